@@ -1,0 +1,101 @@
+"""Exact precision, recall, density and coverage for generative image models.
+
+Everything public is importable from here; the modules behind it load on first use, so that `import genpr`
+is instant and needs neither torchvision nor FAISS.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from genpr.errors import (
+        BadImagesError,
+        DataError,
+        FeatureError,
+        GenprError,
+        ImageError,
+        ResourceError,
+        UsageError,
+        WeightsError,
+    )
+    from genpr.evaluate import Evaluator, score
+    from genpr.features.embed import embed
+    from genpr.features.extractor import ExtractorInfo, FeatureExtractor, list_extractors, load_extractor
+    from genpr.metrics.manifold import (
+        KNNManifold,
+        ManifoldMetrics,
+        PrecisionRecall,
+        manifold_metrics,
+        precision_recall,
+    )
+    from genpr.notices import Notice
+    from genpr.result import MetricValue, Result
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "BadImagesError": "genpr.errors",
+    "DataError": "genpr.errors",
+    "Evaluator": "genpr.evaluate",
+    "ExtractorInfo": "genpr.features.extractor",
+    "FeatureError": "genpr.errors",
+    "FeatureExtractor": "genpr.features.extractor",
+    "GenprError": "genpr.errors",
+    "ImageError": "genpr.errors",
+    "KNNManifold": "genpr.metrics.manifold",
+    "ManifoldMetrics": "genpr.metrics.manifold",
+    "MetricValue": "genpr.result",
+    "Notice": "genpr.notices",
+    "PrecisionRecall": "genpr.metrics.manifold",
+    "ResourceError": "genpr.errors",
+    "Result": "genpr.result",
+    "UsageError": "genpr.errors",
+    "WeightsError": "genpr.errors",
+    "embed": "genpr.features.embed",
+    "list_extractors": "genpr.features.extractor",
+    "load_extractor": "genpr.features.extractor",
+    "manifold_metrics": "genpr.metrics.manifold",
+    "precision_recall": "genpr.metrics.manifold",
+    "score": "genpr.evaluate",
+}
+
+__all__ = [
+    "BadImagesError",
+    "DataError",
+    "Evaluator",
+    "ExtractorInfo",
+    "FeatureError",
+    "FeatureExtractor",
+    "GenprError",
+    "ImageError",
+    "KNNManifold",
+    "ManifoldMetrics",
+    "MetricValue",
+    "Notice",
+    "PrecisionRecall",
+    "ResourceError",
+    "Result",
+    "UsageError",
+    "WeightsError",
+    "__version__",
+    "embed",
+    "list_extractors",
+    "load_extractor",
+    "manifold_metrics",
+    "precision_recall",
+    "score",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'genpr' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,157 @@
+"""The machine under genpr: devices, memory, offline mode, folders, and global torch state left as found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from genpr.errors import ResourceError, UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+_TILE_SHARE = 32  # tiles may take 1/32 of what is free: beyond cache size, larger tiles gain nothing
+_TILE_BYTES_MAX = 256 * 2**20
+
+
+def resolve_device(device: str | torch.device = "auto") -> torch.device:
+    """Turn "auto", "cpu", "cuda", "cuda:1" or a `torch.device` into a device that exists here.
+
+    Raises:
+        UsageError: No such kind of device.
+        ResourceError: CUDA was asked for and is not there.
+    """
+    import torch
+
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        resolved = torch.device(device)
+    except RuntimeError as error:
+        raise UsageError(
+            f"unknown device {device!r}; use auto, cpu, cuda or cuda:N", code="unknown-device"
+        ) from error
+    if resolved.type not in {"cpu", "cuda"}:
+        raise UsageError(f"device {device!r} is not supported; use auto, cpu or cuda", code="unknown-device")
+    if resolved.type == "cuda" and (resolved.index or 0) >= torch.cuda.device_count():
+        raise ResourceError(
+            f"device {device!r} was asked for, but torch {torch.__version__} sees "
+            f"{torch.cuda.device_count()} CUDA devices here; use --device cpu or install a CUDA build",
+            code="no-cuda",
+        )
+    return resolved
+
+
+def memory_budget(device: torch.device) -> int:
+    """Bytes that temporary tiles may take on `device`: a small share of what is free."""
+    import torch
+
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+    else:
+        free = _free_host_memory()
+    return max(2**20, min(free // _TILE_SHARE, _TILE_BYTES_MAX))
+
+
+def _free_host_memory() -> int:
+    try:
+        with Path("/proc/meminfo").open() as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 4 * 2**30  # not Linux: a careful guess
+
+
+def is_offline(offline: bool = False) -> bool:
+    """Whether downloads are forbidden, by argument or by GENPR_OFFLINE=1."""
+    return offline or os.environ.get("GENPR_OFFLINE", "").lower() in {"1", "true", "yes", "on"}
+
+
+def cache_root() -> Path:
+    """Folder for features and weights: GENPR_CACHE, else XDG_CACHE_HOME/genpr, else ~/.cache/genpr.
+
+    It is not created here; whoever writes creates it with `private_folder`.
+    """
+    if explicit := os.environ.get("GENPR_CACHE"):
+        return Path(explicit).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "genpr"
+
+
+def private_folder(path: Path) -> Path:
+    """Create `path` for this user alone, and refuse it if another user owns it.
+
+    Raises:
+        ResourceError: It cannot be created, or belongs to somebody else.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        owner = path.stat().st_uid
+    except OSError as error:
+        raise ResourceError(
+            f"cannot create the folder {path} ({error.strerror}); set GENPR_CACHE to a folder you can write",
+            code="cache-unusable",
+            path=str(path),
+        ) from error
+    if hasattr(os, "getuid") and owner != os.getuid():
+        raise ResourceError(
+            f"the folder {path} belongs to another user, who could have planted files in it; "
+            "set GENPR_CACHE to a folder of your own",
+            code="cache-unusable",
+            path=str(path),
+        )
+    return path
+
+
+@contextmanager
+def state_guard() -> Iterator[None]:
+    """Compute in plain IEEE float32 and deterministically, then leave torch's global state as it was found.
+
+    TensorFloat-32 is on by default for CUDA convolutions and moves features by 1e-3; random number
+    streams are protected because a user's extractor may draw from them.
+    """
+    import torch
+
+    with ExitStack() as stack:
+        devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+        stack.enter_context(torch.random.fork_rng(devices=devices))
+        stack.enter_context(_ieee_float32())
+        stack.enter_context(_attribute(torch.backends.cudnn, "benchmark", False))
+        stack.enter_context(_attribute(torch.backends.cudnn, "deterministic", True))
+        yield
+
+
+@contextmanager
+def _ieee_float32() -> Iterator[None]:
+    import torch
+
+    backends: Any = torch.backends
+    with ExitStack() as stack:
+        if hasattr(backends.cudnn, "conv"):  # torch >= 2.9: one precision per backend and operation
+            for owner in (
+                backends.cuda.matmul,
+                backends.cudnn.conv,
+                backends.cudnn.rnn,
+                backends.mkldnn.matmul,
+                backends.mkldnn.conv,
+            ):
+                stack.enter_context(_attribute(owner, "fp32_precision", "ieee"))
+        else:
+            stack.enter_context(_attribute(backends.cuda.matmul, "allow_tf32", False))
+            stack.enter_context(_attribute(backends.cudnn, "allow_tf32", False))
+        yield
+
+
+@contextmanager
+def _attribute(owner: object, name: str, value: object) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)

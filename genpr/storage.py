@@ -1,0 +1,118 @@
+"""Atomic, checksummed files: one safetensors file in, the same tensors out, or a clear refusal.
+
+safetensors cannot execute code, but a flipped bit in its data loads silently. So every file written here
+carries, inside its own header, the sha256 of everything else it holds; being one file, data and checksum
+arrive together or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from genpr.errors import DataError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+CHECKSUM = "genpr.sha256"
+
+
+def sha256_of_file(path: Path) -> str:
+    """Hex sha256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside `path`, moved onto `path` only if the block succeeds.
+
+    The temporary file is flushed to disk before the move, and removed if the block fails.
+    """
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:
+    """Hex sha256 over names, dtypes, shapes and bytes of `tensors`, in name order."""
+    return _digest(tensors, {})
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Write CPU tensors and text metadata to `path` (safetensors), atomically and with a checksum inside."""
+    from safetensors.torch import save_file
+
+    contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    header = {**metadata, CHECKSUM: _digest(contiguous, metadata)}
+    with atomic_path(path) as temporary:
+        save_file(contiguous, temporary, metadata=header)
+
+
+def load_tensors(path: Path, *, require_checksum: bool = True) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Read what `save_tensors` wrote.
+
+    Args:
+        path: A safetensors file.
+        require_checksum: Refuse files without genpr's checksum (those of other programs have none).
+
+    Returns:
+        The tensors by name, on the CPU, and the metadata without the checksum.
+
+    Raises:
+        DataError: The file is truncated, malformed, or its content does not match its checksum.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = dict(file.metadata() or {})
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    except (SafetensorError, OSError, ValueError) as error:
+        raise DataError(
+            f"{path} is not a readable safetensors file ({error}); was it cut short or renamed?",
+            code="file-damaged",
+            path=str(path),
+        ) from error
+    expected = metadata.pop(CHECKSUM, None)
+    if expected is None and not require_checksum:
+        return tensors, metadata
+    if expected != _digest(tensors, metadata):
+        raise DataError(
+            f"{path} does not match its own checksum; it was damaged or edited after it was written",
+            code="file-damaged",
+            path=str(path),
+        )
+    return tensors, metadata
+
+
+def _digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    import torch
+
+    digest = hashlib.sha256(json.dumps(dict(metadata), sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()

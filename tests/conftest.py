@@ -1,0 +1,46 @@
+"""Fixtures for all tests: a private cache, no downloads, and small real images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+
+@pytest.fixture(autouse=True)
+def _private_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GENPR_CACHE", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("GENPR_OFFLINE", "1")
+    monkeypatch.delenv("GENPR_DEBUG", raising=False)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+@pytest.fixture
+def write_images(tmp_path: Path) -> Callable[..., Path]:
+    """Write uint8 (n, h, w, 3) or (n, h, w) pixels as PNG files in a new folder."""
+
+    def write(name: str, pixels: np.ndarray) -> Path:
+        folder = tmp_path / name
+        folder.mkdir(parents=True)
+        for index, image in enumerate(pixels):
+            Image.fromarray(image).save(folder / f"{index:05d}.png")
+        return folder
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def digits() -> tuple[np.ndarray, np.ndarray]:
+    """scikit-learn's handwritten digits: uint8 (1797, 32, 32) pixels and their labels 0 to 9."""
+    from sklearn.datasets import load_digits
+
+    data = load_digits()
+    pixels = np.round(data.images * (255 / 16)).astype(np.uint8)
+    return pixels.repeat(4, axis=1).repeat(4, axis=2), data.target

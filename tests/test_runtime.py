@@ -1,0 +1,103 @@
+"""Devices, folders, and global state left as found."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+import torch
+
+from genpr.errors import ResourceError, UsageError
+from genpr.runtime import cache_root, is_offline, private_folder, resolve_device, state_guard
+
+
+def global_state():
+    return (
+        torch.get_float32_matmul_precision(),
+        torch.backends.cuda.matmul.allow_tf32,
+        torch.backends.cudnn.allow_tf32,
+        torch.backends.cudnn.benchmark,
+        torch.backends.cudnn.deterministic,
+        torch.get_default_dtype(),
+        torch.is_grad_enabled(),
+        torch.random.get_rng_state().tolist(),
+    )
+
+
+@pytest.fixture
+def fast_and_loose():
+    """A user's process with every shortcut switched on."""
+    torch.set_float32_matmul_precision("medium")
+    torch.backends.cudnn.benchmark = True
+    yield
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.benchmark = False
+
+
+@pytest.mark.usefixtures("fast_and_loose")
+def test_the_guard_computes_in_float32_and_restores_everything():
+    before = global_state()
+    x = torch.full((64, 4096), 1 + 2**-12)  # 1 + 2^-12 rounds to 1 in bfloat16 and in TF32
+    with state_guard():
+        torch.rand(3)
+        inside = (x @ x.T)[0, 0].item()
+        assert not torch.backends.cudnn.benchmark
+    assert inside == pytest.approx(4096 * (1 + 2**-12) ** 2, rel=1e-6)
+    assert global_state() == before
+
+
+def test_the_guard_restores_after_an_error():
+    before = global_state()
+    with pytest.raises(KeyError), state_guard():
+        raise KeyError
+    assert global_state() == before
+
+
+def test_devices():
+    assert resolve_device("cpu") == torch.device("cpu")
+    assert resolve_device("auto").type in {"cpu", "cuda"}
+    for name in ("gpu", "mps", "cuda:x"):
+        with pytest.raises(UsageError) as caught:
+            resolve_device(name)
+        assert caught.value.code == "unknown-device"
+
+
+def test_absent_cuda_device_is_refused():
+    with pytest.raises(ResourceError, match="sees") as caught:
+        resolve_device(f"cuda:{torch.cuda.device_count()}")
+    assert caught.value.code == "no-cuda"
+
+
+def test_cache_root_order(monkeypatch):
+    monkeypatch.setenv("GENPR_CACHE", "/a")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/b")
+    assert str(cache_root()) == "/a"
+    monkeypatch.delenv("GENPR_CACHE")
+    assert str(cache_root()) == "/b/genpr"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", "/c")
+    assert str(cache_root()) == "/c/.cache/genpr"
+
+
+def test_private_folder_is_private(tmp_path):
+    folder = private_folder(tmp_path / "a" / "b")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ResourceError, match="cannot create"):
+        private_folder(tmp_path / "file" / "b")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_another_user_is_refused(tmp_path):
+    (tmp_path / "theirs").mkdir()
+    os.chown(tmp_path / "theirs", 12345, 12345)
+    with pytest.raises(ResourceError, match="belongs to another user"):
+        private_folder(tmp_path / "theirs")
+
+
+def test_offline(monkeypatch):
+    assert is_offline()
+    monkeypatch.delenv("GENPR_OFFLINE")
+    assert not is_offline()
+    assert is_offline(offline=True)
