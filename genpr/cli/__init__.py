@@ -1,0 +1,1 @@
+"""The `genpr` command: parsing and printing only."""

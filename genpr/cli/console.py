@@ -1,0 +1,57 @@
+"""What the command line writes: data to stdout, everything else to stderr; safe for any terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from genpr.notices import Notice
+    from genpr.sides import StageProgress
+
+
+def printable(text: str, *, newlines: bool = False) -> str:
+    """`text` without control characters, which file names may contain and terminals obey."""
+    return "".join(c if c.isprintable() or (newlines and c == "\n") else repr(c)[1:-1] for c in text)
+
+
+def complain(message: str) -> None:
+    """One line on stderr."""
+    click.echo(printable(message, newlines=True), err=True)
+
+
+def show_notices(notices: Sequence[Notice]) -> None:
+    """One line on stderr per notice."""
+    for item in notices:
+        complain(f"{item.level}: {item.message}" + (f" ({item.hint})" if item.hint else ""))
+
+
+@contextmanager
+def progress_bars(*, quiet: bool) -> Iterator[StageProgress | None]:
+    """A bar with the remaining time per stage on a terminal; nothing when stderr is no terminal or `quiet`."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description:<4}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        tasks: dict[str, TaskID] = {}
+        shown = 0.0
+
+        def update(stage: str, done: int, total: int | None) -> None:
+            nonlocal shown
+            if stage not in tasks:
+                tasks[stage] = progress.add_task(stage, total=total)
+            elif done != total and time.monotonic() - shown < 0.1:
+                return
+            shown = time.monotonic()
+            progress.update(tasks[stage], completed=done)
+
+        yield update

@@ -1,0 +1,68 @@
+"""`genpr features SOURCE OUT`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from genpr.cli.console import progress_bars, show_notices
+from genpr.cli.options import image_options
+
+
+@click.command(name="features")
+@click.argument("source")
+@click.argument("out", type=click.Path(path_type=Path))
+@image_options
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a sentence.")
+def command(
+    source: str,
+    out: Path,
+    *,
+    extractor: str | None,
+    device: str,
+    as_json: bool,
+    quiet: bool,
+    **options: Any,  # noqa: ANN401 - passed to SideLoader, whose fields they are
+) -> None:
+    """Embed the images in SOURCE once and write their features to OUT (.safetensors).
+
+    The file carries extractor, weights hash and resize rule, and `genpr score` refuses to mix features of
+    different extractors.
+    """
+    from genpr.errors import UsageError
+    from genpr.features.feature_set import FeatureSet, check_output, save_features
+    from genpr.protocols import find_protocol
+    from genpr.runtime import resolve_device
+    from genpr.sides import SideLoader, open_side
+
+    check_output(out)
+    images = open_side(source, "source")
+    if isinstance(images, FeatureSet):
+        raise UsageError(f"{source} already holds features", code="already-features", path=source)
+    with progress_bars(quiet=quiet) as progress:
+        loader = SideLoader(
+            extractor_request=extractor,
+            default_extractor=find_protocol("genpr").extractor,
+            device=resolve_device(device),
+            progress=progress,
+            **options,
+        )
+        features = loader.load(images, "images", minimum=1)
+    save_features(out, features)
+    if not quiet:
+        show_notices(features.notices)
+    n, dim = features.features.shape
+    if as_json:
+        record = {
+            "out": str(out),
+            "n": n,
+            "dim": dim,
+            "n_cached": features.n_cached,
+            "skipped": len(features.skipped),
+        }
+        click.echo(json.dumps(record))
+    else:
+        click.echo(f"wrote {n:,} x {dim} features to {out} ({features.n_cached:,} from the cache)")

@@ -1,0 +1,120 @@
+"""The `genpr` command: finds the subcommand, and turns every outcome into an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from genpr import __version__
+from genpr.cli.console import complain, printable
+from genpr.errors import BadImagesError, GenprError
+
+_COMMANDS = {
+    "score": "Precision, recall, density and coverage of generated images.",
+    "features": "Embed images once, and keep the features in a file.",
+    "demo": "See what the four numbers mean, on images drawn for the purpose.",
+    "list": "Show the known extractors, protocols and metrics.",
+}
+
+_BUG = 1
+_USAGE = 2
+_INTERRUPTED = 130
+_SHOWN_BAD_IMAGES = 20
+
+
+class _LazyGroup(click.Group):
+    """Imports a command's module only when that command runs, so that --help answers at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"genpr.cli.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands from the table above, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.group(
+    cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.version_option(__version__, prog_name="genpr")
+def cli() -> None:
+    """Exact precision, recall, density and coverage for generative image models.
+
+    \b
+    genpr demo                                    see what the numbers mean
+    genpr score real/ fake/                       score a folder of generated images
+    genpr score real/ fake/ --json > score.json   for scripts
+    genpr features real/ real.safetensors         embed once, score many times
+
+    Results go to stdout, everything else to stderr. Exit codes: 0 ok, 1 bug, 2 usage, 3 bad data,
+    4 resource or weights, 5 a --fail-under threshold was missed, 130 interrupted.
+    """  # noqa: D301 - click reads the backspace as "do not rewrap"
+
+
+def run(args: Sequence[str]) -> int:
+    """Run the command line `args` and return the exit code; errors become one message on stderr."""
+    as_json = "--json" in args
+    try:
+        outcome = cli.main(args=list(args), prog_name="genpr", standalone_mode=False)
+    except click.UsageError as error:
+        hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
+        return _fail(error.format_message() + hint, code="usage", exit_code=_USAGE, as_json=as_json)
+    except (click.Abort, KeyboardInterrupt):
+        return _fail("interrupted", code="interrupted", exit_code=_INTERRUPTED, as_json=as_json)
+    except BadImagesError as error:
+        return _fail_for_images(error, as_json=as_json)
+    except GenprError as error:
+        return _fail(str(error), code=error.code, exit_code=error.exit_code, as_json=as_json, path=error.path)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads: let the exit be quiet
+        return 0
+    except Exception as error:  # noqa: BLE001 - the last resort: a bug must not look like a result
+        return _fail_for_bug(error, as_json=as_json)
+    return outcome if isinstance(outcome, int) else 0
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def _fail(
+    message: str, *, code: str, exit_code: int, as_json: bool, path: str | None = None, **details: object
+) -> int:
+    complain(f"error: {message}")
+    if as_json:
+        record = {"code": code, "message": message, "exit_code": exit_code, "path": path, **details}
+        click.echo(json.dumps({"error": record}))
+    return exit_code
+
+
+def _fail_for_images(error: BadImagesError, *, as_json: bool) -> int:
+    for bad in error.bad[:_SHOWN_BAD_IMAGES]:
+        complain(f"  {bad.code}: {bad}")
+    if len(error.bad) > _SHOWN_BAD_IMAGES:
+        complain(f"  and {len(error.bad) - _SHOWN_BAD_IMAGES} more (all of them with --json)")
+    listed = [{"path": bad.path, "code": bad.code, "message": str(bad)} for bad in error.bad]
+    return _fail(
+        str(error), code=error.code, exit_code=error.exit_code, as_json=as_json, path=error.path, bad=listed
+    )
+
+
+def _fail_for_bug(error: Exception, *, as_json: bool) -> int:
+    if os.environ.get("GENPR_DEBUG"):
+        complain(printable(traceback.format_exc(), newlines=True))
+    message = f"this is a bug in genpr: {type(error).__name__}: {error} (GENPR_DEBUG=1 shows where)"
+    return _fail(message, code="bug", exit_code=_BUG, as_json=as_json)

@@ -1,0 +1,75 @@
+"""Command-line options that several commands share, each named like its parameter in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+
+from genpr.images.decode import MAX_PIXELS
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+
+def share(text: str) -> float:
+    """A share of a whole: `1%` or `0.01`."""
+    try:
+        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a share such as 1% or 0.01") from None
+    if not 0 <= value <= 1:
+        raise click.BadParameter(f"{text} is not between 0% and 100%")
+    return value
+
+
+def image_options(command: Command) -> Command:
+    """Everything that decides how images become features."""
+    for option in reversed(_IMAGE_OPTIONS):
+        command = option(command)
+    return command
+
+
+_IMAGE_OPTIONS = (
+    click.option(
+        "--extractor",
+        metavar="NAME",
+        help="inception, gabor, package.module:factory or path/file.py:factory.  [default: the protocol's]",
+    ),
+    click.option(
+        "--max-images", type=click.IntRange(min=1), help="Use a random subset of at most this many."
+    ),
+    click.option("--seed", default=0, show_default=True, help="Chooses the subset of --max-images."),
+    click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N."),
+    click.option(
+        "--batch-size",
+        default=64,
+        show_default=True,
+        type=click.IntRange(min=1),
+        help="Images per forward pass.",
+    ),
+    click.option("--weights", type=click.Path(), help="File with the extractor's weights."),
+    click.option("--offline", is_flag=True, help="Never download (also GENPR_OFFLINE=1)."),
+    click.option(
+        "--cache/--no-cache", default=True, help="Keep features for the next run.  [default: cache]"
+    ),
+    click.option("--cache-dir", type=click.Path(), help="Where to keep them.  [default: GENPR_CACHE]"),
+    click.option(
+        "--on-bad",
+        type=click.Choice(["error", "skip"]),
+        default="error",
+        show_default=True,
+        help="Unusable images: refuse the folder after listing all, or leave them out.",
+    ),
+    click.option(
+        "--max-bad", type=share, default="1%", show_default=True, help="Most that --on-bad skip accepts."
+    ),
+    click.option(
+        "--max-pixels",
+        default=MAX_PIXELS,
+        show_default=True,
+        type=click.IntRange(min=1),
+        help="Larger images are refused before decoding.",
+    ),
+    click.option("-q", "--quiet", is_flag=True, help="No progress bars and no notes."),
+)

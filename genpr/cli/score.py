@@ -1,0 +1,108 @@
+"""`genpr score REAL FAKE`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from genpr.cli.console import complain, progress_bars, show_notices
+from genpr.cli.options import image_options
+
+_THRESHOLD_MISSED = 5
+
+
+def threshold(text: str) -> tuple[str, float]:
+    """`metric=number`."""
+    metric, separator, number = text.partition("=")
+    try:
+        return metric, float(number)
+    except ValueError:
+        needed = "a number" if separator else "metric=x, such as precision=0.7"
+        raise click.BadParameter(f"{text!r}: needed {needed}") from None
+
+
+@click.command(name="score")
+@click.argument("real")
+@click.argument("fake")
+@click.option("--protocol", default="genpr", show_default=True, help="Named recipe of extractor, k and ties.")
+@click.option("--metrics", metavar="A,B", help="Only these, of precision, recall, density, coverage.")
+@click.option("--k", type=int, help="Neighbours for every metric.  [default: 3, density and coverage 5]")
+@click.option("--ties", type=click.Choice(["closed", "strict"]), help="Balls with or without their surface.")
+@image_options
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
+@click.option(
+    "--fail-under",
+    type=threshold,
+    metavar="METRIC=X",
+    multiple=True,
+    help="Exit 5 if the metric is below x; may be repeated.",
+)
+def command(
+    real: str,
+    fake: str,
+    *,
+    extractor: str | None,
+    protocol: str,
+    weights: str | None,
+    offline: bool,
+    metrics: str | None,
+    as_json: bool,
+    fail_under: tuple[tuple[str, float], ...],
+    quiet: bool,
+    **options: Any,  # noqa: ANN401 - passed to genpr.score, which checks them
+) -> int:
+    """Score the images in FAKE against those in REAL.
+
+    REAL and FAKE are folders of images (searched to any depth), .zip or .tar archives of images, .npz files
+    with uint8 images in arr_0, or feature files (.npy, .safetensors) written by `genpr features`.
+    """
+    from genpr.features.extractor import require_weights
+    from genpr.protocols import find_protocol
+
+    chosen = None if metrics is None else [name.strip() for name in metrics.split(",")]
+    _check_thresholds(fail_under, chosen)
+    if _needs_extractor(Path(real), Path(fake)):
+        require_weights(extractor or find_protocol(protocol).extractor, weights=weights, offline=offline)
+
+    from genpr.evaluate import score  # after the cheap checks: it imports torch, which takes seconds
+    from genpr.report.terminal import score_table
+
+    with progress_bars(quiet=quiet) as progress:
+        result = score(
+            real,
+            fake,
+            extractor=extractor,
+            protocol=protocol,
+            weights=weights,
+            offline=offline,
+            metrics=chosen,
+            progress=progress,
+            **options,
+        )
+    if not quiet:
+        show_notices(result.notices)
+    click.echo(result.to_json() if as_json else score_table(result))
+    missed = [(metric, least) for metric, least in fail_under if result[metric] < least]
+    for metric, least in missed:
+        complain(f"missed: {metric} is {result[metric]:.4f}, below {least:g}")
+    return _THRESHOLD_MISSED if missed else 0
+
+
+def _needs_extractor(*sides: Path) -> bool:
+    """A quick guess, to look for weights early; missing paths and array files are looked into later."""
+    suffixes = {side.suffix.lower() for side in sides}
+    return all(side.exists() for side in sides) and not suffixes <= {".npy", ".npz", ".safetensors"}
+
+
+def _check_thresholds(thresholds: tuple[tuple[str, float], ...], chosen: list[str] | None) -> None:
+    """Before any work: a misspelt metric would otherwise only show after the run."""
+    from genpr.protocols import METRICS
+
+    known = METRICS if chosen is None else chosen
+    for metric, _ in thresholds:
+        if metric not in known:
+            raise click.UsageError(
+                f"--fail-under {metric}=...: not among the computed metrics {', '.join(known)}"
+            )

@@ -1,0 +1,169 @@
+"""The feature cache: content-keyed shards, so that no image is embedded twice by the same extractor.
+
+An image is known by the sha256 of its bytes, wherever it lies and whatever it is called. A shard is one
+checksummed file of up to `SHARD_ROWS` images; shards are written when full and at the end of a run, so an
+interrupted run keeps what it embedded. Extractor, weights, resize rule, decoder and device kind choose the folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from genpr.errors import DataError, GenprError
+from genpr.features.extractor import ExtractorInfo
+from genpr.images.decode import FLAGS, decoder_versions
+from genpr.notices import Notice, notice
+from genpr.runtime import private_folder
+from genpr.storage import load_tensors, save_tensors, tensors_sha256
+
+FEATURE_VERSION = 1  # raise it whenever decoding, resizing or embedding changes any feature
+SHARD_ROWS = 2048
+_OPEN_SHARDS = 8  # 16 MB each at 2048 dimensions
+
+
+@dataclass(frozen=True, slots=True)
+class CachedImage:
+    """What the cache knows of one image: float32 (d,) features and its decoding flags."""
+
+    features: Tensor
+    flags: tuple[str, ...]
+
+
+class FeatureCache:
+    """Features of one extractor on disk.
+
+    Reading is safe from several threads, and several processes may share a folder: shards are named after
+    their content and never change.
+
+    Args:
+        root: The cache folder, shared by all extractors.
+        info: The extractor; its `cache_key` must not be None.
+        device_type: "cpu" or "cuda"; their features differ in the last bits and are kept apart.
+    """
+
+    def __init__(self, root: Path, info: ExtractorInfo, device_type: str) -> None:
+        key = {
+            "feature_version": FEATURE_VERSION,
+            "extractor": info.name,
+            "function": info.cache_key,
+            "weights_sha256": info.weights_sha256,
+            "resize": info.resize,
+            "dim": info.dim,
+            "decoder": decoder_versions(),
+            "device": device_type,
+        }
+        text = json.dumps(key, sort_keys=True, indent=1)
+        slug = re.sub(r"[^a-z0-9]+", "-", info.name.lower()).strip("-")[-40:]
+        self.folder = private_folder(
+            root / "features" / f"{slug}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        )
+        self.notices: list[Notice] = []
+        self._lock = threading.Lock()
+        self._open: OrderedDict[Path, dict[str, Tensor]] = OrderedDict()
+        self._pending: list[tuple[bytes, Tensor, tuple[str, ...]]] = []
+        self._writable = True
+        self._index: dict[bytes, tuple[Path, int]] = {}
+        for shard in sorted(self.folder.glob("*.safetensors")):
+            self._index_shard(shard)
+        self._describe(text)
+
+    def get(self, identity: bytes) -> CachedImage | None:
+        """The stored features of the image with sha256 `identity`, or None."""
+        with self._lock:
+            place = self._index.get(identity)
+            if place is None:
+                return None
+            shard, row = place
+            tensors = self._open_shard(shard)
+            if tensors is None:
+                return None
+            bits = int(tensors["flags"][row])
+            flags = tuple(flag for position, flag in enumerate(FLAGS) if bits >> position & 1)
+            return CachedImage(tensors["features"][row], flags)
+
+    def add(self, identities: Sequence[bytes], features: Tensor, flags: Sequence[tuple[str, ...]]) -> None:
+        """Store new rows: features float32 (n, d), with the sha256 and the decoding flags of each image."""
+        self._pending += zip(identities, features.clone().unbind(), flags, strict=True)
+        while len(self._pending) >= SHARD_ROWS:
+            self._write(self._pending[:SHARD_ROWS])
+            del self._pending[:SHARD_ROWS]
+
+    def flush(self) -> None:
+        """Write what is still pending."""
+        if self._pending:
+            self._write(self._pending)
+            self._pending = []
+
+    def _write(self, rows: Sequence[tuple[bytes, Tensor, tuple[str, ...]]]) -> None:
+        unique = {identity: (features, flags) for identity, features, flags in rows}
+        tensors = {
+            "identities": torch.tensor([list(identity) for identity in unique], dtype=torch.uint8),
+            "features": torch.stack([features for features, _ in unique.values()]),
+            "flags": torch.tensor([_bits(flags) for _, flags in unique.values()], dtype=torch.int32),
+        }
+        shard = self.folder / f"{tensors_sha256(tensors)[:32]}.safetensors"
+        if not self._writable:
+            return
+        try:
+            save_tensors(shard, tensors, {"format": "genpr.cache/1"})
+        except (OSError, GenprError) as error:
+            self._writable = False  # one notice, not one per shard
+            self.notices.append(notice("cache-write-failed", folder=self.folder, reason=error))
+            return
+        with self._lock:
+            self._index.update({identity: (shard, row) for row, identity in enumerate(unique)})
+
+    def _index_shard(self, shard: Path) -> None:
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(shard, framework="pt") as file:
+                identities = file.get_tensor("identities").numpy()
+        except (SafetensorError, OSError, ValueError, KeyError):
+            self._discard(shard)
+            return
+        for row, identity in enumerate(identities):
+            self._index[identity.tobytes()] = (shard, row)
+
+    def _open_shard(self, shard: Path) -> dict[str, Tensor] | None:
+        """The verified content of a shard, from the few kept open; None if it is damaged."""
+        if shard in self._open:
+            self._open.move_to_end(shard)
+            return self._open[shard]
+        try:
+            tensors, _ = load_tensors(shard)
+        except DataError:
+            self._discard(shard)
+            self._index = {identity: place for identity, place in self._index.items() if place[0] != shard}
+            return None
+        self._open[shard] = tensors
+        if len(self._open) > _OPEN_SHARDS:
+            self._open.popitem(last=False)
+        return tensors
+
+    def _discard(self, shard: Path) -> None:
+        self.notices.append(notice("cache-discarded", file=shard.name))
+        with contextlib.suppress(OSError):  # in a read-only folder it stays, and stays ignored
+            shard.unlink(missing_ok=True)
+
+    def _describe(self, text: str) -> None:
+        """Leave a note for people who look into the folder."""
+        path = self.folder / "key.json"
+        if not path.exists():
+            with contextlib.suppress(OSError):
+                path.write_text(text + "\n")
+
+
+def _bits(flags: tuple[str, ...]) -> int:
+    return sum(1 << FLAGS.index(flag) for flag in flags)

@@ -1,0 +1,185 @@
+"""Features with everything that is known about where they came from, and the file that carries both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from genpr.errors import FeatureError, ImageError, UsageError
+from genpr.features.extractor import ExtractorInfo
+from genpr.notices import Notice
+from genpr.storage import load_tensors, save_tensors
+
+_FORMAT = "genpr.features/1"
+
+
+@dataclass(frozen=True)
+class FeatureSet:
+    """One side of a comparison: a row of features per image, in the order of its source.
+
+    Attributes:
+        features: float32 (n, d), on the CPU.
+        source: What was embedded, as the user wrote it.
+        extractor: Which function made the features; None when the file or array does not say.
+        names: One label per row; empty when unknown.
+        identities: uint8 (n, 32), sha256 of each image's bytes; None when unknown.
+        flags: How many images each decoding flag of `genpr.images.decode.FLAGS` applies to.
+        skipped: The images that could not be used.
+        n_embedded: How many rows went through the extractor in this run; 0 for feature files.
+        n_cached: How many rows came out of the feature cache.
+        decoder: Versions of the image decoder that made the pixels; empty when unknown.
+        seconds: Time spent embedding.
+        notices: What happened on the way that a reader should know.
+    """
+
+    features: Tensor
+    source: str
+    extractor: ExtractorInfo | None = None
+    names: tuple[str, ...] = ()
+    identities: Tensor | None = None
+    flags: Mapping[str, int] = field(default_factory=dict)
+    skipped: tuple[ImageError, ...] = ()
+    n_embedded: int = 0
+    n_cached: int = 0
+    decoder: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    notices: tuple[Notice, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def select(self, rows: Tensor) -> FeatureSet:
+        """The same set with the given rows (indices, ascending) only."""
+        return replace(
+            self,
+            features=self.features[rows],
+            names=tuple(self.names[row] for row in rows.tolist()) if self.names else (),
+            identities=None if self.identities is None else self.identities[rows],
+        )
+
+
+def check_output(path: Path) -> None:
+    """Refuse a path that `save_features` could not write, before anything is embedded.
+
+    Raises:
+        UsageError: `path` has another suffix than `.safetensors`, or its folder does not exist.
+    """
+    if path.suffix.lower() != ".safetensors":
+        raise UsageError(
+            f"{path} must end in .safetensors, the only feature format genpr writes", code="output-suffix"
+        )
+    if not path.parent.is_dir():
+        raise UsageError(
+            f"the folder {path.parent} does not exist", code="path-not-found", path=str(path.parent)
+        )
+
+
+def save_features(path: Path, features: FeatureSet) -> None:
+    """Write `features` to a `.safetensors` file: rows, names, image hashes, extractor, weights hash, resize rule.
+
+    Raises:
+        UsageError: `path` has another suffix or its folder does not exist.
+    """
+    check_output(path)
+    tensors = {"features": features.features}
+    if features.names:
+        tensors["names"] = _pack_names(features.names)
+    if features.identities is not None:
+        tensors["identities"] = features.identities
+    metadata = {
+        "format": _FORMAT,
+        "source": features.source,
+        "extractor": json.dumps(None if features.extractor is None else asdict(features.extractor)),
+        "flags": json.dumps(dict(features.flags)),
+        "skipped": json.dumps([[error.code, error.path, str(error)] for error in features.skipped]),
+        "decoder": json.dumps(dict(features.decoder)),
+    }
+    save_tensors(path, tensors, metadata)
+
+
+def load_features(path: Path) -> FeatureSet:
+    """Read features from `.safetensors` (with what `save_features` recorded) or from a 2-D `.npy` or `.npz`.
+
+    Raises:
+        DataError: The file is damaged.
+        FeatureError: It holds no 2-D array of floats.
+    """
+    if path.suffix.lower() != ".safetensors":
+        return FeatureSet(_load_array(path), source=str(path))
+    tensors, metadata = load_tensors(path, require_checksum=False)
+    if metadata.get("format") != _FORMAT:
+        return FeatureSet(_only_matrix(tensors, path), source=str(path))
+    extractor = json.loads(metadata["extractor"])
+    return FeatureSet(
+        features=tensors["features"],
+        source=str(path),
+        extractor=None if extractor is None else ExtractorInfo(**extractor),
+        names=_unpack_names(tensors["names"]) if "names" in tensors else (),
+        identities=tensors.get("identities"),
+        flags=json.loads(metadata["flags"]),
+        skipped=tuple(
+            ImageError(message, code=code, path=name)
+            for code, name, message in json.loads(metadata["skipped"])
+        ),
+        decoder=json.loads(metadata["decoder"]),
+    )
+
+
+def _load_array(path: Path) -> Tensor:
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            array = loaded
+        else:
+            with loaded:
+                array = loaded["arr_0" if "arr_0" in loaded.files else loaded.files[0]]
+    except (OSError, ValueError, EOFError, IndexError) as error:
+        raise FeatureError(
+            f"{path} is not a readable array file ({error}); was it cut short?",
+            code="file-damaged",
+            path=str(path),
+        ) from error
+    return _float32(array, path)
+
+
+def _float32(array: NDArray[Any], path: Path) -> Tensor:
+    if array.dtype.kind != "f":
+        raise FeatureError(
+            f"{path} holds {array.dtype} of shape {array.shape}; features are a 2-D array of floats, (images, dimensions)",
+            code="feature-shape",
+            path=str(path),
+        )
+    with np.errstate(over="ignore"):  # an overflow becomes inf, which the feature check reports with its row
+        return torch.from_numpy(np.array(array, dtype=np.float32, order="C"))
+
+
+def _only_matrix(tensors: Mapping[str, Tensor], path: Path) -> Tensor:
+    """The features of a safetensors file that another program wrote."""
+    if "features" in tensors:
+        return tensors["features"].float()
+    matrices = [tensor for tensor in tensors.values() if tensor.ndim == 2 and tensor.is_floating_point()]
+    if len(matrices) != 1:
+        raise FeatureError(
+            f"{path} holds {sorted(tensors)}; needed a tensor named 'features', or exactly one 2-D tensor of floats",
+            code="feature-shape",
+            path=str(path),
+        )
+    return matrices[0].float()
+
+
+def _pack_names(names: tuple[str, ...]) -> Tensor:
+    """NUL-separated bytes: the one character that no file name holds."""
+    data = "\0".join(names).encode("utf-8", "surrogateescape")
+    return torch.frombuffer(bytearray(data or b"\0"), dtype=torch.uint8)
+
+
+def _unpack_names(packed: Tensor) -> tuple[str, ...]:
+    return tuple(packed.numpy().tobytes().decode("utf-8", "surrogateescape").split("\0"))

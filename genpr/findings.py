@@ -1,0 +1,102 @@
+"""What two feature sets reveal before any metric: duplicates, copied reals, sizes, decoding, provenance."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from genpr.features.feature_set import FeatureSet
+from genpr.notices import Notice, notice
+
+_SMALL = 1000
+_UNEQUAL = 1.1
+_DUPLICATES_SHARE = 0.01
+_COPIES_SHARE = 0.001
+
+
+@dataclass(frozen=True)
+class Identities:
+    """Content hashes of one set: of the images where known, else of the feature rows."""
+
+    rows: tuple[bytes, ...]
+    distinct: frozenset[bytes]
+    of_images: bool
+
+    @classmethod
+    def of(cls, features: FeatureSet) -> Identities:
+        """Hash every row of a set."""
+        if features.identities is not None:
+            rows = tuple(row.tobytes() for row in features.identities.numpy())
+        else:
+            # + 0.0 turns -0.0 into 0.0: equal numbers are equal features
+            rows = tuple(
+                hashlib.blake2b((row + 0.0).tobytes(), digest_size=16).digest()
+                for row in features.features.numpy()
+            )
+        return cls(rows, frozenset(rows), of_images=features.identities is not None)
+
+    @property
+    def n_duplicates(self) -> int:
+        """Rows beyond the first of each group of identical ones."""
+        return len(self.rows) - len(self.distinct)
+
+    def n_shared_with(self, other: Identities) -> int:
+        """Rows that also occur in `other`; 0 when one side knows its images and the other does not."""
+        if self.of_images != other.of_images:
+            return 0
+        return sum(row in other.distinct for row in self.rows)
+
+
+def findings(
+    real: FeatureSet, fake: FeatureSet, real_ids: Identities, fake_ids: Identities
+) -> tuple[Notice, ...]:
+    """Everything worth saying about the two sets, most important first."""
+    notices = [*_provenance(real, fake), *_sizes(real, fake), *_copies(real_ids, fake_ids)]
+    for role, features in (("real", real), ("fake", fake)):
+        notices += _decoding(role, features)
+        notices += features.notices
+    return tuple(dict.fromkeys(notices))
+
+
+def _provenance(real: FeatureSet, fake: FeatureSet) -> list[Notice]:
+    info = fake.extractor or real.extractor
+    if info is None or info.comparable:
+        return []
+    return [notice("not-comparable", extractor=info.name)]
+
+
+def _sizes(real: FeatureSet, fake: FeatureSet) -> list[Notice]:
+    n_real, n_fake = len(real), len(fake)
+    notices = []
+    if min(n_real, n_fake) < _SMALL:
+        notices.append(notice("small-sample", n=min(n_real, n_fake)))
+    if max(n_real, n_fake) > _UNEQUAL * min(n_real, n_fake):
+        notices.append(notice("unequal-n", n_real=f"{n_real:,}", n_fake=f"{n_fake:,}"))
+    return notices
+
+
+def _copies(real: Identities, fake: Identities) -> list[Notice]:
+    notices = []
+    if real.distinct == fake.distinct:
+        return [notice("same-input")]
+    shared = fake.n_shared_with(real)
+    if shared > _COPIES_SHARE * len(fake.rows):
+        notices.append(notice("copied-reals", count=f"{shared:,}", total=f"{len(fake.rows):,}"))
+    for role, side in (("real", real), ("fake", fake)):
+        if side.n_duplicates > _DUPLICATES_SHARE * len(side.rows):
+            facts = {"role": role, "count": f"{side.n_duplicates:,}", "total": f"{len(side.rows):,}"}
+            notices.append(notice("duplicates", **facts))
+    return notices
+
+
+def _decoding(role: str, features: FeatureSet) -> list[Notice]:
+    total = len(features) + len(features.skipped)
+    notices = [
+        notice(flag, role=role, count=f"{count:,}", total=f"{len(features):,}")
+        for flag, count in features.flags.items()
+    ]
+    if features.skipped:
+        notices.append(notice("skipped", role=role, count=f"{len(features.skipped):,}", total=f"{total:,}"))
+    if features.n_cached and not features.n_embedded:
+        notices.append(notice("all-cached", role=role, count=f"{features.n_cached:,}"))
+    return notices

@@ -1,0 +1,99 @@
+"""Coded notices: what a user should know about a score, and what to do about it.
+
+A notice never changes a number. Codes are stable, so that programs can react to them; the sentences may be
+reworded. All of them stand in one table here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["note", "warning"]
+
+_TABLE: dict[str, tuple[Level, str, str]] = {
+    # the comparison
+    "not-comparable": (
+        "note",
+        "{extractor} features: compare these numbers with each other, never with published ones",
+        "use --extractor inception for comparable numbers",
+    ),
+    "unlabelled-features": (
+        "note",
+        "{source} does not say which extractor made it",
+        "write features with `genpr features`, which records it",
+    ),
+    "small-sample": (
+        "warning",
+        "only {n} images on one side: below 1,000 all four metrics depend strongly on the number of images",
+        "compare scores at equal numbers of images only",
+    ),
+    "unequal-n": (
+        "warning",
+        "{n_real} reals against {n_fake} fakes: coverage falls with fewer fakes, recall depends on their number",
+        "compare scores at equal sizes only, or set --max-images",
+    ),
+    "same-input": (
+        "warning",
+        "real and fake hold the same images",
+        "a generator's score needs two different sets",
+    ),
+    "copied-reals": (
+        "warning",
+        "{count} of {total} fakes are byte-identical copies of real images and count as perfect",
+        "leave training images out of the generated set",
+    ),
+    "duplicates": (
+        "warning",
+        "{count} of {total} {role} images repeat another one; repeated images shrink the balls around them",
+        "remove repeats, or check why the generator makes them",
+    ),
+    "skipped": (
+        "warning",
+        "{count} of {total} {role} images could not be used and were left out",
+        "see --json for the list",
+    ),
+    # the cache
+    "all-cached": ("note", "all {count} {role} features came from the cache; nothing was embedded", ""),
+    "extractor-not-cached": (
+        "note",
+        "{extractor} is not cached: parts of it are outside its source file, parameters and plain attributes",
+        "use `genpr features` to embed once and keep the file",
+    ),
+    "cache-unusable": ("warning", "features are not cached: {reason}", "set --cache-dir or GENPR_CACHE"),
+    "cache-write-failed": (
+        "warning",
+        "features could not be written to {folder}: {reason}",
+        "free space, or set --cache-dir",
+    ),
+    "cache-discarded": ("warning", "the cache file {file} was damaged; its images were embedded again", ""),
+    # images
+    "multi-frame": (
+        "warning",
+        "{count} of {total} {role} images are animated or multi-page; frame 0 was used",
+        "split them if every frame is a sample",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Notice:
+    """One thing to know about a result.
+
+    Attributes:
+        code: Stable identifier in kebab-case.
+        level: "warning" when the score may mislead, else "note".
+        message: What was seen, with its count.
+        hint: What to do about it; may be empty.
+    """
+
+    code: str
+    level: Level
+    message: str
+    hint: str = ""
+
+
+def notice(code: str, **facts: object) -> Notice:
+    """Build the notice `code`, its sentence filled with `facts`."""
+    level, message, hint = _TABLE[code]
+    return Notice(code, level, message.format(**facts), hint.format(**facts))

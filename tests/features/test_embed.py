@@ -1,0 +1,306 @@
+"""Embedding: order, blocks, bad images, memory, and a cache that is right or absent."""
+
+from __future__ import annotations
+
+import random
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+import genpr
+from genpr.errors import BadImagesError, FeatureError, ResourceError
+from genpr.features.cache import FeatureCache
+from genpr.features.embed import BadImagePolicy, embed_source
+from genpr.features.extractor import describe
+from genpr.images.source import open_source
+
+
+class Counting(nn.Module):
+    """Channel means and standard deviations through a frozen layer; remembers its batches."""
+
+    name = "counting"
+    dim = 6
+
+    def __init__(self, memory: int = 10**9) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 6, bias=False)
+        nn.init.eye_(self.layer.weight)
+        self.dropout = nn.Dropout()
+        self.batches = []
+        self.memory = memory
+
+    def forward(self, images):
+        self.batches.append(tuple(images.shape))
+        if len(images) > self.memory:
+            raise torch.OutOfMemoryError("CUDA out of memory (planted)")
+        assert images.dtype == torch.uint8
+        pixels = images.double().flatten(2)
+        return self.dropout(self.layer(torch.cat([pixels.mean(2), pixels.std(2, correction=0)], 1).float()))
+
+
+def expected(pixels: np.ndarray) -> np.ndarray:
+    flat = pixels.reshape(len(pixels), -1, 3).astype(np.float64)
+    return np.concatenate([flat.mean(1), flat.std(1)], 1).astype(np.float32)
+
+
+@pytest.fixture
+def pixels(rng):
+    return rng.integers(0, 256, (37, 9, 7, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize("batch_size", [1, 5, 37, 64])
+def test_rows_follow_the_source_for_any_batch_size(write_images, pixels, batch_size):
+    extractor = Counting()
+    features = genpr.embed(write_images("a", pixels), extractor, batch_size=batch_size)
+    assert features.dtype == torch.float32
+    np.testing.assert_allclose(features, expected(pixels), rtol=1e-6)
+    assert {shape[0] for shape in extractor.batches} == {batch_size}
+
+
+def test_mixed_sizes_keep_their_order(tmp_path, rng):
+    images = [rng.integers(0, 256, (5 + i % 3, 4, 3), dtype=np.uint8) for i in range(20)]
+    for index, image in enumerate(images):
+        Image.fromarray(image).save(tmp_path / f"{index:03d}.png")
+    features = genpr.embed(tmp_path, Counting(), batch_size=4)
+    np.testing.assert_allclose(
+        features, np.concatenate([expected(image[None]) for image in images]), rtol=1e-6
+    )
+
+
+def test_images_of_many_sizes_do_not_pile_up(tmp_path, rng):
+    for index in range(30):
+        Image.fromarray(rng.integers(0, 256, (index + 1, 3, 3), dtype=np.uint8)).save(
+            tmp_path / f"{index:03d}.png"
+        )
+    extractor = Counting()
+    embed_source(open_source(tmp_path), extractor, batch_size=2)
+    first_run_after = next(i for i, shape in enumerate(extractor.batches) if shape[2] < 9)
+    assert first_run_after < 9, "blocks of rare sizes ran before the source ended"
+
+
+def test_the_model_is_in_eval_mode_inside_and_as_before_outside(write_images, pixels):
+    extractor = Counting()
+    extractor.train()
+    extractor.layer.eval()
+    features = genpr.embed(write_images("a", pixels), extractor)
+    np.testing.assert_allclose(features, expected(pixels), rtol=1e-6)  # dropout would show
+    assert extractor.training
+    assert extractor.dropout.training
+    assert not extractor.layer.training
+    assert not features.requires_grad
+
+
+def test_out_of_memory_halves_the_batch_and_keeps_the_answer(write_images, pixels):
+    folder = write_images("a", pixels)
+    extractor = Counting(memory=3)
+    features = genpr.embed(folder, extractor, batch_size=16)
+    np.testing.assert_allclose(features, expected(pixels), rtol=1e-6)
+    sizes = [shape[0] for shape in extractor.batches]
+    assert sizes[:4] == [16, 8, 4, 2]
+    assert set(sizes[4:]) == {2}, "once halved, it stays"
+    with pytest.raises(ResourceError, match="no memory left for one image"):
+        genpr.embed(folder, Counting(memory=0))
+
+
+def test_other_errors_of_the_extractor_are_not_retried(write_images, pixels):
+    class Broken(Counting):
+        def forward(self, images):
+            self.batches.append(len(images))
+            raise RuntimeError("a bug in the user's model")
+
+    extractor = Broken()
+    with pytest.raises(RuntimeError, match="a bug in the user's model"):
+        genpr.embed(write_images("a", pixels), extractor)
+    assert len(extractor.batches) == 1
+
+
+def test_wrong_shape_and_nan_are_refused(write_images, pixels):
+    folder = write_images("a", pixels)
+
+    class Narrow(Counting):
+        def forward(self, images):
+            return super().forward(images)[:, :5]
+
+    class Poisoned(Counting):
+        def forward(self, images):
+            features = super().forward(images)
+            features[3] = torch.nan
+            return features
+
+    with pytest.raises(FeatureError, match="one row of 6 numbers per image"):
+        genpr.embed(folder, Narrow())
+    with pytest.raises(FeatureError, match=r"NaN or infinite features for 00003\.png"):
+        genpr.embed(folder, Poisoned())
+
+
+def damage(folder, *names):
+    for name in names:
+        path = folder / name
+        path.write_bytes(path.read_bytes()[:60])
+
+
+def test_all_bad_images_are_listed(write_images, pixels):
+    folder = write_images("a", pixels)
+    damage(folder, "00002.png", "00035.png")
+    with pytest.raises(BadImagesError, match="2 of 37 images") as caught:
+        genpr.embed(folder, Counting())
+    assert [bad.path for bad in caught.value.bad] == ["00002.png", "00035.png"]
+    assert caught.value.exit_code == 3
+
+
+def test_skipping_leaves_out_exactly_the_bad_ones(write_images, pixels):
+    folder = write_images("a", pixels)
+    damage(folder, "00002.png", "00035.png")
+    policy = BadImagePolicy("skip", max_share=2 / 37)
+    result = embed_source(open_source(folder), Counting(), bad_images=policy, batch_size=8)
+    np.testing.assert_allclose(result.features, expected(np.delete(pixels, [2, 35], axis=0)), rtol=1e-6)
+    assert [error.path for error in result.skipped] == ["00002.png", "00035.png"]
+    assert len(result.names) == len(result) == 35
+    with pytest.raises(BadImagesError, match="more than --max-bad 5.0% allows"):
+        embed_source(open_source(folder), Counting(), bad_images=BadImagePolicy("skip", max_share=0.05))
+
+
+def test_progress_reaches_the_total(write_images, pixels):
+    seen = []
+    genpr.embed(
+        write_images("a", pixels), Counting(), progress=lambda done, total: seen.append((done, total))
+    )
+    assert seen == [(done, 37) for done in range(1, 38)]
+
+
+def test_a_stream_without_length_is_embedded(pixels):
+    batches = (torch.from_numpy(part).permute(0, 3, 1, 2) for part in np.array_split(pixels, 5))
+    np.testing.assert_allclose(genpr.embed(batches, Counting()), expected(pixels), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["gabor"])
+def test_adding_files_never_changes_the_features_of_others(write_images, rng, name):
+    pixels = rng.integers(0, 256, (70, 40, 50, 3), dtype=np.uint8)
+    extractor = genpr.load_extractor(name, device="cpu")
+    few = genpr.embed(write_images("few", pixels[3:]), extractor)
+    many = genpr.embed(write_images("many", pixels), extractor)
+    assert torch.equal(few, many[3:])
+
+
+# The cache --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gabor():
+    return genpr.load_extractor("gabor", device="cpu")
+
+
+def embed_cached(folder, extractor, root):
+    cache = FeatureCache(root, describe(extractor), "cpu")
+    return embed_source(open_source(folder), extractor, cache=cache), cache
+
+
+def test_a_second_run_embeds_nothing(write_images, pixels, gabor, tmp_path):
+    folder = write_images("a", pixels)
+    first, _ = embed_cached(folder, gabor, tmp_path / "cache")
+    second, _ = embed_cached(folder, gabor, tmp_path / "cache")
+    assert (first.n_embedded, first.n_cached) == (37, 0)
+    assert (second.n_embedded, second.n_cached) == (0, 37)
+    assert torch.equal(first.features, second.features)
+    assert first.names == second.names
+    assert torch.equal(first.identities, second.identities)
+
+
+def test_only_new_and_changed_images_are_embedded_wherever_they_lie(write_images, pixels, gabor, tmp_path):
+    folder = write_images("a", pixels)
+    embed_cached(folder, gabor, tmp_path / "cache")
+    moved = tmp_path / "elsewhere" / "deep"
+    shutil.copytree(folder, moved)
+    (moved / "00003.png").rename(moved / "zzz.png")
+    Image.fromarray(255 - pixels[5]).save(moved / "00005.png")
+    result, _ = embed_cached(moved, gabor, tmp_path / "cache")
+    assert (result.n_embedded, result.n_cached) == (1, 36)
+    fresh = embed_source(open_source(moved), gabor)
+    assert torch.equal(result.features, fresh.features)
+
+
+def test_decoding_flags_survive_the_cache(tmp_path, gabor):
+    folder = tmp_path / "a"
+    folder.mkdir()
+    Image.new("RGBA", (8, 8), (1, 2, 3, 4)).save(folder / "x.png")
+    Image.new("CMYK", (8, 8)).save(folder / "y.jpg")
+    first, _ = embed_cached(folder, gabor, tmp_path / "cache")
+    second, _ = embed_cached(folder, gabor, tmp_path / "cache")
+    assert first.flags == second.flags == {"alpha-dropped": 1, "cmyk-converted": 1}
+    assert second.n_cached == 2
+
+
+@pytest.mark.parametrize("how", ["flip", "cut", "empty", "garbage"])
+def test_a_damaged_cache_file_is_noticed_and_replaced(write_images, pixels, gabor, tmp_path, how):
+    folder = write_images("a", pixels)
+    first, cache = embed_cached(folder, gabor, tmp_path / "cache")
+    (shard,) = cache.folder.glob("*.safetensors")
+    whole = bytearray(shard.read_bytes())
+    whole[-1] ^= 1
+    shard.write_bytes({"flip": whole, "cut": whole[:-9], "empty": b"", "garbage": b"x" * 5000}[how])
+    second, cache = embed_cached(folder, gabor, tmp_path / "cache")
+    assert torch.equal(first.features, second.features)
+    assert second.n_embedded == 37
+    assert [item.code for item in cache.notices] == ["cache-discarded"]
+    third, _ = embed_cached(folder, gabor, tmp_path / "cache")
+    assert third.n_cached == 37
+
+
+def test_another_extractor_or_device_never_shares_features(write_images, pixels, gabor, tmp_path):
+    from dataclasses import replace
+
+    embed_cached(write_images("a", pixels), gabor, tmp_path / "cache")
+    info = describe(gabor)
+    folders = {
+        FeatureCache(tmp_path / "cache", variant, device).folder
+        for variant, device in [
+            (info, "cpu"),
+            (info, "cuda"),
+            (replace(info, cache_key="0" * 64), "cpu"),
+            (replace(info, weights_sha256="1" * 64), "cpu"),
+            (replace(info, resize="other"), "cpu"),
+        ]
+    }
+    assert len(folders) == 5
+
+
+def test_usable_images_stay_cached_when_others_are_bad(write_images, pixels, gabor, tmp_path):
+    folder = write_images("a", pixels)
+    good = (folder / "00002.png").read_bytes()
+    damage(folder, "00002.png")
+    with pytest.raises(BadImagesError):
+        embed_cached(folder, gabor, tmp_path / "cache")
+    (folder / "00002.png").write_bytes(good)
+    result, _ = embed_cached(folder, gabor, tmp_path / "cache")
+    assert (result.n_embedded, result.n_cached) == (1, 36)
+
+
+def test_many_shards_are_found_again_in_any_order(tmp_path, gabor, monkeypatch):
+    monkeypatch.setattr("genpr.features.cache.SHARD_ROWS", 16)
+    monkeypatch.setattr("genpr.features.cache._OPEN_SHARDS", 2)
+    cache = FeatureCache(tmp_path, describe(gabor), "cpu")
+    identities = [bytes([i]) * 32 for i in range(100)]
+    features = torch.arange(100.0)[:, None].expand(100, gabor.dim)
+    cache.add(identities, features, [()] * 100)
+    cache.flush()
+    assert len(list(cache.folder.glob("*.safetensors"))) == 7
+    again = FeatureCache(tmp_path, describe(gabor), "cpu")
+    order = list(range(100))
+    random.Random(0).shuffle(order)
+    for i in order:
+        assert torch.equal(again.get(identities[i]).features, features[i])
+    assert again.get(b"?" * 32) is None
+
+
+def test_a_full_disk_costs_the_cache_but_not_the_score(write_images, pixels, gabor, tmp_path, monkeypatch):
+    def full(*_args, **_kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("genpr.features.cache.save_tensors", full)
+    result, cache = embed_cached(write_images("a", pixels), gabor, tmp_path / "cache")
+    assert len(result) == 37
+    assert [item.code for item in cache.notices] == ["cache-write-failed"]

@@ -1,0 +1,101 @@
+"""Feature files carry what made them, and arrays of other programs load too."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from genpr.errors import DataError, FeatureError, ImageError, UsageError
+from genpr.features.extractor import ExtractorInfo
+from genpr.features.feature_set import FeatureSet, load_features, save_features
+
+INFO = ExtractorInfo(
+    name="gabor", dim=3, resize="r", weights_sha256="ab" * 32, comparable=False, cache_key="cd" * 32
+)
+
+
+def test_round_trip_keeps_everything(tmp_path):
+    original = FeatureSet(
+        features=torch.randn(2, 3),
+        source="reals/",
+        extractor=INFO,
+        names=("a b.png", "line\nbreak \udcff.png"),
+        identities=torch.arange(64, dtype=torch.uint8).view(2, 32),
+        flags={"multi-frame": 1},
+        skipped=(ImageError("cut short", code="image-truncated", path="c.png"),),
+        decoder={"pillow": "1"},
+    )
+    save_features(tmp_path / "f.safetensors", original)
+    loaded = load_features(tmp_path / "f.safetensors")
+    assert torch.equal(loaded.features, original.features)
+    assert torch.equal(loaded.identities, original.identities)
+    assert (loaded.extractor, loaded.names, loaded.flags, loaded.decoder) == (
+        INFO,
+        original.names,
+        original.flags,
+        original.decoder,
+    )
+    assert [(bad.path, bad.code, str(bad)) for bad in loaded.skipped] == [
+        ("c.png", "image-truncated", "cut short")
+    ]
+    assert (loaded.n_embedded, loaded.n_cached) == (0, 0)
+
+
+def test_select_keeps_rows_names_and_identities_together():
+    full = FeatureSet(
+        torch.arange(6.0).view(3, 2), "s", names=("a", "b", "c"), identities=torch.eye(3, 32).byte()
+    )
+    part = full.select(torch.tensor([0, 2]))
+    assert part.features.tolist() == [[0, 1], [4, 5]]
+    assert part.names == ("a", "c")
+    assert part.identities[1, 2] == 1
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_numpy_files_load_as_float32(tmp_path, dtype):
+    array = np.arange(6).reshape(3, 2).astype(dtype)
+    np.save(tmp_path / "f.npy", array)
+    np.savez(tmp_path / "f.npz", array)
+    for name in ("f.npy", "f.npz"):
+        loaded = load_features(tmp_path / name)
+        assert loaded.features.dtype == torch.float32
+        assert loaded.features.tolist() == array.tolist()
+        assert loaded.extractor is None
+
+
+def test_safetensors_of_other_programs(tmp_path):
+    save_file(
+        {"features": torch.ones(2, 3, dtype=torch.float16), "more": torch.ones(4, 4)},
+        tmp_path / "a.safetensors",
+    )
+    save_file({"x": torch.ones(2, 3), "labels": torch.ones(2)}, tmp_path / "b.safetensors")
+    save_file({"x": torch.ones(2, 3), "y": torch.ones(2, 3)}, tmp_path / "c.safetensors")
+    assert load_features(tmp_path / "a.safetensors").features.shape == (2, 3)
+    assert load_features(tmp_path / "b.safetensors").features.shape == (2, 3)
+    with pytest.raises(FeatureError, match="exactly one 2-D tensor of floats"):
+        load_features(tmp_path / "c.safetensors")
+
+
+def test_damaged_and_unsuitable_files_are_refused(tmp_path):
+    np.save(tmp_path / "ints.npy", np.arange(6).reshape(3, 2))
+    with pytest.raises(FeatureError, match="2-D array of floats"):
+        load_features(tmp_path / "ints.npy")
+    np.save(tmp_path / "cut.npy", np.ones((300, 20)))
+    (tmp_path / "cut.npy").write_bytes((tmp_path / "cut.npy").read_bytes()[:1000])
+    np.savez(tmp_path / "cut.npz", np.ones((300, 20)))
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "cut.npz").read_bytes()[:1000])
+    (tmp_path / "empty.npy").write_bytes(b"")
+    np.save(tmp_path / "pickle.npy", np.array([object()]), allow_pickle=True)
+    for name in ("cut.npy", "cut.npz", "empty.npy", "pickle.npy"):
+        with pytest.raises(DataError):
+            load_features(tmp_path / name)
+
+
+def test_output_path_is_checked(tmp_path):
+    features = FeatureSet(torch.ones(2, 3), "s")
+    with pytest.raises(UsageError, match=r"must end in \.safetensors"):
+        save_features(tmp_path / "f.npy", features)
+    with pytest.raises(UsageError, match="does not exist"):
+        save_features(tmp_path / "no" / "f.safetensors", features)

@@ -1,0 +1,129 @@
+"""The layout: imports point downwards, the facade is complete, and light imports stay light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import genpr
+
+PACKAGE = Path(genpr.__file__).parent
+
+BASE = {"errors", "notices", "storage", "runtime"}
+ALLOWED = {
+    "errors": set(),
+    "notices": set(),
+    "storage": {"errors"},
+    "runtime": {"errors"},
+    "images": BASE,
+    "features": BASE | {"images"},
+    "neighbours": BASE,
+    "metrics": BASE | {"neighbours"},
+    "protocols": BASE,
+    "sides": BASE | {"images", "features", "metrics", "protocols"},
+    "findings": BASE | {"features"},
+    "result": BASE | {"features"},
+    "evaluate": BASE | {"images", "features", "metrics", "protocols", "sides", "findings", "result"},
+    "demo": BASE | {"images", "features", "metrics", "protocols", "result", "evaluate"},
+    "report": BASE | {"features", "protocols", "result"},
+    "cli": {"*"},
+    "__init__": {"*"},
+    "__main__": {"cli"},
+}
+
+
+def imported_parts(path: Path) -> set[str]:
+    """The top-level parts of genpr that a file imports, anywhere in it."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return {name.split(".")[1] for name in names if name.startswith("genpr.") and name != "genpr.__version__"}
+
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_downwards(path):
+    part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    allowed = ALLOWED[part] | {part}
+    assert "*" in allowed or imported_parts(path) <= allowed
+
+
+def test_upward_import_would_be_seen(tmp_path):
+    planted = tmp_path / "planted.py"
+    planted.write_text("def late():\n    from genpr.evaluate import score\n")
+    assert imported_parts(planted) == {"evaluate"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_files_stay_readable(path):
+    assert len(path.read_text().splitlines()) <= 300
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef):
+            body = node.body[1:] if ast.get_docstring(node) and len(node.body) > 1 else node.body
+            code = body[-1].end_lineno - body[0].lineno + 1
+            assert code <= 50, f"{node.name} has {code} lines"
+
+
+def test_facade_is_sorted_and_complete():
+    assert genpr.__all__ == sorted(genpr.__all__)
+    assert dir(genpr) == genpr.__all__
+    for name in genpr.__all__:
+        assert getattr(genpr, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        genpr.nonsense  # noqa: B018
+
+
+def test_facade_types_match_runtime():
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    typed = {
+        alias.asname or alias.name: node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("genpr.")
+        for alias in node.names
+    }
+    assert typed == genpr._HOME
+    assert {*typed, "__version__"} == set(genpr.__all__)
+
+
+HEAVY = ("torch", "torchvision", "faiss", "scipy", "matplotlib", "PIL")
+
+
+def loaded_after(statement: str) -> set[str]:
+    """Which heavy packages are loaded after `statement` ran in a new interpreter."""
+    code = f"import sys\n{statement}\nprint(*[name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_import_is_light():
+    assert loaded_after("import genpr") == set()
+    assert not loaded_after("import genpr; genpr.score; genpr.KNNManifold") & {
+        "torchvision",
+        "scipy",
+        "faiss",
+        "matplotlib",
+    }
+
+
+def test_light_import_test_can_fail():
+    assert "scipy" in loaded_after("import genpr, scipy")
+
+
+def test_help_needs_no_torch():
+    help_without_exit = "from genpr.cli.main import run; run(['--help'])"
+    assert loaded_after(help_without_exit) == set()
+
+
+def test_typed_marker_and_licence_are_there():
+    assert (PACKAGE / "py.typed").exists()
+    assert "Apache License" in (PACKAGE.parent / "LICENSE").read_text()

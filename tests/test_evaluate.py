@@ -1,0 +1,294 @@
+"""From sources to results: real images, roles that cannot be swapped unseen, records that say everything."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import genpr
+from genpr.errors import DataError, FeatureError, UsageError
+from genpr.features.feature_set import FeatureSet, save_features
+
+
+def gabor(real, fake, **options):
+    return genpr.score(real, fake, extractor="gabor", device="cpu", **options)
+
+
+def codes(result):
+    return {item.code for item in result.notices}
+
+
+# Real images ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def digit_folders(write_images, digits):
+    pixels, labels = digits
+    odd, even = np.arange(len(pixels)) % 2 == 1, np.arange(len(pixels)) % 2 == 0
+    return {
+        "odd": write_images("odd", pixels[odd]),
+        "even": write_images("even", pixels[even]),
+        "even without 4": write_images("even-without-4", pixels[even & (labels != 4)]),
+    }
+
+
+def test_two_halves_of_real_digits_agree(digit_folders):
+    result = gabor(digit_folders["odd"], digit_folders["even"])
+    assert result["precision"] > 0.85
+    assert result["recall"] > 0.85
+    assert result["density"] == pytest.approx(1, abs=0.2)
+    assert result["coverage"] > 0.9
+
+
+def test_a_missing_digit_costs_recall_and_not_precision(digit_folders):
+    whole = gabor(digit_folders["odd"], digit_folders["even"])
+    without = gabor(digit_folders["odd"], digit_folders["even without 4"])
+    swapped = gabor(digit_folders["even without 4"], digit_folders["odd"])
+    assert without["recall"] < whole["recall"] - 0.04
+    assert without["precision"] > whole["precision"] - 0.02
+    assert without["coverage"] < whole["coverage"] - 0.04
+    assert swapped["precision"] == without["recall"], "swapping the sets swaps the scores, to the last count"
+    assert swapped["recall"] == without["precision"]
+
+
+# Roles ------------------------------------------------------------------------------------------------------
+
+
+def test_swap_detector(rng):
+    wide, narrow = 3 * rng.normal(size=(500, 8)), 0.1 * rng.normal(size=(500, 8))
+    collapsed = genpr.score(real=wide, fake=narrow, k=3)
+    assert (collapsed["precision"], collapsed["recall"]) == (1, 0)
+    invented = genpr.score(real=narrow, fake=wide, k=3)
+    assert (invented["precision"], invented["recall"]) == (0, 1)
+
+
+# One evaluator, many fakes ----------------------------------------------------------------------------------
+
+
+def test_the_evaluator_gives_what_score_gives_and_embeds_reals_once(write_images, rng):
+    real = write_images("real", rng.integers(0, 256, (30, 8, 8, 3), dtype=np.uint8))
+    fakes = [write_images(f"fake{i}", rng.integers(0, 200, (20, 8, 8, 3), dtype=np.uint8)) for i in range(2)]
+    stages = []
+    evaluator = genpr.Evaluator(
+        real, extractor="gabor", device="cpu", cache=False, progress=lambda stage, *_: stages.append(stage)
+    )
+    results = [evaluator.score(fake) for fake in fakes]
+    assert stages == ["real"] * 30 + ["fake"] * 40
+    for fake, result in zip(fakes, results, strict=True):
+        assert gabor(real, fake, cache=False).to_flat_dict() == result.to_flat_dict()
+
+
+# Sources ----------------------------------------------------------------------------------------------------
+
+
+def test_every_kind_of_source_gives_the_same_score(write_images, tmp_path, rng):
+    import shutil
+
+    pixels = rng.integers(0, 256, (2, 25, 8, 8, 3), dtype=np.uint8)
+    real, fake = write_images("real", pixels[0]), write_images("fake", pixels[1])
+    expected = gabor(real, fake).to_flat_dict()
+    shutil.make_archive(str(tmp_path / "fake"), "zip", fake)
+    shutil.make_archive(str(tmp_path / "fake"), "tar", fake)
+    shutil.make_archive(str(tmp_path / "fake"), "gztar", fake)
+    np.savez(tmp_path / "fake.npz", arr_0=pixels[1])
+    np.savez_compressed(tmp_path / "fake2.npz", arr_0=pixels[1])
+    tensor = torch.from_numpy(pixels[1]).permute(0, 3, 1, 2)
+    sources = [
+        *(tmp_path / name for name in ("fake.zip", "fake.tar", "fake.tar.gz", "fake.npz", "fake2.npz")),
+        pixels[1],
+        tensor,
+        (part for part in tensor.split(7)),
+        str(fake),
+    ]
+    for source in sources:
+        assert gabor(real, source).to_flat_dict() == expected, source
+
+
+def test_features_instead_of_images_give_the_same_score(write_images, tmp_path, rng):
+    extractor = genpr.load_extractor("gabor", device="cpu")
+    folders = [write_images(name, rng.integers(0, 256, (25, 8, 8, 3), dtype=np.uint8)) for name in ("a", "b")]
+    arrays = [genpr.embed(folder, extractor) for folder in folders]
+    for folder, array in zip(folders, arrays, strict=True):
+        np.save(folder.with_suffix(".npy"), array.numpy())
+    expected = gabor(*folders).to_flat_dict()
+    assert genpr.score(*(folder.with_suffix(".npy") for folder in folders)).to_flat_dict() == expected
+    assert genpr.score(*arrays).to_flat_dict() == expected
+    assert genpr.score(*(array.double().numpy() for array in arrays)).to_flat_dict() == expected
+
+
+def save(path, features, **info):
+    facts = {
+        "name": "gabor",
+        "dim": features.shape[1],
+        "resize": "r",
+        "weights_sha256": None,
+        "comparable": False,
+        "cache_key": None,
+    } | info
+    save_features(path, FeatureSet(features, str(path), genpr.ExtractorInfo(**facts)))
+    return path
+
+
+def test_features_of_another_extractor_are_refused(tmp_path):
+    features = torch.randn(20, 4)
+    a = save(tmp_path / "a.safetensors", features, cache_key="1" * 64)
+    for changed in (
+        {"name": "inception"},
+        {"weights_sha256": "ab" * 32},
+        {"resize": "other"},
+        {"cache_key": "2" * 64},
+    ):
+        b = save(
+            tmp_path / "b.safetensors",
+            features,
+            **{"cache_key": "1" * 64} | changed | {"cache_key": changed.get("cache_key")},
+        )
+        with pytest.raises(FeatureError, match="not embedded by the same extractor") as caught:
+            genpr.score(a, b)
+        assert caught.value.code == "other-extractor"
+    with pytest.raises(FeatureError, match="not embedded by the same extractor"):
+        genpr.score(save(tmp_path / "c.safetensors", features, name="my.py:net"), a, extractor="gabor")
+    assert "unlabelled-features" not in codes(genpr.score(a, a))
+
+
+def test_features_against_images_are_refused_before_anything_is_embedded(write_images, tmp_path, rng):
+    np.save(tmp_path / "f.npy", rng.normal(size=(20, 4)))
+    images = write_images("a", rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8))
+    for pair in ((images, tmp_path / "f.npy"), (tmp_path / "f.npy", images)):
+        stages = []
+        with pytest.raises(FeatureError, match="genpr features .*/a OUT.safetensors") as caught:
+            gabor(*pair, progress=lambda *args: stages.append(args))
+        assert caught.value.code == "features-against-images"
+        assert not stages
+
+
+def test_a_missing_fake_folder_is_noticed_before_the_reals_are_embedded(write_images, tmp_path, rng):
+    stages = []
+    with pytest.raises(UsageError):
+        gabor(
+            write_images("a", rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)),
+            tmp_path / "missing",
+            progress=lambda *args: stages.append(args),
+        )
+    assert not stages
+
+
+def test_too_few_images_are_refused_before_embedding(write_images, rng):
+    stages = []
+    folder = write_images("a", rng.integers(0, 256, (5, 8, 8, 3), dtype=np.uint8))
+    with pytest.raises(DataError, match=r"real has 5 images .* at least k \+ 1 = 6") as caught:
+        gabor(folder, folder, progress=lambda *args: stages.append(args))
+    assert caught.value.code == "too-few-images"
+    assert not stages
+    assert gabor(folder, folder, k=4)["precision"] == 1, "n = k + 1 is enough"
+
+
+# Options ----------------------------------------------------------------------------------------------------
+
+
+def test_k_per_metric_is_the_protocols_unless_given(rng):
+    real, fake = rng.normal(size=(2, 60, 4))
+    assert {name: item.k for name, item in genpr.score(real, fake).metrics.items()} == {
+        "precision": 3,
+        "recall": 3,
+        "density": 5,
+        "coverage": 5,
+    }
+    result = genpr.score(real, fake, k=4)
+    assert {item.k for item in result.metrics.values()} == {4}
+    direct = genpr.manifold_metrics(real, fake, k=4)
+    assert result.to_flat_dict() == {f"genpr/{name}": value for name, value in direct._asdict().items()}
+
+
+def test_metrics_can_be_chosen(rng):
+    real, fake = rng.normal(size=(2, 60, 4))
+    everything = genpr.score(real, fake)
+    for names in (["recall"], ["density", "precision"], ["coverage"]):
+        result = genpr.score(real, fake, metrics=names)
+        assert set(result.metrics) == set(names)
+        assert all(result[name] == everything[name] for name in names)
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"metrics": ["presicion"]}, "unknown-metric"),
+        ({"metrics": []}, "unknown-metric"),
+        ({"k": 0}, "bad-k"),
+        ({"ties": "open"}, "bad-ties"),
+        ({"protocol": "magic"}, "unknown-protocol"),
+        ({"device": "abacus"}, "unknown-device"),
+        ({"on_bad": "ignore"}, "bad-option"),
+        ({"max_images": 0}, "bad-option"),
+        ({"batch_size": 0}, "bad-option"),
+        ({"max_bad": 1.5}, "bad-option"),
+        ({"max_pixels": 0}, "bad-option"),
+    ],
+)
+def test_impossible_options_are_refused(rng, options, code):
+    with pytest.raises(UsageError) as caught:
+        genpr.score(rng.normal(size=(20, 4)), rng.normal(size=(20, 4)), **options)
+    assert caught.value.code == code
+
+
+def test_max_images_takes_the_same_random_subset_each_time(write_images, rng):
+    pixels = rng.integers(0, 256, (50, 8, 8, 3), dtype=np.uint8)
+    real = write_images("real", pixels)
+    a, b, other = (gabor(real, real, max_images=20, seed=seed) for seed in (1, 1, 2))
+    assert a.real.n == a.fake.n == 20
+    assert a.to_flat_dict() == b.to_flat_dict()
+    features = rng.normal(size=(50, 3))
+    assert genpr.score(features, features, max_images=20).real.n == 20
+    assert other.seed == 2
+
+
+# The record -------------------------------------------------------------------------------------------------
+
+
+def test_json_says_everything_and_is_json(write_images, rng):
+    real, fake = (
+        write_images(name, rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)) for name in ("real", "fake")
+    )
+    record = json.loads(gabor(real, fake).to_json())
+    assert record["comparable"] is False
+    assert record["extractor"]["name"] == "gabor"
+    assert record["protocol"] == "genpr"
+    assert record["ties"] == "closed"
+    assert record["metrics"]["density"]["k"] == 5
+    assert record["real"]["n"] == record["fake"]["n_embedded"] == 20
+    assert record["real"]["source"].endswith("real")
+    assert record["fake"]["source"].endswith("fake")
+    assert {"genpr", "torch", "pillow"} <= set(record["versions"])
+    assert record["real"]["decoder"]["pillow"]
+    assert record["device"] == "cpu"
+
+
+def test_notices_name_duplicates_copies_and_sizes(write_images, rng):
+    pixels = rng.integers(0, 256, (30, 8, 8, 3), dtype=np.uint8)
+    real = write_images("real", pixels)
+    copies = write_images("copies", np.concatenate([pixels[:5], pixels[:5], pixels[10:12]]))
+    result = gabor(real, copies)
+    assert codes(result) == {"not-comparable", "small-sample", "unequal-n", "copied-reals", "duplicates"}
+    assert (result.n_shared, result.fake.n_duplicates, result.real.n_duplicates) == (12, 5, 0)
+    assert "same-input" in codes(gabor(real, real))
+    assert codes(gabor(real, real)) >= {"all-cached"}
+
+
+def test_a_large_clean_comparison_has_no_notices(rng):
+    assert genpr.score(*rng.normal(size=(2, 1000, 2))).notices == ()
+
+
+def test_feature_rows_count_as_duplicates_too(rng):
+    features = rng.normal(size=(40, 3))
+    features[7] = features[3]
+    result = genpr.score(features, features[:20])
+    assert (result.real.n_duplicates, result.fake.n_duplicates, result.n_shared) == (1, 1, 20)
+
+
+def test_results_do_not_change(rng):
+    result = genpr.score(rng.normal(size=(20, 3)), rng.normal(size=(20, 3)))
+    with pytest.raises(AttributeError):
+        result.device = "other"
