@@ -14,12 +14,12 @@ from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
 from genpr.findings import Identities, findings
 from genpr.images.decode import MAX_PIXELS
-from genpr.metrics.features import check_k, check_ties
+from genpr.metrics.features import check_ties
 from genpr.metrics.manifold import RealSide
-from genpr.protocols import METRICS, EvaluationProtocol, find_protocol
+from genpr.protocols import find_protocol
 from genpr.result import MetricValue, Result, SideSummary, package_versions
 from genpr.runtime import resolve_device
-from genpr.sides import SideLoader, StageProgress, check_same_kind, open_side
+from genpr.sides import SideLoader, StageProgress, check_same_extractor, check_same_kind, open_side
 
 
 class Evaluator:
@@ -86,7 +86,7 @@ class Evaluator:
     ) -> None:
         recipe = find_protocol(protocol)
         self._protocol = recipe.name
-        self._ks = _choose_ks(recipe, metrics, k)
+        self._ks = recipe.choose_ks(metrics, k)
         self._ties = recipe.ties if ties is None else ties
         check_ties(self._ties)
         _check_options(
@@ -133,6 +133,7 @@ class Evaluator:
         opened = open_side(fake, "fake")
         check_same_kind(self._opened_real, opened)
         fakes = self._loader.load(opened, "fake", minimum=self._ks.get("recall", 0) + 1)
+        check_same_extractor(self._real, fakes)
         started = time.perf_counter()
         values = self._side.score(fakes.features, ks=self._ks, ties=self._ties)
         return self._result(fakes, values, seconds=time.perf_counter() - started)
@@ -220,16 +221,6 @@ def score(
         progress=progress,
     )
     return evaluator.score(opened_fake)
-
-
-def _choose_ks(recipe: EvaluationProtocol, metrics: Sequence[str] | None, k: int | None) -> dict[str, int]:
-    """K by metric, for the chosen metrics in display order."""
-    chosen = METRICS if metrics is None else tuple(metrics)
-    unknown = [name for name in chosen if name not in METRICS]
-    if unknown or not chosen:
-        came = ", ".join(unknown) or "none"
-        raise UsageError(f"unknown metrics: {came}; known: {', '.join(METRICS)}", code="unknown-metric")
-    return {name: recipe.k[name] if k is None else check_k(k) for name in METRICS if name in chosen}
 
 
 def _check_options(*, on_bad: str, max_bad: float, at_least_1: Sequence[tuple[str, int | None]]) -> None:

@@ -57,7 +57,7 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
     "all-cached": ("note", "all {count} {role} features came from the cache; nothing was embedded", ""),
     "extractor-not-cached": (
         "note",
-        "{extractor} is not cached: parts of it are outside its source file, parameters and plain attributes",
+        "features of {extractor} are not cached: {reason}",
         "use `genpr features` to embed once and keep the file",
     ),
     "cache-unusable": ("warning", "features are not cached: {reason}", "set --cache-dir or GENPR_CACHE"),

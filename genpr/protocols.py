@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
@@ -28,6 +28,21 @@ class EvaluationProtocol:
     extractor: str
     k: Mapping[str, int]
     ties: Literal["closed", "strict"]
+
+    def choose_ks(self, metrics: Sequence[str] | None = None, k: int | None = None) -> dict[str, int]:
+        """k by metric for the chosen metrics (None for all), in display order; `k` overrides the recipe's.
+
+        Raises:
+            UsageError: A metric is unknown or none is chosen, or k is below 1.
+        """
+        chosen = METRICS if metrics is None else tuple(metrics)
+        unknown = [name for name in chosen if name not in METRICS]
+        if unknown or not chosen:
+            came = ", ".join(unknown) or "none"
+            raise UsageError(f"unknown metrics: {came}; known: {', '.join(METRICS)}", code="unknown-metric")
+        if k is not None and k < 1:
+            raise UsageError(f"k must be at least 1 (the image itself is not counted), not {k}", code="bad-k")
+        return {name: self.k[name] if k is None else k for name in METRICS if name in chosen}
 
 
 # k: 3 is the choice of Kynkäänniemi et al. 2019 for precision and recall, 5 that of Naeem et al. 2020 for

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from genpr.errors import DataError, FeatureError, ResourceError
 from genpr.features.cache import FeatureCache
+from genpr.features.custom import adopt
 from genpr.features.embed import BadImagePolicy, embed_source
 from genpr.features.extractor import ExtractorInfo, FeatureExtractor, describe, load_extractor
 from genpr.features.feature_set import FeatureSet, load_features
@@ -93,7 +94,17 @@ def check_same_kind(real: OpenedSide, fake: OpenedSide) -> None:
             f"genpr features {images.source.name} OUT.safetensors --extractor {name}",
             code="features-against-images",
         )
-    if isinstance(real, FeatureSet) and isinstance(fake, FeatureSet) and real.extractor and fake.extractor:
+    if isinstance(real, FeatureSet) and isinstance(fake, FeatureSet):
+        check_same_extractor(real, fake)
+
+
+def check_same_extractor(real: FeatureSet, fake: FeatureSet) -> None:
+    """Refuse features of different extractors, or of one that was trained in between; unknown ones pass.
+
+    Raises:
+        FeatureError: The two do not belong together.
+    """
+    if real.extractor is not None and fake.extractor is not None:
         _check_same_extractor(real.source, real.extractor, fake.source, fake.extractor)
 
 
@@ -104,7 +115,7 @@ def _check_same_extractor(name: str, info: ExtractorInfo, other_name: str, other
     if identity == (other.name, other.dim, other.resize, other.weights_sha256):
         if info.cache_key == other.cache_key or None in (info.cache_key, other.cache_key):
             return
-        difference = "its code or parameters have changed in between"
+        difference = "its code or settings have changed in between"
     else:
         difference = f"{_describe(other)} there, {_describe(info)} here"
     raise FeatureError(
@@ -142,7 +153,7 @@ class SideLoader:
         """Loaded when the first images come: feature files need no weights."""
         request = self.extractor_request
         if request is not None and not isinstance(request, str):
-            return request
+            return adopt(request)
         name = request or self.default_extractor
         return load_extractor(name, weights=self.weights, device=self.device, offline=self.offline)
 
@@ -204,7 +215,7 @@ class SideLoader:
             return None, []
         info = describe(self.extractor)
         if info.cache_key is None:
-            return None, [notice("extractor-not-cached", extractor=info.name)]
+            return None, [notice("extractor-not-cached", extractor=info.name, reason=info.uncached_reason)]
         try:
             return FeatureCache(
                 Path(self.cache_dir) if self.cache_dir else cache_root(), info, self.device.type

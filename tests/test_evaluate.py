@@ -81,6 +81,27 @@ def test_the_evaluator_gives_what_score_gives_and_embeds_reals_once(write_images
         assert gabor(real, fake, cache=False).to_flat_dict() == result.to_flat_dict()
 
 
+def test_an_extractor_trained_between_two_scores_is_noticed(rng):
+    class Net(torch.nn.Module):
+        name, dim = "net", 3
+
+        def __init__(self):
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.ones(3))
+
+        def forward(self, images):
+            return images.float().mean((2, 3)) * self.scale
+
+    net = Net()
+    images = rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)
+    evaluator = genpr.Evaluator(images, extractor=net)
+    assert evaluator.score(images)["precision"] == 1
+    with torch.no_grad():
+        net.scale += 1
+    with pytest.raises(FeatureError, match="not embedded by the same extractor"):
+        evaluator.score(images)
+
+
 # Sources ----------------------------------------------------------------------------------------------------
 
 
@@ -270,7 +291,7 @@ def test_notices_name_duplicates_copies_and_sizes(write_images, rng):
     pixels = rng.integers(0, 256, (30, 8, 8, 3), dtype=np.uint8)
     real = write_images("real", pixels)
     copies = write_images("copies", np.concatenate([pixels[:5], pixels[:5], pixels[10:12]]))
-    result = gabor(real, copies)
+    result = gabor(real, copies, cache=False)
     assert codes(result) == {"not-comparable", "small-sample", "unequal-n", "copied-reals", "duplicates"}
     assert (result.n_shared, result.fake.n_duplicates, result.real.n_duplicates) == (12, 5, 0)
     assert "same-input" in codes(gabor(real, real))

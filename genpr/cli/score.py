@@ -11,6 +11,7 @@ from genpr.cli.console import complain, progress_bars, show_notices
 from genpr.cli.options import image_options
 
 _THRESHOLD_MISSED = 5
+_ARRAY_SUFFIXES = {".npy", ".npz", ".safetensors"}
 
 
 def threshold(text: str) -> tuple[str, float]:
@@ -48,6 +49,7 @@ def command(
     weights: str | None,
     offline: bool,
     metrics: str | None,
+    k: int | None,
     as_json: bool,
     fail_under: tuple[tuple[str, float], ...],
     quiet: bool,
@@ -58,15 +60,10 @@ def command(
     REAL and FAKE are folders of images (searched to any depth), .zip or .tar archives of images, .npz files
     with uint8 images in arr_0, or feature files (.npy, .safetensors) written by `genpr features`.
     """
-    from genpr.features.extractor import require_weights
-    from genpr.protocols import find_protocol
-
     chosen = None if metrics is None else [name.strip() for name in metrics.split(",")]
-    _check_thresholds(fail_under, chosen)
-    if _needs_extractor(Path(real), Path(fake)):
-        require_weights(extractor or find_protocol(protocol).extractor, weights=weights, offline=offline)
+    _check_before_torch(real, fake, extractor, protocol, weights, offline, chosen, k, fail_under)
 
-    from genpr.evaluate import score  # after the cheap checks: it imports torch, which takes seconds
+    from genpr.evaluate import score
     from genpr.report.terminal import score_table
 
     with progress_bars(quiet=quiet) as progress:
@@ -78,6 +75,7 @@ def command(
             weights=weights,
             offline=offline,
             metrics=chosen,
+            k=k,
             progress=progress,
             **options,
         )
@@ -90,19 +88,35 @@ def command(
     return _THRESHOLD_MISSED if missed else 0
 
 
-def _needs_extractor(*sides: Path) -> bool:
-    """A quick guess, to look for weights early; missing paths and array files are looked into later."""
-    suffixes = {side.suffix.lower() for side in sides}
-    return all(side.exists() for side in sides) and not suffixes <= {".npy", ".npz", ".safetensors"}
+def _check_before_torch(
+    real: str,
+    fake: str,
+    extractor: str | None,
+    protocol: str,
+    weights: str | None,
+    offline: bool,
+    metrics: list[str] | None,
+    k: int | None,
+    thresholds: tuple[tuple[str, float], ...],
+) -> None:
+    """What can be wrong at once is said at once: importing torch alone takes seconds."""
+    from genpr.errors import WeightsError
+    from genpr.features.extractor import require_weights
+    from genpr.images.source import open_source
+    from genpr.protocols import find_protocol
 
-
-def _check_thresholds(thresholds: tuple[tuple[str, float], ...], chosen: list[str] | None) -> None:
-    """Before any work: a misspelt metric would otherwise only show after the run."""
-    from genpr.protocols import METRICS
-
-    known = METRICS if chosen is None else chosen
+    recipe = find_protocol(protocol)
+    known = recipe.choose_ks(metrics, k)
     for metric, _ in thresholds:
         if metric not in known:
             raise click.UsageError(
                 f"--fail-under {metric}=...: not among the computed metrics {', '.join(known)}"
             )
+    images = [side for side in (real, fake) if Path(side).suffix.lower() not in _ARRAY_SUFFIXES]
+    try:
+        if images:
+            require_weights(extractor or recipe.extractor, weights=weights, offline=offline)
+    except WeightsError:
+        for side in images:
+            open_source(side)  # a missing or empty folder is the likelier mistake, and is named first
+        raise

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from genpr.errors import BadImagesError, FeatureError, ImageError, ResourceError
 from genpr.features.cache import FeatureCache
-from genpr.features.custom import evaluation_mode
+from genpr.features.custom import adopt, evaluation_mode
 from genpr.features.extractor import FeatureExtractor, PreparingExtractor, describe, extractor_device
 from genpr.features.feature_set import FeatureSet
 from genpr.features.read_ahead import LoadedImage, read_ahead
@@ -86,6 +86,7 @@ def embed_source(
         ResourceError: The device has no memory for a single image.
     """
     started = time.perf_counter()
+    extractor = adopt(extractor)
     total = _length(source)
     collected = _Collected(torch.empty(total or 1024, extractor.dim))
     embedder = _Embedder(extractor, batch_size, collected, cache)

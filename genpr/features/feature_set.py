@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
+from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -135,19 +137,24 @@ def load_features(path: Path) -> FeatureSet:
 
 def _load_array(path: Path) -> Tensor:
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            array = loaded
-        else:
-            with loaded:
-                array = loaded["arr_0" if "arr_0" in loaded.files else loaded.files[0]]
-    except (OSError, ValueError, EOFError, IndexError) as error:
+        with path.open("rb") as file:  # numpy would leave a damaged .npz open
+            loaded = np.load(file, allow_pickle=False)
+            array = loaded if isinstance(loaded, np.ndarray) else _only_array(loaded)
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise FeatureError(
-            f"{path} is not a readable array file ({error}); was it cut short?",
+            f"{path} is not a readable array file ({error}); was it cut short, or does it hold pickled objects?",
             code="file-damaged",
             path=str(path),
         ) from error
     return _float32(array, path)
+
+
+def _only_array(archive: NpzFile) -> NDArray[Any]:
+    """`arr_0`, or the single array under another name."""
+    if "arr_0" not in archive.files and len(archive.files) != 1:
+        raise ValueError(f"needed arr_0 or exactly one array, found {archive.files}")
+    array: NDArray[Any] = archive["arr_0" if "arr_0" in archive.files else archive.files[0]]
+    return array
 
 
 def _float32(array: NDArray[Any], path: Path) -> Tensor:

@@ -50,7 +50,7 @@ def _footer(result: Result) -> str:
         features = "features of an unknown extractor"
     else:
         features = f"{result.extractor.name} ({result.extractor.dim}-d, resize {result.extractor.resize})"
-    comparable = "" if result.comparable else "; not comparable with published numbers"
+    comparable = "" if result.comparable else "\nnot comparable with published numbers"
     return (
         f"real  {_side(result.real)}\nfake  {_side(result.fake)}\n"
         f"{features}, protocol {result.protocol}, {result.ties} balls, {result.device}{comparable}"
@@ -74,4 +74,5 @@ def _render(table: Table) -> str:
     terminal = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     buffer = io.StringIO()
     Console(file=buffer, width=_WIDTH, force_terminal=terminal, no_color=not terminal).print(table)
-    return "\n".join(line.rstrip() for line in buffer.getvalue().strip("\n").splitlines())
+    lines = [line.rstrip() for line in buffer.getvalue().splitlines()]
+    return "\n".join(lines).strip("\n")

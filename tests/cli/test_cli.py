@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -43,7 +42,7 @@ def test_score_prints_a_table_with_values_k_and_meanings(genpr, folders):
     assert "fidelity" in out
     assert "diversity" in out
     assert "not comparable with published numbers" in out
-    assert all(len(line) <= 80 for line in out.splitlines() if "images of" not in line)
+    assert all(len(line) <= 80 for line in out.splitlines() if not line.startswith(("real ", "fake ")))
     assert "\x1b" not in out
     assert "warning: only 20 images" in err
 
@@ -219,14 +218,13 @@ def test_wrong_usage_exits_2_with_one_line(genpr, folders, args, says):
     assert says in err
 
 
-def test_missing_weights_offline_exit_4_at_once_and_say_everything(folders):
-    started = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-m", "genpr", "score", *map(str, folders), "--offline"],
-        capture_output=True,
-        text=True,
-        check=False,
+def test_missing_weights_offline_exit_4_and_say_everything_before_torch_loads(folders):
+    code = (
+        "import sys; from genpr.cli.main import run; code = run(sys.argv[1:]); "
+        "assert 'torch' not in sys.modules; sys.exit(code)"
     )
+    command = [sys.executable, "-c", code, "score", *map(str, folders), "--offline"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 4
     assert done.stdout == ""
     for part in (
@@ -239,7 +237,7 @@ def test_missing_weights_offline_exit_4_at_once_and_say_everything(folders):
     ):
         assert part in done.stderr
     assert "Traceback" not in done.stderr
-    assert time.perf_counter() - started < 20, "no time-outs, no retries"
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_bug_is_called_a_bug(genpr, folders, monkeypatch):
@@ -247,12 +245,12 @@ def test_a_bug_is_called_a_bug(genpr, folders, monkeypatch):
         raise ZeroDivisionError("planted")
 
     monkeypatch.setattr("genpr.evaluate.score", broken)
-    code, out, err = genpr("score", *folders)
+    code, out, err = genpr("score", *folders, *GABOR)
     assert (code, out) == (1, "")
     assert "this is a bug in genpr: ZeroDivisionError: planted" in err
     assert "Traceback" not in err
     monkeypatch.setenv("GENPR_DEBUG", "1")
-    assert "Traceback" in genpr("score", *folders)[2]
+    assert "Traceback" in genpr("score", *folders, *GABOR)[2]
 
 
 def test_control_characters_in_names_never_reach_the_terminal(genpr, tmp_path):
@@ -274,8 +272,8 @@ def test_interruption_exits_130(genpr, folders, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("genpr.evaluate.score", interrupted)
-    code, out, err = genpr("score", *folders)
-    assert (code, out, err) == (130, "", "error: interrupted\n")
+    code, out, err = genpr("score", *folders, *GABOR)
+    assert (code, out, err.strip()) == (130, "", "error: interrupted")
 
 
 def test_output_into_a_closed_pipe_is_quiet(folders):
