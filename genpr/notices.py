@@ -73,6 +73,26 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
         "{count} of {total} {role} images are animated or multi-page; frame 0 was used",
         "split them if every frame is a sample",
     ),
+    "16bit-scaled": (
+        "note",
+        "{count} of {total} {role} images have more than 8 bits per channel; the highest 8 were used",
+        "convert them yourself if they use a part of the range only",
+    ),
+    "cmyk-converted": (
+        "warning",
+        "{count} of {total} {role} images are CMYK; they were converted without their colour profile",
+        "convert them to sRGB to be sure of their colours",
+    ),
+    "alpha-dropped": (
+        "warning",
+        "{count} of {total} {role} images have transparent pixels; alpha was dropped and hidden colours show",
+        "paste them on the background the other side has",
+    ),
+    "exif-orientation": (
+        "warning",
+        "{count} of {total} {role} images are stored turned, with an EXIF orientation, which was ignored",
+        "turn them (ImageOps.exif_transpose) if the generator was trained on turned ones",
+    ),
 }
 
 

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from genpr.cli.console import progress_bars
+from genpr.cli.console import complain, progress_bars
+
+if TYPE_CHECKING:
+    from genpr.demo import Demo
+    from genpr.result import Result
+
+_READING = """\
+precision and density judge fidelity: does each fake look like something real?
+recall and coverage judge diversity: is everything real within the fakes' reach?
+These numbers come from weight-free features and compare with nothing published."""
 
 
 @click.command(name="demo")
@@ -15,17 +25,57 @@ from genpr.cli.console import progress_bars
     "--save",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Also write the images there, to look at and score.",
+    help="Also write the pictures there, as PNG files.",
 )
-@click.option("--n", default=600, show_default=True, type=click.IntRange(min=50), help="Images per set.")
-@click.option("--seed", default=0, show_default=True, help="Chooses the images.")
+@click.option("--n", default=800, show_default=True, type=click.IntRange(min=50), help="Pictures per set.")
+@click.option(
+    "--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Chooses the pictures."
+)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bars.")
 def command(*, save: Path | None, n: int, seed: int, device: str, as_json: bool, quiet: bool) -> None:
-    """Draw a set of "real" pictures and four imperfect imitations, and score them.
+    """Draw a set of "real" pictures and four imitations that fail in four ways, and score them.
 
-    Nothing is downloaded. The four imitations fail in different ways, and the table shows which of the four
-    numbers notices which failure.
+    Nothing is downloaded. The table shows which of the four numbers notices which failure.
     """
-    from genpr.demo import run_demo
+    from genpr.demo import build_demo
+
+    demo = build_demo(n=n, seed=seed)
+    if save is not None:
+        _save(demo, save)
+    results = _score(demo, device=device, quiet=quiet)
+    if as_json:
+        click.echo(json.dumps({name: result.to_dict() for name, result in results.items()}))
+    else:
+        click.echo(_report(demo, results, save))
+
+
+def _score(demo: Demo, *, device: str, quiet: bool) -> dict[str, Result]:
+    from genpr.evaluate import Evaluator
+
+    with progress_bars(quiet=quiet) as progress:
+        evaluator = Evaluator(demo.real.images, extractor="gabor", device=device, progress=progress)
+        return {fake.name: evaluator.score(fake.images) for fake in demo.fakes}
+
+
+def _report(demo: Demo, results: dict[str, Result], save: Path | None) -> str:
+    from genpr.report.terminal import comparison_table
+
+    sets = "\n".join(f"  {shown.name:<13} {shown.story}" for shown in demo.sets)
+    lessons = {fake.name: fake.lesson for fake in demo.fakes}
+    n = len(demo.real.images)
+    if save is None:
+        more = "See the pictures, and score them as folders: genpr demo --save genpr-demo"
+    else:
+        more = f"Next: genpr score {save}/real {save}/blurred --extractor gabor"
+    return f"{n} drawings per set:\n{sets}\n\n{comparison_table(results, lessons)}\n\n{_READING}\n\n{more}"
+
+
+def _save(demo: Demo, folder: Path) -> None:
+    from genpr.demo import contact_sheet, save_sets
+
+    save_sets(demo.sets, folder)
+    sheet = folder / "overview.png"
+    contact_sheet(demo.sets).save(sheet)
+    complain(f"wrote {len(demo.sets)} folders of pictures and {sheet}")

@@ -27,9 +27,9 @@ def score_table(result: Result) -> str:
 
 
 def comparison_table(results: Mapping[str, Result], captions: Mapping[str, str]) -> str:
-    """One row per named fake set, with a caption that says what to see in it."""
+    """One row per named fake set, with a caption that says what its numbers show."""
     metrics = list(next(iter(results.values())).metrics)
-    table = _table("fake set", *metrics, "what happened")
+    table = _table("fakes", *metrics, "what it shows")
     for name, result in results.items():
         table.add_row(name, *(f"{result[metric]:.2f}" for metric in metrics), captions[name])
     for column in table.columns[1:-1]:

@@ -1,0 +1,1 @@
+"""Pixels to vectors: extractors, their weights, resize rules, and the feature cache."""

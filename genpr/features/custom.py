@@ -1,0 +1,228 @@
+"""Extractors of the user's own: a factory in a Python file or an importable package, or an object.
+
+    genpr score REAL FAKE --extractor path/to/file.py:load
+    genpr score REAL FAKE --extractor package.module:load
+
+A factory takes no argument, or `device` by keyword, and returns a `torch.nn.Module` or any other callable that
+turns uint8 (n, 3, h, w) into float32 (n, dim) and has an integer attribute `dim`. `name` and `resize` (two
+strings) are optional, as are `prepare` and `forward`, which let images of mixed sizes share a batch. A file may
+import modules beside it (see `genpr.features.run_file`); a network is moved to the device.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import operator
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import ModuleType
+
+import torch
+from torch import Tensor, nn
+
+from genpr.errors import GenprError, UsageError
+from genpr.features.code_closure import UncoveredError
+from genpr.features.extractor import ExtractorInfo, FeatureExtractor, extractor_device, prepare_batch
+from genpr.features.fingerprint import fingerprint, weights_sha256
+from genpr.features.run_file import LoadedCode, running_file
+
+_CODE = "custom-extractor"
+
+
+class CustomExtractor:
+    """An extractor made from a user's object.
+
+    Attributes:
+        name: The object's `name`, or what the user called it.
+        dim: Length of a feature vector.
+        wrapped: The object itself.
+    """
+
+    def __init__(self, wrapped: Callable[..., Tensor], *, name: str, dim: int, code: LoadedCode) -> None:
+        self.name = name
+        self.dim = dim
+        self.wrapped = wrapped
+        self._code = code
+
+    @property
+    def device(self) -> torch.device:
+        """Where the object wants its input."""
+        return extractor_device(self.wrapped)
+
+    @property
+    def info(self) -> ExtractorInfo:
+        """What the object is now; a network is hashed at each look, since its owner may train it."""
+        resize = getattr(self.wrapped, "resize", None)
+        weights, key, reason = None, None, "it is not a torch.nn.Module, so what it does cannot be hashed"
+        if isinstance(self.wrapped, nn.Module):
+            try:
+                weights = weights_sha256(self.wrapped)
+                key, reason = fingerprint(self.wrapped, weights, self._code), ""
+            except UncoveredError as error:
+                reason = str(error)
+        return ExtractorInfo(
+            name=self.name,
+            dim=self.dim,
+            resize=resize if isinstance(resize, str) else "unknown",
+            weights_sha256=weights,
+            comparable=False,
+            cache_key=key,
+            uncached_reason=reason or None,
+        )
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Embed uint8 (n, 3, h, w) images as float32 (n, dim)."""
+        return self.wrapped(images.to(self.device))
+
+
+class PreparingCustomExtractor(CustomExtractor):
+    """An extractor made from a user's object that resizes each image by itself."""
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Embed uint8 (n, 3, h, w) images as float32 (n, dim)."""
+        return self.forward(prepare_batch(self, images).to(self.device))
+
+    def prepare(self, image: Tensor) -> Tensor:
+        """Turn one uint8 (3, h, w) image into a float32 (3, s, s) input, on the CPU."""
+        prepared: Tensor = self.wrapped.prepare(image)  # type: ignore[attr-defined]
+        return prepared
+
+    def forward(self, batch: Tensor) -> Tensor:
+        """Embed prepared inputs, on the extractor's device, as float32 (n, dim)."""
+        run = self.wrapped if isinstance(self.wrapped, nn.Module) else self.wrapped.forward  # type: ignore[attr-defined]
+        features: Tensor = run(batch)
+        return features
+
+
+def load_custom(spec: str, *, device: torch.device) -> FeatureExtractor:
+    """Load "path/to/file.py:factory" or "package.module:factory".
+
+    Raises:
+        UsageError: There is no such file, module or factory, or it does not give an extractor.
+    """
+    target, _, factory_name = spec.rpartition(":")
+    is_path = target.endswith(".py") or "/" in target or os.sep in target
+    with ExitStack() as stack, _blamed_on(spec):
+        if is_path:
+            path = Path(target).expanduser()
+            if not path.is_file():
+                raise UsageError(f"extractor {spec!r}: there is no file {path}", code=_CODE, path=str(path))
+            module, code = stack.enter_context(running_file(path))
+        else:
+            module, code = importlib.import_module(target), LoadedCode()
+        factory = _find_factory(module, factory_name, spec)
+        wrapped = factory(device=device) if _takes_device(factory) else factory()
+    if isinstance(wrapped, nn.Module):
+        wrapped.to(device)
+    return adopt(wrapped, name=spec, code=code)
+
+
+def adopt(extractor: object, *, name: str | None = None, code: LoadedCode | None = None) -> FeatureExtractor:
+    """Make any callable with `dim` an extractor that is fully described; what already is one comes back.
+
+    The object itself is not changed, moved or copied.
+
+    Args:
+        extractor: The object.
+        name: What to call it if it has no `name`; default: its class.
+        code: The code that made it, as far as it is no longer imported.
+
+    Raises:
+        UsageError: It is not callable, or has no `dim`.
+    """
+    if isinstance(getattr(extractor, "info", None), ExtractorInfo):
+        return extractor  # type: ignore[return-value]
+    name = name or type(extractor).__name__
+    if not callable(extractor):
+        raise UsageError(
+            f"extractor {name!r} must be callable, images in and features out, but is a "
+            f"{type(extractor).__name__}",
+            code=_CODE,
+        )
+    dim = getattr(extractor, "dim", None)
+    if isinstance(dim, bool) or not isinstance(dim, int) or dim < 1:
+        raise UsageError(
+            f"extractor {name!r} needs an integer attribute `dim`, the length of its feature vectors, but it "
+            f"{'has none' if dim is None else f'is {dim!r}'}",
+            code=_CODE,
+        )
+    own_name = getattr(extractor, "name", None)
+    kind = PreparingCustomExtractor if _prepares(extractor) else CustomExtractor
+    return kind(
+        extractor, name=own_name if isinstance(own_name, str) else name, dim=dim, code=code or LoadedCode()
+    )
+
+
+@contextmanager
+def evaluation_mode(extractor: FeatureExtractor) -> Iterator[None]:
+    """Put the networks of an extractor into evaluation mode, and torch into inference mode; undo both afterwards.
+
+    The training flag of every submodule is restored, since a callback may run in the middle of training.
+    """
+    networks = _networks(getattr(extractor, "wrapped", extractor))
+    flags = [(module, module.training) for network in networks for module in network.modules()]
+    try:
+        for network in networks:
+            network.eval()
+        with torch.inference_mode():
+            yield
+    finally:
+        for module, training in flags:
+            module.training = training
+
+
+def _networks(extractor: object) -> list[nn.Module]:
+    if isinstance(extractor, nn.Module):
+        return [extractor]
+    return [value for value in getattr(extractor, "__dict__", {}).values() if isinstance(value, nn.Module)]
+
+
+def _prepares(extractor: object) -> bool:
+    return callable(getattr(extractor, "prepare", None)) and callable(getattr(extractor, "forward", None))
+
+
+@contextmanager
+def _blamed_on(spec: str) -> Iterator[None]:
+    """Turn whatever a user's code raises into one line about the extractor `spec`."""
+    try:
+        yield
+    except GenprError:
+        raise
+    except (Exception, SystemExit) as error:
+        text = " ".join(str(error).split())
+        raise UsageError(
+            f"extractor {spec!r} could not be loaded: {type(error).__name__}: {text}"
+            + ("" if ".py:" in spec else " (a file is given as path/to/file.py:factory)"),
+            code=_CODE,
+        ) from error
+
+
+def _find_factory(module: ModuleType, name: str, spec: str) -> Callable[..., object]:
+    try:
+        factory: object = operator.attrgetter(name)(module)
+    except AttributeError as error:
+        functions = sorted(
+            key
+            for key, value in vars(module).items()
+            if callable(value) and getattr(value, "__module__", None) == module.__name__
+        )
+        raise UsageError(
+            f"extractor {spec!r}: there is no {name!r} in it; it defines {', '.join(functions) or 'nothing to call'}",
+            code=_CODE,
+        ) from error
+    if not callable(factory):
+        raise UsageError(
+            f"extractor {spec!r}: {name!r} is a {type(factory).__name__}, but a factory must be callable",
+            code=_CODE,
+        )
+    return factory
+
+
+def _takes_device(factory: Callable[..., object]) -> bool:
+    try:
+        return "device" in inspect.signature(factory).parameters
+    except (TypeError, ValueError):  # some built-in callables have no signature
+        return False

@@ -1,0 +1,1 @@
+"""Where pixels come from: folders, archives and arrays, decoded by one policy."""

@@ -1,0 +1,141 @@
+"""Images that Python hands over one by one or in batches: datasets, lists, loaders, generators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from threading import Lock
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from genpr.errors import DataError, ImageError, UsageError
+from genpr.images.decode import rgb_of_image
+from genpr.images.item import ImageSource, Item, printable, unreadable
+from genpr.images.layout import check_nchw, check_nhwc, is_tensor, pixels_of_tensor
+
+_ELEMENTS = "PIL images, uint8 tensors (3, h, w) or uint8 arrays (h, w, 3), alone or first in a tuple"
+
+
+class Dataset(Protocol):
+    """What torch calls a map-style dataset; lists qualify."""
+
+    def __len__(self) -> int:
+        """Number of images."""
+        ...
+
+    def __getitem__(self, index: int, /) -> Any:  # noqa: ANN401 - checked when it arrives
+        """The image at `index`, perhaps first in a tuple."""
+        ...
+
+
+@dataclass(frozen=True)
+class DatasetSource(ImageSource):
+    """Images of a map-style dataset, which is asked for one image at a time.
+
+    Datasets are written for worker processes, not for threads, so reads take turns. The dataset must give the
+    same image for the same index: one that augments at random gives features that are random too.
+    """
+
+    name: str
+    dataset: Dataset
+    _turn: Lock = field(default_factory=Lock, repr=False, compare=False)
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __iter__(self) -> Iterator[Item]:
+        for index in range(len(self.dataset)):
+            yield Item(f"[{index}]", partial(self._read, index))
+
+    def _read(self, index: int) -> NDArray[np.uint8]:
+        name = f"[{index}]"
+        try:
+            with self._turn:
+                return _pixels(self.dataset[index], name)
+        except ImageError:
+            raise
+        except DataError as error:
+            raise ImageError(str(error), code=error.code, path=name) from error
+        except OSError as error:
+            raise unreadable(name, error) from error
+
+
+@dataclass
+class BatchSource(ImageSource):
+    """Images of an iterable: batches uint8 (n, 3, h, w) or (n, h, w, 3), or single images; it has no length.
+
+    An iterator gives its images only once, and says so when it is asked again.
+    """
+
+    name: str
+    batches: Iterable[object]
+    _spent: bool = field(default=False, repr=False)
+
+    def __len__(self) -> int:
+        raise TypeError(f"{self.name} is an iterable and does not know its number of images")
+
+    def __iter__(self) -> Iterator[Item]:
+        if self._spent:
+            raise UsageError(
+                f"{self.name} is an iterator and was read already; pass something that can be iterated again, "
+                "such as a list or a DataLoader",
+                code="one-shot",
+            )
+        iterator = iter(self.batches)
+        self._spent = iterator is self.batches
+        index = 0
+        for number, batch in enumerate(iterator):
+            for pixels in _batch_pixels(batch, f"{self.name}, batch {number},"):
+                yield Item(f"[{index}]", partial(np.asarray, pixels))
+                index += 1
+
+
+def open_dataset(dataset: Dataset, name: str) -> DatasetSource | BatchSource:
+    """Take a dataset, or a list of batches, after a look at its first element.
+
+    Raises:
+        DataError: It is empty, or its elements are not images.
+    """
+    if not len(dataset):
+        raise DataError(f"{printable(name)} has no images (its length is 0)", code="no-images", path=name)
+    first = dataset[0]
+    if getattr(_without_label(first), "ndim", 0) == 4 and isinstance(dataset, Iterable):
+        return BatchSource(name, dataset)
+    _pixels(first, f"{name}[0]")
+    return DatasetSource(name, dataset)
+
+
+def _without_label(element: Any) -> Any:  # noqa: ANN401 - a user's object
+    return element[0] if isinstance(element, tuple | list) and element else element
+
+
+def _batch_pixels(batch: object, name: str) -> Iterable[NDArray[np.uint8]]:
+    """The images of one element of an iterable, each (h, w, 3)."""
+    images = _without_label(batch)
+    if getattr(images, "ndim", 0) != 4:
+        return [_pixels(images, name)]
+    if is_tensor(images):
+        check_nchw(images, name)
+        every: NDArray[np.uint8] = images.permute(0, 2, 3, 1).contiguous().cpu().numpy()
+        return every
+    check_nhwc(images.shape, images.dtype, name, "array")
+    return np.asarray(images)
+
+
+def _pixels(element: object, name: str) -> NDArray[np.uint8]:
+    """Pixels (h, w, 3) of one element of a dataset."""
+    image = _without_label(element)
+    if isinstance(image, Image.Image):
+        return rgb_of_image(image, name=name)
+    if is_tensor(image) and image.ndim == 3:
+        check_nchw(image[None], name)
+        return pixels_of_tensor(image[None], 0)
+    if isinstance(image, np.ndarray) and image.ndim == 3:
+        check_nhwc(image[None].shape, image.dtype, name, "array")
+        return image
+    came = f"{type(image).__name__}{tuple(getattr(image, 'shape', ())) or ''}"
+    raise DataError(f"{printable(name)} needs {_ELEMENTS}; got {came}", code="array-type", path=name)

@@ -1,0 +1,174 @@
+"""One decode policy: encoded bytes in, 8-bit RGB out, or the reason why not.
+
+A file is decoded in full, so that damage is found. Frame 0 of animations and stacks is used, alpha is dropped
+and hidden colours kept, EXIF orientation is ignored: what the loaders of the reference implementations do. Each
+of these leaves a flag, to be counted and told. What cannot be told is bit errors inside JPEG data: they decode.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+import PIL
+from numpy.typing import NDArray
+from PIL import Image, features
+
+from genpr.errors import GenprError, ImageError
+from genpr.images.integrity import ends_early, missed_damage
+from genpr.images.item import printable
+from genpr.images.pillow_guard import pillow_guard
+from genpr.images.pixels import rgb_pixels
+from genpr.images.plugins import (
+    Depth,
+    UnsupportedPixelsError,
+    depth_of,
+    is_animated,
+    open_image,
+    orientation_of,
+)
+from genpr.images.policy import FLAGS, MAX_PIXELS, DecodePolicy
+from genpr.images.sniff import image_format, refusal
+
+__all__ = [
+    "FLAGS",
+    "MAX_PIXELS",
+    "DecodePolicy",
+    "Decoded",
+    "content_sha256",
+    "decode",
+    "decoder_versions",
+    "rgb_of_image",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A decoded image.
+
+    Attributes:
+        pixels: RGB, (h, w, 3), C-contiguous and writable (as `torch.from_numpy` wants it).
+        flags: What was done on the way, a subset of `FLAGS` in their order.
+    """
+
+    pixels: NDArray[np.uint8]
+    flags: tuple[str, ...]
+
+
+def decode(data: bytes | NDArray[np.uint8], *, name: str, policy: DecodePolicy) -> Decoded:
+    """Decode one image completely. Safe to call from several threads.
+
+    Args:
+        data: The bytes of a file, or pixels (h, w, 3), which are passed through (copied only if they are not
+            C-contiguous or not writable).
+        name: Its label, for messages.
+        policy: Limits.
+
+    Raises:
+        ImageError: With `path=name` and one of the codes image-unreadable, format-not-allowed,
+            image-too-large, image-truncated, image-corrupt, mode-unsupported.
+    """
+    if isinstance(data, np.ndarray):
+        return _pass_through(data, name, policy)
+    format_name = image_format(data)
+    if format_name is None:
+        code, reason = refusal(data)
+        raise _error(name, reason, code)
+    with pillow_guard:
+        try:
+            return _decode_file(data, format_name, name, policy)
+        except (GenprError, MemoryError):
+            raise
+        except UnsupportedPixelsError as error:
+            raise _unsupported(name, error) from error
+        except Image.DecompressionBombError as error:
+            raise _error(name, f"Pillow refuses it ({error})", "image-too-large") from error
+        except Exception as error:  # damaged files make plugins raise nearly anything
+            raise _damaged(data, format_name, name, error) from error
+
+
+def rgb_of_image(image: Image.Image, *, name: str) -> NDArray[np.uint8]:
+    """Pixels (h, w, 3) of a Pillow image that someone else opened, by the same rules.
+
+    Raises:
+        ImageError: Its mode is refused, or it was not loaded yet and loading failed.
+    """
+    with pillow_guard:
+        try:
+            image.load()
+            depth = Depth(16) if image.mode.startswith("I;16") else Depth()
+            return rgb_pixels(image, depth)[0]
+        except MemoryError:
+            raise
+        except UnsupportedPixelsError as error:
+            raise _unsupported(name, error) from error
+        except Exception as error:  # as in `decode`
+            raise _error(name, f"cannot be loaded ({printable(str(error))})", "image-corrupt") from error
+
+
+def content_sha256(data: bytes | NDArray[np.uint8]) -> str:
+    """Hex sha256 that identifies an image: of a file's bytes, or of pixels with their shape."""
+    if not isinstance(data, np.ndarray):
+        return hashlib.sha256(data).hexdigest()
+    digest = hashlib.sha256(f"genpr uint8 pixels {data.shape}\n".encode())  # no image file begins so
+    digest.update(np.ascontiguousarray(data).data)
+    return digest.hexdigest()
+
+
+def decoder_versions() -> dict[str, str]:
+    """Versions of what turns bytes into pixels; lossy decoders change pixels between versions."""
+    libraries = {name: features.version(name) for name in ("libjpeg_turbo", "webp", "avif")}
+    return {"pillow": PIL.__version__, **{name: str(found) for name, found in libraries.items() if found}}
+
+
+def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy) -> Decoded:
+    image = open_image(data, format_name)
+    _check_size(image.size, name, policy)
+    depth = depth_of(image)
+    damage = missed_damage(data, format_name, header_end=image.fp.tell() if image.fp else 0)
+    if damage:
+        raise _damaged(data, format_name, name, ValueError(f"{damage} data"))
+    image.load()
+    pixels, flags = rgb_pixels(image, depth)
+    if orientation_of(image) != 1:
+        flags.add("exif-orientation")
+    if is_animated(image):
+        flags.add("multi-frame")
+    return Decoded(pixels, tuple(flag for flag in FLAGS if flag in flags) if flags else ())
+
+
+def _pass_through(pixels: NDArray[np.uint8], name: str, policy: DecodePolicy) -> Decoded:
+    if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or 0 in pixels.shape:
+        facts = f"needs uint8 pixels (h, w, 3), got {pixels.dtype} {pixels.shape}"
+        raise _error(name, facts, "mode-unsupported")
+    _check_size((pixels.shape[1], pixels.shape[0]), name, policy)
+    return Decoded(np.require(pixels, requirements=["C", "W"]), ())
+
+
+def _check_size(size: tuple[int, int], name: str, policy: DecodePolicy) -> None:
+    if size[0] * size[1] > policy.max_pixels:
+        raise _error(
+            name,
+            f"{size[0]} x {size[1]} = {size[0] * size[1]:,} pixels, more than the limit of "
+            f"{policy.max_pixels:,}; a decompression bomb? If it is genuine, raise max_pixels",
+            "image-too-large",
+        )
+
+
+def _damaged(data: bytes, format_name: str, name: str, error: Exception) -> ImageError:
+    reason = printable(str(error)) or type(error).__name__
+    if "truncated" in reason.lower() or "not enough image data" in reason or ends_early(data, format_name):
+        message = (
+            f"the {format_name} file ends early, after {len(data):,} bytes; an interrupted copy or download?"
+        )
+        return _error(name, message, "image-truncated")
+    return _error(name, f"the {format_name} file is damaged ({reason})", "image-corrupt")
+
+
+def _unsupported(name: str, reason: Exception) -> ImageError:
+    return _error(name, f"has {reason}; convert it to 8-bit RGB yourself", "mode-unsupported")
+
+
+def _error(name: str, message: str, code: str) -> ImageError:
+    return ImageError(f"{printable(name)}: {message}", code=code, path=name)

@@ -1,0 +1,106 @@
+"""A folder of images, nested as deep as it likes."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from genpr.errors import DataError
+from genpr.images.item import (
+    MAX_ENCODED_BYTES,
+    ImageSource,
+    Item,
+    is_image_name,
+    no_images,
+    printable,
+    too_large_to_read,
+    unreadable,
+)
+
+
+@dataclass(frozen=True)
+class FolderSource(ImageSource):
+    """The images below a folder, ordered by the bytes of their relative POSIX paths.
+
+    Attributes:
+        name: The folder as the user wrote it.
+        root: The folder.
+        members: Relative POSIX paths, sorted.
+    """
+
+    name: str
+    root: Path
+    members: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __iter__(self) -> Iterator[Item]:
+        for member in self.members:
+            yield Item(member, partial(_read, self.root, member))
+
+
+def open_folder(root: Path, name: str) -> FolderSource:
+    """List the images below `root`.
+
+    Links to files are followed and links to folders are not, so that a loop counts no image twice. Hidden
+    files and folders are left out. A link to nothing is listed: that an image is missing must be told.
+
+    Raises:
+        DataError: There are no images, or a folder below `root` cannot be listed.
+    """
+    images: list[str] = []
+    others: list[str] = []
+    for member in _walk(root):
+        (images if is_image_name(member) else others).append(member)
+    if not images:
+        raise no_images(name, others)
+    return FolderSource(name, root, tuple(sorted(images, key=os.fsencode)))
+
+
+def _walk(root: Path) -> Iterator[str]:
+    """Relative POSIX paths of all visible files below `root`, in no particular order."""
+    pending = [""]
+    while pending:
+        prefix = pending.pop()
+        try:
+            with os.scandir(root / prefix) as entries:
+                for entry in entries:
+                    if entry.name.startswith("."):
+                        continue
+                    member = prefix + entry.name
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(member + "/")
+                    elif _may_be_file(entry):
+                        yield member
+        except OSError as error:
+            folder = str(root / prefix)
+            raise DataError(
+                f"{printable(folder)}: the folder cannot be listed ({error.strerror}), "
+                "so its images would be missing",
+                code="unreadable",
+                path=folder,
+            ) from error
+
+
+def _may_be_file(entry: os.DirEntry[str]) -> bool:
+    """Regular files, links to them and broken links; not pipes and devices, whose reading may never end."""
+    try:
+        return stat.S_ISREG(entry.stat().st_mode)
+    except OSError:
+        return True
+
+
+def _read(root: Path, member: str) -> bytes:
+    try:
+        with (root / member).open("rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > MAX_ENCODED_BYTES:
+                raise too_large_to_read(member, size)
+            return file.readall()
+    except OSError as error:
+        raise unreadable(member, error.strerror) from error

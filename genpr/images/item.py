@@ -1,0 +1,124 @@
+"""One image of a source, what a source is, and the rules every source shares.
+
+A source names its images and says how each is read; it neither decodes nor holds pixels. Reading is left to
+whoever embeds, so that it can happen in several threads and so that images nobody asked for are never read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import BinaryIO, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from genpr.errors import DataError, ImageError
+
+IMAGE_SUFFIXES = (
+    *(".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm"),
+    *(".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
+)
+
+# No image below any sensible pixel limit needs more, and a file is held in memory while it is decoded.
+MAX_ENCODED_BYTES = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One image, not read yet.
+
+    Attributes:
+        name: Label for people: relative POSIX path, member name, or "[17]".
+        read: Gives the encoded bytes, or decoded (h, w, 3) uint8 pixels. May be called from any thread, once.
+            Raises `ImageError` if the image cannot be read.
+    """
+
+    name: str
+    read: Callable[[], bytes | NDArray[np.uint8]]
+
+
+class ImageSource(Protocol):
+    """An ordered collection of images. genpr's own sources name this class as a base.
+
+    Attributes:
+        name: The source as the user wrote it, for messages ("fakes/", "<array>").
+    """
+
+    name: str
+
+    def __len__(self) -> int:
+        """Number of images; `TypeError` for a source that cannot know."""
+        ...
+
+    def __iter__(self) -> Iterator[Item]:
+        """The images in a fixed order that depends on no locale, file system or hash seed."""
+        ...
+
+
+def printable(name: str) -> str:
+    """A name safe for a one-line message: control and undecodable characters as escapes."""
+    if name.isprintable():
+        return name
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
+
+
+def suffix_of(name: str) -> str:
+    """Lower-case suffix of a file or member name, "" if it has none."""
+    return PurePosixPath(name).suffix.lower()
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a relative name lies in a hidden file or folder, or in what macOS adds to archives."""
+    parts = name.replace("\\", "/").split("/")
+    return any(part == "__MACOSX" or (part[:1] == "." and part not in {".", ".."}) for part in parts)
+
+
+def is_image_name(name: str) -> bool:
+    """Whether a member counts as an image: known suffix, not hidden."""
+    return name.lower().endswith(IMAGE_SUFFIXES) and not is_hidden(name)
+
+
+def no_images(name: str, other_names: Iterable[str]) -> DataError:
+    """The error for a source without images, telling what was found instead."""
+    seen = Counter(suffix_of(other) or "none" for other in other_names)
+    total = sum(seen.values())
+    if total:
+        commonest = sorted(seen.items(), key=lambda entry: (-entry[1], entry[0]))[:5]
+        shown = ", ".join(f"{printable(suffix)} ({count})" for suffix, count in commonest)
+        found = f"{total} other file{'s' * (total > 1)}, suffixes: {shown}"
+    else:
+        found = "it is empty"
+    return DataError(
+        f"{printable(name)} has no images ({found}); accepted are {', '.join(IMAGE_SUFFIXES)}",
+        code="no-images",
+        path=name,
+    )
+
+
+def too_large_to_read(name: str, size: int) -> ImageError:
+    """The error for a file or member that is not worth holding in memory."""
+    return ImageError(
+        f"{printable(name)}: {size:,} bytes, more than the {MAX_ENCODED_BYTES:,} an image file may have; "
+        "not an image, or one far beyond the pixel limit",
+        code="image-too-large",
+        path=name,
+    )
+
+
+def unreadable(name: str, reason: object) -> ImageError:
+    """The error for an image whose bytes cannot be had."""
+    return ImageError(f"{printable(name)}: cannot be read ({reason})", code="unreadable", path=name)
+
+
+def read_at(file: BinaryIO, name: str, *, offset: int, size: int) -> bytes:
+    """Read exactly `size` bytes of an open file from `offset` on, or say that they are missing."""
+    if size > MAX_ENCODED_BYTES:
+        raise too_large_to_read(name, size)
+    file.seek(offset)
+    data = file.read(size)
+    if len(data) != size:
+        raise unreadable(name, f"{len(data):,} of {size:,} bytes are there; did the file change?")
+    return data

@@ -1,0 +1,178 @@
+"""The door to all images: one function that takes whatever holds them, and one that takes a sample of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from genpr.errors import ResourceError, UsageError
+from genpr.images.archive import open_tar, open_zip
+from genpr.images.arrays import open_array, open_npy, open_npz, open_tensor
+from genpr.images.datasets import BatchSource, open_dataset
+from genpr.images.folder import open_folder
+from genpr.images.item import IMAGE_SUFFIXES, ImageSource, Item, printable, suffix_of
+from genpr.images.layout import is_tensor
+
+__all__ = ["ImageSource", "Item", "choose_rows", "open_source", "subset"]
+
+_FILE_READERS: tuple[tuple[tuple[str, ...], Callable[[Path, str], ImageSource]], ...] = (
+    ((".zip",), open_zip),
+    ((".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tbz2", ".tar.xz", ".txz"), open_tar),
+    ((".npz",), open_npz),
+    ((".npy",), open_npy),
+)
+_UNSAFE_SUFFIXES = {".pkl", ".pickle", ".pt", ".pth"}
+_FILE_SUFFIXES = ", ".join(suffix for suffixes, _ in _FILE_READERS for suffix in suffixes)
+_ACCEPTED_PATHS = f"a folder of images, or a file with one of {_FILE_SUFFIXES}"
+
+
+def open_source(source: object, *, name: str | None = None) -> ImageSource:
+    """Open anything that holds images.
+
+    Args:
+        source: The path of a folder or an archive (zip, tar), of .npz with `arr_0` or .npy, both uint8
+            (n, h, w, 3); a numpy array uint8 (n, h, w, 3); a torch tensor uint8 (n, 3, h, w); a map-style
+            dataset of PIL images, uint8 tensors (3, h, w) or uint8 arrays (h, w, 3), alone or first in a
+            tuple; or an iterable of uint8 batches, tensors (n, 3, h, w) or arrays (n, h, w, 3).
+        name: What to call it in messages; a path is called what it is.
+
+    Raises:
+        UsageError: There is nothing at that path, or it is nothing that could hold images.
+        DataError: It holds no images, or is damaged.
+        ResourceError: Reading it could execute code.
+
+    Example:
+        >>> source = open_source(np.zeros((2, 8, 8, 3), np.uint8))
+        >>> [item.name for item in source]
+        ['[0]', '[1]']
+    """
+    if isinstance(source, str | os.PathLike):
+        path = os.fsdecode(source)
+        return _open_path(path, name or path)
+    if ImageSource in type(source).__mro__:
+        return cast("ImageSource", source)
+    if isinstance(source, np.ndarray):
+        return open_array(source, name or "<array>")
+    if is_tensor(source):
+        return open_tensor(source, name or "<tensor>")
+    if not isinstance(source, bytes | bytearray | dict | set | frozenset):
+        if hasattr(source, "__len__") and hasattr(source, "__getitem__"):
+            return open_dataset(source, name or "<dataset>")
+        if isinstance(source, Iterable):
+            return BatchSource(name or "<iterable>", source)
+    raise UsageError(
+        f"{type(source).__name__} cannot be read as images; needed is a path, a uint8 array (n, h, w, 3), a "
+        "uint8 tensor (n, 3, h, w), a dataset, or an iterable of such batches",
+        code="source-kind",
+    )
+
+
+def subset(source: ImageSource, max_images: int, seed: int) -> ImageSource:
+    """A random part of a source, in source order; "the first n" of sorted class folders would be one class.
+
+    Images not chosen (see `choose_rows`) are never read. A source that has no more than `max_images` is
+    returned as it is; one that does not know its length gives its first `max_images`.
+
+    Raises:
+        UsageError: `max_images` is below 1, or `seed` is negative.
+    """
+    _check_choice(max_images, seed)
+    try:
+        total = len(source)
+    except TypeError:
+        return _First(source.name, source, max_images)
+    chosen = choose_rows(total, max_images, seed)
+    return source if len(chosen) == total else _Chosen(source.name, source, tuple(chosen.tolist()))
+
+
+def choose_rows(total: int, max_rows: int, seed: int) -> NDArray[np.int64]:
+    """Choose at most `max_rows` of `total` rows at random, without replacement.
+
+    The choice depends on these three numbers only: row i draws output i of the PCG64 generator seeded with
+    `seed`, 64 bits as they come, and the smallest draws win. So it is the same on every machine, and a larger
+    choice with the same seed contains the smaller one.
+
+    Returns:
+        Sorted row numbers, (min(total, max_rows),).
+
+    Raises:
+        UsageError: `max_rows` is below 1, or `seed` is negative.
+    """
+    _check_choice(max_rows, seed)
+    draws = np.random.PCG64(seed).random_raw(total)
+    return np.sort(np.argsort(draws, kind="stable")[:max_rows])
+
+
+def _check_choice(max_images: int, seed: int) -> None:
+    if max_images < 1:
+        raise UsageError(f"max_images must be at least 1, got {max_images}", code="max-images")
+    if seed < 0:
+        raise UsageError(f"seed must not be negative, got {seed}", code="seed")
+
+
+@dataclass(frozen=True)
+class _Chosen(ImageSource):
+    """The images at the positions `chosen`, which are sorted."""
+
+    name: str
+    source: ImageSource
+    chosen: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def __iter__(self) -> Iterator[Item]:
+        items = enumerate(self.source)
+        for wanted in self.chosen:
+            yield next(item for position, item in items if position == wanted)
+
+
+@dataclass(frozen=True)
+class _First(ImageSource):
+    """The first images of a source of unknown length."""
+
+    name: str
+    source: ImageSource
+    count: int
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __iter__(self) -> Iterator[Item]:
+        return islice(self.source, self.count)
+
+
+def _open_path(text: str, name: str) -> ImageSource:
+    path = Path(text)
+    shown = printable(text)
+    if not text or not _exists(path):
+        raise UsageError(f"there is nothing at {shown!r}; is it misspelt?", code="path-not-found", path=text)
+    if path.is_dir():
+        return open_folder(path, name)
+    suffix = suffix_of(text)
+    if suffix in _UNSAFE_SUFFIXES:
+        raise ResourceError(
+            f"{shown}: {suffix} files can execute code when they are loaded, so genpr never does; save images as "
+            ".npz, features as .npy or .safetensors",
+            code="unsafe-format",
+            path=text,
+        )
+    for suffixes, opener in _FILE_READERS:
+        if text.lower().endswith(suffixes):
+            return opener(path, name)
+    kind = "a single image" if suffix in IMAGE_SUFFIXES else f"of unknown kind ({suffix or 'no suffix'})"
+    raise UsageError(f"{shown} is {kind}; needed is {_ACCEPTED_PATHS}", code="source-kind", path=text)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long, or a folder that may not be entered
+        return False

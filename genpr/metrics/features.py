@@ -1,0 +1,178 @@
+"""The public door: feature arrays and options, checked once; everything inside trusts them."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from genpr.errors import FeatureError, UsageError
+from genpr.runtime import resolve_device
+
+_CHUNK_ELEMENTS = 2**22
+
+Features = NDArray[Any] | Tensor
+"""(n, d), one row per image, of any real floating or integer type."""
+
+
+def check_features(features: object, name: str) -> Tensor:
+    """Features as contiguous float32, checked; the input is neither changed nor, where possible, copied.
+
+    Args:
+        features: (n, d) numpy array or tensor of floats or integers; read-only and memory-mapped ones too.
+        name: What the caller calls them, for messages.
+
+    Returns:
+        (n, d) float32 on the device of the input; do not write to it, it may be the input.
+
+    Raises:
+        FeatureError: Not such an array ("feature-shape"), or NaN or infinite somewhere ("non-finite").
+    """
+    if isinstance(features, Tensor):
+        original: Features = features.detach()
+        kind_is_real = not (features.is_complex() or features.dtype == torch.bool or features.is_quantized)
+        is_plain = features.layout == torch.strided
+    elif isinstance(features, np.ndarray):
+        original = features
+        kind_is_real, is_plain = features.dtype.kind in "fiu", True
+    else:
+        raise _shape_error(
+            name, f"a {type(features).__name__}", "embed images first, or convert with numpy.asarray"
+        )
+    came = f"{original.dtype} of shape {tuple(original.shape)}"
+    if not is_plain:
+        raise _shape_error(name, f"a {features.layout} tensor", "call .to_dense() first")  # type: ignore[union-attr]
+    if not kind_is_real:
+        raise _shape_error(name, came, "objects, booleans and complex numbers are not features")
+    if original.ndim != 2 or original.shape[1] == 0:
+        raise _shape_error(name, came, _likely_cause(tuple(original.shape)))
+    converted = _float32(original)
+    _refuse_non_finite(converted, original, name)
+    return converted
+
+
+def check_same_width(x: Tensor, y: Tensor, *, names: tuple[str, str] = ("real", "fake")) -> None:
+    """Refuse feature sets of different width.
+
+    Raises:
+        FeatureError: "width-mismatch".
+    """
+    if x.shape[1] != y.shape[1]:
+        raise FeatureError(
+            f"{names[0]} has {x.shape[1]} features per image but {names[1]} has {y.shape[1]}; "
+            "were they embedded with the same extractor?",
+            code="width-mismatch",
+        )
+
+
+def check_rows(features: Tensor, name: str, *, k: int) -> None:
+    """Refuse sets in which a row has no k-th neighbour; k = 0 asks for one row at least.
+
+    Raises:
+        FeatureError: "too-few".
+    """
+    if len(features) < k + 1:
+        why = f"at least k + 1 = {k + 1} rows" if k else "at least 1 row"
+        raise FeatureError(
+            f"{name} needs {why}, found {len(features)}; is this the full set?", code="too-few"
+        )
+
+
+def check_k(k: object) -> int:
+    """A number of neighbours, self not counted.
+
+    Raises:
+        UsageError: "bad-k".
+    """
+    if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
+        raise UsageError(
+            f"k must be an integer of at least 1 (the row itself is not counted), not {k!r}", code="bad-k"
+        )
+    return int(k)
+
+
+def check_ties(ties: object) -> None:
+    """Refuse anything but "closed" and "strict".
+
+    Raises:
+        UsageError: "bad-ties".
+    """
+    if ties not in ("closed", "strict"):
+        raise UsageError(
+            f"ties must be 'closed' (a point on the sphere is inside) or 'strict' (it is not), not {ties!r}",
+            code="bad-ties",
+        )
+
+
+def choose_device(features: object, device: str | torch.device) -> torch.device:
+    """Where to compute: for "auto" the GPU that holds the features, else the best device here."""
+    if device == "auto" and isinstance(features, Tensor) and features.is_cuda:
+        return features.device
+    return resolve_device(device)
+
+
+def _shape_error(name: str, came: str, cause: str) -> FeatureError:
+    return FeatureError(
+        f"{name} must be a 2-D array (n, d) of floats or integers, one row per image, but is {came}; {cause}",
+        code="feature-shape",
+    )
+
+
+def _likely_cause(shape: tuple[int, ...]) -> str:
+    if len(shape) == 1:
+        return "is it the features of a single image, or were rows flattened together?"
+    if len(shape) == 4 and shape[2:] == (1, 1):
+        return "flatten [n, d, 1, 1] to [n, d] first"
+    if len(shape) == 4:
+        return "these look like images: use genpr.score, or embed them first"
+    if len(shape) == 2:
+        return "there are no columns"
+    return "flatten or pool to one vector per image first"
+
+
+def _float32(features: Features) -> Tensor:
+    if isinstance(features, Tensor):
+        return features.to(torch.float32).contiguous()
+    with np.errstate(all="ignore"):  # overflow is reported as non-finite, with its place
+        array = np.ascontiguousarray(features, dtype=np.float32)
+    return torch.from_numpy(array if array.flags.writeable else np.asarray(_Writable(array)))
+
+
+class _Writable:
+    """The memory of a read-only array, said to be writable: torch warns about any other.
+
+    Nothing in genpr writes to features, so the promise of the read-only flag is kept without a copy.
+    """
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        address, _ = array.__array_interface__["data"]
+        self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
+        self._keeps_alive = array
+
+
+def _refuse_non_finite(converted: Tensor, original: Features, name: str) -> None:
+    count, first = 0, None
+    step = max(1, _CHUNK_ELEMENTS // converted.shape[1])
+    for start in range(0, len(converted), step):
+        bad = ~converted[start : start + step].isfinite()
+        if bad.any():
+            count += int(bad.sum())
+            row, column = bad.nonzero()[0].tolist()
+            first = first or (start + row, column)
+    if first is None:
+        return
+    value = original[first].item()
+    cause = (
+        "it overflows float32, in which genpr computes"
+        if converted[first].isinf() and abs(value) < float("inf")
+        else "did the extractor produce it, or the file get damaged?"
+    )
+    raise FeatureError(
+        f"{name} features must be finite, but {count} of {converted.numel()} values are not; the first is {value} in "
+        f"row {first[0]}, column {first[1]} (counted from 0): {cause}",
+        code="non-finite",
+    )

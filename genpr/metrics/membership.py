@@ -1,0 +1,49 @@
+"""Who lies in whose balls, and the four metrics as shares of those counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Memberships:
+    """Who lies in whose balls, one count per sample; each table maps k to int64 counts.
+
+    Attributes:
+        n_real: Number of reals, n.
+        n_fake: Number of fakes, m.
+        real_balls_per_fake: (m,) how many real balls contain each fake.
+        fakes_per_real_ball: (n,) how many fakes each real ball contains.
+        fake_balls_per_real: (n,) how many fake balls contain each real.
+        reals_per_fake_ball: (m,) how many reals each fake ball contains.
+    """
+
+    n_real: int
+    n_fake: int
+    real_balls_per_fake: Mapping[int, Tensor]
+    fakes_per_real_ball: Mapping[int, Tensor]
+    fake_balls_per_real: Mapping[int, Tensor]
+    reals_per_fake_ball: Mapping[int, Tensor]
+
+    def precision(self, k: int) -> float:
+        """Share of fakes that lie in at least one real ball."""
+        return _count(self.real_balls_per_fake[k] > 0) / self.n_fake
+
+    def recall(self, k: int) -> float:
+        """Share of reals that lie in at least one fake ball."""
+        return _count(self.fake_balls_per_real[k] > 0) / self.n_real
+
+    def density(self, k: int) -> float:
+        """Real balls around a fake, on average, in units of k."""
+        return _count(self.real_balls_per_fake[k]) / (k * self.n_fake)
+
+    def coverage(self, k: int) -> float:
+        """Share of real balls that contain at least one fake."""
+        return _count(self.fakes_per_real_ball[k] > 0) / self.n_real
+
+
+def _count(values: Tensor) -> int:
+    return int(values.sum())

@@ -1,0 +1,328 @@
+from __future__ import annotations
+
+import sys
+import textwrap
+from types import ModuleType
+
+import pytest
+import torch
+from torch import nn
+
+from genpr.errors import GenprError, UsageError
+from genpr.features.custom import adopt, evaluation_mode
+from genpr.features.extractor import PreparingExtractor, describe, extractor_device, load_extractor
+
+NET = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    dim = 3
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(2.0))
+    def forward(self, images):
+        return images.float().mean((2, 3)) * self.scale
+
+def load():
+    return Net()
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name: str, source: str):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(source))
+        return path
+
+    return write
+
+
+def load(path, factory="load"):
+    return load_extractor(f"{path}:{factory}", device="cpu")
+
+
+IMAGES = torch.arange(2 * 3 * 4 * 4).view(2, 3, 4, 4).to(torch.uint8)
+
+
+# Loading
+
+
+def test_a_factory_in_a_file_gives_an_extractor(write):
+    extractor = load(write("net.py", NET))
+    assert torch.equal(extractor(IMAGES), IMAGES.float().mean((2, 3)) * 2)
+    assert extractor.dim == 3
+    assert extractor.name.endswith("net.py:load")
+    info = describe(extractor)
+    assert (info.dim, info.resize, info.comparable) == (3, "unknown", False)
+    assert not isinstance(extractor, PreparingExtractor)
+
+
+def test_a_factory_in_a_package_gives_an_extractor(write, tmp_path, monkeypatch):
+    write("some_pkg/__init__.py", "")
+    write("some_pkg/nets.py", NET)
+    monkeypatch.syspath_prepend(tmp_path)
+    extractor = load_extractor("some_pkg.nets:load", device="cpu")
+    assert extractor.name == "some_pkg.nets:load"
+    assert extractor(IMAGES).shape == (2, 3)
+
+
+def test_a_class_or_a_factory_in_a_class_is_a_factory_too(write):
+    path = write("net.py", NET + "\nclass Zoo:\n    small = staticmethod(load)\n")
+    assert load(path, "Net")(IMAGES).shape == (2, 3)
+    assert load(path, "Zoo.small")(IMAGES).shape == (2, 3)
+
+
+def test_the_object_may_say_its_name_and_resize_rule(write):
+    source = NET.replace("dim = 3", "dim = 3; name = 'mine'; resize = 'bicubic-8'")
+    info = describe(load(write("net.py", source)))
+    assert (info.name, info.resize) == ("mine", "bicubic-8")
+
+
+def test_a_factory_that_wants_the_device_gets_it(write):
+    source = """
+        class Embed:
+            dim = 1
+            def __init__(self, device):
+                self.given = device
+            def __call__(self, images):
+                return images.float().mean((1, 2, 3))[:, None]
+        def load(*, device):
+            return Embed(device)
+    """
+    assert load(write("net.py", source)).wrapped.given == torch.device("cpu")
+
+
+def test_a_network_is_moved_to_the_device(write):
+    extractor = load_extractor(f"{write('net.py', NET)}:load", device="cpu")
+    assert extractor_device(extractor) == torch.device("cpu")
+    meta = adopt(extractor.wrapped.to("meta"))
+    assert extractor_device(meta) == torch.device("meta")
+
+
+def test_an_object_that_prepares_is_a_preparing_extractor(write):
+    source = """
+        import torch
+        class Embed:
+            dim = 3
+            def prepare(self, image):
+                return image[:, :2, :2].float()
+            def forward(self, batch):
+                return batch.mean((2, 3))
+            def __call__(self, images):
+                return self.forward(torch.stack([self.prepare(image) for image in images]))
+    """
+    extractor = load(write("net.py", source), "Embed")
+    assert isinstance(extractor, PreparingExtractor)
+    assert torch.equal(extractor.prepare(IMAGES[0]), IMAGES[0, :, :2, :2].float())
+    assert torch.equal(extractor(IMAGES), IMAGES[:, :, :2, :2].float().mean((2, 3)))
+
+
+# Modules beside the file
+
+
+def test_modules_and_packages_beside_the_file_can_be_imported_and_leave_no_trace(write):
+    write("helper.py", "FACTOR = 5")
+    write("parts/__init__.py", "from .inner import BIAS")
+    write("parts/inner.py", "from helper import FACTOR\nBIAS = FACTOR + 2")
+    write("loose/bit.py", "ONE = 1")
+    source = NET.replace("import torch\n", "import torch, loose.bit\nfrom parts import BIAS\n", 1)
+    before, paths, finders = set(sys.modules), list(sys.path), list(sys.meta_path)
+    extractor = load(write("net.py", source.replace("2.0", "float(BIAS + loose.bit.ONE)")))
+    assert extractor(IMAGES)[0, 0] == IMAGES[0, 0].float().mean() * 8
+    assert (sys.path, sys.meta_path) == (paths, finders)
+    assert set(sys.modules) - before == set()
+
+
+def test_the_factory_itself_may_import_a_module_beside_the_file(write):
+    write("late.py", "FACTOR = 3.0")
+    source = NET.replace(
+        "return Net()", "import late; net = Net(); net.scale.data *= late.FACTOR; return net"
+    )
+    assert load(write("net.py", source))(IMAGES)[0, 0] == IMAGES[0, 0].float().mean() * 6
+
+
+def test_two_files_with_helpers_of_one_name_get_their_own(write):
+    source = NET.replace("import torch\n", "import torch\nfrom helper import FACTOR\n", 1).replace(
+        "2.0", "FACTOR"
+    )
+    for folder, factor in [("a", 3.0), ("b", 4.0)]:
+        write(f"{folder}/helper.py", f"FACTOR = {factor}")
+        extractor = load(write(f"{folder}/net.py", source))
+        assert extractor(IMAGES)[0, 0] == IMAGES[0, 0].float().mean() * factor
+
+
+def test_a_module_of_the_same_name_from_elsewhere_is_put_aside_and_back(write, tmp_path, monkeypatch):
+    foreign = ModuleType("helper")
+    foreign.__file__ = str(tmp_path / "elsewhere" / "helper.py")
+    monkeypatch.setitem(sys.modules, "helper", foreign)
+    write("own/helper.py", "FACTOR = 3.0")
+    source = NET.replace("import torch\n", "import torch\nfrom helper import FACTOR\n", 1).replace(
+        "2.0", "FACTOR"
+    )
+    assert load(write("own/net.py", source)).wrapped.scale == 3
+    assert sys.modules["helper"] is foreign
+
+
+def test_libraries_are_not_replaced_by_a_folder_of_their_name(write):
+    write("torch/__init__.py", "raise RuntimeError('the wrong torch')")
+    before = sys.modules["torch"]
+    assert load(write("net.py", NET))(IMAGES).shape == (2, 3)
+    assert sys.modules["torch"] is before
+
+
+def test_an_edited_helper_counts_at_once(write):
+    source = NET.replace("import torch\n", "import torch\nfrom helper import FACTOR\n", 1).replace(
+        "2.0", "FACTOR"
+    )
+    path = write("net.py", source)
+    for factor in (3.0, 4.0):  # same length, same second: a .pyc could not tell
+        write("helper.py", f"FACTOR = {factor}")
+        assert load(path).wrapped.scale == factor
+
+
+# Errors: one line each
+
+
+@pytest.mark.parametrize(
+    ("source", "factory", "said"),
+    [
+        (NET, "laod", "no 'laod' in it; it defines Net, load"),
+        (NET + "\ncount = 3", "count", "'count' is a int, but a factory must be callable"),
+        (NET + "\ndef bad(): raise KeyError('conv1')", "bad", "KeyError: 'conv1'"),
+        (NET + "\ndef bad(): raise ValueError('one\\ntwo')", "bad", "ValueError: one two"),
+        (NET + "\ndef bad(size): ...", "bad", "TypeError: .*missing 1 required positional argument: 'size'"),
+        ("import no_such_library", "load", "ModuleNotFoundError: No module named 'no_such_library'"),
+        ("def load(:", "load", "SyntaxError"),
+        ("raise SystemExit('usage: train.py DATA')", "load", "SystemExit: usage: train.py DATA"),
+        ("def load(): return 3", "load", "must be callable, images in and features out, but is a int"),
+        (NET.replace("dim = 3", ""), "load", "needs an integer attribute `dim`.* but it has none"),
+        (NET.replace("dim = 3", "dim = '3'"), "load", "but it is '3'"),
+        (NET.replace("dim = 3", "dim = True"), "load", "but it is True"),
+        (NET.replace("dim = 3", "dim = 0"), "load", "but it is 0"),
+    ],
+)
+def test_what_is_wrong_with_a_custom_extractor_is_said_in_one_line(source, factory, said, write):
+    path = write("net.py", source)
+    with pytest.raises(UsageError, match=said) as caught:
+        load(path, factory)
+    assert caught.value.code == "custom-extractor"
+    assert "net.py" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_original_error_is_chained(write):
+    with pytest.raises(UsageError) as caught:
+        load(write("net.py", "def load(): return 1 / 0"))
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(UsageError, match=r"there is no file .*nowhere\.py") as caught:
+        load(tmp_path / "nowhere.py")
+    assert (caught.value.code, caught.value.path) == ("custom-extractor", str(tmp_path / "nowhere.py"))
+
+
+def test_a_missing_package_is_named():
+    with pytest.raises(UsageError, match=r"No module named 'no_such_pkg'.*path/to/file\.py:factory"):
+        load_extractor("no_such_pkg.nets:load")
+
+
+def test_errors_of_genpr_inside_a_factory_keep_their_code(write):
+    source = """
+        from genpr.errors import WeightsError
+        def load():
+            raise WeightsError("no weights", code="weights-missing")
+    """
+    with pytest.raises(GenprError) as caught:
+        load(write("net.py", source))
+    assert (caught.value.code, caught.value.exit_code) == ("weights-missing", 4)
+
+
+# Objects passed from Python
+
+
+class Plain:
+    dim = 1
+
+    def __call__(self, images):
+        return images.float().mean((1, 2, 3))[:, None]
+
+
+def test_an_object_is_adopted_under_its_class_name_and_not_cached():
+    info = describe(Plain())
+    assert (info.name, info.dim, info.cache_key) == ("Plain", 1, None)
+    assert "not a torch.nn.Module" in info.uncached_reason
+
+
+def test_adopting_twice_changes_nothing():
+    extractor = adopt(Plain())
+    assert adopt(extractor) is extractor
+
+
+def test_adopting_leaves_the_network_as_it_was():
+    network = nn.Sequential(nn.Flatten(), nn.Linear(48, 2))
+    network.dim = 2
+    attributes = set(vars(network))
+    adopt(network)
+    assert network.training
+    assert all(parameter.requires_grad for parameter in network.parameters())
+    assert set(vars(network)) == attributes
+
+
+# Evaluation mode
+
+
+class Normed(nn.Module):
+    dim = 3
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.Sequential(nn.BatchNorm2d(3), nn.Dropout(0.5))
+        self.frozen = nn.BatchNorm2d(3).eval()
+        self.modes = []
+
+    def forward(self, images):
+        self.modes.append((self.training, torch.is_inference_mode_enabled()))
+        return self.frozen(self.norm(images.float())).mean((2, 3))
+
+
+class Holder:
+    dim = 3
+
+    def __init__(self):
+        self.net = Normed()
+
+    def __call__(self, images):
+        return self.net(images)
+
+
+@pytest.mark.parametrize("wrap", [lambda extractor: extractor, adopt], ids=["raw", "adopted"])
+@pytest.mark.parametrize("kind", [Normed, Holder])
+def test_networks_run_in_evaluation_mode_and_are_left_as_found(kind, wrap):
+    extractor = kind()
+    network = extractor if isinstance(extractor, nn.Module) else extractor.net
+    wrapped = wrap(extractor)
+    flags = [module.training for module in network.modules()]
+    assert flags.count(False) == 1
+    state = {name: value.clone() for name, value in network.state_dict().items()}
+    with evaluation_mode(wrapped):
+        whole = wrapped(IMAGES)
+        single = wrapped(IMAGES[:1])
+    assert network.modes == [(False, True), (False, True)]
+    torch.testing.assert_close(whole[:1], single)
+    assert [module.training for module in network.modules()] == flags
+    assert not torch.is_inference_mode_enabled()
+    assert all(torch.equal(value, state[name]) for name, value in network.state_dict().items())
+
+
+def test_the_mode_is_restored_after_an_error():
+    network = Normed()
+    with pytest.raises(ZeroDivisionError), evaluation_mode(network):
+        raise ZeroDivisionError
+    assert network.training
+    assert network.norm.training
+    assert not network.frozen.training
+    assert not torch.is_inference_mode_enabled()

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from genpr.errors import ResourceError, UsageError
+from genpr.features.extractor import (
+    ExtractorInfo,
+    PreparingExtractor,
+    describe,
+    extractor_device,
+    list_extractors,
+    load_extractor,
+    prepare_batch,
+)
+from genpr.features.weights import INCEPTION_2015
+
+
+def test_an_unknown_name_lists_the_known_ones():
+    with pytest.raises(UsageError, match=r"'incepton'.*inception, gabor.*file\.py:factory") as caught:
+        load_extractor("incepton")
+    assert (caught.value.code, caught.value.exit_code) == ("unknown-extractor", 2)
+
+
+def test_the_list_says_what_each_needs(tmp_path, monkeypatch):
+    monkeypatch.setenv("GENPR_CACHE", str(tmp_path / "genpr"))
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+    inception, gabor = list_extractors()
+    assert (inception.name, inception.dim, inception.comparable) == ("inception", 2048, True)
+    assert (inception.weights, inception.licence) == (INCEPTION_2015.name, "Apache-2.0")
+    assert not inception.cached
+    assert (gabor.name, gabor.weights, gabor.licence, gabor.comparable) == ("gabor", None, None, False)
+    assert gabor.cached
+
+
+def test_the_list_agrees_with_the_extractors_themselves():
+    loaded = load_extractor("gabor", device="cpu")
+    (listed,) = [item for item in list_extractors() if item.name == "gabor"]
+    info = describe(loaded)
+    assert (listed.name, listed.dim, listed.resize, listed.comparable) == (
+        info.name,
+        info.dim,
+        info.resize,
+        info.comparable,
+    )
+    assert loaded.dim == info.dim
+
+
+def test_gabor_loads_and_embeds():
+    gabor = load_extractor("gabor", device="cpu")
+    assert isinstance(gabor, PreparingExtractor)
+    images = torch.randint(
+        0, 256, (2, 3, 30, 40), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
+    assert gabor(images).shape == (2, gabor.dim)
+
+
+@pytest.mark.parametrize("name", ["gabor", "some/file.py:load"])
+def test_weights_for_an_extractor_without_a_weights_file_are_refused(name):
+    with pytest.raises(UsageError, match="takes no weights file") as caught:
+        load_extractor(name, weights="vgg.pth")
+    assert caught.value.code == "weights-unused"
+
+
+def test_an_unknown_device_is_refused():
+    with pytest.raises(UsageError, match="tpu"):
+        load_extractor("gabor", device="tpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(ResourceError, match="CUDA"):
+            load_extractor("gabor", device="cuda")
+
+
+def test_listing_does_not_import_torch():
+    script = (
+        "import sys; from genpr.features.extractor import list_extractors; list_extractors(); "
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_loading_inception_does_not_import_torchvision(tmp_path):
+    missing = Path(tmp_path) / "missing.pth"
+    script = f"""
+import sys
+import genpr.features.inception, genpr.features.custom, genpr.features.gabor
+from genpr.features.extractor import load_extractor
+try:
+    load_extractor("inception", weights={str(missing)!r})
+except ValueError as error:
+    assert error.code == "path-not-found"
+assert not {{"torchvision", "faiss", "scipy", "matplotlib"}} & sys.modules.keys()
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+class Described:
+    name, dim = "mine", 4
+    info = ExtractorInfo("mine", 4, "none", None, comparable=False, cache_key="0" * 64)
+
+    def __call__(self, images):
+        return images.float().mean((2, 3))
+
+
+def test_an_extractor_that_describes_itself_is_believed():
+    assert describe(Described()) is Described.info
+
+
+def test_something_that_is_no_extractor_cannot_be_described():
+    with pytest.raises(UsageError, match="must be callable"):
+        describe(7)
+
+
+def test_the_device_is_the_declared_one_or_that_of_the_parameters():
+    network = nn.Linear(1, 1, device="meta")
+    assert extractor_device(network) == torch.device("meta")
+    assert extractor_device(Described()) == torch.device("cpu")
+    network.device = "cpu"
+    assert extractor_device(network) == torch.device("cpu")
+
+
+def test_a_batch_is_prepared_image_by_image():
+    gabor = load_extractor("gabor", device="cpu")
+    images = torch.randint(
+        0, 256, (2, 3, 30, 40), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
+    batch = prepare_batch(gabor, images)
+    assert torch.equal(batch, torch.stack([gabor.prepare(image) for image in images]))

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import pytest
+import torch
+
+from genpr.errors import DataError, WeightsError
+from genpr.features.extractor import PreparingExtractor, describe
+from genpr.features.inception import InceptionExtractor, InceptionNetwork
+from genpr.features.resize import tf1_bilinear
+from genpr.features.weights import INCEPTION_2015, WeightsFile
+
+
+def random_state() -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    with torch.device("meta"):
+        shapes = {name: tensor.shape for name, tensor in InceptionNetwork().state_dict().items()}
+    return {
+        name: torch.tensor(0)
+        if name.endswith("num_batches_tracked")
+        else torch.rand(shape, generator=generator) + 0.5
+        if name.endswith(("bn.weight", "running_var"))
+        else torch.randn(shape, generator=generator) * 0.05
+        for name, shape in shapes.items()
+    }
+
+
+def write_weights(path, state) -> WeightsFile:
+    torch.save(state, path)
+    data = path.read_bytes()
+    return replace(INCEPTION_2015, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    path = tmp_path_factory.mktemp("weights") / "random.pth"
+    return write_weights(path, random_state()), path
+
+
+@pytest.fixture(scope="module")
+def inception(weights) -> InceptionExtractor:
+    return InceptionExtractor(*weights, device=torch.device("cpu"))
+
+
+@pytest.fixture
+def images() -> torch.Tensor:
+    return torch.randint(
+        0, 256, (3, 3, 20, 24), dtype=torch.uint8, generator=torch.Generator().manual_seed(1)
+    )
+
+
+def test_the_call_is_prepare_then_forward(inception, images):
+    prepared = torch.stack([inception.prepare(image) for image in images])
+    assert prepared.shape == (3, 3, 299, 299)
+    features = inception(images)
+    assert torch.equal(features, inception.forward(prepared))
+    assert (features.dtype, tuple(features.shape)) == (torch.float32, (3, 2048))
+    assert features.std(dim=0).max() > 0
+
+
+def test_prepare_is_the_tf1_resize(inception, images):
+    assert torch.equal(inception.prepare(images[0]), tf1_bilinear(images[0], 299))
+
+
+def test_nothing_needs_gradients_and_the_input_is_untouched(inception, images):
+    before = images.clone()
+    assert not inception(images).requires_grad
+    assert torch.equal(images, before)
+
+
+def test_it_is_a_preparing_extractor_described_by_its_weights(inception, weights):
+    info = describe(inception)
+    assert isinstance(inception, PreparingExtractor)
+    assert (info.name, info.dim, info.resize, info.comparable) == (
+        "inception",
+        2048,
+        "tf1-bilinear-299",
+        True,
+    )
+    assert info.weights_sha256 == weights[0].sha256
+
+
+def test_other_weights_have_another_cache_key(inception, tmp_path):
+    state = random_state()
+    state["fc.bias"][0] += 1
+    path = tmp_path / "other.pth"
+    other = InceptionExtractor(write_weights(path, state), path, device=torch.device("cpu"))
+    assert None is not other.info.cache_key != inception.info.cache_key
+
+
+def test_a_file_of_old_batch_norm_layers_loads(tmp_path, inception, images):
+    state = {name: value for name, value in random_state().items() if "num_batches" not in name}
+    path = tmp_path / "old.pth"
+    old = InceptionExtractor(write_weights(path, state), path, device=torch.device("cpu"))
+    assert torch.equal(old(images), inception(images))
+
+
+@pytest.mark.parametrize("change", ["missing", "additional", "shape"])
+def test_a_state_dict_that_does_not_fit_exactly_is_refused(change, tmp_path):
+    state = random_state()
+    if change == "missing":
+        del state["Mixed_7c.branch_pool.bn.bias"]
+    elif change == "additional":
+        state["AuxLogits.fc.bias"] = torch.zeros(1)
+    else:
+        state["Mixed_6b.branch7x7_2.conv.weight"] = torch.zeros(128, 128, 7, 1)
+    path = tmp_path / "bad.pth"
+    with pytest.raises(RuntimeError, match=r"AuxLogits|branch_pool|branch7x7_2"):
+        InceptionExtractor(write_weights(path, state), path, device=torch.device("cpu"))
+
+
+def test_weights_of_another_hash_are_refused(weights):
+    with pytest.raises(WeightsError, match=INCEPTION_2015.sha256) as caught:
+        InceptionExtractor(INCEPTION_2015, weights[1], device=torch.device("cpu"))
+    assert caught.value.code == "weights-hash"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        torch.zeros(2, 3, 8, 8),
+        torch.zeros(3, 8, 8, dtype=torch.uint8),
+        torch.zeros(2, 8, 8, 3, dtype=torch.uint8),
+        torch.zeros(0, 3, 8, 8, dtype=torch.uint8),
+    ],
+)
+def test_images_of_another_kind_are_refused(inception, wrong):
+    with pytest.raises(DataError, match="needs uint8 images") as caught:
+        inception(wrong)
+    assert caught.value.code == "image-tensor"
+
+
+def test_batches_do_not_mix_images(inception, images):
+    alone = torch.cat([inception(image[None]) for image in images])
+    torch.testing.assert_close(inception(images), alone, rtol=1e-4, atol=1e-5)
+
+
+def test_the_global_state_is_left_as_found(inception, images):
+
+    before = (torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark)
+    generator_state = torch.get_rng_state()
+    inception(images[:1])
+    assert (torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark) == before
+    assert torch.equal(torch.get_rng_state(), generator_state)

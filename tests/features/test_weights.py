@@ -1,0 +1,349 @@
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import torch
+
+from genpr.errors import UsageError, WeightsError
+from genpr.features import weights as weights_module
+from genpr.features.weights import (
+    INCEPTION_2015,
+    WeightsFile,
+    find_or_fetch,
+    is_cached,
+    load_state_dict,
+    weights_folder,
+)
+
+CONTENT = bytes(range(256)) * 8192  # 2 MiB: several pieces
+
+
+@dataclass
+class Server:
+    url: str
+    answer: bytes = CONTENT
+    status: int = 200
+    announced: int | None = None
+    delay: float = 0.0
+    requests: list[str] = field(default_factory=list)
+
+    def entry(self, content: bytes = CONTENT) -> WeightsFile:
+        return WeightsFile(
+            name="tiny.pth",
+            url=f"{self.url}/tiny.pth",
+            size=len(content),
+            sha256=hashlib.sha256(content).hexdigest(),
+            licence="Apache-2.0",
+        )
+
+
+@pytest.fixture
+def server():
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            facts.requests.append(self.path)
+            time.sleep(facts.delay)
+            self.send_response(facts.status)
+            self.send_header("Content-Length", str(facts.announced or len(facts.answer)))
+            self.end_headers()
+            try:
+                self.wfile.write(facts.answer)
+            except OSError:  # the client has seen enough
+                self.close_connection = True
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        facts = Server(f"http://127.0.0.1:{http.server_address[1]}")
+        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield facts
+        http.shutdown()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path, monkeypatch):
+    monkeypatch.setenv("GENPR_CACHE", str(tmp_path / "genpr"))
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.delenv("GENPR_OFFLINE", raising=False)
+
+
+def put(path: Path, content: bytes = CONTENT) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def hub_file(entry: WeightsFile) -> Path:
+    return Path(os.environ["TORCH_HOME"]) / "hub" / "checkpoints" / entry.name
+
+
+def left_behind() -> list[str]:
+    return sorted(path.name for path in weights_folder().rglob("*") if path.suffix != ".lock")
+
+
+# Files that are already here
+
+
+def test_an_explicit_file_is_used_where_it_lies(server, tmp_path):
+    path = put(tmp_path / "elsewhere.pth")
+    assert find_or_fetch(server.entry(), weights=path) == path
+    assert find_or_fetch(server.entry(), weights=str(path)) == path
+
+
+def test_an_explicit_file_that_is_missing_is_a_usage_error(server, tmp_path):
+    with pytest.raises(UsageError, match=r"nowhere\.pth is not a file") as caught:
+        find_or_fetch(server.entry(), weights=tmp_path / "nowhere.pth")
+    assert caught.value.code == "path-not-found"
+    assert server.requests == []
+
+
+def test_an_explicit_file_with_other_content_is_refused_even_if_good_weights_are_cached(server, tmp_path):
+    put(weights_folder() / "tiny.pth")
+    path = put(tmp_path / "other.pth", b"other weights")
+    with pytest.raises(WeightsError, match="custom extractor") as caught:
+        find_or_fetch(server.entry(), weights=path)
+    assert caught.value.code == "weights-hash"
+    assert hashlib.sha256(b"other weights").hexdigest() in str(caught.value)
+    assert server.entry().sha256 in str(caught.value)
+    assert path.read_bytes() == b"other weights"
+
+
+def test_the_cached_file_is_used_without_network(server):
+    path = put(weights_folder() / "tiny.pth")
+    assert find_or_fetch(server.entry(), offline=True) == path
+    assert find_or_fetch(server.entry()) == path
+    assert server.requests == []
+
+
+def test_one_changed_byte_in_the_cached_file_is_found_at_every_load(server):
+    path = put(weights_folder() / "tiny.pth")
+    assert find_or_fetch(server.entry()) == path
+    put(path, CONTENT[:-1] + b"\0")
+    with pytest.raises(WeightsError, match="damaged or replaced") as caught:
+        find_or_fetch(server.entry())
+    assert caught.value.code == "weights-hash"
+    assert server.requests == []
+
+
+def test_the_file_of_torch_hub_is_used_if_it_is_the_same(server):
+    path = put(hub_file(server.entry()))
+    assert find_or_fetch(server.entry(), offline=True) == path
+
+
+def test_another_file_of_torch_hub_is_passed_over(server):
+    put(hub_file(server.entry()), CONTENT[:-1] + b"\0")
+    with pytest.raises(WeightsError) as caught:
+        find_or_fetch(server.entry(), offline=True)
+    assert caught.value.code == "weights-missing"
+
+
+def test_torch_hub_lies_in_the_user_cache_without_torch_home(server, tmp_path, monkeypatch):
+    monkeypatch.delenv("TORCH_HOME")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    path = put(tmp_path / "xdg" / "torch" / "hub" / "checkpoints" / "tiny.pth")
+    assert find_or_fetch(server.entry(), offline=True) == path
+
+
+def test_is_cached_looks_in_both_folders(server):
+    entry = server.entry()
+    assert not is_cached(entry)
+    put(hub_file(entry))
+    assert is_cached(entry)
+    put(hub_file(entry), b"short")
+    assert not is_cached(entry)
+    put(weights_folder() / entry.name)
+    assert is_cached(entry)
+
+
+# Missing, and no network
+
+
+@pytest.mark.parametrize("how", ["argument", "environment"])
+def test_offline_and_missing_says_everything_in_one_line_and_asks_nobody(how, server, monkeypatch):
+    if how == "environment":
+        monkeypatch.setenv("GENPR_OFFLINE", "1")
+    entry = server.entry()
+    with pytest.raises(WeightsError) as caught:
+        find_or_fetch(entry, offline=how == "argument")
+    message = str(caught.value)
+    facts = (entry.name, entry.url, entry.sha256, "2,097,152", str(weights_folder()), "--weights PATH")
+    for fact in (*facts, "genpr demo", "--extractor gabor", "--offline"):
+        assert fact in message
+    assert "\n" not in message
+    assert (caught.value.code, caught.value.exit_code) == ("weights-missing", 4)
+    assert server.requests == []
+    assert not weights_folder().exists()
+
+
+def test_missing_weights_are_reported_fast_and_before_torch_is_imported():
+    script = """
+import sys, time
+start = time.perf_counter()
+from genpr.errors import WeightsError
+from genpr.features.extractor import load_extractor
+try:
+    load_extractor("inception", offline=True)
+except WeightsError as error:
+    print(error.code, "torch" in sys.modules, time.perf_counter() - start < 1.5)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["weights-missing", "False", "True"]
+
+
+def test_an_unreachable_server_gives_the_same_message_with_the_reason():
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        entry = Server(f"http://127.0.0.1:{closed.getsockname()[1]}").entry()
+        with pytest.raises(
+            WeightsError, match=r"the download failed \(.*refused\).*--weights PATH"
+        ) as caught:
+            find_or_fetch(entry)
+    assert caught.value.code == "weights-missing"
+    assert left_behind() == []
+
+
+def test_a_silent_server_is_given_up_soon(server, monkeypatch):
+    monkeypatch.setattr(weights_module, "_TIMEOUT_S", 0.2)
+    server.delay = 1.0
+    with pytest.raises(WeightsError, match=r"timed out.*--weights PATH") as caught:
+        find_or_fetch(server.entry())
+    assert caught.value.code == "weights-missing"
+    assert left_behind() == []
+
+
+def test_an_error_of_the_server_is_quoted(server):
+    server.status = 404
+    with pytest.raises(WeightsError, match="Not Found") as caught:
+        find_or_fetch(server.entry())
+    assert caught.value.code == "weights-missing"
+
+
+# Downloads
+
+
+def test_a_download_is_kept_privately_and_used_again(server):
+    seen = []
+    path = find_or_fetch(server.entry(), progress=lambda done, total: seen.append((done, total)))
+    assert path == weights_folder() / "tiny.pth"
+    assert path.read_bytes() == CONTENT
+    assert left_behind() == ["tiny.pth"]
+    assert stat.S_IMODE(weights_folder().stat().st_mode) == 0o700
+    assert seen == sorted(seen)
+    assert len(seen) > 1
+    assert seen[-1] == (len(CONTENT), len(CONTENT))
+    assert find_or_fetch(server.entry()) == path
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (CONTENT[:-1] + b"\0", "2,097,152 of 2,097,152 bytes"),
+        (b"<html>please log in</html>", "26 of 2,097,152 bytes"),
+        (CONTENT + b"more" * 100_000, "more than 2,097,152 bytes"),
+    ],
+    ids=["one byte changed", "a page instead", "too long"],
+)
+def test_a_wrong_answer_is_refused_and_nothing_is_kept(answer, said, server):
+    server.answer = answer
+    with pytest.raises(WeightsError, match=said) as caught:
+        find_or_fetch(server.entry())
+    assert caught.value.code == "weights-hash"
+    assert server.entry().sha256 in str(caught.value)
+    assert left_behind() == []
+
+
+def test_a_download_cut_short_leaves_nothing(server):
+    server.answer, server.announced = CONTENT[:500_000], len(CONTENT)
+    with pytest.raises(WeightsError) as caught:
+        find_or_fetch(server.entry())
+    assert caught.value.code in {"weights-hash", "weights-missing"}
+    assert left_behind() == []
+
+
+def test_an_interrupted_download_leaves_nothing(server):
+    def interrupt(_done, _total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        find_or_fetch(server.entry(), progress=interrupt)
+    assert left_behind() == []
+
+
+def test_processes_that_need_the_same_file_download_it_once(server):
+    server.delay = 0.5
+    entry = server.entry()
+    script = f"from genpr.features.weights import *; print(find_or_fetch({entry!r}))"
+    processes = [
+        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) for _ in range(3)
+    ]
+    answers = [process.communicate(timeout=60)[0].strip() for process in processes]
+    assert answers == [str(weights_folder() / "tiny.pth")] * 3
+    assert len(server.requests) == 1
+
+
+# Loading
+
+
+def entry_of(path: Path) -> WeightsFile:
+    data = path.read_bytes()
+    return replace(INCEPTION_2015, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+
+
+def test_the_tensors_come_back(tmp_path):
+    path = tmp_path / "state.pth"
+    torch.save({"weight": torch.arange(6.0).view(2, 3)}, path)
+    state = load_state_dict(entry_of(path), path)
+    assert torch.equal(state["weight"], torch.arange(6.0).view(2, 3))
+
+
+def test_a_file_exchanged_after_it_was_found_is_not_deserialised(tmp_path):
+    path = tmp_path / "state.pth"
+    torch.save({}, path)
+    entry = entry_of(path)
+    path.write_bytes(b"not even a pickle")
+    with pytest.raises(WeightsError, match="changed while") as caught:
+        load_state_dict(entry, path)
+    assert caught.value.code == "weights-hash"
+
+
+class CreatesFile:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (Path.touch, (self.path,))
+
+
+def test_no_code_runs_even_for_a_file_of_the_right_hash(tmp_path):
+    marker, path = tmp_path / "marker", tmp_path / "evil.pth"
+    torch.save({"weight": CreatesFile(marker)}, path)
+    with pytest.raises(pickle.UnpicklingError):
+        load_state_dict(entry_of(path), path)
+    assert not marker.exists()
+
+
+def test_the_registered_inception_is_the_published_one():
+    assert INCEPTION_2015.name == "pt_inception-2015-12-05-6726825d.pth"
+    assert INCEPTION_2015.url.endswith(
+        f"/mseitzer/pytorch-fid/releases/download/fid_weights/{INCEPTION_2015.name}"
+    )
+    assert (len(INCEPTION_2015.sha256), INCEPTION_2015.sha256[:8]) == (64, "6726825d")
+    assert INCEPTION_2015.size == 95_628_359

@@ -1,0 +1,181 @@
+"""Image files for the tests, made on the spot: by Pillow where it can write them, by hand where it cannot.
+
+And the shortest ways to ask what genpr makes of them.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from genpr.errors import DataError, ImageError
+from genpr.images.decode import Decoded, decode
+from genpr.images.item import ImageSource, Item
+from genpr.images.policy import MAX_PIXELS, DecodePolicy
+from genpr.images.source import open_source
+
+
+def noise(height: int, width: int, seed: int = 0) -> np.ndarray:
+    """Random RGB pixels (h, w, 3)."""
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def encode(image: Image.Image | np.ndarray, format_name: str = "PNG", **options) -> bytes:
+    """A file with `image`; the image itself is not touched (saving leaves traces on it)."""
+    copy = Image.fromarray(image) if isinstance(image, np.ndarray) else image.copy()
+    file = io.BytesIO()
+    copy.save(file, format_name, **options)
+    return file.getvalue()
+
+
+def encode_frames(frames: list[np.ndarray], format_name: str, **options) -> bytes:
+    first, *rest = map(Image.fromarray, frames)
+    return encode(first, format_name, save_all=True, append_images=rest, **options)
+
+
+def exif(orientation: int) -> Image.Exif:
+    block = Image.Exif()
+    block[274] = orientation
+    block[271] = "camera"
+    return block
+
+
+def png_chunk(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def png(width: int, height: int, *, bits: int, colour: int, rows: bytes, extra: bytes = b"") -> bytes:
+    """A PNG by hand; `rows` are the scan lines with their filter bytes, `extra` chunks before them."""
+    header = struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + png_chunk(b"IHDR", header)
+        + extra
+        + png_chunk(b"IDAT", zlib.compress(rows))
+        + png_chunk(b"IEND", b"")
+    )
+
+
+def png_16bit_rgb(pixels: np.ndarray, extra: bytes = b"") -> bytes:
+    """A PNG of uint16 pixels (h, w, 3)."""
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in pixels)
+    return png(pixels.shape[1], pixels.shape[0], bits=16, colour=2, rows=rows, extra=extra)
+
+
+def tiff(tags: dict[int, list[int]], strips: list[bytes], *, order: str = "<") -> bytes:
+    """An uncompressed TIFF by hand: short tags, then strips of pixels."""
+    tags = tags | {279: [len(strip) for strip in strips]}
+    start = 8 + 2 + 12 * (len(tags) + 1) + 4
+    spilled = sum(2 * len(values) for values in (*tags.values(), strips) if len(values) > 2)
+    offsets = [start + spilled + sum(map(len, strips[:index])) for index in range(len(strips))]
+    entries, spill = b"", b""
+    for tag, values in sorted((tags | {273: offsets}).items()):
+        body = struct.pack(f"{order}{len(values)}H", *values)
+        if len(body) > 4:
+            body, spill = struct.pack(f"{order}I", start + len(spill)), spill + body
+        entries += struct.pack(f"{order}HHI", tag, 3, len(values)) + body.ljust(4, b"\0")
+    magic = b"II*\0" if order == "<" else b"MM\0*"
+    count = struct.pack(f"{order}H", len(tags) + 1)
+    return magic + struct.pack(f"{order}I", 8) + count + entries + bytes(4) + spill + b"".join(strips)
+
+
+def gray_tiff(values: np.ndarray, *, bits: int = 16, photometric: int = 1, order: str = "<") -> bytes:
+    """A one-strip TIFF of (h, w) values with 16, or packed 12, bits each."""
+    height, width = values.shape
+    if bits == 12:
+        high, low = values[:, 0::2].astype(int), values[:, 1::2].astype(int)
+        packed = np.stack([high >> 4, (high & 15) << 4 | low >> 8, low & 255], -1)
+        strip = packed.astype(np.uint8).tobytes()
+    else:
+        strip = values.astype(f"{order}u2").tobytes()
+    tags = {256: [width], 257: [height], 258: [bits], 259: [1], 262: [photometric], 277: [1], 278: [height]}
+    return tiff(tags, [strip], order=order)
+
+
+SMALL = noise(9, 12)
+PALETTE = Image.fromarray(SMALL).quantize(16)
+
+# One file of every format and of the variants whose reading differs, for tests of damage.
+SAMPLES: dict[str, bytes] = {
+    "png": encode(SMALL),
+    "png-exif": encode(SMALL, exif=exif(6)),
+    "png-palette": encode(PALETTE, transparency=3),
+    "apng": encode_frames([SMALL, 255 - SMALL], "PNG"),
+    "jpeg": encode(SMALL, "JPEG"),
+    "jpeg-exif": encode(SMALL, "JPEG", exif=exif(6)),
+    "jpeg-progressive": encode(SMALL, "JPEG", progressive=True),
+    "jpeg-cmyk": encode(Image.fromarray(SMALL).convert("CMYK"), "JPEG"),
+    "mpo": encode_frames([SMALL, 255 - SMALL], "MPO"),
+    "webp": encode(SMALL, "WEBP"),
+    "webp-lossless": encode(SMALL, "WEBP", lossless=True),
+    "webp-animated": encode_frames([SMALL, 255 - SMALL], "WEBP"),
+    "gif": encode(PALETTE, "GIF"),
+    "gif-animated": encode_frames([SMALL, 255 - SMALL], "GIF"),
+    "bmp": encode(SMALL, "BMP"),
+    "ppm": encode(SMALL, "PPM"),
+    "pgm-16bit": encode(SMALL[..., 0].astype(np.uint16) * 257, "PPM"),
+    "tiff": encode(SMALL, "TIFF"),
+    "tiff-lzw": encode(SMALL, "TIFF", compression="tiff_lzw"),
+    "tiff-16bit": encode(SMALL[..., 0].astype(np.uint16) * 257, "TIFF"),
+    "tiff-pages": encode_frames([SMALL, 255 - SMALL], "TIFF"),
+    "avif": encode(SMALL, "AVIF"),
+}
+
+
+# Questions --------------------------------------------------------------------------------------------------
+
+
+def decoded(data: bytes | np.ndarray, max_pixels: int = MAX_PIXELS) -> Decoded:
+    return decode(data, name="x.png", policy=DecodePolicy(max_pixels))
+
+
+def refused_image(data: bytes | np.ndarray, max_pixels: int = MAX_PIXELS) -> ImageError:
+    """The error that `data` gives, after a look at what all of them must have."""
+    with pytest.raises(ImageError) as caught:
+        decoded(data, max_pixels)
+    assert caught.value.path == "x.png"
+    assert str(caught.value).startswith("x.png: ")
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def refused_source(source: object) -> DataError:
+    """The error that opening `source` gives, after a look at what all of them must have."""
+    with pytest.raises(DataError) as caught:
+        open_source(source)
+    assert "\n" not in str(caught.value)
+    if isinstance(source, Path):
+        assert source.name in str(caught.value)
+    return caught.value
+
+
+def names(source: Iterable[Item]) -> list[str]:
+    return [item.name for item in source]
+
+
+def stack(source: ImageSource) -> np.ndarray:
+    """The images of a source of numbered images of one size, (n, h, w, 3)."""
+    items = list(source)
+    assert names(items) == [f"[{index}]" for index in range(len(items))]
+    return np.stack([decoded(item.read()).pixels for item in items])
+
+
+def read_in_threads(source: ImageSource) -> dict[str, object]:
+    items = list(source)
+    with ThreadPoolExecutor(8) as pool:
+        return dict(zip(names(items), pool.map(lambda item: item.read(), items), strict=True))
+
+
+# Members of archives ----------------------------------------------------------------------------------------
+
+MEMBERS = ["b.png", "a/c.JPG", "a-b.png", "a.png", "é.png", "B.webp"]
+IN_ORDER = sorted(MEMBERS, key=lambda name: name.encode())
+MANY = {f"{index % 7}/{index:04d}.png": b"%04d" % index * (1 + index % 50) for index in range(2000)}

@@ -1,0 +1,237 @@
+""".npz and .npy files: read in batches or mapped, believed as far as they go, and never unpickled."""
+
+from __future__ import annotations
+
+import io
+import tracemalloc
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from image_files import refused_source, stack
+
+from genpr.errors import DataError
+from genpr.images import arrays
+from genpr.images.arrays import peek_array
+from genpr.images.decode import decode
+from genpr.images.policy import DecodePolicy
+from genpr.images.source import open_source
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (23, 5, 6, 3), dtype=np.uint8)
+
+
+def npy_bytes(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=True)
+    return file.getvalue()
+
+
+def write_member(path, data: bytes, key: str = "arr_0", compression: int = zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.writestr(f"{key}.npy", data)
+    return path
+
+
+# npz --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("images_per_batch", [1, 2, 3, 22, 23, 24, 1000])
+def test_npz_gives_every_image_once_in_order_for_any_batch_size(
+    tmp_path, monkeypatch, save, images_per_batch
+):
+    save(tmp_path / "x.npz", IMAGES, np.arange(23))
+    monkeypatch.setattr(arrays, "_BATCH_BYTES", images_per_batch * IMAGES[0].nbytes + 7)
+    source = open_source(tmp_path / "x.npz")
+    assert len(source) == 23
+    np.testing.assert_array_equal(stack(source), IMAGES)
+    np.testing.assert_array_equal(stack(source), IMAGES)
+
+
+def test_npz_images_larger_than_a_batch_are_read_one_by_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(arrays, "_BATCH_BYTES", 10)
+    np.savez(tmp_path / "x.npz", IMAGES)
+    np.testing.assert_array_equal(stack(open_source(tmp_path / "x.npz")), IMAGES)
+
+
+def test_npz_items_may_be_read_by_threads_in_any_order(tmp_path):
+    np.savez_compressed(tmp_path / "x.npz", IMAGES)
+    items = list(open_source(tmp_path / "x.npz"))
+    with ThreadPoolExecutor(4) as pool:
+        pixels = list(pool.map(lambda item: item.read(), reversed(items)))
+    np.testing.assert_array_equal(np.stack(pixels)[::-1], IMAGES)
+
+
+def test_npz_is_never_held_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(arrays, "_BATCH_BYTES", 2**20)
+    np.savez_compressed(tmp_path / "x.npz", np.zeros((400, 256, 256, 3), np.uint8))
+    assert (tmp_path / "x.npz").stat().st_size < 2**20
+    tracemalloc.start()
+    assert sum(1 for _ in open_source(tmp_path / "x.npz")) == 400
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5 * 2**20
+
+
+def test_npz_without_arr_0_lists_its_keys(tmp_path):
+    np.savez(tmp_path / "x.npz", images=IMAGES, labels=np.arange(23))
+    error = refused_source(tmp_path / "x.npz")
+    assert error.code == "npz-key"
+    assert "'images', 'labels'" in str(error)
+    np.savez(tmp_path / "stats.npz", mu=np.zeros(4), sigma=np.eye(4))
+    assert "FID statistics" in str(refused_source(tmp_path / "stats.npz"))
+
+
+class Trap:
+    """Leaves a file behind when it is unpickled."""
+
+    def __init__(self, path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (str(self.path), "w"))
+
+
+@pytest.mark.parametrize("suffix", ["npz", "npy"])
+def test_object_arrays_are_refused_and_their_code_never_runs(tmp_path, suffix):
+    data = npy_bytes(np.array([Trap(tmp_path / "sprung")], dtype=object))
+    path = tmp_path / f"x.{suffix}"
+    path.write_bytes(data) if suffix == "npy" else write_member(path, data)
+    error = refused_source(path)
+    assert error.code == f"{suffix}-pickle"
+    assert peek_array(path) == ((1,), np.dtype(object))
+    assert not (tmp_path / "sprung").exists()
+
+
+@pytest.mark.parametrize("suffix", ["npz", "npy"])
+@pytest.mark.parametrize(
+    ("array", "code", "cause"),
+    [
+        (IMAGES / 255, "dtype", "(x * 255).round()"),
+        (IMAGES.transpose(0, 3, 1, 2).copy(), "shape", "looks like NCHW"),
+        (np.asfortranarray(IMAGES), "shape", "Fortran"),
+    ],
+)
+def test_array_files_of_other_layouts_are_refused(tmp_path, suffix, array, code, cause):
+    path = tmp_path / f"x.{suffix}"
+    path.write_bytes(npy_bytes(array)) if suffix == "npy" else write_member(path, npy_bytes(array))
+    error = refused_source(path)
+    assert error.code == f"{suffix}-{code}"
+    assert cause in str(error)
+
+
+def lying_header(claimed: tuple[int, ...], data: bytes) -> bytes:
+    file = io.BytesIO()
+    header = {"descr": "|u1", "fortran_order": False, "shape": claimed}
+    np.lib.format.write_array_header_1_0(file, header)
+    return file.getvalue() + data
+
+
+@pytest.mark.parametrize("claimed", [(24, 5, 6, 3), (10**12, 5, 6, 3), (1, 10**6, 10**6, 3)])
+def test_npz_that_claims_more_than_it_has_is_refused_at_once(tmp_path, claimed):
+    path = write_member(tmp_path / "x.npz", lying_header(claimed, IMAGES.tobytes()))
+    assert refused_source(path).code == "npz-bomb"
+    (tmp_path / "x.npy").write_bytes(lying_header(claimed, IMAGES.tobytes()))
+    assert refused_source(tmp_path / "x.npy").code == "npy-damaged"
+
+
+def test_npz_of_one_giant_image_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(arrays, "_IMAGE_BYTES_MAX", IMAGES[0].nbytes - 1)
+    np.savez(tmp_path / "x.npz", IMAGES)
+    assert refused_source(tmp_path / "x.npz").code == "npz-bomb"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        lying_header((22, 5, 6, 3), IMAGES.tobytes()),
+        lying_header((-1, 5, 6, 3), IMAGES.tobytes()),
+        npy_bytes(IMAGES)[:20],
+        b"\x93NUMPY\x09\x00" + bytes(200),
+        b"no header at all",
+        b"",
+    ],
+    ids=["rest", "negative", "cut", "version", "text", "empty"],
+)
+def test_broken_headers_are_refused(tmp_path, data):
+    path = write_member(tmp_path / "x.npz", data)
+    assert refused_source(path).code == "npz-damaged"
+    (tmp_path / "x.npy").write_bytes(data)
+    assert refused_source(tmp_path / "x.npy").code == "npy-damaged"
+
+
+def test_half_an_npz_is_refused(tmp_path):
+    np.savez(tmp_path / "x.npz", IMAGES)
+    data = (tmp_path / "x.npz").read_bytes()
+    (tmp_path / "x.npz").write_bytes(data[: len(data) // 2])
+    error = refused_source(tmp_path / "x.npz")
+    assert error.code == "npz-damaged"
+    assert "cut short" in str(error)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_damage_inside_an_npz_ends_the_iteration_with_an_error(tmp_path, save):
+    save(tmp_path / "x.npz", np.tile(IMAGES, (1, 10, 10, 1)))
+    data = bytearray((tmp_path / "x.npz").read_bytes())
+    data[len(data) // 2] ^= 0x55
+    (tmp_path / "x.npz").write_bytes(data)
+    source = open_source(tmp_path / "x.npz")
+    with pytest.raises(DataError) as caught:
+        list(source)
+    assert caught.value.code == "npz-damaged"
+
+
+# npy --------------------------------------------------------------------------------------------------------
+
+
+def test_npy_is_mapped_and_not_read(tmp_path):
+    np.save(tmp_path / "x.npy", IMAGES)
+    source = open_source(tmp_path / "x.npy")
+    assert isinstance(source.images.base, np.memmap)
+    np.testing.assert_array_equal(stack(source), IMAGES)
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), IMAGES)
+
+
+def test_pixels_from_a_map_can_be_given_to_torch(tmp_path):
+    np.save(tmp_path / "x.npy", IMAGES)
+    first = next(iter(open_source(tmp_path / "x.npy")))
+    pixels = decode(first.read(), name="x", policy=DecodePolicy()).pixels
+    assert torch.from_numpy(pixels).sum() == IMAGES[0].sum()
+
+
+def test_a_cut_npy_is_refused(tmp_path):
+    (tmp_path / "x.npy").write_bytes(npy_bytes(IMAGES)[:-1])
+    error = refused_source(tmp_path / "x.npy")
+    assert error.code == "npy-damaged"
+    assert "cut short" in str(error)
+
+
+# peek -------------------------------------------------------------------------------------------------------
+
+
+def test_peek_tells_features_from_images(tmp_path):
+    features = np.zeros((7, 4), np.float32)
+    np.save(tmp_path / "f.npy", features)
+    np.save(tmp_path / "i.npy", IMAGES)
+    np.savez(tmp_path / "f.npz", features=features)
+    np.savez_compressed(tmp_path / "i.npz", IMAGES, np.arange(23))
+    expected = {"f": ((7, 4), np.dtype(np.float32)), "i": ((23, 5, 6, 3), np.dtype(np.uint8))}
+    for name in ("f.npy", "f.npz", "i.npy", "i.npz"):
+        assert peek_array(tmp_path / name) == expected[name[0]]
+    assert peek_array(str(tmp_path / "f.npy")) == expected["f"]
+
+
+def test_peek_is_silent_about_everything_else(tmp_path):
+    np.savez(tmp_path / "two.npz", a=IMAGES, b=IMAGES)
+    (tmp_path / "cut.npy").write_bytes(npy_bytes(IMAGES)[:30])
+    (tmp_path / "cut.npz").write_bytes(b"PK\3\4")
+    (tmp_path / "x.png").write_bytes(npy_bytes(IMAGES))
+    for name in ("two.npz", "cut.npy", "cut.npz", "x.png", "missing.npy", "missing.npz", "."):
+        assert peek_array(tmp_path / name) is None
+
+
+def test_peek_reads_no_data(tmp_path):
+    write_member(tmp_path / "x.npz", lying_header((10**9, 2048), b""), compression=zipfile.ZIP_DEFLATED)
+    assert peek_array(tmp_path / "x.npz") == ((10**9, 2048), np.dtype(np.uint8))

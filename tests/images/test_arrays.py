@@ -1,0 +1,85 @@
+"""Arrays and tensors in memory: strict layouts, and the fix in the message."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from image_files import refused_source, stack
+
+from genpr.images.source import open_source
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (23, 5, 6, 3), dtype=np.uint8)
+
+
+def test_arrays_and_tensors_give_their_images():
+    source = open_source(IMAGES)
+    assert source.name == "<array>"
+    assert len(source) == 23
+    np.testing.assert_array_equal(stack(source), IMAGES)
+    tensor = torch.from_numpy(IMAGES).permute(0, 3, 1, 2)
+    for given in (tensor, tensor.contiguous()):
+        source = open_source(given)
+        assert (source.name, len(source)) == ("<tensor>", 23)
+        np.testing.assert_array_equal(stack(source), IMAGES)
+    assert open_source(IMAGES, name="<fake images>").name == "<fake images>"
+
+
+def test_strided_and_read_only_arrays_are_left_untouched():
+    awkward = np.repeat(IMAGES, 2, axis=2)[::-1, :, ::2]
+    awkward.flags.writeable = False
+    copy = awkward.copy()
+    pixels = stack(open_source(awkward))
+    np.testing.assert_array_equal(pixels, copy)
+    np.testing.assert_array_equal(awkward, copy)
+
+
+@pytest.mark.parametrize(
+    ("array", "code", "fix"),
+    [
+        (np.zeros((2, 4, 4, 3)), "array-dtype", "(x * 255).round().astype(np.uint8)"),
+        (np.zeros((2, 4, 4, 3), np.float16), "array-dtype", "(x * 255)"),
+        (np.zeros((2, 4, 4, 3), np.int64), "array-dtype", "x.astype(np.uint8)"),
+        (np.zeros((2, 4, 4, 3), bool), "array-dtype", "* 255"),
+        (np.zeros((2, 4, 4, 3), object), "array-dtype", "got object"),
+        (np.zeros((2, 3, 4, 5), np.uint8), "array-shape", "x.transpose(0, 2, 3, 1)"),
+        (np.zeros((2, 4, 4), np.uint8), "array-shape", "np.repeat(x[..., None], 3, axis=-1)"),
+        (np.zeros((4, 4, 3), np.uint8), "array-shape", "x[None]"),
+        (np.zeros((2, 4, 4, 1), np.uint8), "array-shape", "np.repeat(x, 3, axis=-1)"),
+        (np.zeros((2, 4, 4, 4), np.uint8), "array-shape", "x[..., :3]"),
+        (np.zeros((2, 4), np.uint8), "array-shape", "features"),
+        (np.zeros((2, 4, 0, 3), np.uint8), "array-shape", "(2, 4, 0, 3)"),
+        (np.zeros((0, 4, 4, 3), np.uint8), "no-images", "(0, 4, 4, 3)"),
+        (torch.zeros(2, 3, 4, 4), "array-dtype", "(x * 255).round().to(torch.uint8)"),
+        (torch.zeros(2, 3, 4, 4, dtype=torch.int64), "array-dtype", "x.to(torch.uint8)"),
+        (torch.zeros(2, 4, 5, 3, dtype=torch.uint8), "array-shape", "x.permute(0, 3, 1, 2)"),
+        (torch.zeros(3, 4, 5, dtype=torch.uint8), "array-shape", "x[None]"),
+        (torch.zeros(2, 4, 5, dtype=torch.uint8), "array-shape", "x[:, None].repeat(1, 3, 1, 1)"),
+        (torch.zeros(2, 1, 4, 5, dtype=torch.uint8), "array-shape", "x.repeat(1, 3, 1, 1)"),
+        (torch.zeros(2, 4, 4, 5, dtype=torch.uint8), "array-shape", "x[:, :3]"),
+        (torch.zeros(0, 3, 4, 5, dtype=torch.uint8), "no-images", "(0, 3, 4, 5)"),
+    ],
+)
+def test_other_arrays_are_refused_with_the_fix(array, code, fix):
+    error = refused_source(array)
+    assert error.code == code
+    assert fix in str(error)
+
+
+@pytest.mark.parametrize(
+    ("array", "fix"),
+    [
+        (np.random.default_rng(0).random((2, 4, 4, 3)), lambda x: (x * 255).round().astype(np.uint8)),
+        (IMAGES.transpose(0, 3, 1, 2), lambda x: x.transpose(0, 2, 3, 1)),
+        (IMAGES[..., 0], lambda x: np.repeat(x[..., None], 3, axis=-1)),
+        (IMAGES[..., :1], lambda x: np.repeat(x, 3, axis=-1)),
+        (IMAGES > 99, lambda x: x.astype(np.uint8) * 255),
+        (torch.rand(2, 3, 4, 4), lambda x: (x * 255).round().to(torch.uint8)),
+        (torch.from_numpy(IMAGES), lambda x: x.permute(0, 3, 1, 2)),
+        (torch.from_numpy(IMAGES[..., 0]), lambda x: x[:, None].repeat(1, 3, 1, 1)),
+        (torch.from_numpy(IMAGES[..., :1]).permute(0, 3, 1, 2), lambda x: x.repeat(1, 3, 1, 1)),
+    ],
+)
+def test_the_suggested_fixes_work(array, fix):
+    refused_source(array)
+    assert len(open_source(fix(array))) == len(array)

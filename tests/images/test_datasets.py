@@ -1,0 +1,253 @@
+"""Datasets, lists, loaders and generators: images one by one or in batches."""
+
+from __future__ import annotations
+
+import io
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from image_files import SMALL, encode, noise, stack
+from PIL import Image
+from torch.utils.data import DataLoader, TensorDataset
+
+from genpr.errors import DataError, ImageError, UsageError
+from genpr.images.source import open_source, subset
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (11, 5, 6, 3), dtype=np.uint8)
+TENSOR = torch.from_numpy(IMAGES).permute(0, 3, 1, 2)
+
+
+class Listed:
+    """A map-style dataset that notes what it was asked for."""
+
+    def __init__(self, elements) -> None:
+        self.elements = elements
+        self.asked = []
+
+    def __len__(self) -> int:
+        return len(self.elements)
+
+    def __getitem__(self, index):
+        self.asked.append(index)
+        return self.elements[index]
+
+
+# Datasets ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "elements",
+    [
+        list(IMAGES),
+        list(TENSOR),
+        [Image.fromarray(image) for image in IMAGES],
+        [(Image.fromarray(image), 3) for image in IMAGES],
+        [[image, 3] for image in TENSOR],
+        [(image, "label", {}) for image in IMAGES],
+    ],
+)
+@pytest.mark.parametrize("kind", [Listed, list])
+def test_datasets_of_every_kind_of_element_give_their_images(elements, kind):
+    source = open_source(kind(elements))
+    assert source.name == "<dataset>"
+    assert len(source) == 11
+    np.testing.assert_array_equal(stack(source), IMAGES)
+    np.testing.assert_array_equal(stack(source), IMAGES)
+
+
+def test_torch_datasets_are_datasets():
+    np.testing.assert_array_equal(stack(open_source(TensorDataset(TENSOR, torch.arange(11)))), IMAGES)
+
+
+def test_pil_images_follow_the_decode_policy():
+    ramp = np.arange(0, 65536, 256, dtype=np.uint16).reshape(16, 16)
+    gray, palette, deep = (stack(open_source([image]))[0] for image in (
+        Image.fromarray(SMALL).convert("L"),
+        Image.fromarray(SMALL).quantize(8),
+        Image.fromarray(ramp),
+    ))  # fmt: skip
+    np.testing.assert_array_equal(gray, np.asarray(Image.fromarray(SMALL).convert("L").convert("RGB")))
+    np.testing.assert_array_equal(palette, np.asarray(Image.fromarray(SMALL).quantize(8).convert("RGB")))
+    np.testing.assert_array_equal(deep[..., 1], ramp >> 8)
+    with pytest.raises(ImageError, match="float") as caught:
+        open_source([Image.fromarray(np.zeros((4, 4), np.float32))])
+    assert caught.value.code == "mode-unsupported"
+
+
+def test_images_are_read_only_when_asked_for():
+    dataset = Listed(list(IMAGES))
+    source = subset(open_source(dataset), 3, seed=0)
+    items = list(source)
+    assert dataset.asked == [0]  # the look at the first element
+    assert len(items) == 3
+    wanted = [int(item.name[1:-1]) for item in items]
+    np.testing.assert_array_equal(np.stack([item.read() for item in items]), IMAGES[wanted])
+    assert dataset.asked == [0, *wanted]
+
+
+def test_threads_take_turns_at_a_dataset():
+    inside = []
+    together = []
+
+    class Fragile(Listed):
+        def __getitem__(self, index):
+            inside.append(index)
+            together.append(len(inside))
+            time.sleep(0.002)
+            inside.remove(index)
+            return self.elements[index]
+
+    items = list(open_source(Fragile(list(IMAGES))))
+    with ThreadPoolExecutor(8) as pool:
+        pixels = list(pool.map(lambda item: item.read(), items))
+    np.testing.assert_array_equal(np.stack(pixels), IMAGES)
+    assert set(together) == {1}
+
+
+@pytest.mark.parametrize(
+    ("element", "code", "cause"),
+    [
+        (torch.rand(3, 4, 4), "array-dtype", "(x * 255).round().to(torch.uint8)"),
+        (np.zeros((4, 4, 3)), "array-dtype", "(x * 255).round().astype(np.uint8)"),
+        (np.zeros((3, 4, 5), np.uint8), "array-shape", "NCHW"),
+        (torch.zeros(4, 5, 3, dtype=torch.uint8), "array-shape", "NHWC"),
+        (np.zeros((4, 4), np.uint8), "array-type", "ndarray(4, 4)"),
+        ({"image": IMAGES[0]}, "array-type", "dict"),
+        ("a.png", "array-type", "str"),
+        (None, "array-type", "NoneType"),
+    ],
+)
+def test_elements_that_are_no_images_are_refused_when_the_dataset_is_opened(element, code, cause):
+    for elements in ([element], [(element, 1)]):
+        with pytest.raises(DataError) as caught:
+            open_source(elements)
+        assert caught.value.code == code
+        assert cause in str(caught.value)
+        assert "<dataset>[0]" in str(caught.value)
+
+
+def test_a_later_element_that_is_no_image_costs_one_image():
+    good, bad, also_bad = open_source([IMAGES[0], IMAGES[1] / 255, {"image": 1}])
+    good.read()
+    for item, code in ((bad, "array-dtype"), (also_bad, "array-type")):
+        with pytest.raises(ImageError) as caught:
+            item.read()
+        assert caught.value.code == code
+        assert caught.value.path == item.name
+
+
+def test_a_dataset_that_cannot_read_its_file_costs_one_image(tmp_path):
+    (tmp_path / "half.png").write_bytes(encode(noise(30, 30))[:900])
+
+    class Files(Listed):
+        def __getitem__(self, index):
+            return Image.open(io.BytesIO((tmp_path / self.elements[index]).read_bytes()))
+
+    Image.fromarray(SMALL).save(tmp_path / "good.png")
+    good, half, missing = open_source(Files(["good.png", "half.png", "missing.png"]))
+    np.testing.assert_array_equal(good.read(), SMALL)
+    with pytest.raises(ImageError) as caught:
+        half.read()
+    assert (caught.value.code, caught.value.path) == ("image-corrupt", "[1]")
+    with pytest.raises(ImageError, match="No such file") as caught:
+        missing.read()
+    assert (caught.value.code, caught.value.path) == ("unreadable", "[2]")
+
+
+def test_errors_of_the_dataset_itself_are_its_owners():
+    class Broken(Listed):
+        def __getitem__(self, index):
+            return self.elements[index + 1]
+
+    with pytest.raises(IndexError):
+        open_source(Broken([IMAGES[0]]))
+
+
+def test_an_empty_dataset_is_refused():
+    with pytest.raises(DataError, match="has no images") as caught:
+        open_source([])
+    assert caught.value.code == "no-images"
+
+
+# Iterables --------------------------------------------------------------------------------------------------
+
+
+class Again:
+    """An iterable that starts anew each time."""
+
+    def __init__(self, batches) -> None:
+        self.batches = batches
+
+    def __iter__(self):
+        return iter(self.batches)
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [IMAGES[:4], IMAGES[4:9], IMAGES[9:]],
+        [TENSOR[:4], TENSOR[4:9], TENSOR[9:]],
+        [(TENSOR[:10], torch.arange(10)), [TENSOR[10:], torch.arange(1)]],
+        [IMAGES[:10], Image.fromarray(IMAGES[10])],
+        list(TENSOR),
+        list(IMAGES),
+    ],
+)
+@pytest.mark.parametrize("kind", [Again, list])
+def test_iterables_give_the_images_of_their_batches(batches, kind):
+    source = open_source(kind(batches))
+    np.testing.assert_array_equal(stack(source), IMAGES)
+    np.testing.assert_array_equal(stack(source), IMAGES)
+
+
+def test_loaders_are_iterables():
+    loader = DataLoader(TensorDataset(TENSOR, torch.arange(11)), batch_size=4)
+    source = open_source(loader)
+    assert source.name == "<iterable>"
+    np.testing.assert_array_equal(stack(source), IMAGES)
+
+
+def test_an_iterable_has_no_length():
+    source = open_source(Again([IMAGES]))
+    with pytest.raises(TypeError, match="does not know"):
+        len(source)
+    assert len(list(source)) == 11
+
+
+def test_a_generator_is_read_once_and_only_as_far_as_needed():
+    made = []
+
+    def batches():
+        for start in range(0, 11, 2):
+            made.append(start)
+            yield IMAGES[start : start + 2]
+
+    source = subset(open_source(batches()), 4, seed=7)
+    np.testing.assert_array_equal(stack(source), IMAGES[:4])
+    assert made == [0, 2]
+    with pytest.raises(UsageError, match="was read already") as caught:
+        list(source)
+    assert caught.value.code == "one-shot"
+
+
+@pytest.mark.parametrize(
+    ("batch", "code", "cause"),
+    [
+        (IMAGES / 255, "array-dtype", "(x * 255)"),
+        (TENSOR / 255, "array-dtype", "(x * 255)"),
+        (IMAGES.transpose(0, 3, 1, 2), "array-shape", "NCHW"),
+        (torch.from_numpy(IMAGES), "array-shape", "NHWC"),
+        (3, "array-type", "int"),
+    ],
+)
+def test_batches_that_are_no_images_stop_the_iteration(batch, code, cause):
+    items = iter(open_source(Again([IMAGES[:2], batch])))
+    assert [next(items).name, next(items).name] == ["[0]", "[1]"]
+    with pytest.raises(DataError) as caught:
+        next(items)
+    assert caught.value.code == code
+    assert cause in str(caught.value)
+    assert "batch 1" in str(caught.value)

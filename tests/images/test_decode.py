@@ -1,0 +1,208 @@
+"""Frames, orientation, size limits, pixels that pass through, and what identifies an image."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+
+import numpy as np
+import PIL
+import pytest
+from image_files import (
+    SAMPLES,
+    SMALL,
+    decoded,
+    encode,
+    encode_frames,
+    exif,
+    noise,
+    png,
+    png_chunk,
+    refused_image,
+)
+from PIL import Image, ImageFile
+
+from genpr.images.decode import content_sha256, decoder_versions
+from genpr.images.policy import FLAGS
+
+# Frames and orientation -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format_name", ["GIF", "PNG", "WEBP", "TIFF", "AVIF"])
+def test_the_first_frame_is_used_and_more_are_told(format_name):
+    red, blue = (np.full((16, 16, 3), colour, np.uint8) for colour in ((255, 0, 0), (0, 0, 255)))
+    image = decoded(encode_frames([red, blue], format_name))
+    assert image.flags == ("multi-frame",)
+    assert np.abs(image.pixels.astype(int) - red).max() <= 8
+    assert decoded(encode(red, format_name)).flags == ()
+
+
+def test_the_second_picture_of_an_mpo_is_no_frame():
+    red, blue = (np.full((16, 16, 3), colour, np.uint8) for colour in ((255, 0, 0), (0, 0, 255)))
+    image = decoded(encode_frames([red, blue], "MPO"))
+    assert image.flags == ()
+    assert np.abs(image.pixels.astype(int) - red).max() <= 8
+
+
+def test_a_broken_second_frame_is_a_second_frame():
+    first, second = SMALL, 255 - SMALL
+    animation = encode_frames([first, second], "GIF")
+    assert decoded(animation[: len(animation) * 2 // 3]).flags == ("multi-frame",)
+
+
+@pytest.mark.parametrize("format_name", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"])
+@pytest.mark.parametrize("orientation", [1, 3, 6])
+def test_orientation_is_left_alone_and_told(format_name, orientation):
+    tag = {"tiffinfo": {274: orientation}} if format_name == "TIFF" else {"exif": exif(orientation)}
+    turned, plain = encode(SMALL, format_name, **tag), encode(SMALL, format_name)
+    image = decoded(turned)
+    np.testing.assert_array_equal(image.pixels, decoded(plain).pixels)
+    assert image.flags == (() if orientation == 1 else ("exif-orientation",))
+
+
+def test_orientation_is_read_in_both_byte_orders_and_from_long_integers():
+    for order, magic in (("<", b"II*\0"), (">", b"MM\0*")):
+        for kind, code in (("H", 3), ("I", 4)):
+            value = struct.pack(order + kind, 6).ljust(4, b"\0")
+            ifd = struct.pack(order + "IHHHI", 8, 1, 274, code, 1) + value
+            assert decoded(encode(SMALL, "JPEG", exif=b"Exif\0\0" + magic + ifd)).flags == (
+                "exif-orientation",
+            )
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        b"garbage!",
+        b"II",
+        b"II*\0",
+        b"II*\0\xff\xff\xff\xff",
+        b"MM\0*\0\0\0\x08\xff\xff",
+        b"MM\0*\0\0\0\x08\0\x01" + b"\xff" * 40,
+        b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x63\0",  # orientation 99
+    ],
+)
+@pytest.mark.parametrize("format_name", ["JPEG", "PNG", "WEBP"])
+def test_broken_exif_is_no_orientation_and_no_error(block, format_name):
+    options = {"lossless": True} if format_name == "WEBP" else {}
+    data = encode(SMALL, format_name, exif=b"Exif\0\0" + block, **options)
+    if format_name == "JPEG":
+        data = data.replace(b"JFIF\0\x01\x01", b"JFIF\0\x01\x00")
+    assert decoded(data).flags == ()
+
+
+def test_broken_xmp_and_colour_profiles_do_not_matter():
+    xmp = png_chunk(b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0\xff\xfe broken utf-8")
+    profile = png_chunk(b"iCCP", b"profile\0\0not zlib")
+    plain = encode(SMALL)
+    for extra in (xmp, profile):
+        np.testing.assert_array_equal(decoded(plain[:33] + extra + plain[33:]).pixels, SMALL)
+    np.testing.assert_array_equal(
+        decoded(encode(SMALL, "JPEG", icc_profile=b"nonsense")).pixels, decoded(encode(SMALL, "JPEG")).pixels
+    )
+
+
+def test_flags_come_in_their_fixed_order():
+    half = Image.fromarray(SMALL)
+    half.putalpha(99)
+    image = decoded(encode(half, "PNG", save_all=True, append_images=[half.copy()], exif=exif(6)))
+    assert image.flags == ("multi-frame", "alpha-dropped", "exif-orientation")
+    assert FLAGS == ("multi-frame", "16bit-scaled", "cmyk-converted", "alpha-dropped", "exif-orientation")
+
+
+# Size -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("side", "megapixels"), [(10_000, "100,000,000"), (20_000, "400,000,000")])
+def test_a_bomb_is_refused_before_its_pixels_are_decoded(side, megapixels, monkeypatch):
+    bomb = png(side, side, bits=8, colour=2, rows=bytes(1 + 3 * side) * 64)
+    monkeypatch.setattr(ImageFile.ImageFile, "load", lambda _: pytest.fail("pixels were decoded"))
+    tracemalloc.start()
+    error = refused_image(bomb)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert error.code == "image-too-large"
+    assert megapixels in str(error)
+    assert peak < 2**20
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLES))
+def test_the_limit_is_the_policys_and_inclusive(name):
+    decoded(SAMPLES[name], max_pixels=9 * 12)
+    assert refused_image(SAMPLES[name], max_pixels=9 * 12 - 1).code == "image-too-large"
+
+
+@pytest.mark.parametrize("name", ["png", "apng", "jpeg", "mpo", "bmp", "ppm", "avif", "png-palette"])
+def test_a_limit_above_pillows_is_respected_in_silence(name, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    decoded(SAMPLES[name])
+    assert Image.MAX_IMAGE_PIXELS == 10
+
+
+@pytest.mark.parametrize("name", ["tiff", "webp"])
+def test_what_pillow_itself_finds_too_large_is_an_image_error(name, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    assert refused_image(SAMPLES[name]).code == "image-too-large"
+
+
+def test_a_gif_whose_frame_outgrows_its_screen_is_refused():
+    data = bytearray(encode(Image.new("P", (4, 4)), "GIF"))
+    at = data.index(b",")
+    data[at + 5 : at + 9] = struct.pack("<HH", 60_000, 60_000)
+    assert refused_image(bytes(data)).code == "image-too-large"
+
+
+def test_one_pixel_is_an_image():
+    assert decoded(encode(SMALL[:1, :1])).pixels.tolist() == [[SMALL[0, 0].tolist()]]
+
+
+# Pixels, identity, versions ---------------------------------------------------------------------------------
+
+
+def test_pixels_pass_through_without_a_copy():
+    pixels = noise(6, 7)
+    image = decoded(pixels)
+    assert image.pixels is pixels
+    assert image.flags == ()
+
+
+def test_pixels_are_copied_where_torch_would_stumble():
+    pixels = noise(6, 8)
+    frozen = pixels.copy()
+    frozen.flags.writeable = False
+    for awkward in (pixels[:, ::2], pixels[::-1], np.asfortranarray(pixels), frozen):
+        image = decoded(awkward)
+        np.testing.assert_array_equal(image.pixels, awkward)
+        assert image.pixels.flags.c_contiguous
+        assert image.pixels.flags.writeable
+
+
+@pytest.mark.parametrize(
+    "pixels", [np.zeros((4, 4)), np.zeros((4, 4, 1), np.uint8), np.zeros((0, 4, 3), np.uint8)]
+)
+def test_other_arrays_are_no_pixels(pixels):
+    assert refused_image(pixels).code == "mode-unsupported"
+
+
+def test_pixels_obey_the_limit_too():
+    assert refused_image(noise(5, 5), max_pixels=24).code == "image-too-large"
+
+
+def test_identity_depends_on_content_only():
+    pixels = noise(6, 8)
+    assert content_sha256(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert content_sha256(pixels[:, ::2]) == content_sha256(pixels[:, ::2].copy())
+    identities = {
+        content_sha256(pixels),
+        content_sha256(pixels.tobytes()),
+        content_sha256(pixels.reshape(8, 6, 3)),
+        content_sha256(255 - pixels),
+    }
+    assert len(identities) == 4
+
+
+def test_versions_name_what_makes_pixels():
+    versions = decoder_versions()
+    assert versions["pillow"] == PIL.__version__
+    assert {"pillow", "libjpeg_turbo", "webp"} <= set(versions)
+    assert all(isinstance(version, str) and version for version in versions.values())

@@ -1,0 +1,257 @@
+"""What each mode, bit depth and kind of alpha becomes in 8-bit RGB."""
+
+from __future__ import annotations
+
+import io
+import struct
+
+import numpy as np
+import pytest
+from image_files import (
+    SAMPLES,
+    SMALL,
+    decoded,
+    encode,
+    gray_tiff,
+    png,
+    png_16bit_rgb,
+    png_chunk,
+    refused_image,
+    tiff,
+)
+from PIL import Image
+
+from genpr.images.decode import rgb_of_image
+
+RAMP = np.arange(0, 65536, 16, dtype=np.uint16).reshape(64, 64)
+
+
+# Modes that are simply converted ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("format_name", "options"),
+    [
+        ("PNG", {}),
+        ("PNG", {"compress_level": 0}),
+        ("WEBP", {"lossless": True}),
+        ("BMP", {}),
+        ("PPM", {}),
+        ("TIFF", {}),
+        ("TIFF", {"compression": "tiff_adobe_deflate"}),
+        ("TIFF", {"compression": "tiff_lzw"}),
+    ],
+)
+def test_lossless_files_give_back_the_pixels(format_name, options):
+    image = decoded(encode(SMALL, format_name, **options))
+    np.testing.assert_array_equal(image.pixels, SMALL)
+    assert image.flags == ()
+
+
+@pytest.mark.parametrize("name", sorted(name for name in SAMPLES if "16bit" not in name))
+def test_files_of_8_bits_are_what_pillow_makes_of_them(name):
+    image = decoded(SAMPLES[name])
+    with Image.open(io.BytesIO(SAMPLES[name])) as opened:
+        expected = np.asarray((opened.convert("RGBA") if name == "png-palette" else opened).convert("RGB"))
+    np.testing.assert_array_equal(image.pixels, expected)
+    assert image.pixels.dtype == np.uint8
+    assert image.pixels.flags.c_contiguous
+    assert image.pixels.flags.writeable
+
+
+@pytest.mark.parametrize("format_name", ["PNG", "TIFF", "BMP", "GIF"])
+@pytest.mark.parametrize("mode", ["1", "L", "P"])
+def test_gray_bilevel_and_palette_equal_their_three_channel_copies(mode, format_name):
+    source = Image.fromarray(SMALL).convert(mode)
+    image = decoded(encode(source, format_name))
+    np.testing.assert_array_equal(image.pixels, decoded(encode(source.convert("RGB"))).pixels)
+    assert image.flags == ()
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4])
+def test_png_gray_of_few_bits_spans_the_full_range(bits):
+    row = b"\0\x1b" if bits == 2 else b"\0\xa5"
+    width = 8 // bits
+    image = decoded(png(width, 1, bits=bits, colour=0, rows=row))
+    raw = [(row[1] >> (8 - bits * (i + 1))) & (2**bits - 1) for i in range(width)]
+    assert image.pixels[0, :, 0].tolist() == [value * 255 // (2**bits - 1) for value in raw]
+
+
+def test_other_colour_spaces_are_converted():
+    ycbcr = encode(Image.fromarray(SMALL).convert("YCbCr"), "TIFF")
+    back = Image.fromarray(SMALL).convert("YCbCr").convert("RGB")
+    np.testing.assert_array_equal(decoded(ycbcr).pixels, np.asarray(back))
+    mid_gray = Image.new("LAB", (2, 2), (137, 128, 128))  # L* 53.6 is sRGB 128
+    assert np.abs(decoded(encode(mid_gray, "TIFF")).pixels.astype(int) - 128).max() <= 1
+    hsv = Image.fromarray(SMALL).convert("HSV")
+    np.testing.assert_array_equal(rgb_of_image(hsv, name="x"), np.asarray(hsv.convert("RGB")))
+
+
+@pytest.mark.parametrize("format_name", ["JPEG", "TIFF"])
+def test_cmyk_is_converted_and_told(format_name):
+    data = encode(Image.fromarray(SMALL).convert("CMYK"), format_name)
+    image = decoded(data)
+    with Image.open(io.BytesIO(data)) as opened:
+        np.testing.assert_array_equal(image.pixels, np.asarray(opened.convert("RGB")))
+    assert image.flags == ("cmyk-converted",)
+
+
+# 16 bits ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        encode(RAMP, "PNG"),
+        encode(RAMP, "TIFF"),
+        encode(RAMP, "TIFF", compression="tiff_lzw"),
+        encode(RAMP, "PPM"),
+        gray_tiff(RAMP, order="<"),
+        gray_tiff(RAMP, order=">"),
+        gray_tiff(RAMP >> 4, bits=12),
+    ],
+    ids=["png", "tiff", "tiff-lzw", "pgm", "tiff-little", "tiff-big", "tiff-12bit"],
+)
+def test_16_bit_gray_keeps_its_256_levels(data):
+    image = decoded(data)
+    assert image.flags == ("16bit-scaled",)
+    np.testing.assert_array_equal(image.pixels, np.repeat((RAMP >> 8)[..., None], 3, 2))
+    assert image.pixels.flags.c_contiguous
+
+
+def test_plain_conversion_would_have_ruined_16_bit_gray():
+    with Image.open(io.BytesIO(encode(RAMP, "PNG"))) as opened:
+        saturated = np.asarray(opened.convert("RGB"))
+    assert (saturated == 255).mean() > 0.9
+
+
+def test_10_bit_pgm_is_scaled_by_its_own_maximum():
+    values = np.arange(1024, dtype=">u2")
+    image = decoded(b"P5 32 32 1023\n" + values.tobytes())
+    assert image.flags == ("16bit-scaled",)
+    expected = np.round(values.astype(float) / 1023 * 65535).astype(int) >> 8
+    np.testing.assert_array_equal(image.pixels[..., 0].ravel(), expected)
+
+
+def test_16_bit_gray_that_counts_from_white_is_turned_round():
+    image = decoded(gray_tiff(RAMP, photometric=0))
+    np.testing.assert_array_equal(image.pixels[..., 0], 255 - (RAMP >> 8))
+    eight = encode(Image.fromarray((RAMP >> 8).astype(np.uint8)), "TIFF")
+    np.testing.assert_array_equal(255 - image.pixels, decoded(eight).pixels)
+
+
+def test_16_bit_colour_keeps_its_high_byte_and_is_told():
+    pixels = np.random.default_rng(0).integers(0, 65536, (8, 9, 3), dtype=np.uint16)
+    tags = {256: [9], 257: [8], 258: [16, 16, 16], 259: [1], 262: [2], 277: [3], 278: [8]}
+    chunky = tiff(tags | {284: [1]}, [pixels.astype("<u2").tobytes()])
+    for data in (png_16bit_rgb(pixels), chunky):
+        image = decoded(data)
+        np.testing.assert_array_equal(image.pixels, (pixels >> 8).astype(np.uint8))
+        assert image.flags == ("16bit-scaled",)
+
+
+def test_16_bit_tiff_in_planes_which_pillow_misreads_is_refused():
+    pixels = np.random.default_rng(0).integers(0, 65536, (8, 9, 3), dtype=np.uint16)
+    tags = {256: [9], 257: [8], 258: [16, 16, 16], 259: [1], 262: [2], 277: [3], 278: [8], 284: [2]}
+    data = tiff(tags, [pixels[..., channel].astype("<u2").tobytes() for channel in range(3)])
+    with Image.open(io.BytesIO(data)) as opened:
+        assert not np.array_equal(np.asarray(opened), pixels >> 8), "Pillow reads them now: accept them"
+    assert refused_image(data).code == "mode-unsupported"
+
+
+def test_8_bit_tiff_in_planes_is_read():
+    tags = {256: [12], 257: [9], 258: [8, 8, 8], 259: [1], 262: [2], 277: [3], 278: [9], 284: [2]}
+    image = decoded(tiff(tags, [SMALL[..., channel].tobytes() for channel in range(3)]))
+    np.testing.assert_array_equal(image.pixels, SMALL)
+    assert image.flags == ()
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (encode(SMALL[..., 0].astype(np.float32), "TIFF"), "float"),
+        (encode(SMALL[..., 0].astype(np.int32), "TIFF"), "integer"),
+        (b"Pf 2 2 -1.0\n" + bytes(16), "float"),
+    ],
+    ids=["float-tiff", "int-tiff", "pfm"],
+)
+def test_pixels_of_unknown_range_are_refused(data, what):
+    error = refused_image(data)
+    assert error.code == "mode-unsupported"
+    assert what in str(error)
+    assert "range is unknown" in str(error)
+
+
+# Alpha ------------------------------------------------------------------------------------------------------
+
+
+def rgba(alpha: int) -> Image.Image:
+    pixels = np.full((4, 5, 4), (255, 0, 0, 255), np.uint8)
+    pixels[1, 1, 3] = alpha
+    return Image.fromarray(pixels)
+
+
+def palette_with_alpha(alpha: bytes | int) -> bytes:
+    image = Image.new("P", (4, 4), 1)
+    image.putpalette([0, 0, 255, 255, 0, 0, 0, 255, 0])
+    return encode(image, "PNG", transparency=alpha)
+
+
+@pytest.mark.parametrize(
+    ("data", "dropped"),
+    [
+        (encode(rgba(0), "PNG"), True),
+        (encode(rgba(254), "PNG"), True),
+        (encode(rgba(255), "PNG"), False),
+        (encode(rgba(0), "TIFF"), True),
+        (encode(rgba(0), "WEBP", lossless=True, exact=True), True),
+        (palette_with_alpha(b"\xff\x00"), True),
+        (palette_with_alpha(b"\x00\xff\x00"), False),
+        (palette_with_alpha(1), True),
+        (palette_with_alpha(0), False),
+        (encode(Image.new("RGB", (4, 4), (255, 0, 0)), transparency=(255, 0, 0)), True),
+        (encode(Image.new("RGB", (4, 4), (255, 0, 0)), transparency=(255, 0, 1)), False),
+    ],
+)
+def test_alpha_is_dropped_and_the_hidden_colour_kept(data, dropped):
+    image = decoded(data)
+    assert (image.pixels == (255, 0, 0)).all()
+    assert image.flags == (("alpha-dropped",) if dropped else ())
+
+
+@pytest.mark.parametrize(
+    ("data", "dropped"),
+    [
+        (encode(Image.merge("LA", [Image.new("L", (3, 3), 77), Image.new("L", (3, 3), 9)])), True),
+        (encode(Image.merge("LA", [Image.new("L", (3, 3), 77), Image.new("L", (3, 3), 255)])), False),
+        (encode(Image.new("L", (3, 3), 77), transparency=77), True),
+        (encode(Image.new("L", (3, 3), 77), transparency=78), False),
+        (encode(np.full((3, 3), 77 * 256, np.uint16), transparency=77 * 256), True),
+        (encode(np.full((3, 3), 77 * 256, np.uint16), transparency=77 * 256 + 1), False),
+    ],
+)
+def test_transparent_gray_keeps_its_gray(data, dropped):
+    image = decoded(data)
+    assert (image.pixels == 77).all()
+    assert ("alpha-dropped" in image.flags) == dropped
+
+
+def test_transparent_gif_keeps_its_colours():
+    image = Image.fromarray(SMALL).quantize(8)
+    used = int(np.asarray(image)[0, 0])
+    decoded_gif = decoded(encode(image, "GIF", transparency=used))
+    assert decoded_gif.flags == ("alpha-dropped",)
+    np.testing.assert_array_equal(decoded_gif.pixels, np.asarray(image.convert("RGB")))
+
+
+def test_16_bit_colour_with_a_colour_key_is_read():
+    pixels = np.full((3, 3, 3), 0x1234, np.uint16)
+    image = decoded(png_16bit_rgb(pixels, extra=png_chunk(b"tRNS", struct.pack(">HHH", 1, 2, 3))))
+    assert (image.pixels == 0x12).all()
+
+
+@pytest.mark.parametrize("mode", ["RGBa", "La"])
+def test_premultiplied_alpha_is_undone(mode):
+    straight = rgba(128) if mode == "RGBa" else rgba(128).convert("LA")
+    pixels = rgb_of_image(straight.convert(mode), name="x")
+    assert np.abs(pixels.astype(int) - np.asarray(straight.convert("RGB"))).max() <= 1

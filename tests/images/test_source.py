@@ -1,0 +1,196 @@
+"""The one door: what is accepted, what is refused and how, and samples that depend on their seed only."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from image_files import SMALL, encode
+
+from genpr.errors import DataError, ResourceError, UsageError
+from genpr.images.source import choose_rows, open_source, subset
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (40, 4, 5, 3), dtype=np.uint8)
+
+
+@pytest.fixture
+def every_source(tmp_path):
+    """The same 40 images as each kind of file."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for index, image in enumerate(IMAGES):
+            name = f"{index:02d}.png"
+            (folder / name).write_bytes(encode(image))
+            archive.write(folder / name, name)
+    for suffix, mode in ((".tar", "w"), (".tar.gz", "w:gz")):
+        with tarfile.open(tmp_path / f"x{suffix}", mode) as archive:
+            for path in sorted(folder.iterdir()):
+                archive.add(path, path.name)
+    np.savez(tmp_path / "x.npz", IMAGES)
+    np.save(tmp_path / "x.npy", IMAGES)
+    return [folder, *(tmp_path / f"x{suffix}" for suffix in (".zip", ".tar", ".tar.gz", ".npz", ".npy"))]
+
+
+def test_paths_may_be_text_or_objects_and_keep_their_spelling(every_source):
+    for path in every_source:
+        for given in (path, str(path), os.fspath(path) + ("/" if path.is_dir() else "")):
+            source = open_source(given)
+            assert source.name == str(given)
+            assert len(source) == 40
+        assert open_source(path, name="fakes").name == "fakes"
+
+
+def test_suffixes_of_archives_count_in_any_case(every_source, tmp_path):
+    for path in every_source[1:]:
+        shouted = path.rename(tmp_path / path.name.upper())
+        assert len(open_source(shouted)) == 40
+
+
+def test_a_source_is_itself_a_source():
+    source = open_source(IMAGES)
+    assert open_source(source) is source
+    part = subset(source, 3, seed=0)
+    assert open_source(part) is part
+
+
+@pytest.mark.parametrize("path", ["", "missing", "missing/x.zip", "missing.pt", "x" * 5000, "nul\0byte"])
+def test_a_missing_path_is_an_error_of_usage(path):
+    with pytest.raises(UsageError, match="there is nothing at") as caught:
+        open_source(path)
+    assert caught.value.code == "path-not-found"
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("x.png", "a single image"),
+        ("x.TIFF", "a single image"),
+        ("x.txt", "unknown kind (.txt)"),
+        ("x", "no suffix"),
+    ],
+)
+def test_other_files_are_refused_and_told_what_is_accepted(tmp_path, name, what):
+    (tmp_path / name).write_bytes(encode(SMALL))
+    with pytest.raises(UsageError) as caught:
+        open_source(tmp_path / name)
+    assert caught.value.code == "source-kind"
+    assert what in str(caught.value)
+    for accepted in ("folder", ".zip", ".tar", ".npz"):
+        assert accepted in str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".pth", ".pkl", ".PICKLE"])
+def test_files_that_could_run_code_are_never_read(tmp_path, suffix):
+    (tmp_path / f"x{suffix}").write_bytes(b"")
+    with pytest.raises(ResourceError, match="execute code") as caught:
+        open_source(tmp_path / f"x{suffix}")
+    assert caught.value.code == "unsafe-format"
+    assert caught.value.exit_code == 4
+
+
+@pytest.mark.parametrize("value", [None, 3, b"raw", {"a": IMAGES}, {1, 2}, object()])
+def test_objects_that_hold_no_images_are_an_error_of_usage(value):
+    with pytest.raises(UsageError, match=type(value).__name__) as caught:
+        open_source(value)
+    assert caught.value.code == "source-kind"
+
+
+def test_opening_files_needs_no_torch(every_source):
+    code = "import sys; from genpr.images.source import open_source\n"
+    code += "\n".join(f"list(open_source({str(path)!r}))[0].read()" for path in every_source)
+    code += "\nassert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, cwd=Path(__file__).parent)
+
+
+# Samples ----------------------------------------------------------------------------------------------------
+
+
+def rows(source) -> list[int]:
+    return [int("".join(filter(str.isdigit, item.name))) for item in source]
+
+
+def test_every_kind_of_source_gives_the_same_sample(every_source):
+    expected = choose_rows(40, 9, 5).tolist()
+    for path in every_source:
+        part = subset(open_source(path), 9, seed=5)
+        assert len(part) == 9
+        assert rows(part) == expected
+        assert rows(part) == expected
+        assert part.name == str(path)
+
+
+def test_the_choice_never_changes_between_versions():
+    assert choose_rows(20, 5, 0).tolist() == [2, 3, 11, 13, 15]
+    assert choose_rows(20, 5, 1).tolist() == [2, 9, 16, 18, 19]
+
+
+def test_the_choice_is_sorted_unique_and_of_the_size_asked_for():
+    for total, wanted in ((1, 1), (10, 3), (1000, 999), (7, 7), (7, 8)):
+        chosen = choose_rows(total, wanted, seed=3)
+        assert chosen.tolist() == sorted(set(chosen.tolist()))
+        assert len(chosen) == min(total, wanted)
+        assert set(chosen.tolist()) <= set(range(total))
+
+
+def test_a_larger_choice_contains_the_smaller_one():
+    chosen = [set(choose_rows(100, wanted, seed=4).tolist()) for wanted in range(1, 101)]
+    assert all(small < large for small, large in itertools.pairwise(chosen))
+
+
+def test_every_row_is_chosen_equally_often():
+    counts = np.zeros(20)
+    for seed in range(2000):
+        counts[choose_rows(20, 5, seed)] += 1
+    assert np.abs(counts - 500).max() < 100  # five standard deviations
+
+
+def test_samples_of_sorted_classes_hold_every_class():
+    part = rows(subset(open_source(np.repeat(IMAGES, 25, axis=0)), 200, seed=0))
+    assert len({row // 100 for row in part}) == 10
+
+
+def test_a_sample_of_everything_is_the_source():
+    source = open_source(IMAGES)
+    assert subset(source, 40, seed=0) is source
+    assert subset(source, 10**12, seed=0) is source
+
+
+def test_images_that_were_not_chosen_are_not_read(every_source, monkeypatch):
+    folder = open_source(every_source[0])
+    for index in set(range(40)) - set(choose_rows(40, 6, 2).tolist()):
+        (every_source[0] / f"{index:02d}.png").unlink()
+    assert len([item.read() for item in subset(folder, 6, seed=2)]) == 6
+
+
+@pytest.mark.parametrize("length", ["known", "unknown"])
+def test_impossible_samples_are_errors_of_usage(length):
+    source = open_source(IMAGES if length == "known" else iter([IMAGES]))
+    for wanted in (0, -1):
+        with pytest.raises(UsageError, match="at least 1") as caught:
+            subset(source, wanted, seed=0)
+        assert caught.value.code == "max-images"
+    with pytest.raises(UsageError, match="negative"):
+        subset(source, 3, seed=-1)
+
+
+def test_a_source_without_length_gives_its_first_images():
+    part = subset(open_source(iter([IMAGES[:7], IMAGES[7:]])), 9, seed=3)
+    with pytest.raises(TypeError):
+        len(part)
+    assert rows(part) == list(range(9))
+
+
+def test_sources_are_closed_when_iteration_stops_early(every_source):
+    for path in every_source:
+        assert next(iter(open_source(path))).name
+    with pytest.raises(DataError):
+        open_source(np.zeros((2, 2)))

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from genpr.errors import FeatureError
+from genpr.metrics.features import check_features
+from genpr.metrics.manifold import manifold_metrics
+
+
+@pytest.fixture
+def features(rng):
+    """Multiples of 1/8: every type below float32 holds them."""
+    return (rng.integers(-100, 100, (40, 6)) / 8).astype(np.float32)
+
+
+def _memory_map(tmp_path, array):
+    path = tmp_path / "features.npy"
+    np.save(path, array)
+    return np.load(path, mmap_mode="r")
+
+
+def _read_only(array):
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+_FORMS = {
+    "float16": lambda x, _: x.astype(np.float16),
+    "float64": lambda x, _: x.astype(np.float64),
+    "longdouble": lambda x, _: x.astype(np.longdouble),
+    "big-endian": lambda x, _: x.astype(">f4"),
+    "every second row": lambda x, _: x.repeat(2, axis=0)[::2],
+    "reversed": lambda x, _: x[::-1].copy()[::-1],
+    "columns first": lambda x, _: np.asfortranarray(x),
+    "read-only": lambda x, _: _read_only(x),
+    "memory map": lambda x, tmp_path: _memory_map(tmp_path, x),
+    "float16 memory map": lambda x, tmp_path: _memory_map(tmp_path, x.astype(np.float16)),
+    "tensor": lambda x, _: torch.from_numpy(x.copy()),
+    "half tensor": lambda x, _: torch.from_numpy(x).half(),
+    "bfloat16 tensor": lambda x, _: torch.from_numpy(np.round(x)).bfloat16(),
+    "double tensor": lambda x, _: torch.from_numpy(x).double(),
+    "transposed tensor": lambda x, _: torch.from_numpy(x).T.contiguous().T,
+    "tensor in a graph": lambda x, _: torch.from_numpy(x.copy()).requires_grad_() * 1,
+    "parameter": lambda x, _: torch.nn.Parameter(torch.from_numpy(x.copy())),
+    "int8": lambda x, _: np.round(x).astype(np.int8),
+    "uint16": lambda x, _: np.round(x + 20).astype(np.uint16),
+    "int64": lambda x, _: np.round(x).astype(np.int64),
+    "integer tensor": lambda x, _: torch.from_numpy(np.round(x)).int(),
+}
+
+
+def _numpy_copy(features):
+    if isinstance(features, torch.Tensor):
+        return features.detach().double().numpy().copy()
+    return np.array(features, dtype=np.float64)
+
+
+@pytest.mark.parametrize("form", _FORMS)
+def test_every_form_gives_the_answer_of_a_contiguous_float32_copy(features, form, tmp_path):
+    given = _FORMS[form](features, tmp_path)
+    before = _numpy_copy(given)
+    plain = before.astype(np.float32)
+    checked = check_features(given, "real")
+    assert checked.dtype == torch.float32
+    assert checked.is_contiguous()
+    assert not checked.requires_grad
+    assert checked.tolist() == plain.tolist()
+    other = plain[::-1] + np.float32(0.125)
+    assert manifold_metrics(given, other) == manifold_metrics(plain, other)
+    assert manifold_metrics(other, given) == manifold_metrics(other, plain)
+    assert (_numpy_copy(given) == before).all()
+
+
+def test_float32_is_not_copied(features, tmp_path):
+    read_only = _read_only(features)
+    mapped = _memory_map(tmp_path, features)
+    for given in (features, read_only, mapped):
+        assert check_features(given, "real").data_ptr() == given.__array_interface__["data"][0]
+    tensor = torch.from_numpy(features)
+    assert check_features(tensor, "real").data_ptr() == tensor.data_ptr()
+    assert not read_only.flags.writeable
+
+
+def test_memory_outlives_the_array_it_came_from(features):
+    checked = check_features(_read_only(features), "real")
+    assert checked.tolist() == features.tolist()
+
+
+@pytest.mark.parametrize(
+    ("given", "came", "cause"),
+    [
+        (np.zeros(5), r"float64 of shape \(5,\)", "single image"),
+        (np.float32(1), r"a float32", "numpy.asarray"),
+        (np.zeros((2, 3, 4)), r"float64 of shape \(2, 3, 4\)", "flatten or pool"),
+        (
+            torch.zeros(7, 5, 1, 1),
+            r"torch.float32 of shape \(7, 5, 1, 1\)",
+            r"flatten \[n, d, 1, 1\] to \[n, d\]",
+        ),
+        (np.zeros((7, 8, 8, 3), dtype=np.uint8), r"uint8 of shape", "look like images"),
+        (np.zeros((4, 0)), r"float64 of shape \(4, 0\)", "no columns"),
+        (np.zeros((4, 2), dtype=object), "object of shape", "objects, booleans"),
+        (np.zeros((4, 2), dtype=bool), "bool of shape", "objects, booleans"),
+        (np.zeros((4, 2), dtype=complex), "complex128 of shape", "objects, booleans"),
+        (np.zeros((4, 2), dtype="U3"), "<U3 of shape", "objects, booleans"),
+        (torch.zeros(4, 2, dtype=torch.bool), "torch.bool of shape", "objects, booleans"),
+        (torch.zeros(4, 2, dtype=torch.cfloat), "torch.complex64 of shape", "objects, booleans"),
+        (torch.zeros(4, 2).to_sparse(), "a torch.sparse_coo tensor", "to_dense"),
+        ([[1.0, 2.0]], "a list", "numpy.asarray"),
+        ("fakes/", "a str", "embed images first"),
+        (None, "a NoneType", "embed images first"),
+    ],
+)
+def test_what_is_not_a_feature_array_is_named(given, came, cause):
+    with pytest.raises(FeatureError, match=rf"fake must be a 2-D array .* but is {came}.*{cause}") as error:
+        check_features(given, "fake")
+    assert error.value.code == "feature-shape"
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("convert", [np.asarray, torch.from_numpy])
+def test_the_first_value_that_is_not_finite_is_named(features, bad, convert):
+    features[7, 4] = features[7, 5] = features[30, 0] = bad
+    with pytest.raises(
+        FeatureError, match=rf"3 of 240 values are not; the first is {bad} in row 7, column 4"
+    ) as error:
+        check_features(convert(features), "real")
+    assert error.value.code == "non-finite"
+    assert "overflow" not in str(error.value)
+
+
+@pytest.mark.parametrize("convert", [np.asarray, torch.from_numpy])
+def test_float64_that_overflows_float32_is_told_apart(features, convert):
+    wide = features.astype(np.float64)
+    wide[39, 5] = -1e39
+    with pytest.raises(FeatureError, match=r"-1e\+39 in row 39, column 5 .*overflows float32"):
+        check_features(convert(wide), "real")
+
+
+def test_non_finite_rows_are_found_in_every_chunk(monkeypatch, features):
+    monkeypatch.setattr("genpr.metrics.features._CHUNK_ELEMENTS", 12)
+    features[11, 3] = features[12, 0] = features[39, 5] = np.nan
+    with pytest.raises(FeatureError, match=r"3 of 240 .* row 11, column 3"):
+        check_features(features, "real")

@@ -1,0 +1,308 @@
+from __future__ import annotations
+
+import math
+
+import feature_cases
+import numpy as np
+import oracle
+import pytest
+import torch
+
+from genpr.errors import FeatureError, UsageError
+from genpr.metrics import manifold
+from genpr.metrics.manifold import KNNManifold, PrecisionRecall, RealSide, manifold_metrics, precision_recall
+from genpr.neighbours.torch_tiles import TorchTiles
+
+
+def _column(*values):
+    return np.array(values, dtype=np.float64)[:, None]
+
+
+# Fixtures of one dimension whose answers follow by hand. A point on the sphere counts with closed balls only.
+_HAND_A = _column(0, 1, 3, 7), _column(0.5, 2, 10)
+_HAND_B = _column(0, 1, 2), _column(3, 3.5, 5.5)
+_SAME = np.full((8, 3), 0.1), np.full((6, 3), 0.1)
+
+
+@pytest.mark.parametrize(
+    ("sets", "k", "ties", "expected"),
+    [
+        (_HAND_A, 1, "strict", (1, 1, 4 / 3, 1)),
+        (_HAND_A, 1, "closed", (1, 1, 5 / 3, 1)),
+        (_HAND_B, 1, "strict", (0, 0, 0, 0)),
+        (_HAND_B, 1, "closed", (1 / 3, 0, 1 / 3, 1 / 3)),
+        (_SAME, 3, "strict", (0, 0, 0, 0)),
+        (_SAME, 3, "closed", (1, 1, 8 / 3, 1)),
+    ],
+    ids=["A strict", "A closed", "B strict", "B closed", "identical strict", "identical closed"],
+)
+def test_values_that_follow_by_hand(sets, k, ties, expected):
+    assert manifold_metrics(*sets, k=k, ties=ties) == expected
+    assert precision_recall(*sets, k=k, ties=ties) == expected[:2]
+
+
+def test_collapsed_fakes_have_precision_and_no_recall_and_the_reverse(rng):
+    wide, narrow = rng.normal(0, 3, (500, 8)), rng.normal(0, 0.1, (500, 8))
+    assert precision_recall(wide, narrow, k=3) == (1, 0)
+    assert precision_recall(narrow, wide, k=3) == (0, 1)
+
+
+@pytest.mark.parametrize("case", feature_cases.names())
+@pytest.mark.parametrize("ties", ["closed", "strict"])
+def test_every_count_is_the_oracles(case, ties):
+    real, fake = feature_cases.make(case)
+    for k in (3, 5):
+        expected = oracle.manifold_metrics(real, fake, k, ties)
+        assert manifold_metrics(real, fake, k=k, ties=ties) == expected
+        assert precision_recall(real, fake, k=k, ties=ties) == expected[:2]
+
+
+@pytest.mark.parametrize("case", feature_cases.names())
+def test_swapping_the_sets_swaps_precision_and_recall(case):
+    real, fake = feature_cases.make(case)
+    precision, recall = precision_recall(real, fake)
+    assert precision_recall(fake, real) == (recall, precision)
+
+
+@pytest.mark.parametrize(
+    "case", ["off_centre", "near_duplicates", "binary_grid_full_of_ties", "tight_clumps"]
+)
+def test_the_order_of_rows_changes_nothing(case, rng):
+    real, fake = feature_cases.make(case)
+    assert manifold_metrics(rng.permutation(real), rng.permutation(fake)) == manifold_metrics(real, fake)
+
+
+def test_one_far_outlier_hardly_changes_recall(rng):
+    real, fake = rng.normal(size=(2, 400, 8))
+    before = manifold_metrics(real, fake)
+    real[0] = 1e6
+    after = manifold_metrics(real, fake)
+    assert abs(after.recall - before.recall) <= 1 / 400
+    assert abs(after.coverage - before.coverage) <= 2 / 400
+
+
+def test_perfect_generator_scores_what_theory_says():
+    """One draw at the size and width of the table in the README of prdc; coverage and density are closed forms."""
+    rng = np.random.default_rng(3)
+    real, fake = rng.standard_normal((2, 10_000, 1000), dtype=np.float32)
+    metrics = manifold_metrics(real, fake, k=5)
+    n = m = 10_000
+    coverage = 1 - math.prod((n - i) / (n + m - i) for i in range(1, 6))
+    assert coverage == pytest.approx(0.968773, abs=1e-6)
+    assert metrics.precision == pytest.approx(0.476, abs=0.04)
+    assert metrics.recall == pytest.approx(0.476, abs=0.04)
+    assert metrics.density == pytest.approx(1, abs=0.15)
+    assert metrics.coverage == pytest.approx(coverage, abs=0.015)
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "d", "k"),
+    [(200, 777, 4, 3), (500, 500, 8, 5), (100, 1000, 2, 1)],
+    ids=["200 777", "500 500", "100 1000"],
+)
+def test_density_and_coverage_have_their_closed_form_means(n, m, d, k):
+    rng = np.random.default_rng(5)
+    draws = [manifold_metrics(rng.normal(size=(n, d)), rng.normal(size=(m, d)), k=k) for _ in range(40)]
+    coverage = 1 - math.prod((n - i) / (n + m - i) for i in range(1, k + 1))
+    for name, mean in (("density", 1.0), ("coverage", coverage)):
+        values = np.array([getattr(draw, name) for draw in draws])
+        assert abs(values.mean() - mean) < 4 * values.std() / math.sqrt(len(values)) + 1e-9
+
+
+@pytest.mark.parametrize(("k", "expected"), [(1, 0.75), (2, 0.9375)])
+def test_precision_of_a_perfect_generator_on_a_line_is_one_minus_four_to_the_minus_k(k, expected):
+    rng = np.random.default_rng(6)
+    values = [precision_recall(*rng.uniform(size=(2, 1000, 1)), k=k).precision for _ in range(20)]
+    assert np.mean(values) == pytest.approx(expected, abs=0.012)
+
+
+def test_f_score_is_the_weighted_harmonic_mean():
+    assert PrecisionRecall(0.5, 1.0).f_score() == pytest.approx(2 / 3)
+    assert PrecisionRecall(0.5, 1.0).f_score(beta=2) == pytest.approx(5 / 6)
+    assert PrecisionRecall(1.0, 0.5).f_score(beta=2) == pytest.approx(5 / 9)
+    assert PrecisionRecall(0.0, 0.0).f_score() == 0
+    for beta in (0, -1, math.nan):
+        with pytest.raises(UsageError, match="beta must be positive"):
+            PrecisionRecall(0.5, 0.5).f_score(beta)
+
+
+def test_results_are_python_numbers_with_names():
+    metrics = manifold_metrics(*_HAND_A, k=1)
+    assert [type(value) for value in metrics] == [float] * 4
+    assert metrics._fields == ("precision", "recall", "density", "coverage")
+
+
+class TestKNNManifold:
+    def test_contains_and_counts_by_hand(self):
+        queries = _column(-1, -1.5, 0.5, 2, 5, 11, 12)
+        manifold = KNNManifold.fit(_HAND_A[0], k=1)
+        assert manifold.radii.tolist() == [1, 1, 2, 4]
+        assert manifold.sq_radii.tolist() == [1, 1, 4, 16]
+        assert manifold.count(queries).tolist() == [1, 0, 2, 2, 2, 1, 0]
+        assert manifold.contains(queries).tolist() == [True, False, True, True, True, True, False]
+        strict = KNNManifold.fit(_HAND_A[0], k=1, ties="strict")
+        assert strict.count(queries).tolist() == [0, 0, 2, 1, 1, 0, 0]
+
+    def test_precision_and_recall_are_containment_both_ways(self, rng):
+        real, fake = rng.normal(size=(300, 6)), rng.normal(0.5, 1, (280, 6))
+        precision, recall = precision_recall(real, fake, k=3)
+        assert KNNManifold.fit(real).contains(fake).double().mean().item() == precision
+        assert KNNManifold.fit(fake).contains(real).double().mean().item() == recall
+
+    def test_every_point_lies_in_its_own_ball(self, rng):
+        points = rng.normal(5, 0.05, (100, 33))
+        counts = KNNManifold.fit(points, k=4).count(points)
+        assert (counts >= 1).all()
+        assert counts.sum() == 100 * (1 + 4)
+
+    def test_knows_what_it_was_fitted_to(self, rng):
+        points = rng.normal(size=(20, 3)).astype(np.float32)
+        manifold = KNNManifold.fit(points, k=2)
+        assert (len(manifold), manifold.k, manifold.ties) == (20, 2, "closed")
+        assert manifold.features.numpy().tolist() == points.tolist()
+        assert torch.equal(manifold.radii**2, manifold.radii.square())
+        assert manifold.count(points).dtype == torch.int64
+
+    @pytest.mark.parametrize("convert", [np.asarray, torch.from_numpy])
+    def test_does_not_change_with_the_array_it_was_fitted_to(self, rng, convert):
+        points = rng.normal(size=(50, 3)).astype(np.float32)
+        queries = rng.normal(size=(40, 3))
+        manifold = KNNManifold.fit(convert(points))
+        before = manifold.count(queries)
+        points[:] = 99
+        assert torch.equal(manifold.count(queries), before)
+        with pytest.raises(AttributeError):
+            manifold.k = 4
+
+    def test_no_queries_give_no_answers(self, rng):
+        assert KNNManifold.fit(rng.normal(size=(10, 3))).contains(np.empty((0, 3))).shape == (0,)
+
+    def test_queries_of_another_width_are_refused(self, rng):
+        with pytest.raises(FeatureError, match=r"the manifold has 3 .* but queries has 4") as error:
+            KNNManifold.fit(rng.normal(size=(10, 3))).contains(rng.normal(size=(10, 4)))
+        assert error.value.code == "width-mismatch"
+
+
+class _Recorder:
+    """An engine that notes how many rows it was asked to compare with how many."""
+
+    def __init__(self):
+        self.tiles = TorchTiles()
+        self.asked = []
+
+    def nearest(self, points, count):
+        self.asked.append(("within", len(points)))
+        return self.tiles.nearest(points, count)
+
+    def close_pairs(self, rows, columns, row_sq_reach, column_sq_reach):
+        self.asked.append(("across", row_sq_reach is not None, column_sq_reach is not None))
+        return self.tiles.close_pairs(rows, columns, row_sq_reach, column_sq_reach)
+
+
+class TestRealSide:
+    KS = {"precision": 3, "recall": 2, "density": 5, "coverage": 4}  # noqa: RUF012
+
+    def test_each_metric_has_its_own_k(self):
+        real, fake = feature_cases.make("off_centre")
+        scores = RealSide.fit(real, ks=[3, 4, 5]).score(fake, ks=self.KS)
+        expected = {k: oracle.manifold_metrics(real, fake, k) for k in (2, 3, 4, 5)}
+        assert scores == {
+            "precision": expected[3][0],
+            "recall": expected[2][1],
+            "density": expected[5][2],
+            "coverage": expected[4][3],
+        }
+
+    def test_a_second_fake_set_does_no_work_among_the_reals(self, rng):
+        engine = _Recorder()
+        side = RealSide.fit(rng.normal(size=(70, 4)), ks=[3, 4, 5], engine=engine)
+        assert engine.asked == [("within", 70)]
+        for n_fake in (50, 60):
+            engine.asked.clear()
+            side.score(rng.normal(size=(n_fake, 4)), ks=self.KS)
+            assert engine.asked == [("within", n_fake), ("across", True, True)]
+
+    @pytest.mark.parametrize(
+        ("names", "work"),
+        [
+            (["precision"], [("across", True, False)]),
+            (["density", "coverage"], [("across", True, False)]),
+            (["recall"], [("within", 50), ("across", False, True)]),
+            (["precision", "recall"], [("within", 50), ("across", True, True)]),
+        ],
+    )
+    def test_only_what_is_asked_for_is_computed(self, names, work, rng):
+        engine = _Recorder()
+        ks = {name: self.KS[name] for name in names}
+        fitted = [k for name, k in ks.items() if name != "recall"]
+        side = RealSide.fit(rng.normal(size=(70, 4)), ks=fitted, engine=engine)
+        assert engine.asked == ([("within", 70)] if fitted else [])
+        engine.asked.clear()
+        assert list(side.score(rng.normal(size=(50, 4)), ks=ks)) == names
+        assert engine.asked == work
+
+    def test_counts_behind_the_scores(self):
+        side = RealSide.fit(_HAND_A[0], ks=[1])
+        memberships = side.memberships(_HAND_A[1], ks=dict.fromkeys(self.KS, 1))
+        assert memberships.real_balls_per_fake[1].tolist() == [2, 2, 1]
+        assert memberships.fakes_per_real_ball[1].tolist() == [1, 2, 1, 1]
+        assert memberships.fake_balls_per_real[1].tolist() == [1, 2, 2, 1]
+        assert memberships.reals_per_fake_ball[1].tolist() == [2, 2, 2]
+        assert (memberships.n_real, memberships.n_fake) == (4, 3)
+
+    def test_precision_needs_no_more_than_one_fake(self, rng):
+        side = RealSide.fit(np.vstack([np.eye(4), np.zeros((3, 4))]), ks=[3])
+        assert side.score(np.zeros((1, 4)), ks={"precision": 3}) == {"precision": 1.0}
+        with pytest.raises(FeatureError, match="at least 1 row"):
+            side.score(np.zeros((0, 4)), ks={"precision": 3})
+
+    def test_unknown_metrics_and_unfitted_ks_are_refused(self, rng):
+        side = RealSide.fit(rng.normal(size=(20, 3)), ks=[3])
+        with pytest.raises(UsageError, match="unknown metrics: f1; known: precision, recall") as error:
+            side.score(rng.normal(size=(20, 3)), ks={"f1": 3})
+        assert error.value.code == "unknown-metric"
+        with pytest.raises(UsageError, match=r"k = 5 was not fitted, only \(3,\)") as error:
+            side.score(rng.normal(size=(20, 3)), ks={"density": 5})
+        assert error.value.code == "k-not-fitted"
+
+
+class TestErrors:
+    good = np.random.default_rng(0).normal(size=(20, 3))
+
+    @pytest.mark.parametrize("score", [manifold_metrics, precision_recall])
+    @pytest.mark.parametrize("k", [0, -1, 2.5, "3", True, None])
+    def test_k(self, score, k):
+        with pytest.raises(UsageError, match="k must be an integer of at least 1") as error:
+            score(self.good, self.good, k=k)
+        assert error.value.code == "bad-k"
+
+    @pytest.mark.parametrize("ties", ["open", None, 1])
+    def test_ties(self, ties):
+        with pytest.raises(UsageError, match="ties must be 'closed'") as error:
+            manifold_metrics(self.good, self.good, ties=ties)
+        assert error.value.code == "bad-ties"
+
+    def test_too_few_rows_on_either_side(self):
+        for sets, name in (((self.good[:3], self.good), "real"), ((self.good, self.good[:3]), "fake")):
+            with pytest.raises(
+                FeatureError, match=f"{name} needs at least k \\+ 1 = 4 rows, found 3"
+            ) as error:
+                precision_recall(*sets)
+            assert error.value.code == "too-few"
+        assert precision_recall(self.good[:4], self.good[:4]) == (1, 1)
+
+    def test_widths_that_differ(self):
+        with pytest.raises(FeatureError, match="real has 3 features per image but fake has 2") as error:
+            manifold_metrics(self.good, self.good[:, :2])
+        assert error.value.code == "width-mismatch"
+
+    def test_everything_is_checked_before_anything_is_computed(self, monkeypatch):
+        monkeypatch.setattr(manifold, "kth_sq_distances", lambda *_, **__: pytest.fail("computed"))
+        bad = self.good.copy()
+        bad[4, 2] = np.nan
+        with pytest.raises(FeatureError, match="fake features must be finite"):
+            manifold_metrics(self.good, bad)
+
+    def test_a_device_that_is_not_there(self):
+        with pytest.raises(UsageError, match="unknown device"):
+            manifold_metrics(self.good, self.good, device="gpu")

@@ -1,0 +1,63 @@
+"""An independent numpy account of the definitions: slow, obvious, and without any code of genpr."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def sq_distance(x: NDArray, y: NDArray) -> float:
+    """Float64 sum of squared differences, halved pairwise over zero-padded float32 vectors of one length."""
+    width = 1
+    while width < len(x):
+        width *= 2
+    terms = np.zeros(width, dtype=np.float64)
+    terms[: len(x)] = (x.astype(np.float64) - y.astype(np.float64)) ** 2
+    while width > 1:
+        width //= 2
+        terms = terms[:width] + terms[width:]
+    return float(terms[0])
+
+
+def sq_distances(x: NDArray, y: NDArray) -> NDArray:
+    """(n, m) of all rows of x (n, d) to all rows of y (m, d): `sq_distance`, a row at a time."""
+    out = np.empty((len(x), len(y)))
+    width = 1 << (x.shape[1] - 1).bit_length()
+    for i, row in enumerate(x):
+        terms = np.zeros((len(y), width))
+        terms[:, : x.shape[1]] = (row.astype(np.float64) - y.astype(np.float64)) ** 2
+        half = width // 2
+        while half:
+            terms = terms[:, :half] + terms[:, half:]
+            half //= 2
+        out[i] = terms[:, 0]
+    return out
+
+
+def kth_sq_distances(x: NDArray, ks: list[int]) -> NDArray:
+    """(len(ks), n): to the k-th nearest other row."""
+    sq = sq_distances(x, x)
+    out = np.empty((len(ks), len(x)))
+    for i in range(len(x)):
+        others = np.sort(np.delete(sq[i], i))
+        out[:, i] = [others[k - 1] for k in ks]
+    return out
+
+
+def memberships(sq: NDArray, sq_radii: NDArray, ties: str) -> NDArray:
+    """Which balls around the n rows contain which of the m columns, (n, m) bool."""
+    return sq <= sq_radii[:, None] if ties == "closed" else sq < sq_radii[:, None]
+
+
+def manifold_metrics(
+    real: NDArray, fake: NDArray, k: int, ties: str = "closed"
+) -> tuple[float, float, float, float]:
+    """Precision, recall, density, coverage."""
+    sq = sq_distances(real, fake)
+    in_real = memberships(sq, kth_sq_distances(real, [k])[0], ties)
+    in_fake = memberships(sq.T, kth_sq_distances(fake, [k])[0], ties)
+    precision = int(in_real.any(axis=0).sum()) / len(fake)
+    recall = int(in_fake.any(axis=0).sum()) / len(real)
+    density = int(in_real.sum()) / (k * len(fake))
+    coverage = int(in_real.any(axis=1).sum()) / len(real)
+    return precision, recall, density, coverage
