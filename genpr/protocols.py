@@ -30,7 +30,7 @@ class EvaluationProtocol:
     ties: Literal["closed", "strict"]
 
     def choose_ks(self, metrics: Sequence[str] | None = None, k: int | None = None) -> dict[str, int]:
-        """k by metric for the chosen metrics (None for all), in display order; `k` overrides the recipe's.
+        """Choose k for each of `metrics` (None for all), in display order; a given `k` overrides the recipe's.
 
         Raises:
             UsageError: A metric is unknown or none is chosen, or k is below 1.

@@ -47,7 +47,7 @@ def bicubic_antialias(image: Tensor, size: int) -> Tensor:
     Returns:
         float32 (3, size, size), clamped to 0..255 (the filter overshoots at edges).
     """
-    # Contiguous first: torch picks another kernel, with other rounding, for channels-last input.
+    # One layout in, so that neither the kernel torch picks nor the layout of the result can depend on it.
     pixels = image.contiguous().float()[None]
     resized = F.interpolate(pixels, (size, size), mode="bicubic", align_corners=False, antialias=True)
     return resized[0].clamp_(0, 255)

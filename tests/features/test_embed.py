@@ -160,7 +160,7 @@ def test_skipping_leaves_out_exactly_the_bad_ones(write_images, pixels):
     np.testing.assert_allclose(result.features, expected(np.delete(pixels, [2, 35], axis=0)), rtol=1e-6)
     assert [error.path for error in result.skipped] == ["00002.png", "00035.png"]
     assert len(result.names) == len(result) == 35
-    with pytest.raises(BadImagesError, match="more than --max-bad 5.0% allows"):
+    with pytest.raises(BadImagesError, match=r"more than --max-bad 5\.0% allows"):
         embed_source(open_source(folder), Counting(), bad_images=BadImagePolicy("skip", max_share=0.05))
 
 

@@ -161,6 +161,15 @@ def test_a_change_of_source_changes_the_key(files, load):
     assert None is not key(load(**files)) != first
 
 
+def test_a_module_imported_by_a_computed_name_is_part_of_the_key(load):
+    source = NET.replace(
+        "from helper import act", "import importlib\nact = importlib.import_module('hel' + 'per').act"
+    )
+    first = key(load(net=source))
+    changed = load(net=source, helper="def act(x):\n    return x.sigmoid()\n")
+    assert None is not key(changed) != first
+
+
 def test_a_value_read_from_a_file_at_import_is_part_of_the_key(load, write, tmp_path):
     data = write("gain.txt", "2.0")
     source = NET.replace("from helper", f"GAIN = float(open({str(data)!r}).read())\nfrom helper")
@@ -269,7 +278,7 @@ def imported(write, tmp_path, monkeypatch):
     """A network of an ordinarily imported package, whose modules stay in sys.modules."""
     names = ("direct_pkg", "direct_pkg.nets", "direct_pkg.parts", "direct_pkg.later")
     write("direct_pkg/__init__.py", "")
-    write("direct_pkg/parts.py", "def act(x):\n    from . import later\n    return later.act(x)\n")
+    write("direct_pkg/parts.py", "def act(x):\n    from .later import act\n    return act(x)\n")
     write("direct_pkg/later.py", "def act(x):\n    return x.relu()\n")
     write("direct_pkg/nets.py", NET.replace("from helper", "from .parts"))
     monkeypatch.syspath_prepend(tmp_path)

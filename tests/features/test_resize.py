@@ -62,7 +62,9 @@ def test_output_does_not_depend_on_memory_layout(rule):
     image = random_image(50, 40)
     interleaved = image.permute(1, 2, 0).contiguous().permute(2, 0, 1)
     assert not interleaved.is_contiguous()
-    assert torch.equal(rule(interleaved, 64), rule(image, 64))
+    resized = rule(interleaved, 64)
+    assert resized.is_contiguous()
+    assert torch.equal(resized, rule(image, 64))
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -263,9 +263,11 @@ def test_a_download_is_kept_privately_and_used_again(server):
 )
 def test_a_wrong_answer_is_refused_and_nothing_is_kept(answer, said, server):
     server.answer = answer
+    received = [0]
     with pytest.raises(WeightsError, match=said) as caught:
-        find_or_fetch(server.entry())
+        find_or_fetch(server.entry(), progress=lambda done, _total: received.append(done))
     assert caught.value.code == "weights-hash"
+    assert max(received) <= len(CONTENT) + 1
     assert server.entry().sha256 in str(caught.value)
     assert left_behind() == []
 

@@ -160,9 +160,10 @@ def test_a_folder_that_cannot_be_listed_is_an_error_and_not_a_smaller_set(put, m
     assert caught.value.code == "unreadable"
 
 
-def test_an_empty_folder_is_refused(put):
+@pytest.mark.parametrize("names_inside", [(), (".DS_Store", ".git/x.png")])
+def test_an_empty_folder_is_refused(put, names_inside):
     with pytest.raises(DataError, match=r"has no images \(it is empty") as caught:
-        open_source(put())
+        open_source(put(*names_inside))
     assert caught.value.code == "no-images"
 
 

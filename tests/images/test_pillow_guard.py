@@ -66,9 +66,10 @@ def warn_like_pillow() -> None:
 
 
 def test_warnings_of_pillow_are_silent_and_others_are_not():
-    with PillowGuard(), warnings.catch_warnings(record=True) as heard:
-        warnings.simplefilter("always")
-        with PillowGuard():
+    guard = PillowGuard()
+    with guard, warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")  # goes before the guard's filter
+        with guard:
             warn_like_pillow()
             warnings.warn("from elsewhere", stacklevel=1)
     assert [str(warning.message) for warning in heard] == ["from elsewhere"]

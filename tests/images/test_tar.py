@@ -126,6 +126,15 @@ def test_streaming_a_compressed_tar_holds_one_image_at_a_time(make_tar):
     assert peak < 5 * 2**20
 
 
+def test_headers_of_a_long_tar_are_not_kept(make_tar):
+    path = make_tar({f"{index:06d}.png": b"" for index in range(4000)}, compression="gz")
+    tracemalloc.start()
+    assert len(open_source(path)) == 4000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**20
+
+
 @pytest.mark.parametrize("compression", ["", "gz"])
 def test_a_tar_without_images_says_what_it_has(make_tar, compression):
     error = refused_source(make_tar({"a.txt": b"", "b.md": b""}, compression=compression))
