@@ -19,7 +19,7 @@ from genpr.metrics.manifold import RealSide
 from genpr.protocols import find_protocol
 from genpr.result import MetricValue, Result, SideSummary, package_versions
 from genpr.runtime import resolve_device
-from genpr.sides import SideLoader, StageProgress, check_same_extractor, check_same_kind, open_side
+from genpr.sides import SideLoader, StageProgress, check_same_kind, check_untrained, open_side
 
 
 class Evaluator:
@@ -133,7 +133,7 @@ class Evaluator:
         opened = open_side(fake, "fake")
         check_same_kind(self._opened_real, opened)
         fakes = self._loader.load(opened, "fake", minimum=self._ks.get("recall", 0) + 1)
-        check_same_extractor(self._real, fakes)
+        check_untrained(self._real, fakes)
         started = time.perf_counter()
         values = self._side.score(fakes.features, ks=self._ks, ties=self._ties)
         return self._result(fakes, values, seconds=time.perf_counter() - started)

@@ -95,17 +95,24 @@ def check_same_kind(real: OpenedSide, fake: OpenedSide) -> None:
             code="features-against-images",
         )
     if isinstance(real, FeatureSet) and isinstance(fake, FeatureSet):
-        check_same_extractor(real, fake)
+        if real.extractor is not None and fake.extractor is not None:
+            _check_same_extractor(real.source, real.extractor, fake.source, fake.extractor)
 
 
-def check_same_extractor(real: FeatureSet, fake: FeatureSet) -> None:
-    """Refuse features of different extractors, or of one that was trained in between; unknown ones pass.
+def check_untrained(real: FeatureSet, fake: FeatureSet) -> None:
+    """Refuse fakes embedded after the extractor's weights changed, as in a training loop.
 
     Raises:
-        FeatureError: The two do not belong together.
+        FeatureError: The real side has to be embedded anew.
     """
-    if real.extractor is not None and fake.extractor is not None:
-        _check_same_extractor(real.source, real.extractor, fake.source, fake.extractor)
+    if real.extractor is None or fake.extractor is None:
+        return
+    if real.extractor.weights_sha256 != fake.extractor.weights_sha256:
+        raise FeatureError(
+            f"the weights of extractor {real.extractor.name} changed after the real side was embedded; "
+            "make a new Evaluator, or score with a frozen copy",
+            code="other-extractor",
+        )
 
 
 def _check_same_extractor(name: str, info: ExtractorInfo, other_name: str, other: ExtractorInfo) -> None:

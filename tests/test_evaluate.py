@@ -98,7 +98,7 @@ def test_an_extractor_trained_between_two_scores_is_noticed(rng):
     assert evaluator.score(images)["precision"] == 1
     with torch.no_grad():
         net.scale += 1
-    with pytest.raises(FeatureError, match="not embedded by the same extractor"):
+    with pytest.raises(FeatureError, match="changed after the real side was embedded"):
         evaluator.score(images)
 
 

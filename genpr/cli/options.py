@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import click
 
-from genpr.images.decode import MAX_PIXELS
+from genpr.images.policy import MAX_PIXELS
 
 Command = TypeVar("Command", bound=Callable[..., object])
 

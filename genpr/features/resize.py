@@ -47,9 +47,9 @@ def bicubic_antialias(image: Tensor, size: int) -> Tensor:
     Returns:
         float32 (3, size, size), clamped to 0..255 (the filter overshoots at edges).
     """
-    # One layout in, so that neither the kernel torch picks nor the layout of the result can depend on it.
-    pixels = image.contiguous().float()[None]
-    resized = F.interpolate(pixels, (size, size), mode="bicubic", align_corners=False, antialias=True)
+    resized = F.interpolate(
+        image.float()[None], (size, size), mode="bicubic", align_corners=False, antialias=True
+    )
     return resized[0].clamp_(0, 255)
 
 
