@@ -117,7 +117,9 @@ class Evaluator:
         self._opened_real = open_side(real, "real")
         self._real = self._loader.load(self._opened_real, "real", minimum=max(ball_ks, default=0) + 1)
         self._real_identities = Identities.of(self._real)
+        started = time.perf_counter()
         self._side = RealSide.fit(self._real.features, ks=ball_ks, device=self._device)
+        self._fit_seconds = time.perf_counter() - started
 
     def score(self, fake: object) -> Result:
         """Score one fake set; only the fake side is embedded and fitted.
@@ -152,7 +154,7 @@ class Evaluator:
             device=str(self._device),
             seed=self._seed,
             max_images=self._max_images,
-            seconds=seconds,
+            seconds={"fit_real": self._fit_seconds, "score_fake": seconds},
             versions=package_versions(),
             notices=findings(self._real, fakes, real, fake),
         )

@@ -86,7 +86,8 @@ class Result:
         device: Where it was computed.
         seed: Chooses the subset when `max_images` is set.
         max_images: The limit per side, or None.
-        seconds: Time for neighbours and metrics, without embedding.
+        seconds: Time to fit the real side ("fit_real", once per Evaluator) and to score the fakes
+            ("score_fake"), both without embedding.
         versions: Of genpr and of every package that can move a number.
         notices: What a reader should know.
     """
@@ -101,7 +102,7 @@ class Result:
     device: str
     seed: int
     max_images: int | None
-    seconds: float
+    seconds: Mapping[str, float]
     versions: Mapping[str, str]
     notices: tuple[Notice, ...]
 

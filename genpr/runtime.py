@@ -67,6 +67,26 @@ def _free_host_memory() -> int:
     return 4 * 2**30  # not Linux: a careful guess
 
 
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Let each torch operation use `count` threads for a while."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(1, count))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def is_offline(offline: bool = False) -> bool:
     """Whether downloads are forbidden, by argument or by GENPR_OFFLINE=1."""
     return offline or os.environ.get("GENPR_OFFLINE", "").lower() in {"1", "true", "yes", "on"}

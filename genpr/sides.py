@@ -94,9 +94,8 @@ def check_same_kind(real: OpenedSide, fake: OpenedSide) -> None:
             f"genpr features {images.source.name} OUT.safetensors --extractor {name}",
             code="features-against-images",
         )
-    if isinstance(real, FeatureSet) and isinstance(fake, FeatureSet):
-        if real.extractor is not None and fake.extractor is not None:
-            _check_same_extractor(real.source, real.extractor, fake.source, fake.extractor)
+    if isinstance(real, FeatureSet) and isinstance(fake, FeatureSet) and real.extractor and fake.extractor:
+        _check_same_extractor(real.source, real.extractor, fake.source, fake.extractor)
 
 
 def check_untrained(real: FeatureSet, fake: FeatureSet) -> None:

@@ -5,7 +5,7 @@
 
 A factory takes no argument, or `device` by keyword, and returns a `torch.nn.Module` or any other callable that
 turns uint8 (n, 3, h, w) into float32 (n, dim) and has an integer attribute `dim`. `name` and `resize` (two
-strings) are optional, as are `prepare` and `forward`, which let images of mixed sizes share a batch. A file may
+strings) and `thread_safe` (see `FeatureExtractor`) are optional, as are `prepare` and `forward`, which let images of mixed sizes share a batch. A file may
 import modules beside it (see `genpr.features.run_file`); a network is moved to the device.
 """
 
@@ -45,6 +45,7 @@ class CustomExtractor:
         self.name = name
         self.dim = dim
         self.wrapped = wrapped
+        self.thread_safe = getattr(wrapped, "thread_safe", False) is True
         self._code = code
 
     @property

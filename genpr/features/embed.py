@@ -7,19 +7,21 @@ differently for different batch sizes: so adding files to a folder never changes
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from genpr.errors import BadImagesError, FeatureError, ImageError, ResourceError
+from genpr.errors import BadImagesError, FeatureError, ImageError
 from genpr.features.cache import FeatureCache
 from genpr.features.custom import adopt, evaluation_mode
-from genpr.features.extractor import FeatureExtractor, PreparingExtractor, describe, extractor_device
+from genpr.features.extractor import FeatureExtractor, describe
 from genpr.features.feature_set import FeatureSet
+from genpr.features.forward_pass import ForwardPass
 from genpr.features.read_ahead import LoadedImage, read_ahead
 from genpr.images.decode import DecodePolicy, decoder_versions
 from genpr.images.source import ImageSource, open_source
@@ -89,15 +91,15 @@ def embed_source(
     extractor = adopt(extractor)
     total = _length(source)
     collected = _Collected(torch.empty(total or 1024, extractor.dim))
-    embedder = _Embedder(extractor, batch_size, collected, cache)
     loaded = read_ahead(source, extractor, cache, decode_policy or DecodePolicy())
     try:
-        with state_guard(), evaluation_mode(extractor):
+        with state_guard(), evaluation_mode(extractor), ForwardPass(extractor, batch_size) as forward:
+            blocks = _Blocks(forward, batch_size, collected, cache)
             for done, image in enumerate(loaded, 1):
-                embedder.take(image)
+                blocks.take(image)
                 if progress is not None:
                     progress(done, total)
-            embedder.finish()
+            blocks.finish()
     finally:
         loaded.close()
         if cache is not None:
@@ -136,20 +138,18 @@ def _refuse_bad(bad: list[ImageError], *, total: int, source: ImageSource, polic
     )
 
 
-class _Embedder:
-    """Fills blocks of equal-sized images, runs the network on full ones, and puts the rows in place."""
+class _Blocks:
+    """Gathers blocks of equal-sized images, sends full ones through the network, and puts the rows in place."""
 
     def __init__(
-        self, extractor: FeatureExtractor, batch_size: int, collected: _Collected, cache: FeatureCache | None
+        self, forward: ForwardPass, size: int, collected: _Collected, cache: FeatureCache | None
     ) -> None:
-        self._extractor = extractor
-        self._forward = _forward_function(extractor)
-        self._device = extractor_device(extractor)
-        self._batch_size = batch_size  # halved when the device runs out of memory
-        self._block_size = batch_size
+        self._forward = forward
+        self._size = size
         self._collected = collected
         self._cache = cache
-        self._blocks: dict[torch.Size, list[tuple[int, LoadedImage]]] = {}
+        self._gathering: dict[torch.Size, list[tuple[int, LoadedImage]]] = {}
+        self._running: deque[tuple[list[tuple[int, LoadedImage]], Future[Tensor]]] = deque()
 
     def take(self, image: LoadedImage) -> None:
         if image.error is not None:
@@ -161,59 +161,36 @@ class _Embedder:
             self._collected.put([row], image.features[None])
             return
         assert image.pixels is not None
-        block = self._blocks.setdefault(image.pixels.shape, [])
+        block = self._gathering.setdefault(image.pixels.shape, [])
         block.append((row, image))
-        if len(block) == self._block_size:
-            self._run(self._blocks.pop(image.pixels.shape))
-        elif sum(map(len, self._blocks.values())) >= _WAITING_BLOCKS * self._block_size:
-            self._run(self._blocks.pop(max(self._blocks, key=lambda shape: len(self._blocks[shape]))))
+        if len(block) == self._size:
+            self._run(self._gathering.pop(image.pixels.shape))
+        elif sum(map(len, self._gathering.values())) >= _WAITING_BLOCKS * self._size:
+            self._run(
+                self._gathering.pop(max(self._gathering, key=lambda shape: len(self._gathering[shape])))
+            )
 
     def finish(self) -> None:
-        for block in self._blocks.values():
+        for block in self._gathering.values():
             self._run(block)
-        self._blocks = {}
+        self._gathering = {}
+        while self._running:
+            self._store_first()
 
     def _run(self, block: list[tuple[int, LoadedImage]]) -> None:
+        pixels = torch.stack([image.pixels for _, image in block if image.pixels is not None])
+        self._running.append((block, self._forward.submit(pixels)))
+        if len(self._running) > self._forward.workers:
+            self._store_first()
+
+    def _store_first(self) -> None:
+        block, running = self._running.popleft()
         rows, images = [row for row, _ in block], [image for _, image in block]
-        features = self._embed(torch.stack([image.pixels for image in images if image.pixels is not None]))
+        features = running.result()
         _check_finite(features, images)
         self._collected.put(rows, features)
         if self._cache is not None:
             self._cache.add([image.identity for image in images], features, [image.flags for image in images])
-
-    def _embed(self, pixels: Tensor) -> Tensor:
-        """(n, 3, h, w) -> float32 (n, dim) on the CPU, in padded batches that fit the device."""
-        while True:
-            try:
-                return torch.cat([self._embed_batch(part) for part in torch.split(pixels, self._batch_size)])
-            except torch.OutOfMemoryError as error:
-                if self._batch_size == 1:
-                    raise ResourceError(
-                        f"{self._device} has no memory left for one image of {tuple(pixels.shape[2:])} pixels; "
-                        "free it or use --device cpu",
-                        code="oom",
-                    ) from error
-                self._batch_size = (self._batch_size + 1) // 2
-                torch.cuda.empty_cache()
-
-    def _embed_batch(self, pixels: Tensor) -> Tensor:
-        missing = self._batch_size - len(pixels)
-        padded = torch.cat([pixels, pixels[-1:].expand(missing, -1, -1, -1)]) if missing else pixels
-        output = self._forward(padded.to(self._device))
-        expected = (self._batch_size, self._extractor.dim)
-        if not isinstance(output, Tensor) or output.shape != expected:
-            came = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-            raise FeatureError(
-                f"extractor {self._extractor.name} must return one row of {self._extractor.dim} numbers per image, "
-                f"{expected} for this batch, but returned {came}",
-                code="feature-shape",
-            )
-        return output[: len(pixels)].float().cpu()
-
-
-def _forward_function(extractor: FeatureExtractor) -> Callable[[Tensor], Tensor]:
-    """The network on prepared images where the extractor prepares, else the whole extractor."""
-    return extractor.forward if isinstance(extractor, PreparingExtractor) else extractor
 
 
 def _check_finite(features: Tensor, images: list[LoadedImage]) -> None:

@@ -42,7 +42,11 @@ class ExtractorInfo:
 
 
 class FeatureExtractor(Protocol):
-    """Anything that turns images into features."""
+    """Anything that turns images into features.
+
+    With an attribute `thread_safe = True` it may be called from several threads at once, which is faster on
+    CPUs; networks that keep state between their layers (as hooks do) must not promise that.
+    """
 
     name: str
     dim: int

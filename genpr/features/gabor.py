@@ -81,6 +81,7 @@ class GaborExtractor:
 
     name = "gabor"
     dim = _DIM
+    thread_safe = True
 
     def __init__(self, device: str | torch.device = "auto") -> None:
         self.device = resolve_device(device)

@@ -193,6 +193,7 @@ class InceptionExtractor:
 
     name = "inception"
     dim = 2048
+    thread_safe = True
 
     def __init__(self, entry: WeightsFile, path: Path, *, device: torch.device) -> None:
         weights = load_state_dict(entry, path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +16,7 @@ from genpr.features.cache import FeatureCache
 from genpr.features.extractor import FeatureExtractor, PreparingExtractor
 from genpr.images.decode import DecodePolicy, content_sha256, decode
 from genpr.images.source import Item
+from genpr.runtime import usable_cores
 
 _CHUNK = 8  # images per task of a thread
 _CHUNKS_AHEAD = 3  # per thread; bounds the decoded pixels that wait
@@ -56,7 +56,7 @@ def read_ahead(
         return [_load(item, prepare, cache, policy) for item in chunk]
 
     prepare = extractor.prepare if isinstance(extractor, PreparingExtractor) else None
-    threads = _usable_cores()
+    threads = max(1, min(32, usable_cores() - 1))  # one core is busy with the network
     pool = ThreadPoolExecutor(threads, thread_name_prefix="genpr-decode")
     waiting: deque[Future[list[LoadedImage]]] = deque()
     try:
@@ -87,12 +87,6 @@ def _load(
         with torch.inference_mode():  # each thread has its own mode
             pixels = prepare(pixels)
     return LoadedImage(item.name, identity, decoded.flags, pixels=pixels)
-
-
-def _usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return min(32, len(os.sched_getaffinity(0)))
-    return min(32, os.cpu_count() or 1)
 
 
 def _chunks(items: Iterable[Item]) -> Iterator[tuple[Item, ...]]:

@@ -27,7 +27,7 @@ that float32 rounds absolutely instead of relatively, or flushes to zero, each o
 has z = 0 without any error and needs no slack at all, so copies of it are settled for free.
 
 Where many distances lie inside this slack, as between the images of a collapsed generator, `tight_bounds` does
-the same in float64, whose slack is 2^-29 times smaller.
+the same in float64, with a slack 2^29 times smaller.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import shutil
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -184,6 +186,51 @@ def test_adding_files_never_changes_the_features_of_others(write_images, rng, na
     few = genpr.embed(write_images("few", pixels[3:]), extractor)
     many = genpr.embed(write_images("many", pixels), extractor)
     assert torch.equal(few, many[3:])
+
+
+class Parallel(Counting):
+    """Slow in a way that lets later blocks overtake earlier ones, and counts who is inside."""
+
+    thread_safe = True
+
+    def __init__(self):
+        super().__init__()
+        self.threads = set()
+
+    def forward(self, images):
+        self.threads.add(threading.get_ident())
+        assert not torch.is_grad_enabled()
+        assert not self.training
+        time.sleep(0.02 if images[0, 0, 0, 0] % 2 else 0.001)
+        return super().forward(images)
+
+
+def test_thread_safe_extractors_run_in_parallel_with_the_same_rows(write_images, pixels, monkeypatch):
+    monkeypatch.setattr("genpr.features.forward_pass.usable_cores", lambda: 3)
+    threads_before = torch.get_num_threads()
+    extractor = Parallel()
+    features = genpr.embed(write_images("a", pixels), extractor, batch_size=2)
+    np.testing.assert_allclose(features, expected(pixels), rtol=1e-6)
+    assert len(extractor.threads) > 1
+    assert threading.main_thread().ident not in extractor.threads
+    assert torch.get_num_threads() == threads_before
+
+
+def test_other_extractors_run_one_block_at_a_time_in_the_callers_thread(write_images, pixels, monkeypatch):
+    monkeypatch.setattr("genpr.features.forward_pass.usable_cores", lambda: 3)
+    extractor = Parallel()
+    extractor.thread_safe = False
+    genpr.embed(write_images("a", pixels), extractor, batch_size=2)
+    assert extractor.threads == {threading.main_thread().ident}
+
+
+def test_an_error_in_a_parallel_block_reaches_the_caller(write_images, pixels):
+    class Broken(Parallel):
+        def forward(self, images):
+            raise RuntimeError("a bug in the user's model")
+
+    with pytest.raises(RuntimeError, match="a bug in the user's model"):
+        genpr.embed(write_images("a", pixels), Broken(), batch_size=2)
 
 
 # The cache --------------------------------------------------------------------------------------------------
