@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     )
     from genpr.evaluate import Evaluator, score
     from genpr.features.embed import embed
-    from genpr.features.extractor import ExtractorInfo, FeatureExtractor, list_extractors, load_extractor
+    from genpr.features.extractor import ExtractorInfo, FeatureExtractor
+    from genpr.features.registry import list_extractors, load_extractor
     from genpr.metrics.manifold import (
         KNNManifold,
         ManifoldMetrics,
@@ -54,8 +55,8 @@ _HOME = {
     "UsageError": "genpr.errors",
     "WeightsError": "genpr.errors",
     "embed": "genpr.features.embed",
-    "list_extractors": "genpr.features.extractor",
-    "load_extractor": "genpr.features.extractor",
+    "list_extractors": "genpr.features.registry",
+    "load_extractor": "genpr.features.registry",
     "manifold_metrics": "genpr.metrics.manifold",
     "precision_recall": "genpr.metrics.manifold",
     "score": "genpr.evaluate",

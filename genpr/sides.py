@@ -17,8 +17,9 @@ from genpr.errors import DataError, FeatureError, ResourceError
 from genpr.features.cache import FeatureCache
 from genpr.features.custom import adopt
 from genpr.features.embed import BadImagePolicy, embed_source
-from genpr.features.extractor import ExtractorInfo, FeatureExtractor, describe, load_extractor
+from genpr.features.extractor import ExtractorInfo, FeatureExtractor
 from genpr.features.feature_set import FeatureSet, load_features
+from genpr.features.registry import describe, load_extractor
 from genpr.images.arrays import peek_array
 from genpr.images.decode import MAX_PIXELS, DecodePolicy
 from genpr.images.source import ImageSource, choose_rows, open_source, subset

@@ -21,7 +21,7 @@ def command(what: str, *, as_json: bool) -> None:
 def _extractors() -> list[dict[str, object]]:
     from dataclasses import asdict
 
-    from genpr.features.extractor import list_extractors
+    from genpr.features.registry import list_extractors
 
     return [asdict(item) for item in list_extractors()]
 

@@ -101,7 +101,7 @@ def _check_before_torch(
 ) -> None:
     """What can be wrong at once is said at once: importing torch alone takes seconds."""
     from genpr.errors import WeightsError
-    from genpr.features.extractor import require_weights
+    from genpr.features.registry import require_weights
     from genpr.images.source import open_source
     from genpr.protocols import find_protocol
 

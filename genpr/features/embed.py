@@ -19,10 +19,11 @@ from torch import Tensor
 from genpr.errors import BadImagesError, FeatureError, ImageError
 from genpr.features.cache import FeatureCache
 from genpr.features.custom import adopt, evaluation_mode
-from genpr.features.extractor import FeatureExtractor, describe
+from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
 from genpr.features.forward_pass import ForwardPass
 from genpr.features.read_ahead import LoadedImage, read_ahead
+from genpr.features.registry import describe
 from genpr.images.decode import DecodePolicy, decoder_versions
 from genpr.images.source import ImageSource, open_source
 from genpr.runtime import state_guard

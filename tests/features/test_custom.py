@@ -10,7 +10,8 @@ from torch import nn
 
 from genpr.errors import GenprError, UsageError
 from genpr.features.custom import adopt, evaluation_mode
-from genpr.features.extractor import PreparingExtractor, describe, extractor_device, load_extractor
+from genpr.features.extractor import PreparingExtractor, extractor_device
+from genpr.features.registry import describe, load_extractor
 
 NET = """
 import torch

@@ -17,7 +17,7 @@ import genpr
 from genpr.errors import BadImagesError, FeatureError, ResourceError
 from genpr.features.cache import FeatureCache
 from genpr.features.embed import BadImagePolicy, embed_source
-from genpr.features.extractor import describe
+from genpr.features.registry import describe
 from genpr.images.source import open_source
 
 

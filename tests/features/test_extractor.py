@@ -9,15 +9,8 @@ import torch
 from torch import nn
 
 from genpr.errors import ResourceError, UsageError
-from genpr.features.extractor import (
-    ExtractorInfo,
-    PreparingExtractor,
-    describe,
-    extractor_device,
-    list_extractors,
-    load_extractor,
-    prepare_batch,
-)
+from genpr.features.extractor import ExtractorInfo, PreparingExtractor, extractor_device, prepare_batch
+from genpr.features.registry import describe, list_extractors, load_extractor
 from genpr.features.weights import INCEPTION_2015
 
 
@@ -77,7 +70,7 @@ def test_an_unknown_device_is_refused():
 
 def test_listing_does_not_import_torch():
     script = (
-        "import sys; from genpr.features.extractor import list_extractors; list_extractors(); "
+        "import sys; from genpr.features.registry import list_extractors; list_extractors(); "
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
@@ -88,7 +81,7 @@ def test_loading_inception_does_not_import_torchvision(tmp_path):
     script = f"""
 import sys
 import genpr.features.inception, genpr.features.custom, genpr.features.gabor
-from genpr.features.extractor import load_extractor
+from genpr.features.registry import load_extractor
 try:
     load_extractor("inception", weights={str(missing)!r})
 except ValueError as error:

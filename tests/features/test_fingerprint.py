@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from genpr.features.custom import adopt
-from genpr.features.extractor import describe, load_extractor
+from genpr.features.registry import describe, load_extractor
 
 NET = """
 import torch

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from genpr.features import gabor
-from genpr.features.extractor import describe, list_extractors, load_extractor
 from genpr.features.gabor import GaborExtractor
+from genpr.features.registry import describe, list_extractors, load_extractor
 from genpr.features.resize import bicubic_antialias
 from genpr.runtime import state_guard
 

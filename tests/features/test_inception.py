@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from genpr.errors import DataError, WeightsError
-from genpr.features.extractor import PreparingExtractor, describe
+from genpr.features.extractor import PreparingExtractor
 from genpr.features.inception import InceptionExtractor, InceptionNetwork
+from genpr.features.registry import describe
 from genpr.features.resize import tf1_bilinear
 from genpr.features.weights import INCEPTION_2015, WeightsFile
 

@@ -197,7 +197,7 @@ def test_missing_weights_are_reported_fast_and_before_torch_is_imported():
 import sys, time
 start = time.perf_counter()
 from genpr.errors import WeightsError
-from genpr.features.extractor import load_extractor
+from genpr.features.registry import load_extractor
 try:
     load_extractor("inception", offline=True)
 except WeightsError as error:

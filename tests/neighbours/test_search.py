@@ -164,6 +164,13 @@ def test_masses_of_duplicates_are_settled_without_verification(rng, monkeypatch)
     assert sum(verified) < 3 * 900  # of 600 x 600 pairs of copies
 
 
+@engines
+def test_k_copies_settle_a_row(engine, rng, monkeypatch):
+    monkeypatch.setattr(search, "_kth_within", lambda *_: pytest.fail("searched in full"))
+    (x,) = _place(rng.normal(size=(6, 50)).astype(np.float32).repeat(20, axis=0))
+    assert not kth_sq_distances(x, [5], engine=engine).any()
+
+
 def test_dense_memberships_come_in_portions(rng):
     x, y = _place(rng.normal(size=(1200, 8)).astype(np.float32), np.zeros((1100, 8), dtype=np.float32))
     sizes = [len(pairs) for pairs in TorchTiles().close_pairs(x, y, torch.full((1200,), 1e9), None)]
