@@ -87,19 +87,19 @@ def build_demo(*, n: int = 800, seed: int = 0) -> Demo:
             DemoSet(
                 "mode-dropped",
                 "only discs and squares are ever drawn",
-                "recall falls: kinds are missing",
+                "recall falls: kinds lost",
                 dropped,
             ),
             DemoSet(
                 "half-junk",
                 "every second drawing is cut up and shuffled",
-                "precision falls: half is bad",
+                "precision falls: half bad",
                 half_junk,
             ),
             DemoSet(
                 "blurred",
                 "every drawing is out of focus",
-                "all fall: nothing looks real",
+                "all fall: nothing is sharp",
                 _blur(faithful),
             ),
         ),

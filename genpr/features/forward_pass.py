@@ -69,8 +69,12 @@ class ForwardPass:
         done.set_result(self._embed(pixels))
         return done
 
-    @torch.inference_mode()  # each thread has its own mode
     def _embed(self, pixels: Tensor) -> Tensor:
+        # Both modes belong to a thread; a training loop's autocast would turn features into bfloat16.
+        with torch.inference_mode(), torch.autocast(self._device.type, enabled=False):
+            return self._embed_in_memory(pixels)
+
+    def _embed_in_memory(self, pixels: Tensor) -> Tensor:
         while True:
             try:
                 return torch.cat([self._embed_batch(part) for part in torch.split(pixels, self._batch_size)])

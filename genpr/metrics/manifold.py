@@ -29,7 +29,8 @@ from genpr.metrics.features import (
 )
 from genpr.metrics.membership import Memberships
 from genpr.neighbours.bounds import Frame, Placed
-from genpr.neighbours.engine import Engine, choose_engine
+from genpr.neighbours.choose import choose_engine
+from genpr.neighbours.engine import Engine
 from genpr.neighbours.search import Ties, cross_counts, kth_sq_distances
 
 

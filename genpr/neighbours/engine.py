@@ -1,4 +1,4 @@
-"""What a search engine must offer, and the choice of one.
+"""What a search engine must offer.
 
 An engine only proposes: it delivers pairs of rows with bounds on their distance, and promises which pairs it
 left out. Every decision is taken in `search`, on distances by the definition.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Protocol
 
 import torch
@@ -73,17 +72,6 @@ class Engine(Protocol):
             Portions of bounded size; pairs out of reach may be among them.
         """
         ...
-
-
-def choose_engine(device: torch.device) -> Engine:
-    """The fastest engine that is available for data on `device`."""
-    if device.type == "cpu" and find_spec("faiss") is not None:
-        from genpr.neighbours.faiss_cpu import FaissCpu
-
-        return FaissCpu()
-    from genpr.neighbours.torch_tiles import TorchTiles
-
-    return TorchTiles()
 
 
 @contextmanager

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from genpr.neighbours.bounds import Placed, tight_bounds
-from genpr.neighbours.engine import Engine, Nearest, Pairs, choose_engine, plain_arithmetic
+from genpr.neighbours.choose import choose_engine
+from genpr.neighbours.engine import Engine, Nearest, Pairs, plain_arithmetic
 from genpr.neighbours.verify import sq_distances_at
 
 Ties = Literal["closed", "strict"]

@@ -233,6 +233,19 @@ def test_an_error_in_a_parallel_block_reaches_the_caller(write_images, pixels):
         genpr.embed(write_images("a", pixels), Broken(), batch_size=2)
 
 
+def test_the_autocast_of_a_training_loop_does_not_reach_the_features(write_images, pixels):
+    class Product(Counting):
+        def forward(self, images):
+            statistics = super().forward(images)
+            return statistics @ torch.eye(6)
+
+    folder = write_images("a", pixels)
+    plain = genpr.embed(folder, Product())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = genpr.embed(folder, Product())
+    assert torch.equal(plain, inside)
+
+
 # The cache --------------------------------------------------------------------------------------------------
 
 

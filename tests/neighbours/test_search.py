@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genpr.neighbours import brute, engine, search, torch_tiles
+from genpr.neighbours import brute, choose, search, torch_tiles
 from genpr.neighbours.bounds import Frame
 from genpr.neighbours.faiss_cpu import FaissCpu
 from genpr.neighbours.search import cross_counts, kth_sq_distances
@@ -191,10 +191,10 @@ def test_tiles_follow_the_memory_budget(rng, monkeypatch):
 
 
 def test_faiss_is_taken_on_cpus_and_tiles_where_it_is_missing(monkeypatch):
-    assert isinstance(engine.choose_engine(torch.device("cpu")), FaissCpu)
-    assert isinstance(engine.choose_engine(torch.device("cuda")), TorchTiles)
-    monkeypatch.setattr(engine, "find_spec", lambda name: None)
-    assert isinstance(engine.choose_engine(torch.device("cpu")), TorchTiles)
+    assert isinstance(choose.choose_engine(torch.device("cpu")), FaissCpu)
+    assert isinstance(choose.choose_engine(torch.device("cuda")), TorchTiles)
+    monkeypatch.setattr(choose, "find_spec", lambda name: None)
+    assert isinstance(choose.choose_engine(torch.device("cpu")), TorchTiles)
 
 
 @engines
