@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -20,6 +22,12 @@ from genpr.protocols import find_protocol
 from genpr.result import MetricValue, Result, SideSummary, package_versions
 from genpr.runtime import resolve_device
 from genpr.sides import SideLoader, StageProgress, check_same_kind, check_untrained, open_side
+
+
+@dataclass
+class _Clock:
+    started: float
+    seconds: float = 0.0
 
 
 class Evaluator:
@@ -46,7 +54,7 @@ class Evaluator:
         on_bad: "error" refuses a source with unusable images after listing all; "skip" leaves them out.
         max_bad: With "skip", the largest tolerated share of unusable images.
         max_pixels: Images with more pixels are refused before they are decoded.
-        progress: Called with "real" or "fake", the images done, and their total.
+        progress: Called with a stage ("real", "fake", "neighbours"), what is done, and the total or None.
 
     Raises:
         UsageError: A path or name does not exist, or an option is impossible.
@@ -117,9 +125,9 @@ class Evaluator:
         self._opened_real = open_side(real, "real")
         self._real = self._loader.load(self._opened_real, "real", minimum=max(ball_ks, default=0) + 1)
         self._real_identities = Identities.of(self._real)
-        started = time.perf_counter()
-        self._side = RealSide.fit(self._real.features, ks=ball_ks, device=self._device)
-        self._fit_seconds = time.perf_counter() - started
+        with self._searching() as clock:
+            self._side = RealSide.fit(self._real.features, ks=ball_ks, device=self._device)
+        self._fit_seconds = clock.seconds
 
     def score(self, fake: object) -> Result:
         """Score one fake set; only the fake side is embedded and fitted.
@@ -136,9 +144,19 @@ class Evaluator:
         check_same_kind(self._opened_real, opened)
         fakes = self._loader.load(opened, "fake", minimum=self._ks.get("recall", 0) + 1)
         check_untrained(self._real, fakes)
-        started = time.perf_counter()
-        values = self._side.score(fakes.features, ks=self._ks, ties=self._ties)
-        return self._result(fakes, values, seconds=time.perf_counter() - started)
+        with self._searching() as clock:
+            values = self._side.score(fakes.features, ks=self._ks, ties=self._ties)
+        return self._result(fakes, values, seconds=clock.seconds)
+
+    @contextmanager
+    def _searching(self) -> Iterator[_Clock]:
+        """Time the block, and show that it is under way: it takes a minute for 50,000 images."""
+        clock = _Clock(time.perf_counter())
+        report = self._loader.progress or (lambda *_: None)
+        report("neighbours", 0, None)
+        yield clock
+        clock.seconds = time.perf_counter() - clock.started
+        report("neighbours", 1, 1)
 
     def _result(self, fakes: FeatureSet, values: Mapping[str, float], *, seconds: float) -> Result:
         metrics = {name: MetricValue(values[name], k) for name, k in self._ks.items()}

@@ -76,7 +76,8 @@ def test_the_evaluator_gives_what_score_gives_and_embeds_reals_once(write_images
         real, extractor="gabor", device="cpu", cache=False, progress=lambda stage, *_: stages.append(stage)
     )
     results = [evaluator.score(fake) for fake in fakes]
-    assert stages == ["real"] * 30 + ["fake"] * 40
+    searching = ["neighbours"] * 2
+    assert stages == ["real"] * 30 + searching + (["fake"] * 20 + searching) * 2
     for fake, result in zip(fakes, results, strict=True):
         assert gabor(real, fake, cache=False).to_flat_dict() == result.to_flat_dict()
 

@@ -40,7 +40,7 @@ def progress_bars(*, quiet: bool) -> Iterator[StageProgress | None]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description:<4}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         tasks: dict[str, TaskID] = {}
         shown = 0.0
@@ -52,6 +52,6 @@ def progress_bars(*, quiet: bool) -> Iterator[StageProgress | None]:
             elif done != total and time.monotonic() - shown < 0.1:
                 return
             shown = time.monotonic()
-            progress.update(tasks[stage], completed=done)
+            progress.update(tasks[stage], completed=done, total=total)
 
         yield update
