@@ -25,6 +25,17 @@ def global_state():
     )
 
 
+def precisions():
+    """Of float32 products and convolutions, per backend; older torch knows switches for TF32 only."""
+    backends = torch.backends
+    if hasattr(backends.cudnn, "conv"):
+        owners = (backends.cuda.matmul, backends.cudnn.conv, backends.mkldnn.matmul, backends.mkldnn.conv)
+        return {owner.fp32_precision for owner in owners}
+    return {
+        "tf32" if flag else "ieee" for flag in (backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32)
+    }
+
+
 @pytest.fixture
 def fast_and_loose():
     """A user's process with every shortcut switched on."""
@@ -42,6 +53,7 @@ def test_the_guard_computes_in_float32_and_restores_everything():
     with state_guard():
         torch.rand(3)
         inside = (x @ x.T)[0, 0].item()
+        assert precisions() == {"ieee"}
         assert not torch.backends.cudnn.benchmark
     assert inside == pytest.approx(4096 * (1 + 2**-12) ** 2, rel=1e-6)
     assert global_state() == before
