@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Literal
 
 import torch
@@ -103,8 +104,8 @@ class Evaluator:
             at_least_1=(("max_images", max_images), ("batch_size", batch_size), ("max_pixels", max_pixels)),
         )
         self._device = resolve_device(device)
-        self._max_images = max_images
-        self._seed = seed
+        self._max_images = None if max_images is None else int(max_images)
+        self._seed = int(seed)
         self._loader = SideLoader(
             extractor_request=extractor,
             default_extractor=recipe.extractor,
@@ -249,5 +250,5 @@ def _check_options(*, on_bad: str, max_bad: float, at_least_1: Sequence[tuple[st
     if not 0 <= max_bad <= 1:
         raise UsageError(f"max_bad is a share from 0 to 1, not {max_bad}", code="bad-option")
     for name, value in at_least_1:
-        if value is not None and value < 1:
-            raise UsageError(f"{name} must be at least 1, not {value}", code="bad-option")
+        if value is not None and (not isinstance(value, Integral) or value < 1):
+            raise UsageError(f"{name} must be an integer of at least 1, not {value!r}", code="bad-option")

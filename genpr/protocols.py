@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from types import MappingProxyType
 from typing import Literal
 
@@ -35,14 +36,17 @@ class EvaluationProtocol:
         Raises:
             UsageError: A metric is unknown or none is chosen, or k is below 1.
         """
-        chosen = METRICS if metrics is None else tuple(metrics)
+        chosen = METRICS if metrics is None else (metrics,) if isinstance(metrics, str) else tuple(metrics)
         unknown = [name for name in chosen if name not in METRICS]
         if unknown or not chosen:
             came = ", ".join(unknown) or "none"
             raise UsageError(f"unknown metrics: {came}; known: {', '.join(METRICS)}", code="unknown-metric")
-        if k is not None and k < 1:
-            raise UsageError(f"k must be at least 1 (the image itself is not counted), not {k}", code="bad-k")
-        return {name: self.k[name] if k is None else k for name in METRICS if name in chosen}
+        if k is not None and (not isinstance(k, Integral) or k < 1):
+            raise UsageError(
+                f"k must be an integer of at least 1 (the image itself is not counted), not {k!r}",
+                code="bad-k",
+            )
+        return {name: self.k[name] if k is None else int(k) for name in METRICS if name in chosen}
 
 
 # k: 3 is the choice of Kynkäänniemi et al. 2019 for precision and recall, 5 that of Naeem et al. 2020 for

@@ -19,7 +19,7 @@ from genpr.features.custom import adopt
 from genpr.features.embed import BadImagePolicy, embed_source
 from genpr.features.extractor import ExtractorInfo, FeatureExtractor
 from genpr.features.feature_set import FeatureSet, load_features
-from genpr.features.registry import describe, load_extractor
+from genpr.features.registry import check_known, describe, load_extractor
 from genpr.images.arrays import peek_array
 from genpr.images.decode import MAX_PIXELS, DecodePolicy
 from genpr.images.source import ImageSource, choose_rows, open_source, subset
@@ -55,7 +55,9 @@ def open_side(source: object, role: str) -> OpenedSide:
     if isinstance(source, OpenedImages | FeatureSet):
         return source
     if isinstance(source, str | os.PathLike):
-        return _open_path(Path(source))
+        return (
+            _open_path(Path(source)) if os.fspath(source) else OpenedImages(open_source(source), on_disk=True)
+        )
     if isinstance(source, np.ndarray | Tensor) and source.ndim != 4:
         return FeatureSet(check_features(source, role).cpu(), source=f"<{role} features>")
     return OpenedImages(open_source(source, name=f"<{role} images>"), on_disk=False)
@@ -162,7 +164,7 @@ class SideLoader:
         request = self.extractor_request
         if request is not None and not isinstance(request, str):
             return adopt(request)
-        name = request or self.default_extractor
+        name = self.default_extractor if request is None else request
         return load_extractor(name, weights=self.weights, device=self.device, offline=self.offline)
 
     def load(self, side: OpenedSide, role: str, *, minimum: int) -> FeatureSet:
@@ -183,6 +185,8 @@ class SideLoader:
 
     def _checked(self, features: FeatureSet, role: str) -> FeatureSet:
         info = features.extractor
+        if isinstance(self.extractor_request, str):
+            check_known(self.extractor_request)
         if info is not None and self.extractor_request not in {None, info.name}:
             _check_same_extractor("--extractor", describe(self.extractor), features.source, info)
         check_features(features.features, features.source)
@@ -225,16 +229,15 @@ class SideLoader:
         if info.cache_key is None:
             return None, [notice("extractor-not-cached", extractor=info.name, reason=info.uncached_reason)]
         try:
-            return FeatureCache(
-                Path(self.cache_dir) if self.cache_dir else cache_root(), info, self.device.type
-            ), []
+            root = Path(self.cache_dir) if self.cache_dir else cache_root()
+            return FeatureCache(root, info, self.device.type, max_pixels=self.max_pixels), []
         except ResourceError as error:
             return None, [notice("cache-unusable", reason=error)]
 
 
 def _too_few(source: str, role: str, n: int, minimum: int) -> DataError:
     return DataError(
-        f"{role} has {n} images in {source}, but at least k + 1 = {minimum} are needed; is this the right folder?",
+        f"{role} has {n} images in {source}, but at least k + 1 = {minimum} are needed; give more images or a smaller k",
         code="too-few-images",
         path=source,
     )

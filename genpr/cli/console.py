@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -9,6 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
+
+from genpr.errors import ResourceError
 
 if TYPE_CHECKING:
     from genpr.notices import Notice
@@ -23,6 +26,22 @@ def printable(text: str, *, newlines: bool = False) -> str:
 def complain(message: str) -> None:
     """One line on stderr."""
     click.echo(printable(message, newlines=True), err=True)
+
+
+def emit(text: str) -> None:
+    """The result, on stdout; a reader that went away (`| head`) is no error.
+
+    Raises:
+        ResourceError: stdout cannot be written.
+    """
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the exit flushes quietly
+    except OSError as error:
+        raise ResourceError(
+            f"the result cannot be written to stdout ({error.strerror})", code="stdout"
+        ) from error
 
 
 def show_notices(notices: Sequence[Notice]) -> None:

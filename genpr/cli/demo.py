@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from genpr.cli.console import complain, progress_bars
+from genpr.cli.console import complain, emit, progress_bars
 
 if TYPE_CHECKING:
     from genpr.demo import Demo
@@ -46,9 +46,9 @@ def command(*, save: Path | None, n: int, seed: int, device: str, as_json: bool,
         _save(demo, save)
     results = _score(demo, device=device, quiet=quiet)
     if as_json:
-        click.echo(json.dumps({name: result.to_dict() for name, result in results.items()}))
+        emit(json.dumps({name: result.to_dict() for name, result in results.items()}))
     else:
-        click.echo(_report(demo, results, save))
+        emit(_report(demo, results, save))
 
 
 def _score(demo: Demo, *, device: str, quiet: bool) -> dict[str, Result]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import click
 
-from genpr.cli.console import progress_bars, show_notices
+from genpr.cli.console import emit, progress_bars, show_notices
 from genpr.cli.options import image_options
 
 
@@ -42,7 +44,7 @@ def command(
     images = open_side(source, "source")
     if isinstance(images, FeatureSet):
         raise UsageError(f"{source} already holds features", code="already-features", path=source)
-    with progress_bars(quiet=quiet) as progress:
+    with redirect_stdout(sys.stderr), progress_bars(quiet=quiet) as progress:
         loader = SideLoader(
             extractor_request=extractor,
             default_extractor=find_protocol("genpr").extractor,
@@ -63,6 +65,6 @@ def command(
             "n_cached": features.n_cached,
             "skipped": len(features.skipped),
         }
-        click.echo(json.dumps(record))
+        emit(json.dumps(record))
     else:
-        click.echo(f"wrote {n:,} x {dim} features to {out} ({features.n_cached:,} from the cache)")
+        emit(f"wrote {n:,} x {dim} features to {out} ({features.n_cached:,} from the cache)")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from genpr.cli.console import emit
+
 
 @click.command(name="list")
 @click.argument("what", type=click.Choice(["extractors", "protocols", "metrics"]), default="extractors")
@@ -15,7 +17,7 @@ def command(what: str, *, as_json: bool) -> None:
     from genpr.report.terminal import listing_table
 
     rows = _ROWS[what]()
-    click.echo(json.dumps(rows) if as_json else listing_table(rows))
+    emit(json.dumps(rows) if as_json else listing_table(rows))
 
 
 def _extractors() -> list[dict[str, object]]:

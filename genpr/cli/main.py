@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import click
 
 from genpr import __version__
-from genpr.cli.console import complain, printable
+from genpr.cli.console import complain, emit, printable
 from genpr.errors import BadImagesError, GenprError
 
 _COMMANDS = {
@@ -70,6 +70,9 @@ def run(args: Sequence[str]) -> int:
     as_json = "--json" in args
     try:
         outcome = cli.main(args=list(args), prog_name="genpr", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return _USAGE
     except click.UsageError as error:
         hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
         return _fail(error.format_message() + hint, code="usage", exit_code=_USAGE, as_json=as_json)
@@ -79,9 +82,6 @@ def run(args: Sequence[str]) -> int:
         return _fail_for_images(error, as_json=as_json)
     except GenprError as error:
         return _fail(str(error), code=error.code, exit_code=error.exit_code, as_json=as_json, path=error.path)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads: let the exit be quiet
-        return 0
     except Exception as error:  # noqa: BLE001 - the last resort: a bug must not look like a result
         return _fail_for_bug(error, as_json=as_json)
     return outcome if isinstance(outcome, int) else 0
@@ -98,7 +98,7 @@ def _fail(
     complain(f"error: {message}")
     if as_json:
         record = {"code": code, "message": message, "exit_code": exit_code, "path": path, **details}
-        click.echo(json.dumps({"error": record}))
+        emit(json.dumps({"error": record}))
     return exit_code
 
 
@@ -116,5 +116,8 @@ def _fail_for_images(error: BadImagesError, *, as_json: bool) -> int:
 def _fail_for_bug(error: Exception, *, as_json: bool) -> int:
     if os.environ.get("GENPR_DEBUG"):
         complain(printable(traceback.format_exc(), newlines=True))
+    if getattr(error, "__notes__", None):  # left by genpr where it calls a user's code
+        text = f"{error.__notes__[0]}: {type(error).__name__}: {' '.join(str(error).split())}"
+        return _fail(text, code="custom-extractor", exit_code=_USAGE, as_json=as_json)
     message = f"this is a bug in genpr: {type(error).__name__}: {error} (GENPR_DEBUG=1 shows where)"
     return _fail(message, code="bug", exit_code=_BUG, as_json=as_json)

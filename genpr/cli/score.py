@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import click
 
-from genpr.cli.console import complain, progress_bars, show_notices
+from genpr.cli.console import complain, emit, progress_bars, show_notices
 from genpr.cli.options import image_options
 
 _THRESHOLD_MISSED = 5
@@ -18,10 +21,13 @@ def threshold(text: str) -> tuple[str, float]:
     """`metric=number`."""
     metric, separator, number = text.partition("=")
     try:
-        return metric, float(number)
+        least = float(number)
     except ValueError:
+        least = math.nan
+    if math.isnan(least):  # no value is ever below NaN: the gate would always be open
         needed = "a number" if separator else "metric=x, such as precision=0.7"
-        raise click.BadParameter(f"{text!r}: needed {needed}") from None
+        raise click.BadParameter(f"{text!r}: needed {needed}")
+    return metric, least
 
 
 @click.command(name="score")
@@ -66,7 +72,8 @@ def command(
     from genpr.evaluate import score
     from genpr.report.terminal import score_table
 
-    with progress_bars(quiet=quiet) as progress:
+    # What a custom extractor prints must not end up in the result.
+    with redirect_stdout(sys.stderr), progress_bars(quiet=quiet) as progress:
         result = score(
             real,
             fake,
@@ -81,7 +88,7 @@ def command(
         )
     if not quiet:
         show_notices(result.notices)
-    click.echo(result.to_json() if as_json else score_table(result))
+    emit(result.to_json() if as_json else score_table(result))
     missed = [(metric, least) for metric, least in fail_under if result[metric] < least]
     for metric, least in missed:
         complain(f"missed: {metric} is {result[metric]:.4f}, below {least:g}")
@@ -115,8 +122,14 @@ def _check_before_torch(
     images = [side for side in (real, fake) if Path(side).suffix.lower() not in _ARRAY_SUFFIXES]
     try:
         if images:
-            require_weights(extractor or recipe.extractor, weights=weights, offline=offline)
+            require_weights(
+                recipe.extractor if extractor is None else extractor, weights=weights, offline=offline
+            )
     except WeightsError:
         for side in images:
             open_source(side)  # a missing or empty folder is the likelier mistake, and is named first
+        if len(images) == 1:
+            from genpr.sides import check_same_kind, open_side
+
+            check_same_kind(open_side(real, "real"), open_side(fake, "fake"))
         raise

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from genpr.errors import DataError, GenprError
 from genpr.features.extractor import ExtractorInfo
-from genpr.images.decode import FLAGS, decoder_versions
+from genpr.images.decode import FLAGS, MAX_PIXELS, decoder_versions
 from genpr.notices import Notice, notice
 from genpr.runtime import private_folder
 from genpr.storage import load_tensors, save_tensors, tensors_sha256
@@ -50,9 +50,12 @@ class FeatureCache:
         root: The cache folder, shared by all extractors.
         info: The extractor; its `cache_key` must not be None.
         device_type: "cpu" or "cuda"; their features differ in the last bits and are kept apart.
+        max_pixels: The limit under which images were accepted; a hit must not let a larger one pass.
     """
 
-    def __init__(self, root: Path, info: ExtractorInfo, device_type: str) -> None:
+    def __init__(
+        self, root: Path, info: ExtractorInfo, device_type: str, *, max_pixels: int = MAX_PIXELS
+    ) -> None:
         key = {
             "feature_version": FEATURE_VERSION,
             "extractor": info.name,
@@ -62,6 +65,7 @@ class FeatureCache:
             "dim": info.dim,
             "decoder": decoder_versions(),
             "device": device_type,
+            "max_pixels": max_pixels,
         }
         text = json.dumps(key, sort_keys=True, indent=1)
         slug = re.sub(r"[^a-z0-9]+", "-", info.name.lower()).strip("-")[-40:]

@@ -91,7 +91,7 @@ def embed_source(
     started = time.perf_counter()
     extractor = adopt(extractor)
     total = _length(source)
-    collected = _Collected(torch.empty(total or 1024, extractor.dim))
+    collected = _Collected(torch.empty(total or 1024, extractor.dim, dtype=torch.float32))
     loaded = read_ahead(source, extractor, cache, decode_policy or DecodePolicy())
     try:
         with state_guard(), evaluation_mode(extractor), ForwardPass(extractor, batch_size) as forward:

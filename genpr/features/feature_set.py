@@ -98,7 +98,7 @@ def save_features(path: Path, features: FeatureSet) -> None:
         tensors["identities"] = features.identities
     metadata = {
         "format": _FORMAT,
-        "source": features.source,
+        "source": json.dumps(features.source),  # escapes what is not UTF-8 in a folder's name
         "extractor": json.dumps(None if features.extractor is None else asdict(features.extractor)),
         "flags": json.dumps(dict(features.flags)),
         "skipped": json.dumps([[error.code, error.path, str(error)] for error in features.skipped]),

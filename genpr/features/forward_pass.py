@@ -88,10 +88,19 @@ class ForwardPass:
                 self._batch_size = (self._batch_size + 1) // 2
                 torch.cuda.empty_cache()
 
+    def _call(self, batch: Tensor) -> Tensor:
+        try:
+            return self._run(batch)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:
+            error.add_note(f"extractor {self._extractor.name} failed")
+            raise
+
     def _embed_batch(self, pixels: Tensor) -> Tensor:
         missing = self._batch_size - len(pixels)
         padded = torch.cat([pixels, pixels[-1:].expand(missing, -1, -1, -1)]) if missing else pixels
-        output = self._run(padded.to(self._device))
+        output = self._call(padded.to(self._device))
         expected = (self._batch_size, self._extractor.dim)
         if not isinstance(output, Tensor) or output.shape != expected:
             came = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__

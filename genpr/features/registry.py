@@ -128,13 +128,8 @@ def require_weights(
         UsageError: No such extractor, or it takes no weights file.
         WeightsError: The weights are missing or are not the published ones.
     """
+    check_known(name)
     known = _BUILT_IN.get(name)
-    if known is None and ":" not in name:
-        raise UsageError(
-            f"unknown extractor {name!r}; known are {', '.join(_BUILT_IN)}, and custom ones as "
-            "path/to/file.py:factory or package.module:factory",
-            code="unknown-extractor",
-        )
     if weights is not None and (known is None or known.weights is None):
         raise UsageError(
             f"weights {os.fspath(weights)!r} were given, but extractor {name!r} takes no weights file",
@@ -143,6 +138,20 @@ def require_weights(
     if known is None or known.weights is None:
         return None
     return find_or_fetch(known.weights, weights=_path(weights), offline=offline, progress=progress)
+
+
+def check_known(name: str) -> None:
+    """Refuse a name that is neither built in nor of the form of a custom extractor.
+
+    Raises:
+        UsageError: "unknown-extractor".
+    """
+    if name not in _BUILT_IN and ":" not in name:
+        raise UsageError(
+            f"unknown extractor {name!r}; known are {', '.join(_BUILT_IN)}, and custom ones as "
+            "path/to/file.py:factory or package.module:factory",
+            code="unknown-extractor",
+        )
 
 
 def describe(extractor: FeatureExtractor) -> ExtractorInfo:

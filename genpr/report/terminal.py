@@ -59,7 +59,8 @@ def _footer(result: Result) -> str:
 
 def _side(side: SideSummary) -> str:
     skipped = f", {len(side.skipped):,} left out" if side.skipped else ""
-    return f"{side.n:,} images of {side.source}{skipped}"
+    source = "".join(c if c.isprintable() else "?" for c in side.source)  # names may hold line breaks
+    return f"{side.n:,} images of {source}{skipped}"
 
 
 def _table(*columns: str) -> Table:

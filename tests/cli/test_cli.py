@@ -111,6 +111,57 @@ def test_skipping_bad_images_scores_the_rest(genpr, folders):
     assert "1 of 20 fake images could not be used and were left out" in err
 
 
+def test_a_custom_extractor_that_prints_or_fails(genpr, folders, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import torch\n"
+        "class Net(torch.nn.Module):\n"
+        "    dim = 3\n"
+        "    def forward(self, images):\n"
+        "        print('hello')\n"
+        "        return images.float().mean((2, 3))\n"
+        "def broken():\n"
+        "    net = Net()\n"
+        "    net.dim = 4\n"
+        "    net.forward = lambda images: 1 / 0\n"
+        "    return net\n"
+    )
+    code, out, err = genpr("score", *folders, "--extractor", f"{file}:Net", "--json", "--device", "cpu")
+    assert code == 0
+    assert json.loads(out)["extractor"]["dim"] == 3
+    assert "hello" in err
+    code, out, err = genpr("score", *folders, "--extractor", f"{file}:broken", "--device", "cpu")
+    assert (code, out) == (2, "")
+    assert "failed: ZeroDivisionError: division by zero" in err
+    assert "bug" not in err
+
+
+def test_a_pixel_limit_holds_for_cached_images_too(genpr, folders):
+    assert genpr("score", *folders, *GABOR)[0] == 0
+    assert genpr("score", *folders, *GABOR, "--max-pixels", 10)[0] == 3
+
+
+def test_missing_weights_do_not_hide_the_likelier_mistake(genpr, folders, tmp_path, rng):
+    one = features(tmp_path / "f.npy", rng.normal(size=(20, 4)))
+    assert genpr("score", folders[0], one, "--offline")[0] == 3
+    assert genpr("score", folders[0], tmp_path / "missing.npy", "--offline")[0] == 2
+
+
+def test_an_unknown_extractor_is_refused_for_features_too(genpr, tmp_path, rng):
+    one = features(tmp_path / "f.npy", rng.normal(size=(20, 4)))
+    assert genpr("score", one, one, "--extractor", "inseption")[0] == 2
+    assert genpr("score", one, one, "--extractor", "gabor")[0] == 0
+
+
+def test_folders_with_names_that_are_not_utf_8(genpr, folders, tmp_path):
+    import os
+
+    odd = os.fsdecode(bytes(tmp_path) + b"/f\xe9.d")
+    folders[0].rename(odd)
+    assert genpr("features", odd, tmp_path / "q.safetensors", *GABOR)[0] == 0
+    assert genpr("score", odd, tmp_path / "fake", *GABOR, "--json")[0] == 0
+
+
 # Wrong inputs: one clear line, the right exit code, never a traceback -----------------------------------------
 
 
@@ -202,9 +253,12 @@ def test_wrong_inputs_give_one_clear_line(genpr, tmp_path, rng, make, code, says
         (("scor", "a", "b"), "scor"),
         (("score", "a", "b", "--fail-under", "precision"), "metric=x"),
         (("score", "a", "b", "--fail-under", "presicion=0.5"), "presicion"),
+        (("score", "a", "b", "--fail-under", "recall=nan"), "a number"),
+        (("score", "", "b"), ""),
+        (("score", "a", "b", "--extractor", ""), "unknown extractor"),
         (("score", "a", "b", "--max-bad", "lots"), "1% or 0.01"),
         (("score", "a", "b", "--metrics", "fid"), "precision, recall, density, coverage"),
-        (("score", "a", "b", "--k", "0"), "k must be at least 1"),
+        (("score", "a", "b", "--k", "0"), "k must be an integer of at least 1"),
         (("features", "a", "b.npy"), ".safetensors"),
     ],
 )
