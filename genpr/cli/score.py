@@ -12,9 +12,9 @@ import click
 
 from genpr.cli.console import complain, emit, progress_bars, show_notices
 from genpr.cli.options import image_options
+from genpr.errors import GenprError
 
 _THRESHOLD_MISSED = 5
-_ARRAY_SUFFIXES = {".npy", ".npz", ".safetensors"}
 
 
 def threshold(text: str) -> tuple[str, float]:
@@ -95,6 +95,20 @@ def command(
     return _THRESHOLD_MISSED if missed else 0
 
 
+def _may_hold_images(path: Path) -> bool:
+    """By suffix, and for array files by their header: images are 4-D. What is missing or damaged is said later."""
+    from genpr.images.arrays import peek_array
+
+    suffix = path.suffix.lower()
+    if suffix not in {".npy", ".npz"}:
+        return suffix != ".safetensors"
+    try:
+        header = peek_array(path) if path.is_file() else None
+    except GenprError:
+        return False
+    return header is not None and len(header[0]) == 4
+
+
 def _check_before_torch(
     real: str,
     fake: str,
@@ -119,7 +133,7 @@ def _check_before_torch(
             raise click.UsageError(
                 f"--fail-under {metric}=...: not among the computed metrics {', '.join(known)}"
             )
-    images = [side for side in (real, fake) if Path(side).suffix.lower() not in _ARRAY_SUFFIXES]
+    images = [side for side in (real, fake) if _may_hold_images(Path(side))]
     try:
         if images:
             require_weights(

@@ -272,7 +272,11 @@ def test_wrong_usage_exits_2_with_one_line(genpr, folders, args, says):
     assert says in err
 
 
-def test_missing_weights_offline_exit_4_and_say_everything_before_torch_loads(folders):
+@pytest.mark.parametrize("kind", ["folders", "npz"])
+def test_missing_weights_offline_exit_4_and_say_everything_before_torch_loads(folders, tmp_path, kind):
+    if kind == "npz":
+        np.savez(tmp_path / "images.npz", arr_0=np.zeros((20, 8, 8, 3), np.uint8))
+        folders = [tmp_path / "images.npz"] * 2
     code = (
         "import sys; from genpr.cli.main import run; code = run(sys.argv[1:]); "
         "assert 'torch' not in sys.modules; sys.exit(code)"
