@@ -64,7 +64,7 @@ def command(
     """Score the images in FAKE against those in REAL.
 
     REAL and FAKE are folders of images (searched to any depth), .zip or .tar archives of images, .npz files
-    with uint8 images in arr_0, or feature files (.npy, .safetensors) written by `genpr features`.
+    with uint8 images in arr_0, or feature files (.npy, or .safetensors as `genpr features` writes them).
     """
     chosen = None if metrics is None else [name.strip() for name in metrics.split(",")]
     _check_before_torch(real, fake, extractor, protocol, weights, offline, chosen, k, fail_under)
