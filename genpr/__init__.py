@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from genpr.features.embed import embed
     from genpr.features.extractor import ExtractorInfo, FeatureExtractor
     from genpr.features.registry import list_extractors, load_extractor
+    from genpr.metrics.knn_manifold import KNNManifold
     from genpr.metrics.manifold import (
-        KNNManifold,
         ManifoldMetrics,
         PrecisionRecall,
         manifold_metrics,
@@ -45,7 +45,7 @@ _HOME = {
     "FeatureExtractor": "genpr.features.extractor",
     "GenprError": "genpr.errors",
     "ImageError": "genpr.errors",
-    "KNNManifold": "genpr.metrics.manifold",
+    "KNNManifold": "genpr.metrics.knn_manifold",
     "ManifoldMetrics": "genpr.metrics.manifold",
     "MetricValue": "genpr.result",
     "Notice": "genpr.notices",

@@ -18,7 +18,7 @@ from genpr.features.feature_set import FeatureSet
 from genpr.findings import Identities, findings
 from genpr.images.decode import MAX_PIXELS
 from genpr.metrics.features import check_ties
-from genpr.metrics.manifold import RealSide
+from genpr.metrics.real_side import RealSide
 from genpr.protocols import find_protocol
 from genpr.result import MetricValue, Result, SideSummary, package_versions
 from genpr.runtime import resolve_device

@@ -52,11 +52,12 @@ def memory_budget(device: torch.device) -> int:
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
     else:
-        free = _free_host_memory()
+        free = free_host_memory()
     return max(2**20, min(free // _TILE_SHARE, _TILE_BYTES_MAX))
 
 
-def _free_host_memory() -> int:
+def free_host_memory() -> int:
+    """Bytes that this process could still take without swapping."""
     try:
         with Path("/proc/meminfo").open() as file:
             for line in file:

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from genpr.errors import DataError
 
@@ -83,18 +83,9 @@ def load_tensors(path: Path, *, require_checksum: bool = True) -> tuple[dict[str
     Raises:
         DataError: The file is truncated, malformed, or its content does not match its checksum.
     """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = dict(file.metadata() or {})
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-    except (SafetensorError, OSError, ValueError) as error:
-        raise DataError(
-            f"{path} is not a readable safetensors file ({error}); was it cut short or renamed?",
-            code="file-damaged",
-            path=str(path),
-        ) from error
+    with _opened(path) as file:
+        metadata = dict(file.metadata() or {})
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
     expected = metadata.pop(CHECKSUM, None)
     if expected is None and not require_checksum:
         return tensors, metadata
@@ -105,6 +96,31 @@ def load_tensors(path: Path, *, require_checksum: bool = True) -> tuple[dict[str
             path=str(path),
         )
     return tensors, metadata
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """The text metadata of a safetensors file, without reading its tensors.
+
+    Raises:
+        DataError: The file is truncated or malformed.
+    """
+    with _opened(path) as file:
+        return dict(file.metadata() or {})
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except (SafetensorError, OSError, ValueError) as error:
+        raise DataError(
+            f"{path} is not a readable safetensors file ({error}); was it cut short or renamed?",
+            code="file-damaged",
+            path=str(path),
+        ) from error
 
 
 def _digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -48,6 +49,28 @@ def show_notices(notices: Sequence[Notice]) -> None:
     """One line on stderr per notice."""
     for item in notices:
         complain(f"{item.level}: {item.message}" + (f" ({item.hint})" if item.hint else ""))
+
+
+class _Lines(logging.Handler):
+    """Log records as lines on stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        complain(record.getMessage())
+
+
+@contextmanager
+def inner_workings(*, shown: bool) -> Iterator[None]:
+    """Show what genpr logs about its choices."""
+    logger, handler = logging.getLogger("genpr"), _Lines()
+    before = logger.level
+    if shown:
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from genpr.cli.console import complain, emit, progress_bars, show_notices
+from genpr.cli.console import complain, emit, inner_workings, progress_bars, show_notices
 from genpr.cli.options import image_options
 from genpr.errors import GenprError
 
@@ -39,6 +39,7 @@ def threshold(text: str) -> tuple[str, float]:
 @click.option("--ties", type=click.Choice(["closed", "strict"]), help="Balls with or without their surface.")
 @image_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
+@click.option("-v", "--verbose", is_flag=True, help="Say how the neighbours are searched.")
 @click.option(
     "--fail-under",
     type=threshold,
@@ -59,6 +60,7 @@ def command(
     as_json: bool,
     fail_under: tuple[tuple[str, float], ...],
     quiet: bool,
+    verbose: bool,
     **options: Any,  # noqa: ANN401 - passed to genpr.score, which checks them
 ) -> int:
     """Score the images in FAKE against those in REAL.
@@ -73,7 +75,8 @@ def command(
     from genpr.report.terminal import score_table
 
     # What a custom extractor prints must not end up in the result.
-    with redirect_stdout(sys.stderr), progress_bars(quiet=quiet) as progress:
+    stderr = redirect_stdout(sys.stderr)
+    with stderr, inner_workings(shown=verbose), progress_bars(quiet=quiet) as progress:
         result = score(
             real,
             fake,

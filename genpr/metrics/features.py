@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
@@ -11,23 +13,25 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError
-from genpr.runtime import resolve_device
+from genpr.runtime import free_host_memory, resolve_device
 
 _CHUNK_ELEMENTS = 2**22
+_FLOAT32_SHARE = 4  # a float32 copy of float16 features may take one part in this of the free memory
 
 Features = NDArray[Any] | Tensor
 """(n, d), one row per image, of any real floating or integer type."""
 
 
 def check_features(features: object, name: str) -> Tensor:
-    """Features as contiguous float32, checked; the input is neither changed nor, where possible, copied.
+    """Features as contiguous float32, or large ones as float16, checked; the input is neither changed nor, where possible, copied.
 
     Args:
         features: (n, d) numpy array or tensor of floats or integers; read-only and memory-mapped ones too.
         name: What the caller calls them, for messages.
 
     Returns:
-        (n, d) float32 on the device of the input; do not write to it, it may be the input.
+        (n, d) float32 on the device of the input; do not write to it, it may be the input. Float16, in which
+        every value is a float32 value too, is kept where a float32 copy would take too much of the free memory.
 
     Raises:
         FeatureError: Not such an array ("feature-shape"), or NaN or infinite somewhere ("non-finite").
@@ -136,10 +140,17 @@ def _likely_cause(shape: tuple[int, ...]) -> str:
 
 def _float32(features: Features) -> Tensor:
     if isinstance(features, Tensor):
-        return features.to(torch.float32).contiguous()
+        kept = features.dtype == torch.float16 and not features.is_cuda and _is_large(features.shape)
+        return features.to(features.dtype if kept else torch.float32).contiguous()
+    kept = features.dtype == np.float16 and _is_large(features.shape)
     with np.errstate(all="ignore"):  # overflow is reported as non-finite, with its place
-        array = np.ascontiguousarray(features, dtype=np.float32)
+        array = np.ascontiguousarray(features, dtype=features.dtype if kept else np.float32)
     return torch.from_numpy(array if array.flags.writeable else np.asarray(_Writable(array)))
+
+
+def _is_large(shape: Sequence[int]) -> bool:
+    """Whether a float32 copy would take more memory than it is worth in speed."""
+    return math.prod(shape) * 4 > free_host_memory() // _FLOAT32_SHARE
 
 
 class _Writable:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+METRICS = ("precision", "recall", "density", "coverage")
+
 
 @dataclass(frozen=True, slots=True)
 class Memberships:

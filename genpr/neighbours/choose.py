@@ -7,12 +7,12 @@ from importlib.util import find_spec
 import torch
 
 from genpr.neighbours.engine import Engine
-from genpr.neighbours.faiss_cpu import FaissCpu
-from genpr.neighbours.torch_tiles import TorchTiles
+from genpr.neighbours.faiss_engine import FaissEngine
+from genpr.neighbours.torch_engine import TorchEngine
 
 
 def choose_engine(device: torch.device) -> Engine:
     """The fastest engine that is available for data on `device`."""
     if device.type == "cpu" and find_spec("faiss") is not None:
-        return FaissCpu()
-    return TorchTiles()
+        return FaissEngine()
+    return TorchEngine()

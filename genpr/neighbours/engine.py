@@ -1,76 +1,56 @@
-"""What a search engine must offer.
+"""What a search engine must offer: three operations, in plain linear algebra.
 
-An engine only proposes: it delivers pairs of rows with bounds on their distance, and promises which pairs it
-left out. Every decision is taken in `search`, on distances by the definition.
+An engine only proposes. Every decision is taken in `radii` and `cross`, on bounds that are proven in `bounds` for
+any order of summation, and on distances by the definition in `verify` where these leave a doubt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from genpr.neighbours.bounds import Placed
 from genpr.runtime import state_guard
 
 
-@dataclass(frozen=True, slots=True)
-class Nearest:
-    """For each row some other rows, with bounds on the squared distances, in ascending order of the lower ones.
+class Tiles(Protocol):
+    """Products of a certain width on a certain device, cut so that memory is bounded and well used."""
 
-    Attributes:
-        index: (n, c) int64.
-        sq_lower: (n, c) float64. A row that is not listed has a lower bound no smaller than the last one listed.
-        sq_upper: (n, c) float64.
-    """
+    @property
+    def rows(self) -> int:
+        """Most rows of `left`."""
+        ...
 
-    index: Tensor
-    sq_lower: Tensor
-    sq_upper: Tensor
+    @property
+    def columns(self) -> int:
+        """Most rows of `right`."""
+        ...
 
+    def positive(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Every pair of a row of `left` (r, w) and of `right` (c, w) whose inner product is not negative.
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """Pairs of a row i and a column j with bounds on their squared distances, all (p,)."""
-
-    i: Tensor
-    j: Tensor
-    sq_lower: Tensor
-    sq_upper: Tensor
-
-    def __len__(self) -> int:
-        return len(self.i)
-
-    def select(self, mask: Tensor) -> Pairs:
-        """The pairs where (p,) bool `mask` holds."""
-        return Pairs(self.i[mask], self.j[mask], self.sq_lower[mask], self.sq_upper[mask])
+        Returns:
+            Row, column and product, each (p,).
+        """
+        ...
 
 
 class Engine(Protocol):
-    """Proposes pairs by cheap bounds, in bounded memory."""
+    """Inner products and differences in float32."""
 
-    def nearest(self, points: Placed, count: int) -> Nearest:
-        """For each row the `count` < n other rows of smallest lower bound; a row is excluded by its index."""
+    def tiles(self, width: int, device: torch.device) -> Tiles:
+        """What finds positive products of `width` terms on `device`."""
         ...
 
-    def close_pairs(
-        self, rows: Placed, columns: Placed, row_sq_reach: Tensor | None, column_sq_reach: Tensor | None
-    ) -> Iterator[Pairs]:
-        """Every pair whose lower bound is within the reach of its row, or of its column, or of both.
+    def largest(self, left: Tensor, right: Tensor, count: int) -> Tensor:
+        """For each row of `left` (r, w) the `count` <= c rows of `right` (c, w) of largest product: (r, count)."""
+        ...
 
-        Args:
-            rows: n points.
-            columns: m points in the same frame.
-            row_sq_reach: (n,) float64, or None for no reach at all.
-            column_sq_reach: (m,) float64, or None.
-
-        Yields:
-            Portions of bounded size; pairs out of reach may be among them.
-        """
+    def sq_differences(self, x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        """Sums of squared differences between rows `i` of `x` and `j` of `y`: (p,), float32 throughout."""
         ...
 
 

@@ -9,9 +9,11 @@ import pytest
 import torch
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics import manifold
-from genpr.metrics.manifold import KNNManifold, PrecisionRecall, RealSide, manifold_metrics, precision_recall
-from genpr.neighbours.torch_tiles import TorchTiles
+from genpr.metrics import real_side
+from genpr.metrics.knn_manifold import KNNManifold
+from genpr.metrics.manifold import PrecisionRecall, manifold_metrics, precision_recall
+from genpr.metrics.real_side import RealSide
+from genpr.neighbours.torch_engine import TorchEngine
 
 
 def _column(*values):
@@ -184,20 +186,28 @@ class TestKNNManifold:
         assert error.value.code == "width-mismatch"
 
 
-class _Recorder:
-    """An engine that notes how many rows it was asked to compare with how many."""
+class _Counter:
+    """An engine that counts the products it is asked for."""
 
     def __init__(self):
-        self.tiles = TorchTiles()
-        self.asked = []
+        self.engine = TorchEngine()
+        self.products = 0
 
-    def nearest(self, points, count):
-        self.asked.append(("within", len(points)))
-        return self.tiles.nearest(points, count)
+    def tiles(self, width, device):
+        self._tiles = self.engine.tiles(width, device)
+        self.rows, self.columns = self._tiles.rows, self._tiles.columns
+        return self
 
-    def close_pairs(self, rows, columns, row_sq_reach, column_sq_reach):
-        self.asked.append(("across", row_sq_reach is not None, column_sq_reach is not None))
-        return self.tiles.close_pairs(rows, columns, row_sq_reach, column_sq_reach)
+    def positive(self, left, right):
+        self.products += len(left) * len(right)
+        return self._tiles.positive(left, right)
+
+    def largest(self, left, right, count):
+        self.products += len(left) * len(right)
+        return self.engine.largest(left, right, count)
+
+    def sq_differences(self, x, y, i, j):
+        return self.engine.sq_differences(x, y, i, j)
 
 
 class TestRealSide:
@@ -215,32 +225,32 @@ class TestRealSide:
         }
 
     def test_a_second_fake_set_does_no_work_among_the_reals(self, rng):
-        engine = _Recorder()
-        side = RealSide.fit(rng.normal(size=(70, 4)), ks=[3, 4, 5], engine=engine)
-        assert engine.asked == [("within", 70)]
+        engine = _Counter()
+        side = RealSide.fit(rng.normal(size=(700, 4)), ks=[3, 4, 5], engine=engine)
+        assert engine.products == 2 * 700**2  # a first reach, and the sweep
         for n_fake in (50, 60):
-            engine.asked.clear()
+            engine.products = 0
             side.score(rng.normal(size=(n_fake, 4)), ks=self.KS)
-            assert engine.asked == [("within", n_fake), ("across", True, True)]
+            assert engine.products == 2 * n_fake**2 + 700 * n_fake
 
     @pytest.mark.parametrize(
         ("names", "work"),
         [
-            (["precision"], [("across", True, False)]),
-            (["density", "coverage"], [("across", True, False)]),
-            (["recall"], [("within", 50), ("across", False, True)]),
-            (["precision", "recall"], [("within", 50), ("across", True, True)]),
+            (["precision"], 70 * 50),
+            (["density", "coverage"], 70 * 50),
+            (["recall"], 2 * 50**2 + 70 * 50),
+            (["precision", "recall"], 2 * 50**2 + 70 * 50),
         ],
     )
     def test_only_what_is_asked_for_is_computed(self, names, work, rng):
-        engine = _Recorder()
+        engine = _Counter()
         ks = {name: self.KS[name] for name in names}
         fitted = [k for name, k in ks.items() if name != "recall"]
         side = RealSide.fit(rng.normal(size=(70, 4)), ks=fitted, engine=engine)
-        assert engine.asked == ([("within", 70)] if fitted else [])
-        engine.asked.clear()
+        assert engine.products == (2 * 70**2 if fitted else 0)
+        engine.products = 0
         assert list(side.score(rng.normal(size=(50, 4)), ks=ks)) == names
-        assert engine.asked == work
+        assert engine.products == work
 
     def test_counts_behind_the_scores(self):
         side = RealSide.fit(_HAND_A[0], ks=[1])
@@ -298,7 +308,7 @@ class TestErrors:
         assert error.value.code == "width-mismatch"
 
     def test_everything_is_checked_before_anything_is_computed(self, monkeypatch):
-        monkeypatch.setattr(manifold, "kth_sq_distances", lambda *_, **__: pytest.fail("computed"))
+        monkeypatch.setattr(real_side, "kth_sq_distances", lambda *_, **__: pytest.fail("computed"))
         bad = self.good.copy()
         bad[4, 2] = np.nan
         with pytest.raises(FeatureError, match="fake features must be finite"):

@@ -1,0 +1,143 @@
+"""The k-NN manifold of one set of features: fit once, ask many times, keep on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from genpr.errors import DataError
+from genpr.metrics.features import (
+    Features,
+    check_features,
+    check_k,
+    check_rows,
+    check_same_width,
+    check_ties,
+    choose_device,
+)
+from genpr.metrics.real_side import RealSide
+from genpr.neighbours.choose import choose_engine
+from genpr.neighbours.cross import Ties, cross_counts
+from genpr.neighbours.frame import Frame, Placed
+from genpr.runtime import resolve_device
+from genpr.storage import load_tensors, read_metadata, save_tensors
+
+_FORMAT = "genpr.manifold.1"
+
+
+@dataclass(frozen=True, slots=True)
+class KNNManifold:
+    """The k-NN manifold of a set of features: fit once, ask many times; it does not change.
+
+    Attributes:
+        k: Neighbours that set a ball's radius.
+        ties: Whether a point on the sphere is inside: "closed" yes, "strict" no.
+        side: Centers, radii, and what the search keeps of them.
+
+    Example:
+        >>> import numpy as np
+        >>> corners = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+        >>> manifold = KNNManifold.fit(corners, k=1)
+        >>> manifold.contains(np.array([[0.5, 0.5], [3.0, 3.0]])).tolist()
+        [True, False]
+    """
+
+    k: int
+    ties: Ties
+    side: RealSide
+
+    @classmethod
+    def fit(
+        cls, features: Features, *, k: int = 3, ties: Ties = "closed", device: str | torch.device = "auto"
+    ) -> KNNManifold:
+        """Fit to a copy of (n, d) `features`, n > k. Arguments and errors are those of `manifold_metrics`."""
+        k = check_k(k)
+        check_ties(ties)
+        checked = check_features(features, "features").clone()
+        check_rows(checked, "features", k=k)
+        return cls(k, ties, RealSide.fit(checked, ks=[k], device=choose_device(features, device)))
+
+    def __len__(self) -> int:
+        return len(self.side.points)
+
+    @property
+    def features(self) -> Tensor:
+        """The centers of the balls, (n, d) float32."""
+        return self.side.points.features
+
+    @property
+    def sq_radii(self) -> Tensor:
+        """Squared radii of the balls, (n,) float64."""
+        return self.side.sq_radii[0]
+
+    @property
+    def radii(self) -> Tensor:
+        """Radii of the balls, (n,) float64. Membership is decided on their squares."""
+        return self.sq_radii.sqrt()
+
+    def count(self, queries: Features) -> Tensor:
+        """How many balls contain each of the (m, d) `queries`: (m,) int64."""
+        checked = check_features(queries, "queries").to(self.features.device)
+        check_same_width(self.features, checked, names=("the manifold", "queries"))
+        side, points = self.side, self.side.points.frame.place(checked)
+        counts = cross_counts(
+            side.points, points, real_sq_radii=side.sq_radii, ties=self.ties, engine=side.engine
+        )
+        return counts.real_balls_per_fake[0]
+
+    def contains(self, queries: Features) -> Tensor:
+        """Which of the (m, d) `queries` lie in at least one ball: (m,) bool."""
+        return self.count(queries) > 0
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write features, radii and what the search keeps to `path` (safetensors with a checksum inside).
+
+        Raises:
+            OSError: The path cannot be written.
+        """
+        points = self.side.points
+        frame = points.frame
+        tensors = {
+            "features": points.features,
+            "sq_radii": self.sq_radii,
+            "half_floors": points.half_floors,
+            "slack": points.slack,
+            "residual": points.residual,
+            "centre": frame.centre,
+            "centres": frame.centres,
+        }
+        if points.augmented is not None:
+            tensors["augmented"] = points.augmented
+        if frame.basis is not None:
+            tensors["basis"] = frame.basis
+        facts = {"format": _FORMAT, "k": self.k, "ties": self.ties, "scale": frame.scale}
+        save_tensors(Path(path), tensors, {name: json.dumps(fact) for name, fact in facts.items()})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, device: str | torch.device = "auto") -> KNNManifold:
+        """Read what `save` wrote; nothing is computed again.
+
+        Raises:
+            DataError: The file is damaged ("file-damaged") or holds something else ("not-a-manifold").
+        """
+        if read_metadata(Path(path)).get("format") != json.dumps(_FORMAT):
+            raise DataError(
+                f"{path} is not a manifold that KNNManifold.save wrote; is it a file of plain features?",
+                code="not-a-manifold",
+                path=str(path),
+            )
+        tensors, metadata = load_tensors(Path(path))
+        where = resolve_device(device)
+        at = {name: tensor.to(where) for name, tensor in tensors.items()}
+        frame = Frame(at["centre"], json.loads(metadata["scale"]), at.get("basis"), at["centres"])
+        points = Placed.restored(
+            frame, at["features"], at.get("augmented"), at["half_floors"], at["slack"], at["residual"]
+        )
+        k = int(json.loads(metadata["k"]))
+        side = RealSide(points, (k,), at["sq_radii"][None], choose_engine(where))
+        return cls(k, json.loads(metadata["ties"]), side)

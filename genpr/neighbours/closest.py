@@ -1,0 +1,86 @@
+"""Keep the closest pairs of a set while more and more of them are met."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from genpr.neighbours.bounds import bounds_by_product, bounds_of_differences
+from genpr.neighbours.engine import Engine
+from genpr.neighbours.sweep import Pairs
+from genpr.neighbours.verify import sq_distances_at
+
+_PORTION = 2**16  # pairs
+
+
+@dataclass(slots=True)
+class Closest:
+    """The closest pairs met so far.
+
+    Attributes:
+        sq_reach: (n,) float64, within it the row has k others; -inf for rows that need none. It is the caller's,
+            and shrinks in place.
+        smallest: (n, k) float64, ascending: least upper bounds to distinct rows met.
+    """
+
+    sq_reach: Tensor
+    smallest: Tensor
+    _waiting: list[Pairs] = field(default_factory=list)
+    _kept: list[Pairs] = field(default_factory=list)
+
+    @classmethod
+    def within(cls, sq_reach: Tensor, k: int) -> Closest:
+        """Nothing met yet."""
+        n = len(sq_reach)
+        return cls(sq_reach, torch.full((n, k), torch.inf, dtype=torch.float64, device=sq_reach.device))
+
+    def meet(self, pairs: Pairs) -> None:
+        """Take note of pairs, none of them met before."""
+        self._waiting.append(pairs)
+        if sum(map(len, self._waiting)) >= _PORTION:
+            self._settle()
+
+    def pairs(self) -> Pairs:
+        """Of all pairs met, those that still are within reach of one of the two."""
+        self._settle()
+        return in_reach(Pairs.joined(self._kept, self.sq_reach.device), self.sq_reach)
+
+    def _settle(self) -> None:
+        pairs = in_reach(Pairs.joined(self._waiting, self.sq_reach.device), self.sq_reach)
+        self._waiting.clear()
+        for rows in (pairs.i, pairs.j):
+            _keep_smallest(self.smallest, rows, pairs.sq_upper)
+        nearer = (self.smallest[:, -1] < self.sq_reach).nonzero()[:, 0]
+        self.sq_reach[nearer] = self.smallest[nearer, -1]
+        self._kept.append(in_reach(pairs, self.sq_reach))
+
+
+def in_reach(pairs: Pairs, sq_reach: Tensor) -> Pairs:
+    """The pairs of one set that may be within the reach of one of the two."""
+    return pairs.select(pairs.sq_lower <= torch.maximum(sq_reach[pairs.i], sq_reach[pairs.j]))
+
+
+def bounds_of_pairs(x: Tensor, y: Tensor, i: Tensor, j: Tensor, engine: Engine) -> tuple[Tensor, Tensor]:
+    """The tightest bounds short of the definition, between rows `i` of `x` and `j` of `y`: two of (p,) float64."""
+    if bounds := bounds_by_product(x, y, i, j):
+        return bounds
+    lower, upper = bounds_of_differences(engine.sq_differences(x, y, i, j), x.shape[1])
+    unknown = upper.isinf().nonzero()[:, 0]
+    lower[unknown] = upper[unknown] = sq_distances_at(x, y, i[unknown], j[unknown])
+    return lower, upper
+
+
+def _keep_smallest(table: Tensor, rows: Tensor, values: Tensor) -> None:
+    """Merge `values` (p,) into the ascending rows of `table` (n, k) that `rows` (p,) names, in place."""
+    k = table.shape[1]
+    smaller = values < table[rows, -1]
+    rows, values = rows[smaller], values[smaller]
+    touched = torch.unique(rows)
+    rows = torch.cat([rows, touched.repeat_interleave(k)])
+    values = torch.cat([values, table[touched].flatten()])
+    order = values.argsort()
+    order = order[rows[order].argsort(stable=True)]
+    first = torch.searchsorted(rows[order], touched)
+    table[touched] = values[order][first[:, None] + torch.arange(k, device=table.device)]

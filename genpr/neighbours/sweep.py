@@ -1,0 +1,260 @@
+"""Every pair of rows that may be within reach of each other, found tile by tile by the bounds of a frame."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from genpr.neighbours.bounds import NO_FLOOR, slack_factor
+from genpr.neighbours.engine import Engine, Tiles
+from genpr.neighbours.frame import Placed
+from genpr.neighbours.workers import Workers
+
+Result = TypeVar("Result")
+
+# One threshold serves all columns of a tile, so their reaches must be alike: within this factor.
+_ALIKE = 1.5
+# The rows of largest reach of a cell are a block of their own, or they would widen the reach of all.
+_FAR_SHARE = 0.1
+_MIN_BLOCK = 64
+_PORTION = 2**16  # pairs
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Pairs of a row i and a column j with bounds on their squared distances, all (p,)."""
+
+    i: Tensor
+    j: Tensor
+    sq_lower: Tensor
+    sq_upper: Tensor
+
+    def __len__(self) -> int:
+        return len(self.i)
+
+    def select(self, mask: Tensor) -> Pairs:
+        """The pairs where (p,) bool `mask` holds."""
+        return self.part(mask.nonzero()[:, 0])
+
+    def part(self, index: Tensor | slice) -> Pairs:
+        """The pairs at `index`."""
+        return Pairs(self.i[index], self.j[index], self.sq_lower[index], self.sq_upper[index])
+
+    @classmethod
+    def joined(cls, parts: list[Pairs], device: torch.device | None = None) -> Pairs:
+        """All pairs of all parts; where there are none, no pairs on `device`."""
+        if not parts:
+            none = torch.empty(0, dtype=torch.int64, device=device)
+            return cls(none, none, none.double(), none.double())
+        fields = ("i", "j", "sq_lower", "sq_upper")
+        return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in fields))
+
+
+def sweep_within(
+    points: Placed, sq_reach: Tensor, engine: Engine, workers: Workers, look: Callable[[Pairs], Result]
+) -> Iterator[Result]:
+    """Look at every pair of `points`, once, whose distance may be within the reach of one of the two.
+
+    Args:
+        points: n rows.
+        sq_reach: (n,) float64; -inf reaches nothing. It may shrink in place meanwhile.
+        engine: What multiplies.
+        workers: Who works.
+        look: What they do with the pairs that they find, in portions.
+
+    Yields:
+        What `look` returns for each portion.
+    """
+    tiles = _TilesPerThread(engine, points)
+    blocks = blocks_of(points, sq_reach, tiles.rows)
+    rank = torch.empty(len(points), dtype=torch.int64, device=points.device)
+    for number, block in enumerate(blocks):
+        rank[block] = number
+    order, bands = sq_reach.argsort(), _bands(sq_reach)
+
+    def search(number: int) -> list[Result]:
+        block = blocks[number]
+        wanted = _within_reach(points, sq_reach, points, sq_reach, block) & (rank >= number)
+        wanted[block] = True
+        chunks = _alike(order[wanted[order]], bands, tiles.columns)
+        found = _search(points, block, sq_reach, points, chunks, sq_reach, tiles.own)
+        return [look(pairs.select((pairs.i < pairs.j) | (rank[pairs.j] > number))) for pairs in found]
+
+    for looked in workers.map(search, range(len(blocks))):
+        yield from looked
+
+
+def sweep_between(
+    rows: Placed,
+    columns: Placed,
+    row_sq_reach: Tensor,
+    column_sq_reach: Tensor,
+    engine: Engine,
+    workers: Workers,
+    look: Callable[[Pairs], Result],
+) -> Iterator[Result]:
+    """Look at every pair of a row and a column whose distance may be within the reach of one of the two.
+
+    Args:
+        rows: n points.
+        columns: m points in the same frame.
+        row_sq_reach: (n,) float64; -inf reaches nothing.
+        column_sq_reach: (m,) float64.
+        engine: What multiplies.
+        workers: Who works.
+        look: What they do with the pairs that they find, in portions.
+
+    Yields:
+        What `look` returns for each portion.
+    """
+    tiles = _TilesPerThread(engine, rows)
+    order, bands = column_sq_reach.argsort(), _bands(column_sq_reach)
+
+    def search(block: Tensor) -> list[Result]:
+        wanted = _within_reach(columns, column_sq_reach, rows, row_sq_reach, block)
+        chunks = _alike(order[wanted[order]], bands, tiles.columns)
+        found = _search(rows, block, row_sq_reach, columns, chunks, column_sq_reach, tiles.own)
+        return [look(pairs) for pairs in found]
+
+    for looked in workers.map(search, blocks_of(rows, row_sq_reach, tiles.rows)):
+        yield from looked
+
+
+class _TilesPerThread:
+    """Tiles hold memory that only one thread can use at a time."""
+
+    def __init__(self, engine: Engine, points: Placed) -> None:
+        self._engine, self._points = engine, points
+        self._local = threading.local()
+        self.rows, self.columns = self.own.rows, self.own.columns
+
+    @property
+    def own(self) -> Tiles:
+        if not hasattr(self._local, "tiles"):
+            self._local.tiles = self._engine.tiles(self._points.frame.width + 2, self._points.device)
+        tiles: Tiles = self._local.tiles
+        return tiles
+
+
+def blocks_of(points: Placed, sq_reach: Tensor, limit: int) -> list[Tensor]:
+    """All rows, in blocks of at most `limit`, each of one cell and of similar reach."""
+    order = sq_reach.argsort(stable=True)
+    if points.cells is None:
+        return list(torch.split(order, limit))
+    label = points.cells.label[order]
+    order = order[label.argsort(stable=True)]
+    blocks: list[Tensor] = []
+    for cell in torch.split(order, label.bincount().tolist()):
+        near = len(cell) - int(len(cell) * _FAR_SHARE) if len(cell) > _MIN_BLOCK else len(cell)
+        for part in (cell[:near], cell[near:]):
+            blocks += part.chunk(-(-len(part) // limit)) if len(part) else []
+    return blocks
+
+
+def _within_reach(
+    columns: Placed, column_sq_reach: Tensor, rows: Placed, row_sq_reach: Tensor, block: Tensor
+) -> Tensor:
+    if rows.cells is None or columns.cells is None:
+        return torch.ones(len(columns), dtype=torch.bool, device=columns.device)
+    sq_reach = column_sq_reach.clamp(min=float(row_sq_reach[block].max()))
+    reach = sq_reach.clamp(min=0).sqrt() * rows.frame.scale
+    return columns.cells.within_reach(reach, rows.cells, block)
+
+
+def _search(
+    rows: Placed,
+    block: Tensor,
+    row_sq_reach: Tensor,
+    columns: Placed,
+    chunks: Iterable[Tensor],
+    column_sq_reach: Tensor,
+    tiles: Tiles,
+) -> Iterator[Pairs]:
+    """Pairs of `block` with `chunks` of columns."""
+    left, found = rows.left(block), _Found(rows, columns)
+    floors = left[:, -2].double()
+    for chunk in chunks:
+        reach = row_sq_reach[block].clamp(min=float(column_sq_reach[chunk].max()))
+        lowest = _lowest_keys(reach, rows)
+        left[:, -2] = _rounded_up(floors - lowest)
+        lifted = left[:, -2].double() - floors
+        i, j, product = _positive(tiles, left, columns.right(chunk))
+        found.add(block[i], chunk[j], product, lifted[i])
+        if found.size >= _PORTION:
+            yield found.pairs(row_sq_reach, column_sq_reach)
+    yield found.pairs(row_sq_reach, column_sq_reach)
+
+
+class _Found:
+    """Pairs found in some tiles, until they are worth the work per portion."""
+
+    def __init__(self, rows: Placed, columns: Placed) -> None:
+        self._rows, self._columns = rows, columns
+        self._parts: list[tuple[Tensor, ...]] = []
+        self.size = 0
+
+    def add(self, i: Tensor, j: Tensor, product: Tensor, lifted: Tensor) -> None:
+        """Rows, columns, products, and by how much these are above the keys."""
+        self._parts.append((i, j, product, lifted))
+        self.size += len(i)
+
+    def pairs(self, row_sq_reach: Tensor, column_sq_reach: Tensor) -> Pairs:
+        """What was added since the last call and is still in reach."""
+        if not self._parts:
+            return Pairs.joined([], self._rows.device)
+        i, j, product, lifted = (torch.cat(part) for part in zip(*self._parts, strict=True))
+        self._parts.clear()
+        self.size = 0
+        doubt = 2 * _doubt(self._rows) * lifted.abs() / self._rows.frame.scale**2
+        sq_lower = self._rows.sq_lower(product.double() - lifted) - doubt
+        at = (sq_lower <= torch.maximum(row_sq_reach[i], column_sq_reach[j])).nonzero()[:, 0]
+        i, j, sq_lower = i[at], j[at], sq_lower[at]
+        return Pairs(i, j, sq_lower, sq_lower + self._rows.sq_gap(i, self._columns, j) + 2 * doubt[at])
+
+
+def _bands(sq_reach: Tensor) -> Tensor:
+    """Numbers of bands of similar reach, ascending with it."""
+    band = (sq_reach.log() / math.log(_ALIKE)).floor_()
+    return torch.where(sq_reach > 0, band, -torch.inf)
+
+
+def _alike(columns: Tensor, bands: Tensor, limit: int) -> Iterator[Tensor]:
+    """Cut columns in ascending order of reach into chunks of at most `limit` and of similar reach."""
+    _, sizes = torch.unique_consecutive(bands[columns], return_counts=True)
+    for band in torch.split(columns, sizes.tolist()):
+        yield from torch.split(band, limit)
+
+
+def _lowest_keys(sq_reach: Tensor, points: Placed) -> Tensor:
+    """Keys that no pair within `sq_reach` falls below, although they are added inside a float32 product."""
+    keys = sq_reach * (-0.5 * points.frame.scale**2)
+    return keys.clamp_(min=NO_FLOOR).mul_(1 + _doubt(points))
+
+
+def _doubt(points: Placed) -> float:
+    """Relative error that a threshold inside a product of w + 2 terms takes part in."""
+    return min(slack_factor(points.frame.width + 8), 1.0)
+
+
+def _rounded_up(values: Tensor) -> Tensor:
+    rounded = values.float()
+    return rounded.where(rounded >= values, rounded.nextafter(torch.full_like(rounded, torch.inf)))
+
+
+def _positive(tiles: Tiles, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """`Tiles.positive`, in halves where a GPU has too little memory for all the pairs."""
+    try:
+        return tiles.positive(left, right)
+    except torch.cuda.OutOfMemoryError:
+        if len(left) < 2:
+            raise
+    half = len(left) // 2
+    i, j, product = _positive(tiles, left[:half], right)
+    more_i, more_j, more = _positive(tiles, left[half:], right)
+    return torch.cat([i, more_i + half]), torch.cat([j, more_j]), torch.cat([product, more])

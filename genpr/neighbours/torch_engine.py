@@ -1,0 +1,88 @@
+"""The engine in torch, for CUDA, and for CPUs where faiss is not installed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from genpr.runtime import memory_budget
+
+# A product is compared with zero in groups of this many rows: a maximum is several times faster than a mask.
+_GROUP = 16
+_BYTES_PER_PAIR = 16  # the product, and what is found if some are close
+_CPU_CHUNK_ELEMENTS = 2**19
+_GPU_CHUNK_ELEMENTS = 2**24
+
+
+@dataclass(frozen=True, slots=True)
+class TorchTiles:
+    """See `Tiles`.
+
+    Attributes:
+        rows: Most rows per tile.
+        columns: Most columns per tile.
+        products: Memory for one tile, used again and again: fresh memory costs more than the product.
+    """
+
+    rows: int
+    columns: int
+    products: Tensor
+
+    @classmethod
+    def allocate(cls, rows: int, columns: int, device: torch.device) -> TorchTiles:
+        """For tiles of at most `rows` by `columns`."""
+        return cls(rows, columns, torch.empty((rows + _GROUP) * columns, dtype=torch.float32, device=device))
+
+    def positive(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """See `Tiles.positive`."""
+        rows, columns = len(left), len(right)
+        groups = -(-rows // _GROUP)
+        products = self.products[: groups * _GROUP * columns].view(groups * _GROUP, columns)
+        torch.mm(left, right.T, out=products[:rows])
+        products[rows:] = -1
+        grouped = products.view(groups, _GROUP, columns)
+        group, column = (grouped.amax(dim=1) >= 0).nonzero().unbind(dim=1)
+        values = grouped[group, :, column]
+        hit, place = (values >= 0).nonzero().unbind(dim=1)
+        return group[hit] * _GROUP + place, column[hit], values[hit, place]
+
+
+@dataclass(frozen=True, slots=True)
+class TorchEngine:
+    """Products in tiles small enough for the memory budget; their size never changes a result.
+
+    Args:
+        tile_rows: Rows per tile; None chooses.
+        tile_columns: Columns per tile; None chooses.
+    """
+
+    tile_rows: int | None = None
+    tile_columns: int | None = None
+
+    def tiles(self, width: int, device: torch.device) -> TorchTiles:
+        """See `Engine.tiles`."""
+        if device.type == "cpu":
+            # Products should stay in the cache; gathering wide rows must be paid back by many products.
+            rows, columns = (768, 2048) if width <= 512 else (3072, 1024)
+        else:
+            rows = columns = 8192
+        while rows * columns * _BYTES_PER_PAIR > memory_budget(device) and rows > _GROUP:
+            rows, columns = rows // 2, columns // 2
+        return TorchTiles.allocate(self.tile_rows or rows, self.tile_columns or columns, device)
+
+    def largest(self, left: Tensor, right: Tensor, count: int) -> Tensor:
+        """See `Engine.largest`."""
+        return (left @ right.T).topk(count, dim=1).indices
+
+    def sq_differences(self, x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        """See `Engine.sq_differences`."""
+        elements = _CPU_CHUNK_ELEMENTS if x.device.type == "cpu" else _GPU_CHUNK_ELEMENTS
+        step = max(1, elements // x.shape[1])
+        out = torch.empty(len(i), dtype=torch.float32, device=x.device)
+        for start in range(0, len(i), step):
+            chunk = slice(start, start + step)
+            difference = x[i[chunk]].float().sub_(y[j[chunk]])
+            torch.sum(difference.square_(), dim=1, out=out[chunk])
+        return out

@@ -1,0 +1,249 @@
+"""Families of features on which searches differ, the forms they may come in, and how to count on them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+
+import numpy as np
+import oracle
+import torch
+from numpy.typing import NDArray
+
+from genpr.metrics.real_side import RealSide
+
+Sets = tuple[NDArray, NDArray]
+Counts = dict[tuple[str, int], NDArray]
+"""Per-sample counts by table and k."""
+
+KS = (1, 3, 5)
+REAL_TABLES = ("real_balls_per_fake", "fakes_per_real_ball")
+FAKE_TABLES = ("fake_balls_per_real", "reals_per_fake_ball")
+
+_FAMILIES: dict[str, Callable[[np.random.Generator], Sets]] = {}
+
+
+def counts_of(
+    real, fake, ties="closed", *, real_ks: Sequence[int] = KS, fake_ks: Sequence[int] = (3,)
+) -> Counts:
+    """The tables of real balls for `real_ks`, fitted at once and at most 3, and those of fake balls for `fake_ks`."""
+    side = RealSide.fit(real, ks=real_ks)
+    counts: Counts = {}
+    for fake_k in fake_ks:
+        ks = dict(zip(("precision", "density", "coverage"), real_ks, strict=False))
+        found = side.memberships(fake, ks={**ks, "recall": fake_k}, ties=ties)
+        for table in REAL_TABLES + FAKE_TABLES:
+            for k, values in getattr(found, table).items():
+                assert values.dtype == torch.int64
+                before = counts.setdefault((table, k), values.cpu().numpy())
+                assert before.tolist() == values.tolist()  # the k of recall moves no real ball
+    assert set(counts) == {(t, k) for t in REAL_TABLES for k in real_ks} | {
+        (t, k) for t in FAKE_TABLES for k in fake_ks
+    }
+    return counts
+
+
+def brute_force(sq: NDArray, real_sq_radii: NDArray, fake_sq_radii: NDArray, ties: str) -> Counts:
+    """All that `counts_of` may return, from (n, m) squared distances and squared radii (3, n) and (3, m) for KS."""
+    counts: Counts = {}
+    for row, k in enumerate(KS):
+        in_real_balls = oracle.memberships(sq, real_sq_radii[row], ties)
+        in_fake_balls = oracle.memberships(sq.T, fake_sq_radii[row], ties)
+        for tables, inside in ((REAL_TABLES, in_real_balls), (FAKE_TABLES, in_fake_balls)):
+            for axis, table in enumerate(tables):
+                counts[table, k] = inside.sum(axis=axis)
+    return counts
+
+
+def assert_equal(counts: Counts, expected: Counts) -> None:
+    """Each table in `counts`, and there are some, is the one in `expected`."""
+    assert counts
+    for key, values in counts.items():
+        assert values.tolist() == expected[key].tolist(), key
+
+
+@functools.cache
+def geometry(family: str) -> tuple[NDArray, NDArray, NDArray]:
+    """The oracle's squared distances and squared radii of both sides, for `brute_force`."""
+    return measure(*make(family))
+
+
+def measure(real: NDArray, fake: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    """`geometry` of any two sets of float32."""
+    radii = [oracle.kth_sq_distances(features, list(KS)) for features in (real, fake)]
+    return oracle.sq_distances(real, fake), *radii
+
+
+def reordered(counts: Counts, real_order: NDArray, fake_order: NDArray) -> Counts:
+    """What `counts` become when the rows of both sets are put in another order."""
+    orders = dict.fromkeys(("fakes_per_real_ball", "fake_balls_per_real"), real_order)
+    return {(table, k): values[orders.get(table, fake_order)] for (table, k), values in counts.items()}
+
+
+def counts_with_threads(count: int, real, fake) -> Counts:
+    """`counts_of`, with `count` threads for torch and for FAISS, which may have an OpenMP each, from here on."""
+    torch.set_num_threads(count)
+    if find_spec("faiss") is not None:
+        import faiss
+
+        faiss.omp_set_num_threads(count)
+    return counts_of(real, fake)
+
+
+def names() -> list[str]:
+    return list(_FAMILIES)
+
+
+@functools.cache
+def make(name: str) -> Sets:
+    real, fake = _FAMILIES[name](np.random.default_rng(11))
+    return real.astype(np.float32), fake.astype(np.float32)
+
+
+@functools.cache
+def make_large(name: str) -> Sets:
+    """Learned-like sets on a grid that float16 holds. "hard": copies, near-copies and outliers are among them."""
+    rng = np.random.default_rng(12)
+    sizes = (6000, 3000) if name == "plain" else (4000, 3200)
+    real, fake = (np.round(128 * x).clip(-2047, 2047) / 128 for x in learned_like(rng, *sizes))
+    if name == "hard":
+        real[-300:] = real[0]
+        real[1] = 1e4
+        fake[:1000] = real[1000:2000]
+        fake[1000:1400] = real[2]
+        fake[1400:1800] = real[3]
+        fake[1400:1800, :3] += rng.integers(-1, 2, (400, 3)) / 128
+        fake[1800] = -1e4
+        real, fake = rng.permutation(real), rng.permutation(fake)
+    return real.astype(np.float32), fake.astype(np.float32)
+
+
+def learned_like(rng: np.random.Generator, *sizes: int) -> Sequence[NDArray]:
+    """8 intrinsic dimensions of 300, in 6 clusters far from the origin, and 1 % noise in all directions."""
+    directions = rng.normal(size=(8, 300)) / np.sqrt(8)
+    clusters = 2 * rng.normal(size=(6, 8))
+    latent = [clusters[rng.integers(0, 6, n)] + rng.normal(size=(n, 8)) for n in sizes]
+    return [z @ directions + 3 + 0.01 * rng.normal(size=(len(z), 300)) for z in latent]
+
+
+def _family(function: Callable[[np.random.Generator], Sets]) -> Callable[[np.random.Generator], Sets]:
+    _FAMILIES[function.__name__] = function
+    return function
+
+
+@_family
+def learned(rng):
+    return learned_like(rng, 400, 300)
+
+
+@_family
+def power_law(rng):
+    scales = np.arange(1, 201) ** -0.75
+    return scales * rng.normal(size=(400, 200)), scales * rng.normal(0.05, 1, (300, 200))
+
+
+@_family
+def gaussian(rng):
+    return rng.normal(size=(500, 64)), rng.normal(size=(400, 64))
+
+
+@_family
+def integer_grid(rng):
+    return rng.integers(0, 4, (400, 5)), rng.integers(0, 4, (500, 5))
+
+
+@_family
+def third_of_fakes_are_copies(rng):
+    real = rng.normal(5, 0.05, (500, 48))
+    return real, rng.permutation(np.concatenate([real[:150], rng.normal(5, 0.05, (300, 48))]))
+
+
+@_family
+def outlier_among_reals(rng):
+    real, fake = rng.normal(0.03, 0.01, (500, 32)), rng.normal(0.03, 0.01, (300, 32))
+    real[199] = 1e4
+    return real, np.concatenate([real[:100], fake])
+
+
+@_family
+def outlier_among_fakes(rng):
+    real, fake = outlier_among_reals(rng)
+    return fake, real
+
+
+@_family
+def all_fakes_identical(rng):
+    real = rng.normal(2, 1, (500, 24))
+    return real, real[[123]].repeat(400, axis=0)
+
+
+@_family
+def blobs_of_near_copies(rng):
+    centres = rng.normal(1, 1, (7, 40))
+    return [centres[rng.integers(0, 7, n)] + 1e-6 * rng.normal(size=(n, 40)) for n in (400, 300)]
+
+
+@_family
+def constant_columns(rng):
+    real, fake = rng.normal(size=(500, 30)), rng.normal(size=(400, 30))
+    for features in (real, fake):
+        features[:, ::2] = np.linspace(-100, 100, 15)
+    return real, fake
+
+
+@_family
+def one_column(rng):
+    return rng.normal(size=(1000, 1)), np.round(rng.normal(size=(500, 1)), 1)
+
+
+@_family
+def as_few_as_can_be(rng):
+    return rng.normal(1, 1, (max(KS) + 1, 12)), rng.normal(1, 1, (max(KS) + 1, 12))
+
+
+def _read_only(x):
+    x = x.copy()
+    x.flags.writeable = False
+    return x
+
+
+def mapped(x, folder):
+    path = folder / f"{x.dtype}-{len(list(folder.iterdir()))}"
+    x.tofile(path)
+    return np.memmap(path, dtype=x.dtype, mode="r", shape=x.shape)
+
+
+def _digits_that_float32_drops(x):
+    return x.astype(np.float64) * (1 + 2.0**-26 * np.resize([1, -1, 0], x.shape))
+
+
+FORMS = {
+    "float32": {
+        "float64": lambda x, _: x.astype(np.float64),
+        "digits that float32 drops": lambda x, _: _digits_that_float32_drops(x),
+        "tensor": lambda x, _: torch.tensor(x),
+        "double tensor": lambda x, _: torch.tensor(x).double(),
+        "transposed tensor": lambda x, _: torch.tensor(x.T.copy()).T,
+        "every second row": lambda x, _: x.repeat(2, axis=0)[::2],
+        "part of the columns": lambda x, _: np.pad(x, ((0, 0), (2, 1)), constant_values=9)[:, 2:-1],
+        "last row first": lambda x, _: x[::-1].copy()[::-1],
+        "columns first": lambda x, _: np.asfortranarray(x),
+        "every second row of a tensor": lambda x, _: torch.tensor(x).repeat_interleave(2, dim=0)[::2],
+        "read-only": lambda x, _: _read_only(x),
+        "memory map": mapped,
+    },
+    "float16": {
+        "float16": lambda x, _: x.astype(np.float16),
+        "half tensor": lambda x, _: torch.tensor(x).half(),
+        "float16 memory map": lambda x, folder: mapped(x.astype(np.float16), folder),
+        "read-only float16": lambda x, _: _read_only(x.astype(np.float16)),
+    },
+    "bfloat16": {
+        "bfloat16 tensor": lambda x, _: torch.tensor(x).bfloat16(),
+        "float16": lambda x, _: x.astype(np.float16),
+        "bfloat16 tensor, columns first": lambda x, _: torch.tensor(x.T.copy()).bfloat16().T,
+        "float64": lambda x, _: x.astype(np.float64),
+    },
+}
+"""Ways to hand over float32 `x`, given a folder, by the type that must hold its values exactly."""

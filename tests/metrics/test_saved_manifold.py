@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import feature_cases
+import numpy as np
+import pytest
+import torch
+
+import genpr
+from genpr import KNNManifold
+from genpr.errors import DataError, UsageError
+from genpr.neighbours import plan, radii
+from genpr.storage import save_tensors
+
+
+def _learned(rng, n):
+    """Features whose search keeps directions and cells."""
+    spread = rng.normal(size=(12, 160)) * np.linspace(3, 1, 12)[:, None]
+    return (rng.normal(size=(n, 12)) @ spread + 0.05 * rng.normal(size=(n, 160))).astype(np.float32)
+
+
+@pytest.fixture
+def searched(monkeypatch):
+    """Names of the sets, by their sizes, among whose rows neighbours were searched."""
+    sizes = []
+    first_reach = radii._first_reach
+    monkeypatch.setattr(
+        radii,
+        "_first_reach",
+        lambda points, *rest: (sizes.append(len(points)), first_reach(points, *rest))[1],
+    )
+    return sizes
+
+
+@pytest.mark.parametrize("with_directions", [False, True])
+def test_what_is_loaded_answers_as_what_was_saved(with_directions, tmp_path, rng, monkeypatch):
+    monkeypatch.setattr(plan, "_MIN_ROWS", 500)
+    real, fake = (_learned(rng, n) if with_directions else rng.normal(size=(n, 40)) for n in (900, 700))
+    saved = KNNManifold.fit(real, k=3, ties="strict")
+    saved.save(tmp_path / "real.safetensors")
+    loaded = KNNManifold.load(tmp_path / "real.safetensors")
+    assert (saved.side.points.frame.basis is not None) == with_directions
+    assert (loaded.side.points.cells is not None) == with_directions
+    assert (loaded.k, loaded.ties, len(loaded)) == (3, "strict", 900)
+    assert torch.equal(loaded.features, saved.features)
+    assert torch.equal(loaded.sq_radii, saved.sq_radii)
+    assert torch.equal(loaded.count(fake), saved.count(fake))
+    expected = genpr.manifold_metrics(real, fake, k=3, ties="strict")
+    assert genpr.manifold_metrics(loaded, fake, k=3, ties="strict") == expected
+    assert genpr.precision_recall(loaded, fake, k=3, ties="strict") == expected[:2]
+
+
+@pytest.mark.parametrize("case", feature_cases.names())
+def test_every_case_survives_the_disk(case, tmp_path):
+    real, fake = feature_cases.make(case)
+    manifold = KNNManifold.fit(real, k=2)
+    manifold.save(tmp_path / "m")
+    assert torch.equal(KNNManifold.load(tmp_path / "m").count(fake), manifold.count(fake))
+
+
+def test_neighbours_are_searched_among_fakes_only(tmp_path, rng, searched):
+    KNNManifold.fit(rng.normal(size=(300, 5)), k=5).save(tmp_path / "m")
+    assert searched == [300]
+    loaded = KNNManifold.load(str(tmp_path / "m"))
+    for n in (100, 200):
+        genpr.manifold_metrics(loaded, rng.normal(size=(n, 5)))
+    assert searched == [300, 100, 200]
+
+
+@pytest.mark.parametrize(("k", "ties"), [(4, "closed"), (5, "strict")])
+def test_another_recipe_than_the_fitted_one_is_refused(k, ties, rng):
+    manifold = KNNManifold.fit(rng.normal(size=(30, 5)), k=5)
+    with pytest.raises(UsageError, match=r"fitted with k = 5 and ties = 'closed'") as error:
+        genpr.manifold_metrics(manifold, rng.normal(size=(30, 5)), k=k, ties=ties)
+    assert error.value.code == "k-not-fitted"
+
+
+def test_a_flipped_bit_is_noticed(tmp_path, rng):
+    path = tmp_path / "m"
+    KNNManifold.fit(rng.normal(size=(30, 5))).save(path)
+    data = bytearray(path.read_bytes())
+    data[-7] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DataError, match="does not match its own checksum") as error:
+        KNNManifold.load(path)
+    assert error.value.code == "file-damaged"
+
+
+def test_other_files_are_refused(tmp_path):
+    save_tensors(tmp_path / "features.safetensors", {"features": torch.ones(3, 2)}, {"format": "other"})
+    (tmp_path / "text").write_text("no tensors here")
+    with pytest.raises(DataError, match=r"not a manifold .* plain features\?") as error:
+        KNNManifold.load(tmp_path / "features.safetensors")
+    assert error.value.code == "not-a-manifold"
+    with pytest.raises(DataError, match="not a readable safetensors file"):
+        KNNManifold.load(tmp_path / "text")
+    with pytest.raises(DataError, match="not a readable safetensors file"):
+        KNNManifold.load(tmp_path / "missing")

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from placements import SEARCH_KINDS, place
+from torch.overrides import TorchFunctionMode
+
+from genpr.neighbours import sweep
+from genpr.neighbours.cross import cross_counts
+from genpr.neighbours.radii import kth_sq_distances, nearest_neighbours
+from genpr.neighbours.torch_engine import TorchEngine
+
+
+class _Homeless(TorchFunctionMode):
+    """Notes the tensors that are made without a word about their device."""
+
+    _MAKERS = frozenset(
+        {torch.empty, torch.zeros, torch.ones, torch.full, torch.arange, torch.eye, torch.tensor}
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func in self._MAKERS and "device" not in (kwargs or {}):
+            self.seen.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("kind", SEARCH_KINDS)
+@pytest.mark.parametrize("copies", [1, 8])
+def test_whatever_is_made_is_made_where_the_data_is(kind, copies, rng, monkeypatch):
+    # What a CPU forgives, a GPU does not: portions that are empty must be there as well.
+    monkeypatch.setattr(sweep, "_PORTION", 1)
+    x, y = place(*rng.normal(size=(2, 6, 5)).astype(np.float32).repeat(copies, axis=1), kind=kind)
+    engine, homeless = TorchEngine(16, 16), _Homeless()
+    with homeless:
+        sq_radii = kth_sq_distances(x, [3], engine=engine)
+        nearest_neighbours(x, 3, engine=engine)
+        cross_counts(x, y, real_sq_radii=sq_radii, engine=engine)
+        cross_counts(x, y, real_sq_radii=torch.full_like(sq_radii, -torch.inf), engine=engine)
+    assert not homeless.seen
