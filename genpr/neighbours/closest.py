@@ -12,7 +12,8 @@ from genpr.neighbours.engine import Engine
 from genpr.neighbours.sweep import Pairs
 from genpr.neighbours.verify import sq_distances_at
 
-_PORTION = 2**16  # pairs
+# Pairs wait until they are worth a merge: at least so many, some per row, and never more than memory should hold.
+_PORTION, _PER_ROW, _MOST = 2**16, 16, 2**22
 
 
 @dataclass(slots=True)
@@ -39,7 +40,7 @@ class Closest:
     def meet(self, pairs: Pairs) -> None:
         """Take note of pairs, none of them met before."""
         self._waiting.append(pairs)
-        if sum(map(len, self._waiting)) >= _PORTION:
+        if sum(map(len, self._waiting)) >= min(max(_PORTION, _PER_ROW * len(self.sq_reach)), _MOST):
             self._settle()
 
     def pairs(self) -> Pairs:

@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 _ALIKE = 1.5
 # The rows of largest reach of a cell are a block of their own, or they would widen the reach of all.
 _FAR_SHARE = 0.1
-_MIN_BLOCK = 64
+_MIN_BLOCK = 1024
 _PORTION = 2**16  # pairs
 
 
