@@ -81,14 +81,18 @@ def reordered(counts: Counts, real_order: NDArray, fake_order: NDArray) -> Count
     return {(table, k): values[orders.get(table, fake_order)] for (table, k), values in counts.items()}
 
 
-def counts_with_threads(count: int, real, fake) -> Counts:
-    """`counts_of`, with `count` threads for torch and for FAISS, which may have an OpenMP each, from here on."""
-    torch.set_num_threads(count)
-    if find_spec("faiss") is not None:
-        import faiss
+def counts_by_threads() -> dict[tuple[str, int], Counts]:
+    """`counts_of` by family and number of threads, of torch and of FAISS, which may have an OpenMP each."""
+    counts = {}
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        if find_spec("faiss") is not None:
+            import faiss
 
-        faiss.omp_set_num_threads(count)
-    return counts_of(real, fake)
+            faiss.omp_set_num_threads(threads)
+        counts |= {(name, threads): counts_of(*make(name)) for name in names()}
+    counts["hard", 2] = counts_of(*make_large("hard"))
+    return counts
 
 
 def names() -> list[str]:

@@ -23,7 +23,6 @@ from exactness_families import (
     assert_equal,
     brute_force,
     counts_of,
-    counts_with_threads,
     geometry,
     make,
     make_large,
@@ -90,18 +89,18 @@ def test_swapping_the_sets_swaps_precision_and_recall(family):
 
 
 @pytest.fixture(scope="module")
-def with_threads():
-    """`counts_with_threads` in a process whose threads sleep while they wait: spinning ones stall busy machines."""
+def counts_by_threads():
+    """From a process whose threads sleep while they wait: on a busy machine, spinning ones stall."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_WAIT_POLICY", "passive")
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-            yield lambda *args: process.submit(counts_with_threads, *args).result()
+            return process.submit(exactness_families.counts_by_threads).result()
 
 
+@pytest.mark.parametrize("threads", [1, 2])
 @families
-@pytest.mark.parametrize("count", [1, 2])
-def test_threads_change_no_count(family, count, with_threads):
-    assert_equal(with_threads(count, *make(family)), brute_force(*geometry(family), "closed"))
+def test_threads_change_no_count(family, threads, counts_by_threads):
+    assert_equal(counts_by_threads[family, threads], brute_force(*geometry(family), "closed"))
 
 
 @families
@@ -194,8 +193,8 @@ class TestLarge:
         real, fake = (features + np.float32(1000) for features in make_large("hard"))
         assert_equal(counts_of(real, fake), self.expected("hard", "closed"))
 
-    def test_two_threads_change_no_count(self, with_threads):
-        assert_equal(with_threads(2, *make_large("hard")), self.expected("hard", "closed"))
+    def test_two_threads_change_no_count(self, counts_by_threads):
+        assert_equal(counts_by_threads["hard", 2], self.expected("hard", "closed"))
 
 
 def _balls(real, fake, k):

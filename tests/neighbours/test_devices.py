@@ -6,8 +6,10 @@ import torch
 from placements import SEARCH_KINDS, place
 from torch.overrides import TorchFunctionMode
 
+from genpr.neighbours import frame as frame_module
 from genpr.neighbours import sweep
 from genpr.neighbours.cross import cross_counts
+from genpr.neighbours.faiss_engine import FaissEngine
 from genpr.neighbours.radii import kth_sq_distances, nearest_neighbours
 from genpr.neighbours.torch_engine import TorchEngine
 
@@ -42,3 +44,28 @@ def test_whatever_is_made_is_made_where_the_data_is(kind, copies, rng, monkeypat
         cross_counts(x, y, real_sq_radii=sq_radii, engine=engine)
         cross_counts(x, y, real_sq_radii=torch.full_like(sq_radii, -torch.inf), engine=engine)
     assert not homeless.seen
+
+
+@pytest.mark.parametrize("kind", SEARCH_KINDS)
+def test_the_default_type_of_new_tensors_does_not_matter(kind, rng, monkeypatch):
+    real, fake = (torch.from_numpy(features) for features in rng.normal(5, 1, (2, 90, 12)).astype(np.float32))
+    monkeypatch.setattr(frame_module, "_KEPT_BYTES", 0 if kind == "all coordinates" else 2**30)
+
+    def search():
+        x, y = place(real, fake, kind=kind)
+        tables = [kth_sq_distances(x, [3])]
+        for engine in (FaissEngine(), TorchEngine(16, 16)):
+            counts = cross_counts(x, y, real_sq_radii=tables[0], engine=engine)
+            index, sq = nearest_neighbours(x, 3, engine=engine)
+            tables += [counts.real_balls_per_fake, counts.fakes_per_real_ball, index.sort(dim=1).values, sq]
+        return tables
+
+    expected = search()
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = search()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for one, other in zip(expected, found, strict=True):
+        assert one.dtype == other.dtype
+        assert torch.equal(one, other)
