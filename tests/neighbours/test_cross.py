@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gc
 from fractions import Fraction
 
 import feature_cases
@@ -211,21 +210,12 @@ def test_masses_of_copies_are_counted_without_verification(kind, rng, verified):
     )  # of 400 x 400 pairs of copies; rows with k copies have no sphere to lie on
 
 
-def _live_bytes() -> int:
-    """Of all tensors in use."""
-    tensors = [thing for thing in gc.get_objects() if type(thing) is torch.Tensor]
-    tensors = [tensor for tensor in tensors if tensor.layout == torch.strided]  # other tests leave others behind
-    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
-    return sum(storages.values())
-
-
-def test_dense_memberships_come_in_portions_and_are_not_piled_up(rng, monkeypatch):
-    sizes, live = [], []
+def test_dense_memberships_come_in_portions(rng, monkeypatch):
+    sizes = []
     inside = cross._inside
 
     def spy(x, y, pairs, *rest):
         sizes.append(len(pairs))
-        live.append(_live_bytes())
         return inside(x, y, pairs, *rest)
 
     monkeypatch.setattr(cross, "_inside", spy)
@@ -237,7 +227,6 @@ def test_dense_memberships_come_in_portions_and_are_not_piled_up(rng, monkeypatc
     assert (counts.fakes_per_real_ball == 4000).all()
     assert sum(sizes) == 128 * 4000
     assert max(sizes) <= 2**16 + 128 * 128
-    assert max(live) - live[0] < 60 * 2**16
 
 
 @settings(max_examples=40, deadline=None)
