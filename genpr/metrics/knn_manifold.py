@@ -102,20 +102,10 @@ class KNNManifold:
         """
         points = self.side.points
         frame = points.frame
-        tensors = {
-            "features": points.features,
-            "sq_radii": self.sq_radii,
-            "half_floors": points.half_floors,
-            "slack": points.slack,
-            "residual": points.residual,
-            "centre": frame.centre,
-            "centres": frame.centres,
-        }
-        if points.augmented is not None:
-            tensors["augmented"] = points.augmented
-        if frame.basis is not None:
-            tensors["basis"] = frame.basis
-        facts = {"format": _FORMAT, "k": self.k, "ties": self.ties, "scale": frame.scale}
+        tensors = {"features": points.features, "sq_radii": self.sq_radii}
+        tensors |= {f"view.{name}": tensor for name, tensor in points.view.tensors().items()}
+        tensors |= {f"frame.{name}": tensor for name, tensor in frame.tensors().items()}
+        facts = {"format": _FORMAT, "k": self.k, "ties": self.ties, "frame": frame.numbers()}
         save_tensors(Path(path), tensors, {name: json.dumps(fact) for name, fact in facts.items()})
 
     @classmethod
@@ -134,10 +124,12 @@ class KNNManifold:
         tensors, metadata = load_tensors(Path(path))
         where = resolve_device(device)
         at = {name: tensor.to(where) for name, tensor in tensors.items()}
-        frame = Frame(at["centre"], json.loads(metadata["scale"]), at.get("basis"), at["centres"])
-        points = Placed.restored(
-            frame, at["features"], at.get("augmented"), at["half_floors"], at["slack"], at["residual"]
-        )
+        frame = Frame.restored(_named(at, "frame."), json.loads(metadata["frame"]))
+        points = Placed.restored(frame, at["features"], _named(at, "view."))
         k = int(json.loads(metadata["k"]))
         side = RealSide(points, (k,), at["sq_radii"][None], choose_engine(where))
         return cls(k, json.loads(metadata["ties"]), side)
+
+
+def _named(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

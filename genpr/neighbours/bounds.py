@@ -154,7 +154,7 @@ def slack_factor(m: int, unit_roundoff: float = _U) -> float:
 # ------------------------------------------------------------------------------------------------------------
 
 # A pair inside a float64 matrix product costs about this many times less than one by itself.
-_PAIRS_PER_PRODUCT = 16
+_PAIRS_PER_PRODUCT = 4
 # Per feature, more than float32 loses of a sum of squares when it underflows: what is below may be zero.
 _NEXT_TO_NOTHING = 2.0**-124
 

@@ -37,6 +37,22 @@ class Tiles(Protocol):
         """
         ...
 
+    def at_least(
+        self, left: Tensor, right: Tensor, bias: Tensor, thresholds: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Every pair of integer rows whose product plus `bias` of the column reaches the threshold of the row.
+
+        Args:
+            left: (r, w) uint8 of seven bits; see `integers`.
+            right: (c, w) int8.
+            bias: (c,) float32.
+            thresholds: (r,) float32.
+
+        Returns:
+            Row, column and the product plus the bias, each (p,).
+        """
+        ...
+
 
 class Engine(Protocol):
     """Inner products and differences in float32."""

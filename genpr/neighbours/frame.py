@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from genpr.neighbours.bounds import NO_FLOOR, basis_tolerance, represent
 from genpr.neighbours.cells import Cells
-from genpr.neighbours.workers import Workers
+from genpr.neighbours.code_view import CodeView
+from genpr.neighbours.float_view import FloatView
+from genpr.neighbours.grid import Grid
 
 _SAMPLE = 256
-# Rows are projected in pieces that stay in the cache of a CPU core, in float64.
-_CPU_PIECE = 2**19
-_GPU_PIECE = 2**25
-# Coordinates up to this many bytes per set are kept; more are computed again whenever a tile needs them.
-_KEPT_BYTES = 192 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +25,14 @@ class Frame:
         scale: A power of two that brings typical norms near 1, so that squares neither overflow nor vanish.
         basis: (d, w - 1) float64, orthonormal columns, or None to keep all d coordinates.
         centres: (c, w) float64 coordinates of the centres of cells (Voronoi), c = 0 for no cells.
+        grid: What makes integers of all coordinates, or None for float32. There are no directions or cells then.
     """
 
     centre: Tensor
     scale: float
     basis: Tensor | None
     centres: Tensor
+    grid: Grid | None = None
 
     @classmethod
     def around(cls, features: Tensor) -> Frame:
@@ -53,32 +50,40 @@ class Frame:
         none = torch.empty(0, features.shape[1], dtype=torch.float64, device=features.device)
         return cls(centre, scale, None, none)
 
-    @property
-    def width(self) -> int:
-        """Coordinates per row, w."""
-        return len(self.centre) if self.basis is None else self.basis.shape[1] + 1
+    def tensors(self) -> dict[str, Tensor]:
+        """What `restored` needs, beside `numbers`."""
+        named = {"centre": self.centre, "centres": self.centres}
+        if self.basis is not None:
+            named["basis"] = self.basis
+        if self.grid is not None:
+            named |= {"outer": self.grid.outer, "inner": self.grid.inner}
+        return named
+
+    def numbers(self) -> dict[str, float]:
+        """What `restored` needs, beside `tensors`."""
+        numbers = {"scale": self.scale}
+        if self.grid is not None:
+            coarse, fine = self.grid.shares
+            numbers |= {"step": self.grid.step, "coarse": coarse, "fine": fine}
+        return numbers
+
+    @classmethod
+    def restored(cls, tensors: dict[str, Tensor], numbers: dict[str, float]) -> Frame:
+        """From `tensors` and `numbers`."""
+        grid = None
+        if "step" in numbers:
+            shares = numbers["coarse"], numbers["fine"]
+            grid = Grid(tensors["outer"], tensors["inner"], numbers["step"], shares)
+        return cls(tensors["centre"], numbers["scale"], tensors.get("basis"), tensors["centres"], grid)
 
     def place(self, features: Tensor) -> Placed:
-        """Coordinates and slack of (n, d) float32 or float16 `features`, which are kept, not copied."""
-        n, width, device = len(features), self.width, features.device
-        kept = n * width * 4 <= _KEPT_BYTES or self.basis is not None
-        augmented = torch.empty(n, width + 2, dtype=torch.float32, device=device) if kept else None
-        slack, residual = torch.empty(2, n, dtype=torch.float64, device=device)
-        half_floors = torch.empty(n, dtype=torch.float32, device=device)
-        tolerance = 0.0 if self.basis is None else basis_tolerance(self.basis)
-
-        def put(rows: slice) -> None:
-            piece = represent(features[rows], self.centre, self.scale, self.basis, tolerance)
-            slack[rows], residual[rows] = piece.slack, piece.residual
-            half_floors[rows] = _half_floors(piece.coordinates, piece.slack)
-            if augmented is not None:
-                augmented[rows, :-2] = piece.coordinates
-
-        with Workers(device) as workers:
-            deque(workers.map(put, _pieces(features)), maxlen=0)
-        if augmented is not None:
-            augmented[:, -2], augmented[:, -1] = -half_floors, 1
-        return Placed.restored(self, features, augmented, half_floors, slack, residual)
+        """What a search sees of (n, d) float32 or float16 `features`, which are kept, not copied."""
+        view: FloatView | CodeView
+        if self.grid is None:
+            view = FloatView.of(features, self.centre, self.scale, self.basis)
+        else:
+            view = CodeView.of(features, self.centre, self.scale, self.grid)
+        return Placed.seen(self, features, view)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,34 +93,31 @@ class Placed:
     Attributes:
         frame: The frame.
         features: (n, d) float32 or float16, the original values, on which every decision rests.
-        augmented: The coordinates q, -half_floors and 1, (n, w + 2) float32; None where they are too many to keep.
-        half_floors: Half of |q|^2 - slack, (n,) float32.
-        slack: (n,) float64, infinite for rows that the frame cannot hold; their coordinates are zero.
-        residual: (n,) float64, at least the norm of what the coordinates leave out.
+        view: What a search sees of them. All sets in one frame have views of one kind.
         cells: The cells of the rows, where the frame has any.
     """
 
     frame: Frame
     features: Tensor
-    augmented: Tensor | None
-    half_floors: Tensor
-    slack: Tensor
-    residual: Tensor
+    view: FloatView | CodeView
     cells: Cells | None
 
     @classmethod
-    def restored(
-        cls,
-        frame: Frame,
-        features: Tensor,
-        augmented: Tensor | None,
-        half_floors: Tensor,
-        slack: Tensor,
-        residual: Tensor,
-    ) -> Placed:
-        """From everything but the cells, which follow."""
-        cells = None if augmented is None else Cells.of(augmented[:, :-2], slack, frame.centres)
-        return cls(frame, features, augmented, half_floors, slack, residual, cells)
+    def restored(cls, frame: Frame, features: Tensor, tensors: dict[str, Tensor]) -> Placed:
+        """From the features and the tensors of a view."""
+        view: FloatView | CodeView
+        if frame.grid is None:
+            view = FloatView.restored(features, frame.centre, frame.scale, frame.basis, tensors)
+        else:
+            view = CodeView.restored(frame.grid, tensors)
+        return cls.seen(frame, features, view)
+
+    @classmethod
+    def seen(cls, frame: Frame, features: Tensor, view: FloatView | CodeView) -> Placed:
+        """With the cells, which follow from coordinates that are kept."""
+        if isinstance(view, CodeView) or view.augmented is None:
+            return cls(frame, features, view, None)
+        return cls(frame, features, view, Cells.of(view.coordinates, view.slack, frame.centres))
 
     def __len__(self) -> int:
         return len(self.features)
@@ -124,31 +126,6 @@ class Placed:
     def device(self) -> torch.device:
         """Where the features are."""
         return self.features.device
-
-    @property
-    def coordinates(self) -> Tensor:
-        """q, (n, w) float32; kept for every frame with a basis."""
-        if self.augmented is None:
-            raise AssertionError("the coordinates of this set are too many to keep")
-        return self.augmented[:, :-2]
-
-    def left(self, rows: Tensor) -> Tensor:
-        """(p, w + 2) float32 for `rows` (p,): its inner products with `right` are keys."""
-        if self.augmented is not None:
-            return self.augmented[rows]
-        out = torch.empty(len(rows), self.frame.width + 2, dtype=torch.float32, device=self.device)
-        for piece in _pieces(self.features, len(rows)):
-            torch.sub(self.features[rows[piece]], self.frame.centre, out=out[piece, :-2])
-        out[:, :-2] *= self.frame.scale
-        out[:, :-2][self.slack[rows].isinf()] = 0
-        out[:, -2], out[:, -1] = -self.half_floors[rows], 1
-        return out
-
-    def right(self, rows: Tensor) -> Tensor:
-        """(p, w + 2) float32. See `left`."""
-        out = self.left(rows)
-        out[:, -1], out[:, -2] = out[:, -2].clone(), 1
-        return out
 
     def sq_lower(self, keys: Tensor) -> Tensor:
         """Lower bounds on squared distances in the unit of the features, float64, from `keys`."""
@@ -162,27 +139,13 @@ class Placed:
             others: A set in the same frame.
             columns: Rows of `others`, broadcastable with `rows`.
         """
-        slack = self.slack[rows] + others.slack[columns]
-        lost = self.residual[rows] * others.residual[columns]
-        return (2 * slack + 4 * lost) / self.frame.scale**2
+        return self.view.gap(rows, others.view, columns) / self.frame.scale**2
 
 
 def evenly_spaced(n: int, count: int, device: torch.device) -> Tensor:
     """At most `count` rows of n, as indices."""
     count = min(n, count)
     return torch.arange(count, device=device) * n // count
-
-
-def _pieces(features: Tensor, n: int | None = None) -> list[slice]:
-    elements = _CPU_PIECE if features.device.type == "cpu" else _GPU_PIECE
-    step = max(1, elements // features.shape[1])
-    n = len(features) if n is None else n
-    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
-
-
-def _half_floors(coordinates: Tensor, slack: Tensor) -> Tensor:
-    floors = coordinates.double().square_().sum(dim=1) - slack
-    return floors.clamp_(min=NO_FLOOR).div_(2).float()
 
 
 def _power_of_two_near(value: float) -> float:

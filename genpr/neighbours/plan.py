@@ -12,8 +12,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from genpr.neighbours import integers
+from genpr.neighbours.code_view import CodeView
 from genpr.neighbours.engine import plain_arithmetic
+from genpr.neighbours.float_view import FloatView
 from genpr.neighbours.frame import Frame, Placed, evenly_spaced
+from genpr.neighbours.grid import Grid
 from genpr.neighbours.workers import Workers
 
 _log = logging.getLogger(__name__)
@@ -21,10 +25,11 @@ _log = logging.getLogger(__name__)
 _SAMPLED = 4096  # most rows that directions are fitted to, and as many that they are judged by
 _ASKED = 128  # rows whose candidates are counted
 _MIN_ROWS = 3000  # below, nothing is worth a choice
+_GRID_ROWS = 512  # that a grid is fitted to
 _GOOD = 0.15  # of the cost of all coordinates: no more directions are tried
 
 # Costs in nanoseconds, on the 2-core machines that genpr was tuned on; only their ratios matter.
-_PER_COORDINATE = 0.0125  # of a pair inside a matrix product
+_PER_COORDINATE, _PER_CODE = 0.0125, 0.0068  # of a pair inside a matrix product
 _PER_PAIR = 0.9
 _PER_CANDIDATE, _PER_CANDIDATE_FEATURE = 400.0, 0.25  # of a pair that is looked at
 
@@ -73,10 +78,19 @@ class _Sample:
         sq = _sq_distances(rows, sq_norms, asked)
         return cls(index, rows, sq_norms, asked, sq.sort(dim=1).values[:, min(rank, len(rows) - 1) - 1])
 
-    def candidates(self, coordinates: Tensor, slack: Tensor | float = 0.0, zoom: float = 1.0) -> float:
-        """Share of all pairs that (s, w) `coordinates` of the rows, at `zoom` times the scale, leave to look at."""
-        sq = _sq_distances(coordinates, coordinates.square().sum(dim=1) - slack, self.asked)
-        return float((sq <= zoom**2 * self.sq_reach[:, None]).float().mean())
+    def left_by(self, coordinates: Tensor) -> float:
+        """Share of all pairs that (s, w) `coordinates` of the rows leave to look at."""
+        sq = _sq_distances(coordinates, coordinates.square().sum(dim=1), self.asked)
+        return self._share(sq)
+
+    def left_by_view(self, view: FloatView | CodeView, rows: Tensor, zoom: float = 1.0) -> float:
+        """The same for a view of the whole set, at `zoom` times the scale, whose `rows` (s,) are the sample."""
+        keys = view.left(rows[self.asked]) @ view.right(rows).T
+        keys[torch.arange(len(keys), device=keys.device), self.asked] = -torch.inf
+        return self._share(-2 / zoom**2 * keys)
+
+    def _share(self, sq_lower: Tensor) -> float:
+        return float((sq_lower <= self.sq_reach[:, None]).float().mean())
 
 
 def _sq_distances(rows: Tensor, sq_norms: Tensor, asked: Tensor) -> Tensor:
@@ -96,18 +110,36 @@ def choose_frame(features: Tensor, k: int) -> Frame:
         halves = _halves(features)
         with Workers(features.device) as workers:
             fitted, judged = workers.map(lambda half: _Sample.of(features, half, frame, k), halves)
-        basis = _cheapest_basis(fitted, judged)
+        basis, cost = _cheapest_basis(fitted, judged)
+        grid = _cheaper_grid(features, frame, fitted, judged, cost)
+        if grid is not None:
+            return _told(replace(frame, grid=grid), features, "8-bit integers for all coordinates")
         if basis is None:
-            _log.info(
-                "search within %d x %d features: all coordinates, since few directions hold too little", n, d
-            )
-            return frame
+            return _told(frame, features, "all coordinates, since few directions hold too little")
         frame = replace(frame, basis=basis)
-        placed = frame.place(features[fitted.index])
+        view = FloatView.of(features[fitted.index], frame.centre, frame.scale, basis)
         cells = min(_MAX_CELLS, n // _ROWS_PER_CELL)
-        frame = replace(frame, centres=_centres(placed.coordinates, cells))
-    _log.info("search within %d x %d features: %d directions first, in %d cells", n, d, basis.shape[1], cells)
+        frame = replace(frame, centres=_centres(view.coordinates, cells))
+    return _told(frame, features, f"{basis.shape[1]} directions first, in {cells} cells")
+
+
+def _told(frame: Frame, features: Tensor, what: str) -> Frame:
+    _log.info("search within %d x %d features: %s", *features.shape, what)
     return frame
+
+
+def _cheaper_grid(
+    features: Tensor, frame: Frame, fitted: _Sample, judged: _Sample, cost: float
+) -> Grid | None:
+    """Integers of all coordinates, if they are expected to cost less than `cost`."""
+    d = features.shape[1]
+    if _PER_CODE * d + _PER_PAIR >= cost or not integers.are_available(features.device):
+        return None
+    grid = Grid.fitted(fitted.rows[:: -(-len(fitted.rows) // _GRID_ROWS)])
+    view = CodeView.of(features[judged.index], frame.centre, frame.scale, grid)
+    everything = torch.arange(len(judged.index), device=features.device)
+    share = judged.left_by_view(view, everything)
+    return grid if _PER_CODE * grid.width + _PER_PAIR + share * _cost_of_looking(d) < cost else None
 
 
 def serves(points: Placed, k: int) -> bool:
@@ -117,15 +149,15 @@ def serves(points: Placed, k: int) -> bool:
     worth its cost; so it is where there is little to pay.
     """
     frame, features = points.frame, points.features
-    if frame.basis is None or len(points) < _MIN_ROWS:
+    if (frame.basis is None and frame.grid is None) or len(points) < _MIN_ROWS:
         return False
     with plain_arithmetic(points.device):
         own = Frame.around(features)
         _, judged = _halves(features)
         sample = _Sample.of(features, judged, own, k)
-        slack = points.slack[sample.index].float()
-        share = sample.candidates(points.coordinates[sample.index], slack, frame.scale / own.scale)
-    return share * _cost_of_looking(features.shape[1]) <= _PER_COORDINATE * frame.width + _PER_PAIR
+        share = sample.left_by_view(points.view, sample.index, frame.scale / own.scale)
+    of_products = (_PER_COORDINATE if frame.grid is None else _PER_CODE) * points.view.width + _PER_PAIR
+    return share * _cost_of_looking(features.shape[1]) <= of_products
 
 
 def _halves(features: Tensor) -> tuple[Tensor, Tensor]:
@@ -136,9 +168,10 @@ def _halves(features: Tensor) -> tuple[Tensor, Tensor]:
     return both[::2], both[1::2]
 
 
-def _cheapest_basis(fitted: _Sample, judged: _Sample) -> Tensor | None:
+def _cheapest_basis(fitted: _Sample, judged: _Sample) -> tuple[Tensor | None, float]:
+    """Directions, or None for all coordinates, and the cost per pair of rows."""
     d = fitted.rows.shape[1]
-    best, best_cost = None, _cost(d, judged.candidates(judged.rows), d)
+    best, best_cost = None, _cost(d, judged.left_by(judged.rows), d)
     good = _GOOD * best_cost
     for stage in _STAGES:
         widths = [width for width in stage.widths if width <= min(d // 2, len(fitted.rows) // 2)]
@@ -149,13 +182,13 @@ def _cheapest_basis(fitted: _Sample, judged: _Sample) -> Tensor | None:
         for width in widths:
             inside = projected[:, :width]
             rest = (judged.sq_norms - inside.square().sum(dim=1)).clamp(min=0).sqrt()
-            share = judged.candidates(torch.cat([inside, rest[:, None]], dim=1))
+            share = judged.left_by(torch.cat([inside, rest[:, None]], dim=1))
             cost = _cost(width, share, d)
             if cost < best_cost:
                 best, best_cost = basis[:, :width], cost
         if best_cost <= good or share > stage.hopeless:
             break
-    return None if best is None else best.contiguous()
+    return None if best is None else best.contiguous(), best_cost
 
 
 def _cost(width: int, share: float, d: int) -> float:

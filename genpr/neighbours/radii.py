@@ -23,6 +23,7 @@ from genpr.neighbours.verify import sq_distances_at
 from genpr.neighbours.workers import Workers
 
 _MARGIN = 7  # rows looked at beyond k for a first reach
+_FIRST_ROWS = 1024  # most others among which a row looks for them
 _SPREAD_ROWS = 2048  # columns looked at for rows that have too few others in their block
 _MASSES = 2**15  # pairs at once
 _VERIFIED = 4096  # pairs per piece of work
@@ -83,7 +84,7 @@ def _first_reach(points: Placed, k: int, engine: Engine, workers: Workers) -> tu
     n = len(points)
     sq_reach = torch.full((n,), torch.inf, dtype=torch.float64, device=points.device)
     copies = torch.full((n, k), -1, dtype=torch.int64, device=points.device)
-    limit = engine.tiles(points.frame.width + 2, points.device).rows
+    limit = min(engine.tiles(points.view.width, points.device).rows, _FIRST_ROWS)
     spread = evenly_spaced(n, max(_SPREAD_ROWS, 2 * k), points.device)
 
     def look(block: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -103,7 +104,7 @@ def _look(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The k nearest met among some `columns` (c,), (r, k), and bounds on the distance to the last, twice (r,)."""
     count = min(k + _MARGIN, len(columns))
-    near = columns[engine.largest(points.left(rows), points.right(columns), count)]
+    near = columns[engine.largest(points.view.left(rows), points.view.right(columns), count)]
     i = rows.repeat_interleave(count)
     sq_lower, sq_upper = bounds_of_pairs(points.features, points.features, i, near.flatten(), engine)
     sq_upper = sq_upper.view(near.shape).masked_fill(near == rows[:, None], torch.inf)

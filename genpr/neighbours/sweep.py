@@ -11,8 +11,10 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from genpr.neighbours.bounds import NO_FLOOR, slack_factor
+from genpr.neighbours.bounds import NO_FLOOR
+from genpr.neighbours.code_view import CodeSearch
 from genpr.neighbours.engine import Engine, Tiles
+from genpr.neighbours.float_view import FloatSearch
 from genpr.neighbours.frame import Placed
 from genpr.neighbours.workers import Workers
 
@@ -24,6 +26,7 @@ _ALIKE = 1.5
 _FAR_SHARE = 0.1
 _MIN_BLOCK = 1024
 _PORTION = 2**16  # pairs
+_Above = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,7 @@ class _TilesPerThread:
     @property
     def own(self) -> Tiles:
         if not hasattr(self._local, "tiles"):
-            self._local.tiles = self._engine.tiles(self._points.frame.width + 2, self._points.device)
+            self._local.tiles = self._engine.tiles(self._points.view.width, self._points.device)
         tiles: Tiles = self._local.tiles
         return tiles
 
@@ -177,18 +180,33 @@ def _search(
     tiles: Tiles,
 ) -> Iterator[Pairs]:
     """Pairs of `block` with `chunks` of columns."""
-    left, found = rows.left(block), _Found(rows, columns)
-    floors = left[:, -2].double()
+    search, found = rows.view.search(block, tiles), _Found(rows, columns)
     for chunk in chunks:
         reach = row_sq_reach[block].clamp(min=float(column_sq_reach[chunk].max()))
-        lowest = _lowest_keys(reach, rows)
-        left[:, -2] = _rounded_up(floors - lowest)
-        lifted = left[:, -2].double() - floors
-        i, j, product = _positive(tiles, left, columns.right(chunk))
-        found.add(block[i], chunk[j], product, lifted[i])
+        lowest = (reach * (-0.5 * rows.frame.scale**2)).clamp_(min=NO_FLOOR)
+        i, j, keys, doubts = _above(search, lowest, columns, chunk)
+        found.add(block[i], chunk[j], keys, doubts)
         if found.size >= _PORTION:
             yield found.pairs(row_sq_reach, column_sq_reach)
     yield found.pairs(row_sq_reach, column_sq_reach)
+
+
+def _above(search: FloatSearch | CodeSearch, lowest: Tensor, columns: Placed, chunk: Tensor) -> _Above:
+    """Pairs whose key may be at least `lowest`, in halves where a GPU has too little memory for all of them."""
+    try:
+        return search.above(lowest, columns.view, chunk)
+    except torch.cuda.OutOfMemoryError:
+        if len(chunk) < 2:
+            raise
+    half = len(chunk) // 2
+    i, j, keys, doubts = _above(search, lowest, columns, chunk[:half])
+    more_i, more_j, more_keys, more_doubts = _above(search, lowest, columns, chunk[half:])
+    return (
+        torch.cat([i, more_i]),
+        torch.cat([j, more_j + half]),
+        torch.cat([keys, more_keys]),
+        torch.cat([doubts, more_doubts]),
+    )
 
 
 class _Found:
@@ -199,23 +217,22 @@ class _Found:
         self._parts: list[tuple[Tensor, ...]] = []
         self.size = 0
 
-    def add(self, i: Tensor, j: Tensor, product: Tensor, lifted: Tensor) -> None:
-        """Rows, columns, products, and by how much these are above the keys."""
-        self._parts.append((i, j, product, lifted))
+    def add(self, i: Tensor, j: Tensor, keys: Tensor, doubts: Tensor) -> None:
+        """Rows, columns, keys, and the doubts about these."""
+        self._parts.append((i, j, keys, doubts))
         self.size += len(i)
 
     def pairs(self, row_sq_reach: Tensor, column_sq_reach: Tensor) -> Pairs:
         """What was added since the last call and is still in reach."""
         if not self._parts:
             return Pairs.joined([], self._rows.device)
-        i, j, product, lifted = (torch.cat(part) for part in zip(*self._parts, strict=True))
+        i, j, keys, doubts = (torch.cat(part) for part in zip(*self._parts, strict=True))
         self._parts.clear()
         self.size = 0
-        doubt = 2 * _doubt(self._rows) * lifted.abs() / self._rows.frame.scale**2
-        sq_lower = self._rows.sq_lower(product.double() - lifted) - doubt
+        sq_lower = self._rows.sq_lower(keys + doubts)
         at = (sq_lower <= torch.maximum(row_sq_reach[i], column_sq_reach[j])).nonzero()[:, 0]
-        i, j, sq_lower = i[at], j[at], sq_lower[at]
-        return Pairs(i, j, sq_lower, sq_lower + self._rows.sq_gap(i, self._columns, j) + 2 * doubt[at])
+        i, j, sq_lower, sq_upper = i[at], j[at], sq_lower[at], self._rows.sq_lower((keys - doubts)[at])
+        return Pairs(i, j, sq_lower, sq_upper + self._rows.sq_gap(i, self._columns, j))
 
 
 def _bands(sq_reach: Tensor) -> Tensor:
@@ -229,32 +246,3 @@ def _alike(columns: Tensor, bands: Tensor, limit: int) -> Iterator[Tensor]:
     _, sizes = torch.unique_consecutive(bands[columns], return_counts=True)
     for band in torch.split(columns, sizes.tolist()):
         yield from torch.split(band, limit)
-
-
-def _lowest_keys(sq_reach: Tensor, points: Placed) -> Tensor:
-    """Keys that no pair within `sq_reach` falls below, although they are added inside a float32 product."""
-    keys = sq_reach * (-0.5 * points.frame.scale**2)
-    return keys.clamp_(min=NO_FLOOR).mul_(1 + _doubt(points))
-
-
-def _doubt(points: Placed) -> float:
-    """Relative error that a threshold inside a product of w + 2 terms takes part in."""
-    return min(slack_factor(points.frame.width + 8), 1.0)
-
-
-def _rounded_up(values: Tensor) -> Tensor:
-    rounded = values.float()
-    return rounded.where(rounded >= values, rounded.nextafter(torch.full_like(rounded, torch.inf)))
-
-
-def _positive(tiles: Tiles, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """`Tiles.positive`, in halves where a GPU has too little memory for all the pairs."""
-    try:
-        return tiles.positive(left, right)
-    except torch.cuda.OutOfMemoryError:
-        if len(left) < 2:
-            raise
-    half = len(left) // 2
-    i, j, product = _positive(tiles, left[:half], right)
-    more_i, more_j, more = _positive(tiles, left[half:], right)
-    return torch.cat([i, more_i + half]), torch.cat([j, more_j]), torch.cat([product, more])

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from genpr.neighbours.faiss_engine import FaissEngine
 from genpr.neighbours.frame import Frame, Placed
+from genpr.neighbours.grid import Grid
 from genpr.neighbours.torch_engine import TorchEngine
 
 ENGINES = {
@@ -36,7 +37,7 @@ def with_basis(frame: Frame, basis: Tensor | None) -> Frame:
 def with_cells(frame: Frame, features: Tensor, count: int = 5) -> Frame:
     """Around some of the rows, whatever they are."""
     some = frame.place(features[:: -(-len(features) // count)])
-    return replace(frame, centres=some.augmented[:, :-2].double())
+    return replace(frame, centres=some.view.augmented[:, :-2].double())
 
 
 def random_directions(d: int, count: int) -> Tensor:
@@ -53,6 +54,11 @@ def _in_directions(count_of: Callable[[int], int]) -> Callable[[Frame, Tensor], 
     return lambda frame, x: with_basis(frame, random_directions(x.shape[1], count_of(x.shape[1])))
 
 
+def on_grid(frame: Frame, features: Tensor) -> Frame:
+    """Integers of all coordinates, whatever they may be of these features."""
+    return replace(frame, grid=Grid.fitted((features.float() - frame.centre) * frame.scale))
+
+
 def _principal(frame: Frame, features: Tensor) -> Frame:
     return with_basis(frame, principal_directions(frame, features, 3))
 
@@ -64,6 +70,7 @@ KINDS: dict[str, Callable[[Frame, Tensor], Frame]] = {
     "nearly all directions": _in_directions(lambda d: d - 1),
     "principal directions": _principal,
     "cells": with_cells,
+    "integers": on_grid,
     "principal directions and cells": lambda frame, x: with_cells(_principal(frame, x), x),
 }
 
@@ -111,7 +118,7 @@ def truth(case: str) -> Truth:
     return Truth(case)
 
 
-SEARCH_KINDS = ["all coordinates", "three directions", "cells", "principal directions and cells"]
+SEARCH_KINDS = ["all coordinates", "three directions", "cells", "integers", "principal directions and cells"]
 
 
 def combinations(turn: int) -> list[tuple[str, str, str]]:

@@ -28,6 +28,9 @@ from genpr.neighbours.frame import Frame, Placed
 
 cases = pytest.mark.parametrize("case", feature_cases.names())
 kinds = pytest.mark.parametrize("kind", [kind for kind in KINDS if "cells" not in kind])
+of_floats = pytest.mark.parametrize(
+    "kind", [kind for kind in KINDS if "cells" not in kind and kind != "integers"]
+)
 
 
 def _one_augmented_product(left: Tensor, right: Tensor) -> Tensor:
@@ -56,7 +59,7 @@ _ORDERS = [_one_augmented_product, _product_and_subtractions, _floors_first, _on
 def _limits(x: Placed, y: Placed, keys_of=_one_augmented_product) -> tuple[Tensor, Tensor]:
     """Lower and upper bounds on all squared distances, (n, m)."""
     rows, columns = torch.arange(len(x)), torch.arange(len(y))
-    lower = x.sq_lower(keys_of(x.left(rows), y.right(columns)))
+    lower = x.sq_lower(keys_of(x.view.left(rows), y.view.right(columns)))
     return lower, lower + x.sq_gap(rows[:, None], y, columns)
 
 
@@ -124,7 +127,7 @@ def test_bounds_hold_where_nothing_is_left_out(d, width, exactly, rng):
     lower, upper = _limits(points, points)
     assert (upper - lower).max() < 1e-4 * sq_norms_of(features).max()
     if exactly:
-        assert points.residual.max() < 1e-5 * sq_norms_of(features).max().sqrt()
+        assert points.view.residual.max() < 1e-5 * sq_norms_of(features).max().sqrt()
 
 
 def test_what_directions_leave_out_counts_in_full():
@@ -144,11 +147,17 @@ def test_what_directions_leave_out_counts_in_full():
 def _with_slack(points: Placed, coordinates: Tensor, slack: Tensor) -> Placed:
     half_floors = ((sq_norms_of(coordinates) - slack) / 2).float()
     augmented = torch.cat([coordinates, -half_floors[:, None], torch.ones(len(points), 1)], dim=1)
-    return replace(points, augmented=augmented, half_floors=half_floors, slack=slack)
+    return replace(
+        points, view=replace(points.view, augmented=augmented, half_floors=half_floors, slack=slack)
+    )
+
+
+def _without_residual(points: Placed) -> Placed:
+    return replace(points, view=replace(points.view, residual=torch.zeros(len(points)).double()))
 
 
 def _with_less_slack(points: Placed, divisor: float) -> Placed:
-    return _with_slack(points, points.augmented[:, :-2], points.slack / divisor)
+    return _with_slack(points, points.view.augmented[:, :-2], points.view.slack / divisor)
 
 
 @pytest.mark.parametrize("d", [1, 2, 5, 64])
@@ -164,7 +173,7 @@ def test_slack_is_needed_for_all_coordinates(d, rng):
 @pytest.mark.parametrize(("d", "width"), [(1, 1), (5, 3), (64, 3), (64, 1)])
 def test_slack_is_needed_for_directions(d, width, rng):
     frame, features = _in_span(d, width, True, rng)
-    less = _with_less_slack(replace(frame.place(features), residual=torch.zeros(60).double()), 50)
+    less = _with_less_slack(_without_residual(frame.place(features)), 50)
     true = sq_distances(features, features)
     lower, upper = _limits(less, less)
     assert (lower > true).any()
@@ -177,7 +186,7 @@ def test_the_error_that_slack_covers_is_real(rng):
     i, j = all_pairs(100, 100)
     lower, upper = _limits(points, points, _one_term_after_the_other)
     error = ((lower + upper) / 2 - sq_distances(features, features)).abs()[i, j]
-    share = error / (points.slack[i] + points.slack[j]) * points.frame.scale**2
+    share = error / (points.view.slack[i] + points.view.slack[j]) * points.frame.scale**2
     assert 1e-3 < share.max() < 0.5
 
 
@@ -185,11 +194,11 @@ def test_the_error_that_slack_covers_is_real(rng):
 def test_slack_is_of_the_size_of_rounding_errors(kind, rng):
     features = torch.from_numpy(rng.normal(5, 0.05, (300, 1024))).float()
     points = frame_of(features, kind).place(features)
-    sq_norms = sq_norms_of(points.augmented[:, :-2])
-    assert (points.slack <= (2.1 * points.frame.width + 64) * 2.0**-24 * sq_norms).all()
+    sq_norms = sq_norms_of(points.view.augmented[:, :-2])
+    assert (points.view.slack <= (2.1 * points.view.width + 64) * 2.0**-24 * sq_norms).all()
 
 
-@kinds
+@of_floats
 def test_one_outlier_widens_nobody_elses_slack(kind, rng):
     clean = torch.from_numpy(rng.normal(5, 0.05, (500, 64))).float()
     with_outlier = clean.clone()
@@ -201,23 +210,23 @@ def test_one_outlier_widens_nobody_elses_slack(kind, rng):
     zero = torch.zeros(1, dtype=torch.int64)
 
     def gaps(points):
-        return points.sq_gap(others, replace(points, residual=torch.zeros(500).double()), zero)
+        return points.sq_gap(others, _without_residual(points), zero)
 
     assert (gaps(after) <= 1.5 * gaps(before)).all()
-    assert after.slack[7] > 1e6 * after.slack[others].max()
+    assert after.view.slack[7] > 1e6 * after.view.slack[others].max()
 
 
 @pytest.mark.parametrize("value", [0.0, 3.7, 1e-42, 3e38])
-@kinds
+@of_floats
 def test_copies_of_the_centre_have_no_slack(value, kind):
     features = torch.full((10, 3), value)
     frame = frame_of(features, "all coordinates")
     if kind != "all coordinates":
         frame = with_basis(frame, random_directions(3, 2))
     points = frame.place(features)
-    assert not points.slack.any()
-    assert not points.residual.any()
-    assert not points.augmented[:, :-2].any()
+    assert not points.view.slack.any()
+    assert not points.view.residual.any()
+    assert not points.view.augmented[:, :-2].any()
 
 
 @pytest.mark.parametrize("kind", ["all coordinates", "one direction", "three directions"])
@@ -227,13 +236,13 @@ def test_rows_that_vanish_in_the_frame_but_differ_from_its_centre_have_slack(kin
     features[::3] = torch.tensor([1e-44, 0.0])  # less than float32 holds at the scale of the others
     frame = frame_of(features, kind)
     points = frame.place(features)
-    vanished = ~points.augmented[:, :-2].any(dim=1) & (features != frame.centre).any(dim=1)
+    vanished = ~points.view.augmented[:, :-2].any(dim=1) & (features != frame.centre).any(dim=1)
     assert vanished.any()
-    assert points.slack[vanished].min() > 0
+    assert points.view.slack[vanished].min() > 0
     _assert_bounds_hold(points, points)
 
 
-@kinds
+@of_floats
 def test_rows_beyond_the_frame_are_left_to_verification(kind):
     features = torch.ones(100, 4)
     features[:90] = torch.arange(360).view(90, 4) * 1e-10
@@ -244,12 +253,12 @@ def test_rows_beyond_the_frame_are_left_to_verification(kind):
     if kind != "all coordinates":
         frame = with_basis(frame, principal_directions(frame, features[:90], 2))
     points = frame.place(features)
-    assert points.slack[95:98].isinf().all()
-    assert not points.augmented[95:98, :-2].any()
-    assert not points.residual[95:98].any()
-    assert points.slack[:95].isfinite().all()
-    assert points.augmented.isfinite().all()
-    assert points.half_floors.isfinite().all()
+    assert points.view.slack[95:98].isinf().all()
+    assert not points.view.augmented[95:98, :-2].any()
+    assert not points.view.residual[95:98].any()
+    assert points.view.slack[:95].isfinite().all()
+    assert points.view.augmented.isfinite().all()
+    assert points.view.half_floors.isfinite().all()
     _assert_bounds_hold(points, points)
 
 

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from placements import ENGINES, SEARCH_KINDS, combinations, frame_of, place, truth
 
-from genpr.neighbours import brute, closest, cross, sweep
-from genpr.neighbours import frame as frame_module
+from genpr.neighbours import brute, closest, cross, float_view, sweep
 from genpr.neighbours.cross import CrossCounts, cross_counts
 from genpr.neighbours.radii import kth_sq_distances
 from genpr.neighbours.torch_engine import TorchEngine
@@ -150,7 +149,7 @@ def test_radii_of_any_size(kind, ties, rng):
 
 @pytest.mark.parametrize("case", ["off_centre", "huge_values", "fakes_copy_reals"])
 def test_coordinates_that_are_not_kept_change_nothing(case, monkeypatch):
-    monkeypatch.setattr(frame_module, "_KEPT_BYTES", 0)
+    monkeypatch.setattr(float_view, "_KEPT_BYTES", 0)
     _check(case, "all coordinates", TorchEngine(64, 50))
 
 

@@ -6,8 +6,7 @@ import torch
 from placements import SEARCH_KINDS, place
 from torch.overrides import TorchFunctionMode
 
-from genpr.neighbours import frame as frame_module
-from genpr.neighbours import sweep
+from genpr.neighbours import float_view, sweep
 from genpr.neighbours.cross import cross_counts
 from genpr.neighbours.faiss_engine import FaissEngine
 from genpr.neighbours.radii import kth_sq_distances, nearest_neighbours
@@ -49,7 +48,7 @@ def test_whatever_is_made_is_made_where_the_data_is(kind, copies, rng, monkeypat
 @pytest.mark.parametrize("kind", SEARCH_KINDS)
 def test_the_default_type_of_new_tensors_does_not_matter(kind, rng, monkeypatch):
     real, fake = (torch.from_numpy(features) for features in rng.normal(5, 1, (2, 90, 12)).astype(np.float32))
-    monkeypatch.setattr(frame_module, "_KEPT_BYTES", 0 if kind == "all coordinates" else 2**30)
+    monkeypatch.setattr(float_view, "_KEPT_BYTES", 0 if kind == "all coordinates" else 2**30)
 
     def search():
         x, y = place(real, fake, kind=kind)

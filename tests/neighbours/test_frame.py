@@ -4,9 +4,9 @@ import feature_cases
 import numpy as np
 import pytest
 import torch
-from placements import KINDS, frame_of, random_directions, with_basis
+from placements import KINDS, frame_of, random_directions, sq_distances, with_basis
 
-from genpr.neighbours import frame as frame_module
+from genpr.neighbours import float_view, pieces
 from genpr.neighbours.bounds import NO_FLOOR
 from genpr.neighbours.frame import Frame, evenly_spaced
 
@@ -18,7 +18,6 @@ def test_the_frame_is_where_the_data_is(rng):
     assert (frame.centre - 1000).abs().max() < 1e-3
     assert 2.0**6 < frame.scale < 2.0**10
     assert np.log2(frame.scale) == round(np.log2(frame.scale))
-    assert frame.width == 16
     assert frame.basis is None
     assert len(frame.centres) == 0
 
@@ -47,14 +46,19 @@ def test_scales_are_powers_of_two_and_nothing_placed_is_infinite(case, kind):
     assert frame.centre.dtype == torch.float32
     for features in (real, fake):
         points = frame.place(features)
-        assert points.augmented.shape == (len(features), frame.width + 2)
-        assert points.augmented.isfinite().all()
-        assert points.residual.isfinite().all()
-        assert (points.residual >= 0).all()
-        assert (points.slack >= 0).all()
-        assert not points.slack.isnan().any()
-        assert (points.augmented[:, -2] == -points.half_floors).all()
-        assert (points.half_floors >= NO_FLOOR / 2).all()
+        if kind == "integers":
+            assert points.view.half_floors.isfinite().all()
+            assert points.view.bias.isfinite().all()
+            assert (points.view.slacks > 0).all()
+            continue
+        assert points.view.augmented.shape == (len(features), points.view.width + 2)
+        assert points.view.augmented.isfinite().all()
+        assert points.view.residual.isfinite().all()
+        assert (points.view.residual >= 0).all()
+        assert (points.view.slack >= 0).all()
+        assert not points.view.slack.isnan().any()
+        assert (points.view.augmented[:, -2] == -points.view.half_floors).all()
+        assert (points.view.half_floors >= NO_FLOOR / 2).all()
         assert (points.cells is None) == (len(frame.centres) == 0)
 
 
@@ -68,7 +72,8 @@ def test_identical_rows_have_a_frame(value):
 
 def test_the_width_counts_the_length_of_the_rest(rng):
     frame = Frame.around(torch.from_numpy(rng.normal(size=(20, 7))).float())
-    assert with_basis(frame, random_directions(7, 3)).width == 4
+    placed = with_basis(frame, random_directions(7, 3)).place(torch.zeros(2, 7))
+    assert placed.view.width == 4
 
 
 @kinds
@@ -89,10 +94,11 @@ def test_rows_are_placed_alike_in_pieces(kind, elements, rng, monkeypatch):
     features[7] = 1e30
     frame = frame_of(features, kind)
     whole = frame.place(features)
-    monkeypatch.setattr(frame_module, "_CPU_PIECE", elements)
-    pieces = frame.place(features)
-    for name in ("slack", "residual", "half_floors", "augmented"):
-        torch.testing.assert_close(getattr(pieces, name), getattr(whole, name), rtol=1e-6, atol=1e-6)
+    monkeypatch.setattr(pieces, "_CPU_PIECE", elements)
+    in_pieces = frame.place(features)
+    for name, tensor in whole.view.tensors().items():
+        atol = 1 if name in ("codes", "bias") else 1e-6  # a coordinate half-way between two integers
+        torch.testing.assert_close(in_pieces.view.tensors()[name], tensor, rtol=1e-6, atol=atol)
 
 
 @kinds
@@ -101,8 +107,8 @@ def test_halves_are_placed_as_the_floats_they_stand_for(kind, rng):
     frame = frame_of(features.float(), kind)
     points, floats = frame.place(features), frame.place(features.float())
     assert points.features.dtype == torch.float16
-    assert torch.equal(points.augmented, floats.augmented)
-    assert torch.equal(points.slack, floats.slack)
+    for name, tensor in floats.view.tensors().items():
+        assert torch.equal(points.view.tensors()[name], tensor), name
     assert torch.equal(Frame.around(features).centre, Frame.around(features.float()).centre)
 
 
@@ -111,15 +117,15 @@ def test_coordinates_that_are_too_many_to_keep_are_computed_again(rng, monkeypat
     features[7] = 1e30
     frame = frame_of(features)
     kept = frame.place(features)
-    monkeypatch.setattr(frame_module, "_KEPT_BYTES", 0)
-    monkeypatch.setattr(frame_module, "_CPU_PIECE", 40)
+    monkeypatch.setattr(float_view, "_KEPT_BYTES", 0)
+    monkeypatch.setattr(pieces, "_CPU_PIECE", 40)
     again = frame.place(features)
-    assert kept.augmented is not None
-    assert again.augmented is None
+    assert kept.view.augmented is not None
+    assert again.view.augmented is None
     rows = torch.tensor([7, 49, 0, 7, 12, 13, 14, 15, 16])
-    assert torch.equal(again.left(rows), kept.left(rows))
-    assert torch.equal(again.right(rows), kept.right(rows))
-    assert torch.equal(again.slack, kept.slack)
+    assert torch.equal(again.view.left(rows), kept.view.left(rows))
+    assert torch.equal(again.view.right(rows), kept.view.right(rows))
+    assert torch.equal(again.view.slack, kept.view.slack)
 
 
 @kinds
@@ -127,14 +133,16 @@ def test_left_and_right_make_keys_and_are_not_shared(kind, rng):
     features = torch.from_numpy(rng.normal(5, 1, (30, 6))).float()
     points = frame_of(features, kind).place(features)
     rows = torch.arange(30)
-    left, right = points.left(rows), points.right(rows)
-    coordinates = points.augmented[:, :-2]
-    expected = coordinates @ coordinates.T - points.half_floors[:, None] - points.half_floors
-    torch.testing.assert_close(left @ right.T, expected, rtol=1e-5, atol=1e-5)
-    before = points.augmented.clone()
+    left, right = points.view.left(rows), points.view.right(rows)
+    true = sq_distances(features, features)
+    lower = points.sq_lower(left @ right.T)
+    assert (lower <= true).all()
+    assert (true <= lower + points.sq_gap(rows[:, None], points, rows)).all()
+    before = {name: tensor.clone() for name, tensor in points.view.tensors().items()}
     left.zero_()
     right.zero_()
-    assert torch.equal(points.augmented, before)
+    for name, tensor in before.items():
+        assert torch.equal(points.view.tensors()[name], tensor)
 
 
 @pytest.mark.parametrize(("n", "count"), [(1, 5), (5, 5), (7, 5), (1000, 3), (3, 1)])

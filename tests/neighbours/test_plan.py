@@ -53,7 +53,7 @@ def test_few_directions_and_cells_are_taken_where_they_hold_nearly_everything():
     assert 8 <= frame.basis.shape[1] <= D // 2
     assert _share_within(frame.basis, _learned(1)) > 0.999
     assert 1 < len(frame.centres) <= N // 50
-    assert frame.centres.shape[1] == frame.width
+    assert frame.centres.shape[1] == frame.basis.shape[1] + 1
     eye = torch.eye(frame.basis.shape[1], dtype=torch.float64)
     assert (frame.basis.T @ frame.basis - eye).abs().max() < 1e-12
 
@@ -101,8 +101,8 @@ def test_rows_that_are_mostly_copies_have_a_frame(value, step):
     features = torch.full((N, D), value)
     features[::step] = _learned(1)[::step]
     points = choose_frame(features, 5).place(features)
-    assert points.augmented.isfinite().all()
-    assert points.slack.isfinite().all()
+    assert points.view.augmented.isfinite().all()
+    assert points.view.slack.isfinite().all()
     assert points.frame.centres.isfinite().all()
 
 
