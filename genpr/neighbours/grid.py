@@ -36,7 +36,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from genpr.neighbours.bounds import NO_FLOOR, slack_factor
+from genpr.neighbours.bounds import NO_FLOOR, slack_factor, sq_norms_of
 from genpr.neighbours.integers import WIDTH_STEP
 
 _MOST = 126  # the largest fine coordinate: half of it, rounded up, is 63, and 64 + 63 has seven bits
@@ -110,17 +110,6 @@ class Grid:
         """What an integer product of one stands for."""
         return 2 * self.step**2
 
-    def tolerances(self) -> tuple[float, float]:
-        """The error of a turned row, and eta, relative to the norm of the row."""
-        a, b = len(self.outer), len(self.inner)
-        departures = [
-            float(torch.linalg.matrix_norm(turn.T @ turn - torch.eye(len(turn), device=turn.device)))
-            for turn in (self.outer.double(), self.inner.double())
-        ]
-        eta = (1 + departures[0]) * (1 + departures[1]) - 1
-        rounding = slack_factor(a + 2) * math.sqrt(a) + slack_factor(b + 2) * math.sqrt(b)
-        return rounding * (1 + eta) + 2 * _U, eta + _ROUNDING
-
     def place(self, features: Tensor, centre: Tensor, scale: float) -> Coded:
         """(n, d) float32 or float16 `features` on the grid. Few at once: all is done in one piece."""
         moved = torch.sub(features, centre).mul_(scale)
@@ -129,11 +118,11 @@ class Grid:
         moved[too_far], sq_norms[too_far] = 0, 0
         turned = _turned(moved, self.outer, self.inner).div_(self.step)
         turning, eta = self._tolerances()
-        slacks, (coarse, fine) = sq_norms.new_zeros(2, len(features)), _rounded(turned)
+        slacks, (coarse, fine) = sq_norms.new_empty(2, len(features)), _rounded(turned)
         for at, rounded in enumerate((coarse, fine)):
             error = self.step * _norms(turned - rounded) + turning * sq_norms.sqrt()
-            slacks[at] += error.square() * (1 / self.shares[at] + 1) + eta * sq_norms
-            slacks[1 - at] += self.shares[at] * (self.step * _norms(rounded)).square()
+            slacks[at] = error.square() * (1 / self.shares[at] + 1) + eta * sq_norms
+            slacks[at] += self.shares[1 - at] * (self.step * _norms(rounded)).square()
         slacks[1] += self.step**2 * 2.0**-12 * fine.abs().sum(dim=1, dtype=torch.float64)
         slacks += _ROUNDING * slacks + _TINY
         slacks[:, too_far] = torch.inf
@@ -164,7 +153,7 @@ def _rounded(steps: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _norms(rows: Tensor) -> Tensor:
-    return rows.double().square_().sum(dim=1).sqrt_()
+    return sq_norms_of(rows).sqrt_()
 
 
 def _turned(rows: Tensor, outer: Tensor, inner: Tensor) -> Tensor:
@@ -172,7 +161,8 @@ def _turned(rows: Tensor, outer: Tensor, inner: Tensor) -> Tensor:
     n, d = rows.shape
     a, b = len(outer), len(inner)
     square = torch.nn.functional.pad(rows, (0, a * b - d)).view(n, a, b)
-    return torch.matmul(outer, square @ inner.T).view(n, a * b)
+    turned: Tensor = outer @ (square @ inner.T)
+    return turned.view(n, -1)
 
 
 def _factors(d: int) -> tuple[int, int]:
@@ -186,4 +176,5 @@ def _rotation(size: int) -> Tensor:
     """A random rotation, always the same, (size, size) float32."""
     generator = torch.Generator().manual_seed(size)
     gaussian = torch.randn(size, size, generator=generator, dtype=torch.float64)
-    return torch.linalg.qr(gaussian)[0].float()
+    rotation: Tensor = torch.linalg.qr(gaussian)[0]
+    return rotation.float()

@@ -29,8 +29,8 @@ def test_distances_have_the_same_bits(d, rng):
 
 
 def _moved(frame: Frame, device: str) -> Frame:
-    basis = None if frame.basis is None else frame.basis.to(device)
-    return Frame(frame.centre.to(device), frame.scale, basis, frame.centres.to(device))
+    tensors = {name: tensor.to(device) for name, tensor in frame.tensors().items()}
+    return Frame.restored(tensors, frame.numbers())
 
 
 def _everything(x: Placed, y: Placed, engine: TorchEngine) -> list[torch.Tensor]:
