@@ -17,6 +17,7 @@ from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
 from genpr.findings import Identities, findings
 from genpr.images.decode import MAX_PIXELS
+from genpr.memory import limited_memory, parse_size
 from genpr.metrics.features import check_ties
 from genpr.metrics.real_side import RealSide
 from genpr.protocols import find_protocol
@@ -26,9 +27,15 @@ from genpr.sides import SideLoader, StageProgress, check_same_kind, check_untrai
 
 
 @dataclass
-class _Clock:
-    started: float
+class _Search:
+    """A search among neighbours that is under way."""
+
+    progress: StageProgress
     seconds: float = 0.0
+
+    def report(self, done: int, total: int) -> None:
+        """Pairs done with, as per cent."""
+        self.progress("neighbours", 100 * done // max(total, 1), 100)
 
 
 class Evaluator:
@@ -55,6 +62,8 @@ class Evaluator:
         on_bad: "error" refuses a source with unusable images after listing all; "skip" leaves them out.
         max_bad: With "skip", the largest tolerated share of unusable images.
         max_pixels: Images with more pixels are refused before they are decoded.
+        max_memory: Plan with at most so many bytes for the process, such as "8GiB"; features that are larger than
+            that allows are mapped from a file. None takes what is free.
         progress: Called with a stage ("real", "fake", "neighbours"), what is done, and the total or None.
 
     Raises:
@@ -91,6 +100,7 @@ class Evaluator:
         on_bad: Literal["error", "skip"] = "error",
         max_bad: float = 0.01,
         max_pixels: int = MAX_PIXELS,
+        max_memory: str | int | None = None,
         progress: StageProgress | None = None,
     ) -> None:
         recipe = find_protocol(protocol)
@@ -104,6 +114,7 @@ class Evaluator:
             at_least_1=(("max_images", max_images), ("batch_size", batch_size), ("max_pixels", max_pixels)),
         )
         self._device = resolve_device(device)
+        self._max_memory = None if max_memory is None else parse_size(max_memory)
         self._max_images = None if max_images is None else int(max_images)
         self._seed = int(seed)
         self._loader = SideLoader(
@@ -123,12 +134,15 @@ class Evaluator:
             progress=progress,
         )
         ball_ks = [k for name, k in self._ks.items() if name != "recall"]
-        self._opened_real = open_side(real, "real")
-        self._real = self._loader.load(self._opened_real, "real", minimum=max(ball_ks, default=0) + 1)
-        self._real_identities = Identities.of(self._real)
-        with self._searching() as clock:
-            self._side = RealSide.fit(self._real.features, ks=ball_ks, device=self._device)
-        self._fit_seconds = clock.seconds
+        with limited_memory(self._max_memory):
+            self._opened_real = open_side(real, "real")
+            self._real = self._loader.load(self._opened_real, "real", minimum=max(ball_ks, default=0) + 1)
+            self._real_identities = Identities.of(self._real)
+            with self._searching() as search:
+                self._side = RealSide.fit(
+                    self._real.features, ks=ball_ks, device=self._device, progress=search.report
+                )
+        self._fit_seconds = search.seconds
 
     def score(self, fake: object) -> Result:
         """Score one fake set; only the fake side is embedded and fitted.
@@ -141,23 +155,26 @@ class Evaluator:
             UsageError: The path does not exist.
             DataError: The fake side cannot be used, or does not belong to the real side.
         """
-        opened = open_side(fake, "fake")
-        check_same_kind(self._opened_real, opened)
-        fakes = self._loader.load(opened, "fake", minimum=self._ks.get("recall", 0) + 1)
-        check_untrained(self._real, fakes)
-        with self._searching() as clock:
-            values = self._side.score(fakes.features, ks=self._ks, ties=self._ties)
-        return self._result(fakes, values, seconds=clock.seconds)
+        with limited_memory(self._max_memory):
+            opened = open_side(fake, "fake")
+            check_same_kind(self._opened_real, opened)
+            fakes = self._loader.load(opened, "fake", minimum=self._ks.get("recall", 0) + 1)
+            check_untrained(self._real, fakes)
+            with self._searching() as search:
+                values = self._side.score(
+                    fakes.features, ks=self._ks, ties=self._ties, progress=search.report
+                )
+        return self._result(fakes, values, seconds=search.seconds)
 
     @contextmanager
-    def _searching(self) -> Iterator[_Clock]:
-        """Time the block, and show that it is under way: it takes a minute for 50,000 images."""
-        clock = _Clock(time.perf_counter())
-        report = self._loader.progress or (lambda *_: None)
-        report("neighbours", 0, None)
-        yield clock
-        clock.seconds = time.perf_counter() - clock.started
-        report("neighbours", 1, 1)
+    def _searching(self) -> Iterator[_Search]:
+        """Time the block, and tell how far it is."""
+        search = _Search(self._loader.progress or (lambda *_: None))
+        search.report(0, 1)
+        started = time.perf_counter()
+        yield search
+        search.seconds = time.perf_counter() - started
+        search.report(1, 1)
 
     def _result(self, fakes: FeatureSet, values: Mapping[str, float], *, seconds: float) -> Result:
         metrics = {name: MetricValue(values[name], k) for name, k in self._ks.items()}
@@ -199,6 +216,7 @@ def score(
     on_bad: Literal["error", "skip"] = "error",
     max_bad: float = 0.01,
     max_pixels: int = MAX_PIXELS,
+    max_memory: str | int | None = None,
     progress: StageProgress | None = None,
 ) -> Result:
     """Score one fake set against one real set; `Evaluator` documents every argument.
@@ -219,7 +237,8 @@ def score(
         >>> result["precision"], result["recall"]
         (1.0, 0.0)
     """
-    opened_real, opened_fake = open_side(real, "real"), open_side(fake, "fake")
+    with limited_memory(max_memory):
+        opened_real, opened_fake = open_side(real, "real"), open_side(fake, "fake")
     check_same_kind(opened_real, opened_fake)
     evaluator = Evaluator(
         opened_real,
@@ -239,6 +258,7 @@ def score(
         on_bad=on_bad,
         max_bad=max_bad,
         max_pixels=max_pixels,
+        max_memory=max_memory,
         progress=progress,
     )
     return evaluator.score(opened_fake)

@@ -1,4 +1,4 @@
-"""The machine under genpr: devices, memory, offline mode, folders, and global torch state left as found."""
+"""The machine under genpr: devices, offline mode, folders, and global torch state left as found."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from genpr.errors import ResourceError, UsageError
 
 if TYPE_CHECKING:
     import torch
-
-_TILE_SHARE = 32  # tiles may take 1/32 of what is free: beyond cache size, larger tiles gain nothing
-_TILE_BYTES_MAX = 256 * 2**20
 
 
 def resolve_device(device: str | torch.device = "auto") -> torch.device:
@@ -43,29 +40,6 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
             code="no-cuda",
         )
     return resolved
-
-
-def memory_budget(device: torch.device) -> int:
-    """Bytes that temporary tiles may take on `device`: a small share of what is free."""
-    import torch
-
-    if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-    else:
-        free = free_host_memory()
-    return max(2**20, min(free // _TILE_SHARE, _TILE_BYTES_MAX))
-
-
-def free_host_memory() -> int:
-    """Bytes that this process could still take without swapping."""
-    try:
-        with Path("/proc/meminfo").open() as file:
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 4 * 2**30  # not Linux: a careful guess
 
 
 def usable_cores() -> int:

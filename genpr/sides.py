@@ -28,8 +28,8 @@ from genpr.notices import Notice, notice
 from genpr.runtime import cache_root
 
 StageProgress = Callable[[str, int, int | None], None]
-"""Called with the stage ("real", "fake": images embedded; "neighbours": searches), what is done, and the total
-(None if unknown)."""
+"""Called with the stage ("real", "fake": images embedded; "neighbours": per cent of a search), what is done, and the
+total (None if unknown)."""
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,13 @@ import genpr
 
 PACKAGE = Path(genpr.__file__).parent
 
-BASE = {"errors", "notices", "storage", "runtime"}
+BASE = {"errors", "notices", "storage", "runtime", "memory"}
 ALLOWED = {
     "errors": set(),
     "notices": set(),
     "storage": {"errors"},
     "runtime": {"errors"},
+    "memory": {"errors", "runtime"},
     "images": BASE,
     "features": BASE | {"images"},
     "neighbours": BASE,

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from genpr.sides import StageProgress
 
 
+_TOLD_AFTER = 5.0  # seconds; by then the pace is known
+_LONG = 90.0
+
+
 def printable(text: str, *, newlines: bool = False) -> str:
     """`text` without control characters, which file names may contain and terminals obey."""
     return "".join(c if c.isprintable() or (newlines and c == "\n") else repr(c)[1:-1] for c in text)
@@ -73,11 +77,33 @@ def inner_workings(*, shown: bool) -> Iterator[None]:
         logger.setLevel(before)
 
 
+class _LongStages:
+    """One line for a stage that will take minutes, as soon as that is known."""
+
+    def __init__(self) -> None:
+        self._stage, self._started, self._done, self._is_told = "", 0.0, 0, False
+
+    def update(self, stage: str, done: int, total: int | None) -> None:
+        """See `StageProgress`."""
+        if stage != self._stage or done < self._done:
+            self._stage, self._started, self._is_told = stage, time.monotonic(), False
+        self._done = done
+        seconds = time.monotonic() - self._started
+        if self._is_told or not total or not done or seconds < _TOLD_AFTER:
+            return
+        self._is_told, left = True, seconds * (total - done) / done
+        if left > _LONG:
+            complain(f"{stage}: {done:,} of {total:,}, about {left / 60:.0f} min left")
+
+
 @contextmanager
 def progress_bars(*, quiet: bool) -> Iterator[StageProgress | None]:
-    """A bar with the remaining time per stage on a terminal; nothing when stderr is no terminal or `quiet`."""
-    if quiet or not sys.stderr.isatty():
+    """A bar with the remaining time per stage on a terminal, else a line for stages that take long; or `quiet`."""
+    if quiet:
         yield None
+        return
+    if not sys.stderr.isatty():
+        yield _LongStages().update
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn

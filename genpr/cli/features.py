@@ -27,6 +27,7 @@ def command(
     device: str,
     as_json: bool,
     quiet: bool,
+    max_memory: str | None,
     **options: Any,  # noqa: ANN401 - passed to SideLoader, whose fields they are
 ) -> None:
     """Embed the images in SOURCE once and write their features to OUT (.safetensors).
@@ -36,6 +37,7 @@ def command(
     """
     from genpr.errors import UsageError
     from genpr.features.feature_set import FeatureSet, check_output, save_features
+    from genpr.memory import limited_memory
     from genpr.protocols import find_protocol
     from genpr.runtime import resolve_device
     from genpr.sides import SideLoader, open_side
@@ -44,7 +46,8 @@ def command(
     images = open_side(source, "source")
     if isinstance(images, FeatureSet):
         raise UsageError(f"{source} already holds features", code="already-features", path=source)
-    with redirect_stdout(sys.stderr), progress_bars(quiet=quiet) as progress:
+    stderr = redirect_stdout(sys.stderr)
+    with stderr, limited_memory(max_memory), progress_bars(quiet=quiet) as progress:
         loader = SideLoader(
             extractor_request=extractor,
             default_extractor=find_protocol("genpr").extractor,

@@ -71,5 +71,10 @@ _IMAGE_OPTIONS = (
         type=click.IntRange(min=1),
         help="Larger images are refused before decoding.",
     ),
+    click.option(
+        "--max-memory",
+        metavar="SIZE",
+        help="Plan with at most so much, such as 8GiB; larger features are mapped from a file.  [default: what is free]",
+    ),
     click.option("-q", "--quiet", is_flag=True, help="No progress bars and no notes."),
 )

@@ -26,6 +26,7 @@ from genpr.features.read_ahead import LoadedImage, read_ahead
 from genpr.features.registry import describe
 from genpr.images.decode import DecodePolicy, decoder_versions
 from genpr.images.source import ImageSource, open_source
+from genpr.memory import empty_rows
 from genpr.runtime import state_guard
 
 Progress = Callable[[int, int | None], None]
@@ -91,7 +92,7 @@ def embed_source(
     started = time.perf_counter()
     extractor = adopt(extractor)
     total = _length(source)
-    collected = _Collected(torch.empty(total or 1024, extractor.dim, dtype=torch.float32))
+    collected = _Collected(empty_rows(total or 1024, extractor.dim, torch.float32))
     loaded = read_ahead(source, extractor, cache, decode_policy or DecodePolicy())
     try:
         with state_guard(), evaluation_mode(extractor), ForwardPass(extractor, batch_size) as forward:
@@ -222,7 +223,10 @@ class _Collected:
         self.identities.append(image.identity)
         self.flags.update(image.flags)
         if len(self.names) > len(self.features):
-            self.features = torch.cat([self.features, torch.empty_like(self.features)])
+            n, dim = self.features.shape
+            more = empty_rows(2 * n, dim, torch.float32)
+            more[:n] = self.features
+            self.features = more
         return len(self.names) - 1
 
     def put(self, rows: list[int], features: Tensor) -> None:

@@ -17,10 +17,14 @@ from torch import Tensor
 
 from genpr.errors import FeatureError, ImageError, UsageError
 from genpr.features.extractor import ExtractorInfo
+from genpr.memory import float_rows, free_memory
 from genpr.notices import Notice
 from genpr.storage import load_tensors, save_tensors
 
 _FORMAT = "genpr.features/1"
+_HELD_SHARE = (
+    2  # an array file that takes less than one part in this of the free memory is read, others are mapped
+)
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class FeatureSet:
     """One side of a comparison: a row of features per image, in the order of its source.
 
     Attributes:
-        features: float32 (n, d), on the CPU.
+        features: float32 (n, d), on the CPU; large ones as `memory.float_rows` keeps them.
         source: What was embedded, as the user wrote it.
         extractor: Which function made the features; None when the file or array does not say.
         names: One label per row; empty when unknown.
@@ -137,16 +141,25 @@ def load_features(path: Path) -> FeatureSet:
 
 def _load_array(path: Path) -> Tensor:
     try:
-        with path.open("rb") as file:  # numpy would leave a damaged .npz open
-            loaded = np.load(file, allow_pickle=False)
-            array = loaded if isinstance(loaded, np.ndarray) else _only_array(loaded)
+        if path.suffix.lower() == ".npy" and path.stat().st_size > free_memory() // _HELD_SHARE:
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+        else:
+            with path.open("rb") as file:  # numpy would leave a damaged .npz open
+                loaded = np.load(file, allow_pickle=False)
+                array = loaded if isinstance(loaded, np.ndarray) else _only_array(loaded)
     except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise FeatureError(
             f"{path} is not a readable array file ({error}); was it cut short, or does it hold pickled objects?",
             code="file-damaged",
             path=str(path),
         ) from error
-    return _float32(array, path)
+    if array.dtype.kind != "f":
+        raise FeatureError(
+            f"{path} holds {array.dtype} of shape {array.shape}; features are a 2-D array of floats, (images, dimensions)",
+            code="feature-shape",
+            path=str(path),
+        )
+    return float_rows(array) if array.ndim == 2 else torch.from_numpy(array.astype(np.float32))
 
 
 def _only_array(archive: NpzFile) -> NDArray[Any]:
@@ -155,17 +168,6 @@ def _only_array(archive: NpzFile) -> NDArray[Any]:
         raise ValueError(f"needed arr_0 or exactly one array, found {archive.files}")
     array: NDArray[Any] = archive["arr_0" if "arr_0" in archive.files else archive.files[0]]
     return array
-
-
-def _float32(array: NDArray[Any], path: Path) -> Tensor:
-    if array.dtype.kind != "f":
-        raise FeatureError(
-            f"{path} holds {array.dtype} of shape {array.shape}; features are a 2-D array of floats, (images, dimensions)",
-            code="feature-shape",
-            path=str(path),
-        )
-    with np.errstate(over="ignore"):  # an overflow becomes inf, which the feature check reports with its row
-        return torch.from_numpy(np.array(array, dtype=np.float32, order="C"))
 
 
 def _only_matrix(tensors: Mapping[str, Tensor], path: Path) -> Tensor:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
@@ -13,25 +11,25 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError
-from genpr.runtime import free_host_memory, resolve_device
+from genpr.memory import float_rows
+from genpr.runtime import resolve_device
 
 _CHUNK_ELEMENTS = 2**22
-_FLOAT32_SHARE = 4  # a float32 copy of float16 features may take one part in this of the free memory
 
 Features = NDArray[Any] | Tensor
 """(n, d), one row per image, of any real floating or integer type."""
 
 
 def check_features(features: object, name: str) -> Tensor:
-    """Features as contiguous float32, or large ones as float16, checked; the input is neither changed nor, where possible, copied.
+    """Features as contiguous float32, checked; the input is neither changed nor, where possible, copied.
 
     Args:
         features: (n, d) numpy array or tensor of floats or integers; read-only and memory-mapped ones too.
         name: What the caller calls them, for messages.
 
     Returns:
-        (n, d) float32 on the device of the input; do not write to it, it may be the input. Float16, in which
-        every value is a float32 value too, is kept where a float32 copy would take too much of the free memory.
+        (n, d) float32 on the device of the input, or large ones as `memory.float_rows` keeps them; do not write to
+        it, it may be the input.
 
     Raises:
         FeatureError: Not such an array ("feature-shape"), or NaN or infinite somewhere ("non-finite").
@@ -54,7 +52,7 @@ def check_features(features: object, name: str) -> Tensor:
         raise _shape_error(name, came, "objects, booleans and complex numbers are not features")
     if original.ndim != 2 or original.shape[1] == 0:
         raise _shape_error(name, came, _likely_cause(tuple(original.shape)))
-    converted = _float32(original)
+    converted = float_rows(original)
     _refuse_non_finite(converted, original, name)
     return converted
 
@@ -136,33 +134,6 @@ def _likely_cause(shape: tuple[int, ...]) -> str:
     if len(shape) == 2:
         return "there are no columns"
     return "flatten or pool to one vector per image first"
-
-
-def _float32(features: Features) -> Tensor:
-    if isinstance(features, Tensor):
-        kept = features.dtype == torch.float16 and not features.is_cuda and _is_large(features.shape)
-        return features.to(features.dtype if kept else torch.float32).contiguous()
-    kept = features.dtype == np.float16 and _is_large(features.shape)
-    with np.errstate(all="ignore"):  # overflow is reported as non-finite, with its place
-        array = np.ascontiguousarray(features, dtype=features.dtype if kept else np.float32)
-    return torch.from_numpy(array if array.flags.writeable else np.asarray(_Writable(array)))
-
-
-def _is_large(shape: Sequence[int]) -> bool:
-    """Whether a float32 copy would take more memory than it is worth in speed."""
-    return math.prod(shape) * 4 > free_host_memory() // _FLOAT32_SHARE
-
-
-class _Writable:
-    """The memory of a read-only array, said to be writable: torch warns about any other.
-
-    Nothing in genpr writes to features, so the promise of the read-only flag is kept without a copy.
-    """
-
-    def __init__(self, array: NDArray[Any]) -> None:
-        address, _ = array.__array_interface__["data"]
-        self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
-        self._keeps_alive = array
 
 
 def _refuse_non_finite(converted: Tensor, original: Features, name: str) -> None:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import torch
 
 from genpr.errors import UsageError
+from genpr.memory import limited_memory
 from genpr.metrics.features import (
     Features,
     check_features,
@@ -26,7 +27,7 @@ from genpr.metrics.features import (
     choose_device,
 )
 from genpr.metrics.knn_manifold import KNNManifold
-from genpr.metrics.real_side import RealSide
+from genpr.metrics.real_side import PairProgress, RealSide
 from genpr.neighbours.cross import Ties
 
 
@@ -66,6 +67,8 @@ def manifold_metrics(
     k: int = 5,
     ties: Ties = "closed",
     device: str | torch.device = "auto",
+    max_memory: str | int | None = None,
+    progress: PairProgress | None = None,
 ) -> ManifoldMetrics:
     """Precision, recall, density and coverage of fake features against real ones, exactly.
 
@@ -76,10 +79,12 @@ def manifold_metrics(
         k: Neighbours that set a ball's radius; the point itself is not counted.
         ties: "closed" counts a point on the sphere as inside, "strict" does not.
         device: "auto" is where the tensors are if that is a GPU, else the best device here.
+        max_memory: Plan with at most so many bytes for the process, such as "8GiB"; None takes what is free.
+        progress: Called with the pairs of rows done with and their number, first for the reals, then for the fakes.
 
     Raises:
         FeatureError: The features are malformed, not finite, too few, or differ in width.
-        UsageError: k or ties is impossible.
+        UsageError: k, ties or max_memory is impossible.
 
     Example:
         >>> import numpy as np
@@ -90,7 +95,11 @@ def manifold_metrics(
         >>> metrics.precision, metrics.recall
         (1.0, 0.0)
     """
-    return ManifoldMetrics(**_scores(real, fake, ManifoldMetrics._fields, k=k, ties=ties, device=device))
+    with limited_memory(max_memory):
+        fields = ManifoldMetrics._fields
+        return ManifoldMetrics(
+            **_scores(real, fake, fields, k=k, ties=ties, device=device, progress=progress)
+        )
 
 
 def precision_recall(
@@ -100,6 +109,8 @@ def precision_recall(
     k: int = 3,
     ties: Ties = "closed",
     device: str | torch.device = "auto",
+    max_memory: str | int | None = None,
+    progress: PairProgress | None = None,
 ) -> PrecisionRecall:
     """Improved precision and recall of fake features against real ones, exactly.
 
@@ -114,7 +125,11 @@ def precision_recall(
         >>> precision, recall < 0.9
         (1.0, True)
     """
-    return PrecisionRecall(**_scores(real, fake, PrecisionRecall._fields, k=k, ties=ties, device=device))
+    with limited_memory(max_memory):
+        fields = PrecisionRecall._fields
+        return PrecisionRecall(
+            **_scores(real, fake, fields, k=k, ties=ties, device=device, progress=progress)
+        )
 
 
 def _scores(
@@ -125,6 +140,7 @@ def _scores(
     k: int,
     ties: Ties,
     device: str | torch.device,
+    progress: PairProgress | None,
 ) -> dict[str, float]:
     """Everything that can be wrong is found before anything is computed."""
     k = check_k(k)
@@ -137,8 +153,8 @@ def _scores(
         check_same_width(checked_real, checked_fake)
         check_rows(checked_real, "real", k=k)
         check_rows(checked_fake, "fake", k=k)
-        side = RealSide.fit(checked_real, ks=[k], device=choose_device(real, device))
-    return side.score(checked_fake, ks=dict.fromkeys(metrics, k), ties=ties)
+        side = RealSide.fit(checked_real, ks=[k], device=choose_device(real, device), progress=progress)
+    return side.score(checked_fake, ks=dict.fromkeys(metrics, k), ties=ties, progress=progress)
 
 
 def _check_fitted(manifold: KNNManifold, k: int, ties: Ties) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -25,6 +25,10 @@ from genpr.neighbours.engine import Engine
 from genpr.neighbours.frame import Placed
 from genpr.neighbours.plan import choose_frame, serves
 from genpr.neighbours.radii import kth_sq_distances
+from genpr.neighbours.sweep import Tick, no_tick
+
+PairProgress = Callable[[int, int], None]
+"""Called with the pairs of rows that are done with, and their number."""
 
 _USUAL_K = 5  # to choose a frame by, where no neighbours are asked for
 
@@ -53,6 +57,7 @@ class RealSide:
         ks: Iterable[int],
         device: str | torch.device = "auto",
         engine: Engine | None = None,
+        progress: PairProgress | None = None,
     ) -> RealSide:
         """Find the radii of all balls.
 
@@ -61,6 +66,7 @@ class RealSide:
             ks: Every k that will be asked for; none if only recall is.
             device: As in `manifold_metrics`.
             engine: None chooses by device.
+            progress: Called with the pairs of rows done with and their number.
 
         Raises:
             FeatureError: The features are malformed, not finite or too few.
@@ -72,24 +78,40 @@ class RealSide:
         checked = checked.to(choose_device(features, device))
         engine = engine or choose_engine(checked.device)
         points = choose_frame(checked, max(ks, default=_USUAL_K)).place(checked)
-        return cls(points, ks, kth_sq_distances(points, ks, engine=engine), engine)
+        tick = _tally(len(points) * (len(points) - 1) // 2, progress)
+        return cls(points, ks, kth_sq_distances(points, ks, engine=engine, tick=tick), engine)
 
-    def score(self, fake: Features, *, ks: Mapping[str, int], ties: Ties = "closed") -> dict[str, float]:
+    def score(
+        self,
+        fake: Features,
+        *,
+        ks: Mapping[str, int],
+        ties: Ties = "closed",
+        progress: PairProgress | None = None,
+    ) -> dict[str, float]:
         """The metrics named in `ks`, each with its own k; nothing that none of them needs is computed.
 
         Args:
             fake: (m, d) features.
             ks: k by metric: any of "precision", "recall", "density", "coverage".
             ties: As in `manifold_metrics`.
+            progress: As in `fit`.
 
         Raises:
             FeatureError: The features are malformed, not finite, too few, or of another width than the reals.
             UsageError: A metric is unknown, or a k impossible or not fitted.
         """
-        memberships = self.memberships(fake, ks=ks, ties=ties)
+        memberships = self.memberships(fake, ks=ks, ties=ties, progress=progress)
         return {name: getattr(memberships, name)(k) for name, k in ks.items()}
 
-    def memberships(self, fake: Features, *, ks: Mapping[str, int], ties: Ties = "closed") -> Memberships:
+    def memberships(
+        self,
+        fake: Features,
+        *,
+        ks: Mapping[str, int],
+        ties: Ties = "closed",
+        progress: PairProgress | None = None,
+    ) -> Memberships:
         """The integer counts behind `score`, sample by sample. Arguments and errors are those of `score`."""
         check_ties(ties)
         real_ks, fake_ks = self._ball_ks(ks)
@@ -97,18 +119,20 @@ class RealSide:
         check_same_width(self.points.features, checked)
         check_rows(checked, "fake", k=max(fake_ks, default=0))
         checked = checked.to(self.points.device)
-        points = self.points.frame.place(checked)
+        points, n, m = self.points.frame.place(checked), len(self.points), len(checked)
+        tick = _tally(n * m + (m * (m - 1) // 2 if fake_ks else 0), progress)
         counts = cross_counts(
             self.points,
             points,
             real_sq_radii=self.sq_radii[[self.ks.index(k) for k in real_ks]],
-            fake_sq_radii=_sq_radii_of(points, fake_ks, self.engine) if fake_ks else None,
+            fake_sq_radii=_sq_radii_of(points, fake_ks, self.engine, tick) if fake_ks else None,
             ties=ties,
             engine=self.engine,
+            tick=tick,
         )
         return Memberships(
-            n_real=len(self.points),
-            n_fake=len(checked),
+            n_real=n,
+            n_fake=m,
             real_balls_per_fake=dict(zip(real_ks, counts.real_balls_per_fake, strict=True)),
             fakes_per_real_ball=dict(zip(real_ks, counts.fakes_per_real_ball, strict=True)),
             fake_balls_per_real=dict(zip(fake_ks, counts.fake_balls_per_real, strict=True)),
@@ -128,8 +152,22 @@ class RealSide:
         return real_ks, [check_k(ks["recall"])] if "recall" in ks else []
 
 
-def _sq_radii_of(points: Placed, ks: list[int], engine: Engine) -> Tensor:
+def _sq_radii_of(points: Placed, ks: list[int], engine: Engine, tick: Tick) -> Tensor:
     """Radii in the reals' frame, or in one of the set's own: collapsed fakes far from the reals need a finer one."""
     if not serves(points, max(ks)):
         points = choose_frame(points.features, max(ks)).place(points.features)
-    return kth_sq_distances(points, ks, engine=engine)
+    return kth_sq_distances(points, ks, engine=engine, tick=tick)
+
+
+def _tally(total: int, progress: PairProgress | None) -> Tick:
+    """Adds up what is done."""
+    if progress is None:
+        return no_tick
+    report, done = progress, 0
+
+    def tick(pairs: int) -> None:
+        nonlocal done
+        done += pairs
+        report(done, total)
+
+    return tick

@@ -12,7 +12,7 @@ from genpr.neighbours.choose import choose_engine
 from genpr.neighbours.closest import bounds_of_pairs
 from genpr.neighbours.engine import Engine, plain_arithmetic
 from genpr.neighbours.frame import Placed
-from genpr.neighbours.sweep import Pairs, sweep_between
+from genpr.neighbours.sweep import Pairs, Tick, no_tick, sweep_between
 from genpr.neighbours.verify import sq_distances_at
 from genpr.neighbours.workers import Workers
 
@@ -44,6 +44,7 @@ def cross_counts(
     fake_sq_radii: Tensor | None = None,
     ties: Ties = "closed",
     engine: Engine | None = None,
+    tick: Tick = no_tick,
 ) -> CrossCounts:
     """Count who lies in whose balls, for all sets of radii in one pass over real x fake.
 
@@ -54,6 +55,7 @@ def cross_counts(
         fake_sq_radii: (b, m) float64; None counts nothing for them.
         ties: Whether a point on the sphere is inside: "closed" yes, "strict" no.
         engine: What proposes pairs; None chooses by device.
+        tick: Told how many of the n m pairs are done with, now and then.
     """
     n, m = len(real), len(fake)
     engine = engine or choose_engine(real.device)
@@ -69,7 +71,7 @@ def cross_counts(
 
     with plain_arithmetic(real.device), Workers(real.device) as workers:
         reaches = _largest(in_real), _largest(in_fake)
-        for looked in sweep_between(real, fake, *reaches, engine, workers, look):
+        for looked in sweep_between(real, fake, *reaches, engine, workers, look, tick):
             for row, column, (i, j) in zip(per_row, per_column, looked, strict=True):
                 row += i.bincount(minlength=n)
                 column += j.bincount(minlength=m)

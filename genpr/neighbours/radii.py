@@ -18,7 +18,7 @@ from genpr.neighbours.choose import choose_engine
 from genpr.neighbours.closest import Closest, bounds_of_pairs, in_reach
 from genpr.neighbours.engine import Engine, plain_arithmetic
 from genpr.neighbours.frame import Placed, evenly_spaced
-from genpr.neighbours.sweep import Pairs, blocks_of, sweep_within
+from genpr.neighbours.sweep import Pairs, Tick, blocks_of, no_tick, sweep_within
 from genpr.neighbours.verify import sq_distances_at
 from genpr.neighbours.workers import Workers
 
@@ -29,7 +29,9 @@ _MASSES = 2**15  # pairs at once
 _VERIFIED = 4096  # pairs per piece of work
 
 
-def kth_sq_distances(points: Placed, ks: Sequence[int], *, engine: Engine | None = None) -> Tensor:
+def kth_sq_distances(
+    points: Placed, ks: Sequence[int], *, engine: Engine | None = None, tick: Tick = no_tick
+) -> Tensor:
     """Squared distance from each row to its k-th nearest other row, exactly.
 
     A row is never its own neighbour; copies of it are.
@@ -38,6 +40,7 @@ def kth_sq_distances(points: Placed, ks: Sequence[int], *, engine: Engine | None
         points: n rows.
         ks: Each from 1 to n - 1.
         engine: What multiplies; None chooses by device.
+        tick: Told how many of the n (n - 1) / 2 pairs are done with, now and then.
 
     Returns:
         (len(ks), n) float64.
@@ -47,7 +50,7 @@ def kth_sq_distances(points: Placed, ks: Sequence[int], *, engine: Engine | None
     engine = engine or choose_engine(points.device)
     with plain_arithmetic(points.device), Workers(points.device) as workers:
         sq_reach, copies = _first_reach(points, max(ks), engine, workers)
-        near = _Directed.of(_closest(points, max(ks), sq_reach, engine, workers), sq_reach)
+        near = _Directed.of(_closest(points, max(ks), sq_reach, engine, workers, tick), sq_reach)
         table = near.smallest(near.decided(points, ks, workers), max(ks))
         table[copies[:, 0] >= 0] = 0
         return table[:, [k - 1 for k in ks]].T.contiguous()
@@ -113,7 +116,9 @@ def _look(
     return near.gather(1, order[:, :k]), last, sq_upper[:, k - 1]
 
 
-def _closest(points: Placed, k: int, sq_reach: Tensor, engine: Engine, workers: Workers) -> Pairs:
+def _closest(
+    points: Placed, k: int, sq_reach: Tensor, engine: Engine, workers: Workers, tick: Tick = no_tick
+) -> Pairs:
     """Every pair within the reach of one of the two; `sq_reach` shrinks in place as they are met."""
     x, closest = points.features, Closest.within(sq_reach, k)
 
@@ -127,7 +132,7 @@ def _closest(points: Placed, k: int, sq_reach: Tensor, engine: Engine, workers: 
         portion.meet(pairs)
         return portion.pairs()
 
-    for pairs in sweep_within(points, sq_reach, engine, workers, sharpen):
+    for pairs in sweep_within(points, sq_reach, engine, workers, sharpen, tick):
         closest.meet(pairs)
     return closest.pairs()
 

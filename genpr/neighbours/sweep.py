@@ -26,7 +26,15 @@ _ALIKE = 1.5
 _FAR_SHARE = 0.1
 _MIN_BLOCK = 1024
 _PORTION = 2**16  # pairs
+
+Tick = Callable[[int], None]
+"""Told of progress: how many more pairs are done with."""
+
 _Above = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def no_tick(_pairs: int) -> None:
+    """Tell nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +68,12 @@ class Pairs:
 
 
 def sweep_within(
-    points: Placed, sq_reach: Tensor, engine: Engine, workers: Workers, look: Callable[[Pairs], Result]
+    points: Placed,
+    sq_reach: Tensor,
+    engine: Engine,
+    workers: Workers,
+    look: Callable[[Pairs], Result],
+    tick: Tick = no_tick,
 ) -> Iterator[Result]:
     """Look at every pair of `points`, once, whose distance may be within the reach of one of the two.
 
@@ -70,6 +83,7 @@ def sweep_within(
         engine: What multiplies.
         workers: Who works.
         look: What they do with the pairs that they find, in portions.
+        tick: Told how many of the n (n - 1) / 2 pairs are done with, now and then.
 
     Yields:
         What `look` returns for each portion.
@@ -89,8 +103,11 @@ def sweep_within(
         found = _search(points, block, sq_reach, points, chunks, sq_reach, tiles.own)
         return [look(pairs.select((pairs.i < pairs.j) | (rank[pairs.j] > number))) for pairs in found]
 
-    for looked in workers.map(search, range(len(blocks))):
+    left = len(points)
+    for block, looked in zip(blocks, workers.map(search, range(len(blocks))), strict=True):
         yield from looked
+        left -= len(block)
+        tick(len(block) * left + len(block) * (len(block) - 1) // 2)
 
 
 def sweep_between(
@@ -101,6 +118,7 @@ def sweep_between(
     engine: Engine,
     workers: Workers,
     look: Callable[[Pairs], Result],
+    tick: Tick = no_tick,
 ) -> Iterator[Result]:
     """Look at every pair of a row and a column whose distance may be within the reach of one of the two.
 
@@ -112,6 +130,7 @@ def sweep_between(
         engine: What multiplies.
         workers: Who works.
         look: What they do with the pairs that they find, in portions.
+        tick: Told how many of the n m pairs are done with, now and then.
 
     Yields:
         What `look` returns for each portion.
@@ -125,8 +144,10 @@ def sweep_between(
         found = _search(rows, block, row_sq_reach, columns, chunks, column_sq_reach, tiles.own)
         return [look(pairs) for pairs in found]
 
-    for looked in workers.map(search, blocks_of(rows, row_sq_reach, tiles.rows)):
+    blocks = blocks_of(rows, row_sq_reach, tiles.rows)
+    for block, looked in zip(blocks, workers.map(search, blocks), strict=True):
         yield from looked
+        tick(len(block) * len(columns))
 
 
 class _TilesPerThread:

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from genpr.memory import tile_budget
 from genpr.neighbours import integers
-from genpr.runtime import memory_budget
 
 _BYTES_PER_PAIR = 16  # the product, and what is found if some are close
 _CPU_CHUNK_ELEMENTS = 2**19
@@ -78,7 +78,7 @@ class TorchEngine:
             rows, columns = (768, 2048) if width <= 512 else (2048, 1024)
         else:
             rows = columns = 8192
-        while rows * columns * _BYTES_PER_PAIR > memory_budget(device) and rows > 1:
+        while rows * columns * _BYTES_PER_PAIR > tile_budget(device) and rows > 1:
             rows, columns = rows // 2, columns // 2
         return TorchTiles.allocate(self.tile_rows or rows, self.tile_columns or columns, device)
 

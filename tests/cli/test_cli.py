@@ -259,6 +259,8 @@ def test_wrong_inputs_give_one_clear_line(genpr, tmp_path, rng, make, code, says
         (("score", "a", "b", "--max-bad", "lots"), "1% or 0.01"),
         (("score", "a", "b", "--metrics", "fid"), "precision, recall, density, coverage"),
         (("score", "a", "b", "--k", "0"), "k must be an integer of at least 1"),
+        (("score", "a", "b", "--extractor", "gabor", "--max-memory", "much"), "8GiB or 500MB"),
+        (("features", "a", "b.safetensors", "--extractor", "gabor", "--max-memory", "1kB"), "256 MiB"),
         (("features", "a", "b.npy"), ".safetensors"),
     ],
 )

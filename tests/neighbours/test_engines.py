@@ -144,7 +144,7 @@ def test_tiles_follow_the_memory_budget(rng, monkeypatch):
     expected = kth_sq_distances(x, [3], engine=TorchEngine())
     for width in (6, 1000):
         budget = 2**16
-        monkeypatch.setattr(torch_engine, "memory_budget", lambda device, budget=budget: budget)
+        monkeypatch.setattr(torch_engine, "tile_budget", lambda device, budget=budget: budget)
         tiles = TorchEngine().tiles(width, CPU)
         assert tiles.products.numel() * 4 <= 2 * budget
         assert tiles.rows * tiles.columns >= budget / 64 / 4

@@ -1,0 +1,169 @@
+"""How much memory may be taken, and features that take more: mapped from a file instead of held.
+
+The limit is one for the whole process, as memory is.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from genpr.errors import ResourceError, UsageError
+from genpr.runtime import cache_root, private_folder
+
+if TYPE_CHECKING:
+    import torch
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+# Of what is free:
+_TILE_SHARE = 32  # tiles may take one part in this; beyond cache size, larger ones gain nothing
+_FLOAT32_SHARE = 4  # a float32 copy of float16 features
+_HELD_SHARE = 2  # an array that is held and not mapped
+_TILE_BYTES_MAX = 256 * 2**20
+_CHUNK_ELEMENTS = 2**22
+
+_UNITS = {
+    "": 1,
+    "k": 10**3,
+    "m": 10**6,
+    "g": 10**9,
+    "t": 10**12,
+    "ki": 2**10,
+    "mi": 2**20,
+    "gi": 2**30,
+    "ti": 2**40,
+}
+_LEAST = 2**28
+_limits: list[int] = []
+
+
+def parse_size(size: str | int) -> int:
+    """Bytes, of a number of them or of text such as "8GiB", "8G" or "500 MB".
+
+    Raises:
+        UsageError: It is not such a size ("bad-option"), or less than genpr needs for itself.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", str(size).lower())
+    if match is None or isinstance(size, bool):
+        raise UsageError(
+            f"a memory size is a number of bytes such as 8GiB or 500MB, not {size!r}", code="bad-option"
+        )
+    count = int(float(match[1]) * _UNITS[match[2] or ""])
+    if count < _LEAST:
+        raise UsageError(
+            f"a memory size of {size} is too small: at least {_LEAST >> 20} MiB", code="bad-option"
+        )
+    return count
+
+
+@contextmanager
+def limited_memory(most: str | int | None) -> Iterator[None]:
+    """Let this process plan with at most so much memory for a while; None leaves it at what the machine has free."""
+    if most is not None:
+        _limits.append(parse_size(most))
+    try:
+        yield
+    finally:
+        if most is not None:
+            _limits.pop()
+
+
+def free_memory() -> int:
+    """Bytes that this process could still take: free on the machine, and left of the limit."""
+    free = _bytes_in("/proc/meminfo", "MemAvailable:")
+    free = 4 * 2**30 if free is None else free  # not Linux: a careful guess
+    if _limits:
+        taken = _bytes_in("/proc/self/status", "RssAnon:") or 0
+        free = min(free, max(min(_limits) - taken, 0))
+    return free
+
+
+def tile_budget(device: torch.device) -> int:
+    """Bytes that temporary tiles may take on `device`: a small share of what is free."""
+    import torch
+
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
+    return max(2**20, min(free // _TILE_SHARE, _TILE_BYTES_MAX))
+
+
+def empty_rows(n: int, d: int, dtype: torch.dtype) -> Tensor:
+    """An uninitialised (n, d) tensor on the CPU: in memory, or if that would take too much of it, in a mapped file.
+
+    Raises:
+        ResourceError: There is no room on the disk either ("disk-full").
+    """
+    import torch
+
+    count = n * d * dtype.itemsize
+    if count <= free_memory() // _HELD_SHARE:
+        return torch.empty(n, d, dtype=dtype)
+    folder = private_folder(cache_root() / "scratch")
+    if shutil.disk_usage(folder).free < count:
+        raise ResourceError(
+            f"{n:,} x {d:,} features need {count / 1e9:.1f} GB, more than memory allows, and the disk of {folder} has "
+            "less than that free; set GENPR_CACHE to a folder on a larger disk",
+            code="disk-full",
+            path=str(folder),
+        )
+    with tempfile.TemporaryFile(dir=folder) as file:  # nameless: it goes when the last reference to it does
+        array = np.memmap(file, dtype=str(dtype).removeprefix("torch."), mode="w+", shape=(n, d))
+    return torch.from_numpy(array)
+
+
+def float_rows(features: NDArray[Any] | Tensor) -> Tensor:
+    """(n, d) as contiguous float32, without a copy where possible; what is too large for memory, in a mapped file.
+
+    Float16, in which every value is a float32 value too, is kept where a float32 copy would take much of the free
+    memory. Values beyond float32 become infinite.
+    """
+    import torch
+
+    is_tensor = isinstance(features, torch.Tensor)
+    if isinstance(features, torch.Tensor) and features.device.type != "cpu":
+        return features.to(torch.float32).contiguous()
+    n, d = features.shape
+    is_large = n * d * 4 > free_memory() // _FLOAT32_SHARE
+    keeps_half = is_large and features.dtype in (torch.float16, np.float16)
+    if isinstance(features, torch.Tensor):
+        if features.dtype == (torch.float16 if keeps_half else torch.float32) and features.is_contiguous():
+            return features
+    elif features.dtype == (np.float16 if keeps_half else np.float32) and features.flags.c_contiguous:
+        return torch.from_numpy(features if features.flags.writeable else np.asarray(_Writable(features)))
+    rows = empty_rows(n, d, torch.float16 if keeps_half else torch.float32)
+    target: Any = rows if is_tensor else rows.numpy()
+    step = max(1, _CHUNK_ELEMENTS // max(1, d))
+    with np.errstate(all="ignore"):
+        for start in range(0, n, step):
+            target[start : start + step] = features[start : start + step]
+    return rows
+
+
+class _Writable:
+    """The memory of a read-only array, said to be writable: torch warns about any other.
+
+    Nothing in genpr writes to features, so the promise of the read-only flag is kept without a copy.
+    """
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        address, _ = array.__array_interface__["data"]
+        self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
+        self._keeps_alive = array
+
+
+def _bytes_in(path: str, name: str) -> int | None:
+    try:
+        with Path(path).open() as file:
+            for line in file:
+                if line.startswith(name):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return None

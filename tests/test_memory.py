@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import genpr
+from genpr import memory
+from genpr.errors import ResourceError, UsageError
+from genpr.features import feature_set
+from genpr.features.embed import embed
+from genpr.memory import empty_rows, float_rows, free_memory, limited_memory, parse_size, tile_budget
+
+
+@pytest.fixture
+def scratch(tmp_path, monkeypatch):
+    """No memory is free, so that everything is mapped; yields the folder of the files."""
+    monkeypatch.setenv("GENPR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(memory, "free_memory", lambda: 0)
+    monkeypatch.setattr(feature_set, "free_memory", lambda: 0)
+    return tmp_path / "cache" / "scratch"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("8GiB", 8 * 2**30),
+        ("8 gib", 8 * 2**30),
+        ("8Gi", 8 * 2**30),
+        ("8G", 8 * 10**9),
+        ("8GB", 8 * 10**9),
+        ("1.5g", 1_500_000_000),
+        ("500 MB", 5 * 10**8),
+        ("300MiB", 300 * 2**20),
+        ("2t", 2 * 10**12),
+        ("1000000000", 10**9),
+        (10**9, 10**9),
+    ],
+)
+def test_sizes(text, expected):
+    assert parse_size(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "8 apples", "-8G", "G", "8GiBi", "1e9", True, 0, "1kB", "255MiB", 2.5])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(UsageError) as error:
+        parse_size(text)
+    assert error.value.code == "bad-option"
+    assert "MiB" in str(error.value) or "8GiB" in str(error.value)
+
+
+def test_a_limit_holds_for_a_while_and_the_least_counts():
+    before = free_memory()
+    with limited_memory("100TiB"):
+        assert free_memory() > 0.5 * before
+        with limited_memory("1GiB"):
+            assert free_memory() < 2**30
+            with limited_memory("2GiB"):
+                assert free_memory() < 2**30
+            with limited_memory(None):
+                assert free_memory() < 2**30
+    with pytest.raises(ValueError, match="planned"), limited_memory("1GiB"):
+        raise ValueError("planned")
+    assert free_memory() > 0.5 * before
+
+
+def test_what_is_taken_counts_against_the_limit():
+    with limited_memory("4GiB"):
+        before = free_memory()
+        taken = np.ones(2**27, dtype=np.uint8)
+        assert before - free_memory() > 0.9 * len(taken)
+
+
+def test_tiles_fit_into_the_limit():
+    with limited_memory("256MiB"):
+        assert tile_budget(torch.device("cpu")) <= 2**28 / 32
+
+
+def test_rows_are_held_while_there_is_memory_and_then_mapped(scratch, monkeypatch):
+    mapped = empty_rows(100, 7, torch.float32)
+    mapped[:] = torch.arange(700).view(100, 7)
+    assert mapped.sum() == 700 * 699 / 2
+    assert scratch.is_dir()
+    assert not list(scratch.iterdir())  # it goes with the tensor
+    assert scratch.stat().st_mode & 0o077 == 0
+    assert empty_rows(3, 2, torch.float16).dtype == torch.float16
+    monkeypatch.setattr(memory, "free_memory", lambda: 2 * 700 * 4)
+    monkeypatch.setattr(memory, "private_folder", lambda _: pytest.fail("mapped without need"))
+    empty_rows(100, 7, torch.float32)
+
+
+def test_a_full_disk_is_said_before_anything_is_written(scratch):
+    with pytest.raises(ResourceError, match=r"need 4000\.0 GB, .* GENPR_CACHE") as error:
+        empty_rows(10**9, 1000, torch.float32)
+    assert error.value.code == "disk-full"
+    assert not list(scratch.iterdir())
+
+
+_FORMS = {
+    "float16": lambda x: x.astype(np.float16),
+    "float64": lambda x: x.astype(np.float64),
+    "big-endian": lambda x: x.astype(">f4"),
+    "every second row": lambda x: x.repeat(2, axis=0)[::2],
+    "columns first": np.asfortranarray,
+    "int8": lambda x: x.astype(np.int8),
+    "double tensor": lambda x: torch.from_numpy(x).double(),
+    "bfloat16 tensor": lambda x: torch.from_numpy(x).bfloat16(),
+    "half tensor": lambda x: torch.from_numpy(x).half(),
+    "columns first tensor": lambda x: torch.from_numpy(x.T.copy()).T,
+}
+
+
+@pytest.mark.parametrize("form", _FORMS)
+@pytest.mark.parametrize("free", [0, 10**9])
+def test_rows_keep_their_values_wherever_they_are_kept(form, free, scratch, rng, monkeypatch):
+    monkeypatch.setattr(memory, "free_memory", lambda: free)
+    monkeypatch.setattr(memory, "_CHUNK_ELEMENTS", 20)
+    values = rng.integers(-20, 20, (50, 6)).astype(np.float32)
+    rows = float_rows(_FORMS[form](values))
+    keeps_half = free == 0 and form in ("float16", "half tensor")
+    assert rows.dtype == (torch.float16 if keeps_half else torch.float32)
+    assert rows.is_contiguous()
+    assert np.array_equal(rows.numpy(), values)
+
+
+def test_what_can_be_used_as_it_is_is_not_copied(scratch, rng):
+    values = rng.normal(size=(50, 6)).astype(np.float32)
+    halves = values.astype(np.float16)
+    for array in (values, halves):
+        assert float_rows(array).data_ptr() == array.ctypes.data
+        tensor = torch.from_numpy(array)
+        assert float_rows(tensor) is tensor
+
+
+def test_large_array_files_are_mapped_and_not_read(scratch, tmp_path, rng):
+    values = rng.normal(size=(50, 6)).astype(np.float16)
+    np.save(tmp_path / "x.npy", values)
+    features = feature_set.load_features(tmp_path / "x.npy").features
+    assert features.dtype == torch.float16
+    assert np.array_equal(features.numpy(), values)
+    assert str(tmp_path / "x.npy") in Path("/proc/self/maps").read_text()
+
+
+def test_embeddings_larger_than_memory_are_the_same(scratch, rng):
+    images = rng.integers(0, 256, (40, 16, 16, 3), dtype=np.uint8)
+    extractor = genpr.load_extractor("gabor")
+    mapped = embed(images, extractor)
+    batches = embed(iter([images[:30], images[30:]]), extractor)  # of unknown number
+    assert scratch.is_dir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "free_memory", lambda: 10**9)
+        held = embed(images, extractor)
+    assert torch.equal(mapped, held)
+    assert torch.equal(batches, held)
+
+
+def test_the_limit_changes_no_score(tmp_path, rng, monkeypatch):
+    monkeypatch.setenv("GENPR_CACHE", str(tmp_path))
+    real, fake = rng.normal(5, 1, (2, 300, 20))
+    expected = genpr.score(real, fake)
+    for most in ("256MiB", 10**12):
+        assert genpr.score(real, fake, max_memory=most).metrics == expected.metrics
+        assert genpr.Evaluator(real, max_memory=most).score(fake).metrics == expected.metrics
+        assert genpr.manifold_metrics(real, fake, max_memory=most) == genpr.manifold_metrics(real, fake)
+        assert genpr.precision_recall(real, fake, max_memory=most) == genpr.precision_recall(real, fake)
+    for call in (genpr.score, genpr.manifold_metrics, genpr.precision_recall):
+        with pytest.raises(UsageError, match="8GiB"):
+            call(real, fake, max_memory="much")
