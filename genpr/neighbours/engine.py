@@ -1,4 +1,4 @@
-"""What a search engine must offer: three operations, in plain linear algebra.
+"""What a search engine must offer: a few operations of plain linear algebra.
 
 An engine only proposes. Every decision is taken in `radii` and `cross`, on bounds that are proven in `bounds` for
 any order of summation, and on distances by the definition in `verify` where these leave a doubt.

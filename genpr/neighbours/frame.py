@@ -1,4 +1,4 @@
-"""Where and in which coordinates float32 serves a data set best. A frame affects speed, never a result."""
+"""Where and in which coordinates a search looks at a data set. A frame affects speed, never a result."""
 
 from __future__ import annotations
 
