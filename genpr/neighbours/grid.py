@@ -162,7 +162,7 @@ def _turned(rows: Tensor, outer: Tensor, inner: Tensor) -> Tensor:
     a, b = len(outer), len(inner)
     square = torch.nn.functional.pad(rows, (0, a * b - d)).view(n, a, b)
     turned: Tensor = outer @ (square @ inner.T)
-    return turned.view(n, -1)
+    return turned.view(n, a * b)
 
 
 def _factors(d: int) -> tuple[int, int]:

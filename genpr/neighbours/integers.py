@@ -55,7 +55,7 @@ def are_available(device: torch.device) -> bool:
     right = (signs.sign() * 127).to(torch.int8)
     left = torch.full((64, 2048), 127, dtype=torch.uint8, device=device)
     left[::2] -= (torch.arange(2048, device=device) % 128).to(torch.uint8)
-    bias = torch.arange(96, device=device).float()
+    bias = torch.arange(96, device=device).float() + 0.25
     try:
         found = products(left, right, bias)
     except (RuntimeError, AttributeError, NotImplementedError):  # not in this build, or not on this device

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from genpr.neighbours import integers
 from genpr.neighbours.faiss_engine import FaissEngine
 from genpr.neighbours.frame import Frame, Placed
 from genpr.neighbours.grid import Grid
@@ -74,6 +75,9 @@ KINDS: dict[str, Callable[[Frame, Tensor], Frame]] = {
     "principal directions and cells": lambda frame, x: with_cells(_principal(frame, x), x),
 }
 
+if not integers.are_available(torch.device("cpu")):  # nobody takes a grid then
+    del KINDS["integers"]
+
 
 def frame_of(features: Tensor, kind: str = "all coordinates") -> Frame:
     return KINDS[kind](Frame.around(features), features)
@@ -118,7 +122,11 @@ def truth(case: str) -> Truth:
     return Truth(case)
 
 
-SEARCH_KINDS = ["all coordinates", "three directions", "cells", "integers", "principal directions and cells"]
+SEARCH_KINDS = [
+    kind
+    for kind in ("all coordinates", "three directions", "cells", "integers", "principal directions and cells")
+    if kind in KINDS
+]
 
 
 def combinations(turn: int) -> list[tuple[str, str, str]]:
