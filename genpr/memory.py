@@ -5,8 +5,8 @@ The limit is one for the whole process, as memory is.
 
 from __future__ import annotations
 
+import os
 import re
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,7 +42,7 @@ _UNITS = {
     "ti": 2**40,
 }
 _LEAST = 2**28
-_limits: list[int] = []
+_limits: dict[object, int] = {}
 
 
 def parse_size(size: str | int) -> int:
@@ -51,7 +51,7 @@ def parse_size(size: str | int) -> int:
     Raises:
         UsageError: It is not such a size ("bad-option"), or less than genpr needs for itself.
     """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", str(size).lower())
+    match = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([kmgt]i?)?b?\s*", str(size).lower())
     if match is None or isinstance(size, bool):
         raise UsageError(
             f"a memory size is a number of bytes such as 8GiB or 500MB, not {size!r}", code="bad-option"
@@ -66,14 +66,17 @@ def parse_size(size: str | int) -> int:
 
 @contextmanager
 def limited_memory(most: str | int | None) -> Iterator[None]:
-    """Let this process plan with at most so much memory for a while; None leaves it at what the machine has free."""
+    """Let this process plan with at most so much memory for a while; None leaves it at what the machine has free.
+
+    What torch and other libraries take when they are loaded, about 0.3 GB, counts and cannot be planned with.
+    """
+    own = object()
     if most is not None:
-        _limits.append(parse_size(most))
+        _limits[own] = parse_size(most)
     try:
         yield
     finally:
-        if most is not None:
-            _limits.pop()
+        _limits.pop(own, None)
 
 
 def free_memory() -> int:
@@ -82,8 +85,13 @@ def free_memory() -> int:
     free = 4 * 2**30 if free is None else free  # not Linux: a careful guess
     if _limits:
         taken = _bytes_in("/proc/self/status", "RssAnon:") or 0
-        free = min(free, max(min(_limits) - taken, 0))
+        free = min(free, max(min(_limits.values()) - taken, 0))
     return free
+
+
+def fits(count: int) -> bool:
+    """Whether `count` bytes may be held in memory for as long as a set is in use."""
+    return count <= free_memory() // _HELD_SHARE
 
 
 def tile_budget(device: torch.device) -> int:
@@ -98,24 +106,38 @@ def empty_rows(n: int, d: int, dtype: torch.dtype) -> Tensor:
     """An uninitialised (n, d) tensor on the CPU: in memory, or if that would take too much of it, in a mapped file.
 
     Raises:
-        ResourceError: There is no room on the disk either ("disk-full").
+        ResourceError: There is no room on the disk either ("no-scratch").
     """
     import torch
 
     count = n * d * dtype.itemsize
-    if count <= free_memory() // _HELD_SHARE:
+    if fits(count):
         return torch.empty(n, d, dtype=dtype)
     folder = private_folder(cache_root() / "scratch")
-    if shutil.disk_usage(folder).free < count:
+    try:
+        with tempfile.TemporaryFile(
+            dir=folder
+        ) as file:  # nameless: it goes when the last reference to it does
+            os.posix_fallocate(
+                file.fileno(), 0, count
+            )  # a page without room on the disk would kill the process
+            array = np.memmap(file, dtype=str(dtype).removeprefix("torch."), mode="r+", shape=(n, d))
+    except OSError as error:
         raise ResourceError(
-            f"{n:,} x {d:,} features need {count / 1e9:.1f} GB, more than memory allows, and the disk of {folder} has "
-            "less than that free; set GENPR_CACHE to a folder on a larger disk",
-            code="disk-full",
+            f"{n:,} x {d:,} features need {count / 1e9:.1f} GB, more than memory allows, and cannot be kept in {folder} "
+            f"either ({error.strerror}); set GENPR_CACHE to a folder on a disk with more room",
+            code="no-scratch",
             path=str(folder),
-        )
-    with tempfile.TemporaryFile(dir=folder) as file:  # nameless: it goes when the last reference to it does
-        array = np.memmap(file, dtype=str(dtype).removeprefix("torch."), mode="w+", shape=(n, d))
+        ) from error
     return torch.from_numpy(array)
+
+
+def copy_of(rows: Tensor) -> Tensor:
+    """The same (n, d) values in memory of their own, or in a mapped file."""
+    if rows.device.type != "cpu":
+        return rows.clone()
+    n, d = rows.shape
+    return empty_rows(n, d, rows.dtype).copy_(rows)
 
 
 def float_rows(features: NDArray[Any] | Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from genpr import memory
 from genpr.errors import ResourceError, UsageError
 from genpr.features import feature_set
 from genpr.features.embed import embed
-from genpr.memory import empty_rows, float_rows, free_memory, limited_memory, parse_size, tile_budget
+from genpr.memory import copy_of, empty_rows, float_rows, free_memory, limited_memory, parse_size, tile_budget
 
 
 @pytest.fixture
@@ -19,7 +20,6 @@ def scratch(tmp_path, monkeypatch):
     """No memory is free, so that everything is mapped; yields the folder of the files."""
     monkeypatch.setenv("GENPR_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(memory, "free_memory", lambda: 0)
-    monkeypatch.setattr(feature_set, "free_memory", lambda: 0)
     return tmp_path / "cache" / "scratch"
 
 
@@ -43,7 +43,9 @@ def test_sizes(text, expected):
     assert parse_size(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "8 apples", "-8G", "G", "8GiBi", "1e9", True, 0, "1kB", "255MiB", 2.5])
+@pytest.mark.parametrize(
+    "text", ["", "8 apples", "-8G", "G", "8GiBi", "1e9", True, 0, "1kB", "255MiB", 2.5, "9" * 400, "１GiB"]
+)
 def test_what_is_no_size_is_refused(text):
     with pytest.raises(UsageError) as error:
         parse_size(text)
@@ -92,10 +94,46 @@ def test_rows_are_held_while_there_is_memory_and_then_mapped(scratch, monkeypatc
 
 
 def test_a_full_disk_is_said_before_anything_is_written(scratch):
-    with pytest.raises(ResourceError, match=r"need 4000\.0 GB, .* GENPR_CACHE") as error:
-        empty_rows(10**9, 1000, torch.float32)
-    assert error.value.code == "disk-full"
+    with pytest.raises(ResourceError, match=r"need 4000000\.0 GB, .* GENPR_CACHE") as error:
+        empty_rows(10**12, 1000, torch.float32)
+    assert error.value.code == "no-scratch"
     assert not list(scratch.iterdir())
+
+
+@pytest.mark.parametrize("broken", ["TemporaryFile", "posix_fallocate"])
+def test_a_folder_that_cannot_be_written_is_said(broken, scratch, monkeypatch):
+    def refuse(*_args, **_options):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(memory.tempfile if broken == "TemporaryFile" else memory.os, broken, refuse)
+    with pytest.raises(ResourceError, match="Read-only file system"):
+        empty_rows(10, 10, torch.float32)
+
+
+def test_room_on_the_disk_is_reserved(scratch, monkeypatch):
+    reserved = []
+    monkeypatch.setattr(memory.os, "posix_fallocate", lambda _file, *span: reserved.append(span))
+    empty_rows(100, 7, torch.float32)
+    assert reserved == [(0, 2800)]
+
+
+def test_limits_of_two_users_do_not_end_each_other():
+    first, second = limited_memory("1GiB"), limited_memory("8GiB")
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert list(memory._limits.values()) == [8 * 2**30]
+    second.__exit__(None, None, None)
+    assert not memory._limits
+
+
+def test_a_copy_is_of_its_own(scratch, rng):
+    rows = torch.from_numpy(rng.normal(size=(50, 6))).half()
+    copy = copy_of(rows)
+    assert torch.equal(copy, rows)
+    assert copy.dtype == rows.dtype
+    rows.zero_()
+    assert copy.any()
 
 
 _FORMS = {

@@ -117,6 +117,8 @@ def progress_bars(*, quiet: bool) -> Iterator[StageProgress | None]:
             nonlocal shown
             if stage not in tasks:
                 tasks[stage] = progress.add_task(stage, total=total)
+            elif done < progress.tasks[tasks[stage]].completed:
+                progress.reset(tasks[stage], total=total)  # the next search
             elif done != total and time.monotonic() - shown < 0.1:
                 return
             shown = time.monotonic()

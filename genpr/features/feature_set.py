@@ -17,14 +17,11 @@ from torch import Tensor
 
 from genpr.errors import FeatureError, ImageError, UsageError
 from genpr.features.extractor import ExtractorInfo
-from genpr.memory import float_rows, free_memory
+from genpr.memory import fits, float_rows
 from genpr.notices import Notice
 from genpr.storage import load_tensors, save_tensors
 
 _FORMAT = "genpr.features/1"
-_HELD_SHARE = (
-    2  # an array file that takes less than one part in this of the free memory is read, others are mapped
-)
 
 
 @dataclass(frozen=True)
@@ -141,7 +138,7 @@ def load_features(path: Path) -> FeatureSet:
 
 def _load_array(path: Path) -> Tensor:
     try:
-        if path.suffix.lower() == ".npy" and path.stat().st_size > free_memory() // _HELD_SHARE:
+        if path.suffix.lower() == ".npy" and not fits(path.stat().st_size):
             array = np.load(path, mmap_mode="r", allow_pickle=False)
         else:
             with path.open("rb") as file:  # numpy would leave a damaged .npz open

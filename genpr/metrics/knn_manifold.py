@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from genpr.errors import DataError
+from genpr.memory import copy_of
 from genpr.metrics.features import (
     Features,
     check_features,
@@ -21,6 +22,7 @@ from genpr.metrics.features import (
     choose_device,
 )
 from genpr.metrics.real_side import RealSide
+from genpr.neighbours import integers
 from genpr.neighbours.choose import choose_engine
 from genpr.neighbours.cross import Ties, cross_counts
 from genpr.neighbours.frame import Frame, Placed
@@ -58,7 +60,7 @@ class KNNManifold:
         """Fit to a copy of (n, d) `features`, n > k. Arguments and errors are those of `manifold_metrics`."""
         k = check_k(k)
         check_ties(ties)
-        checked = check_features(features, "features").clone()
+        checked = copy_of(check_features(features, "features"))
         check_rows(checked, "features", k=k)
         return cls(k, ties, RealSide.fit(checked, ks=[k], device=choose_device(features, device)))
 
@@ -67,7 +69,7 @@ class KNNManifold:
 
     @property
     def features(self) -> Tensor:
-        """The centers of the balls, (n, d) float32."""
+        """The centers of the balls, (n, d) float32, or float16 if they came so and are many."""
         return self.side.points.features
 
     @property
@@ -110,7 +112,7 @@ class KNNManifold:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, device: str | torch.device = "auto") -> KNNManifold:
-        """Read what `save` wrote; nothing is computed again.
+        """Read what `save` wrote; no neighbours are searched again.
 
         Raises:
             DataError: The file is damaged ("file-damaged") or holds something else ("not-a-manifold").
@@ -125,7 +127,10 @@ class KNNManifold:
         where = resolve_device(device)
         at = {name: tensor.to(where) for name, tensor in tensors.items()}
         frame = Frame.restored(_named(at, "frame."), json.loads(metadata["frame"]))
-        points = Placed.restored(frame, at["features"], _named(at, "view."))
+        if frame.grid is not None and not integers.are_available(where):  # saved on another machine
+            points = replace(frame, grid=None).place(at["features"])
+        else:
+            points = Placed.restored(frame, at["features"], _named(at, "view."))
         k = int(json.loads(metadata["k"]))
         side = RealSide(points, (k,), at["sq_radii"][None], choose_engine(where))
         return cls(k, json.loads(metadata["ties"]), side)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from dataclasses import dataclass
 from typing import Literal
 
@@ -61,21 +63,58 @@ def cross_counts(
     engine = engine or choose_engine(real.device)
     in_real = _no_radii(n, real.device) if real_sq_radii is None else real_sq_radii
     in_fake = _no_radii(m, real.device) if fake_sq_radii is None else fake_sq_radii
-    a, b = len(in_real), len(in_fake)
-    per_row, per_column = _zeros(a + b, n, real.device), _zeros(a + b, m, real.device)
+    a = len(in_real)
+    tallies = _Tallies(a + len(in_fake), n, m, real.device)
 
-    def look(pairs: Pairs) -> list[tuple[Tensor, Tensor]]:
+    def look(pairs: Pairs) -> None:
         sq_radii = torch.cat([in_real[:, pairs.i], in_fake[:, pairs.j]])
         inside = _inside(real, fake, pairs, sq_radii, ties, engine)
-        return [(pairs.i[within], pairs.j[within]) for within in inside]
+        tallies.own.add(pairs, inside)
 
     with plain_arithmetic(real.device), Workers(real.device) as workers:
         reaches = _largest(in_real), _largest(in_fake)
-        for looked in sweep_between(real, fake, *reaches, engine, workers, look, tick):
-            for row, column, (i, j) in zip(per_row, per_column, looked, strict=True):
-                row += i.bincount(minlength=n)
-                column += j.bincount(minlength=m)
+        deque(sweep_between(real, fake, *reaches, engine, workers, look, tick), maxlen=0)
+    per_row, per_column = tallies.sums()
     return CrossCounts(per_column[:a], per_row[:a], per_row[a:], per_column[a:])
+
+
+@dataclass(frozen=True, slots=True)
+class _Tally:
+    """How many columns are within the radii of each row, and the other way round: (r, n) and (r, m) int64."""
+
+    per_row: Tensor
+    per_column: Tensor
+
+    def add(self, pairs: Pairs, inside: Tensor) -> None:
+        """Count `pairs` (p,), for each of the radii those that are `inside` (r, p) bool."""
+        for row, column, within in zip(self.per_row, self.per_column, inside, strict=True):
+            row.index_add_(0, pairs.i, within.long())
+            column.index_add_(0, pairs.j, within.long())
+
+
+class _Tallies:
+    """One for each thread. What they find is counted where it is found: lists of it have no bound but n m."""
+
+    def __init__(self, radii: int, n: int, m: int, device: torch.device) -> None:
+        self._shape, self._device = (radii, n, m), device
+        self._local, self._all = threading.local(), list[_Tally]()
+
+    @property
+    def own(self) -> _Tally:
+        if not hasattr(self._local, "tally"):
+            radii, n, m = self._shape
+            self._local.tally = _Tally(_zeros(radii, n, self._device), _zeros(radii, m, self._device))
+            self._all.append(self._local.tally)
+        tally: _Tally = self._local.tally
+        return tally
+
+    def sums(self) -> tuple[Tensor, Tensor]:
+        radii, n, m = self._shape
+        per_row, per_column = _zeros(radii, n, self._device), _zeros(radii, m, self._device)
+        for tally in self._all:
+            per_row += tally.per_row
+            per_column += tally.per_column
+        return per_row, per_column
 
 
 def _inside(real: Placed, fake: Placed, pairs: Pairs, sq_radii: Tensor, ties: Ties, engine: Engine) -> Tensor:

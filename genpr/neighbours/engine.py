@@ -29,7 +29,7 @@ class Tiles(Protocol):
         """Most rows of `right`."""
         ...
 
-    def positive(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def non_negative(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Every pair of a row of `left` (r, w) and of `right` (c, w) whose inner product is not negative.
 
         Returns:

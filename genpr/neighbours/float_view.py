@@ -136,9 +136,10 @@ class FloatSearch:
             Positions of rows and columns, keys, and the doubt about these, each (p,).
         """
         assert isinstance(columns, FloatView)
+        # The left factor is this search's own; its column of floors makes place for the thresholds.
         self._left[:, -2] = _rounded_up(self._floors - lowest * (1 + self._doubt))
         lifted = self._left[:, -2].double() - self._floors
-        i, j, product = self._tiles.positive(self._left, columns.right(chunk))
+        i, j, product = self._tiles.non_negative(self._left, columns.right(chunk))
         return i, j, product.double() - lifted[i], self._doubt * lifted[i].abs()
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from genpr.neighbours.cells import Cells
 from genpr.neighbours.code_view import CodeView
+from genpr.neighbours.engine import plain_arithmetic
 from genpr.neighbours.float_view import FloatView
 from genpr.neighbours.grid import Grid
 
@@ -79,11 +80,12 @@ class Frame:
     def place(self, features: Tensor) -> Placed:
         """What a search sees of (n, d) float32 or float16 `features`, which are kept, not copied."""
         view: FloatView | CodeView
-        if self.grid is None:
-            view = FloatView.of(features, self.centre, self.scale, self.basis)
-        else:
-            view = CodeView.of(features, self.centre, self.scale, self.grid)
-        return Placed.seen(self, features, view)
+        with plain_arithmetic(features.device):
+            if self.grid is None:
+                view = FloatView.of(features, self.centre, self.scale, self.basis)
+            else:
+                view = CodeView.of(features, self.centre, self.scale, self.grid)
+            return Placed.seen(self, features, view)
 
 
 @dataclass(frozen=True, slots=True)

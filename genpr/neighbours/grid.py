@@ -25,7 +25,9 @@ As in `bounds`, key = P - floor/2 - floor'/2 with floor = |X|^2 - slack, and
 **How large e is.** The rounding is measured, row by row. M is a Kronecker product of two small factors, A (a, a)
 and B (b, b), whose float32 products err by at most (gamma(a) sqrt(a) + gamma(b) sqrt(b)) |X|; centring by u |X|.
 What float32 loses of |X|^2, of floors and of the sum of product and bias is relative to |X|^2, to slack, and to
-the largest sum that an integer product can pass through, 127 |z|_1 plus the bias that shifts the left factor.
+the sums that an integer product passes through: with left factors of up to 127 and a bias of 64 |z|_1 that takes their
+shift back, conversion, bias and sum round numbers of up to 127, 64 and 191 times |z|_1. That is 382 u |z|_1, in units
+of 2 step^2, in a key, and twice that in a slack, where step^2 2^-12 |z|_1 stands for 4096 u.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 WIDTH_STEP = 16  # what widths must be a multiple of, for the tensor cores
+MOST_WIDTH = 2**17  # 127 * 126 times that fits into the 32 bits of a sum
 _GPU_ROWS = 32
 
 

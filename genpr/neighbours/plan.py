@@ -25,6 +25,7 @@ _log = logging.getLogger(__name__)
 _SAMPLED = 4096  # most rows that directions are fitted to, and as many that they are judged by
 _ASKED = 128  # rows whose candidates are counted
 _MIN_ROWS = 3000  # below, nothing is worth a choice
+_FEWEST = 64  # rows that fit into a sample
 _GRID_ROWS = 512  # that a grid is fitted to
 _GOOD = 0.15  # of the cost of all coordinates: no more directions are tried
 
@@ -68,10 +69,14 @@ class _Sample:
     sq_reach: Tensor
 
     @classmethod
-    def of(cls, features: Tensor, index: Tensor, frame: Frame, k: int) -> _Sample:
+    def of(cls, features: Tensor, index: Tensor, frame: Frame, k: int) -> _Sample | None:
+        """Without rows that are far from the others, whom directions shall not chase; None if few rows are left."""
         rows = torch.sub(features[index], frame.centre).mul_(frame.scale)
         sq_norms = rows.square().sum(dim=1)
-        fits = sq_norms <= 1e4 * sq_norms.median().clamp(min=1e-30)  # directions shall not chase outliers
+        usual = sq_norms.nan_to_num(nan=torch.inf, posinf=torch.inf).median().clamp(min=1e-30)
+        fits = sq_norms.isfinite() & (sq_norms <= 1e4 * usual)
+        if fits.sum() < _FEWEST:
+            return None
         index, rows, sq_norms = index[fits], rows[fits], sq_norms[fits]
         asked = evenly_spaced(len(rows), _ASKED, rows.device)
         rank = max(1, round(k * len(rows) / len(features)))
@@ -90,7 +95,7 @@ class _Sample:
         return self._share(-2 / zoom**2 * keys)
 
     def _share(self, sq_lower: Tensor) -> float:
-        return float((sq_lower <= self.sq_reach[:, None]).float().mean())
+        return float((~(sq_lower > self.sq_reach[:, None])).float().mean())  # so that NaN counts
 
 
 def _sq_distances(rows: Tensor, sq_norms: Tensor, asked: Tensor) -> Tensor:
@@ -110,12 +115,14 @@ def choose_frame(features: Tensor, k: int) -> Frame:
         halves = _halves(features)
         with Workers(features.device) as workers:
             fitted, judged = workers.map(lambda half: _Sample.of(features, half, frame, k), halves)
+        if fitted is None or judged is None:
+            return _told(frame, features, "all coordinates, since most rows are far from each other")
         basis, cost = _cheapest_basis(fitted, judged)
         grid = _cheaper_grid(features, frame, fitted, judged, cost)
         if grid is not None:
             return _told(replace(frame, grid=grid), features, "8-bit integers for all coordinates")
         if basis is None:
-            return _told(frame, features, "all coordinates, since few directions hold too little")
+            return _told(frame, features, "all coordinates, since nothing less would be cheaper")
         frame = replace(frame, basis=basis)
         view = FloatView.of(features[fitted.index], frame.centre, frame.scale, basis)
         cells = min(_MAX_CELLS, n // _ROWS_PER_CELL)
@@ -133,7 +140,11 @@ def _cheaper_grid(
 ) -> Grid | None:
     """Integers of all coordinates, if they are expected to cost less than `cost`."""
     d = features.shape[1]
-    if _PER_CODE * d + _PER_PAIR >= cost or not integers.are_available(features.device):
+    if (
+        _PER_CODE * d + _PER_PAIR >= cost
+        or d > integers.MOST_WIDTH
+        or not integers.are_available(features.device)
+    ):
         return None
     grid = Grid.fitted(fitted.rows[:: -(-len(fitted.rows) // _GRID_ROWS)])
     view = CodeView.of(features[judged.index], frame.centre, frame.scale, grid)
@@ -155,6 +166,8 @@ def serves(points: Placed, k: int) -> bool:
         own = Frame.around(features)
         _, judged = _halves(features)
         sample = _Sample.of(features, judged, own, k)
+        if sample is None:
+            return False
         share = sample.left_by_view(points.view, sample.index, frame.scale / own.scale)
     of_products = (_PER_COORDINATE if frame.grid is None else _PER_CODE) * points.view.width + _PER_PAIR
     return share * _cost_of_looking(features.shape[1]) <= of_products

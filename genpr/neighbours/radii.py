@@ -125,7 +125,7 @@ def _closest(
     def sharpen(pairs: Pairs) -> Pairs:
         pairs = in_reach(pairs, sq_reach)
         pairs = Pairs(pairs.i, pairs.j, *bounds_of_pairs(x, x, pairs.i, pairs.j, engine))
-        if len(pairs) < _MASSES:
+        if len(pairs) < max(_MASSES, len(sq_reach) // 8):
             return pairs
         # Near copies: thousands per row, of which few are as near as others of the same portion allow.
         portion = Closest.within(sq_reach, k)

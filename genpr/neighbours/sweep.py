@@ -25,7 +25,10 @@ _ALIKE = 1.5
 # The rows of largest reach of a cell are a block of their own, or they would widen the reach of all.
 _FAR_SHARE = 0.1
 _MIN_BLOCK = 1024
-_PORTION = 2**16  # pairs
+_PORTION, _MOST = (
+    2**16,
+    2**19,
+)  # pairs that are worth the work per portion, and that memory should hold at once
 
 Tick = Callable[[int], None]
 """Told of progress: how many more pairs are done with."""
@@ -208,8 +211,8 @@ def _search(
         i, j, keys, doubts = _above(search, lowest, columns, chunk)
         found.add(block[i], chunk[j], keys, doubts)
         if found.size >= _PORTION:
-            yield found.pairs(row_sq_reach, column_sq_reach)
-    yield found.pairs(row_sq_reach, column_sq_reach)
+            yield from found.portions(row_sq_reach, column_sq_reach)
+    yield from found.portions(row_sq_reach, column_sq_reach)
 
 
 def _above(search: FloatSearch | CodeSearch, lowest: Tensor, columns: Placed, chunk: Tensor) -> _Above:
@@ -243,17 +246,21 @@ class _Found:
         self._parts.append((i, j, keys, doubts))
         self.size += len(i)
 
-    def pairs(self, row_sq_reach: Tensor, column_sq_reach: Tensor) -> Pairs:
+    def portions(self, row_sq_reach: Tensor, column_sq_reach: Tensor) -> Iterator[Pairs]:
         """What was added since the last call and is still in reach."""
-        if not self._parts:
-            return Pairs.joined([], self._rows.device)
-        i, j, keys, doubts = (torch.cat(part) for part in zip(*self._parts, strict=True))
-        self._parts.clear()
-        self.size = 0
-        sq_lower = self._rows.sq_lower(keys + doubts)
-        at = (sq_lower <= torch.maximum(row_sq_reach[i], column_sq_reach[j])).nonzero()[:, 0]
-        i, j, sq_lower, sq_upper = i[at], j[at], sq_lower[at], self._rows.sq_lower((keys - doubts)[at])
-        return Pairs(i, j, sq_lower, sq_upper + self._rows.sq_gap(i, self._columns, j))
+        parts, self._parts, self.size = self._parts, [], 0
+        if not parts:
+            return
+        everything = [torch.cat(part) for part in zip(*parts, strict=True)]
+        del parts
+        for i, j, keys, doubts in zip(*(torch.split(part, _MOST) for part in everything), strict=True):
+            sq_lower = self._rows.sq_lower(keys + doubts)
+            at = (sq_lower <= torch.maximum(row_sq_reach[i], column_sq_reach[j])).nonzero()[:, 0]
+            near, other = i[at], j[at]
+            sq_upper = self._rows.sq_lower((keys - doubts)[at]) + self._rows.sq_gap(
+                near, self._columns, other
+            )
+            yield Pairs(near, other, sq_lower[at], sq_upper)
 
 
 def _bands(sq_reach: Tensor) -> Tensor:

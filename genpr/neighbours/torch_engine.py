@@ -35,8 +35,8 @@ class TorchTiles:
         """For tiles of at most `rows` by `columns`."""
         return cls(rows, columns, torch.empty(rows * columns, dtype=torch.float32, device=device))
 
-    def positive(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """See `Tiles.positive`."""
+    def non_negative(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """See `Tiles.non_negative`."""
         columns = len(right)
         products = self.products[: len(left) * columns]
         torch.mm(left, right.T, out=products.view(len(left), columns))

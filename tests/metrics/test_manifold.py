@@ -198,9 +198,9 @@ class _Counter:
         self.rows, self.columns = self._tiles.rows, self._tiles.columns
         return self
 
-    def positive(self, left, right):
+    def non_negative(self, left, right):
         self.products += len(left) * len(right)
-        return self._tiles.positive(left, right)
+        return self._tiles.non_negative(left, right)
 
     def largest(self, left, right, count):
         self.products += len(left) * len(right)

@@ -15,6 +15,7 @@ from genpr import KNNManifold
 from genpr.neighbours import integers, pieces, plan
 from genpr.neighbours.bounds import NO_FLOOR
 from genpr.neighbours.code_view import CodeView
+from genpr.neighbours.float_view import FloatView
 from genpr.neighbours.frame import Frame, Placed
 from genpr.neighbours.grid import Grid
 from genpr.neighbours.plan import choose_frame, serves
@@ -396,7 +397,6 @@ def test_manifolds_with_integers_are_saved_and_loaded(tmp_path, monkeypatch):
     before = saved.side.points
     assert isinstance(before.view, CodeView)
     saved.save(tmp_path / "real.safetensors")
-    monkeypatch.setattr(integers, "are_available", lambda device: False)  # to choose, on this machine
     loaded = KNNManifold.load(tmp_path / "real.safetensors")
     after = loaded.side.points
     assert (after.frame.grid.step, after.frame.grid.shares) == (
@@ -407,5 +407,9 @@ def test_manifolds_with_integers_are_saved_and_loaded(tmp_path, monkeypatch):
         assert torch.equal(after.view.tensors()[name], tensor), name
     assert torch.equal(loaded.sq_radii, saved.sq_radii)
     assert torch.equal(loaded.count(fake), saved.count(fake))
+    monkeypatch.setattr(integers, "are_available", lambda device: False)  # on another machine
     in_floats = genpr.manifold_metrics(real, fake, k=3)
     assert genpr.manifold_metrics(loaded, fake, k=3) == in_floats
+    moved = KNNManifold.load(tmp_path / "real.safetensors")
+    assert isinstance(moved.side.points.view, FloatView)
+    assert genpr.manifold_metrics(moved, fake, k=3) == in_floats

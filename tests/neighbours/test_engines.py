@@ -41,7 +41,7 @@ def test_exactly_the_products_that_are_not_negative_are_found(engine, rows, rng)
     for columns in (0, 1, 7, min(50, tiles.columns)):
         left, right = _integers(rng, rows, 6), _integers(rng, columns, 6)
         right[:1] = 0  # exactly on the threshold
-        found = _as_dict(tiles.positive(left, right))
+        found = _as_dict(tiles.non_negative(left, right))
         assert found == _expected(left, right)
         assert list(found.values()).count(0) >= rows * min(columns, 1)
 
@@ -50,7 +50,7 @@ def test_exactly_the_products_that_are_not_negative_are_found(engine, rows, rng)
 def test_whole_tiles_are_searched(engine, rng):
     tiles = engine.tiles(3, CPU)
     left, right = _integers(rng, min(tiles.rows, 300), 3), _integers(rng, min(tiles.columns, 300), 3)
-    assert _as_dict(tiles.positive(left, right)) == _expected(left, right)
+    assert _as_dict(tiles.non_negative(left, right)) == _expected(left, right)
 
 
 @engines
@@ -58,19 +58,19 @@ def test_a_threshold_of_minus_infinity_lets_nothing_through(engine, rng):
     left, right = _integers(rng, 7, 5), _integers(rng, 7, 5)
     right[:, -1] = 1
     left[[0, 3], -1] = -torch.inf
-    found = _as_dict(engine.tiles(5, CPU).positive(left, right))
+    found = _as_dict(engine.tiles(5, CPU).non_negative(left, right))
     assert found == {pair: value for pair, value in _expected(left, right).items() if pair[0] not in (0, 3)}
     left[:, -1] = -torch.inf
-    assert not _as_dict(engine.tiles(5, CPU).positive(left, right))
+    assert not _as_dict(engine.tiles(5, CPU).non_negative(left, right))
 
 
 @engines
 def test_what_was_found_outlives_the_next_tile(engine, rng):
     tiles = engine.tiles(5, CPU)
     left, right = _integers(rng, 7, 5), _integers(rng, 7, 5)
-    found = tiles.positive(left, right)
-    tiles.positive(left + 100, right + 100)
-    tiles.positive(left[:3], right[:2])
+    found = tiles.non_negative(left, right)
+    tiles.non_negative(left + 100, right + 100)
+    tiles.non_negative(left[:3], right[:2])
     assert _as_dict(found) == _expected(left, right)
 
 
@@ -216,7 +216,7 @@ def test_engines_are_asked_in_plain_float32(rng):
             cross_counts(x, y, real_sq_radii=radii, engine=asks)
     finally:
         torch.set_float32_matmul_precision("highest")
-    assert {name for name, _ in asks.seen} >= {"tiles", "positive", "largest"}
+    assert {name for name, _ in asks.seen} >= {"tiles", "non_negative", "largest"}
     assert {state for _, state in asks.seen} == {(False, False, "ieee")}
 
 

@@ -227,11 +227,11 @@ class _LittleMemory:
     def tiles(self, width: int, device: torch.device) -> Tiles:
         return self
 
-    def positive(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def non_negative(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if len(right) > self.most:
             self.refused += 1
             raise torch.cuda.OutOfMemoryError
-        return self._tiles.positive(left, right)
+        return self._tiles.non_negative(left, right)
 
 
 @pytest.mark.parametrize("most", [1, 3, 20])
