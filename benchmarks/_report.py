@@ -64,6 +64,7 @@ def markdown(records: list[Record], facts: RunFacts) -> str:
     lines += ["| " + " | ".join(_cells(record)) + " |" for record in records]
     lines += ["", "## Against the machine's float32 matrix product", ""]
     lines += [f"- {line}" for line in roofline_lines(records)]
+    lines += ["", "## Growth", "", *(f"- {line}" for line in growth_lines(records))]
     notes = [*facts.left_out, *note_lines(records)]
     if notes:
         lines += ["", "## Not measured", "", *(f"- {note}" for note in notes)]
@@ -80,7 +81,9 @@ def show(records: list[Record], facts: RunFacts, console: Console) -> None:
         for record in members:
             table.add_row(*_cells(record)[_GROUP_COLUMNS:])
         console.print(table)
-    _print_lines([*roofline_lines(records), *facts.left_out, *note_lines(records)], console)
+    _print_lines(
+        [*roofline_lines(records), *growth_lines(records), *facts.left_out, *note_lines(records)], console
+    )
 
 
 def agreement_lines(records: list[Record]) -> list[str]:
@@ -111,6 +114,16 @@ def roofline_lines(records: list[Record]) -> list[str]:
             f"symmetry, {_short(roof.two_pass_seconds)} s ({roof.over_two_passes:.2f}×)"
         )
     return lines
+
+
+def growth_lines(records: list[Record]) -> list[str]:
+    """The constant before n^2: genpr's time per pair of a real and a fake, for each n."""
+    measured: dict[tuple[str, int], list[str]] = {}
+    for record in records:
+        if record.tool == "genpr" and record.median_seconds is not None:
+            group, constant = record.group, record.median_seconds / record.group.n**2 * 1e9
+            measured.setdefault((group.family, group.d), []).append(f"{constant:.3g} ns at n = {group.n:,}")
+    return [f"{family}, d = {d:,}: per n^2 " + ", ".join(times) for (family, d), times in measured.items()]
 
 
 def note_lines(records: list[Record]) -> list[str]:

@@ -26,7 +26,7 @@ _SAMPLED = 4096  # most rows that directions are fitted to, and as many that the
 _ASKED = 128  # rows whose candidates are counted
 _MIN_ROWS = 3000  # below, nothing is worth a choice
 _FEWEST = 64  # rows that fit into a sample
-_GRID_ROWS = 512  # that a grid is fitted to
+_GRID_ROWS = 128  # that a grid is fitted to
 _GOOD = 0.15  # of the cost of all coordinates: no more directions are tried
 
 # Costs in nanoseconds, on the 2-core machines that genpr was tuned on; only their ratios matter.

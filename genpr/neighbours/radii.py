@@ -23,7 +23,7 @@ from genpr.neighbours.verify import sq_distances_at
 from genpr.neighbours.workers import Workers
 
 _MARGIN = 7  # rows looked at beyond k for a first reach
-_FIRST_ROWS = 1024  # most others among which a row looks for them
+_FIRST_ROWS = 384, 1024  # others among which a row looks for them, at most so many
 _SPREAD_ROWS = 2048  # columns looked at for rows that have too few others in their block
 _MASSES = 2**15  # pairs at once
 _VERIFIED = 4096  # pairs per piece of work
@@ -87,7 +87,9 @@ def _first_reach(points: Placed, k: int, engine: Engine, workers: Workers) -> tu
     n = len(points)
     sq_reach = torch.full((n,), torch.inf, dtype=torch.float64, device=points.device)
     copies = torch.full((n, k), -1, dtype=torch.int64, device=points.device)
-    limit = min(engine.tiles(points.view.width, points.device).rows, _FIRST_ROWS)
+    limit = min(
+        engine.tiles(points.view.width, points.device).rows, max(_FIRST_ROWS[0], n // 16), _FIRST_ROWS[1]
+    )
     spread = evenly_spaced(n, max(_SPREAD_ROWS, 2 * k), points.device)
 
     def look(block: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -25,6 +25,7 @@ _ALIKE = 1.5
 # The rows of largest reach of a cell are a block of their own, or they would widen the reach of all.
 _FAR_SHARE = 0.1
 _MIN_BLOCK = 1024
+_FEWEST_ROWS, _BLOCKS = 512, 16
 _PORTION, _MOST = (
     2**16,
     2**19,
@@ -92,7 +93,8 @@ def sweep_within(
         What `look` returns for each portion.
     """
     tiles = _TilesPerThread(engine, points)
-    blocks = blocks_of(points, sq_reach, tiles.rows)
+    # Of the pairs inside a block, half are computed for nothing.
+    blocks = blocks_of(points, sq_reach, min(tiles.rows, max(_FEWEST_ROWS, len(points) // _BLOCKS)))
     rank = torch.empty(len(points), dtype=torch.int64, device=points.device)
     for number, block in enumerate(blocks):
         rank[block] = number

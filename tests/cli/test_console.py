@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
+import rich.progress
 
 from genpr.cli import console
 
@@ -54,3 +57,22 @@ def test_short_stages_and_those_of_unknown_length_are_not_told(update, capsys):
 def test_quiet_tells_nothing():
     with console.progress_bars(quiet=True) as progress:
         assert progress is None
+
+
+def test_the_bar_of_a_second_search_starts_anew(clock, monkeypatch):
+    made = []
+
+    class Kept(rich.progress.Progress):
+        def __init__(self, *columns, **options):
+            super().__init__(*columns, **options)
+            made.append(self)
+
+    monkeypatch.setattr(rich.progress, "Progress", Kept)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with console.progress_bars(quiet=False) as progress:
+        for done in (0, 50, 100, 0, 29):
+            clock[0] += 1
+            progress("neighbours", done, 100)
+        (task,) = made[0].tasks
+        assert task.completed == 29
+        assert not task.finished

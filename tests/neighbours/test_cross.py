@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import weakref
 from fractions import Fraction
 
 import feature_cases
@@ -210,14 +211,17 @@ def test_masses_of_copies_are_counted_without_verification(kind, rng, verified):
 
 
 def test_dense_memberships_come_in_portions(rng, monkeypatch):
-    sizes = []
+    sizes, found, alive = [], [], []
     inside = cross._inside
 
     def spy(x, y, pairs, *rest):
         sizes.append(len(pairs))
+        found.append(weakref.ref(pairs.i))
+        alive.append(sum(one() is not None for one in found))
         return inside(x, y, pairs, *rest)
 
     monkeypatch.setattr(cross, "_inside", spy)
+    monkeypatch.setattr(sweep, "_MOST", 10_000)
     real, fake = rng.normal(size=(128, 8)).astype(np.float32), np.zeros((4000, 8), dtype=np.float32)
     x, y = place(real, fake)
     everything = torch.full((3, 128), 1e9, dtype=torch.float64)
@@ -225,7 +229,8 @@ def test_dense_memberships_come_in_portions(rng, monkeypatch):
     assert (counts.real_balls_per_fake == 128).all()
     assert (counts.fakes_per_real_ball == 4000).all()
     assert sum(sizes) == 128 * 4000
-    assert max(sizes) <= 2**16 + 128 * 128
+    assert max(sizes) <= 10_000
+    assert max(alive) <= 2  # what was counted is forgotten
 
 
 @settings(max_examples=40, deadline=None)
