@@ -227,7 +227,7 @@ class TestRealSide:
     def test_a_second_fake_set_does_no_work_among_the_reals(self, rng):
         engine = _Counter()
         side = RealSide.fit(rng.normal(size=(700, 4)), ks=[3, 4, 5], engine=engine)
-        assert engine.products == 2 * 700**2  # a first reach, and the sweep
+        assert 700**2 / 2 < engine.products < 2 * 700**2  # a first reach, and the sweep
         for n_fake in (50, 60):
             engine.products = 0
             side.score(rng.normal(size=(n_fake, 4)), ks=self.KS)
