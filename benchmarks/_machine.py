@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from genpr.runtime import usable_cores
+
 _ROOT = Path(__file__).resolve().parent.parent
 _PACKAGES = ("genpr", "torch", "numpy", "faiss-cpu", "scikit-learn", "scipy", "prdc", "torch-fidelity")
 _VECTOR_FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8")
@@ -72,9 +74,9 @@ def describe_machine(*, threads: int, device: str) -> Machine:
     )
 
 
-def usable_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def without_folder(word: str) -> str:
+    """A word of a command line; of an absolute path the name, since where it lay says nothing elsewhere."""
+    return Path(word).name if Path(word).is_absolute() else word
 
 
 def _processor() -> tuple[str, set[str]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 import torch
-from _machine import describe_machine
+from _machine import describe_machine, without_folder
 
 import genpr
 
@@ -58,7 +58,12 @@ def main(
     ended = datetime.now(UTC).isoformat(timespec="seconds")
     out = out or _RESULTS / f"evaluator-{ended[:10]}-{machine.slug}.jsonl"
     out.parent.mkdir(parents=True, exist_ok=True)
-    facts = {"sources": [real, fake, other_fake], **options, "runs": runs, "machine": asdict(machine)}
+    facts = {
+        "sources": [without_folder(source) for source in (real, fake, other_fake)],
+        **options,
+        "runs": runs,
+        "machine": asdict(machine),
+    }
     with out.open("a", encoding="utf-8") as file:
         file.write(json.dumps({"format": "genpr.benchmark-evaluator/1", "ended": ended, **facts}) + "\n")
     click.echo(f"{median['n_real']:,} reals, {median['n_fake']:,} fakes, {extractor}, on {machine}")

@@ -14,7 +14,7 @@ import click
 import torch
 from _cases import Case
 from _families import FAMILIES
-from _machine import describe_machine, usable_cores
+from _machine import describe_machine, without_folder
 from _process import CaseFailedError, pin_to_cores
 from _report import RunFacts, markdown, show
 from _run import Run, settings_of
@@ -22,6 +22,8 @@ from _selection import Options, select
 from _tools import TOOLS
 from _worker import gemm_gflops, measure
 from rich.console import Console
+
+from genpr.runtime import usable_cores
 
 _RESULTS = Path(__file__).parent / "results"
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -93,7 +95,7 @@ def _benchmark(options: Options) -> int:
     threads = min(options.threads or usable_cores(), usable_cores())
     facts = RunFacts(
         started=datetime.now(UTC).isoformat(timespec="seconds"),
-        command=shlex.join(["bench_manifold.py", *sys.argv[1:]]),
+        command=shlex.join(["bench_manifold.py", *map(without_folder, sys.argv[1:])]),
         k=options.k,
         device=options.device,
         machine=describe_machine(threads=threads, device=options.device),

@@ -115,12 +115,9 @@ def empty_rows(n: int, d: int, dtype: torch.dtype) -> Tensor:
         return torch.empty(n, d, dtype=dtype)
     folder = private_folder(cache_root() / "scratch")
     try:
-        with tempfile.TemporaryFile(
-            dir=folder
-        ) as file:  # nameless: it goes when the last reference to it does
-            os.posix_fallocate(
-                file.fileno(), 0, count
-            )  # a page without room on the disk would kill the process
+        # Nameless: it goes when the last reference to it does.
+        with tempfile.TemporaryFile(dir=folder) as file:
+            _reserve(file.fileno(), count)
             array = np.memmap(file, dtype=str(dtype).removeprefix("torch."), mode="r+", shape=(n, d))
     except OSError as error:
         raise ResourceError(
@@ -130,6 +127,14 @@ def empty_rows(n: int, d: int, dtype: torch.dtype) -> Tensor:
             path=str(folder),
         ) from error
     return torch.from_numpy(array)
+
+
+def _reserve(file: int, count: int) -> None:
+    """Take `count` bytes of the disk now: a mapped page without room there would kill the process."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, 0, count)
+    else:  # not Linux
+        os.ftruncate(file, count)
 
 
 def copy_of(rows: Tensor) -> Tensor:

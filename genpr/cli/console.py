@@ -98,7 +98,7 @@ class _LongStages:
 
 @contextmanager
 def progress_bars(*, quiet: bool) -> Iterator[StageProgress | None]:
-    """A bar with the remaining time per stage on a terminal, else a line for stages that take long; or `quiet`."""
+    """A bar with the remaining time per stage on a terminal, else a line for stages of minutes; nothing if `quiet`."""
     if quiet:
         yield None
         return

@@ -74,7 +74,7 @@ _IMAGE_OPTIONS = (
     click.option(
         "--max-memory",
         metavar="SIZE",
-        help="Plan with at most so much, such as 8GiB (libraries alone take 0.3); features beyond are mapped from a file.  "
+        help="Plan with at most so much, such as 8GiB, of which libraries take 0.3; larger features are mapped from a file.  "
         "[default: what is free]",
     ),
     click.option("-q", "--quiet", is_flag=True, help="No progress bars and no notes."),

@@ -67,11 +67,6 @@ class CodeView:
         """Coordinates per row, w."""
         return self.codes.shape[1]
 
-    @property
-    def is_beyond(self) -> Tensor:
-        """Which rows the grid cannot hold, (n,) bool."""
-        return self.slacks[0].isinf()
-
     def left(self, rows: Tensor) -> Tensor:
         """(p, w + 2) float32 for `rows` (p,): its inner products with `right` are keys, as far as float32 goes."""
         coarse = (coarse_of(self.codes[rows]).float() - SHIFT) * self.grid.unit

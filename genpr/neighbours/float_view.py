@@ -86,11 +86,6 @@ class FloatView:
             raise AssertionError("the coordinates of this set are too many to keep")
         return self.augmented[:, :-2]
 
-    @property
-    def is_beyond(self) -> Tensor:
-        """Which rows the frame cannot hold, (n,) bool."""
-        return self.slack.isinf()
-
     def left(self, rows: Tensor) -> Tensor:
         """(p, w + 2) float32 for `rows` (p,): its inner products with `right` are keys."""
         if self.augmented is not None:

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.neighbours import integers
+from genpr.neighbours.code_view import CodeView
 from genpr.neighbours.faiss_engine import FaissEngine
+from genpr.neighbours.float_view import FloatView
 from genpr.neighbours.frame import Frame, Placed
 from genpr.neighbours.grid import Grid
 from genpr.neighbours.torch_engine import TorchEngine
@@ -39,6 +41,11 @@ def with_cells(frame: Frame, features: Tensor, count: int = 5) -> Frame:
     """Around some of the rows, whatever they are."""
     some = frame.place(features[:: -(-len(features) // count)])
     return replace(frame, centres=some.view.augmented[:, :-2].double())
+
+
+def is_beyond(view: FloatView | CodeView) -> Tensor:
+    """Which rows the frame cannot hold, (n,) bool."""
+    return (view.slacks[0] if isinstance(view, CodeView) else view.slack).isinf()
 
 
 def random_directions(d: int, count: int) -> Tensor:
