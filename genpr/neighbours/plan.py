@@ -110,7 +110,7 @@ def choose_frame(features: Tensor, k: int) -> Frame:
     n, d = features.shape
     frame = Frame.around(features)
     if n < _MIN_ROWS or d < 2 * _STAGES[0].widths[0]:
-        return frame
+        return _told(frame, features, "all coordinates, since there is little to save")
     with plain_arithmetic(features.device):
         halves = _halves(features)
         with Workers(features.device) as workers:

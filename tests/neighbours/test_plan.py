@@ -129,13 +129,15 @@ def test_a_choice_changes_no_radius():
     assert torch.equal(found, kth_sq_distances(Frame.around(halves).place(halves), [5]))
 
 
-@pytest.mark.parametrize("features", [_learned(1), _isotropic()], ids=["learned", "isotropic"])
+@pytest.mark.parametrize(
+    "features", [_learned(1), _isotropic(), _isotropic()[:50]], ids=["learned", "isotropic", "few"]
+)
 def test_a_choice_is_logged_in_one_line(features, caplog):
     with caplog.at_level(logging.DEBUG, "genpr"):
         choose_frame(features, 5)
     (record,) = caplog.records
     assert record.levelno == logging.INFO
-    assert f"{N} x {D}" in record.getMessage()
+    assert f"{len(features)} x {D}" in record.getMessage()
     takes_directions = re.search(r"\b\d+ directions\b", record.getMessage()) is not None
     assert takes_directions == (features is _learned(1))
 
