@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         UsageError,
         WeightsError,
     )
-    from genpr.evaluate import Evaluator, score
+    from genpr.evaluate import Evaluator, score, score_protocols
     from genpr.features.embed import embed
     from genpr.features.extractor import ExtractorInfo, FeatureExtractor
     from genpr.features.registry import list_extractors, load_extractor
@@ -60,6 +60,7 @@ _HOME = {
     "manifold_metrics": "genpr.metrics.manifold",
     "precision_recall": "genpr.metrics.manifold",
     "score": "genpr.evaluate",
+    "score_protocols": "genpr.evaluate",
 }
 
 __all__ = [
@@ -87,6 +88,7 @@ __all__ = [
     "manifold_metrics",
     "precision_recall",
     "score",
+    "score_protocols",
 ]
 
 

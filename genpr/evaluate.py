@@ -3,39 +3,22 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from numbers import Integral
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import torch
 
-from genpr.errors import UsageError
 from genpr.features.extractor import FeatureExtractor
-from genpr.features.feature_set import FeatureSet
-from genpr.findings import Identities, findings
 from genpr.images.decode import MAX_PIXELS
+from genpr.judge import Judge
 from genpr.memory import limited_memory, parse_size
 from genpr.metrics.features import check_ties
-from genpr.metrics.real_side import RealSide
+from genpr.plan import ScorePlan
 from genpr.protocols import find_protocol
-from genpr.result import MetricValue, Result, SideSummary, package_versions
+from genpr.result import Result
 from genpr.runtime import resolve_device
-from genpr.sides import SideLoader, StageProgress, check_same_kind, check_untrained, open_side
-
-
-@dataclass
-class _Search:
-    """A search among neighbours that is under way."""
-
-    progress: StageProgress
-    seconds: float = 0.0
-
-    def report(self, done: int, total: int) -> None:
-        """Pairs done with, as per cent."""
-        self.progress("neighbours", 100 * done // max(total, 1), 100)
+from genpr.side_features import Embedder, SideFeatures, StageProgress
+from genpr.sides import check_same_kind, open_side
 
 
 class Evaluator:
@@ -103,24 +86,12 @@ class Evaluator:
         max_memory: str | int | None = None,
         progress: StageProgress | None = None,
     ) -> None:
-        recipe = find_protocol(protocol)
-        self._protocol = recipe.name
-        self._ks = recipe.choose_ks(metrics, k)
-        self._ties = recipe.ties if ties is None else ties
-        check_ties(self._ties)
-        _check_options(
-            on_bad=on_bad,
-            max_bad=max_bad,
-            at_least_1=(("max_images", max_images), ("batch_size", batch_size), ("max_pixels", max_pixels)),
-        )
-        self._device = resolve_device(device)
+        if ties is not None:
+            check_ties(ties)
+        find_protocol(protocol)
         self._max_memory = None if max_memory is None else parse_size(max_memory)
-        self._max_images = None if max_images is None else int(max_images)
-        self._seed = int(seed)
-        self._loader = SideLoader(
-            extractor_request=extractor,
-            default_extractor=recipe.extractor,
-            device=self._device,
+        self._embedder = Embedder(
+            device=resolve_device(device),
             weights=weights,
             offline=offline,
             max_images=max_images,
@@ -133,16 +104,16 @@ class Evaluator:
             max_pixels=max_pixels,
             progress=progress,
         )
-        ball_ks = [k for name, k in self._ks.items() if name != "recall"]
         with limited_memory(self._max_memory):
             self._opened_real = open_side(real, "real")
-            self._real = self._loader.load(self._opened_real, "real", minimum=max(ball_ks, default=0) + 1)
-            self._real_identities = Identities.of(self._real)
-            with self._searching() as search:
-                self._side = RealSide.fit(
-                    self._real.features, ks=ball_ks, device=self._device, progress=search.report
-                )
-        self._fit_seconds = search.seconds
+            self._plan = ScorePlan.of(
+                protocol, self._opened_real, extractor=extractor, metrics=metrics, k=k, ties=ties
+            )
+            reals = SideFeatures(
+                self._opened_real, "real", self._embedder, limit=self._plan.most_real, own=[self._plan.own]
+            )
+            reals.require(self._plan.spaces.values(), minimum=self._plan.least_real)
+            self._judge = Judge(self._plan, reals, self._embedder)
 
     def score(self, fake: object) -> Result:
         """Score one fake set; only the fake side is embedded and fitted.
@@ -158,42 +129,11 @@ class Evaluator:
         with limited_memory(self._max_memory):
             opened = open_side(fake, "fake")
             check_same_kind(self._opened_real, opened)
-            fakes = self._loader.load(opened, "fake", minimum=self._ks.get("recall", 0) + 1)
-            check_untrained(self._real, fakes)
-            with self._searching() as search:
-                values = self._side.score(
-                    fakes.features, ks=self._ks, ties=self._ties, progress=search.report
-                )
-        return self._result(fakes, values, seconds=search.seconds)
-
-    @contextmanager
-    def _searching(self) -> Iterator[_Search]:
-        """Time the block, and tell how far it is."""
-        search = _Search(self._loader.progress or (lambda *_: None))
-        search.report(0, 1)
-        started = time.perf_counter()
-        yield search
-        search.seconds = time.perf_counter() - started
-        search.report(1, 1)
-
-    def _result(self, fakes: FeatureSet, values: Mapping[str, float], *, seconds: float) -> Result:
-        metrics = {name: MetricValue(values[name], k) for name, k in self._ks.items()}
-        real, fake = self._real_identities, Identities.of(fakes)
-        return Result(
-            metrics=metrics,
-            protocol=self._protocol,
-            ties=self._ties,
-            extractor=fakes.extractor or self._real.extractor,
-            real=SideSummary.of(self._real, n_duplicates=real.n_duplicates),
-            fake=SideSummary.of(fakes, n_duplicates=fake.n_duplicates),
-            n_shared=fake.n_shared_with(real),
-            device=str(self._device),
-            seed=self._seed,
-            max_images=self._max_images,
-            seconds={"fit_real": self._fit_seconds, "score_fake": seconds},
-            versions=package_versions(),
-            notices=findings(self._real, fakes, real, fake),
-        )
+            fakes = SideFeatures(
+                opened, "fake", self._embedder, limit=self._plan.most_fake, own=[self._plan.own]
+            )
+            fakes.require(self._plan.spaces.values(), minimum=self._plan.least_fake)
+            return self._judge.score(fakes)
 
 
 def score(
@@ -237,13 +177,11 @@ def score(
         >>> result["precision"], result["recall"]
         (1.0, 0.0)
     """
-    with limited_memory(max_memory):
-        opened_real, opened_fake = open_side(real, "real"), open_side(fake, "fake")
-    check_same_kind(opened_real, opened_fake)
-    evaluator = Evaluator(
-        opened_real,
+    results = score_protocols(
+        real,
+        fake,
+        protocols=[protocol],
         extractor=extractor,
-        protocol=protocol,
         metrics=metrics,
         k=k,
         ties=ties,
@@ -261,14 +199,85 @@ def score(
         max_memory=max_memory,
         progress=progress,
     )
-    return evaluator.score(opened_fake)
+    return results[protocol]
 
 
-def _check_options(*, on_bad: str, max_bad: float, at_least_1: Sequence[tuple[str, int | None]]) -> None:
-    if on_bad not in {"error", "skip"}:
-        raise UsageError(f"on_bad must be 'error' or 'skip', not {on_bad!r}", code="bad-option")
-    if not 0 <= max_bad <= 1:
-        raise UsageError(f"max_bad is a share from 0 to 1, not {max_bad}", code="bad-option")
-    for name, value in at_least_1:
-        if value is not None and (not isinstance(value, Integral) or value < 1):
-            raise UsageError(f"{name} must be an integer of at least 1, not {value!r}", code="bad-option")
+def score_protocols(
+    real: object,
+    fake: object,
+    *,
+    protocols: Sequence[str],
+    extractor: str | FeatureExtractor | None = None,
+    metrics: Sequence[str] | None = None,
+    k: int | None = None,
+    ties: Literal["closed", "strict"] | None = None,
+    max_images: int | None = None,
+    seed: int = 0,
+    device: str | torch.device = "auto",
+    batch_size: int = 64,
+    weights: str | os.PathLike[str] | None = None,
+    offline: bool = False,
+    cache: bool = True,
+    cache_dir: str | os.PathLike[str] | None = None,
+    on_bad: Literal["error", "skip"] = "error",
+    max_bad: float = 0.01,
+    max_pixels: int = MAX_PIXELS,
+    max_memory: str | int | None = None,
+    progress: StageProgress | None = None,
+) -> dict[str, Result]:
+    """Score the same two sets under several protocols; each image goes through each network once.
+
+    A protocol that wants fewer images than another takes a random part of what is embedded.
+
+    `Evaluator` documents every other argument.
+
+    Returns:
+        One result per protocol, in the order of `protocols`.
+
+    Raises:
+        UsageError: A path or name does not exist, or an option is impossible or pinned by a protocol.
+        DataError: A side cannot be used, or the two do not belong together.
+        ResourceError: Weights, device or memory are missing.
+    """
+    if ties is not None:
+        check_ties(ties)
+    for name in protocols:
+        find_protocol(name)
+    embedder = Embedder(
+        device=resolve_device(device),
+        weights=weights,
+        offline=offline,
+        max_images=max_images,
+        seed=seed,
+        batch_size=batch_size,
+        cache=cache,
+        cache_dir=cache_dir,
+        on_bad=on_bad,
+        max_bad=max_bad,
+        max_pixels=max_pixels,
+        progress=progress,
+    )
+    with limited_memory(None if max_memory is None else parse_size(max_memory)):
+        opened_real, opened_fake = open_side(real, "real"), open_side(fake, "fake")
+        check_same_kind(opened_real, opened_fake)
+        plans = [
+            ScorePlan.of(name, opened_real, extractor=extractor, metrics=metrics, k=k, ties=ties)
+            for name in dict.fromkeys(protocols)
+        ]
+        own = [plan.own for plan in plans]
+        spaces = [space for plan in plans for space in plan.spaces.values()]
+        reals = SideFeatures(
+            opened_real, "real", embedder, limit=_most(plan.most_real for plan in plans), own=own
+        )
+        reals.require(spaces, minimum=max((plan.least_real for plan in plans), default=1))
+        fakes = SideFeatures(
+            opened_fake, "fake", embedder, limit=_most(plan.most_fake for plan in plans), own=own
+        )
+        fakes.require(spaces, minimum=max((plan.least_fake for plan in plans), default=1))
+        return {plan.protocol.name: Judge(plan, reals, embedder).score(fakes) for plan in plans}
+
+
+def _most(limits: Iterable[int | None]) -> int | None:
+    """The largest limit; None where one of them is."""
+    found = list(limits)
+    return None if None in found else max(limit for limit in found if limit is not None)

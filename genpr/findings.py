@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from genpr.features.feature_set import FeatureSet
@@ -36,6 +37,11 @@ class Identities:
         return cls(rows, frozenset(rows), of_images=features.identities is not None)
 
     @property
+    def content(self) -> str:
+        """Hash of all rows, whatever their order."""
+        return hashlib.sha256(b"".join(sorted(self.rows))).hexdigest()
+
+    @property
     def n_duplicates(self) -> int:
         """Rows beyond the first of each group of identical ones."""
         return len(self.rows) - len(self.distinct)
@@ -48,10 +54,17 @@ class Identities:
 
 
 def findings(
-    real: FeatureSet, fake: FeatureSet, real_ids: Identities, fake_ids: Identities
+    real: FeatureSet,
+    fake: FeatureSet,
+    real_ids: Identities,
+    fake_ids: Identities,
+    *,
+    protocol: str,
+    deviations: Sequence[str],
 ) -> tuple[Notice, ...]:
     """Everything worth saying about the two sets, most important first."""
-    notices = [*_provenance(real, fake), *_sizes(real, fake), *_copies(real_ids, fake_ids)]
+    unmet = [notice("protocol-not-met", protocol=protocol, what="; ".join(deviations))] if deviations else []
+    notices = [*unmet, *_provenance(real, fake), *_sizes(real, fake), *_copies(real_ids, fake_ids)]
     for role, features in (("real", real), ("fake", fake)):
         notices += _decoding(role, features)
         notices += features.notices

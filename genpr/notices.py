@@ -18,6 +18,11 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
         "{extractor} features: compare these numbers with each other, never with published ones",
         "use --extractor inception for comparable numbers",
     ),
+    "protocol-not-met": (
+        "warning",
+        "this is not a full {protocol} score: {what}",
+        "do not print it beside {protocol} scores, or give the images it needs",
+    ),
     "unlabelled-features": (
         "note",
         "{source} does not say which extractor made it",

@@ -1,64 +1,228 @@
-"""Named protocols: which features, which k and which ties a score uses, so that numbers can be compared."""
+"""Named protocols: which features, metrics, k, ties, arithmetic and numbers of images a score uses.
+
+A protocol is pinned: what it fixes cannot be changed under its name, so that two numbers with the same protocol were
+made in the same way. Only `genpr` itself, the default, may be changed, and says what it was changed to.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 from types import MappingProxyType
 from typing import Literal
 
 from genpr.errors import UsageError
+from genpr.metrics.catalogue import MANIFOLD_METRICS, METRICS
 
-METRICS = ("precision", "recall", "density", "coverage")
-"""All metrics, in the order in which they are shown."""
+Ties = Literal["closed", "strict"]
+Distances = Literal["exact", "adm-float16", "stylegan3-float16"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EvaluationProtocol:
     """A pinned recipe.
 
     Attributes:
         name: What is printed with every score.
-        extractor: The feature extractor for images.
+        extractor: Features of the metrics that are not defined on others.
+        metrics: What it reports unless some of them are asked for.
         k: Neighbours per metric; the image itself is never counted.
         ties: "closed" counts a point on the sphere as inside the ball, "strict" does not.
+        distances: "exact", or the inexact arithmetic of the tool it stands for, shown beside exact values.
+        n_real: Real images it needs; of more, a random subset is taken. None for all.
+        n_fake: Fake images it needs, likewise.
+        max_real: Real images it uses at most, where it needs no fixed number.
+        max_fake: Fake images it uses at most, likewise.
+        max_rows: Images of each side among which neighbours are counted: at most so many, equally many of both.
+        reference_statistics: Whether Fréchet distances use the mean and covariance that an .npz of reals brings along.
+        inception_score_chunk: Images per chunk of the Inception Score, in order; None shuffles into 10 parts.
+        free: What may be chosen all the same: "extractor", "k", "ties".
+        equals: What its numbers equal, and what is known to differ.
+        reference: The paper or code it stands for.
     """
 
     name: str
     extractor: str
+    metrics: tuple[str, ...]
     k: Mapping[str, int]
-    ties: Literal["closed", "strict"]
+    ties: Ties = "closed"
+    distances: Distances = "exact"
+    n_real: int | None = None
+    n_fake: int | None = None
+    max_real: int | None = None
+    max_fake: int | None = None
+    max_rows: int | None = None
+    reference_statistics: bool = False
+    inception_score_chunk: int | None = None
+    free: frozenset[str] = field(default_factory=frozenset)
+    equals: str = ""
+    reference: str = ""
 
-    def choose_ks(self, metrics: Sequence[str] | None = None, k: int | None = None) -> dict[str, int]:
-        """Choose k for each of `metrics` (None for all), in display order; a given `k` overrides the recipe's.
+    @property
+    def allowed_metrics(self) -> tuple[str, ...]:
+        """Every metric that can be had under this protocol."""
+        return tuple(METRICS) if self.name == "genpr" else self.metrics
+
+    def choose_metrics(self, metrics: Sequence[str] | None = None) -> tuple[str, ...]:
+        """Those asked for (None for the protocol's own), in display order.
 
         Raises:
-            UsageError: A metric is unknown or none is chosen, or k is below 1.
+            UsageError: One is unknown or not part of the protocol, or none is chosen.
         """
-        chosen = METRICS if metrics is None else (metrics,) if isinstance(metrics, str) else tuple(metrics)
-        unknown = [name for name in chosen if name not in METRICS]
-        if unknown or not chosen:
+        asked = (
+            self.metrics if metrics is None else (metrics,) if isinstance(metrics, str) else tuple(metrics)
+        )
+        unknown = [name for name in asked if name not in METRICS]
+        if unknown or not asked:
             came = ", ".join(unknown) or "none"
             raise UsageError(f"unknown metrics: {came}; known: {', '.join(METRICS)}", code="unknown-metric")
-        if k is not None and (not isinstance(k, Integral) or k < 1):
+        foreign = [name for name in asked if name not in self.allowed_metrics]
+        if foreign:
+            raise UsageError(
+                f"{', '.join(foreign)} is not part of protocol {self.name}, which has {', '.join(self.metrics)}; "
+                "use --protocol genpr for others",
+                code="protocol-pinned",
+            )
+        return tuple(name for name in METRICS if name in asked)
+
+    def choose_ks(self, metrics: Sequence[str], k: int | None = None) -> dict[str, int]:
+        """Choose k for each of `metrics` that counts neighbours; a given `k` overrides the recipe's where that is free.
+
+        Raises:
+            UsageError: k is below 1, or pinned.
+        """
+        if k is not None and (isinstance(k, bool) or not isinstance(k, Integral) or k < 1):
             raise UsageError(
                 f"k must be an integer of at least 1 (the image itself is not counted), not {k!r}",
                 code="bad-k",
             )
-        return {name: self.k[name] if k is None else int(k) for name in METRICS if name in chosen}
+        ks = {name: self.k[name] for name in metrics if name in self.k}
+        if k is not None and any(own != k for own in ks.values()):
+            self._check_free("k", k, next(iter(ks.values())))
+        return ks if k is None else dict.fromkeys(ks, int(k))
+
+    def choose_ties(self, ties: Ties | None) -> Ties:
+        """The recipe's, or those asked for where they are free.
+
+        Raises:
+            UsageError: They are pinned.
+        """
+        if ties is not None and ties != self.ties:
+            self._check_free("ties", ties, self.ties)
+        return self.ties if ties is None else ties
+
+    def check_extractor(self, name: str) -> None:
+        """Refuse another extractor than the recipe's where that is pinned.
+
+        Raises:
+            UsageError: It is pinned.
+        """
+        if name != self.extractor:
+            self._check_free("extractor", name, self.extractor)
+
+    def deviations(self, n_real: int, n_fake: int) -> tuple[str, ...]:
+        """Where these numbers of images do not meet the protocol, in words."""
+        return tuple(
+            f"{n:,} {role} images where {self.name} needs {needed:,}"
+            for role, n, needed in (("real", n_real, self.n_real), ("fake", n_fake, self.n_fake))
+            if needed is not None and n != needed
+        )
+
+    def _check_free(self, what: str, came: object, own: object) -> None:
+        if what not in self.free:
+            raise UsageError(
+                f"protocol {self.name} pins {what} = {own}, but {came} is asked for; leave it out, or use --protocol genpr",
+                code="protocol-pinned",
+            )
 
 
-# k: 3 is the choice of Kynkäänniemi et al. 2019 for precision and recall, 5 that of Naeem et al. 2020 for
-# density and coverage. Closed balls as in the former's definition.
-_GENPR = EvaluationProtocol(
-    name="genpr",
-    extractor="inception",
-    k=MappingProxyType({"precision": 3, "recall": 3, "density": 5, "coverage": 5}),
-    ties="closed",
+def _ks(number: int) -> Mapping[str, int]:
+    return MappingProxyType(dict.fromkeys(MANIFOLD_METRICS, number))
+
+
+_PR = ("precision", "recall")
+_PRDC = MANIFOLD_METRICS
+
+_ALL = (
+    EvaluationProtocol(
+        name="genpr",
+        extractor="inception",
+        metrics=_PRDC,
+        # 3 is the choice of Kynkäänniemi et al. 2019, 5 that of Naeem et al. 2020.
+        k=MappingProxyType({"precision": 3, "recall": 3, "density": 5, "coverage": 5}),
+        free=frozenset({"extractor", "k", "ties"}),
+        equals="the definitions, exactly; k and ties of the papers",
+        reference="this package",
+    ),
+    EvaluationProtocol(
+        name="kynkaanniemi2019",
+        extractor="vgg16",
+        metrics=_PR,
+        k=_ks(3),
+        n_real=50_000,
+        n_fake=50_000,
+        equals="the paper's definition exactly, where its code rounds distances to float32; torchvision's VGG16 stands "
+        "for the authors' pickled one, whose resize cannot be seen",
+        reference="Kynkäänniemi et al. 2019, arXiv:1904.06991",
+    ),
+    EvaluationProtocol(
+        name="adm",
+        extractor="inception",
+        metrics=("precision", "recall", "fid", "sfid", "is"),
+        k=_ks(3),
+        distances="adm-float16",
+        n_real=10_000,
+        n_fake=50_000,
+        reference_statistics=True,
+        inception_score_chunk=5_000,
+        equals="guided-diffusion's evaluator to about 3 decimals: its float16 distances depend on the GPU",
+        reference="Dhariwal and Nichol 2021, arXiv:2105.05233; openai/guided-diffusion/evaluations",
+    ),
+    EvaluationProtocol(
+        name="stylegan3",
+        extractor="vgg16",
+        metrics=_PR,
+        k=_ks(3),
+        distances="stylegan3-float16",
+        max_real=200_000,
+        n_fake=50_000,
+        equals="pr50k3_full with its float16 features and radii, to about 2 decimals: its VGG16 is NVIDIA's own file",
+        reference="Karras et al. 2021, arXiv:2106.12423; NVlabs/stylegan3",
+    ),
+    EvaluationProtocol(
+        name="torch-fidelity",
+        extractor="vgg16",
+        metrics=("precision", "recall", "fid", "kid", "is"),
+        k=_ks(3),
+        equals="torch-fidelity 0.4 (input1 = fake, input2 = real) up to its float32 distances",
+        reference="toshas/torch-fidelity 0.4.0",
+    ),
+    EvaluationProtocol(
+        name="prdc",
+        extractor="vgg16",
+        metrics=_PRDC,
+        k=_ks(5),
+        ties="strict",
+        free=frozenset({"extractor", "k"}),
+        equals="prdc 0.2 on the same features, to the last count",
+        reference="Naeem et al. 2020, arXiv:2002.09797; clovaai/generative-evaluation-prdc",
+    ),
+    EvaluationProtocol(
+        name="dgm-eval",
+        extractor="dinov2-vitl14",
+        metrics=(*_PRDC, "fd", "fd_infinity", "kd", "vendi"),
+        k=_ks(5),
+        ties="strict",
+        max_real=50_000,
+        max_fake=50_000,
+        max_rows=10_000,
+        equals="dgm-eval's counts on the same rows; its random subset of 10,000 is another one",
+        reference="Stein et al. 2023, arXiv:2306.04675; layer6ai-labs/dgm-eval",
+    ),
 )
 
-PROTOCOLS: Mapping[str, EvaluationProtocol] = MappingProxyType({_GENPR.name: _GENPR})
+PROTOCOLS: Mapping[str, EvaluationProtocol] = MappingProxyType({protocol.name: protocol for protocol in _ALL})
 
 
 def find_protocol(name: str) -> EvaluationProtocol:

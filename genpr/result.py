@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.notices import Notice
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,22 @@ class MetricValue:
 
     Attributes:
         value: The number.
-        k: Neighbours that define the balls; the point itself is not counted.
+        k: Neighbours that define the balls, without the point itself; None where none are counted.
+        spread: Standard deviation over the members, subsets or parts of which the value is the mean; None if there
+            are none. It is no confidence interval.
+        exact: Whether the definition was computed, and not the arithmetic of another tool.
+        exact_value: What the definition gives, where that is not `value`.
+        extractor: Name of the extractor whose features it used.
+        variant: What a protocol does differently in this metric, in words.
     """
 
     value: float
-    k: int
+    k: int | None
+    spread: float | None = None
+    exact: bool = True
+    exact_value: float | None = None
+    extractor: str | None = None
+    variant: str | None = None
 
 
 @dataclass(frozen=True)
@@ -43,6 +55,7 @@ class SideSummary:
         flags: Images per decoding flag, such as "alpha-dropped".
         decoder: Versions of the image decoder.
         seconds: Time spent embedding.
+        content: sha256 over the contents of all images (or feature rows), whatever their order and names.
     """
 
     source: str
@@ -54,9 +67,10 @@ class SideSummary:
     flags: Mapping[str, int]
     decoder: Mapping[str, str]
     seconds: float
+    content: str
 
     @classmethod
-    def of(cls, features: FeatureSet, *, n_duplicates: int) -> SideSummary:
+    def of(cls, features: FeatureSet, *, n_duplicates: int, content: str) -> SideSummary:
         """The summary of one embedded or loaded side."""
         return cls(
             source=features.source,
@@ -68,6 +82,7 @@ class SideSummary:
             flags=features.flags,
             decoder=features.decoder,
             seconds=features.seconds,
+            content=content,
         )
 
 
@@ -79,7 +94,10 @@ class Result:
         metrics: Value and k by metric name, in display order.
         protocol: Name of the recipe.
         ties: "closed" or "strict" balls.
+        distances: "exact", or the arithmetic of the tool that the protocol stands for.
         extractor: What made the features; None when feature files do not say.
+        extractors: Everything that made features, by name.
+        deviations: Where the protocol could not be met, in words; empty if it was.
         real: The reference set.
         fake: The generated set.
         n_shared: Fakes that are byte-identical to a real image.
@@ -95,7 +113,10 @@ class Result:
     metrics: Mapping[str, MetricValue]
     protocol: str
     ties: str
+    distances: str
     extractor: ExtractorInfo | None
+    extractors: Mapping[str, ExtractorInfo]
+    deviations: tuple[str, ...]
     real: SideSummary
     fake: SideSummary
     n_shared: int
@@ -112,12 +133,27 @@ class Result:
 
     @property
     def comparable(self) -> bool:
-        """Whether the number can stand beside published ones; never for weight-free or unknown features."""
-        return self.extractor is not None and self.extractor.comparable
+        """Whether the numbers can stand beside published ones of the same protocol.
+
+        Never for weight-free or unknown features, nor where the protocol could not be met.
+        """
+        known = self.extractor is not None and all(info.comparable for info in self.extractors.values())
+        return known and not self.deviations
+
+    @property
+    def exact(self) -> bool:
+        """Whether every value is what the definition gives."""
+        return all(metric.exact for metric in self.metrics.values())
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of everything but the images that decides the numbers; see `recipe_of`."""
+        return fingerprint_of(recipe_of(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain JSON types."""
-        return {"schema": SCHEMA, "comparable": self.comparable, **asdict(self)}
+        facts = {"comparable": self.comparable, "exact": self.exact, "fingerprint": self.fingerprint}
+        return {"schema": SCHEMA, **facts, **asdict(self)}
 
     def to_json(self, *, indent: int | None = None) -> str:
         """`to_dict` as text; NaN and infinities cannot occur."""
@@ -126,6 +162,60 @@ class Result:
     def to_flat_dict(self) -> dict[str, float]:
         """`{"genpr/precision": ...}`, for loggers and for monitoring a checkpoint metric."""
         return {f"genpr/{name}": metric.value for name, metric in self.metrics.items()}
+
+
+def result_of(record: Mapping[str, Any]) -> Result:
+    """The result that `Result.to_dict` turned into plain JSON types.
+
+    Raises:
+        ValueError: It is of another schema.
+        KeyError, TypeError: It is no such record.
+    """
+    if record["schema"] != SCHEMA:
+        raise ValueError(f"schema {record['schema']} instead of {SCHEMA}")
+    fields = {key: value for key, value in record.items() if key in Result.__dataclass_fields__}
+    extractor = record["extractor"]
+    fields |= {
+        "metrics": {name: MetricValue(**value) for name, value in record["metrics"].items()},
+        "extractor": None if extractor is None else ExtractorInfo(**extractor),
+        "extractors": {name: ExtractorInfo(**info) for name, info in record["extractors"].items()},
+        "deviations": tuple(record["deviations"]),
+        "real": _side_of(record["real"]),
+        "fake": _side_of(record["fake"]),
+        "notices": tuple(Notice(**item) for item in record["notices"]),
+    }
+    return Result(**fields)
+
+
+def _side_of(record: Mapping[str, Any]) -> SideSummary:
+    return SideSummary(**{**record, "skipped": tuple((path, code) for path, code in record["skipped"])})
+
+
+def fingerprint_of(recipe: Mapping[str, Any]) -> str:
+    """16 hex digits that are equal for equal recipes."""
+    return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def recipe_of(result: Result) -> dict[str, Any]:
+    """Everything but the images that decides the numbers of a result, by metric, as plain JSON types.
+
+    Two values may be compared if their entries are equal, and their images are of the same real set and number.
+    """
+    return {name: _recipe_of(result, metric) for name, metric in result.metrics.items()}
+
+
+def _recipe_of(result: Result, metric: MetricValue) -> dict[str, Any]:
+    info = result.extractors.get(metric.extractor or "")
+    recipe: dict[str, Any] = {
+        "extractor": metric.extractor,
+        "weights": None if info is None else info.weights_sha256,
+        "resize": None if info is None else info.resize,
+        "code": None if info is None else info.cache_key,
+        "variant": metric.variant,
+    }
+    if metric.k is None:
+        return recipe
+    return {**recipe, "k": metric.k, "ties": result.ties, "distances": result.distances}
 
 
 def package_versions() -> dict[str, str]:

@@ -1,35 +1,21 @@
-"""The two sides of a comparison: recognise what a source is, and turn it into features."""
+"""The two sides of a comparison: recognise what a source is, and whether the two belong together."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from genpr.errors import DataError, FeatureError, ResourceError
-from genpr.features.cache import FeatureCache
-from genpr.features.custom import adopt
-from genpr.features.embed import BadImagePolicy, embed_source
-from genpr.features.extractor import ExtractorInfo, FeatureExtractor
+from genpr.errors import FeatureError
+from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet, load_features
-from genpr.features.registry import check_known, describe, load_extractor
 from genpr.images.arrays import peek_array
-from genpr.images.decode import MAX_PIXELS, DecodePolicy
-from genpr.images.source import ImageSource, choose_rows, open_source, subset
+from genpr.images.source import ImageSource, open_source
 from genpr.metrics.features import check_features
-from genpr.notices import Notice, notice
-from genpr.runtime import cache_root
-
-StageProgress = Callable[[str, int, int | None], None]
-"""Called with the stage ("real", "fake": images embedded; "neighbours": per cent of a search), what is done, and the
-total (None if unknown)."""
+from genpr.notices import notice
 
 
 @dataclass(frozen=True)
@@ -99,7 +85,7 @@ def check_same_kind(real: OpenedSide, fake: OpenedSide) -> None:
             code="features-against-images",
         )
     if isinstance(real, FeatureSet) and isinstance(fake, FeatureSet) and real.extractor and fake.extractor:
-        _check_same_extractor(real.source, real.extractor, fake.source, fake.extractor)
+        check_same_extractor(real.source, real.extractor, fake.source, fake.extractor)
 
 
 def check_untrained(real: FeatureSet, fake: FeatureSet) -> None:
@@ -118,7 +104,12 @@ def check_untrained(real: FeatureSet, fake: FeatureSet) -> None:
         )
 
 
-def _check_same_extractor(name: str, info: ExtractorInfo, other_name: str, other: ExtractorInfo) -> None:
+def check_same_extractor(name: str, info: ExtractorInfo, other_name: str, other: ExtractorInfo) -> None:
+    """Refuse features of two different functions; `name` and `other_name` say whose they are.
+
+    Raises:
+        FeatureError: They differ in name, width, resize rule, weights or code.
+    """
     if info.cache_key is not None and info.cache_key == other.cache_key:
         return
     identity = (info.name, info.dim, info.resize, info.weights_sha256)
@@ -137,107 +128,3 @@ def _check_same_extractor(name: str, info: ExtractorInfo, other_name: str, other
 def _describe(info: ExtractorInfo) -> str:
     weights = f", weights {info.weights_sha256[:8]}" if info.weights_sha256 else ""
     return f"{info.name} ({info.dim}-d, {info.resize}{weights})"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SideLoader:
-    """Turns opened sides into features, all with the same extractor and options (see `genpr.Evaluator`)."""
-
-    extractor_request: str | FeatureExtractor | None
-    default_extractor: str
-    device: torch.device
-    weights: str | os.PathLike[str] | None = None
-    offline: bool = False
-    max_images: int | None = None
-    seed: int = 0
-    batch_size: int = 64
-    cache: bool = True
-    cache_dir: str | os.PathLike[str] | None = None
-    on_bad: Literal["error", "skip"] = "error"
-    max_bad: float = 0.01
-    max_pixels: int = MAX_PIXELS
-    progress: StageProgress | None = None
-
-    @cached_property
-    def extractor(self) -> FeatureExtractor:
-        """Loaded when the first images come: feature files need no weights."""
-        request = self.extractor_request
-        if request is not None and not isinstance(request, str):
-            return adopt(request)
-        name = self.default_extractor if request is None else request
-        return load_extractor(name, weights=self.weights, device=self.device, offline=self.offline)
-
-    def load(self, side: OpenedSide, role: str, *, minimum: int) -> FeatureSet:
-        """The features of `side`, at least `minimum` of them.
-
-        Raises:
-            DataError: Too few or unusable images, or features of another extractor than the one asked for.
-            ResourceError: Weights, device or memory are missing.
-        """
-        if isinstance(side, FeatureSet):
-            features = self._checked(side, role)
-        else:
-            self._refuse_few(side.source, role, minimum)
-            features = self._embed(side, role)
-        if len(features) < minimum:
-            raise _too_few(features.source, role, len(features), minimum)
-        return features
-
-    def _checked(self, features: FeatureSet, role: str) -> FeatureSet:
-        info = features.extractor
-        if isinstance(self.extractor_request, str):
-            check_known(self.extractor_request)
-        if info is not None and self.extractor_request not in {None, info.name}:
-            _check_same_extractor("--extractor", describe(self.extractor), features.source, info)
-        check_features(features.features, features.source)
-        if self.max_images is None or self.max_images >= len(features):
-            return features
-        return features.select(torch.as_tensor(choose_rows(len(features), self.max_images, self.seed)))
-
-    def _refuse_few(self, source: ImageSource, role: str, minimum: int) -> None:
-        """Before embedding, where the number of images is known."""
-        try:
-            n = len(source)
-        except TypeError:
-            return
-        if n < minimum:
-            raise _too_few(source.name, role, n, minimum)
-
-    def _embed(self, side: OpenedImages, role: str) -> FeatureSet:
-        source = side.source
-        if self.max_images is not None:
-            source = subset(source, self.max_images, self.seed)
-        cache, notices = self._open_cache() if side.on_disk else (None, [])
-        report = None if self.progress is None else partial(self.progress, role)
-        features = embed_source(
-            source,
-            self.extractor,
-            batch_size=self.batch_size,
-            cache=cache,
-            decode_policy=DecodePolicy(max_pixels=self.max_pixels),
-            bad_images=BadImagePolicy(self.on_bad, self.max_bad),
-            progress=report,
-        )
-        if cache is not None:
-            notices += cache.notices
-        return replace(features, notices=tuple(notices))
-
-    def _open_cache(self) -> tuple[FeatureCache | None, list[Notice]]:
-        if not self.cache:
-            return None, []
-        info = describe(self.extractor)
-        if info.cache_key is None:
-            return None, [notice("extractor-not-cached", extractor=info.name, reason=info.uncached_reason)]
-        try:
-            root = Path(self.cache_dir) if self.cache_dir else cache_root()
-            return FeatureCache(root, info, self.device.type, max_pixels=self.max_pixels), []
-        except ResourceError as error:
-            return None, [notice("cache-unusable", reason=error)]
-
-
-def _too_few(source: str, role: str, n: int, minimum: int) -> DataError:
-    return DataError(
-        f"{role} has {n} images in {source}, but at least k + 1 = {minimum} are needed; give more images or a smaller k",
-        code="too-few-images",
-        path=source,
-    )

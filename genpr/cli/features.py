@@ -28,7 +28,7 @@ def command(
     as_json: bool,
     quiet: bool,
     max_memory: str | None,
-    **options: Any,  # noqa: ANN401 - passed to SideLoader, whose fields they are
+    **options: Any,  # noqa: ANN401 - passed to Embedder, whose fields they are
 ) -> None:
     """Embed the images in SOURCE once and write their features to OUT (.safetensors).
 
@@ -37,10 +37,12 @@ def command(
     """
     from genpr.errors import UsageError
     from genpr.features.feature_set import FeatureSet, check_output, save_features
+    from genpr.features.registry import canonical_name
     from genpr.memory import limited_memory
     from genpr.protocols import find_protocol
     from genpr.runtime import resolve_device
-    from genpr.sides import SideLoader, open_side
+    from genpr.side_features import Embedder, SideFeatures
+    from genpr.sides import open_side
 
     check_output(out)
     images = open_side(source, "source")
@@ -48,14 +50,11 @@ def command(
         raise UsageError(f"{source} already holds features", code="already-features", path=source)
     stderr = redirect_stdout(sys.stderr)
     with stderr, limited_memory(max_memory), progress_bars(quiet=quiet) as progress:
-        loader = SideLoader(
-            extractor_request=extractor,
-            default_extractor=find_protocol("genpr").extractor,
-            device=resolve_device(device),
-            progress=progress,
-            **options,
-        )
-        features = loader.load(images, "images", minimum=1)
+        space = canonical_name(extractor or find_protocol("genpr").extractor)
+        embedder = Embedder(device=resolve_device(device), progress=progress, **options)
+        side = SideFeatures(images, "images", embedder)
+        side.require([space], minimum=1)
+        features = side[space]
     save_features(out, features)
     if not quiet:
         show_notices(features.notices)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import click
 
 from genpr.cli.console import emit
+
+Record = dict[str, object]
 
 
 @click.command(name="list")
@@ -14,13 +18,16 @@ def command(what: str, *, as_json: bool) -> None:
     """Show the known extractors (with their weights and licence), protocols or metrics."""
     import json
 
-    from genpr.report.terminal import listing_table
+    from genpr.report.terminal import listing
 
-    rows = _ROWS[what]()
-    emit(json.dumps(rows) if as_json else listing_table(rows))
+    records, in_columns, details = _LISTS[what]
+    if as_json:
+        emit(json.dumps(records()))
+    else:
+        emit(listing([in_columns(record) for record in records()], details))
 
 
-def _extractors() -> list[dict[str, object]]:
+def _extractors() -> list[Record]:
     from dataclasses import asdict
 
     from genpr.features.registry import list_extractors
@@ -28,19 +35,75 @@ def _extractors() -> list[dict[str, object]]:
     return [asdict(item) for item in list_extractors()]
 
 
-def _protocols() -> list[dict[str, object]]:
+def _extractor_row(record: Record) -> Record:
+    here = ("yes" if record["cached"] else "no") if record["weights"] else None
+    remark = "" if record["comparable"] else "; not comparable with published numbers"
+    weights = f"{record['weights']} ({record['licence']})" if record["weights"] else None
+    columns = {key: record[key] for key in ("name", "dim", "resize")}
+    return {**columns, "cached": here, "layer": f"{record['layer']}{remark}", "weights": weights}
+
+
+def _protocols() -> list[Record]:
     from genpr.protocols import PROTOCOLS
 
     return [
-        {"name": item.name, "extractor": item.extractor, "ties": item.ties, "k": dict(item.k)}
+        {
+            "name": item.name,
+            "extractor": item.extractor,
+            "metrics": list(item.metrics),
+            "k": {name: item.k[name] for name in item.metrics if name in item.k},
+            "ties": item.ties,
+            "distances": item.distances,
+            "reals": _count(item.n_real, item.max_real),
+            "fakes": _count(item.n_fake, item.max_fake),
+            "equals": item.equals,
+            "reference": item.reference,
+        }
         for item in PROTOCOLS.values()
     ]
 
 
-def _metrics() -> list[dict[str, object]]:
-    from genpr.report.meaning import MEANING
+def _protocol_row(record: Record) -> Record:
+    ks, metrics = record["k"], record["metrics"]
+    assert isinstance(ks, dict)
+    assert isinstance(metrics, list)
+    return {
+        "name": record["name"],
+        "extractor": record["extractor"],
+        "k": "/".join(str(k) for k in sorted(set(ks.values()))),
+        "ties": record["ties"],
+        "distances": record["distances"],
+        "images": f"{record['reals']} reals, {record['fakes']} fakes",
+        "metrics": ", ".join(metrics),
+        "equals": f"equals {record['equals']}",
+        "reference": record["reference"],
+    }
 
-    return [{"name": name, "meaning": meaning} for name, meaning in MEANING.items()]
+
+def _count(needed: int | None, most: int | None) -> str:
+    if needed is not None:
+        return f"{needed:,}"
+    return "all" if most is None else f"up to {most:,}"
 
 
-_ROWS = {"extractors": _extractors, "protocols": _protocols, "metrics": _metrics}
+def _metrics() -> list[Record]:
+    from genpr.metrics.catalogue import METRICS
+
+    return [
+        {
+            "name": item.name,
+            "features": item.space or "any",
+            "better": item.better,
+            "meaning": item.meaning,
+            "reference": item.reference,
+        }
+        for item in METRICS.values()
+    ]
+
+
+_LISTS: dict[str, tuple[Callable[[], list[Record]], Callable[[Record], Record], tuple[str, ...]]] = {
+    "extractors": (_extractors, _extractor_row, ("layer", "weights")),
+    "protocols": (_protocols, _protocol_row, ("images", "metrics", "equals", "reference")),
+    "metrics": (_metrics, dict, ("meaning", "reference")),
+}
+"""By name: the records, how one is shown, and which of its facts stand below the others."""

@@ -17,8 +17,11 @@ from genpr.errors import BadImagesError, GenprError
 
 _COMMANDS = {
     "score": "Precision, recall, density and coverage of generated images.",
+    "compare": "Results side by side, if they were made alike.",
     "features": "Embed images once, and keep the features in a file.",
+    "pack": "Write images of one size to one .npz file, as OpenAI's evaluator reads them.",
     "demo": "See what the four numbers mean, on images drawn for the purpose.",
+    "weights": "Show, download and check the weights of the extractors.",
     "list": "Show the known extractors, protocols and metrics.",
 }
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from genpr.cli.console import complain, emit, inner_workings, progress_bars, show_notices
 from genpr.cli.options import image_options
 from genpr.errors import GenprError
+
+if TYPE_CHECKING:
+    from genpr.result import Result
 
 _THRESHOLD_MISSED = 5
 
@@ -33,8 +38,18 @@ def threshold(text: str) -> tuple[str, float]:
 @click.command(name="score")
 @click.argument("real")
 @click.argument("fake")
-@click.option("--protocol", default="genpr", show_default=True, help="Named recipe of extractor, k and ties.")
-@click.option("--metrics", metavar="A,B", help="Only these, of precision, recall, density, coverage.")
+@click.option(
+    "--protocol",
+    "protocols",
+    metavar="NAME",
+    multiple=True,
+    default=["genpr"],
+    show_default=True,
+    help="Named recipe (see `genpr list protocols`); may be repeated.",
+)
+@click.option(
+    "--metrics", metavar="A,B", help="Only these (see `genpr list metrics`).  [default: the protocol's]"
+)
 @click.option("--k", type=int, help="Neighbours for every metric.  [default: 3, density and coverage 5]")
 @click.option("--ties", type=click.Choice(["closed", "strict"]), help="Balls with or without their surface.")
 @image_options
@@ -52,7 +67,7 @@ def command(
     fake: str,
     *,
     extractor: str | None,
-    protocol: str,
+    protocols: tuple[str, ...],
     weights: str | None,
     offline: bool,
     metrics: str | None,
@@ -69,19 +84,19 @@ def command(
     with uint8 images in arr_0, or feature files (.npy, or .safetensors as `genpr features` writes them).
     """
     chosen = None if metrics is None else [name.strip() for name in metrics.split(",")]
-    _check_before_torch(real, fake, extractor, protocol, weights, offline, chosen, k, fail_under)
+    _check_before_torch(real, fake, extractor, protocols, weights, offline, chosen, k, fail_under)
 
-    from genpr.evaluate import score
+    from genpr.evaluate import score_protocols
     from genpr.report.terminal import score_table
 
     # What a custom extractor prints must not end up in the result.
     stderr = redirect_stdout(sys.stderr)
     with stderr, inner_workings(shown=verbose), progress_bars(quiet=quiet) as progress:
-        result = score(
+        results = score_protocols(
             real,
             fake,
             extractor=extractor,
-            protocol=protocol,
+            protocols=protocols,
             weights=weights,
             offline=offline,
             metrics=chosen,
@@ -89,12 +104,29 @@ def command(
             progress=progress,
             **options,
         )
+    found = list(results.values())
     if not quiet:
-        show_notices(result.notices)
-    emit(result.to_json() if as_json else score_table(result))
-    missed = [(metric, least) for metric, least in fail_under if result[metric] < least]
-    for metric, least in missed:
-        complain(f"missed: {metric} is {result[metric]:.4f}, below {least:g}")
+        show_notices(tuple(dict.fromkeys(item for result in found for item in result.notices)))
+    if not as_json:
+        emit("\n\n".join(score_table(result) for result in found))
+    elif len(found) == 1:
+        emit(found[0].to_json())
+    else:
+        emit(json.dumps({"results": [result.to_dict() for result in found]}, allow_nan=False))
+    return _report_missed(found, fail_under)
+
+
+def _report_missed(results: Sequence[Result], thresholds: Sequence[tuple[str, float]]) -> int:
+    """Say which thresholds are missed; the exit code."""
+    missed = [
+        (result, metric, limit)
+        for result in results
+        for metric, limit in thresholds
+        if metric in result.metrics and result[metric] < limit
+    ]
+    for result, metric, limit in missed:
+        under = f" under {result.protocol}" if len(results) > 1 else ""
+        complain(f"missed: {metric} is {result[metric]:.4f}{under}, below {limit:g}")
     return _THRESHOLD_MISSED if missed else 0
 
 
@@ -116,7 +148,7 @@ def _check_before_torch(
     real: str,
     fake: str,
     extractor: str | None,
-    protocol: str,
+    protocols: tuple[str, ...],
     weights: str | None,
     offline: bool,
     metrics: list[str] | None,
@@ -124,24 +156,39 @@ def _check_before_torch(
     thresholds: tuple[tuple[str, float], ...],
 ) -> None:
     """What can be wrong at once is said at once: importing torch alone takes seconds."""
-    from genpr.errors import WeightsError
-    from genpr.features.registry import require_weights
-    from genpr.images.source import open_source
+    from genpr.features.registry import canonical_name, group_by_network
+    from genpr.metrics.catalogue import METRICS
     from genpr.protocols import find_protocol
 
-    recipe = find_protocol(protocol)
-    known = recipe.choose_ks(metrics, k)
+    known: list[str] = []
+    spaces: list[str] = []
+    for protocol in protocols:
+        recipe = find_protocol(protocol)
+        names = recipe.choose_metrics(metrics)
+        recipe.choose_ks(names, k)
+        own = recipe.extractor if extractor is None else canonical_name(extractor)
+        recipe.check_extractor(own)
+        known += names
+        spaces += [METRICS[name].space or own for name in names]
     for metric, _ in thresholds:
         if metric not in known:
-            raise click.UsageError(
-                f"--fail-under {metric}=...: not among the computed metrics {', '.join(known)}"
-            )
+            computed = ", ".join(dict.fromkeys(known))
+            raise click.UsageError(f"--fail-under {metric}=...: not among the computed metrics {computed}")
     images = [side for side in (real, fake) if _may_hold_images(Path(side))]
+    if images:
+        _check_weights(real, fake, images, [group[0] for group in group_by_network(spaces)], weights, offline)
+
+
+def _check_weights(
+    real: str, fake: str, images: list[str], extractors: list[str], weights: str | None, offline: bool
+) -> None:
+    from genpr.errors import WeightsError
+    from genpr.features.registry import require_weights, weights_of
+    from genpr.images.source import open_source
+
     try:
-        if images:
-            require_weights(
-                recipe.extractor if extractor is None else extractor, weights=weights, offline=offline
-            )
+        for name in extractors:
+            require_weights(name, weights=weights_of(name, weights), offline=offline)
     except WeightsError:
         for side in images:
             open_source(side)  # a missing or empty folder is the likelier mistake, and is named first

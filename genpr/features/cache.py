@@ -82,6 +82,10 @@ class FeatureCache:
             self._index_shard(shard)
         self._describe(text)
 
+    def __contains__(self, identity: bytes) -> bool:
+        """Whether the image with sha256 `identity` is stored."""
+        return identity in self._index
+
     def get(self, identity: bytes) -> CachedImage | None:
         """The stored features of the image with sha256 `identity`, or None."""
         with self._lock:
@@ -167,6 +171,48 @@ class FeatureCache:
         if not path.exists():
             with contextlib.suppress(OSError):
                 path.write_text(text + "\n")
+
+
+class JoinedCache:
+    """Features of several layers side by side, each kept in a cache of its own; known where all of them are.
+
+    So what one run kept of one layer serves the next run, whatever other layers that asks for.
+
+    Args:
+        caches: One per layer.
+        dims: How long each layer's features are.
+    """
+
+    def __init__(self, caches: Sequence[FeatureCache], dims: Sequence[int]) -> None:
+        self._caches = tuple(caches)
+        self._dims = tuple(dims)
+
+    @property
+    def notices(self) -> list[Notice]:
+        """What happened in any of them, each thing once."""
+        return list(dict.fromkeys(notice for cache in self._caches for notice in cache.notices))
+
+    def get(self, identity: bytes) -> CachedImage | None:
+        """As `FeatureCache.get`."""
+        parts = []
+        for cache in self._caches:
+            known = cache.get(identity)
+            if known is None:
+                return None
+            parts.append(known)
+        return CachedImage(torch.cat([part.features for part in parts]), parts[0].flags)
+
+    def add(self, identities: Sequence[bytes], features: Tensor, flags: Sequence[tuple[str, ...]]) -> None:
+        """As `FeatureCache.add`; a layer that is known already is not stored again."""
+        for cache, part in zip(self._caches, torch.split(features, list(self._dims), dim=1), strict=True):
+            new = [row for row, identity in enumerate(identities) if identity not in cache]
+            if new:
+                cache.add([identities[row] for row in new], part[new], [flags[row] for row in new])
+
+    def flush(self) -> None:
+        """As `FeatureCache.flush`."""
+        for cache in self._caches:
+            cache.flush()
 
 
 def _bits(flags: tuple[str, ...]) -> int:

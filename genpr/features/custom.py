@@ -5,8 +5,8 @@
 
 A factory takes no argument, or `device` by keyword, and returns a `torch.nn.Module` or any other callable that
 turns uint8 (n, 3, h, w) into float32 (n, dim) and has an integer attribute `dim`. `name` and `resize` (two
-strings) and `thread_safe` (see `FeatureExtractor`) are optional, as are `prepare` and `forward`, which let images of mixed sizes share a batch. A file may
-import modules beside it (see `genpr.features.run_file`); a network is moved to the device.
+strings) and `thread_safe` (see `FeatureExtractor`) are optional, as are `prepare` and `forward`, which let images of
+mixed sizes share a batch, and `prepares_on_device` (see `PreparingExtractor`). A file may import modules beside it (see `genpr.features.run_file`); a network is moved to the device.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class CustomExtractor:
         self.dim = dim
         self.wrapped = wrapped
         self.thread_safe = getattr(wrapped, "thread_safe", False) is True
+        self.prepares_on_device = getattr(wrapped, "prepares_on_device", False) is True
         self._code = code
 
     @property
@@ -87,7 +88,7 @@ class PreparingCustomExtractor(CustomExtractor):
         return self.forward(prepare_batch(self, images).to(self.device))
 
     def prepare(self, image: Tensor) -> Tensor:
-        """Turn one uint8 (3, h, w) image into a float32 (3, s, s) input, on the CPU."""
+        """Turn one uint8 (3, h, w) image into a float32 (3, s, s) input, where it is."""
         prepared: Tensor = self.wrapped.prepare(image)  # type: ignore[attr-defined]
         return prepared
 

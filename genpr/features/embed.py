@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from genpr.errors import BadImagesError, FeatureError, ImageError
-from genpr.features.cache import FeatureCache
+from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.custom import adopt, evaluation_mode
-from genpr.features.extractor import FeatureExtractor
+from genpr.features.extractor import FeatureExtractor, prepares_on_device
 from genpr.features.feature_set import FeatureSet
 from genpr.features.forward_pass import ForwardPass
 from genpr.features.read_ahead import LoadedImage, read_ahead
@@ -77,7 +77,7 @@ def embed_source(
     extractor: FeatureExtractor,
     *,
     batch_size: int = 64,
-    cache: FeatureCache | None = None,
+    cache: FeatureCache | JoinedCache | None = None,
     decode_policy: DecodePolicy | None = None,
     bad_images: BadImagePolicy | None = None,
     progress: Progress | None = None,
@@ -96,7 +96,7 @@ def embed_source(
     loaded = read_ahead(source, extractor, cache, decode_policy or DecodePolicy())
     try:
         with state_guard(), evaluation_mode(extractor), ForwardPass(extractor, batch_size) as forward:
-            blocks = _Blocks(forward, batch_size, collected, cache)
+            blocks = _Blocks(forward, batch_size, collected, cache, mixed=prepares_on_device(extractor))
             for done, image in enumerate(loaded, 1):
                 blocks.take(image)
                 if progress is not None:
@@ -141,16 +141,26 @@ def _refuse_bad(bad: list[ImageError], *, total: int, source: ImageSource, polic
 
 
 class _Blocks:
-    """Gathers blocks of equal-sized images, sends full ones through the network, and puts the rows in place."""
+    """Gathers blocks of images, sends full ones through the network, and puts the rows in place.
+
+    The images of a block are of one size, unless they may be `mixed`.
+    """
 
     def __init__(
-        self, forward: ForwardPass, size: int, collected: _Collected, cache: FeatureCache | None
+        self,
+        forward: ForwardPass,
+        size: int,
+        collected: _Collected,
+        cache: FeatureCache | JoinedCache | None,
+        *,
+        mixed: bool,
     ) -> None:
         self._forward = forward
         self._size = size
         self._collected = collected
         self._cache = cache
-        self._gathering: dict[torch.Size, list[tuple[int, LoadedImage]]] = {}
+        self._mixed = mixed
+        self._gathering: dict[torch.Size | None, list[tuple[int, LoadedImage]]] = {}
         self._running: deque[tuple[list[tuple[int, LoadedImage]], Future[Tensor]]] = deque()
 
     def take(self, image: LoadedImage) -> None:
@@ -163,14 +173,13 @@ class _Blocks:
             self._collected.put([row], image.features[None])
             return
         assert image.pixels is not None
-        block = self._gathering.setdefault(image.pixels.shape, [])
+        key = None if self._mixed else image.pixels.shape
+        block = self._gathering.setdefault(key, [])
         block.append((row, image))
         if len(block) == self._size:
-            self._run(self._gathering.pop(image.pixels.shape))
+            self._run(self._gathering.pop(key))
         elif sum(map(len, self._gathering.values())) >= _WAITING_BLOCKS * self._size:
-            self._run(
-                self._gathering.pop(max(self._gathering, key=lambda shape: len(self._gathering[shape])))
-            )
+            self._run(self._gathering.pop(max(self._gathering, key=lambda key: len(self._gathering[key]))))
 
     def finish(self) -> None:
         for block in self._gathering.values():
@@ -180,7 +189,7 @@ class _Blocks:
             self._store_first()
 
     def _run(self, block: list[tuple[int, LoadedImage]]) -> None:
-        pixels = torch.stack([image.pixels for _, image in block if image.pixels is not None])
+        pixels = [image.pixels for _, image in block if image.pixels is not None]
         self._running.append((block, self._forward.submit(pixels)))
         if len(self._running) > self._forward.workers:
             self._store_first()

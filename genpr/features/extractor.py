@@ -5,6 +5,7 @@ Importing this module does not import torch.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -13,6 +14,8 @@ from genpr.errors import DataError
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+    Preparation = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,8 @@ class ExtractorInfo:
         comparable: Whether scores may be compared with published ones.
         cache_key: Hex sha256 that identifies the function; None when it cannot be known, so nothing is cached.
         uncached_reason: Why `cache_key` is None.
+        members: The features are so many equally long vectors, side by side, of networks that differ in their random
+            weights only; a metric is computed in each.
     """
 
     name: str
@@ -36,6 +41,7 @@ class ExtractorInfo:
     comparable: bool
     cache_key: str | None = None
     uncached_reason: str | None = None
+    members: int = 1
 
 
 class FeatureExtractor(Protocol):
@@ -55,10 +61,13 @@ class FeatureExtractor(Protocol):
 
 @runtime_checkable
 class PreparingExtractor(FeatureExtractor, Protocol):
-    """An extractor that resizes each image by itself, so that a batch may mix sizes."""
+    """An extractor that resizes each image by itself, so that a batch may mix sizes.
+
+    With an attribute `prepares_on_device = True` each image is prepared where the network is.
+    """
 
     def prepare(self, image: Tensor, /) -> Tensor:
-        """Turn one uint8 (3, h, w) image into a float32 (3, s, s) input, on the CPU, from any thread."""
+        """Turn one uint8 (3, h, w) image into a float32 (3, s, s) input, where it is, from any thread."""
         ...
 
     def forward(self, batch: Tensor, /) -> Tensor:
@@ -78,6 +87,27 @@ def extractor_device(extractor: object) -> torch.device:
         for tensor in (*extractor.parameters(), *extractor.buffers()):
             return tensor.device
     return torch.device("cpu")
+
+
+def prepares_on_device(extractor: object) -> bool:
+    """Whether images go to the extractor's device as they are decoded, and are prepared there."""
+    return (
+        isinstance(extractor, PreparingExtractor) and getattr(extractor, "prepares_on_device", False) is True
+    )
+
+
+def device_preparation(extractor: FeatureExtractor) -> Preparation | None:
+    """The extractor's `prepare`, if it runs on the extractor's device."""
+    if isinstance(extractor, PreparingExtractor) and prepares_on_device(extractor):
+        return extractor.prepare
+    return None
+
+
+def host_preparation(extractor: FeatureExtractor) -> Preparation | None:
+    """The extractor's `prepare`, if it runs on the CPU while images are decoded."""
+    if isinstance(extractor, PreparingExtractor) and not prepares_on_device(extractor):
+        return extractor.prepare
+    return None
 
 
 def prepare_batch(extractor: PreparingExtractor, images: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,13 @@ class FeatureSet:
             names=tuple(self.names[row] for row in rows.tolist()) if self.names else (),
             identities=None if self.identities is None else self.identities[rows],
         )
+
+    def split(self, parts: Sequence[ExtractorInfo]) -> list[FeatureSet]:
+        """One set per layer, where the rows hold several layers side by side."""
+        columns = torch.split(self.features, [part.dim for part in parts], dim=1)
+        return [
+            replace(self, features=layer, extractor=part) for layer, part in zip(columns, parts, strict=True)
+        ]
 
 
 def check_output(path: Path) -> None:

@@ -6,6 +6,7 @@ a folder never changes the features of the others.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from types import TracebackType
@@ -15,7 +16,12 @@ import torch
 from torch import Tensor
 
 from genpr.errors import FeatureError, ResourceError
-from genpr.features.extractor import FeatureExtractor, PreparingExtractor, extractor_device
+from genpr.features.extractor import (
+    FeatureExtractor,
+    PreparingExtractor,
+    device_preparation,
+    extractor_device,
+)
 from genpr.runtime import torch_threads, usable_cores
 
 _MAX_WORKERS = 4  # each holds the activations of one batch, about 1 GB for Inception
@@ -37,6 +43,7 @@ class ForwardPass:
     def __init__(self, extractor: FeatureExtractor, batch_size: int) -> None:
         self._extractor = extractor
         self._run = extractor.forward if isinstance(extractor, PreparingExtractor) else extractor
+        self._prepare = device_preparation(extractor)
         self._device = extractor_device(extractor)
         self._batch_size = batch_size  # halved when the device runs out of memory
         parallel = self._device.type == "cpu" and getattr(extractor, "thread_safe", False)
@@ -57,31 +64,36 @@ class ForwardPass:
             self._pool.shutdown(cancel_futures=True)
         self._stack.close()
 
-    def submit(self, pixels: Tensor) -> Future[Tensor]:
-        """Embed (n, 3, h, w) prepared images: float32 (n, dim) on the CPU, now or soon.
+    def submit(self, images: Sequence[Tensor]) -> Future[Tensor]:
+        """Embed n images, (3, h, w) each: float32 (n, dim) on the CPU, now or soon.
+
+        They are of one size, unless the extractor prepares them on its device.
 
         The future raises FeatureError if the extractor returns something else, and ResourceError if the device
         has no memory for a single image.
         """
         if self._pool is not None:
-            return self._pool.submit(self._embed, pixels)
+            return self._pool.submit(self._embed, images)
         done: Future[Tensor] = Future()
-        done.set_result(self._embed(pixels))
+        done.set_result(self._embed(images))
         return done
 
-    def _embed(self, pixels: Tensor) -> Tensor:
+    def _embed(self, images: Sequence[Tensor]) -> Tensor:
         # Both modes belong to a thread; a training loop's autocast would turn features into bfloat16.
         with torch.inference_mode(), torch.autocast(self._device.type, enabled=False):
-            return self._embed_in_memory(pixels)
+            return self._embed_in_memory(images)
 
-    def _embed_in_memory(self, pixels: Tensor) -> Tensor:
+    def _embed_in_memory(self, images: Sequence[Tensor]) -> Tensor:
         while True:
+            size = self._batch_size
             try:
-                return torch.cat([self._embed_batch(part) for part in torch.split(pixels, self._batch_size)])
+                return torch.cat(
+                    [self._embed_batch(images[start : start + size]) for start in range(0, len(images), size)]
+                )
             except torch.OutOfMemoryError as error:
                 if self._batch_size == 1:
                     raise ResourceError(
-                        f"{self._device} has no memory left for one image of {tuple(pixels.shape[2:])} pixels; "
+                        f"{self._device} has no memory left for one image of {tuple(images[0].shape[1:])} pixels; "
                         "free it or use --device cpu",
                         code="oom",
                     ) from error
@@ -97,10 +109,13 @@ class ForwardPass:
             error.add_note(f"extractor {self._extractor.name} failed")
             raise
 
-    def _embed_batch(self, pixels: Tensor) -> Tensor:
-        missing = self._batch_size - len(pixels)
-        padded = torch.cat([pixels, pixels[-1:].expand(missing, -1, -1, -1)]) if missing else pixels
-        output = self._call(padded.to(self._device))
+    def _embed_batch(self, images: Sequence[Tensor]) -> Tensor:
+        padded = [*images, *[images[-1]] * (self._batch_size - len(images))]
+        if self._prepare is None:
+            batch = torch.stack(padded).to(self._device)
+        else:
+            batch = torch.stack([self._prepare(image.to(self._device)) for image in padded])
+        output = self._call(batch)
         expected = (self._batch_size, self._extractor.dim)
         if not isinstance(output, Tensor) or output.shape != expected:
             came = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
@@ -109,4 +124,4 @@ class ForwardPass:
                 f"image, {expected} for this batch, but returned {came}",
                 code="feature-shape",
             )
-        return output[: len(pixels)].float().cpu()
+        return output[: len(images)].float().cpu()

@@ -27,6 +27,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from genpr.errors import UsageError
+from genpr.features.catalogue import Request
 from genpr.features.extractor import ExtractorInfo, prepare_batch
 from genpr.features.resize import bicubic_antialias
 from genpr.runtime import resolve_device
@@ -123,6 +125,18 @@ class GaborExtractor:
             spread = (texture - texture.mean((2, 3), keepdim=True)).square_().mean((2, 3)).sqrt_()
             groups += [_cell_means(texture, _GRID) * _TEXTURE_SCALE, spread * _TEXTURE_SCALE]
         return torch.cat(groups, dim=1)
+
+
+def load(request: Request) -> GaborExtractor:
+    """The Gabor features; they have no variants.
+
+    Raises:
+        UsageError: A variant is asked for.
+    """
+    (name,) = request.names
+    if str(name) != "gabor":
+        raise UsageError(f"extractor {str(name)!r}: gabor has no variants", code="unknown-variant")
+    return GaborExtractor(request.device)
 
 
 def _gabor_filters(orientations: int) -> Tensor:

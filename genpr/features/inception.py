@@ -8,18 +8,22 @@ Module names are those of the published state dict.
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from genpr.features.extractor import ExtractorInfo, prepare_batch
-from genpr.features.resize import tf1_bilinear
-from genpr.features.weights import WeightsFile, load_state_dict
-from genpr.runtime import state_guard
+from genpr.features.catalogue import BUILT_IN, Request
+from genpr.features.names import ExtractorName
+from genpr.features.network import InputRule, NetworkExtractor, describe_part
+from genpr.features.resize import find_rule
+from genpr.features.weights import WeightsFile, load_state_dict, loaded_sha256
 
 SIZE = 299
 
@@ -91,7 +95,7 @@ _HALVING = {"Mixed_6a", "Mixed_7a"}  # their branches end with stride 2 and no p
 
 
 class _Conv(nn.Module):
-    """Convolution without bias, batch normalisation, ReLU."""
+    """Convolution, batch normalisation, ReLU."""
 
     def __init__(
         self, inputs: int, outputs: int, kernel: _Kernel, *, stride: int = 1, pad: bool = True
@@ -99,10 +103,16 @@ class _Conv(nn.Module):
         super().__init__()
         padding = (kernel[0] // 2, kernel[1] // 2) if pad else 0
         self.conv = nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False)
-        self.bn = nn.BatchNorm2d(outputs, eps=0.001)
+        self.bn: nn.BatchNorm2d | nn.Identity = nn.BatchNorm2d(outputs, eps=0.001)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.relu_(self.bn(self.conv(x)))
+
+    def fold(self) -> None:
+        """Scale the kernels instead of their output: the same numbers up to rounding, in one pass less."""
+        if isinstance(self.bn, nn.BatchNorm2d):
+            self.conv = fuse_conv_bn_eval(self.conv, self.bn)
+            self.bn = nn.Identity()
 
 
 class _Mixed(nn.Module):
@@ -150,11 +160,32 @@ def _join(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 
-class InceptionNetwork(nn.Module):
-    """From resized images to pool3 features."""
+_LAYERS: Mapping[str, str] = MappingProxyType(
+    {
+        "inception": "pool3",
+        "inception-768": "mixed-6e",
+        "inception-192": "max-pool-2",
+        "inception-64": "max-pool-1",
+        "inception-spatial": "spatial",
+        "inception-softmax": "softmax",
+    }
+)
+_SPATIAL_CHANNELS = 7
 
-    def __init__(self) -> None:
+
+class InceptionNetwork(nn.Module):
+    """From normalised 299 x 299 images to the named layers, side by side.
+
+    Args:
+        layers: Of "pool3" (2048), "mixed-6e" (768), "max-pool-2" (192), "max-pool-1" (64), all four averaged over the
+            image; "spatial" (2023), the first 7 channels of 17 x 17 positions of the 1 x 1 branch of Mixed_6d, which
+            is `mixed_6/conv` in the TensorFlow graph and what sFID looks at (Nash et al. 2021), channels last as
+            there; "softmax" (1008), class probabilities without the bias of the logits, as the Inception Score has it.
+    """
+
+    def __init__(self, layers: Sequence[str] = ("pool3",)) -> None:
         super().__init__()
+        self._layers = tuple(layers)
         self.Conv2d_1a_3x3 = _Conv(3, 32, _3x3, stride=2, pad=False)
         self.Conv2d_2a_3x3 = _Conv(32, 32, _3x3, pad=False)
         self.Conv2d_2b_3x3 = _Conv(32, 64, _3x3)
@@ -165,65 +196,77 @@ class InceptionNetwork(nn.Module):
             block = _Mixed(channels, branches, halving=name in _HALVING)
             self.add_module(name, block)
             channels = block.outputs
-        self.fc = nn.Linear(channels, 1008)  # not used for features, but part of the published file
+        self.fc = nn.Linear(channels, 1008)  # its bias is part of the published file, and not of any layer
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Turn float32 (n, 3, 299, 299) in 0..255 into float32 (n, 2048)."""
-        x = (images - 128) / 128
+    def forward(self, x: Tensor) -> Tensor:
+        """Turn float32 (n, 3, 299, 299) in -1..1 into float32 (n, sum of the layers)."""
+        found = {}
+        for name, value in self._walk(x):
+            if name in self._layers:
+                found[name] = value()
+            if len(found) == len(self._layers):  # what lies deeper is not needed
+                break
+        return _join([found[name] for name in self._layers])
+
+    def _walk(self, x: Tensor) -> Iterator[tuple[str, Callable[[], Tensor]]]:
+        """The layers on the way, from shallow to deep."""
         x = self.Conv2d_2b_3x3(self.Conv2d_2a_3x3(self.Conv2d_1a_3x3(x)))
         x = F.max_pool2d(x, 3, stride=2)
+        yield "max-pool-1", partial(_mean, x)
         x = self.Conv2d_4a_3x3(self.Conv2d_3b_1x1(x))
         x = F.max_pool2d(x, 3, stride=2)
+        yield "max-pool-2", partial(_mean, x)
         for name in _BLOCKS:
+            if name == "Mixed_6d":
+                yield "spatial", partial(self._spatial, x)
             x = self.get_submodule(name)(x)
-        return F.adaptive_avg_pool2d(x, 1).flatten(1)
+            if name == "Mixed_6e":
+                yield "mixed-6e", partial(_mean, x)
+        pooled = _mean(x)
+        yield "pool3", lambda: pooled
+        yield "softmax", lambda: F.linear(pooled, self.fc.weight).softmax(1)
+
+    def _spatial(self, x: Tensor) -> Tensor:
+        branch = self.get_submodule("Mixed_6d.branch1x1")
+        maps: Tensor = branch(x)[:, :_SPATIAL_CHANNELS]
+        return maps.permute(0, 2, 3, 1).flatten(1)
 
 
-class InceptionExtractor:
-    """pool3 features of the FID Inception, with TensorFlow 1's resize, as the published numbers use them.
+def _mean(x: Tensor) -> Tensor:
+    return F.adaptive_avg_pool2d(x, 1).flatten(1)
 
-    Args:
-        entry: The published weights.
-        path: Where they lie; they are verified again while they are read.
-        device: Where to compute.
+
+def load(request: Request) -> NetworkExtractor:
+    """The FID Inception: one or several of its layers, behind TensorFlow 1's resize as the published numbers use it.
 
     Raises:
-        WeightsError: The file is not `entry`.
+        WeightsError: The weights file is not the published one.
     """
+    assert request.entry is not None
+    assert request.weights is not None  # the registry found it
+    return build(request.entry, request.weights, names=request.names, device=request.device)
 
-    name = "inception"
-    dim = 2048
-    thread_safe = True
 
-    def __init__(self, entry: WeightsFile, path: Path, *, device: torch.device) -> None:
-        weights = load_state_dict(entry, path)
-        with torch.device("meta"):  # the published tensors become the parameters: nothing to initialise
-            network = InceptionNetwork()
-        network.load_state_dict(weights, strict=True, assign=True)
-        # Channels-last convolutions are 1.4 times as fast on CPU; features differ by 3e-7 of their range.
-        self._layout = torch.channels_last if device.type == "cpu" else torch.contiguous_format
-        network.float().requires_grad_(False).eval()
-        self._network = network.to(device).to(memory_format=self._layout)
-        self.device = device
-        self.info = ExtractorInfo(
-            name=self.name,
-            dim=self.dim,
-            resize=f"tf1-bilinear-{SIZE}",
-            weights_sha256=entry.sha256,
-            comparable=True,
-            cache_key=hashlib.sha256(f"inception pool3 {entry.sha256}".encode()).hexdigest(),
-        )
-
-    def __call__(self, images: Tensor) -> Tensor:
-        """Embed uint8 (n, 3, h, w) images as float32 (n, 2048), on the extractor's device."""
-        with state_guard():  # TensorFloat-32 would move the features by 1e-3
-            return self.forward(prepare_batch(self, images).to(self.device))
-
-    def prepare(self, image: Tensor) -> Tensor:
-        """Resize one uint8 (3, h, w) image to float32 (3, 299, 299) in 0..255, on the CPU."""
-        return tf1_bilinear(image, SIZE)
-
-    def forward(self, batch: Tensor) -> Tensor:
-        """Embed prepared images, float32 (n, 3, 299, 299) on the extractor's device, as float32 (n, 2048)."""
-        features: Tensor = self._network(batch.contiguous(memory_format=self._layout))
-        return features
+def build(
+    entry: WeightsFile, path: Path, *, names: Sequence[ExtractorName], device: torch.device
+) -> NetworkExtractor:
+    """As `load`, with weights of any entry."""
+    state = load_state_dict(entry, path)
+    with torch.device("meta"):  # the published tensors become the parameters: nothing to initialise
+        network = InceptionNetwork([_LAYERS[name.base] for name in names])
+    network.load_state_dict(state, strict=True, assign=True)
+    for module in network.eval().modules():
+        if isinstance(module, _Conv):
+            module.fold()
+    resize = names[0].resize or "tf1-bilinear"
+    # pytorch-fid puts 0..255 on -1..1 evenly, everyone else divides by 128.
+    middle = 127.5 if resize == "torch-bilinear" else 128.0
+    rule = InputRule(find_rule(resize), SIZE, mean=(middle,) * 3, std=(middle,) * 3, channels_last=True)
+    sha256 = loaded_sha256(entry, path)
+    parts = [
+        describe_part(name, rule, dim=BUILT_IN[name.base].dim, weights_sha256=sha256, comparable=True)
+        for name in names
+    ]
+    return NetworkExtractor(
+        network, parts, rule=rule, device=device, precision=getattr(torch, names[0].precision)
+    )

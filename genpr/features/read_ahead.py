@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from genpr.errors import ImageError
-from genpr.features.cache import FeatureCache
-from genpr.features.extractor import FeatureExtractor, PreparingExtractor
+from genpr.features.cache import FeatureCache, JoinedCache
+from genpr.features.extractor import FeatureExtractor, host_preparation
 from genpr.images.decode import DecodePolicy, content_sha256, decode
 from genpr.images.source import Item
 from genpr.runtime import usable_cores
@@ -30,7 +30,7 @@ class LoadedImage:
         name: Its label in the source.
         identity: sha256 of its bytes.
         flags: What decoding noticed.
-        pixels: uint8 (3, h, w), or float32 (3, s, s) from the extractor's `prepare`.
+        pixels: uint8 (3, h, w), or float32 (3, s, s) from the extractor's `prepare`, unless that runs on its device.
         features: float32 (d,) from the cache.
         error: Why it cannot be used.
     """
@@ -44,7 +44,10 @@ class LoadedImage:
 
 
 def read_ahead(
-    source: Iterable[Item], extractor: FeatureExtractor, cache: FeatureCache | None, policy: DecodePolicy
+    source: Iterable[Item],
+    extractor: FeatureExtractor,
+    cache: FeatureCache | JoinedCache | None,
+    policy: DecodePolicy,
 ) -> Generator[LoadedImage]:
     """Load every item of `source` in threads, a bounded distance ahead, and yield them in order.
 
@@ -55,7 +58,7 @@ def read_ahead(
     def load_chunk(chunk: tuple[Item, ...]) -> list[LoadedImage]:
         return [_load(item, prepare, cache, policy) for item in chunk]
 
-    prepare = extractor.prepare if isinstance(extractor, PreparingExtractor) else None
+    prepare = host_preparation(extractor)
     threads = max(1, min(32, usable_cores() - 1))  # one core is busy with the network
     pool = ThreadPoolExecutor(threads, thread_name_prefix="genpr-decode")
     waiting: deque[Future[list[LoadedImage]]] = deque()
@@ -71,7 +74,10 @@ def read_ahead(
 
 
 def _load(
-    item: Item, prepare: Callable[[Tensor], Tensor] | None, cache: FeatureCache | None, policy: DecodePolicy
+    item: Item,
+    prepare: Callable[[Tensor], Tensor] | None,
+    cache: FeatureCache | JoinedCache | None,
+    policy: DecodePolicy,
 ) -> LoadedImage:
     try:
         data = item.read()

@@ -6,13 +6,18 @@ Importing this module does not import torch: listing extractors and finding that
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genpr.errors import UsageError
+from genpr.features.catalogue import BUILT_IN, OPEN_FAMILIES, BuiltIn, Request
 from genpr.features.extractor import ExtractorInfo, FeatureExtractor
-from genpr.features.weights import INCEPTION_2015, Progress, WeightsFile, find_or_fetch, is_cached
+from genpr.features.names import ExtractorName
+from genpr.features.weights import Progress, find_or_fetch, is_cached
 
 if TYPE_CHECKING:
     import torch
@@ -20,55 +25,54 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExtractorSummary:
-    """One line of the list of built-in extractors.
+    """One line of the list of extractors.
 
     Attributes:
         name: What `load_extractor` takes.
-        dim: Length of a feature vector.
-        resize: Name of the resize rule.
-        weights: Name of the weights file; None for weight-free extractors.
-        licence: Licence of the weights; None for weight-free extractors.
+        dim: Length of a feature vector; None where it depends on the model.
+        resize: Name of the resize rule and side of the square; None where it depends on the model.
+        weights: Name of the weights file; None for weight-free extractors and where it depends on the model.
+        licence: Licence of the weights; None as above.
+        cached: Whether it can be used here without a download; None where it depends on the model.
         comparable: Whether scores may be compared with published ones.
-        cached: Whether it can be used here without a download.
+        layer: Which features of the network they are.
     """
 
     name: str
-    dim: int
-    resize: str
+    dim: int | None
+    resize: str | None
     weights: str | None
     licence: str | None
+    cached: bool | None
     comparable: bool
-    cached: bool
-
-
-@dataclass(frozen=True)
-class _BuiltIn:
-    dim: int
-    resize: str
-    comparable: bool
-    weights: WeightsFile | None = None
-
-
-_BUILT_IN = {
-    "inception": _BuiltIn(2048, "tf1-bilinear-299", comparable=True, weights=INCEPTION_2015),
-    "gabor": _BuiltIn(736, "bicubic-antialias-64", comparable=False),
-}
+    layer: str
 
 
 def list_extractors() -> tuple[ExtractorSummary, ...]:
-    """The built-in extractors."""
-    return tuple(
-        ExtractorSummary(
-            name=name,
-            dim=known.dim,
-            resize=known.resize,
-            weights=known.weights.name if known.weights else None,
-            licence=known.weights.licence if known.weights else None,
-            comparable=known.comparable,
-            cached=known.weights is None or is_cached(known.weights),
-        )
-        for name, known in _BUILT_IN.items()
+    """The built-in extractors, then the families of which any model can be named."""
+    return (*(_summary(name, known) for name, known in BUILT_IN.items()), *_FAMILIES)
+
+
+def _summary(name: str, known: BuiltIn) -> ExtractorSummary:
+    return ExtractorSummary(
+        name=name,
+        dim=known.dim,
+        resize=f"{known.resize}-{known.side}",
+        weights=known.weights.name if known.weights else None,
+        licence=known.weights.licence if known.weights else None,
+        cached=known.weights is None or is_cached(known.weights),
+        comparable=known.comparable,
+        layer=known.layer,
     )
+
+
+_FAMILIES = tuple(
+    ExtractorSummary(name, None, None, None, None, None, comparable=True, layer=layer)
+    for name, layer in (
+        ("timm:MODEL", "pooled features, its own resize"),
+        ("open_clip:MODEL:PRETRAINED", "image embedding, its own resize"),
+    )
+)
 
 
 def load_extractor(
@@ -82,8 +86,9 @@ def load_extractor(
     """Load an extractor, ready to embed on `device`.
 
     Args:
-        name: "inception", "gabor", or a custom one as "package.module:factory" or "path/to/file.py:factory"
-            (see `genpr.features.custom`).
+        name: A built-in one (see `list_extractors`); "timm:MODEL"; "open_clip:MODEL:PRETRAINED"; any of these with
+            "@bfloat16" or "@RESIZE-RULE" behind it; or a custom one as "package.module:factory" or
+            "path/to/file.py:factory" (see `genpr.features.custom`).
         weights: File that holds the published weights, if it is in neither genpr's nor torch.hub's cache.
         device: "auto", "cpu", "cuda", "cuda:1" or a `torch.device`.
         offline: Never download; GENPR_OFFLINE=1 says the same.
@@ -93,23 +98,61 @@ def load_extractor(
         UsageError: No such extractor or device, or a custom one that cannot be loaded.
         WeightsError: The weights are missing or are not the published ones.
     """
-    path = require_weights(name, weights=weights, offline=offline, progress=progress)
+    return load_joint([name], weights=weights, device=device, offline=offline, progress=progress)
+
+
+def load_joint(
+    names: Sequence[str],
+    *,
+    weights: str | os.PathLike[str] | None = None,
+    device: str | torch.device = "auto",
+    offline: bool = False,
+    progress: Progress | None = None,
+) -> FeatureExtractor:
+    """Several layers of one network (see `group_by_network`) in one pass; the rest is as in `load_extractor`.
+
+    Returns:
+        An extractor whose rows hold the layers side by side; with more than one, `parts` describes each.
+    """
+    path = require_weights(names[0], weights=weights, offline=offline, progress=progress)
 
     from genpr.runtime import resolve_device
 
     resolved = resolve_device(device)
-    if name not in _BUILT_IN:
+    known = BUILT_IN.get(_parse(names[0]).base)
+    loader = known.loader if known else _family(names[0])
+    if loader is None:
         from genpr.features.custom import load_custom
 
-        return load_custom(name, device=resolved)
-    if name == "gabor":
-        from genpr.features.gabor import GaborExtractor
+        return load_custom(names[0], device=resolved)
+    module, _, function = loader.partition(":")
+    request = Request(
+        names=tuple(ExtractorName.parse(name) for name in names),
+        weights=path if path is not None else _path(weights),
+        entry=known.weights if known else None,
+        device=resolved,
+        offline=offline,
+        progress=progress,
+    )
+    extractor: FeatureExtractor = getattr(import_module(module), function)(request)
+    return extractor
 
-        return GaborExtractor(resolved)
-    from genpr.features.inception import InceptionExtractor
 
-    assert path is not None  # require_weights found what inception needs
-    return InceptionExtractor(INCEPTION_2015, path, device=resolved)
+def group_by_network(names: Iterable[str]) -> tuple[tuple[str, ...], ...]:
+    """Put together what one pass through one network can give, in the order of first mention, without repeats."""
+    groups: dict[object, list[str]] = {}
+    for name in dict.fromkeys(names):
+        groups.setdefault(_network(name), []).append(name)
+    return tuple(tuple(group) for group in groups.values())
+
+
+def _network(name: str) -> object:
+    """Equal for layers of the same network, under the same resize rule and precision."""
+    parsed = _parse(name)
+    known = BUILT_IN.get(parsed.base)
+    if known is None or known.weights is None:
+        return name
+    return known.loader, known.weights.name, parsed.resize or known.resize, known.side, parsed.precision
 
 
 def require_weights(
@@ -122,36 +165,83 @@ def require_weights(
     """Everything of `load_extractor` that can fail without torch, which takes seconds to import.
 
     Returns:
-        The verified weights file; None for extractors that have none.
+        The verified weights file; None for extractors that have none, or whose library knows where they are.
 
     Raises:
         UsageError: No such extractor, or it takes no weights file.
         WeightsError: The weights are missing or are not the published ones.
     """
     check_known(name)
-    known = _BUILT_IN.get(name)
-    if weights is not None and (known is None or known.weights is None):
+    parsed = _parse(name)
+    known = BUILT_IN.get(parsed.base)
+    file = known.weights if known else None
+    if weights is not None and file is None and _family(name) is None:
         raise UsageError(
             f"weights {os.fspath(weights)!r} were given, but extractor {name!r} takes no weights file",
             code="weights-unused",
         )
-    if known is None or known.weights is None:
+    return (
+        None
+        if file is None
+        else find_or_fetch(file, weights=_path(weights), offline=offline, progress=progress)
+    )
+
+
+def weights_of(name: str, weights: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
+    """The weights file among `weights` that belongs to an extractor.
+
+    Args:
+        name: The extractor.
+        weights: A file; or a folder, of which each network takes the file with the name of its weights, if there is
+            one. A file with the name of another network's weights belongs to that network.
+    """
+    if weights is None:
         return None
-    return find_or_fetch(known.weights, weights=_path(weights), offline=offline, progress=progress)
+    path, known = Path(weights), BUILT_IN.get(_parse(name).base)
+    own = known.weights.name if known and known.weights else None
+    if path.is_dir():
+        return path / own if own is not None and (path / own).is_file() else None
+    others = {each.weights.name for each in BUILT_IN.values() if each.weights}
+    return None if path.name in others - {own} else weights
 
 
 def check_known(name: str) -> None:
     """Refuse a name that is neither built in nor of the form of a custom extractor.
 
     Raises:
-        UsageError: "unknown-extractor".
+        UsageError: "unknown-extractor", or "unknown-variant".
     """
-    if name not in _BUILT_IN and ":" not in name:
+    if _parse(name).base not in BUILT_IN and ":" not in name:
+        close = get_close_matches(name, BUILT_IN, n=1)
+        meant = f"; did you mean {close[0]}?" if close else ""
         raise UsageError(
-            f"unknown extractor {name!r}; known are {', '.join(_BUILT_IN)}, and custom ones as "
-            "path/to/file.py:factory or package.module:factory",
+            f"unknown extractor {name!r}{meant}; known are {', '.join(BUILT_IN)}, timm:MODEL, open_clip:MODEL:PRETRAINED, "
+            "and custom ones as path/to/file.py:factory or package.module:factory",
             code="unknown-extractor",
         )
+
+
+def canonical_name(name: str) -> str:
+    """The same extractor by its shortest name: variants that are the network's own are left out.
+
+    Raises:
+        UsageError: As `check_known`.
+    """
+    check_known(name)
+    parsed = _parse(name)
+    known = BUILT_IN.get(parsed.base)
+    return str(replace(parsed, resize=None)) if known and parsed.resize == known.resize else str(parsed)
+
+
+def _parse(name: str) -> ExtractorName:
+    """Custom extractors may have any character in their path, and have no variants."""
+    own = name.partition("@")[0]
+    return ExtractorName.parse(name) if own in BUILT_IN or _family(name) else ExtractorName(name)
+
+
+def _family(name: str) -> str | None:
+    """Loader of an open family, such as that of "timm:MODEL"."""
+    return OPEN_FAMILIES.get(name.partition(":")[0]) if ":" in name else None
 
 
 def describe(extractor: FeatureExtractor) -> ExtractorInfo:

@@ -1,62 +1,49 @@
-"""Published weight files: where they come from, where they lie, and the proof that they are what they claim.
+"""Published weight files: found on this machine or downloaded, and verified before anything of them is used.
 
-A file is used only if the sha256 of all its bytes equals the registered one, at every load and not just after
-a download; only then is it deserialised, and never with code execution. There is no fallback to other weights.
+A file is used only if the sha256 of all its bytes is the published one, or the one recorded at its first use
+here (`genpr.features.trust`), at every load and not just after a download; only then is it deserialised, and
+never with code execution (`genpr.features.weights_format`). There is no fallback to other weights.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from genpr.errors import UsageError, WeightsError
-from genpr.runtime import cache_root, is_offline, private_folder
-from genpr.storage import atomic_path, sha256_of_file
+from genpr.errors import ResourceError, UsageError, WeightsError
+from genpr.features.known_weights import INCEPTION_2015, WeightsFile, hub_file
+from genpr.features.trust import accept, record_of
+from genpr.features.weights_format import format_of, read_tensors
+from genpr.features.weights_places import make_weights_folder, sha256_of_blob, shared_copy, weights_folder
+from genpr.runtime import is_offline
+from genpr.storage import atomic_path
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+__all__ = [
+    "INCEPTION_2015",
+    "Progress",
+    "WeightsFile",
+    "cached_path",
+    "find_or_fetch",
+    "hub_file",
+    "is_cached",
+    "load_state_dict",
+    "loaded_sha256",
+    "verify_file",
+    "weights_folder",
+]
+
 Progress = Callable[[int, int], None]
-"""Called with the bytes received so far and the bytes expected in all."""
+"""Called with the bytes received so far and the bytes expected in all, 0 if the server does not say."""
 
 _TIMEOUT_S = 5.0  # to connect, and between two pieces of a download
-_PIECE_BYTES = 2**20
-
-
-@dataclass(frozen=True)
-class WeightsFile:
-    """One published file of weights.
-
-    Attributes:
-        name: File name, the same wherever it is stored.
-        url: Where it is published.
-        size: Length in bytes.
-        sha256: Hex digest of all its bytes.
-        licence: SPDX identifier of the weights.
-    """
-
-    name: str
-    url: str
-    size: int
-    sha256: str
-    licence: str
-
-
-INCEPTION_2015 = WeightsFile(
-    name="pt_inception-2015-12-05-6726825d.pth",
-    url=(
-        "https://github.com/mseitzer/pytorch-fid/releases/download/fid_weights/"
-        "pt_inception-2015-12-05-6726825d.pth"
-    ),
-    size=95_628_359,
-    sha256="6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2",
-    licence="Apache-2.0",
-)
+_DAMAGED = "it was damaged or replaced; delete it to download it again"
 
 
 def find_or_fetch(
@@ -68,12 +55,12 @@ def find_or_fetch(
 ) -> Path:
     """Find verified weights on this machine, or download them.
 
-    Looked at in this order: the explicit path, genpr's cache, torch.hub's cache, the network.
+    Looked at in this order: the explicit path, genpr's cache, the cache of torch.hub or Hugging Face, the network.
 
     Args:
         entry: What is wanted.
-        weights: A file given by the user; it must be exactly the registered one.
-        offline: Never use the network; GENPR_OFFLINE=1 says the same.
+        weights: A file given by the user; it must be exactly the published one.
+        offline: Never use the network; GENPR_OFFLINE=1 and HF_HUB_OFFLINE=1 say the same.
         progress: Told how a download is going.
 
     Returns:
@@ -81,57 +68,77 @@ def find_or_fetch(
 
     Raises:
         UsageError: The explicit path is not a file.
-        WeightsError: The weights are missing ("weights-missing") or not the registered ones ("weights-hash").
+        WeightsError: The weights are missing ("weights-missing"), not the published or first used ones
+            ("weights-hash"), or of a form that genpr does not read ("unsafe-format", "weights-format").
     """
+    format_of(entry)
     if weights is not None:
         return _explicit(entry, Path(weights).expanduser())
-    cached = weights_folder() / entry.name
-    if cached.is_file():
-        _verify(entry, cached, hint="it was damaged or replaced; delete it to download it again")
-        return cached
-    shared = _torch_hub_folder() / entry.name
-    if _has_size(shared, entry) and sha256_of_file(shared) == entry.sha256:
+    own = weights_folder() / entry.name
+    if own.is_file():
+        _verify(entry, own, hint=_DAMAGED)
+        return own
+    if (shared := _usable_shared_copy(entry)) is not None:
         return shared
-    if is_offline(offline):
-        raise _missing(entry, "downloads are switched off (--offline or GENPR_OFFLINE=1)")
-    return _fetch(entry, cached, progress)
+    if is_offline(offline) or _is_hub_offline():
+        raise _missing(entry, "downloads are switched off (--offline, GENPR_OFFLINE=1 or HF_HUB_OFFLINE=1)")
+    return _fetch(entry, own, progress)
 
 
 def load_state_dict(entry: WeightsFile, path: Path) -> dict[str, Tensor]:
     """Read the tensors of a weights file, on the CPU, after checking the very bytes that are then read.
 
+    The file is read once, into one buffer that is hashed and then deserialised, so that nobody can exchange it
+    in between. While the tensors are built, memory holds the file twice; the buffer is then freed.
+
     Raises:
-        WeightsError: The file is not the registered one ("weights-hash"); nothing of it was deserialised.
+        WeightsError: The file is another one ("weights-hash"), and nothing of it was deserialised; or it holds
+            something else than tensors ("unsafe-format", "weights-format").
     """
     try:
-        data = path.read_bytes()
+        file = io.BytesIO(path.read_bytes())
     except OSError as error:
         raise _unreadable(path, error) from error
-    digest = hashlib.sha256(data).hexdigest()
-    if digest != entry.sha256:
-        raise _mismatch(entry, path, digest, hint="it changed while it was being loaded")
+    accept(entry, file, path, hint="it changed while it was being loaded")
+    return read_tensors(entry, file, path)
 
-    import torch
 
-    tensors: dict[str, Tensor] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    return tensors
+def loaded_sha256(entry: WeightsFile, path: Path) -> str:
+    """The sha256 of the weights that `load_state_dict` reads: the published one, or the recorded one.
+
+    Raises:
+        WeightsError: Nothing was recorded yet, and `path` is not `entry`.
+    """
+    if entry.sha256 is not None:
+        return entry.sha256
+    record = record_of(entry)
+    return verify_file(entry, path) if record is None else record.sha256
+
+
+def verify_file(entry: WeightsFile, path: Path) -> str:
+    """Hash the file at `path` and return its sha256.
+
+    Raises:
+        WeightsError: It is not `entry`, or cannot be read.
+    """
+    return _verify(entry, path, hint=_DAMAGED)
+
+
+def cached_path(entry: WeightsFile) -> Path | None:
+    """A file of the right name and size on this machine; its content is checked when it is loaded."""
+    for path in (weights_folder() / entry.name, shared_copy(entry)):
+        if path.is_file() and entry.size in {None, path.stat().st_size}:
+            return path
+    return None
 
 
 def is_cached(entry: WeightsFile) -> bool:
-    """Whether a file of the right name and size lies on this machine; its content is checked when it is loaded."""
-    return any(_has_size(folder / entry.name, entry) for folder in (weights_folder(), _torch_hub_folder()))
+    """Whether there is a `cached_path`."""
+    return cached_path(entry) is not None
 
 
-def weights_folder() -> Path:
-    """Folder of downloaded weights; it need not exist yet."""
-    return cache_root() / "weights"
-
-
-def _torch_hub_folder() -> Path:
-    home = os.environ.get("TORCH_HOME")
-    if not home:
-        home = str(Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "torch")
-    return Path(home).expanduser() / "hub" / "checkpoints"
+def _is_hub_offline() -> bool:
+    return os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes", "on"}
 
 
 def _explicit(entry: WeightsFile, path: Path) -> Path:
@@ -147,77 +154,87 @@ def _explicit(entry: WeightsFile, path: Path) -> Path:
     return path
 
 
+def _usable_shared_copy(entry: WeightsFile) -> Path | None:
+    """The copy of torch.hub or Hugging Face, if there is one and it is the right file."""
+    path = shared_copy(entry)
+    if not path.is_file() or entry.size not in {None, path.stat().st_size}:
+        return None
+    try:
+        _verify(entry, path, hint=_DAMAGED, announced=sha256_of_blob(path))
+    except WeightsError:
+        return None  # it is not genpr's to complain about: a good one is downloaded instead
+    return path
+
+
 def _fetch(entry: WeightsFile, target: Path, progress: Progress | None) -> Path:
     from filelock import FileLock
 
-    private_folder(cache_root())
-    folder = private_folder(target.parent)
-    with FileLock(str(folder / f".{entry.name}.lock")):
-        if not target.is_file():  # another process may have fetched it while this one waited
+    folder = make_weights_folder()
+    try:
+        with FileLock(str(folder / f".{entry.name}.lock")):
+            if target.is_file():  # another process fetched it while this one waited
+                _verify(entry, target, hint=_DAMAGED)
+                return target
+            _remove_partial(folder, entry)
             with atomic_path(target) as temporary:
                 _download(entry, temporary, progress)
-        _verify(entry, target, hint="it was damaged or replaced; delete it to download it again")
+    except OSError as error:
+        raise ResourceError(
+            f"cannot write {target} ({error.strerror or error}); set GENPR_CACHE to a folder you can write",
+            code="cache-unusable",
+            path=str(target),
+        ) from error
     return target
 
 
+def _remove_partial(folder: Path, entry: WeightsFile) -> None:
+    """Remove what a killed process left; whoever calls this is the only one that is downloading `entry`."""
+    for path in folder.iterdir():
+        if re.fullmatch(rf"\.{re.escape(entry.name)}\.[^.]+\.tmp", path.name):
+            path.unlink(missing_ok=True)
+
+
 def _download(entry: WeightsFile, path: Path, progress: Progress | None) -> None:
-    """Stream `entry.url` into `path`; raise unless what arrived is the registered file."""
-    from http.client import HTTPException
-    from urllib.error import HTTPError, URLError
-    from urllib.request import urlopen
+    """Put `entry` into `path`, or raise."""
+    from genpr.features.download import DownloadError, download
 
-    digest, received = hashlib.sha256(), 0
     try:
-        with urlopen(entry.url, timeout=_TIMEOUT_S) as response, path.open("wb") as file:
-            # One byte more than expected is read at most: a wrong answer must not fill the disk.
-            while piece := response.read(min(_PIECE_BYTES, entry.size + 1 - received)):
-                digest.update(piece)
-                file.write(piece)
-                received += len(piece)
-                if progress is not None:
-                    progress(received, entry.size)
-    except (OSError, HTTPException) as error:
-        reason: object = error
-        if isinstance(error, HTTPError):
-            error.close()  # it is also the server's answer, and holds the connection
-        elif isinstance(error, URLError):
-            reason = error.reason
-        raise _missing(entry, f"the download failed ({reason})") from error
-    if digest.hexdigest() != entry.sha256:
-        length = f"more than {entry.size:,}" if received > entry.size else f"{received:,} of {entry.size:,}"
-        hint = f"{length} bytes came; a proxy or login page may have answered, nothing was kept"
-        raise _mismatch(entry, entry.url, digest.hexdigest(), hint=hint)
+        arrival = download(
+            entry.url,
+            path,
+            size=entry.size,
+            trust_tags=entry.hub_address is not None,
+            progress=progress,
+            timeout_s=_TIMEOUT_S,
+        )
+    except DownloadError as error:
+        raise _missing(entry, f"the download failed ({error})") from error
+    came = f"{arrival.size:,}" if entry.size is None else f"{arrival.size:,} of {entry.size:,}"
+    if arrival.is_too_long:
+        came = f"more than {arrival.size - 1:,}"
+    hint = f"{came} bytes came; a proxy or login page may have answered, nothing was kept"
+    with path.open("rb") as file:
+        accept(entry, file, entry.url, hint=hint, announced=arrival.announced_sha256)
 
 
-def _verify(entry: WeightsFile, path: Path, *, hint: str) -> None:
+def _verify(entry: WeightsFile, path: Path, *, hint: str, announced: str | None = None) -> str:
     try:
-        digest = sha256_of_file(path)
+        with path.open("rb") as file:
+            return accept(entry, file, path, hint=hint, announced=announced)
     except OSError as error:
         raise _unreadable(path, error) from error
-    if digest != entry.sha256:
-        raise _mismatch(entry, path, digest, hint=hint)
-
-
-def _has_size(path: Path, entry: WeightsFile) -> bool:
-    return path.is_file() and path.stat().st_size == entry.size
 
 
 def _missing(entry: WeightsFile, reason: str) -> WeightsError:
+    record = None if entry.sha256 else record_of(entry)
+    identity = entry.identity if record is None else record.identity
+    target = weights_folder() / entry.name
     return WeightsError(
-        f"the weights {entry.name} are not on this machine and {reason}; get {entry.url} "
-        f"({entry.size:,} bytes, sha256 {entry.sha256}) and put it into {weights_folder()} or pass "
-        "--weights PATH. Without weights: `genpr demo`, or --extractor gabor (not comparable with published "
-        "numbers)",
+        f"the weights {entry.name} are not on this machine and {reason}; get {entry.url} ({identity}) and put it "
+        f"at {target} or pass --weights PATH. Without weights: `genpr demo`, or --extractor gabor (not comparable "
+        "with published numbers)",
         code="weights-missing",
-        path=str(weights_folder() / entry.name),
-    )
-
-
-def _mismatch(entry: WeightsFile, source: Path | str, got: str, *, hint: str) -> WeightsError:
-    return WeightsError(
-        f"{source} is not {entry.name}: expected sha256 {entry.sha256}, got {got}; {hint}",
-        code="weights-hash",
-        path=str(source),
+        path=str(target),
     )
 
 

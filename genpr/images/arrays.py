@@ -6,6 +6,7 @@ declare 256 MB, and black images do so in earnest. So it is read in batches, and
 
 from __future__ import annotations
 
+import io
 import math
 import zipfile
 from collections.abc import Iterator
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _BATCH_BYTES = 16 * 2**20
+_PART_BYTES = 2**18  # zipfile holds several times what it is asked for at once
+_HEADER_BYTES_MAX = 10_000  # numpy's own limit, which it checks after reading
 _IMAGE_BYTES_MAX = 3 * MAX_PIXELS  # a batch holds at least one image, so none may be a bomb
 _KEY = "arr_0"
 
@@ -64,7 +67,7 @@ class TensorSource(ImageSource):
 
 
 @dataclass(frozen=True)
-class _Header:
+class Header:
     """What an .npy header says, and how many bytes it took to say it."""
 
     shape: tuple[int, ...]
@@ -74,6 +77,7 @@ class _Header:
 
     @property
     def total_bytes(self) -> int:
+        """Bytes of header and data together."""
         return self.size + math.prod(self.shape) * self.dtype.itemsize
 
 
@@ -100,9 +104,9 @@ class NpzSource(ImageSource):
             zipfile.ZipFile(self.path) as archive,
             archive.open(f"{_KEY}.npy") as member,
         ):
-            _read_header(member)
+            read_header(member)
             for start in range(0, len(self), rows):
-                batch = _read_batch(member, (min(rows, len(self) - start), *image_shape))
+                batch = read_uint8(member, (min(rows, len(self) - start), *image_shape))
                 for row, image in enumerate(batch, start):
                     yield Item(f"[{row}]", partial(np.asarray, image))
 
@@ -130,7 +134,7 @@ def open_npz(path: Path, name: str) -> NpzSource:
             raise _wrong_keys(name, archive.namelist())
         info = archive.getinfo(f"{_KEY}.npy")
         with archive.open(info) as member:
-            header = _read_header(member)
+            header = read_header(member)
     _check(header, info.file_size, name, "npz")
     return NpzSource(name, path, header.shape)
 
@@ -143,7 +147,7 @@ def open_npy(path: Path, name: str) -> ArraySource:
     """
     with _damage_reported(path, "npy"):
         with path.open("rb") as file:
-            header = _read_header(file)
+            header = read_header(file)
         _check(header, path.stat().st_size, name, "npy")
         images = np.memmap(path, np.uint8, mode="r", offset=header.size, shape=header.shape)
     return ArraySource(name, images.view(np.ndarray))
@@ -162,13 +166,13 @@ def peek_array(path: Path | str) -> tuple[tuple[int, ...], np.dtype[Any]] | None
     try:
         if path.suffix.lower() == ".npy":
             with path.open("rb") as file:
-                header = _read_header(file)
+                header = read_header(file)
         elif path.suffix.lower() == ".npz":
             with zipfile.ZipFile(path) as archive:
                 names = archive.namelist()
                 key = f"{_KEY}.npy" if f"{_KEY}.npy" in names or len(names) != 1 else names[0]
                 with archive.open(key) as member:
-                    header = _read_header(member)
+                    header = read_header(member)
         else:
             return None
     except (*DAMAGE, KeyError, OSError):
@@ -176,31 +180,37 @@ def peek_array(path: Path | str) -> tuple[tuple[int, ...], np.dtype[Any]] | None
     return header.shape, header.dtype
 
 
-def _read_header(file: IO[bytes]) -> _Header:
+def read_header(file: IO[bytes]) -> Header:
     """Read an array's header with numpy's own parser; the file then stands at the data."""
     version = npy.read_magic(cast("BinaryIO", file))
-    readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+    readers = {(1, 0): (2, npy.read_array_header_1_0), (2, 0): (4, npy.read_array_header_2_0)}
     if version not in readers:
         raise ValueError(f"array format {version} is unknown")  # 3.0 is for named fields, which no image has
-    shape, fortran, dtype = readers[version](cast("BinaryIO", file))
+    width, parse = readers[version]
+    prefix = file.read(width)
+    length = int.from_bytes(prefix, "little")
+    if length > _HEADER_BYTES_MAX:
+        raise ValueError(f"its header claims {length:,} bytes")
+    shape, fortran, dtype = parse(io.BytesIO(prefix + file.read(length)))
     if any(side < 0 for side in shape):
         raise ValueError(f"shape {shape} is impossible")
-    return _Header(shape, fortran, dtype, file.tell())
+    return Header(shape, fortran, dtype, file.tell())
 
 
-def _read_batch(member: IO[bytes], shape: tuple[int, ...]) -> NDArray[np.uint8]:
+def read_uint8(member: IO[bytes], shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """The next bytes of `member` as an array, holding little more than that array while reading."""
     batch = np.empty(shape, np.uint8)
     view, done = batch.data.cast("B"), 0
     while done < len(view):
-        part = member.read(len(view) - done)
+        part = member.read(min(_PART_BYTES, len(view) - done))
         if not part:
-            raise EOFError("the array ends before its last image")
+            raise EOFError("the array ends before its last value")
         view[done : done + len(part)] = part
         done += len(part)
     return batch
 
 
-def _check(header: _Header, file_bytes: int, name: str, kind: str) -> None:
+def _check(header: Header, file_bytes: int, name: str, kind: str) -> None:
     """Refuse what is not a plain array of images, or does not fit the file it came in."""
     shown = printable(name)
     if header.dtype.hasobject:

@@ -27,7 +27,8 @@ from genpr.metrics.features import (
     choose_device,
 )
 from genpr.metrics.knn_manifold import KNNManifold
-from genpr.metrics.real_side import PairProgress, RealSide
+from genpr.metrics.progress import PairProgress
+from genpr.metrics.real_side import RealSide
 from genpr.neighbours.cross import Ties
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-METRICS = ("precision", "recall", "density", "coverage")
+from genpr.errors import UsageError
+from genpr.metrics.catalogue import MANIFOLD_METRICS
+from genpr.metrics.features import check_k
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,21 @@ class Memberships:
     def coverage(self, k: int) -> float:
         """Share of real balls that contain at least one fake."""
         return _count(self.fakes_per_real_ball[k] > 0) / self.n_real
+
+
+def ball_ks(ks: Mapping[str, int]) -> tuple[list[int], list[int]]:
+    """The k of the real balls and of the fake balls that the metrics in `ks` look at, ascending.
+
+    Raises:
+        UsageError: A metric is unknown ("unknown-metric") or a k impossible ("bad-k").
+    """
+    unknown = sorted(set(ks) - set(MANIFOLD_METRICS))
+    if unknown:
+        known = ", ".join(MANIFOLD_METRICS)
+        raise UsageError(f"unknown metrics: {', '.join(unknown)}; known: {known}", code="unknown-metric")
+    checked = {name: check_k(k) for name, k in ks.items()}
+    fake_ks = [checked.pop("recall")] if "recall" in checked else []
+    return sorted(set(checked.values())), fake_ks
 
 
 def _count(values: Tensor) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -18,17 +18,15 @@ from genpr.metrics.features import (
     check_ties,
     choose_device,
 )
-from genpr.metrics.membership import METRICS, Memberships
+from genpr.metrics.membership import Memberships, ball_ks
+from genpr.metrics.progress import PairProgress, tally
 from genpr.neighbours.choose import choose_engine
 from genpr.neighbours.cross import Ties, cross_counts
 from genpr.neighbours.engine import Engine
 from genpr.neighbours.frame import Placed
 from genpr.neighbours.plan import choose_frame, serves
 from genpr.neighbours.radii import kth_sq_distances
-from genpr.neighbours.sweep import Tick, no_tick
-
-PairProgress = Callable[[int, int], None]
-"""Called with the pairs of rows that are done with, and their number."""
+from genpr.neighbours.sweep import Tick
 
 _USUAL_K = 5  # to choose a frame by, where no neighbours are asked for
 
@@ -78,7 +76,7 @@ class RealSide:
         checked = checked.to(choose_device(features, device))
         engine = engine or choose_engine(checked.device)
         points = choose_frame(checked, max(ks, default=_USUAL_K)).place(checked)
-        tick = _tally(len(points) * (len(points) - 1) // 2, progress)
+        tick = tally(len(points) * (len(points) - 1) // 2, progress)
         return cls(points, ks, kth_sq_distances(points, ks, engine=engine, tick=tick), engine)
 
     def score(
@@ -114,13 +112,16 @@ class RealSide:
     ) -> Memberships:
         """The integer counts behind `score`, sample by sample. Arguments and errors are those of `score`."""
         check_ties(ties)
-        real_ks, fake_ks = self._ball_ks(ks)
+        real_ks, fake_ks = ball_ks(ks)
+        unfitted = [k for k in real_ks if k not in self.ks]
+        if unfitted:
+            raise UsageError(f"k = {unfitted[0]} was not fitted, only {self.ks}", code="k-not-fitted")
         checked = check_features(fake, "fake")
         check_same_width(self.points.features, checked)
         check_rows(checked, "fake", k=max(fake_ks, default=0))
         checked = checked.to(self.points.device)
         points, n, m = self.points.frame.place(checked), len(self.points), len(checked)
-        tick = _tally(n * m + (m * (m - 1) // 2 if fake_ks else 0), progress)
+        tick = tally(n * m + (m * (m - 1) // 2 if fake_ks else 0), progress)
         counts = cross_counts(
             self.points,
             points,
@@ -139,35 +140,9 @@ class RealSide:
             reals_per_fake_ball=dict(zip(fake_ks, counts.reals_per_fake_ball, strict=True)),
         )
 
-    def _ball_ks(self, ks: Mapping[str, int]) -> tuple[list[int], list[int]]:
-        """The k of the real balls and of the fake balls that the metrics in `ks` look at."""
-        unknown = sorted(set(ks) - set(METRICS))
-        if unknown:
-            known = ", ".join(METRICS)
-            raise UsageError(f"unknown metrics: {', '.join(unknown)}; known: {known}", code="unknown-metric")
-        real_ks = sorted({check_k(k) for name, k in ks.items() if name != "recall"})
-        unfitted = [k for k in real_ks if k not in self.ks]
-        if unfitted:
-            raise UsageError(f"k = {unfitted[0]} was not fitted, only {self.ks}", code="k-not-fitted")
-        return real_ks, [check_k(ks["recall"])] if "recall" in ks else []
-
 
 def _sq_radii_of(points: Placed, ks: list[int], engine: Engine, tick: Tick) -> Tensor:
     """Radii in the reals' frame, or in one of the set's own: collapsed fakes far from the reals need a finer one."""
     if not serves(points, max(ks)):
         points = choose_frame(points.features, max(ks)).place(points.features)
     return kth_sq_distances(points, ks, engine=engine, tick=tick)
-
-
-def _tally(total: int, progress: PairProgress | None) -> Tick:
-    """Adds up what is done."""
-    if progress is None:
-        return no_tick
-    report, done = progress, 0
-
-    def tick(pairs: int) -> None:
-        nonlocal done
-        done += pairs
-        report(done, total)
-
-    return tick

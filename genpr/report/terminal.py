@@ -6,13 +6,15 @@ import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from genpr.report.meaning import MEANING
-from genpr.result import Result, SideSummary
+from genpr.comparison import Comparison
+from genpr.metrics.catalogue import METRICS
+from genpr.result import MetricValue, Result, SideSummary
 
 _WIDTH = 80
 
@@ -22,8 +24,38 @@ def score_table(result: Result) -> str:
     table = _table("metric", "value", "k", "what it means")
     table.columns[1].justify = table.columns[2].justify = "right"
     for name, metric in result.metrics.items():
-        table.add_row(name, f"{metric.value:.4f}", str(metric.k), MEANING[name])
-    return _render(table) + "\n" + _footer(result)
+        k = "-" if metric.k is None else str(metric.k)
+        table.add_row(name, _value(metric), k, METRICS[name].meaning)
+    return "\n".join([_render(table), *_remarks(result), _footer(result)])
+
+
+def _value(metric: MetricValue) -> str:
+    """Four decimals for shares; four digits for distances, which may be of any size."""
+    text = f"{metric.value:.4f}" if abs(metric.value) < 100 else f"{metric.value:.2f}"
+    return text if metric.exact else f"~{text}"
+
+
+def _remarks(result: Result) -> list[str]:
+    """What stands behind single values: exact ones beside emulated ones, spreads, other features, variants."""
+    lines = []
+    for name, metric in result.metrics.items():
+        facts = []
+        if metric.exact_value is not None:
+            facts.append(f"{result.distances} arithmetic; the exact value is {metric.exact_value:.4f}")
+        if metric.spread is not None:
+            facts.append(
+                f"standard deviation {metric.spread:.4g} ({_SPREAD_OF.get(name, 'over random networks')})"
+            )
+        if metric.extractor is not None and result.extractor and metric.extractor != result.extractor.name:
+            facts.append(f"on {metric.extractor} features")
+        if metric.variant is not None:
+            facts.append(metric.variant)
+        if facts:
+            lines.append(f"{name}: {'; '.join(facts)}")
+    return lines
+
+
+_SPREAD_OF = {"is": "over parts", "kid": "over subsets", "kd": "over subsets"}
 
 
 def comparison_table(results: Mapping[str, Result], captions: Mapping[str, str]) -> str:
@@ -37,12 +69,34 @@ def comparison_table(results: Mapping[str, Result], captions: Mapping[str, str])
     return _render(table)
 
 
-def listing_table(rows: Sequence[Mapping[str, object]]) -> str:
-    """Records with equal keys as a table, one column per key."""
-    table = _table(*rows[0])
+def side_by_side_table(comparison: Comparison) -> str:
+    """One row per metric, one column per result, and which direction is better."""
+    table = _table("metric", *comparison.results, "better")
+    for column in table.columns[1:-1]:
+        column.justify = "right"
+        column.overflow = "fold"
+    for name in comparison.metrics:
+        values = [_value(result.metrics[name]) for result in comparison.results.values()]
+        table.add_row(name, *values, METRICS[name].better)
+    lines = [f"not made alike: {difference}" for difference in comparison.differences]
+    return "\n".join([_render(table), *lines])
+
+
+def listing(rows: Sequence[Mapping[str, object]], details: Sequence[str]) -> str:
+    """Records with equal keys: the short facts in columns, and the `details` below each, one to a line."""
+    columns = [key for key in rows[0] if key not in details]
+    table = _table(*columns)
+    for column in table.columns:
+        column.no_wrap = True
     for row in rows:
-        table.add_row(*("-" if value is None else str(value) for value in row.values()))
-    return _render(table)
+        table.add_row(*("-" if row[key] is None else str(row[key]) for key in columns))
+    head, rule, *lines = _render(table).splitlines()
+    texts = [[str(row[key]) for key in details if row[key] is not None] for row in rows]
+    below = [
+        "\n".join(fill(text, _WIDTH, initial_indent="   ", subsequent_indent="     ") for text in each)
+        for each in texts
+    ]
+    return "\n".join([head, rule, *(f"{line}\n{text}" for line, text in zip(lines, below, strict=True))])
 
 
 def _footer(result: Result) -> str:
@@ -53,7 +107,8 @@ def _footer(result: Result) -> str:
     comparable = "" if result.comparable else "\nnot comparable with published numbers"
     return (
         f"real  {_side(result.real)}\nfake  {_side(result.fake)}\n"
-        f"{features}, protocol {result.protocol}, {result.ties} balls, {result.device}{comparable}"
+        f"{features}, protocol {result.protocol}, {result.ties} balls, {result.device}\n"
+        f"fingerprint {result.fingerprint}{comparable}"
     )
 
 

@@ -8,15 +8,22 @@ from dataclasses import replace
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
-from genpr.features.inception import InceptionExtractor
+from genpr.features.inception import InceptionNetwork, build
+from genpr.features.known_weights import INCEPTION_2015
+from genpr.features.names import ExtractorName
 from genpr.features.resize import tf1_bilinear
-from genpr.features.weights import INCEPTION_2015
 
 pytorch_fid = pytest.importorskip("pytorch_fid.inception")
 fidelity_resize = pytest.importorskip("torch_fidelity.interpolate_compat_tensorflow")
 fidelity_network = pytest.importorskip("torch_fidelity.feature_extractor_inceptionv3")
+
+
+def load(entry, path, *names):
+    parsed = [ExtractorName.parse(name) for name in names or ["inception"]]
+    return build(entry, path, names=parsed, device=torch.device("cpu"))
 
 
 class BuiltError(Exception):
@@ -60,10 +67,9 @@ def path(state, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def ours(path):
+def entry(path):
     data = path.read_bytes()
-    entry = replace(INCEPTION_2015, size=len(data), sha256=hashlib.sha256(data).hexdigest())
-    return InceptionExtractor(entry, path, device=torch.device("cpu"))
+    return replace(INCEPTION_2015, size=len(data), sha256=hashlib.sha256(data).hexdigest())
 
 
 @pytest.fixture(scope="module")
@@ -83,29 +89,64 @@ def close(features: torch.Tensor, reference: torch.Tensor) -> None:
     torch.testing.assert_close(features, reference, rtol=1e-5, atol=1e-5 * float(reference.abs().max()))
 
 
-def test_names_and_shapes_are_those_of_the_published_file(state, ours):
-    network = ours._network.state_dict()
+def test_names_and_shapes_are_those_of_the_published_file(state):
+    with torch.device("meta"):
+        network = InceptionNetwork().state_dict()
     assert {name: value.shape for name, value in network.items()} == {
         name: value.shape for name, value in state.items()
     }
 
 
-def test_pool3_equals_pytorch_fid(state, ours, images, monkeypatch):
-    monkeypatch.setattr(pytorch_fid, "load_state_dict_from_url", lambda *_args, **_kwargs: state)
-    reference = pytorch_fid.InceptionV3(resize_input=False, normalize_input=False).eval()
-    batch = torch.stack([ours.prepare(image) for image in images])
+@pytest.fixture(scope="module")
+def fid_network(state):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pytorch_fid, "load_state_dict_from_url", lambda *_args, **_kwargs: state)
+        return pytorch_fid.InceptionV3([0, 1, 2, 3]).eval()
+
+
+def test_pixels_to_all_four_layers_equal_pytorch_fid(fid_network, entry, path, images):
+    """With its own resize, torch's bilinear, on which its published numbers rest."""
+    names = [f"inception{layer}@torch-bilinear" for layer in ("-64", "-192", "-768", "")]
+    features = load(entry, path, *names)(images).split([64, 192, 768, 2048], dim=1)
     with torch.inference_mode():
-        expected = reference((batch - 128) / 128)[0].flatten(1)
-    close(ours.forward(batch), expected)
+        expected = fid_network(images / 255)
+    for ours, theirs in zip(features, expected, strict=True):
+        close(ours, F.adaptive_avg_pool2d(theirs, 1).flatten(1))
 
 
-def test_pixels_to_pool3_equals_torch_fidelity(path, ours, images):
+def test_pixels_to_every_layer_equal_torch_fidelity(entry, path, images):
+    layers = ["64", "192", "768", "2048", "logits_unbiased"]
     reference = fidelity_network.FeatureExtractorInceptionV3(
-        "inception-v3-compat", ["2048"], feature_extractor_weights_path=str(path)
+        "inception-v3-compat", layers, feature_extractor_weights_path=str(path)
     )
+    names = [f"inception{layer}" for layer in ("-64", "-192", "-768", "", "-softmax")]
+    features = load(entry, path, *names)(images).split([64, 192, 768, 2048, 1008], dim=1)
     with torch.inference_mode():
-        (expected,) = reference(images)
-    close(ours(images), expected)
+        expected = reference(images)
+    for ours, theirs in zip(features[:-1], expected[:-1], strict=True):
+        close(ours, theirs)
+    torch.testing.assert_close(features[-1], expected[-1].softmax(1), rtol=1e-4, atol=1e-7)
+
+
+def test_the_spatial_layer_is_the_1x1_branch_of_mixed_6d(fid_network, entry, path, images):
+    """`mixed_6` in the graph: mixed, _1, _2 are 5b to 5d, mixed_3 is 6a, so mixed_6 is 6d, and its `conv` the 1 x 1."""
+    seen = []
+    block = next(
+        m for name, m in fid_network.named_modules() if name.endswith("branch1x1") and is_6d(fid_network, m)
+    )
+    hook = block.register_forward_hook(lambda _module, _input, output: seen.append(output))
+    with torch.inference_mode():
+        fid_network(images / 255)
+    hook.remove()
+    expected = seen[0].movedim(1, -1)[..., :7].flatten(1)
+    close(load(entry, path, "inception-spatial@torch-bilinear")(images), expected)
+
+
+def is_6d(network, module) -> bool:
+    """Mixed_6d is the third of the four blocks of 17 x 17 in pytorch-fid's second sequence."""
+    (sequence,) = [block for block in network.blocks if any(module is m for m in block.modules())]
+    (position,) = [i for i, block in enumerate(sequence) if any(module is m for m in block.modules())]
+    return [type(block).__name__ for block in sequence].index("FIDInceptionC") + 2 == position
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,18 @@ import random
 import shutil
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file
 from torch import nn
 
 import genpr
 from genpr.errors import BadImagesError, FeatureError, ResourceError
-from genpr.features.cache import FeatureCache
+from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.embed import BadImagePolicy, embed_source
 from genpr.features.registry import describe
 from genpr.images.source import open_source
@@ -365,3 +367,64 @@ def test_a_full_disk_costs_the_cache_but_not_the_score(write_images, pixels, gab
     result, cache = embed_cached(write_images("a", pixels), gabor, tmp_path / "cache")
     assert len(result) == 37
     assert [item.code for item in cache.notices] == ["cache-write-failed"]
+
+
+def test_layers_are_kept_apart_and_known_where_all_of_them_are(write_images, pixels, gabor, tmp_path):
+    folder = write_images("a", pixels)
+    features = embed_source(open_source(folder), gabor).features
+    info = describe(gabor)
+    left, right = (replace(info, dim=n, cache_key=letter * 64) for n, letter in ((700, "a"), (36, "b")))
+    identities = [bytes([i]) * 32 for i in range(len(features))]
+    flags = [("alpha-dropped",)] * len(features)
+
+    def joined():
+        return JoinedCache([FeatureCache(tmp_path, part, "cpu") for part in (left, right)], [700, 36])
+
+    only_left = FeatureCache(tmp_path, left, "cpu")
+    only_left.add(identities[:10], features[:10, :700], flags[:10])
+    only_left.flush()
+    cache = joined()
+    assert cache.get(identities[0]) is None, "one of two layers is not enough"
+    cache.add(identities, features, flags)
+    cache.flush()
+    cache = joined()
+    for i, identity in enumerate(identities):
+        assert torch.equal(cache.get(identity).features, features[i])
+        assert cache.get(identity).flags == ("alpha-dropped",)
+    stored = [load_file(path)["features"] for path in sorted(only_left.folder.glob("*.safetensors"))]
+    assert sum(map(len, stored)) == len(features), "what was known is not stored twice"
+
+
+# Preparing where the network is ------------------------------------------------------------------------------
+
+
+class OnDevice:
+    """Prepares its images beside the network; several sizes share a batch."""
+
+    name, dim, prepares_on_device, thread_safe = "on-device", 3, True, True
+
+    def __init__(self):
+        self.prepared, self.batches = [], []
+
+    def prepare(self, image):
+        self.prepared.append(image.shape)
+        return image.float().mean((1, 2), keepdim=True)
+
+    def forward(self, batch):
+        self.batches.append(len(batch))
+        return batch.flatten(1)
+
+    def __call__(self, images):
+        return self.forward(torch.stack([self.prepare(image) for image in images]))
+
+
+def test_an_extractor_may_prepare_images_on_its_device(rng):
+    extractor = OnDevice()
+    images = [
+        rng.integers(0, 256, (h, w, 3), dtype=np.uint8) for h, w in [(3, 4), (5, 2), (3, 4), (7, 7), (1, 9)]
+    ]
+    features = genpr.embed(images, extractor, batch_size=2)
+    expected = torch.tensor(np.array([image.mean((0, 1)) for image in images]), dtype=torch.float32)
+    torch.testing.assert_close(features, expected)
+    assert extractor.batches == [2, 2, 2], "blocks are full although every size differs"
+    assert len(extractor.prepared) == 6

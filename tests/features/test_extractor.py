@@ -10,12 +10,14 @@ from torch import nn
 
 from genpr.errors import ResourceError, UsageError
 from genpr.features.extractor import ExtractorInfo, PreparingExtractor, extractor_device, prepare_batch
+from genpr.features.known_weights import INCEPTION_2015
 from genpr.features.registry import describe, list_extractors, load_extractor
-from genpr.features.weights import INCEPTION_2015
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(UsageError, match=r"'incepton'.*inception, gabor.*file\.py:factory") as caught:
+    with pytest.raises(
+        UsageError, match=r"'incepton'; did you mean inception\?.*vgg16.*file\.py:factory"
+    ) as caught:
         load_extractor("incepton")
     assert (caught.value.code, caught.value.exit_code) == ("unknown-extractor", 2)
 
@@ -23,7 +25,8 @@ def test_an_unknown_name_lists_the_known_ones():
 def test_the_list_says_what_each_needs(tmp_path, monkeypatch):
     monkeypatch.setenv("GENPR_CACHE", str(tmp_path / "genpr"))
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
-    inception, gabor = list_extractors()
+    listed = {item.name: item for item in list_extractors()}
+    inception, gabor = listed["inception"], listed["gabor"]
     assert (inception.name, inception.dim, inception.comparable) == ("inception", 2048, True)
     assert (inception.weights, inception.licence) == (INCEPTION_2015.name, "Apache-2.0")
     assert not inception.cached
@@ -31,9 +34,10 @@ def test_the_list_says_what_each_needs(tmp_path, monkeypatch):
     assert gabor.cached
 
 
-def test_the_list_agrees_with_the_extractors_themselves():
-    loaded = load_extractor("gabor", device="cpu")
-    (listed,) = [item for item in list_extractors() if item.name == "gabor"]
+@pytest.mark.parametrize("name", ["gabor", "pixels"])
+def test_the_list_agrees_with_the_extractors_themselves(name):
+    loaded = load_extractor(name, device="cpu")
+    (listed,) = [item for item in list_extractors() if item.name == name]
     info = describe(loaded)
     assert (listed.name, listed.dim, listed.resize, listed.comparable) == (
         info.name,

@@ -8,10 +8,12 @@ import torch
 
 from genpr.errors import DataError, WeightsError
 from genpr.features.extractor import PreparingExtractor
-from genpr.features.inception import InceptionExtractor, InceptionNetwork
+from genpr.features.inception import InceptionNetwork, build
+from genpr.features.known_weights import INCEPTION_2015, WeightsFile
+from genpr.features.names import ExtractorName
+from genpr.features.network import NetworkExtractor
 from genpr.features.registry import describe
 from genpr.features.resize import tf1_bilinear
-from genpr.features.weights import INCEPTION_2015, WeightsFile
 
 
 def random_state() -> dict[str, torch.Tensor]:
@@ -34,6 +36,11 @@ def write_weights(path, state) -> WeightsFile:
     return replace(INCEPTION_2015, size=len(data), sha256=hashlib.sha256(data).hexdigest())
 
 
+def load(entry, path, *names) -> NetworkExtractor:
+    parsed = [ExtractorName.parse(name) for name in names or ["inception"]]
+    return build(entry, path, names=parsed, device=torch.device("cpu"))
+
+
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
     path = tmp_path_factory.mktemp("weights") / "random.pth"
@@ -41,8 +48,8 @@ def weights(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def inception(weights) -> InceptionExtractor:
-    return InceptionExtractor(*weights, device=torch.device("cpu"))
+def inception(weights) -> NetworkExtractor:
+    return load(*weights)
 
 
 @pytest.fixture
@@ -87,14 +94,14 @@ def test_other_weights_have_another_cache_key(inception, tmp_path):
     state = random_state()
     state["fc.bias"][0] += 1
     path = tmp_path / "other.pth"
-    other = InceptionExtractor(write_weights(path, state), path, device=torch.device("cpu"))
+    other = load(write_weights(path, state), path)
     assert None is not other.info.cache_key != inception.info.cache_key
 
 
 def test_a_file_of_old_batch_norm_layers_loads(tmp_path, inception, images):
     state = {name: value for name, value in random_state().items() if "num_batches" not in name}
     path = tmp_path / "old.pth"
-    old = InceptionExtractor(write_weights(path, state), path, device=torch.device("cpu"))
+    old = load(write_weights(path, state), path)
     assert torch.equal(old(images), inception(images))
 
 
@@ -109,12 +116,12 @@ def test_a_state_dict_that_does_not_fit_exactly_is_refused(change, tmp_path):
         state["Mixed_6b.branch7x7_2.conv.weight"] = torch.zeros(128, 128, 7, 1)
     path = tmp_path / "bad.pth"
     with pytest.raises(RuntimeError, match=r"AuxLogits|branch_pool|branch7x7_2"):
-        InceptionExtractor(write_weights(path, state), path, device=torch.device("cpu"))
+        load(write_weights(path, state), path)
 
 
 def test_weights_of_another_hash_are_refused(weights):
     with pytest.raises(WeightsError, match=INCEPTION_2015.sha256) as caught:
-        InceptionExtractor(INCEPTION_2015, weights[1], device=torch.device("cpu"))
+        load(INCEPTION_2015, weights[1])
     assert caught.value.code == "weights-hash"
 
 
@@ -145,3 +152,71 @@ def test_the_global_state_is_left_as_found(inception, images):
     inception(images[:1])
     assert (torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark) == before
     assert torch.equal(torch.get_rng_state(), generator_state)
+
+
+# Layers -----------------------------------------------------------------------------------------------------
+
+LAYERS = {
+    "inception": 2048,
+    "inception-768": 768,
+    "inception-192": 192,
+    "inception-64": 64,
+    "inception-spatial": 2023,
+    "inception-softmax": 1008,
+}
+
+
+def test_one_pass_gives_several_layers_side_by_side(weights, images):
+    joint = load(*weights, *LAYERS)
+    assert [part.name for part in joint.parts] == list(LAYERS)
+    assert joint.dim == sum(LAYERS.values())
+    columns = joint(images).split(list(LAYERS.values()), dim=1)
+    for name, layer in zip(LAYERS, columns, strict=True):
+        alone = load(*weights, name)
+        assert (alone.name, alone.dim) == (name, LAYERS[name])
+        assert torch.equal(alone(images), layer), name
+
+
+def test_layers_have_different_cache_keys(weights):
+    keys = {load(*weights, name).info.cache_key for name in LAYERS}
+    assert len(keys) == len(LAYERS)
+
+
+def test_the_softmax_is_of_the_logits_without_bias(weights, images):
+    probabilities = load(*weights, "inception-softmax")(images)
+    pool3 = load(*weights)(images)
+    expected = (pool3 @ random_state()["fc.weight"].T).softmax(1)
+    torch.testing.assert_close(probabilities, expected, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(probabilities.sum(1), torch.ones(3))
+
+
+def test_the_spatial_layer_has_its_channels_last(weights, images):
+    maps = load(*weights, "inception-spatial")(images).view(3, 17, 17, 7)
+    network = load(*weights)._network
+    seen = []
+    hook = network.get_submodule("Mixed_6d.branch1x1").register_forward_hook(
+        lambda *args: seen.append(args[2])
+    )
+    load(*weights)  # another instance runs nothing of this one
+    extractor = load(*weights)
+    extractor._network = network
+    extractor(images)
+    hook.remove()
+    torch.testing.assert_close(maps.permute(0, 3, 1, 2), seen[0][:, :7])
+
+
+def test_bfloat16_is_close_but_another_extractor(weights, inception, images):
+    half = load(*weights, "inception@bfloat16")
+    assert half.info.name == "inception@bfloat16"
+    assert not half.info.comparable
+    assert half.info.cache_key != inception.info.cache_key
+    features, exact = half(images), inception(images)
+    assert features.dtype == torch.float32
+    assert 0 < (features - exact).abs().max() / exact.abs().max() < 0.05
+
+
+def test_another_resize_rule_is_another_extractor(weights, inception, images):
+    other = load(*weights, "inception@torch-bilinear")
+    assert (other.info.name, other.info.resize) == ("inception@torch-bilinear", "torch-bilinear-299")
+    assert other.info.cache_key != inception.info.cache_key
+    assert not torch.allclose(other(images), inception(images), rtol=1e-3)

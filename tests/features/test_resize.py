@@ -1,20 +1,62 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import FrozenInstanceError
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 from torch import Tensor
 
-from genpr.features.resize import bicubic_antialias, tf1_bilinear
+from genpr.errors import UsageError
+from genpr.features import resize
+from genpr.features.names import RESIZE_NAMES
+from genpr.features.resize import (
+    RESIZE_RULES,
+    bicubic_antialias,
+    find_rule,
+    tf1_bilinear,
+    torch_bilinear,
+)
 
-RULES = [tf1_bilinear, bicubic_antialias]
+EIGHT_BIT = {"pil-bicubic-uint8", "clip"}
+OVERSHOOTING = {"torch-bicubic-antialias"}
+FUNCTIONS = {name: rule.resize for name, rule in RESIZE_RULES.items()} | {"gabor": bicubic_antialias}
+
+every_rule = pytest.mark.parametrize("name", FUNCTIONS)
+every_exact_rule = pytest.mark.parametrize(
+    "rule", [rule for rule in RESIZE_RULES.values() if rule.exact_on_device], ids=lambda rule: rule.name
+)
 
 
 def random_image(h: int, w: int, seed: int = 0) -> Tensor:
     return torch.randint(0, 256, (3, h, w), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
+
+
+def bright_half(side: int) -> Tensor:
+    image = torch.zeros(3, side, side, dtype=torch.uint8)
+    image[:, :, side // 2 :] = 255
+    return image
+
+
+def test_rules_are_found_by_their_names():
+    assert tuple(RESIZE_RULES) == RESIZE_NAMES
+    for name, rule in RESIZE_RULES.items():
+        assert find_rule(name) is rule
+        assert rule.name == name
+        assert "\n" not in rule.summary
+
+
+def test_an_unknown_rule_is_refused_with_all_that_are_known():
+    with pytest.raises(UsageError, match=r"'bilinear'; known are tf1-bilinear, .*, clip$") as caught:
+        find_rule("bilinear")
+    assert caught.value.code == "unknown-resize"
+
+
+def test_rules_do_not_change():
+    with pytest.raises(TypeError):
+        RESIZE_RULES["tf1-bilinear"] = find_rule("clip")
+    with pytest.raises(FrozenInstanceError):
+        find_rule("clip").resize = tf1_bilinear
 
 
 def test_tf1_bilinear_doubles_a_row_without_half_pixel_shift():
@@ -23,70 +65,152 @@ def test_tf1_bilinear_doubles_a_row_without_half_pixel_shift():
     assert tf1_bilinear(image, 4)[0].tolist() == expected
 
 
+def test_torch_bilinear_doubles_a_row_with_half_pixel_shift():
+    image = torch.tensor([[10, 20], [30, 50]], dtype=torch.uint8).expand(3, 2, 2)
+    expected = [
+        [10, 12.5, 17.5, 20],
+        [15, 18.125, 24.375, 27.5],
+        [25, 29.375, 38.125, 42.5],
+        [30, 35, 45, 50],
+    ]
+    assert torch_bilinear(image, 4)[0].tolist() == expected
+
+
 def test_tf1_bilinear_halves_by_taking_every_second_pixel():
     image = random_image(10, 10)
     assert torch.equal(tf1_bilinear(image, 5), image[:, ::2, ::2].float())
 
 
-def test_tf1_bilinear_keeps_an_image_of_the_right_size():
-    image = random_image(299, 299)
-    assert torch.equal(tf1_bilinear(image, 299), image.float())
+def test_clip_scales_the_shorter_side_and_cuts_the_middle_out_of_the_longer_one():
+    stripes = torch.arange(9, dtype=torch.uint8).mul(20)
+    for side in (4, 5):  # 9 - 4 is odd: the offset 2.5 is rounded to the even 2
+        wide = stripes.expand(3, side, 9)
+        expected = stripes[2 : 2 + side].expand(3, side, side).float()
+        assert torch.equal(FUNCTIONS["clip"](wide, side), expected)
+        assert torch.equal(FUNCTIONS["clip"](wide.mT, side), expected.mT)
 
 
-def test_tf1_bilinear_keeps_fractions():
-    resized = tf1_bilinear(random_image(7, 7), 16)
-    assert (resized != resized.round()).any()
+def test_clip_cuts_the_odd_pixel_off_so_that_the_offset_is_even():
+    stripes = torch.arange(11, dtype=torch.uint8).mul(20)
+    resized = FUNCTIONS["clip"](stripes.expand(3, 4, 11), 4)  # an offset of 3.5
+    assert torch.equal(resized, stripes[4:8].expand(3, 4, 4).float())
 
 
-@pytest.mark.parametrize(("h", "w", "size"), [(32, 32, 64), (200, 90, 64), (64, 64, 64), (1, 1, 8)])
-def test_bicubic_antialias_equals_pillow_on_floats(h, w, size):
-    image = random_image(h, w)
-    channels = [
-        Image.fromarray(channel.numpy().astype(np.float32)).resize((size, size), Image.Resampling.BICUBIC)
-        for channel in image
-    ]
-    expected = torch.stack([torch.from_numpy(np.array(channel)) for channel in channels]).clamp(0, 255)
-    torch.testing.assert_close(bicubic_antialias(image, size), expected, rtol=0, atol=0.01)
+@every_rule
+def test_an_image_of_the_right_size_stays(name):
+    image = random_image(61, 61)
+    assert torch.equal(FUNCTIONS[name](image, 61), image.float())
 
 
-def test_bicubic_antialias_clamps_the_overshoot_at_edges():
-    image = torch.zeros(3, 8, 8, dtype=torch.uint8)
-    image[:, :, 4:] = 255
-    resized = bicubic_antialias(image, 32)
-    assert resized.min() == 0
-    assert resized.max() == 255
+@every_rule
+@pytest.mark.parametrize(("h", "w"), [(1, 1), (1, 7), (19, 1), (2, 3), (31, 45), (299, 64), (150, 400)])
+@pytest.mark.parametrize("side", [1, 61])
+def test_a_uniform_image_of_any_size_stays_uniform(name, h, w, side):
+    image = torch.tensor([0, 137, 255], dtype=torch.uint8)[:, None, None].expand(3, h, w)
+    expected = image[:, :1, :1].float().expand(3, side, side)
+    torch.testing.assert_close(FUNCTIONS[name](image, side), expected, rtol=0, atol=1e-3)
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_output_does_not_depend_on_memory_layout(rule):
+@every_rule
+def test_mirroring_commutes_with_every_rule_but_the_one_without_half_pixel_shift(name):
+    image = random_image(40, 40)
+    difference = FUNCTIONS[name](image.flip(2), 61).flip(2) - FUNCTIONS[name](image, 61)
+    if name == "tf1-bilinear":
+        assert difference.abs().max() > 10
+    else:
+        assert difference.abs().max() < 0.01
+
+
+@every_rule
+def test_only_rules_for_eight_bits_round(name):
+    resized = FUNCTIONS[name](random_image(7, 7), 16)
+    assert torch.equal(resized, resized.round()) == (name in EIGHT_BIT)
+
+
+@every_rule
+def test_only_the_published_rule_overshoots(name):
+    resized = FUNCTIONS[name](bright_half(8), 32)
+    assert (resized.max() > 255) == (name in OVERSHOOTING)
+    assert (resized.min() < 0) == (name in OVERSHOOTING)
+
+
+@every_rule
+def test_output_does_not_depend_on_memory_layout(name):
     image = random_image(50, 40)
     interleaved = image.permute(1, 2, 0).contiguous().permute(2, 0, 1)
     assert not interleaved.is_contiguous()
-    resized = rule(interleaved, 64)
+    resized = FUNCTIONS[name](interleaved, 64)
     assert resized.is_contiguous()
-    assert torch.equal(resized, rule(image, 64))
+    assert torch.equal(resized, FUNCTIONS[name](image, 64))
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_output_is_float32_contiguous_and_input_is_untouched(rule):
-    image = random_image(20, 30)
-    before = image.clone()
-    resized = rule(image, 64)
-    assert (resized.dtype, tuple(resized.shape)) == (torch.float32, (3, 64, 64))
-    assert resized.is_contiguous()
-    assert torch.equal(image, before)
+@every_rule
+def test_output_is_float32_contiguous_and_input_is_untouched(name):
+    for side in (64, 32):
+        image = random_image(32, 32)
+        before = image.clone()
+        resized = FUNCTIONS[name](image, side)
+        assert (resized.dtype, tuple(resized.shape)) == (torch.float32, (3, side, side))
+        assert resized.is_contiguous()
+        resized.zero_()
+        assert torch.equal(image, before)
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_threads_get_what_one_thread_gets(rule):
+@every_rule
+def test_threads_get_what_one_thread_gets(name):
     images = [random_image(20 + i % 5, 33 + i % 3, seed=i) for i in range(40)]
 
-    def resize(image):
+    def resized(image):
         with torch.inference_mode():
-            return rule(image, 61)
+            return FUNCTIONS[name](image, 61)
 
+    resize._taps.cache_clear()
     with ThreadPoolExecutor(4) as pool:
-        resized = list(pool.map(resize, images))
+        from_threads = list(pool.map(resized, images))
     # Outside of inference mode, though tables may have been made inside of it.
-    for image, from_thread in zip(images, resized, strict=True):
-        assert torch.equal(rule(image, 61), from_thread)
+    for image, from_thread in zip(images, from_threads, strict=True):
+        assert torch.equal(FUNCTIONS[name](image, 61), from_thread)
+
+
+@every_rule
+def test_the_default_type_and_device_of_new_tensors_do_not_matter(name):
+    image = random_image(31, 45)
+    expected = FUNCTIONS[name](image, 61)
+    resize._taps.cache_clear()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.device("meta"):
+            resized = FUNCTIONS[name](image, 61)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert resized.dtype == torch.float32
+    assert torch.equal(resized, expected)
+
+
+@every_exact_rule
+def test_exact_rules_work_where_the_image_is(rule):
+    resized = rule.resize(random_image(31, 45).to("meta"), 61)
+    assert (resized.device.type, resized.dtype, tuple(resized.shape)) == ("meta", torch.float32, (3, 61, 61))
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.5])
+def test_all_planes_at_once_have_the_bits_of_one_plane_at_a_time(shift):
+    image, device = random_image(31, 45), torch.device("cpu")
+    rows, columns = resize._taps(31, 61, shift, device), resize._taps(45, 61, shift, device)
+    together = torch.empty(3, 61, 61)
+    resize._blend_neighbours(image, rows, columns, together)  # as on a GPU
+    assert torch.equal(together, resize._bilinear(image, 61, shift=shift))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@every_rule
+@pytest.mark.parametrize(
+    ("h", "w"), [(1, 1), (2, 3), (31, 45), (256, 256), (299, 299), (640, 427), (97, 1301)]
+)
+@pytest.mark.parametrize("side", [224, 299])
+def test_cuda_has_the_same_bits(name, h, w, side):
+    image = random_image(h, w)
+    resized = FUNCTIONS[name](image.cuda(), side)
+    assert resized.device.type == "cuda"
+    assert torch.equal(resized.cpu(), FUNCTIONS[name](image, side))

@@ -2,19 +2,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pickle
 import socket
 import stat
 import subprocess
 import sys
-import threading
-import time
-from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from weights_server import CONTENT, Server, left_behind, put, serving, use_own_folders
 
 from genpr.errors import UsageError, WeightsError
 from genpr.features import weights as weights_module
@@ -27,75 +24,20 @@ from genpr.features.weights import (
     weights_folder,
 )
 
-CONTENT = bytes(range(256)) * 8192  # 2 MiB: several pieces
-
-
-@dataclass
-class Server:
-    url: str
-    answer: bytes = CONTENT
-    status: int = 200
-    announced: int | None = None
-    delay: float = 0.0
-    requests: list[str] = field(default_factory=list)
-
-    def entry(self, content: bytes = CONTENT) -> WeightsFile:
-        return WeightsFile(
-            name="tiny.pth",
-            url=f"{self.url}/tiny.pth",
-            size=len(content),
-            sha256=hashlib.sha256(content).hexdigest(),
-            licence="Apache-2.0",
-        )
-
 
 @pytest.fixture
 def server():
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            facts.requests.append(self.path)
-            time.sleep(facts.delay)
-            self.send_response(facts.status)
-            self.send_header("Content-Length", str(facts.announced or len(facts.answer)))
-            self.end_headers()
-            try:
-                self.wfile.write(facts.answer)
-            except OSError:  # the client has seen enough
-                self.close_connection = True
-
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        facts = Server(f"http://127.0.0.1:{http.server_address[1]}")
-        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving() as facts:
         yield facts
-        http.shutdown()
-        thread.join()
 
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path, monkeypatch):
-    monkeypatch.setenv("GENPR_CACHE", str(tmp_path / "genpr"))
-    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.delenv("GENPR_OFFLINE", raising=False)
+    use_own_folders(tmp_path, monkeypatch)
 
 
-def put(path: Path, content: bytes = CONTENT) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-    return path
-
-
-def hub_file(entry: WeightsFile) -> Path:
+def torch_hub_file(entry: WeightsFile) -> Path:
     return Path(os.environ["TORCH_HOME"]) / "hub" / "checkpoints" / entry.name
-
-
-def left_behind() -> list[str]:
-    return sorted(path.name for path in weights_folder().rglob("*") if path.suffix != ".lock")
 
 
 # Files that are already here
@@ -143,12 +85,12 @@ def test_one_changed_byte_in_the_cached_file_is_found_at_every_load(server):
 
 
 def test_the_file_of_torch_hub_is_used_if_it_is_the_same(server):
-    path = put(hub_file(server.entry()))
+    path = put(torch_hub_file(server.entry()))
     assert find_or_fetch(server.entry(), offline=True) == path
 
 
 def test_another_file_of_torch_hub_is_passed_over(server):
-    put(hub_file(server.entry()), CONTENT[:-1] + b"\0")
+    put(torch_hub_file(server.entry()), CONTENT[:-1] + b"\0")
     with pytest.raises(WeightsError) as caught:
         find_or_fetch(server.entry(), offline=True)
     assert caught.value.code == "weights-missing"
@@ -164,9 +106,9 @@ def test_torch_hub_lies_in_the_user_cache_without_torch_home(server, tmp_path, m
 def test_is_cached_looks_in_both_folders(server):
     entry = server.entry()
     assert not is_cached(entry)
-    put(hub_file(entry))
+    put(torch_hub_file(entry))
     assert is_cached(entry)
-    put(hub_file(entry), b"short")
+    put(torch_hub_file(entry), b"short")
     assert not is_cached(entry)
     put(weights_folder() / entry.name)
     assert is_cached(entry)
@@ -175,10 +117,10 @@ def test_is_cached_looks_in_both_folders(server):
 # Missing, and no network
 
 
-@pytest.mark.parametrize("how", ["argument", "environment"])
+@pytest.mark.parametrize("how", ["argument", "GENPR_OFFLINE", "HF_HUB_OFFLINE"])
 def test_offline_and_missing_says_everything_in_one_line_and_asks_nobody(how, server, monkeypatch):
-    if how == "environment":
-        monkeypatch.setenv("GENPR_OFFLINE", "1")
+    if how != "argument":
+        monkeypatch.setenv(how, "1")
     entry = server.entry()
     with pytest.raises(WeightsError) as caught:
         find_or_fetch(entry, offline=how == "argument")
@@ -337,8 +279,9 @@ class CreatesFile:
 def test_no_code_runs_even_for_a_file_of_the_right_hash(tmp_path):
     marker, path = tmp_path / "marker", tmp_path / "evil.pth"
     torch.save({"weight": CreatesFile(marker)}, path)
-    with pytest.raises(pickle.UnpicklingError):
+    with pytest.raises(WeightsError, match="asks for") as caught:
         load_state_dict(entry_of(path), path)
+    assert caught.value.code == "unsafe-format"
     assert not marker.exists()
 
 

@@ -1,0 +1,117 @@
+"""`genpr pack SOURCE OUT.npz`."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from genpr.cli.console import emit, printable, progress_bars, show_notices
+from genpr.cli.options import share
+from genpr.images.policy import MAX_PIXELS
+
+if TYPE_CHECKING:
+    from genpr.images.pack import Packed
+    from genpr.notices import Notice
+
+
+@click.command(name="pack")
+@click.argument("source")
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--max-images", type=click.IntRange(min=1), help="Pack a random subset of at most this many.")
+@click.option("--seed", default=0, show_default=True, help="Chooses the subset of --max-images.")
+@click.option(
+    "--on-bad",
+    type=click.Choice(["error", "skip"]),
+    default="error",
+    show_default=True,
+    help="Unusable images: refuse the source after listing all, or leave them out.",
+)
+@click.option(
+    "--max-bad", type=share, default="1%", show_default=True, help="Most that --on-bad skip accepts."
+)
+@click.option(
+    "--max-pixels",
+    default=MAX_PIXELS,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Larger images are refused before decoding.",
+)
+@click.option("--compressed/--no-compressed", help="Deflate the array.  [default: no-compressed]")
+@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a sentence.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress bars and no notes.")
+def command(
+    source: str,
+    out: Path,
+    *,
+    max_images: int | None,
+    seed: int,
+    on_bad: Literal["error", "skip"],
+    max_bad: float,
+    max_pixels: int,
+    compressed: bool,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Write the images in SOURCE to OUT (.npz), as one array `arr_0` of uint8 (n, h, w, 3).
+
+    That is the form of OpenAI's reference batches, which their evaluator and others read. SOURCE is a folder, or a
+    zip, tar, npz or npy file; its images must have one size, and keep their order.
+    """
+    from genpr.images.pack import check_output, pack_source
+    from genpr.images.source import open_source, subset
+
+    check_output(out, source, force=force)
+    images = open_source(source)
+    if max_images is not None:
+        images = subset(images, max_images, seed)
+    with progress_bars(quiet=quiet) as progress:
+        packed = pack_source(
+            images,
+            out,
+            on_bad=on_bad,
+            max_bad=max_bad,
+            max_pixels=max_pixels,
+            compressed=compressed,
+            progress=None if progress is None else partial(progress, "packed"),
+        )
+    if not quiet:
+        show_notices(_notices(packed))
+    emit(_record(out, packed, compressed=compressed) if as_json else _sentence(out, packed))
+
+
+def _notices(packed: Packed) -> list[Notice]:
+    from genpr.notices import notice
+
+    notices = [
+        notice(flag, role="packed", count=f"{count:,}", total=f"{packed.n:,}")
+        for flag, count in packed.flags.items()
+    ]
+    if packed.skipped:
+        total = packed.n + len(packed.skipped)
+        notices.append(notice("skipped", role="source", count=f"{len(packed.skipped):,}", total=f"{total:,}"))
+    return notices
+
+
+def _sentence(out: Path, packed: Packed) -> str:
+    images = "image" if packed.n == 1 else "images"
+    return f"packed {packed.n:,} {images} of {packed.width} x {packed.height} into {printable(str(out))}"
+
+
+def _record(out: Path, packed: Packed, *, compressed: bool) -> str:
+    record = {
+        "out": str(out),
+        "n": packed.n,
+        "height": packed.height,
+        "width": packed.width,
+        "compressed": compressed,
+        "bytes": out.stat().st_size,
+        "flags": dict(packed.flags),
+        "skipped": [[error.path, error.code] for error in packed.skipped],
+    }
+    return json.dumps(record)

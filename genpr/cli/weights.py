@@ -1,0 +1,174 @@
+"""`genpr weights list | fetch | verify`: the published weight files, and what of them is on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from genpr.cli.console import complain, emit, printable
+from genpr.errors import UsageError, WeightsError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from genpr.features.known_weights import WeightsFile
+    from genpr.features.weights import Progress
+
+_BAD = WeightsError.exit_code
+
+
+@click.group(name="weights")
+def command() -> None:
+    """Show, download and check the weights of the extractors.
+
+    \b
+    genpr weights list                    what there is, and what is here
+    genpr weights fetch inception vgg16   for use without a network later
+    genpr weights verify                  hash every file that is here
+    """  # noqa: D301 - click reads the backspace as "do not rewrap"
+
+
+@command.command(name="list", short_help="Show every known file.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array instead of a table.")
+def list_files(*, as_json: bool) -> None:
+    """Show every known file: who uses it, length, licence, what it is held to, whether it is here."""
+    import json
+
+    rows = [_row(entry) for entry in _entries()]
+    emit(json.dumps(rows) if as_json else _table(rows))
+
+
+@command.command(short_help="Download weights, by extractor or file name.")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--offline", is_flag=True, help="Only look whether they are here (also GENPR_OFFLINE=1).")
+@click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
+def fetch(names: Sequence[str], *, offline: bool, quiet: bool) -> None:
+    """Download weights, by extractor or file name; what is here already is only verified."""
+    from genpr.features.weights import find_or_fetch
+
+    for entry in _chosen(names):
+        with _progress(entry, quiet=quiet) as progress:
+            path = find_or_fetch(entry, offline=offline, progress=progress)
+        emit(printable(f"{entry.name}  {path}"))
+
+
+@command.command(short_help="Hash the files that are here.")
+@click.argument("names", nargs=-1, metavar="[NAME...]")
+def verify(names: Sequence[str]) -> int:
+    """Hash the files that are here, one line each; exit code 4 if one is damaged or named and missing."""
+    from genpr.features.weights import cached_path, verify_file, weights_folder
+
+    outcomes = []
+    for entry in _chosen(names) if names else _entries():
+        own = weights_folder() / entry.name
+        path = own if own.is_file() else cached_path(entry)
+        if path is not None:
+            outcomes.append(_outcome(entry, path, verify_file))
+        elif names:
+            outcomes.append((False, f"missing  {entry.name}"))
+    for _, line in outcomes:
+        emit(printable(line))
+    if not outcomes:
+        complain(f"no weights are here, neither in {weights_folder()} nor in the caches of other programs")
+    return 0 if all(is_good for is_good, _ in outcomes) else _BAD
+
+
+def _outcome(entry: WeightsFile, path: Path, verify_file: Any) -> tuple[bool, str]:  # noqa: ANN401
+    try:
+        digest = verify_file(entry, path)
+    except WeightsError as error:
+        return False, f"bad      {error}"
+    return True, f"ok       {digest[:8]}  {entry.name}"
+
+
+def _entries() -> list[WeightsFile]:
+    """The known files, and others that were once used here."""
+    from genpr.features.known_weights import KNOWN_WEIGHTS
+    from genpr.features.trust import records
+
+    known = {entry.name: entry for entry in KNOWN_WEIGHTS}
+    others = {record.name: record.entry for record in records() if record.name not in known}
+    return [*known.values(), *others.values()]
+
+
+def _chosen(names: Sequence[str]) -> list[WeightsFile]:
+    """The files of these extractors or of these names, each once."""
+    entries = _entries()
+    chosen: dict[str, WeightsFile] = {}
+    for name in names:
+        found = [entry for entry in entries if name == entry.name or name in entry.used_by]
+        if not found:
+            known = ", ".join(item for entry in entries for item in entry.used_by or (entry.name,))
+            raise UsageError(
+                f"no weights are known for {name!r}; extractors with weights: {known} (file names will do, too)",
+                code="unknown-weights",
+            )
+        chosen.update({entry.name: entry for entry in found})
+    return list(chosen.values())
+
+
+def _row(entry: WeightsFile) -> dict[str, object]:
+    from genpr.features.trust import pinned_by, record_of
+    from genpr.features.weights import cached_path
+
+    record = None if entry.sha256 else record_of(entry)
+    path = cached_path(entry)
+    return {
+        "name": entry.name,
+        "used_by": list(entry.used_by),
+        "size": entry.size if record is None else record.size,
+        "licence": entry.licence,
+        "pinned": pinned_by(entry) if record is None else record.pinned,
+        "sha256": entry.sha256 if record is None else record.sha256,
+        "sha256_prefix": entry.sha256_prefix,
+        "url": entry.url,
+        "cached": path is not None,
+        "path": None if path is None else str(path),
+    }
+
+
+def _table(rows: Sequence[dict[str, Any]]) -> str:
+    """Two lines per file, since file names are long: what one would type, and the name below."""
+    lines = [_columns("used by", "size", "licence", "pinned by", "here")]
+    for row in rows:
+        users = row["used_by"]
+        first = users[0] if users else "-"
+        more = f" (+{len(users) - 1})" if len(users) > 1 else ""
+        size = "?" if row["size"] is None else f"{row['size'] / 1e6:,.0f} MB"
+        here = "yes" if row["cached"] else "no"
+        lines += [_columns(first + more, size, row["licence"], row["pinned"], here), f"  {row['name']}"]
+    return printable("\n".join(lines), newlines=True)
+
+
+def _columns(used_by: str, size: str, licence: str, pinned: str, here: str) -> str:
+    return f"{used_by:<24}  {size:>8}  {licence:<14}  {pinned:<9}  {here}".rstrip()
+
+
+@contextmanager
+def _progress(entry: WeightsFile, *, quiet: bool) -> Iterator[Progress | None]:
+    """A bar in bytes on a terminal; else one line, once a download has begun."""
+    import sys
+
+    if quiet:
+        yield None
+        return
+    if not sys.stderr.isatty():
+        has_begun: list[bool] = []
+
+        def tell(_received: int, total: int) -> None:
+            if not has_begun:
+                has_begun.append(True)
+                complain(f"downloading {entry.name}" + (f", {total / 1e6:,.0f} MB" if total else ""))
+
+        yield tell
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(entry.name if len(entry.name) < 30 else f"{entry.name[:28]}…", total=entry.size)
+        yield lambda received, total: bars.update(task, completed=received, total=total or None)

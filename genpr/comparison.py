@@ -1,0 +1,128 @@
+"""Several results side by side, if they may stand there: made alike, on the same reals, with equally many images."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from genpr.errors import DataError, UsageError
+from genpr.result import Result, recipe_of, result_of
+
+_WORDS = {
+    "extractor": "extractor",
+    "weights": "weights of the extractor",
+    "resize": "resize rule",
+    "code": "code of the extractor",
+    "variant": "variant",
+    "k": "k",
+    "ties": "ties",
+    "distances": "arithmetic of the distances",
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Results by name, with the metrics that all of them have.
+
+    Attributes:
+        results: By file name, or whatever tells them apart.
+        metrics: In display order; never empty.
+        differences: Why they should not be compared, in words; empty if they may.
+    """
+
+    results: Mapping[str, Result]
+    metrics: tuple[str, ...]
+    differences: tuple[str, ...]
+
+
+def compare(results: Mapping[str, Result], *, force: bool = False) -> Comparison:
+    """Put results side by side.
+
+    Args:
+        results: At least two, by name.
+        force: Compare even what was not made alike; the differences are then part of the outcome.
+
+    Raises:
+        UsageError: Fewer than two results.
+        DataError: They differ in more than the fakes ("not-alike"), or have no metric in common ("no-common-metric").
+    """
+    if len(results) < 2:
+        raise UsageError(
+            f"a comparison needs at least two results, found {len(results)}", code="too-few-results"
+        )
+    first_name, first = next(iter(results.items()))
+    metrics = tuple(
+        name for name in first.metrics if all(name in result.metrics for result in results.values())
+    )
+    if not metrics:
+        held = "; ".join(f"{name}: {', '.join(result.metrics)}" for name, result in results.items())
+        raise DataError(f"the results have no metric in common ({held})", code="no-common-metric")
+    found = dict.fromkeys(
+        difference
+        for name, result in list(results.items())[1:]
+        for difference in _differences(name, result, first_name, first, metrics)
+    )
+    if found and not force:
+        raise DataError(
+            f"these results were not made alike: {'; '.join(found)}. Score again alike, or compare all the same with "
+            "--force",
+            code="not-alike",
+        )
+    return Comparison(results, metrics, tuple(found))
+
+
+def load_results(path: Path) -> dict[str, Result]:
+    """Read what `genpr score --json` printed: one result, or one per protocol.
+
+    Returns:
+        Results by file name, with the protocol behind it if there are several.
+
+    Raises:
+        UsageError: There is no such file.
+        DataError: It holds no result ("not-a-result").
+    """
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}", code="path-not-found", path=str(path))
+    try:
+        content = json.loads(path.read_text())
+        if "results" in content:
+            found = [result_of(each) for each in content["results"]]
+            return {f"{path.name} ({result.protocol})": result for result in found}
+        return {path.name: result_of(content)}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"{path} holds no result of `genpr score --json` of this version ({type(error).__name__}: {error})",
+            code="not-a-result",
+            path=str(path),
+        ) from error
+
+
+def _differences(
+    name: str, result: Result, other_name: str, other: Result, metrics: Sequence[str]
+) -> list[str]:
+    """In words, most important first."""
+    found = []
+    ours, theirs = recipe_of(result), recipe_of(other)
+    for metric in metrics:
+        for key, words in _WORDS.items():
+            here, there = ours[metric].get(key), theirs[metric].get(key)
+            if here != there:
+                found.append(
+                    f"{words} of {metric} is {_short(here)} in {name} and {_short(there)} in {other_name}"
+                )
+    if result.real.content != other.real.content:
+        found.append(
+            f"the real set of {name} ({result.real.source}) is not that of {other_name} ({other.real.source})"
+        )
+    for side in ("real", "fake"):
+        here, there = getattr(result, side).n, getattr(other, side).n
+        if here != there:
+            found.append(f"{here:,} {side} images in {name}, {there:,} in {other_name}")
+    return found
+
+
+def _short(value: object) -> str:
+    text = "unknown" if value is None else str(value)
+    return text[:12] if len(text) == 64 else text  # a sha256

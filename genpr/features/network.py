@@ -1,0 +1,142 @@
+"""A network of fixed input size as an extractor: the resize rule before it, the precision it runs in, its layers.
+
+One pass may give several layers, side by side in each row: FID, sFID and IS need three of the same network.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from genpr.features.extractor import ExtractorInfo, prepare_batch
+from genpr.features.names import ExtractorName
+from genpr.features.resize import ResizeRule
+from genpr.runtime import state_guard
+
+_VERSION = 1  # raise it whenever a change moves the features of networks
+
+Colour = tuple[float, float, float]
+
+IMAGENET_MEAN: Colour = (0.485 * 255, 0.456 * 255, 0.406 * 255)
+IMAGENET_STD: Colour = (0.229 * 255, 0.224 * 255, 0.225 * 255)
+
+
+@dataclass(frozen=True, slots=True)
+class InputRule:
+    """What a network expects to see.
+
+    Attributes:
+        resize: How an image of any size becomes a square.
+        side: Of that square, in pixels.
+        mean: Subtracted per channel, in grey levels 0..255.
+        std: Divided by, per channel, in grey levels.
+        channels_last: Whether convolutions on a CPU are faster in that layout.
+    """
+
+    resize: ResizeRule
+    side: int
+    mean: Colour = IMAGENET_MEAN
+    std: Colour = IMAGENET_STD
+    channels_last: bool = False
+
+    @property
+    def name(self) -> str:
+        """Rule and side, such as "tf1-bilinear-299"."""
+        return f"{self.resize.name}-{self.side}"
+
+
+class NetworkExtractor:
+    """A network behind its resize rule.
+
+    Args:
+        network: From float32 (n, 3, side, side), normalised, to (n, dim): the layers of `parts`, side by side. It is
+            moved, converted and frozen.
+        parts: What each layer is.
+        rule: What the network expects to see.
+        device: Where to compute.
+        precision: In which the network computes; its input is normalised in float32, its output given in float32.
+    """
+
+    thread_safe = True
+
+    def __init__(
+        self,
+        network: nn.Module,
+        parts: Sequence[ExtractorInfo],
+        *,
+        rule: InputRule,
+        device: torch.device,
+        precision: torch.dtype = torch.float32,
+    ) -> None:
+        self.parts = tuple(parts)
+        self.info = joint_info(self.parts)
+        self.name = self.info.name
+        self.dim = self.info.dim
+        self.device = device
+        self.prepares_on_device = device.type == "cuda" and rule.resize.exact_on_device
+        self._rule = rule
+        self._precision = precision
+        on_cpu = device.type == "cpu"
+        self._layout = torch.channels_last if on_cpu and rule.channels_last else torch.contiguous_format
+        self._mean = torch.tensor(rule.mean).view(1, 3, 1, 1).to(device)
+        self._std = torch.tensor(rule.std).view(1, 3, 1, 1).to(device)
+        network.to(precision).requires_grad_(False).eval()
+        self._network = network.to(device).to(memory_format=self._layout)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Embed uint8 (n, 3, h, w) images as float32 (n, dim), on the extractor's device."""
+        with state_guard():  # TensorFloat-32 would move the features by 1e-3
+            return self.forward(prepare_batch(self, images).to(self.device))
+
+    def prepare(self, image: Tensor) -> Tensor:
+        """Resize one uint8 (3, h, w) image to float32 (3, side, side) in 0..255, where it is."""
+        return self._rule.resize.resize(image, self._rule.side)
+
+    def forward(self, batch: Tensor) -> Tensor:
+        """Embed prepared images, float32 (n, 3, side, side) on the extractor's device, as float32 (n, dim)."""
+        normalised = (batch - self._mean) / self._std
+        features: Tensor = self._network(
+            normalised.to(self._precision).contiguous(memory_format=self._layout)
+        )
+        return features.float()
+
+
+def describe_part(
+    name: ExtractorName,
+    rule: InputRule,
+    *,
+    dim: int,
+    weights_sha256: str | None,
+    comparable: bool,
+    members: int = 1,
+) -> ExtractorInfo:
+    """The record of one layer of a network; `comparable` is that of the published recipe in float32."""
+    identity = f"network {_VERSION} {name} {rule.name} {rule.mean} {rule.std} {weights_sha256}"
+    return ExtractorInfo(
+        name=str(name),
+        dim=dim,
+        resize=rule.name,
+        weights_sha256=weights_sha256,
+        comparable=comparable and name.precision == "float32",
+        cache_key=hashlib.sha256(identity.encode()).hexdigest(),
+        members=members,
+    )
+
+
+def joint_info(parts: Sequence[ExtractorInfo]) -> ExtractorInfo:
+    """The record of several layers side by side; that of the layer itself if there is but one."""
+    if len(parts) == 1:
+        return parts[0]
+    keys = " ".join(str(part.cache_key) for part in parts)
+    return ExtractorInfo(
+        name="+".join(part.name for part in parts),
+        dim=sum(part.dim for part in parts),
+        resize=parts[0].resize,
+        weights_sha256=parts[0].weights_sha256,
+        comparable=all(part.comparable for part in parts),
+        cache_key=hashlib.sha256(keys.encode()).hexdigest(),
+    )

@@ -1,0 +1,79 @@
+"""Two classifiers of torchvision: VGG16, and its own Inception-v3.
+
+On VGG16 improved precision and recall was defined. This Inception is not the one of FID.
+
+References:
+    K. Simonyan and A. Zisserman, Very Deep Convolutional Networks for Large-Scale Image Recognition, 2015.
+    T. Kynkäänniemi et al., Improved Precision and Recall Metric for Assessing Generative Models, 2019.
+    torchvision (BSD-3-Clause), which also publishes the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from genpr.features.catalogue import BUILT_IN, Request
+from genpr.features.names import ExtractorName
+from genpr.features.network import InputRule, NetworkExtractor, describe_part
+from genpr.features.resize import find_rule
+from genpr.features.weights import WeightsFile, load_state_dict, loaded_sha256
+
+
+def load(request: Request) -> NetworkExtractor:
+    """VGG16 up to its second hidden layer, or Inception-v3 up to its pool.
+
+    VGG16 gives fc2 after its ReLU (Kynkäänniemi et al. 2019), 4096 numbers of a square of 224 pixels.
+
+    Raises:
+        WeightsError: The weights file is not the published one.
+    """
+    (name,) = request.names
+    entry = BUILT_IN[name.base].weights
+    assert entry is not None
+    assert request.weights is not None  # the registry found it
+    return build(entry, request.weights, name=name, device=request.device)
+
+
+def build(entry: WeightsFile, path: Path, *, name: ExtractorName, device: torch.device) -> NetworkExtractor:
+    """As `load`, with weights of any entry."""
+    known = BUILT_IN[name.base]
+    network = _NETWORKS[name.base](load_state_dict(entry, path))
+    rule = InputRule(find_rule(name.resize or known.resize), known.side, channels_last=True)
+    part = describe_part(
+        name, rule, dim=known.dim, weights_sha256=loaded_sha256(entry, path), comparable=known.comparable
+    )
+    return NetworkExtractor(
+        network, [part], rule=rule, device=device, precision=getattr(torch, name.precision)
+    )
+
+
+def _vgg16(state: Mapping[str, Tensor]) -> nn.Module:
+    from torchvision.models import vgg16
+
+    with torch.device("meta"):  # the published tensors become the parameters: nothing to initialise
+        network: nn.Module = vgg16(weights=None, init_weights=False)
+    network.load_state_dict(state, strict=True, assign=True)
+    network.classifier = nn.Sequential(
+        *list(network.get_submodule("classifier").children())[:5]
+    )  # up to the ReLU after fc2
+    return network
+
+
+def _inception(state: Mapping[str, Tensor]) -> nn.Module:
+    from torchvision.models import inception_v3
+
+    with torch.device("meta"):
+        network: nn.Module = inception_v3(weights=None, init_weights=False, transform_input=True)
+    network.load_state_dict(state, strict=True, assign=True)
+    network.fc = nn.Identity()
+    return network
+
+
+_NETWORKS: Mapping[str, Callable[[Mapping[str, Tensor]], nn.Module]] = {
+    "vgg16": _vgg16,
+    "inception-torchvision": _inception,
+}

@@ -1,0 +1,58 @@
+"""Where weight files may lie on this machine: genpr's own folder, and the caches of torch.hub and Hugging Face."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from genpr.features.known_weights import WeightsFile
+from genpr.runtime import cache_root, private_folder
+
+
+def weights_folder() -> Path:
+    """Folder of downloaded weights; it need not exist yet."""
+    return cache_root() / "weights"
+
+
+def make_weights_folder() -> Path:
+    """Create `weights_folder` for this user alone.
+
+    Raises:
+        ResourceError: It cannot be created, or belongs to somebody else.
+    """
+    private_folder(cache_root())
+    return private_folder(weights_folder())
+
+
+def shared_copy(entry: WeightsFile) -> Path:
+    """Where the program that usually fetches `entry` would have put it; it need not be there."""
+    address = entry.hub_address
+    return _torch_hub_folder() / entry.name if address is None else _hugging_face_copy(*address)
+
+
+def sha256_of_blob(path: Path) -> str | None:
+    """The digest by which Hugging Face's cache names a large file that `path` links to, if it does."""
+    target = path.resolve()
+    is_blob = target.parent.name == "blobs" and re.fullmatch(r"[0-9a-f]{64}", target.name)
+    return target.name if is_blob else None
+
+
+def _torch_hub_folder() -> Path:
+    home = os.environ.get("TORCH_HOME") or _user_cache() / "torch"
+    return Path(home).expanduser() / "hub" / "checkpoints"
+
+
+def _hugging_face_copy(repo_id: str, revision: str, filename: str) -> Path:
+    home = os.environ.get("HF_HOME") or _user_cache() / "huggingface"
+    caches = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub").expanduser()
+    folder = caches / f"models--{repo_id.replace('/', '--')}"
+    try:
+        commit = (folder / "refs" / revision).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        commit = revision  # it is a commit, or nothing is there
+    return folder / "snapshots" / commit / filename
+
+
+def _user_cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")

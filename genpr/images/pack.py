@@ -1,0 +1,293 @@
+"""Any images into one .npz file, as OpenAI's evaluator and others want them: `arr_0`, uint8 (n, h, w, 3).
+
+Nothing is held but the images that threads are decoding: the array is written as it comes. How many images there
+will be stands before them in the file, so it is taken from the source; if it turns out otherwise, because images
+were left out or the source did not know, the file is copied once with the number put right.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from genpr.errors import BadImagesError, DataError, ImageError, UsageError
+from genpr.images.decode import Decoded, decode
+from genpr.images.item import ImageSource, Item, printable
+from genpr.images.npz_writer import check_room, correct_count, write_rows, writing
+from genpr.images.policy import MAX_PIXELS, DecodePolicy
+from genpr.images.source import open_source, subset
+from genpr.runtime import usable_cores
+from genpr.storage import atomic_path
+
+_AHEAD = 4  # images per thread; bounds the decoded pixels that wait
+
+
+@dataclass(frozen=True)
+class Packed:
+    """What was written.
+
+    Attributes:
+        n: Number of images.
+        height: Of each, in pixels.
+        width: Of each, in pixels.
+        skipped: The images that could not be used, in source order.
+        flags: How many images each decoding flag of `genpr.images.decode.FLAGS` applies to.
+    """
+
+    n: int
+    height: int
+    width: int
+    skipped: tuple[ImageError, ...]
+    flags: Mapping[str, int]
+
+
+def pack(
+    source: object,
+    path: str | os.PathLike[str],
+    *,
+    max_images: int | None = None,
+    seed: int = 0,
+    on_bad: Literal["error", "skip"] = "error",
+    max_bad: float = 0.01,
+    max_pixels: int = MAX_PIXELS,
+    compressed: bool = False,
+    force: bool = False,
+) -> int:
+    """Write the images of a source to an .npz file, in their order, as `arr_0`, uint8 (n, h, w, 3).
+
+    Args:
+        source: Whatever `open_source` takes; all its images must have one size.
+        path: The file to write; it appears when it is complete, or not at all.
+        max_images: Write a random subset of at most this many.
+        seed: Chooses the subset.
+        on_bad: What to do about unusable images: "error" refuses the source, "skip" leaves them out.
+        max_bad: The largest share of them that "skip" accepts.
+        max_pixels: Larger images are refused before decoding.
+        compressed: Deflate the array.
+        force: Replace an existing file.
+
+    Returns:
+        Number of images written.
+
+    Raises:
+        UsageError: An argument is wrong, or `path` exists and `force` is not set.
+        BadImagesError: There are unusable images, all of which it lists, and they are not accepted.
+        DataError: There are no images, they differ in size ("mixed-sizes"), or the source is damaged.
+        ResourceError: `path` cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     pack(np.zeros((5, 8, 8, 3), np.uint8), f"{folder}/black.npz")
+        5
+    """
+    check_output(path, source, force=force)
+    opened = open_source(source)
+    if max_images is not None:
+        opened = subset(opened, max_images, seed)
+    return pack_source(
+        opened, Path(path), on_bad=on_bad, max_bad=max_bad, max_pixels=max_pixels, compressed=compressed
+    ).n
+
+
+def check_output(path: str | os.PathLike[str], source: object, *, force: bool) -> None:
+    """Refuse a path that `pack` could or should not write, before anything is read.
+
+    Raises:
+        UsageError: `path` has another suffix than `.npz`, its folder does not exist, or it is a folder, the source
+            itself, or a file that exists while `force` is not set.
+    """
+    shown, path = printable(os.fsdecode(path)), Path(path)
+    if path.suffix.lower() != ".npz":
+        raise UsageError(f"{shown} must end in .npz, the only format genpr packs into", code="output-suffix")
+    if not path.parent.is_dir():
+        folder = str(path.parent)
+        raise UsageError(f"the folder {printable(folder)} does not exist", code="path-not-found", path=folder)
+    if not os.path.lexists(path):
+        return
+    if path.is_dir():
+        raise UsageError(f"{shown} is a folder; name a file in it", code="output-exists", path=str(path))
+    if isinstance(source, str | os.PathLike) and _is_same_file(path, Path(source)):
+        raise UsageError(
+            f"{shown} is the source itself; write to another file", code="output-exists", path=str(path)
+        )
+    if not force:
+        raise UsageError(f"{shown} exists; --force replaces it", code="output-exists", path=str(path))
+
+
+def _is_same_file(path: Path, other: Path) -> bool:
+    try:
+        return path.samefile(other)
+    except OSError:  # one of them is not there
+        return False
+
+
+def pack_source(
+    source: ImageSource,
+    path: Path,
+    *,
+    on_bad: Literal["error", "skip"] = "error",
+    max_bad: float = 0.01,
+    max_pixels: int = MAX_PIXELS,
+    compressed: bool = False,
+    progress: Callable[[int, int | None], None] | None = None,
+) -> Packed:
+    """Write the images of an opened source over whatever is at `path` (see `pack`, which checks that).
+
+    Args:
+        source: All its images must have one size.
+        path: The file to write.
+        on_bad: See `pack`.
+        max_bad: See `pack`.
+        max_pixels: See `pack`.
+        compressed: See `pack`.
+        progress: Called with the number of images done and the total (None if unknown).
+    """
+    if on_bad not in {"error", "skip"}:
+        raise UsageError(f"on_bad must be 'error' or 'skip', not {on_bad!r}", code="bad-option")
+    if not 0 <= max_bad <= 1:
+        raise UsageError(f"max_bad is a share from 0 to 1, not {max_bad}", code="bad-option")
+    seen = _Seen()
+    total = _length(source)
+    decoded = _decoded(source, DecodePolicy(max_pixels))
+    with writing(path), atomic_path(path) as temporary, closing(decoded):
+        rows = _rows(decoded, source, seen, total, progress, lists_only=on_bad == "error")
+        first = next(rows, None)
+        if first is not None:
+            first = first.copy()  # a view of it would keep a whole batch of an .npz file
+            shape = (total or 0, *first.shape)
+            check_room(path, shape, compressed=compressed)
+            n = write_rows(temporary, shape, chain([first], rows), compressed=compressed)
+        _refuse_bad(seen.bad, seen.count, source, 0.0 if on_bad == "error" else max_bad, on_bad)
+        if first is None:
+            raise _nothing(source, seen.bad)
+        if n != total:
+            check_room(path, (n, *first.shape), compressed=compressed)
+            correct_count(temporary, shape, n, compressed=compressed)
+    height, width, _ = first.shape
+    return Packed(n, height, width, tuple(seen.bad), dict(seen.flags))
+
+
+@dataclass
+class _Seen:
+    """What the images told on their way: how many came, which cannot be used, and the first one's name."""
+
+    count: int = 0
+    first: str = ""
+    bad: list[ImageError] = field(default_factory=list)
+    flags: Counter[str] = field(default_factory=Counter)
+
+
+def _length(source: ImageSource) -> int | None:
+    try:
+        return len(source)
+    except TypeError:
+        return None
+
+
+def _rows(
+    decoded: Iterator[tuple[str, Decoded | ImageError]],
+    source: ImageSource,
+    seen: _Seen,
+    total: int | None,
+    progress: Callable[[int, int | None], None] | None,
+    *,
+    lists_only: bool,
+) -> Iterator[NDArray[np.uint8]]:
+    """The pixels of usable images, all of one size; with `lists_only`, none after an unusable one."""
+    shape: tuple[int, ...] = ()
+    for name, image in decoded:
+        seen.count += 1
+        if progress is not None:
+            progress(seen.count, total)
+        if isinstance(image, ImageError):
+            seen.bad.append(image)
+            continue
+        if seen.bad and lists_only:
+            continue
+        if not shape:
+            shape, seen.first = image.pixels.shape, name
+        if image.pixels.shape != shape:
+            raise _mixed_sizes(source, seen.first, shape, name, image.pixels.shape)
+        seen.flags.update(image.flags)
+        yield image.pixels
+
+
+def _decoded(
+    source: ImageSource, policy: DecodePolicy
+) -> Generator[tuple[str, Decoded | ImageError], None, None]:
+    """Read and decode every item in threads, a bounded distance ahead, and yield what came of it in order."""
+
+    def load(item: Item) -> tuple[str, Decoded | ImageError]:
+        try:
+            return item.name, decode(item.read(), name=item.name, policy=policy)
+        except ImageError as error:
+            return item.name, error
+
+    threads = max(1, min(32, usable_cores()))
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="genpr-decode")
+    waiting: deque[Future[tuple[str, Decoded | ImageError]]] = deque()
+    try:
+        for item in source:
+            waiting.append(pool.submit(load, item))
+            if len(waiting) >= threads * _AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    except OSError as error:  # of reading; those of writing are told apart by this
+        raise DataError(
+            f"{printable(source.name)} cannot be read ({error})", code="unreadable", path=source.name
+        ) from error
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _mixed_sizes(
+    source: ImageSource, first: str, shape: tuple[int, ...], odd: str, odd_shape: tuple[int, ...]
+) -> DataError:
+    sizes = (
+        f"{printable(odd)} is {odd_shape[1]} x {odd_shape[0]} pixels, but {printable(first)} is "
+        f"{shape[1]} x {shape[0]}"
+    )
+    return DataError(
+        f"{printable(source.name)} has images of different sizes: {sizes}; an array holds one size, so resize them "
+        "first",
+        code="mixed-sizes",
+        path=odd,
+    )
+
+
+def _refuse_bad(
+    bad: list[ImageError], total: int, source: ImageSource, max_share: float, on_bad: str
+) -> None:
+    """The rule and the words of `genpr score` (features/embed.py)."""
+    if not bad or (on_bad == "skip" and len(bad) <= max_share * total):
+        return
+    advice = (
+        f", more than --max-bad {max_share:.1%} allows"
+        if on_bad == "skip"
+        else " (repair them, or leave them out with --on-bad skip)"
+    )
+    raise BadImagesError(
+        f"{len(bad)} of {total} images in {source.name} cannot be used{advice}; the first: {bad[0]}",
+        bad=bad,
+        path=source.name,
+    )
+
+
+def _nothing(source: ImageSource, bad: list[ImageError]) -> DataError:
+    name = source.name
+    if bad:
+        text = f"none of the {len(bad)} images in {name} can be used; the first: {bad[0]}"
+        return BadImagesError(text, bad=bad, path=name)
+    return DataError(f"{printable(name)} has no images", code="no-images", path=name)

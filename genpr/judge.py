@@ -1,0 +1,139 @@
+"""One protocol applied to one real set: fitted once, it judges any number of fake sets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from genpr.features.feature_set import FeatureSet
+from genpr.findings import Identities, findings
+from genpr.images.statistics import read_statistics
+from genpr.metrics.companions import CompanionOptions
+from genpr.metrics.frechet import Gaussian
+from genpr.plan import ScorePlan
+from genpr.result import MetricValue, Result, SideSummary, package_versions
+from genpr.scoring import ManifoldRecipe, RealCompanions, RealManifolds
+from genpr.side_features import Embedder, SideFeatures, StageProgress
+from genpr.sides import check_untrained
+
+
+@dataclass
+class _Search:
+    """A search among neighbours that is under way."""
+
+    progress: StageProgress
+    seconds: float = 0.0
+
+    def report(self, done: int, total: int) -> None:
+        """Pairs done with, as per cent."""
+        self.progress("neighbours", 100 * done // max(total, 1), 100)
+
+
+class Judge:
+    """A real side under one plan.
+
+    Args:
+        plan: What to compute.
+        real: The real side, with every space of the plan embedded.
+        embedder: How it was embedded.
+    """
+
+    def __init__(self, plan: ScorePlan, real: SideFeatures, embedder: Embedder) -> None:
+        protocol = plan.protocol
+        self._plan = plan
+        self._embedder = embedder
+        self._real = real.cut(plan.most_real)
+        self._real_identities = Identities.of(self._main(self._real))
+        options = CompanionOptions(
+            device=embedder.device, inception_score_chunk=protocol.inception_score_chunk
+        )
+        companions = {name: space for name, space in plan.spaces.items() if name not in plan.ks}
+        self._manifolds: RealManifolds | None = None
+        with self._searching() as search:
+            self._companions = RealCompanions(companions, self._real, self._given_statistics(), options)
+            if plan.ks:
+                recipe = ManifoldRecipe(
+                    protocol=protocol, ks=plan.ks, ties=plan.ties, device=embedder.device, seed=embedder.seed
+                )
+                self._manifolds = RealManifolds(self._real[plan.own], recipe, search.report)
+        self._fit_seconds = search.seconds
+
+    def score(self, fake: SideFeatures) -> Result:
+        """Score one fake side, with every space of the plan embedded.
+
+        Raises:
+            DataError: It does not belong to the real side.
+        """
+        fakes = fake.cut(self._plan.most_fake)
+        for space in self._plan.spaces.values():
+            check_untrained(self._real[space], fakes[space])
+        with self._searching() as search:
+            values = self._companions.score(fakes)
+            if self._manifolds is not None:
+                values |= self._manifolds.score(fakes[self._plan.own], search.report)
+        return self._result(fakes, values, seconds=search.seconds)
+
+    def _given_statistics(self) -> dict[str, Gaussian]:
+        """Mean and covariance by metric, where the protocol takes them from the reals' file."""
+        side = self._real.side
+        if not self._plan.protocol.reference_statistics or isinstance(side, FeatureSet) or not side.on_disk:
+            return {}
+        path = Path(side.source.name)
+        found = read_statistics(path) if path.suffix.lower() == ".npz" else None
+        if found is None:
+            return {}
+        given = {"fid": Gaussian.from_moments(found.mu, found.sigma)}
+        if found.mu_s is not None and found.sigma_s is not None:
+            given["sfid"] = Gaussian.from_moments(found.mu_s, found.sigma_s)
+        return given
+
+    def _main(self, side: SideFeatures) -> FeatureSet:
+        """The features that stand for a side: those of the score's own extractor, if they are used."""
+        spaces = list(self._plan.spaces.values())
+        return side[self._plan.own if self._plan.own in spaces else spaces[0]]
+
+    @contextmanager
+    def _searching(self) -> Iterator[_Search]:
+        """Time the block, and tell how far it is."""
+        search = _Search(self._embedder.progress or (lambda *_: None))
+        search.report(0, 1)
+        started = time.perf_counter()
+        yield search
+        search.seconds = time.perf_counter() - started
+        search.report(1, 1)
+
+    def _result(self, fake: SideFeatures, values: Mapping[str, MetricValue], *, seconds: float) -> Result:
+        extractors = {
+            name: fake[space].extractor or self._real[space].extractor
+            for name, space in self._plan.spaces.items()
+        }
+        metrics = {
+            name: replace(values[name], extractor=None if info is None else info.name)
+            for name, info in extractors.items()
+        }
+        reals, fakes = self._main(self._real), self._main(fake)
+        real_ids, fake_ids = self._real_identities, Identities.of(fakes)
+        deviations = self._plan.protocol.deviations(len(reals), len(fakes))
+        return Result(
+            metrics=metrics,
+            protocol=self._plan.protocol.name,
+            ties=self._plan.ties,
+            distances=self._plan.protocol.distances,
+            extractor=fakes.extractor or reals.extractor,
+            extractors={info.name: info for info in extractors.values() if info is not None},
+            deviations=deviations,
+            real=SideSummary.of(reals, n_duplicates=real_ids.n_duplicates, content=real_ids.content),
+            fake=SideSummary.of(fakes, n_duplicates=fake_ids.n_duplicates, content=fake_ids.content),
+            n_shared=fake_ids.n_shared_with(real_ids),
+            device=str(self._embedder.device),
+            seed=self._embedder.seed,
+            max_images=self._embedder.max_images,
+            seconds={"fit_real": self._fit_seconds, "score_fake": seconds},
+            versions=package_versions(),
+            notices=findings(
+                reals, fakes, real_ids, fake_ids, protocol=self._plan.protocol.name, deviations=deviations
+            ),
+        )

@@ -1,0 +1,104 @@
+"""The metrics beside the manifold ones, behind one pair of functions: what is kept of the reals, and the value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from genpr.metrics.diversity import vendi_score
+from genpr.metrics.frechet import Gaussian, frechet_distance, frechet_infinity
+from genpr.metrics.inception_score import inception_score
+from genpr.metrics.kernel import SUBSET_SIZE, cmmd, kernel_distance
+
+Fitted = Tensor | Gaussian | None
+"""What is kept of the real side: its features, their mean and covariance, or nothing."""
+
+
+class CompanionValue(NamedTuple):
+    """A value; its standard deviation over the subsets or parts it is a mean of; what was done differently."""
+
+    value: float
+    spread: float | None = None
+    variant: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompanionOptions:
+    """What protocols choose differently.
+
+    Attributes:
+        device: Where to compute.
+        inception_score_chunk: Images per part of the Inception Score, in order; None shuffles into 10 parts.
+    """
+
+    device: torch.device
+    inception_score_chunk: int | None = None
+
+
+def fit_companion(name: str, real: Tensor | Gaussian, options: CompanionOptions) -> Fitted:
+    """What metric `name` needs to know of real features (n, d), so that each fake set costs only its own side."""
+    if name in _OF_FAKES:
+        return None
+    if name in _OF_MOMENTS and isinstance(real, Tensor):
+        return Gaussian.of(real, device=options.device)
+    return real
+
+
+def companion(name: str, real: Fitted, fake: Tensor, options: CompanionOptions) -> CompanionValue:
+    """The value of metric `name` for fake features (m, d)."""
+    return _FUNCTIONS[name](real, fake, options)
+
+
+def _frechet(real: Fitted, fake: Tensor, options: CompanionOptions) -> CompanionValue:
+    assert real is not None
+    return CompanionValue(frechet_distance(real, fake, device=options.device))
+
+
+def _frechet_infinity(real: Fitted, fake: Tensor, options: CompanionOptions) -> CompanionValue:
+    assert real is not None
+    return CompanionValue(frechet_infinity(real, fake, device=options.device))
+
+
+def _kernel(real: Fitted, fake: Tensor, options: CompanionOptions) -> CompanionValue:
+    assert isinstance(real, Tensor)
+    distance = kernel_distance(real, fake, device=options.device)
+    variant = None if distance.subset_size == SUBSET_SIZE else f"subsets of {distance.subset_size:,} images"
+    return CompanionValue(distance.mean, distance.std, variant)
+
+
+def _cmmd(real: Fitted, fake: Tensor, options: CompanionOptions) -> CompanionValue:
+    assert isinstance(real, Tensor)
+    return CompanionValue(cmmd(real, fake, device=options.device))
+
+
+def _inception_score(_: Fitted, fake: Tensor, options: CompanionOptions) -> CompanionValue:
+    chunk = options.inception_score_chunk
+    if chunk is None:
+        score = inception_score(fake, device=options.device)
+        return CompanionValue(score.mean, score.std)
+    score = inception_score(fake, split_size=chunk, seed=None, device=options.device)
+    return CompanionValue(score.mean, score.std, f"{chunk:,} images per part, in order")
+
+
+def _vendi(_: Fitted, fake: Tensor, options: CompanionOptions) -> CompanionValue:
+    return CompanionValue(vendi_score(fake, device=options.device))
+
+
+_FUNCTIONS: Mapping[str, Callable[[Fitted, Tensor, CompanionOptions], CompanionValue]] = {
+    "fid": _frechet,
+    "sfid": _frechet,
+    "kid": _kernel,
+    "fd_dinov2": _frechet,
+    "cmmd": _cmmd,
+    "fd": _frechet,
+    "fd_infinity": _frechet_infinity,
+    "kd": _kernel,
+    "is": _inception_score,
+    "vendi": _vendi,
+}
+_OF_MOMENTS = frozenset({"fid", "sfid", "fd_dinov2", "fd"})
+_OF_FAKES = frozenset({"is", "vendi"})

@@ -1,0 +1,233 @@
+"""One side of a comparison as features, in every space that some metric asks for, embedded when first needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from numbers import Integral
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from genpr.errors import DataError, FeatureError, ResourceError, UsageError
+from genpr.features.cache import FeatureCache, JoinedCache
+from genpr.features.custom import adopt
+from genpr.features.embed import BadImagePolicy, embed_source
+from genpr.features.extractor import ExtractorInfo, FeatureExtractor
+from genpr.features.feature_set import FeatureSet
+from genpr.features.registry import canonical_name, describe, group_by_network, load_joint, weights_of
+from genpr.images.decode import MAX_PIXELS, DecodePolicy
+from genpr.images.source import ImageSource, choose_rows, subset
+from genpr.metrics.features import check_features
+from genpr.notices import Notice, notice
+from genpr.runtime import cache_root
+from genpr.sides import OpenedImages, OpenedSide, check_same_extractor
+
+StageProgress = Callable[[str, int, int | None], None]
+"""Called with the stage ("real", "fake": images embedded; "neighbours": per cent of a search), what is done, and the
+total (None if unknown)."""
+
+Space = str | FeatureExtractor
+"""A space of features: the canonical name of an extractor, or an extractor of the user's own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedder:
+    """Turns images into features, always with the same options (see `genpr.Evaluator`); loads each network once."""
+
+    device: torch.device
+    weights: str | os.PathLike[str] | None = None
+    offline: bool = False
+    max_images: int | None = None
+    seed: int = 0
+    batch_size: int = 64
+    cache: bool = True
+    cache_dir: str | os.PathLike[str] | None = None
+    on_bad: Literal["error", "skip"] = "error"
+    max_bad: float = 0.01
+    max_pixels: int = MAX_PIXELS
+    progress: StageProgress | None = None
+    _loaded: dict[tuple[str, ...], FeatureExtractor] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.on_bad not in {"error", "skip"}:
+            raise UsageError(f"on_bad must be 'error' or 'skip', not {self.on_bad!r}", code="bad-option")
+        if not 0 <= self.max_bad <= 1:
+            raise UsageError(f"max_bad is a share from 0 to 1, not {self.max_bad}", code="bad-option")
+        for name in ("max_images", "batch_size", "max_pixels"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, Integral) or value < 1):
+                raise UsageError(f"{name} must be an integer of at least 1, not {value!r}", code="bad-option")
+
+    def load(self, spaces: Sequence[Space]) -> FeatureExtractor:
+        """The extractor of one space, or of several layers of one network."""
+        first = spaces[0]
+        if not isinstance(first, str):
+            return adopt(first)
+        names = tuple(space for space in spaces if isinstance(space, str))
+        if names not in self._loaded:
+            self._loaded[names] = load_joint(
+                names, weights=weights_of(names[0], self.weights), device=self.device, offline=self.offline
+            )
+        return self._loaded[names]
+
+    def embed(
+        self, side: OpenedImages, role: str, spaces: Sequence[Space], limit: int | None
+    ) -> list[FeatureSet]:
+        """The features of `side` in each of `spaces`, which share a network; of at most `limit` images."""
+        source = side.source if limit is None else subset(side.source, limit, self.seed)
+        extractor = self.load(spaces)
+        parts: Sequence[ExtractorInfo] = getattr(extractor, "parts", (describe(extractor),))
+        cache, notices = self._open_cache(parts) if side.on_disk else (None, [])
+        report = None if self.progress is None else partial(self.progress, role)
+        features = embed_source(
+            source,
+            extractor,
+            batch_size=self.batch_size,
+            cache=cache,
+            decode_policy=DecodePolicy(max_pixels=self.max_pixels),
+            bad_images=BadImagePolicy(self.on_bad, self.max_bad),
+            progress=report,
+        )
+        if cache is not None:
+            notices += cache.notices
+        features = replace(features, notices=tuple(notices))
+        return [features] if len(parts) == 1 else features.split(parts)
+
+    def _open_cache(
+        self, parts: Sequence[ExtractorInfo]
+    ) -> tuple[FeatureCache | JoinedCache | None, list[Notice]]:
+        if not self.cache:
+            return None, []
+        for info in parts:
+            if info.cache_key is None:
+                return None, [
+                    notice("extractor-not-cached", extractor=info.name, reason=info.uncached_reason)
+                ]
+        root = Path(self.cache_dir) if self.cache_dir else cache_root()
+        try:
+            caches = [
+                FeatureCache(root, info, self.device.type, max_pixels=self.max_pixels) for info in parts
+            ]
+        except ResourceError as error:
+            return None, [notice("cache-unusable", reason=error)]
+        return (caches[0] if len(caches) == 1 else JoinedCache(caches, [info.dim for info in parts])), []
+
+
+class SideFeatures:
+    """The features of one side.
+
+    Args:
+        side: The opened source.
+        role: "real" or "fake", for messages and progress.
+        embedder: How images become features.
+        limit: Use a random subset of at most so many images, beside the embedder's own limit.
+        own: What the user says that features are which do not say it themselves.
+    """
+
+    def __init__(
+        self,
+        side: OpenedSide,
+        role: str,
+        embedder: Embedder,
+        *,
+        limit: int | None = None,
+        own: Collection[Space] = (),
+    ) -> None:
+        self.side = side
+        self.role = role
+        self._own = own
+        self._embedder = embedder
+        limits = [number for number in (limit, embedder.max_images) if number is not None]
+        self._limit = min(limits, default=None)
+        self._known: dict[Space, FeatureSet] = {}
+
+    def require(self, spaces: Iterable[Space], *, minimum: int) -> None:
+        """Embed what is not known yet, each network once.
+
+        Raises:
+            DataError: Too few or unusable images, or a feature file of another extractor.
+            ResourceError: Weights, device or memory are missing.
+        """
+        missing = [space for space in dict.fromkeys(spaces) if space not in self._known]
+        if isinstance(self.side, FeatureSet):
+            self._known.update({space: self._checked(self.side, space) for space in missing})
+        else:
+            self._refuse_few(self.side.source, minimum)
+            for group in _groups(missing):
+                sets = self._embedder.embed(self.side, self.role, group, self._limit)
+                self._known.update(zip(group, sets, strict=True))
+        for space in missing:
+            if len(self._known[space]) < minimum:
+                raise self._too_few(self._known[space].source, len(self._known[space]), minimum)
+
+    def __getitem__(self, space: Space) -> FeatureSet:
+        """The features in a space that was required."""
+        return self._known[space]
+
+    def cut(self, most: int | None) -> SideFeatures:
+        """The same side with a random subset of at most `most` images of what is embedded."""
+        if most is None or all(len(features) <= most for features in self._known.values()):
+            return self
+        part = SideFeatures(self.side, self.role, self._embedder, limit=most)
+        part._known = {
+            space: features.select(torch.as_tensor(choose_rows(len(features), most, self._embedder.seed)))
+            for space, features in self._known.items()
+        }
+        return part
+
+    def _checked(self, features: FeatureSet, space: Space) -> FeatureSet:
+        """A feature file, if it is of `space`; one that does not say what it holds is taken at the user's word."""
+        info = features.extractor
+        if info is None and space != OWN and space not in self._own:
+            raise FeatureError(
+                f"{features.source} does not say what it holds, but {space} features are needed; if that is what they are, "
+                f"say so with --extractor {space}",
+                code="unlabelled-features",
+                path=features.source,
+            )
+        if info is not None and space != OWN:
+            if isinstance(space, str) and canonical_name(info.name) != space:
+                raise FeatureError(
+                    f"{features.source} holds {info.name} features, but {space} features are needed; embed the images "
+                    f"with that extractor (genpr features IMAGES OUT.safetensors --extractor {space})",
+                    code="other-extractor",
+                    path=features.source,
+                )
+            if not isinstance(space, str):
+                check_same_extractor("--extractor", describe(adopt(space)), features.source, info)
+        check_features(features.features, features.source)
+        if self._limit is None or self._limit >= len(features):
+            return features
+        return features.select(torch.as_tensor(choose_rows(len(features), self._limit, self._embedder.seed)))
+
+    def _refuse_few(self, source: ImageSource, minimum: int) -> None:
+        """Before embedding, where the number of images is known."""
+        try:
+            n = len(source)
+        except TypeError:
+            return
+        if n < minimum:
+            raise self._too_few(source.name, n, minimum)
+
+    def _too_few(self, source: str, n: int, minimum: int) -> DataError:
+        return DataError(
+            f"{self.role} has {n} images in {source}, but at least k + 1 = {minimum} are needed; give more images or a "
+            "smaller k",
+            code="too-few-images",
+            path=source,
+        )
+
+
+OWN = "<as in the feature file>"
+"""The space of a feature file for which no extractor was asked for."""
+
+
+def _groups(spaces: Sequence[Space]) -> list[tuple[Space, ...]]:
+    """What one pass through one network gives."""
+    names = [space for space in spaces if isinstance(space, str)]
+    own: list[tuple[Space, ...]] = [(space,) for space in spaces if not isinstance(space, str)]
+    return [*own, *group_by_network(names)]

@@ -1,0 +1,140 @@
+"""`genpr pack`: what it prints, and files that genpr itself scores."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from genpr.cli.main import run
+
+GABOR = ("--extractor", "gabor", "--device", "cpu", "--json")
+
+
+@pytest.fixture
+def genpr(capsys):
+    def call(*args):
+        code = run([str(arg) for arg in args])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+@pytest.fixture
+def pixels(rng):
+    return rng.integers(0, 256, (20, 8, 9, 3), dtype=np.uint8)
+
+
+@pytest.fixture
+def folder(write_images, pixels):
+    return write_images("fake", pixels)
+
+
+def test_pack_says_what_it_wrote(genpr, folder, pixels, tmp_path):
+    out = tmp_path / "x.npz"
+    assert genpr("pack", folder, out) == (0, f"packed 20 images of 9 x 8 into {out}\n", "")
+    with np.load(out) as file:
+        np.testing.assert_array_equal(file["arr_0"], pixels)
+    assert genpr("pack", folder, tmp_path / "y.npz", "--max-images", 1)[1].startswith("packed 1 image of")
+
+
+def test_json_is_one_object(genpr, folder, tmp_path):
+    (folder / "00003.png").write_bytes(b"404")
+    out = tmp_path / "x.npz"
+    code, text, err = genpr(
+        *("pack", folder, out, "--json", "--compressed", "--on-bad", "skip", "--max-bad", "5%")
+    )
+    assert code == 0
+    assert json.loads(text) == {
+        "out": str(out),
+        "n": 19,
+        "height": 8,
+        "width": 9,
+        "compressed": True,
+        "bytes": out.stat().st_size,
+        "flags": {},
+        "skipped": [["00003.png", "image-unreadable"]],
+    }
+    assert "1 of 20 source images could not be used and were left out" in err
+    assert genpr("pack", folder, out, "--on-bad", "skip", "--max-bad", "5%", "--force", "-q")[2] == ""
+
+
+@pytest.mark.parametrize("option", ["--compressed", "--no-compressed"])
+def test_a_packed_file_scores_like_its_source(genpr, folder, write_images, rng, tmp_path, option):
+    real = write_images("real", rng.integers(0, 256, (20, 8, 9, 3), dtype=np.uint8))
+    assert genpr("pack", folder, tmp_path / "fake.npz", option)[0] == 0
+    code, packed, _ = genpr("score", real, tmp_path / "fake.npz", *GABOR)
+    assert code == 0
+    assert json.loads(packed)["metrics"] == json.loads(genpr("score", real, folder, *GABOR)[1])["metrics"]
+
+
+def test_unusable_images_read_like_those_of_score(genpr, folder, tmp_path):
+    (folder / "00003.png").write_bytes(b"404")
+    packing = genpr("pack", folder, tmp_path / "x.npz", "--json")
+    scoring = genpr("score", folder, folder, *GABOR)
+    assert packing == scoring
+    assert packing[0] == 3
+    assert json.loads(packing[1])["error"]["bad"][0]["path"] == "00003.png"
+
+
+def test_what_decoding_did_is_noted(genpr, write_images, rng, tmp_path):
+    folder = write_images("rgba", rng.integers(0, 256, (3, 8, 8, 4), dtype=np.uint8))
+    code, _, err = genpr("pack", folder, tmp_path / "x.npz")
+    assert code == 0
+    assert "3 of 3 packed images have transparent pixels" in err
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "says"),
+    [
+        (("missing", "x.npz"), 2, "there is nothing at"),
+        (("fake", "x.zip"), 2, ".npz"),
+        (("fake", "no/x.npz"), 2, "does not exist"),
+        (("fake", "old.npz"), 2, "--force"),
+        (("old.npz", "old.npz", "--force"), 2, "the source itself"),
+        (("fake", "x.npz", "--on-bad", "ignore"), 2, "ignore"),
+        (("mixed", "x.npz"), 3, "b/0.png is 4 x 4 pixels, but a/0.png is 9 x 8"),
+        (("statistics.npz", "x.npz"), 3, "FID statistics"),
+        (("empty", "x.npz"), 3, "no images"),
+    ],
+)
+def test_refusals_are_one_line_and_leave_nothing(genpr, folder, tmp_path, monkeypatch, args, code, says):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    for name, size in (("a", (9, 8)), ("b", (4, 4))):
+        from PIL import Image
+
+        (tmp_path / "mixed" / name).mkdir(parents=True)
+        Image.new("RGB", size).save(tmp_path / "mixed" / name / "0.png")
+    np.savez("old.npz", np.zeros((2, 4, 4, 3), np.uint8))
+    np.savez("statistics.npz", mu=np.zeros(2), sigma=np.eye(2))
+    before = sorted(path.name for path in tmp_path.iterdir())
+    exit_code, out, err = genpr("pack", *args)
+    assert (exit_code, out) == (code, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert says in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_interruption_exits_130_and_leaves_nothing(genpr, folder, tmp_path, monkeypatch):
+    def interrupted(*_args, **_kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("genpr.images.pack.decode", interrupted)
+    code, out, err = genpr("pack", folder, tmp_path / "x.npz")
+    assert (code, out, err.strip()) == (130, "", "error: interrupted")
+    assert [path.name for path in tmp_path.iterdir()] == ["fake"]
+
+
+def test_packing_needs_no_torch(folder, tmp_path):
+    code = (
+        "import sys; from genpr.cli.main import run; code = run(sys.argv[1:]); "
+        "assert 'torch' not in sys.modules; sys.exit(code)"
+    )
+    command = [sys.executable, "-c", code, "pack", str(folder), str(tmp_path / "x.npz")]
+    assert subprocess.run(command, check=False).returncode == 0

@@ -1,0 +1,200 @@
+"""`genpr weights`: what it prints, what it keeps, and its exit codes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from weights_server import checkpoint, left_behind, put, serving, use_own_folders
+
+from genpr.cli.main import run
+from genpr.features import known_weights
+from genpr.features.trust import record_path
+from genpr.features.weights import weights_folder
+
+GOOD = checkpoint()
+DIGEST = hashlib.sha256(GOOD).hexdigest()
+
+
+@pytest.fixture
+def genpr(capsys):
+    def call(*args):
+        code = run([str(arg) for arg in args])
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return code, out, err
+
+    return call
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    """Serves two known files: "tiny" with a published hash, "small" and "smaller" from one with a prefix."""
+    use_own_folders(tmp_path, monkeypatch)
+    with serving() as facts:
+        facts.answer = GOOD
+        entries = (
+            facts.entry(GOOD, used_by=("tiny",)),
+            facts.entry(
+                name="small.pth",
+                size=None,
+                sha256=None,
+                sha256_prefix=DIGEST[:8],
+                used_by=("small", "smaller"),
+            ),
+        )
+        monkeypatch.setattr(known_weights, "KNOWN_WEIGHTS", entries)
+        yield facts
+
+
+def test_the_published_files_are_listed_within_80_columns(genpr):
+    code, out, err = genpr("weights", "list")
+    assert (code, err) == (0, "")
+    assert all(len(line) <= 80 for line in out.splitlines())
+    for entry in known_weights.KNOWN_WEIGHTS:
+        assert entry.name in out
+        assert entry.used_by[0] in out
+        assert entry.licence in out
+    assert out.count(" no\n") == len(known_weights.KNOWN_WEIGHTS)
+
+
+def test_listing_needs_no_torch():
+    code = (
+        "import sys; from genpr.cli.main import run; run(['weights', 'list']); print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_the_list_as_json(genpr, server):
+    genpr("weights", "fetch", "small")
+    code, out, _ = genpr("weights", "list", "--json")
+    assert code == 0
+    tiny, small = json.loads(out)
+    assert tiny == {
+        "name": "tiny.pth",
+        "used_by": ["tiny"],
+        "size": len(GOOD),
+        "licence": "Apache-2.0",
+        "pinned": "sha256",
+        "sha256": DIGEST,
+        "sha256_prefix": None,
+        "url": f"{server.url}/tiny.pth",
+        "cached": False,
+        "path": None,
+    }
+    assert (small["pinned"], small["sha256"], small["cached"]) == ("prefix", DIGEST, True)
+    assert small["path"] == str(weights_folder() / "small.pth")
+
+
+@pytest.mark.usefixtures("server")
+def test_files_that_others_used_are_listed_by_their_record(genpr, server, monkeypatch):
+    genpr("weights", "fetch", "small")
+    monkeypatch.setattr(known_weights, "KNOWN_WEIGHTS", known_weights.KNOWN_WEIGHTS[:1])
+    rows = json.loads(genpr("weights", "list", "--json")[1])
+    assert [(row["name"], row["pinned"], row["used_by"]) for row in rows] == [
+        ("tiny.pth", "sha256", ["tiny"]),
+        ("small.pth", "prefix", ["small", "smaller"]),
+    ]
+    (weights_folder() / "small.pth").unlink()
+    server.answer = checkpoint(2.0)
+    assert genpr("weights", "fetch", "small")[0] == 4  # the record still holds
+
+
+def test_fetch_takes_extractor_and_file_names_and_fetches_each_file_once(genpr, server):
+    code, out, err = genpr("weights", "fetch", "tiny", "smaller", "small.pth", "small")
+    assert code == 0
+    assert out.splitlines() == [f"{name}  {weights_folder() / name}" for name in ("tiny.pth", "small.pth")]
+    assert err.splitlines() == ["downloading tiny.pth, 0 MB", "downloading small.pth, 0 MB"]
+    assert len(server.requests) == 2
+    assert genpr("weights", "fetch", "tiny", "small") == (0, out, "")
+    assert len(server.requests) == 2
+
+
+def test_quiet_is_quiet(genpr, server):
+    assert genpr("weights", "fetch", "tiny", "-q") == (0, f"tiny.pth  {weights_folder() / 'tiny.pth'}\n", "")
+    assert server.requests == ["/tiny.pth"]
+
+
+@pytest.mark.usefixtures("server")
+@pytest.mark.parametrize("how", ["--offline", "GENPR_OFFLINE", "HF_HUB_OFFLINE"])
+def test_offline_is_an_answer_not_a_download(how, genpr, server, monkeypatch):
+    if how != "--offline":
+        monkeypatch.setenv(how, "1")
+    code, out, err = genpr("weights", "fetch", "small", *([how] if how == "--offline" else []))
+    assert (code, out, server.requests) == (4, "", [])
+    for fact in ("small.pth", f"sha256 {DIGEST[:8]}...", server.url, str(weights_folder() / "small.pth")):
+        assert fact in err
+
+
+@pytest.mark.usefixtures("server")
+def test_unknown_names_are_a_usage_error_that_names_the_known(genpr, server):
+    code, out, err = genpr("weights", "fetch", "tiny", "huge")
+    assert (code, out, server.requests) == (2, "", [])
+    assert "'huge'; extractors with weights: tiny, small, smaller" in err
+    assert genpr("weights", "verify", "huge")[0] == 2
+    assert genpr("weights", "fetch")[0] == 2
+    assert genpr("weights", "nonsense")[0] == 2
+
+
+def test_a_bad_download_is_exit_code_4_and_nothing_is_kept(genpr, server):
+    server.answer = b"<html>please log in</html>"
+    for name in ("tiny", "small"):
+        code, out, err = genpr("weights", "fetch", name, "-q")
+        assert (code, out, err.count("\n")) == (4, "", 1)
+        assert "26" in err
+    assert left_behind() == []
+
+
+@pytest.mark.usefixtures("server")
+def test_verify_hashes_every_file_and_reports_each(genpr):
+    code, out, err = genpr("weights", "verify")
+    assert (code, out) == (0, "")
+    assert f"neither in {weights_folder()}" in err
+    genpr("weights", "fetch", "tiny", "small")
+    lines = [f"ok       {DIGEST[:8]}  tiny.pth", f"ok       {DIGEST[:8]}  small.pth"]
+    assert genpr("weights", "verify") == (0, "\n".join(lines) + "\n", "")
+
+    put(weights_folder() / "small.pth", GOOD[:-1] + b"\1")
+    code, out, err = genpr("weights", "verify")
+    assert (code, out.splitlines()[0], err) == (4, lines[0], "")
+    bad = out.splitlines()[1]
+    assert bad.startswith(f"bad      {weights_folder() / 'small.pth'} is not small.pth: expected")
+    assert DIGEST in bad
+    assert len(out.splitlines()) == 2
+    assert genpr("weights", "verify", "tiny")[0] == 0
+    assert genpr("weights", "verify", "smaller")[0] == 4
+
+
+@pytest.mark.usefixtures("server")
+def test_verify_reports_damaged_records_files_cut_short_and_what_is_missing(genpr):
+    genpr("weights", "fetch", "tiny", "small")
+    put(record_path(known_weights.KNOWN_WEIGHTS[1]), b"{")
+    put(weights_folder() / "tiny.pth", GOOD[:-1])
+    code, out, _ = genpr("weights", "verify")
+    assert code == 4
+    assert [line.split()[0] for line in out.splitlines()] == ["bad", "bad"]
+    (weights_folder() / "tiny.pth").unlink()
+    assert genpr("weights", "verify", "tiny") == (4, "missing  tiny.pth\n", "")
+
+
+@pytest.mark.usefixtures("server")
+def test_verify_looks_at_the_copies_of_other_programs(genpr):
+    copy = Path(os.environ["TORCH_HOME"]) / "hub" / "checkpoints" / "tiny.pth"
+    put(copy, GOOD)
+    assert genpr("weights", "verify")[1] == f"ok       {DIGEST[:8]}  tiny.pth\n"
+    put(copy, GOOD[:-1] + b"\1")
+    code, out, _ = genpr("weights", "verify")
+    assert (code, out.startswith(f"bad      {copy} ")) == (4, True)
+
+
+def test_a_terminal_gets_a_bar_on_stderr_and_the_path_on_stdout(server, genpr, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    code, out, _ = genpr("weights", "fetch", "tiny")
+    assert (code, out) == (0, f"tiny.pth  {weights_folder() / 'tiny.pth'}\n")
+    assert server.requests == ["/tiny.pth"]

@@ -1,0 +1,147 @@
+"""Ours against transformers, at the real size of ViT-B/32 and with random weights.
+
+Tolerance: 1e-5 of the range of the features, in float32.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+
+from genpr.features import clip
+from genpr.features.known_weights import CLIP
+from genpr.features.names import ExtractorName
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _offline():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        yield
+
+
+def reference_network(activation: str):
+    from transformers import CLIPVisionConfig, CLIPVisionModelWithProjection
+
+    config = CLIPVisionConfig(patch_size=32, image_size=224, projection_dim=512, hidden_act=activation)
+    with torch.device("meta"):
+        network = CLIPVisionModelWithProjection(config).eval()
+    network.vision_model.embeddings.position_ids = torch.arange(50)[
+        None
+    ]  # computed, and not in any state dict
+    return network
+
+
+@pytest.fixture(scope="module")
+def theirs() -> dict[str, torch.Tensor]:
+    """Random weights under transformers' names, that tell images apart."""
+    generator = torch.Generator().manual_seed(0)
+    state = {}
+    for name, meta in reference_network("quick_gelu").state_dict().items():
+        value = torch.randn(meta.shape, generator=generator)
+        if re.search(r"norm\d?\.weight", name):
+            value = 1 + 0.2 * value
+        elif value.ndim > 1 and "position" not in name:
+            value *= (2 / value[0].numel()) ** 0.5
+        else:
+            value *= 0.2
+        state[name] = value
+    return state
+
+
+@pytest.fixture(scope="module")
+def published(theirs) -> dict[str, torch.Tensor]:
+    """The same weights under the names of the published file, as far as it concerns images."""
+    embeddings = "vision_model.embeddings."
+    state = {
+        "logit_scale": torch.tensor(4.6),
+        "visual.class_embedding": theirs[embeddings + "class_embedding"],
+        "visual.positional_embedding": theirs[embeddings + "position_embedding.weight"],
+        "visual.conv1.weight": theirs[embeddings + "patch_embedding.weight"],
+        "visual.proj": theirs["visual_projection.weight"].T,
+    }
+    names = {
+        "layer_norm1": "ln_1",
+        "layer_norm2": "ln_2",
+        "self_attn.out_proj": "attn.out_proj",
+        "mlp.fc1": "mlp.c_fc",
+        "mlp.fc2": "mlp.c_proj",
+    }
+    for kind in ("weight", "bias"):
+        state[f"visual.ln_pre.{kind}"] = theirs[f"vision_model.pre_layrnorm.{kind}"]
+        state[f"visual.ln_post.{kind}"] = theirs[f"vision_model.post_layernorm.{kind}"]
+        for layer in range(12):
+            old, new = f"vision_model.encoder.layers.{layer}.", f"visual.transformer.resblocks.{layer}."
+            parts = [theirs[f"{old}self_attn.{part}_proj.{kind}"] for part in "qkv"]
+            state[f"{new}attn.in_proj_{kind}"] = torch.cat(parts)
+            for before, after in names.items():
+                state[f"{new}{after}.{kind}"] = theirs[f"{old}{before}.{kind}"]
+    return state
+
+
+def build(published, name: str = "clip-vit-b-32"):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clip, "load_state_dict", lambda *_: published)
+        return clip.build(CLIP["vit-b-32"], None, name=ExtractorName.parse(name), device=torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def ours(published):
+    return build(published)
+
+
+@pytest.fixture(scope="module")
+def images() -> list[torch.Tensor]:
+    from sklearn.datasets import load_sample_images
+
+    china, flower = (torch.from_numpy(image.copy()).permute(2, 0, 1) for image in load_sample_images().images)
+    noise = torch.randint(0, 256, (3, 41, 57), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    return [china, flower[:, 31:244, 100:377], noise]
+
+
+@pytest.fixture(scope="module")
+def features(ours, images) -> torch.Tensor:
+    return torch.cat([ours(image[None]) for image in images])
+
+
+@pytest.fixture(scope="module")
+def seen(images) -> torch.Tensor:
+    """The images as open_clip's own transform shows them."""
+    from open_clip.transform import image_transform
+    from PIL import Image
+
+    transform = image_transform(
+        224,
+        is_train=False,
+        mean=(0.48145466, 0.4578275, 0.40821073),
+        std=(0.26862954, 0.26130258, 0.27577711),
+        resize_mode="shortest",
+        interpolation="bicubic",
+    )
+    return torch.stack([transform(Image.fromarray(image.permute(1, 2, 0).numpy())) for image in images])
+
+
+def relative(features: torch.Tensor, expected: torch.Tensor) -> float:
+    spread = float(expected.max() - expected.min())
+    assert expected.std(dim=0).median() > 0.01 * spread, "the random network tells the images apart"
+    return float((features - expected).abs().max()) / spread
+
+
+@pytest.mark.parametrize(("activation", "is_same"), [("quick_gelu", True), ("gelu", False)])
+def test_from_pixels_to_embedding_it_equals_transformers(activation, is_same, theirs, features, seen):
+    network = reference_network(activation)
+    network.load_state_dict(theirs, assign=True)
+    with torch.inference_mode():
+        error = relative(features, network(pixel_values=seen).image_embeds)
+    assert error < 1e-5 if is_same else error > 1e-3
+
+
+def test_bfloat16_is_close_and_not_equal(published, images, features):
+    other = build(published, "clip-vit-b-32@bfloat16")
+    found = other(images[0][None])
+    assert found.dtype == torch.float32
+    assert 1e-4 < (found - features[:1]).norm() / features[:1].norm() < 2e-2

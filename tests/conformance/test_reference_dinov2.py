@@ -1,0 +1,230 @@
+"""Ours against transformers and against the authors' arithmetic, with random weights.
+
+Tolerance: 1e-5 of the range of the features, in float32.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from genpr.features import dinov2
+from genpr.features.known_weights import DINOV2
+from genpr.features.names import ExtractorName
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _offline():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        yield
+
+
+def published_state(width: int, depth: int, *, swiglu: int = 0) -> dict[str, torch.Tensor]:
+    """Random weights under the names and in the shapes of the authors' files."""
+    shapes = {
+        "cls_token": (1, 1, width),
+        "pos_embed": (1, 1 + 37 * 37, width),
+        "mask_token": (1, width),
+        "patch_embed.proj.weight": (width, 3, 14, 14),
+        "patch_embed.proj.bias": (width,),
+        "norm.weight": (width,),
+        "norm.bias": (width,),
+    }
+    layers = {"attn.qkv": (3 * width, width), "attn.proj": (width, width)}
+    layers |= (
+        {"mlp.w12": (2 * swiglu, width), "mlp.w3": (width, swiglu)}
+        if swiglu
+        else {"mlp.fc1": (4 * width, width), "mlp.fc2": (width, 4 * width)}
+    )
+    for block in range(depth):
+        for name, (outputs, inputs) in layers.items():
+            shapes[f"blocks.{block}.{name}.weight"] = (outputs, inputs)
+            shapes[f"blocks.{block}.{name}.bias"] = (outputs,)
+        for name in ("norm1.weight", "norm1.bias", "norm2.weight", "norm2.bias", "ls1.gamma", "ls2.gamma"):
+            shapes[f"blocks.{block}.{name}"] = (width,)
+    generator = torch.Generator().manual_seed(0)
+    return {name: live_tensor(name, shape, generator) for name, shape in shapes.items()}
+
+
+def live_tensor(name: str, shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    value = torch.randn(shape, generator=generator)
+    if re.search(r"norm\d?\.weight|gamma", name):
+        return 1 + 0.2 * value
+    if name.endswith("weight"):
+        return value * (2 / value[0].numel()) ** 0.5
+    if name == "pos_embed":  # neighbours agree, as in a trained network
+        squares = value[:, 1:].mT.reshape(1, -1, 37, 37)
+        smooth = F.avg_pool2d(squares, 5, 1, padding=2).flatten(2).mT
+        return torch.cat((value[:, :1], 4 * smooth), 1)
+    return 0.2 * value
+
+
+def authors_positions(positions: torch.Tensor, grid: int) -> torch.Tensor:
+    """What torch's bicubic interpolation does with a factor of (grid + 0.1) / 37, in float64 and by definition."""
+    table = positions[0, 1:].double().numpy().reshape(37, 37, -1)
+    weights = np.zeros((grid, 37))
+    for i in range(grid):
+        centre = (i + 0.5) / ((grid + 0.1) / 37) - 0.5
+        first = int(np.floor(centre)) - 1
+        for tap in range(first, first + 4):
+            weights[i, min(max(tap, 0), 36)] += cubic(abs(centre - tap))
+    resampled = np.einsum("ia,jb,abd->ijd", weights, weights, table, optimize=True)
+    patches = torch.from_numpy(resampled.reshape(1, grid * grid, -1)).float()
+    return torch.cat((positions[:, :1], patches), 1)
+
+
+def cubic(x: float, a: float = -0.75) -> float:
+    """Keys' kernel."""
+    if x <= 1:
+        return (a + 2) * x**3 - (a + 3) * x**2 + 1
+    return a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a if x < 2 else 0.0
+
+
+def reference(state: dict[str, torch.Tensor], *, side: int):
+    """The network of transformers 5, its positions those in `state`, which must be of the right number."""
+    from transformers import Dinov2Config, Dinov2Model
+
+    width = state["cls_token"].shape[-1]
+    depth = 1 + max(int(name.split(".")[1]) for name in state if name.startswith("blocks."))
+    config = Dinov2Config(
+        hidden_size=width,
+        num_hidden_layers=depth,
+        num_attention_heads=width // 64,
+        image_size=side,
+        patch_size=14,
+        use_swiglu_ffn="blocks.0.mlp.w12.weight" in state,
+    )
+    renamed = {
+        "embeddings.cls_token": state["cls_token"],
+        "embeddings.position_embeddings": state["pos_embed"],
+        "embeddings.mask_token": state["mask_token"],
+        "embeddings.patch_embeddings.projection.weight": state["patch_embed.proj.weight"],
+        "embeddings.patch_embeddings.projection.bias": state["patch_embed.proj.bias"],
+        "layernorm.weight": state["norm.weight"],
+        "layernorm.bias": state["norm.bias"],
+    }
+    renames = {
+        "attn.proj": ["attention.o_proj"],
+        "attn.qkv": ["attention.q_proj", "attention.k_proj", "attention.v_proj"],
+        "ls1": ["layer_scale1"],
+        "ls2": ["layer_scale2"],
+        "gamma": ["lambda1"],
+        "mlp.w12": ["mlp.gate_proj", "mlp.up_proj"],  # the first half goes through the SiLU
+        "mlp.w3": ["mlp.down_proj"],
+    }
+    for name, value in state.items():
+        if not name.startswith("blocks."):
+            continue
+        new = [name.replace("blocks.", "encoder.layer.")]
+        for old, others in renames.items():
+            new = [each.replace(old, other) for each in new for other in (others if old in each else [old])]
+        renamed |= zip(new, value.chunk(len(new)), strict=True)
+    with torch.device("meta"):
+        model = Dinov2Model(config).eval()
+    model.load_state_dict(renamed, strict=True, assign=True)
+    return lambda batch: model(pixel_values=batch).last_hidden_state[:, 0]
+
+
+@pytest.fixture(scope="module")
+def images() -> list[torch.Tensor]:
+    from sklearn.datasets import load_sample_images
+
+    china, flower = (torch.from_numpy(image.copy()).permute(2, 0, 1) for image in load_sample_images().images)
+    noise = torch.randint(0, 256, (3, 41, 57), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    return [china, flower[:, 31:244, 100:377], noise]
+
+
+def build(state, name: str = "dinov2-vits14"):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dinov2, "load_state_dict", lambda *_: state)
+        return dinov2.build(DINOV2["s"], None, name=ExtractorName.parse(name), device=torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def small() -> dict[str, torch.Tensor]:
+    return published_state(384, 12)
+
+
+@pytest.fixture(scope="module")
+def ours(small):
+    return build(small)
+
+
+@pytest.fixture(scope="module")
+def features(ours, images) -> torch.Tensor:
+    return torch.cat([ours(image[None]) for image in images])
+
+
+def seen(ours, images) -> torch.Tensor:
+    """The images as the network sees them, normalised by hand."""
+    mean, std = torch.tensor([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]])[:, :, None, None]
+    return torch.stack([(ours.prepare(image) / 255 - mean) / std for image in images])
+
+
+def relative(features: torch.Tensor, expected: torch.Tensor) -> float:
+    spread = float(expected.max() - expected.min())
+    assert expected.std(dim=0).median() > 0.01 * spread, "the random network tells the images apart"
+    return float((features - expected).abs().max()) / spread
+
+
+def test_the_whole_network_equals_transformers_on_the_authors_grid(small, ours, images, features):
+    resampled = {**small, "pos_embed": authors_positions(small["pos_embed"], 16)}
+    with torch.inference_mode():
+        expected = reference(resampled, side=224)(seen(ours, images))
+    assert relative(features, expected) < 1e-5
+
+
+def test_at_the_size_of_training_it_equals_transformers():
+    state = published_state(384, 2)
+    batch = torch.randn(2, 3, 518, 518, generator=torch.Generator().manual_seed(2))
+    with torch.inference_mode():
+        features = dinov2.dinov2("vit_small_patch14_dinov2", state, side=518, depth=2)(batch)
+        expected = reference(state, side=518)(batch)
+    assert relative(features, expected) < 1e-5
+
+
+def test_the_swiglu_of_the_giant_equals_transformers():
+    state = published_state(1536, 1, swiglu=4096)
+    batch = torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(2))
+    with torch.inference_mode():
+        features = dinov2.dinov2("vit_giant_patch14_dinov2", state, side=224, depth=1)(batch)
+        resampled = {**state, "pos_embed": authors_positions(state["pos_embed"], 16)}
+        expected = reference(resampled, side=224)(batch)
+    assert relative(features, expected) < 1e-5
+
+
+def test_the_grid_is_resampled_as_the_authors_do(small):
+    expected = authors_positions(small["pos_embed"], 16)
+    found = dinov2.resample_positions(small["pos_embed"], 16)
+    assert relative(found[0], expected[0]) < 1e-5
+
+
+@pytest.mark.parametrize("other", ["timm", "transformers"])
+def test_the_grids_of_other_libraries_give_other_features(other, small, ours, images, features):
+    import timm
+    from timm.layers import resample_abs_pos_embed
+
+    if other == "timm":  # antialiased, and no offset
+        with torch.device("meta"):
+            model = timm.create_model("vit_small_patch14_dinov2", img_size=224, num_classes=0).eval()
+        state = timm.models.vision_transformer.checkpoint_filter_fn(dict(small), model)
+        model.load_state_dict(state, assign=True)
+    else:  # no offset
+        positions = resample_abs_pos_embed(small["pos_embed"], [16, 16], antialias=False)
+        model = reference({**small, "pos_embed": positions}, side=224)
+    with torch.inference_mode():
+        assert relative(features, model(seen(ours, images))) > 1e-3
+
+
+def test_bfloat16_is_close_and_not_equal(small, images, features):
+    other = build(small, "dinov2-vits14@bfloat16")
+    found = other(images[0][None])
+    assert found.dtype == torch.float32
+    assert 1e-4 < (found - features[:1]).norm() / features[:1].norm() < 2e-2

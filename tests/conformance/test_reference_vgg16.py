@@ -1,0 +1,92 @@
+"""Ours against torchvision and torch-fidelity, with random weights that keep every layer alive.
+
+Tolerance: 1e-5 of the range of the features, in float32.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from genpr.features import torchvision_models
+from genpr.features.known_weights import VGG16
+from genpr.features.names import ExtractorName
+from genpr.features.resize import tf1_bilinear
+
+fidelity_network = pytest.importorskip("torch_fidelity.feature_extractor_vgg16")
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:sklearn")
+
+
+@pytest.fixture(scope="module")
+def state() -> dict[str, torch.Tensor]:
+    from torchvision.models import vgg16
+
+    with torch.device("meta"):
+        shapes = {name: value.shape for name, value in vgg16(init_weights=False).state_dict().items()}
+    generator = torch.Generator().manual_seed(0)
+    weights = {name: torch.empty(shape) for name, shape in shapes.items()}
+    for value in weights.values():
+        bound = (6 / value[0].numel()) ** 0.5 if value.ndim > 1 else 0.1
+        value.uniform_(-bound, bound, generator=generator)
+    return weights
+
+
+def build(state):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torchvision_models, "load_state_dict", lambda *_: state)
+        return torchvision_models.build(VGG16, None, name=ExtractorName("vgg16"), device=torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def ours(state):
+    return build(state)
+
+
+@pytest.fixture(scope="module")
+def images() -> list[torch.Tensor]:
+    from sklearn.datasets import load_sample_images
+
+    china, flower = (torch.from_numpy(image.copy()).permute(2, 0, 1) for image in load_sample_images().images)
+    noise = torch.randint(0, 256, (3, 41, 57), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    return [china, flower[:, 31:244, 100:377], noise]
+
+
+@pytest.fixture(scope="module")
+def features(ours, images) -> torch.Tensor:
+    return torch.cat([ours(image[None]) for image in images])
+
+
+def close(features: torch.Tensor, reference: torch.Tensor) -> None:
+    assert 0.2 < (reference > 0).float().mean() < 0.8, "fc2 after its ReLU: alive, and half of it zero"
+    assert reference.std(dim=0).median() > 0.01 * reference.max(), "the images are told apart"
+    torch.testing.assert_close(features, reference, rtol=0, atol=1e-5 * float(reference.max()))
+
+
+def test_pixels_to_fc2_equals_torch_fidelity(state, images, features, monkeypatch):
+    def network(**_kwargs):
+        from torchvision.models import vgg16
+
+        with torch.device("meta"):
+            model = vgg16(init_weights=False)
+        model.load_state_dict(state, assign=True)
+        return model
+
+    monkeypatch.setattr(fidelity_network, "torchvision_load_pretrained_vgg16", network)
+    reference = fidelity_network.FeatureExtractorVGG16("vgg16", ["fc2_relu"])
+    with torch.inference_mode():
+        close(features, torch.cat([reference(image[None])[0] for image in images]))
+
+
+def test_the_whole_network_of_torchvision_holds_the_same_numbers(state, images, features):
+    from torchvision.models import vgg16
+
+    with torch.device("meta"):
+        model = vgg16(init_weights=False).eval()
+    model.load_state_dict(state, assign=True)
+    seen = []
+    model.classifier[4].register_forward_hook(lambda _module, _inputs, output: seen.append(output.clone()))
+    mean, std = torch.tensor([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]])[:, :, None, None]
+    with torch.inference_mode():
+        model(torch.stack([(tf1_bilinear(image, 224) / 255 - mean) / std for image in images]))
+    close(features, seen[0])

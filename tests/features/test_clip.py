@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+from torch import nn
+
+from genpr.errors import UsageError, WeightsError
+from genpr.features import clip
+from genpr.features.catalogue import BUILT_IN
+from genpr.features.names import ExtractorName
+from genpr.features.registry import describe, load_extractor
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+OPENAI = ("clip-vit-b-32", "clip-vit-l-14", "clip-vit-l-14-336")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _offline():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        yield
+
+
+def empty(name: str) -> nn.Module:
+    with torch.device("meta"):
+        return clip._empty_model(clip._find_model(name))
+
+
+def random_state(name: str) -> dict[str, torch.Tensor]:
+    """Random weights with the names and shapes of the published ones, as far as it concerns images."""
+    generator = torch.Generator().manual_seed(0)
+    state = {"logit_scale": torch.tensor(4.6), "text_projection": torch.zeros(3, 3)}
+    for key, value in empty(name).get_submodule("visual").state_dict().items():
+        noise = torch.randn(value.shape, generator=generator)
+        if key.endswith("num_batches_tracked"):
+            noise = torch.tensor(1)
+        elif "var" in key or (key.endswith("weight") and value.ndim == 1):
+            noise = 1 + 0.2 * noise.abs()
+        else:
+            noise *= (2 / value[0].numel() if value.ndim > 1 else 0.01) ** 0.5
+        state[f"visual.{key}"] = noise
+    return state
+
+
+def build(name: str, state):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clip, "load_state_dict", lambda *_: state)
+        patch.setattr(clip, "loaded_sha256", lambda *_: "0" * 64)
+        return clip.build(None, None, name=ExtractorName.parse(name), device=torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def b32_state() -> dict[str, torch.Tensor]:
+    return random_state("clip-vit-b-32")
+
+
+@pytest.fixture(scope="module")
+def b32(b32_state):
+    return build("clip-vit-b-32", b32_state)
+
+
+@pytest.fixture
+def images() -> torch.Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(0, 256, (2, 3, 91, 70), dtype=torch.uint8, generator=generator)
+
+
+@pytest.mark.parametrize("name", OPENAI)
+def test_openais_networks_are_as_catalogued_and_use_quick_gelu(name):
+    from genpr.features.timm_models import feature_dim
+
+    model = clip._find_model(name)
+    tower = empty(name).get_submodule("visual").eval()
+    known = BUILT_IN[name]
+    clip.check_quick_gelu(tower, name)
+    assert model.training == clip._find_model(f"open_clip:{model.model}:openai").training
+    assert clip.resize_rule(model.training).name == known.resize
+    assert clip._side(tower, name) == known.side
+    assert feature_dim(clip.ImageTower(tower), known.side, name) == known.dim
+    assert clip.published_weights(model.training)[0].url.rpartition("/resolve/")[0] in known.weights.url
+
+
+@pytest.mark.parametrize("how_many", [1, 12])
+def test_any_other_activation_is_refused(how_many):
+    tower = empty("clip-vit-b-32").get_submodule("visual")
+    for block in tower.transformer.resblocks[-how_many:]:
+        block.mlp.gelu = nn.GELU()
+    with pytest.raises(RuntimeError, match=r"clip-vit-b-32 was trained with QuickGELU.*GELU"):
+        clip.check_quick_gelu(tower, "clip-vit-b-32")
+
+
+def test_a_built_network_of_another_activation_is_refused(b32_state, monkeypatch):
+    from open_clip import model, transformer
+
+    monkeypatch.setattr(model, "QuickGELU", nn.GELU)
+    with pytest.raises(RuntimeError, match="trained with QuickGELU"):
+        build("clip-vit-b-32", b32_state)
+    assert transformer.QuickGELU is not nn.GELU
+
+
+def test_the_embedding_is_that_of_open_clip_and_not_of_length_1(b32_state, b32, images):
+    from open_clip.transformer import QuickGELU
+
+    state = {key: value for key, value in b32_state.items() if key.startswith("visual.")}
+    whole = empty("clip-vit-b-32").eval()
+    whole.load_state_dict(state, strict=False, assign=True)
+    assert sum(isinstance(module, QuickGELU) for module in whole.visual.modules()) == 12
+    mean, std = (torch.tensor(colour)[:, None, None] for colour in (OPENAI_MEAN, OPENAI_STD))
+    batch = (torch.stack([b32.prepare(image) for image in images]) / 255 - mean) / std
+    with torch.inference_mode():
+        expected = whole.encode_image(batch, normalize=False)
+    features = b32(images)
+    torch.testing.assert_close(features, expected, rtol=0, atol=1e-5 * float(expected.max() - expected.min()))
+    assert (features.norm(dim=1) - 1).abs().min() > 0.1
+
+
+OPENAI_MEAN, OPENAI_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+
+
+def test_only_the_image_tower_is_kept(b32):
+    held = sum(parameter.numel() for parameter in b32._network.parameters())
+    assert held == 87_849_216
+
+
+def test_what_it_is_described_as(b32):
+    info = describe(b32)
+    assert (info.name, info.dim, info.resize, info.comparable) == ("clip-vit-b-32", 512, "clip-224", True)
+
+
+def test_the_same_weights_by_either_name_give_the_same_features(b32_state, b32, images):
+    other = build("open_clip:ViT-B-32:openai", b32_state)
+    assert torch.equal(other(images[:1]), b32(images[:1]))
+
+
+def test_training_runs_without_quick_gelu_are_built_without(b32_state, b32, images):
+    other = build("open_clip:ViT-B-32:laion2b_s34b_b79k", b32_state)
+    difference = (other(images[:1]) - b32(images[:1])).abs().max()
+    assert difference > 1e-3 * b32(images[:1]).abs().max()
+
+
+def test_names_wrapped_by_distributed_training_are_unwrapped(b32_state, b32, images):
+    wrapped = {f"module.{key}": value for key, value in b32_state.items()}
+    assert torch.equal(build("clip-vit-b-32", wrapped)(images[:1]), b32(images[:1]))
+
+
+@pytest.mark.parametrize("change", ["missing", "additional", "shape"])
+def test_weights_that_do_not_fit_exactly_are_refused(change, b32_state):
+    state = dict(b32_state)
+    if change == "missing":
+        del state["visual.ln_post.bias"]
+    elif change == "additional":
+        state["visual.ln_extra.bias"] = torch.zeros(1)
+    else:
+        state["visual.conv1.weight"] = torch.zeros(768, 3, 16, 16)
+    with pytest.raises(WeightsError, match=r"ln_post|ln_extra|conv1") as caught:
+        build("clip-vit-b-32", state)
+    assert caught.value.code == "weights-mismatch"
+
+
+def test_tables_that_are_not_published_are_computed(images):
+    # EVA-02 has rotary positions, which a network that is only filled with published tensors lacks.
+    name = "open_clip:PE-Core-T-16-384:meta"
+    before = torch.get_rng_state()
+    extractor = build(name, random_state(name))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not any(tensor.is_meta for tensor in extractor._network.buffers())
+    assert describe(extractor).resize == "open_clip-bilinear-1.0-squash-384"
+    assert extractor(images[:1]).isfinite().all()
+
+
+def test_the_tokens_of_coca_are_left_aside():
+    class Tower(nn.Module):
+        def forward(self, images):
+            return images.mean((2, 3)), images
+
+    assert clip.ImageTower(Tower())(torch.ones(2, 3, 4, 4)).shape == (2, 3)
+
+
+def test_loading_says_nothing_and_sets_up_no_logging(b32_state, capfd):
+    handlers = list(logging.getLogger().handlers)
+    build("clip-vit-b-32", b32_state)
+    assert logging.getLogger().handlers == handlers
+    assert capfd.readouterr() == ("", "")
+
+
+def test_every_pair_of_open_clip_has_a_rule_and_weights_that_are_no_program():
+    import open_clip
+
+    for model, tag in open_clip.list_pretrained():
+        training = open_clip.get_pretrained_cfg(model, tag)
+        clip.resize_rule(training)
+        for file in clip.published_weights(training):
+            assert file.hub_address is not None
+            assert file.name.endswith((".safetensors", ".bin"))
+
+
+@pytest.mark.parametrize(
+    ("mode", "interpolation", "name"),
+    [
+        ("shortest", "bicubic", "clip"),
+        ("squash", "bicubic", "pil-bicubic-uint8"),
+        ("shortest", "bilinear", "open_clip-bilinear-1.0"),
+        ("squash", "bilinear", "open_clip-bilinear-1.0-squash"),
+    ],
+)
+@pytest.mark.parametrize(("h", "w"), [(91, 70), (64, 301), (224, 224)])
+def test_the_rule_equals_open_clips_own_transform(mode, interpolation, name, h, w):
+    from open_clip.transform import image_transform
+    from PIL import Image
+
+    transform = image_transform(
+        224, is_train=False, mean=(0, 0, 0), std=(1, 1, 1), resize_mode=mode, interpolation=interpolation
+    )
+    image = torch.randint(0, 256, (3, h, w), dtype=torch.uint8, generator=torch.Generator().manual_seed(h))
+    rule = clip.resize_rule({"resize_mode": mode, "interpolation": interpolation})
+    expected = transform(Image.fromarray(image.permute(1, 2, 0).numpy())) * 255
+    assert rule.name == name
+    torch.testing.assert_close(rule.resize(image, 224), expected, rtol=0, atol=1e-4)
+
+
+def test_other_ways_to_show_images_are_refused():
+    with pytest.raises(UsageError, match="'longest' with 'bicubic'"):
+        clip.resize_rule({"resize_mode": "longest", "interpolation": "bicubic"})
+
+
+def test_weights_that_are_not_on_the_hub_are_refused():
+    with pytest.raises(UsageError, match=r"example\.org/x\.pt.*not on the Hugging Face hub"):
+        clip.published_weights({"url": "https://example.org/x.pt"})
+
+
+@pytest.mark.parametrize(
+    ("name", "close"),
+    [
+        ("open_clip:ViT-B-16:laion2b_s34b_b88", "ViT-B-16:laion2b_s34b_b88k"),
+        ("open_clip:ViT-B-32", "ViT-B-32"),
+        ("open_clip:hf-hub:org/x", "has no model"),
+    ],
+)
+def test_unknown_pairs_are_refused_and_similar_ones_named(name, close):
+    with pytest.raises(UsageError, match=close) as caught:
+        load_extractor(name, device="cpu")
+    assert caught.value.code == "unknown-model"
+
+
+@pytest.mark.parametrize("name", ["clip-vit-b-32", "open_clip:RN50:yfcc15m"])
+def test_offline_the_missing_weights_are_named(name):
+    with pytest.raises(WeightsError, match=r"open_clip_(model\.safetensors|pytorch_model\.bin)") as caught:
+        load_extractor(name, device="cpu")
+    assert caught.value.code == "weights-missing"
+
+
+def test_a_file_of_the_users_own_is_used_and_not_comparable(b32_state, tmp_path, images):
+    from safetensors.torch import save_file
+
+    path = tmp_path / "mine.safetensors"
+    save_file(b32_state, path)
+    extractor = load_extractor("open_clip:ViT-B-32:openai", weights=path, device="cpu")
+    assert not describe(extractor).comparable
+    assert torch.equal(extractor(images[:1]), build("clip-vit-b-32", b32_state)(images[:1]))

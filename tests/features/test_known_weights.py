@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from genpr.errors import UsageError
+from genpr.features.known_weights import CLIP, DINOV2, KNOWN_WEIGHTS, hub_file
+from genpr.features.weights_format import format_of
+
+
+@pytest.mark.parametrize("entry", KNOWN_WEIGHTS, ids=lambda entry: entry.name)
+def test_every_entry_is_complete(entry):
+    assert urlsplit(entry.url).scheme == "https"
+    assert entry.sha256 is not None
+    assert re.fullmatch(r"[0-9a-f]{64}", entry.sha256)
+    assert entry.size > 10_000_000
+    assert entry.licence in {"Apache-2.0", "BSD-3-Clause", "MIT"}
+    assert entry.used_by
+    assert format_of(entry)
+
+
+@pytest.mark.parametrize("entry", KNOWN_WEIGHTS, ids=lambda entry: entry.name)
+def test_the_digest_begins_as_the_published_file_name_says(entry):
+    named = re.search(r"-([0-9a-f]{8})\.pth$", entry.name)
+    assert named is None or entry.sha256.startswith(named[1])
+    assert named is not None or "dinov2" in entry.name or entry.hub_address is not None
+
+
+def test_names_digests_and_users_are_distinct():
+    for values in (
+        [entry.name for entry in KNOWN_WEIGHTS],
+        [entry.sha256 for entry in KNOWN_WEIGHTS],
+        [user for entry in KNOWN_WEIGHTS for user in entry.used_by],
+    ):
+        assert len(set(values)) == len(values)
+
+
+def test_dinov2_comes_from_the_official_address():
+    assert DINOV2["s"].url == "https://dl.fbaipublicfiles.com/dinov2/dinov2_vits14/dinov2_vits14_pretrain.pth"
+    assert list(DINOV2) == ["s", "b", "l", "g"]
+
+
+def test_clip_comes_from_where_open_clip_finds_it():
+    spec = find_spec("open_clip")  # read, since importing it takes seconds
+    table = (Path(spec.submodule_search_locations[0]) / "pretrained.py").read_text()
+    for entry in CLIP.values():
+        assert "@" not in entry.name  # the sha256 tells revisions apart
+        repository, revision, filename = entry.hub_address
+        assert f'hf_hub="{repository}/"' in table
+        assert filename == "open_clip_model.safetensors"
+        assert re.fullmatch(r"[0-9a-f]{40}", revision)
+
+
+def test_torchvision_agrees_about_addresses_and_lengths():
+    models = pytest.importorskip("torchvision.models")
+    published = {
+        weights.url: weights.meta["_file_size"]
+        for weights in (models.VGG16_Weights.IMAGENET1K_V1, models.Inception_V3_Weights.IMAGENET1K_V1)
+    }
+    ours = {entry.url: entry.size for entry in KNOWN_WEIGHTS}
+    for url, mebibytes in published.items():
+        assert round(ours[url] / 2**20, 3) == mebibytes
+
+
+@pytest.mark.parametrize(
+    ("repo_id", "filename", "revision", "name"),
+    [
+        ("org/model", "a.bin", "main", "org--model--a.bin"),
+        ("org/model", "sub/a.bin", "main", "org--model--sub--a.bin"),
+        ("org/model", "a.bin", "v1.0", "org--model@v1.0--a.bin"),
+        ("org/model", "a.bin", "ab" * 20, "org--model@abababab--a.bin"),
+        ("gpt2", "a.bin", "refs/pr/1", "gpt2@refs--pr--1--a.bin"),
+    ],
+)
+def test_hub_files_have_names_of_their_own_and_addresses_that_read_back(repo_id, filename, revision, name):
+    entry = hub_file(repo_id, filename, revision, licence="MIT")
+    assert entry.name == name
+    assert entry.hub_address == (repo_id, revision, filename)
+    assert entry.url.startswith(f"https://huggingface.co/{repo_id}/resolve/")
+    assert (entry.sha256, entry.sha256_prefix, entry.size) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ("../model", "a.bin", "main"),
+        ("org/model", "../../a.bin", "main"),
+        ("org/model", "/etc/a.bin", "main"),
+        ("org/model", "a.bin", "a b"),
+        ("org/model", "a.bin?x=1", "main"),
+        ("", "a.bin", "main"),
+        ("org/model", ".a.bin", "main"),
+    ],
+)
+def test_addresses_that_lead_elsewhere_are_refused(parts):
+    with pytest.raises(UsageError) as caught:
+        hub_file(*parts, licence="MIT")
+    assert caught.value.code == "hub-address"
+
+
+def test_the_table_needs_no_torch():
+    code = (
+        "import sys; from genpr.features.weights import *; from genpr.features import known_weights\n"
+        "print(*{'torch', 'urllib.request', 'safetensors', 'filelock'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+
+from genpr.errors import UsageError
+from genpr.features.names import RESIZE_NAMES, ExtractorName
+from genpr.features.registry import canonical_name, group_by_network, weights_of
+from genpr.features.resize import RESIZE_RULES
+
+
+def test_the_names_of_resize_rules_are_those_of_the_rules():
+    assert tuple(RESIZE_RULES) == RESIZE_NAMES
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("vgg16", ExtractorName("vgg16")),
+        ("vgg16@bfloat16", ExtractorName("vgg16", precision="bfloat16")),
+        ("vgg16@clip", ExtractorName("vgg16", resize="clip")),
+        ("vgg16@bfloat16@clip", ExtractorName("vgg16", "clip", "bfloat16")),
+        ("timm:resnet18.a1_in1k@bfloat16", ExtractorName("timm:resnet18.a1_in1k", precision="bfloat16")),
+    ],
+)
+def test_names_are_taken_apart(text, name):
+    assert ExtractorName.parse(text) == name
+    assert ExtractorName.parse(str(name)) == name
+
+
+@pytest.mark.parametrize(
+    "text", ["vgg16@", "vgg16@half", "vgg16@bfloat16@bfloat16", "vgg16@clip@tf1-bilinear"]
+)
+def test_unknown_and_contradicting_variants_are_refused(text):
+    with pytest.raises(UsageError, match="known are bfloat16 and one of the resize rules") as caught:
+        ExtractorName.parse(text)
+    assert caught.value.code == "unknown-variant"
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("inception@tf1-bilinear", "inception"),
+        ("inception@bfloat16@tf1-bilinear", "inception@bfloat16"),
+        ("inception@bfloat16@clip", "inception@clip@bfloat16"),
+        ("some@place/file.py:load", "some@place/file.py:load"),
+    ],
+)
+def test_one_extractor_has_one_canonical_name(text, canonical):
+    assert canonical_name(text) == canonical
+
+
+def test_a_misspelt_name_gets_a_suggestion():
+    with pytest.raises(UsageError, match="did you mean dinov2-vitl14"):
+        canonical_name("dinov2-vit-l14")
+
+
+def test_layers_of_one_network_are_put_together():
+    names = [
+        "inception",
+        "vgg16",
+        "inception-softmax",
+        "inception@bfloat16",
+        "gabor",
+        "inception-spatial",
+        "vgg16",
+    ]
+    assert group_by_network(names) == (
+        ("inception", "inception-softmax", "inception-spatial"),
+        ("vgg16",),
+        ("inception@bfloat16",),
+        ("gabor",),
+    )
+
+
+def test_a_weights_file_goes_to_the_network_of_its_name(tmp_path):
+    vgg, inception = tmp_path / "vgg16-397923af.pth", tmp_path / "pt_inception-2015-12-05-6726825d.pth"
+    vgg.touch()
+    assert weights_of("vgg16", vgg) == vgg
+    assert weights_of("inception", vgg) is None
+    assert weights_of("gabor", vgg) is None
+    assert weights_of("inception", tmp_path / "renamed.pth") == tmp_path / "renamed.pth"
+    assert weights_of("vgg16", tmp_path) == vgg
+    assert weights_of("inception", tmp_path) is None
+    inception.touch()
+    assert weights_of("inception-softmax", tmp_path) == inception

@@ -1,0 +1,197 @@
+"""What all networks have in common, the classifiers of torchvision, and pixels."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from genpr.errors import DataError, UsageError, WeightsError
+from genpr.features import torchvision_models
+from genpr.features.catalogue import BUILT_IN
+from genpr.features.extractor import PreparingExtractor
+from genpr.features.names import ExtractorName
+from genpr.features.network import InputRule, NetworkExtractor, describe_part, joint_info
+from genpr.features.registry import describe, load_extractor
+from genpr.features.resize import find_rule
+
+CPU = torch.device("cpu")
+
+
+def random_state(network: nn.Module) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    state = {}
+    for name, value in network.state_dict().items():
+        noise = (
+            torch.empty(value.shape).uniform_(-1, 1, generator=generator) if value.ndim else torch.tensor(1)
+        )
+        if "var" in name or (name.endswith("weight") and value.ndim == 1):
+            noise = 1 + 0.2 * noise
+        elif value.ndim:
+            noise *= (6 / value[0].numel() if value.ndim > 1 else 0.01) ** 0.5
+        state[name] = noise
+    return state
+
+
+def build(name: str, state) -> NetworkExtractor:
+    parsed = ExtractorName.parse(name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torchvision_models, "load_state_dict", lambda *_: state)
+        return torchvision_models.build(BUILT_IN[parsed.base].weights, None, name=parsed, device=CPU)
+
+
+@pytest.fixture(scope="module")
+def inception_state() -> dict[str, torch.Tensor]:
+    from torchvision.models import inception_v3
+
+    with torch.device("meta"):
+        network = inception_v3(weights=None, init_weights=False)
+    return random_state(network)
+
+
+@pytest.fixture(scope="module")
+def inception(inception_state) -> NetworkExtractor:
+    return build("inception-torchvision", inception_state)
+
+
+@pytest.fixture
+def images() -> torch.Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(0, 256, (2, 3, 91, 70), dtype=torch.uint8, generator=generator)
+
+
+def test_torchvisions_inception_gives_its_pool(inception_state, inception, images):
+    from torchvision.models import inception_v3
+
+    with torch.device("meta"):
+        network = inception_v3(weights=None, init_weights=False, transform_input=True).eval()
+    network.load_state_dict(inception_state, assign=True)
+    seen = []
+    network.avgpool.register_forward_hook(lambda _module, _inputs, output: seen.append(output.flatten(1)))
+    mean, std = torch.tensor([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]])[:, :, None, None]
+    resize = find_rule("torch-bilinear").resize
+    with torch.inference_mode():
+        network(torch.stack([(resize(image, 299) / 255 - mean) / std for image in images]))
+    assert seen[0].std(dim=0).median() > 1e-3 * seen[0].max()
+    torch.testing.assert_close(inception(images), seen[0], rtol=0, atol=1e-5 * float(seen[0].max()))
+    assert (inception.dim, describe(inception).resize) == (2048, "torch-bilinear-299")
+
+
+@pytest.mark.parametrize("name", ["vgg16", "inception-torchvision"])
+def test_weights_that_do_not_fit_exactly_are_refused(name):
+    with pytest.raises(RuntimeError, match="Missing key"):
+        build(name, {})
+
+
+@pytest.mark.parametrize("name", ["vgg16", "inception-torchvision"])
+def test_offline_the_missing_weights_are_named(name):
+    with pytest.raises(WeightsError) as caught:
+        load_extractor(name, device="cpu")
+    assert caught.value.code == "weights-missing"
+    assert BUILT_IN[name].weights.name in str(caught.value)
+
+
+def test_the_global_state_is_left_as_found(inception_state, images):
+    before = torch.get_rng_state()
+    build("inception-torchvision", inception_state)(images[:1])
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_pixels_are_the_resized_image_plane_by_plane(images):
+    pixels = load_extractor("pixels", device="cpu")
+    rule = find_rule("torch-bicubic-antialias")
+    expected = torch.stack([rule.resize(image, 32).flatten() / 255 for image in images])
+    torch.testing.assert_close(pixels(images), expected, rtol=0, atol=1e-6)
+    red = torch.zeros(1, 3, 40, 40, dtype=torch.uint8)
+    red[:, 0] = 255
+    found = pixels(red).reshape(3, 32, 32)
+    torch.testing.assert_close(found, torch.tensor([1.0, 0, 0])[:, None, None].expand(3, 32, 32))
+
+
+def test_pixels_have_variants(images):
+    plain = load_extractor("pixels", device="cpu")
+    other = load_extractor("pixels@tf1-bilinear", device="cpu")
+    coarse = load_extractor("pixels@bfloat16", device="cpu")
+    assert torch.equal(other(images)[0], find_rule("tf1-bilinear").resize(images[0], 32).flatten() / 255)
+    assert 0 < (coarse(images) - plain(images)).abs().max() < 1e-2
+    assert len({describe(each).cache_key for each in (plain, other, coarse)}) == 3
+    assert not describe(plain).comparable
+    with pytest.raises(UsageError, match="no further variant"):
+        load_extractor("pixels@nearest", device="cpu")
+
+
+@pytest.fixture
+def small() -> NetworkExtractor:
+    rule = InputRule(find_rule("torch-bilinear"), 8)
+    part = describe_part(ExtractorName("small"), rule, dim=192, weights_sha256="a" * 64, comparable=True)
+    return NetworkExtractor(nn.Flatten(), [part], rule=rule, device=CPU)
+
+
+def test_the_call_is_prepare_then_forward(small, images):
+    assert isinstance(small, PreparingExtractor)
+    prepared = torch.stack([small.prepare(image) for image in images])
+    assert torch.equal(small(images), small.forward(prepared))
+    assert (small.name, small.dim, small.thread_safe) == ("small", 192, True)
+
+
+def test_colours_keep_their_order_and_are_normalised_each_by_its_own(small):
+    levels = torch.tensor([10, 100, 200])
+    image = levels.to(torch.uint8)[None, :, None, None].expand(1, 3, 5, 5)
+    mean = 255 * torch.tensor([0.485, 0.456, 0.406])
+    std = 255 * torch.tensor([0.229, 0.224, 0.225])
+    torch.testing.assert_close(small(image).reshape(3, 64).mean(1), (levels - mean) / std)
+
+
+def test_images_of_another_kind_are_refused(small):
+    with pytest.raises(DataError, match="needs uint8 images"):
+        small(torch.zeros(1, 3, 8, 8))
+
+
+def test_anything_that_moves_features_moves_the_cache_key():
+    name, rule = ExtractorName("small"), InputRule(find_rule("clip"), 8)
+
+    def key(name=name, rule=rule, sha256="a"):
+        return describe_part(name, rule, dim=3, weights_sha256=sha256, comparable=True).cache_key
+
+    others = [
+        key(sha256="b"),
+        key(name=ExtractorName("other")),
+        key(name=ExtractorName("small", precision="bfloat16")),
+        key(rule=replace(rule, side=9)),
+        key(rule=replace(rule, resize=find_rule("tf1-bilinear"))),
+        key(rule=replace(rule, mean=(1.0, 2.0, 3.0))),
+        key(rule=replace(rule, std=(1.0, 2.0, 3.0))),
+    ]
+    assert len({key(), *others}) == 8
+    assert key() == key()
+
+
+def test_several_layers_are_one_record(small):
+    (part,) = small.parts
+    assert joint_info([part]) is part
+    both = joint_info([part, replace(part, name="b", dim=8, comparable=False, cache_key="k")])
+    assert (both.name, both.dim, both.comparable) == ("small+b", 200, False)
+    assert both.cache_key not in {part.cache_key, "k", None}
+
+
+def test_bfloat16_is_not_comparable_with_published_numbers():
+    name = ExtractorName.parse("vgg16@bfloat16")
+    rule = InputRule(find_rule("tf1-bilinear"), 224)
+    assert not describe_part(name, rule, dim=1, weights_sha256=None, comparable=True).comparable
+
+
+def test_genpr_is_imported_without_the_libraries_of_networks():
+    import subprocess
+
+    code = (
+        "import sys, genpr, genpr.features.registry, genpr.features.clip, genpr.features.dinov2, "
+        "genpr.features.timm_models\n"
+        "print([name for name in ('timm', 'open_clip', 'transformers', 'torchvision') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.strip() == "[]"

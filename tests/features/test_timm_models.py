@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from genpr.errors import UsageError, WeightsError
+from genpr.features import timm_models
+from genpr.features.catalogue import Request
+from genpr.features.names import ExtractorName
+from genpr.features.registry import describe, load_extractor
+from genpr.features.timm_models import feature_dim, find_family_weights, pillow_rule, published_weights
+from genpr.features.weights import hub_file, weights_folder
+
+MODEL = "test_vit.r160_in1k"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _offline():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        yield
+
+
+def random_state(model: str) -> dict[str, torch.Tensor]:
+    """Random weights with the names and shapes of the published ones, classifier and all."""
+    import timm
+
+    generator = torch.Generator().manual_seed(0)
+    state = {}
+    for name, value in timm.create_model(model).state_dict().items():
+        noise = torch.randn(value.shape, generator=generator)
+        if name.endswith("num_batches_tracked"):
+            state[name] = torch.tensor(1)
+        elif "var" in name or (name.endswith("weight") and value.ndim == 1):
+            state[name] = 1 + 0.2 * noise.abs()
+        else:
+            state[name] = noise * (2 / value[0].numel() if value.ndim > 1 else 0.01) ** 0.5
+    return state
+
+
+def save(state, path):
+    from safetensors.torch import save_file
+
+    save_file(state, path)
+    return path
+
+
+@pytest.fixture(scope="module", params=[MODEL, "test_resnet.r160_in1k", "test_convnext.r160_in1k"])
+def model(request) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def state(model):
+    return random_state(model)
+
+
+@pytest.fixture
+def weights(state, tmp_path):
+    return save(state, tmp_path / "mine.safetensors")
+
+
+@pytest.fixture
+def images() -> torch.Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(0, 256, (2, 3, 91, 70), dtype=torch.uint8, generator=generator)
+
+
+def test_it_gives_what_timm_gives_without_a_classifier(model, state, weights, images):
+    import timm
+    from PIL import Image
+
+    network = timm.create_model(model, num_classes=0).eval()
+    network.load_state_dict({key: state[key] for key in network.state_dict()})
+    transform = timm.data.create_transform(**timm.data.resolve_model_data_config(network), is_training=False)
+    batch = torch.stack([transform(Image.fromarray(image.permute(1, 2, 0).numpy())) for image in images])
+    with torch.inference_mode():
+        expected = network(batch)
+    extractor = load_extractor(f"timm:{model}", weights=weights, device="cpu")
+    features = extractor(images)
+    assert expected.std() > 0
+    assert (expected[0] - expected[1]).abs().max() > 0.01 * expected.abs().max()
+    torch.testing.assert_close(features, expected, rtol=0, atol=1e-5 * float(expected.max() - expected.min()))
+    assert extractor.dim == features.shape[1]
+
+
+def test_it_is_described_by_its_rule_and_its_weights(weights, model):
+    import hashlib
+
+    info = describe(load_extractor(f"timm:{model}", weights=weights, device="cpu"))
+    assert info.name == f"timm:{model}"
+    assert info.resize in {"timm-bicubic-0.95-160", "timm-bilinear-0.95-160"}
+    assert info.weights_sha256 == hashlib.sha256(weights.read_bytes()).hexdigest()
+    assert not info.comparable, "nobody vouches for a file of the user's own"
+    assert not weights_folder().exists(), "and nothing of it is remembered"
+
+
+def test_another_resize_rule_and_precision(tmp_path, images):
+    path = save(random_state(MODEL), tmp_path / "mine.safetensors")
+    ours = load_extractor(f"timm:{MODEL}@tf1-bilinear", weights=path, device="cpu")
+    coarse = load_extractor(f"timm:{MODEL}@tf1-bilinear@bfloat16", weights=path, device="cpu")
+    assert describe(ours).resize == "tf1-bilinear-160"
+    assert len({describe(ours).cache_key, describe(coarse).cache_key}) == 2
+    error = (ours(images) - coarse(images)).norm() / ours(images).norm()
+    assert 1e-4 < error < 2e-2
+
+
+def test_loading_leaves_the_random_numbers_as_they_were(weights, model):
+    before = torch.get_rng_state()
+    load_extractor(f"timm:{model}", weights=weights, device="cpu")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("change", ["missing", "other"])
+def test_weights_that_do_not_fit_are_refused_whole(change, tmp_path):
+    state = random_state(MODEL if change == "missing" else "test_vit2.r160_in1k")
+    state.pop("norm.bias" if change == "missing" else "head.bias")
+    with pytest.raises(WeightsError, match=r"not of timm:test_vit\.r160_in1k") as caught:
+        load_extractor(f"timm:{MODEL}", weights=save(state, tmp_path / "w.safetensors"), device="cpu")
+    assert caught.value.code == "weights-mismatch"
+
+
+@pytest.mark.parametrize(
+    ("interpolation", "crop", "mode"),
+    [
+        ("bicubic", 0.95, "center"),
+        ("bilinear", 0.875, "center"),
+        ("bicubic", 0.9, "squash"),
+        ("bilinear", 1.0, "center"),
+        ("lanczos", 1.0, "squash"),
+    ],
+)
+@pytest.mark.parametrize(("h", "w"), [(91, 70), (64, 301), (224, 224), (37, 37), (500, 333), (1, 3)])
+def test_the_rule_equals_timms_own_transform(interpolation, crop, mode, h, w, rng):
+    import timm
+    from PIL import Image
+
+    pixels = rng.integers(0, 256, (h, w, 3), dtype=np.uint8)
+    transform = timm.data.create_transform(
+        (3, 224, 224),
+        interpolation=interpolation,
+        crop_pct=crop,
+        crop_mode=mode,
+        mean=(0, 0, 0),
+        std=(1, 1, 1),
+    )
+    expected = transform(Image.fromarray(pixels)) * 255
+    rule = pillow_rule("timm", interpolation, crop=crop, squash=mode == "squash")
+    found = rule.resize(torch.from_numpy(pixels).permute(2, 0, 1), 224)
+    assert (found.dtype, found.is_contiguous()) == (torch.float32, True)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+
+
+def test_rules_have_different_names():
+    rules = [
+        pillow_rule("timm", "bicubic", crop=crop, squash=squash) for crop in (0.95, 1.0) for squash in (0, 1)
+    ]
+    assert [rule.name for rule in rules] == [
+        "timm-bicubic-0.95",
+        "timm-bicubic-0.95-squash",
+        "timm-bicubic-1.0",
+        "timm-bicubic-1.0-squash",
+    ]
+
+
+@pytest.mark.parametrize(("interpolation", "crop"), [("random", 0.9), ("bicubic", 1.1), ("bicubic", 0)])
+def test_other_rules_are_refused(interpolation, crop):
+    with pytest.raises(UsageError, match="not supported"):
+        pillow_rule("timm", interpolation, crop=crop)
+
+
+@pytest.mark.parametrize(
+    ("model", "close"),
+    [
+        ("resnet50.a1_in1", r"resnet50\.a1_in1k"),
+        ("resnet5O", "resnet50"),
+        ("hf-hub:timm/resnet50.a1_in1k", "timm has no model"),
+        ("local-dir:x", "timm has no model"),
+        ("", "timm has no model"),
+    ],
+)
+def test_unknown_models_are_refused_and_similar_ones_named(model, close):
+    with pytest.raises(UsageError, match=close) as caught:
+        load_extractor(f"timm:{model}", device="cpu")
+    assert caught.value.code == "unknown-model"
+
+
+def test_a_model_without_published_weights_is_refused():
+    with pytest.raises(UsageError, match="no weights for 'vit_base_patch16_18x2_224'") as caught:
+        published_weights("vit_base_patch16_18x2_224")
+    assert caught.value.code == "no-weights"
+
+
+def test_where_published_weights_are():
+    safe, pickled = published_weights("resnet50.a1_in1k")
+    assert safe.hub_address == ("timm/resnet50.a1_in1k", "main", "model.safetensors")
+    assert pickled.hub_address == ("timm/resnet50.a1_in1k", "main", "pytorch_model.bin")
+    assert (safe.sha256, safe.licence) == (None, "apache-2.0")
+    (file,) = published_weights("legacy_seresnet18.in1k")
+    assert (file.name, file.hub_address) == ("timm--seresnet18-4bb0ce65.pth", None)
+
+
+def test_a_model_that_is_no_square_of_colours_or_no_vector_is_refused():
+    import timm
+
+    network = timm.create_model("test_vit", num_classes=0)
+    network.pretrained_cfg["input_size"] = (3, 160, 128)
+    with pytest.raises(UsageError, match="supported are squares"):
+        timm_models.input_rule(ExtractorName("timm:test_vit"), network)
+    network = timm.create_model("test_vit", num_classes=0, global_pool="")
+    with pytest.raises(UsageError, match="one vector per image"):
+        feature_dim(network, 160, "test_vit")
+
+
+def request_for(weights=None) -> Request:
+    return Request(names=(ExtractorName("timm:x"),), weights=weights, device=torch.device("cpu"))
+
+
+FILES = tuple(hub_file("org/x", file, licence="MIT") for file in ("model.safetensors", "pytorch_model.bin"))
+
+
+@pytest.mark.parametrize(("missing", "found"), [(set(), 0), ({0}, 1)])
+def test_the_first_file_that_can_be_had_is_taken(missing, found, monkeypatch, tmp_path):
+    def find(entry, **_options):
+        if FILES.index(entry) in missing:
+            raise WeightsError("no", code="weights-missing")
+        return tmp_path / entry.name
+
+    monkeypatch.setattr(timm_models, "find_or_fetch", find)
+    assert find_family_weights(request_for(), FILES) == (FILES[found], tmp_path / FILES[found].name)
+
+
+def test_a_file_on_this_machine_is_preferred_to_a_download(monkeypatch, tmp_path):
+    monkeypatch.setattr(timm_models, "is_cached", lambda entry: entry is FILES[1])
+    monkeypatch.setattr(timm_models, "find_or_fetch", lambda entry, **_options: tmp_path / entry.name)
+    assert find_family_weights(request_for(), FILES)[0] == FILES[1]
+
+
+def test_a_wrong_file_is_not_replaced_by_another_one(monkeypatch):
+    def find(_entry, **_options):
+        raise WeightsError("no", code="weights-hash")
+
+    monkeypatch.setattr(timm_models, "find_or_fetch", find)
+    with pytest.raises(WeightsError) as caught:
+        find_family_weights(request_for(), FILES)
+    assert caught.value.code == "weights-hash"
+
+
+def test_offline_the_missing_weights_are_named():
+    with pytest.raises(WeightsError, match="timm--test_vit") as caught:
+        load_extractor(f"timm:{MODEL}", device="cpu")
+    assert caught.value.code == "weights-missing"
+
+
+def test_a_given_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="is not a file"):
+        find_family_weights(request_for(tmp_path / "none.safetensors"), FILES)

@@ -1,0 +1,157 @@
+"""Servers and connections that misbehave, and processes that die or come at once."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from weights_server import CONTENT, checkpoint, left_behind, serving, use_own_folders
+
+from genpr.errors import WeightsError
+from genpr.features.download import DownloadError, download
+from genpr.features.weights import find_or_fetch, weights_folder
+
+GOOD = checkpoint()
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path, monkeypatch):
+    use_own_folders(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def server():
+    with serving() as facts:
+        yield facts
+
+
+def unpinned(server):
+    server.answer = GOOD
+    return server.entry(size=None, sha256=None)
+
+
+def refused(entry, code="weights-missing") -> str:
+    with pytest.raises(WeightsError) as caught:
+        find_or_fetch(entry)
+    assert (caught.value.code, left_behind()) == (code, [])
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_redirects_are_followed(server):
+    server.redirects["/tiny.pth"] = ("/elsewhere", {})
+    assert find_or_fetch(server.entry()).read_bytes() == CONTENT
+    assert server.requests == ["/tiny.pth", "/elsewhere"]
+
+
+def test_a_redirect_loop_ends(server):
+    server.redirects["/tiny.pth"] = ("/again", {})
+    server.redirects["/again"] = ("/tiny.pth", {})
+    assert "infinite loop" in refused(server.entry())
+    assert len(server.requests) < 25
+
+
+@pytest.mark.parametrize("target", ["file:///etc/hostname", "ftp://127.0.0.1/weights"])
+def test_a_redirect_leaves_the_web_never(target, server):
+    server.redirects["/tiny.pth"] = (target, {})
+    assert "the download failed" in refused(server.entry())
+
+
+def test_a_redirect_out_of_a_protected_connection_is_refused():
+    from email.message import Message
+    from io import BytesIO
+    from urllib.error import URLError
+    from urllib.request import Request
+
+    from genpr.features.download import _Redirects
+
+    redirects, asked = _Redirects("https://example.org/a"), Request("https://example.org/a")
+    with pytest.raises(URLError, match="protected"):
+        redirects.redirect_request(asked, BytesIO(), 302, "Found", Message(), "http://example.org/b")
+    assert redirects.redirect_request(asked, BytesIO(), 302, "Found", Message(), "https://example.org/b")
+
+
+@pytest.mark.parametrize("status", [404, 500])
+def test_errors_of_the_server_leave_nothing(status, server):
+    server.status = status
+    assert str(status) in refused(unpinned(server))
+
+
+@pytest.mark.parametrize("is_pinned", [True, False])
+def test_a_connection_that_breaks_in_the_middle_says_how_far_it_came(is_pinned, server):
+    entry = server.entry() if is_pinned else unpinned(server)
+    server.announced = 3_000_000
+    server.answer = server.answer[: len(server.answer) // 2]
+    message = refused(entry)
+    assert f"broke after {len(server.answer):,} of 3,000,000 bytes" in message
+
+
+def test_a_server_that_does_not_say_how_long_the_file_is_is_believed_only_with_a_published_length(server):
+    entry = unpinned(server)
+    server.says_length = False
+    assert "does not say how long" in refused(entry)
+    assert find_or_fetch(server.entry(GOOD)).read_bytes() == GOOD
+
+
+def test_chunks_are_joined_and_a_missing_last_chunk_is_noticed(server, tmp_path):
+    half = len(GOOD) // 2
+    chunks = b"%x\r\n%s\r\n%x\r\n%s\r\n" % (half, GOOD[:half], len(GOOD) - half, GOOD[half:])
+    server.says_length, server.headers = False, {"Transfer-Encoding": "chunked"}
+
+    def fetch():
+        url, path = f"{server.url}/tiny.pth", tmp_path / "out"
+        return download(url, path, size=None, trust_tags=False, progress=None, timeout_s=5.0)
+
+    server.answer = chunks + b"0\r\n\r\n"
+    assert fetch().size == len(GOOD)
+    assert (tmp_path / "out").read_bytes() == GOOD
+    server.answer = chunks[:-5]
+    with pytest.raises(DownloadError):
+        fetch()
+
+
+def test_progress_knows_the_total_of_an_unpublished_length(server):
+    seen = []
+    find_or_fetch(unpinned(server), progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (len(GOOD), len(GOOD))
+
+
+def start(entry) -> subprocess.Popen:
+    script = f"from genpr.features.weights import *; print(find_or_fetch({entry!r}))"
+    return subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("is_pinned", [True, False])
+def test_processes_at_once_download_once(is_pinned, server):
+    entry = server.entry() if is_pinned else unpinned(server)
+    server.delay = 0.5
+    processes = [start(entry) for _ in range(2)]
+    answers = [process.communicate(timeout=60)[0].strip() for process in processes]
+    assert answers == [str(weights_folder() / "tiny.pth")] * 2
+    assert len(server.requests) == 1
+
+
+def test_what_a_killed_process_left_is_never_trusted_and_cleaned_up(server):
+    entry, server.pause = server.entry(), 30.0
+    process = start(entry)
+    deadline = time.monotonic() + 30
+    while not any(path.stat().st_size for path in weights_folder().glob("*.tmp")) and not any(
+        path.stat().st_size for path in weights_folder().glob(".*.tmp")
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    (partial,) = left_behind()
+    assert partial.startswith(".tiny.pth.")
+    neighbour = weights_folder() / ".tiny.pth.other.abc.tmp"  # of a download of "tiny.pth.other"
+    neighbour.touch()
+
+    server.pause = 0.0
+    assert hashlib.sha256(find_or_fetch(entry).read_bytes()).hexdigest() == entry.sha256
+    assert left_behind() == [neighbour.name, "tiny.pth"]

@@ -1,0 +1,208 @@
+"""What may be read as weights, and that nothing in a file is ever run."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import pickle
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save
+from weights_server import checkpoint, left_behind, put, serving, use_own_folders
+
+from genpr.errors import WeightsError
+from genpr.features.trust import record_path
+from genpr.features.weights import WeightsFile, find_or_fetch, load_state_dict, weights_folder
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path, monkeypatch):
+    use_own_folders(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def server():
+    with serving() as facts:
+        yield facts
+
+
+class CreatesFile:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (Path.touch, (self.path,))
+
+
+def saved(value: object, **how) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(value, buffer, **how)
+    return buffer.getvalue()
+
+
+def first_use(name: str) -> WeightsFile:
+    return WeightsFile(
+        name=name, url=f"http://127.0.0.1:9/{name}", size=None, sha256=None, licence="Apache-2.0"
+    )
+
+
+def published(name: str, content: bytes) -> WeightsFile:
+    digest = hashlib.sha256(content).hexdigest()
+    return WeightsFile(
+        name=name, url=f"http://127.0.0.1:9/{name}", size=len(content), sha256=digest, licence="Apache-2.0"
+    )
+
+
+def refused(entry: WeightsFile, path: Path, code: str) -> str:
+    with pytest.raises(WeightsError) as caught:
+        load_state_dict(entry, path)
+    assert caught.value.code == code
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("make", [published, lambda name, _content: first_use(name)])
+@pytest.mark.parametrize("suffix", [".pth", ".pt", ".bin", ".PTH"])
+@pytest.mark.parametrize("old", [False, True])
+def test_checkpoints_of_both_ages_are_read(old, suffix, make, tmp_path):
+    content = checkpoint(3.0, old=old)
+    path = put(tmp_path / "file", content)
+    tensors = load_state_dict(make(f"tiny{suffix}", content), path)
+    assert torch.equal(tensors["weight"], torch.full((64, 64), 3.0))
+
+
+@pytest.mark.parametrize("make", [published, lambda name, _content: first_use(name)])
+def test_safetensors_are_read(make, tmp_path):
+    content = save({"a": torch.arange(6.0).view(2, 3), "b": torch.zeros(0)}, metadata={"format": "pt"})
+    path = put(tmp_path / "file", content)
+    tensors = load_state_dict(make("tiny.safetensors", content), path)
+    assert torch.equal(tensors["a"], torch.arange(6.0).view(2, 3))
+    assert tensors["b"].shape == (0,)
+
+
+@pytest.mark.parametrize("name", ["tiny.pkl", "tiny.npz", "tiny", "tiny.pth.tar", "tiny.onnx"])
+def test_other_formats_are_refused_before_anything_is_fetched(name, server, tmp_path):
+    entry = server.entry(name=name, url=f"{server.url}/{name}")
+    for weights in (None, put(tmp_path / name)):
+        with pytest.raises(WeightsError, match=r"\.pth.*\.safetensors") as caught:
+            find_or_fetch(entry, weights=weights)
+        assert caught.value.code == "unsafe-format"
+    assert (server.requests, left_behind()) == ([], [])
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("how", ["downloaded", "cached", "given"])
+def test_a_pickle_with_code_never_runs(how, old, server, tmp_path):
+    marker = tmp_path / "marker"
+    content = saved({"weight": CreatesFile(marker)}, _use_new_zipfile_serialization=not old)
+    server.answer = content
+    for entry in (server.entry(content), server.entry(size=None, sha256=None, name="trusted.pth")):
+        given = put(tmp_path / "given.pth", content) if how == "given" else None
+        path = find_or_fetch(entry, weights=given)
+        if how == "cached":
+            path = find_or_fetch(entry, offline=True)
+        assert "asks for" in refused(entry, path, "unsafe-format")
+    assert not marker.exists()
+    pickle.loads(pickle.dumps(CreatesFile(marker)))  # it would have
+    assert marker.exists()
+
+
+def test_a_plain_pickle_is_no_checkpoint(tmp_path):
+    marker = tmp_path / "marker"
+    path = put(tmp_path / "given.pth", pickle.dumps(CreatesFile(marker), protocol=2))
+    refused(first_use("tiny.pth"), path, "weights-format")
+    refused(published("tiny.pth", path.read_bytes()), path, "weights-format")
+    assert not record_path(first_use("tiny.pth")).exists()
+    assert not marker.exists()
+
+
+def torchscript() -> bytes:
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit tells its authors that it is old
+        torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), buffer)
+    return buffer.getvalue()
+
+
+def test_programs_are_refused_by_name(server, tmp_path):
+    content = torchscript()
+    server.answer = content
+    path = put(tmp_path / "given.pt", content)
+    assert "TorchScript" in refused(published("tiny.pt", content), path, "unsafe-format")
+    with pytest.raises(WeightsError, match="TorchScript") as caught:
+        find_or_fetch(server.entry(name="tiny.pt", size=None, sha256=None))
+    assert (caught.value.code, left_behind()) == ("unsafe-format", [])
+
+
+def safetensors_of(header: object, data: bytes = b"") -> bytes:
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data
+
+
+GOOD = save({"a": torch.zeros(4)})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"<html>please log in</html>",
+        b"\xff" * 100,
+        GOOD[:-1],
+        GOOD + b"\0",
+        GOOD[:20],
+        checkpoint(),
+        safetensors_of([]),
+        safetensors_of({"a": 1}),
+        safetensors_of({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, "4"]}}, b"\0" * 4),
+        (2).to_bytes(8, "little") + b"[" * 2,
+    ],
+)
+def test_a_malformed_safetensors_file_is_refused(content, tmp_path):
+    path = put(tmp_path / "given.safetensors", content)
+    refused(first_use("tiny.safetensors"), path, "weights-format")
+    refused(published("tiny.safetensors", content), path, "weights-format")
+    assert not record_path(first_use("tiny.safetensors")).exists()
+
+
+@pytest.mark.parametrize(
+    "value", [[torch.zeros(1)], {"a": 1}, {"state_dict": {"a": torch.zeros(1)}}, torch.zeros(1)]
+)
+def test_something_else_than_named_tensors_is_refused(value, tmp_path):
+    content = saved(value)
+    path = put(tmp_path / "given.pth", content)
+    assert "named tensors" in refused(published("tiny.pth", content), path, "weights-format")
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_damage_inside_a_checkpoint_is_an_error_of_the_weights(old, tmp_path):
+    content = checkpoint(old=old)
+    content = content[:200] + bytes(50) + content[250:]
+    path = put(tmp_path / "given.pth", content)
+    with pytest.raises(WeightsError) as caught:
+        load_state_dict(published("tiny.pth", content), path)
+    assert caught.value.code in {"weights-format", "unsafe-format"}
+
+
+def test_the_bytes_that_were_hashed_are_the_bytes_that_are_read(tmp_path, monkeypatch):
+    content, path = checkpoint(1.0), tmp_path / "given.pth"
+    put(path, content)
+    read = torch.load
+
+    def exchange_then_read(*args, **kwargs):
+        put(path, checkpoint(2.0))
+        return read(*args, **kwargs)
+
+    monkeypatch.setattr(torch, "load", exchange_then_read)
+    tensors = load_state_dict(published("tiny.pth", content), path)
+    assert float(tensors["weight"][0, 0]) == 1.0
+
+
+def test_the_folder_is_not_created_by_reading(tmp_path):
+    content = checkpoint()
+    load_state_dict(published("tiny.pth", content), put(tmp_path / "given.pth", content))
+    assert not weights_folder().exists()

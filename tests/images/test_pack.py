@@ -1,0 +1,371 @@
+"""Packing: the pixels of the source bit for bit, and either a whole file or none."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+from image_files import encode, noise, stack
+from PIL import Image
+
+from genpr.errors import BadImagesError, DataError, ResourceError, UsageError
+from genpr.images import npz_writer
+from genpr.images import pack as pack_module
+from genpr.images.item import Item
+from genpr.images.pack import check_output, pack, pack_source
+from genpr.images.source import choose_rows, open_source
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (123, 5, 6, 3), dtype=np.uint8)
+FILES = {f"{index:03d}.png": encode(image) for index, image in enumerate(IMAGES)}
+
+
+@pytest.fixture
+def out(tmp_path):
+    """A path in an empty folder, which must hold that file alone, or nothing, when the test ends."""
+    folder = tmp_path / "out"
+    folder.mkdir()
+    yield folder / "x.npz"
+    assert {path.name for path in folder.iterdir()} <= {"x.npz"}
+
+
+def packed(path) -> np.ndarray:
+    """The array in a packed file, after a look at what all of them must be."""
+    with np.load(path, allow_pickle=False) as file:
+        assert file.files == ["arr_0"]
+        array = file["arr_0"]
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        assert archive.getinfo("arr_0.npy").file_size == len(npy(array))
+    np.testing.assert_array_equal(stack(open_source(path)), array)
+    return array
+
+
+def npy(array) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def refused(source, out, kind=DataError, **options):
+    with pytest.raises(kind) as caught:
+        pack(source, out, **options)
+    assert "\n" not in str(caught.value)
+    assert not out.exists()
+    return caught.value
+
+
+@pytest.fixture(
+    params=["folder", "zip", "tar", "tar.gz", "npy", "npz", "deflated", "array", "list", "iterable"]
+)
+def source(request, tmp_path, make_zip, make_tar):
+    """`IMAGES` as a source of every kind."""
+    kind = request.param
+    if kind == "folder":
+        (tmp_path / "folder").mkdir()
+        for name, data in FILES.items():
+            (tmp_path / "folder" / name).write_bytes(data)
+        return tmp_path / "folder"
+    if kind == "npy":
+        np.save(tmp_path / "x.npy", IMAGES)
+        return tmp_path / "x.npy"
+    if kind in {"npz", "deflated"}:
+        (np.savez if kind == "npz" else np.savez_compressed)(tmp_path / "x.npz", IMAGES, np.arange(123))
+        return tmp_path / "x.npz"
+    makers = {
+        "zip": lambda: make_zip(FILES),
+        "tar": lambda: make_tar(FILES),
+        "tar.gz": lambda: make_tar(FILES, name="x.tar.gz", compression="gz"),
+        "array": lambda: IMAGES,
+        "list": lambda: [Image.fromarray(image) for image in IMAGES],
+        "iterable": lambda: (IMAGES[start : start + 10] for start in range(0, 123, 10)),
+    }
+    return makers[kind]()
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_every_source_is_packed_in_its_order_bit_for_bit(source, out, compressed):
+    assert pack(source, out, compressed=compressed) == 123
+    np.testing.assert_array_equal(packed(out), IMAGES)
+    with zipfile.ZipFile(out) as archive:
+        info = archive.getinfo("arr_0.npy")
+        assert info.compress_type == (zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED)
+        assert archive.read(info) == npy(IMAGES), "the member is what numpy.save writes"
+
+
+def test_equal_images_give_equal_bytes(out, tmp_path):
+    pack(IMAGES, out)
+    pack(iter([IMAGES]), tmp_path / "y.npz")
+    assert out.read_bytes() == (tmp_path / "y.npz").read_bytes()
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, 3), (1, 5, 6, 3), (7, 1, 1, 3), (2, 1, 9, 3)])
+def test_small_counts_and_small_images(out, shape):
+    images = IMAGES.reshape(-1)[: np.prod(shape)].reshape(shape)
+    assert pack(images, out) == shape[0]
+    np.testing.assert_array_equal(packed(out), images)
+
+
+def test_images_of_all_modes_become_rgb_by_the_one_policy(out, make_zip):
+    rgb = noise(4, 5)
+    gray = Image.fromarray(rgb[..., 0])
+    rgba = Image.fromarray(rgb).copy()
+    rgba.putalpha(7)
+    made = make_zip({"0.png": encode(rgb), "1.png": encode(gray), "2.png": encode(rgba)})
+    found = pack_source(open_source(made), out)
+    assert (found.n, found.height, found.width, found.skipped) == (3, 4, 5, ())
+    assert found.flags == {"alpha-dropped": 1}
+    np.testing.assert_array_equal(packed(out), [rgb, np.repeat(rgb[..., :1], 3, -1), rgb])
+
+
+def test_a_subset_is_the_one_that_score_would_take(out):
+    assert pack(IMAGES, out, max_images=20, seed=3) == 20
+    np.testing.assert_array_equal(packed(out), IMAGES[choose_rows(123, 20, 3)])
+    assert pack(iter([IMAGES]), out, max_images=20, force=True) == 20
+    np.testing.assert_array_equal(packed(out), IMAGES[:20])
+    refused(IMAGES, out.with_name("y.npz"), UsageError, max_images=0)
+
+
+# Zip64 and memory -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", [IMAGES, "iterator"])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_files_beyond_the_limit_of_old_zip_files(out, monkeypatch, given, compressed):
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 1000)
+    assert pack(iter([IMAGES]) if given is not IMAGES else IMAGES, out, compressed=compressed) == 123
+    np.testing.assert_array_equal(packed(out), IMAGES)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_no_more_than_about_two_batches_are_held(tmp_path, out, monkeypatch, save):
+    monkeypatch.setattr("genpr.images.arrays._BATCH_BYTES", 2**19)
+    monkeypatch.setattr("genpr.images.arrays._PART_BYTES", 2**15)
+    values = np.random.default_rng(0).integers(0, 16, (300, 64, 64, 3), dtype=np.uint8)
+    save(tmp_path / "x.npz", values, np.arange(300))
+    tracemalloc.start()
+    assert sum(item.read().size for item in open_source(tmp_path / "x.npz")) == values.size
+    reading = tracemalloc.get_traced_memory()[1]
+    tracemalloc.reset_peak()
+    pack(tmp_path / "x.npz", out)
+    packing = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_array_equal(packed(out), values)
+    assert reading < 2.6 * 2**19
+    assert packing < 2.9 * 2**19, "the array has 3.7 MB"
+
+
+# Images that cannot be used ---------------------------------------------------------------------------------
+
+
+def with_bad(*names):
+    return FILES | {name: FILES[name][:40] for name in names}
+
+
+def test_mixed_sizes_name_the_first_odd_one(out, make_zip):
+    odd = {"050.png": encode(noise(7, 9)), "060.png": encode(noise(2, 2))}
+    error = refused(make_zip(FILES | odd), out)
+    assert error.code == "mixed-sizes"
+    assert error.path == "050.png"
+    assert "050.png is 9 x 7 pixels, but 000.png is 6 x 5" in str(error)
+    assert "resize" in str(error)
+
+
+def test_turned_images_are_mixed_sizes(out):
+    assert refused([IMAGES[0], IMAGES[0].transpose(1, 0, 2).copy()], out).code == "mixed-sizes"
+
+
+@pytest.mark.parametrize("bad", [("000.png",), ("122.png",), ("000.png", "017.png", "122.png")])
+def test_unusable_images_are_all_listed(out, make_zip, bad):
+    error = refused(make_zip(with_bad(*bad)), out, BadImagesError)
+    assert [(each.path, each.code) for each in error.bad] == [(name, "image-truncated") for name in bad]
+
+
+@pytest.mark.parametrize("options", [{}, {"on_bad": "skip"}, {"on_bad": "skip", "max_bad": 0.02}])
+def test_the_rule_and_its_words_are_those_of_embedding(out, make_zip, options):
+    from genpr.features.embed import BadImagePolicy, embed_source
+    from genpr.features.registry import load_extractor
+
+    source = open_source(make_zip(with_bad("003.png", "100.png", "101.png")))
+    policy = BadImagePolicy(options.get("on_bad", "error"), options.get("max_bad", 0.01))
+    with pytest.raises(BadImagesError) as by_embedding:
+        embed_source(source, load_extractor("gabor", device="cpu"), bad_images=policy)
+    with pytest.raises(BadImagesError) as by_packing:
+        pack_source(source, out, **options)
+    assert str(by_packing.value) == str(by_embedding.value)
+    assert list(map(str, by_packing.value.bad)) == list(map(str, by_embedding.value.bad))
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("bad", [("000.png",), ("122.png",), ("000.png", "017.png", "122.png")])
+def test_skipping_leaves_the_others_and_the_right_count(out, make_zip, bad, compressed):
+    source = open_source(make_zip(with_bad(*bad)))
+    found = pack_source(source, out, on_bad="skip", max_bad=0.03, compressed=compressed)
+    kept = [index for index, name in enumerate(FILES) if name not in bad]
+    assert found.n == len(kept)
+    assert [error.path for error in found.skipped] == list(bad)
+    np.testing.assert_array_equal(packed(out), IMAGES[kept])
+
+
+def test_a_count_whose_header_is_shorter(out, make_zip):
+    bad = [name for name in FILES if name > "008.png"]
+    assert pack(make_zip(with_bad(*bad)), out, on_bad="skip", max_bad=1) == 9
+    np.testing.assert_array_equal(packed(out), IMAGES[:9])
+
+
+def test_nothing_left_is_no_file(out, make_zip):
+    error = refused(make_zip(with_bad(*FILES)), out, BadImagesError, on_bad="skip", max_bad=1)
+    assert "none of the 123 images" in str(error)
+    assert len(error.bad) == 123
+
+
+def test_no_images_at_all(out, tmp_path):
+    assert refused(iter([]), out).code == "no-images"
+    assert refused(IMAGES[:0], out).code == "no-images"
+    assert refused(tmp_path, out).code == "no-images"
+
+
+def test_a_pixel_limit(out):
+    assert refused(IMAGES, out, BadImagesError, max_pixels=29).bad[0].code == "image-too-large"
+    assert pack(IMAGES, out, max_pixels=30) == 123
+
+
+def test_statistics_are_not_packed(out, tmp_path):
+    np.savez(tmp_path / "s.npz", mu=np.zeros(4), sigma=np.eye(4))
+    assert refused(tmp_path / "s.npz", out).code == "npz-key"
+
+
+def test_damage_in_the_source_is_told_as_such(out, tmp_path):
+    np.savez(tmp_path / "x.npz", IMAGES)
+    data = bytearray((tmp_path / "x.npz").read_bytes())
+    data[len(data) // 2] ^= 0x55
+    (tmp_path / "x.npz").write_bytes(data)
+    assert refused(tmp_path / "x.npz", out).code == "npz-damaged"
+
+    def failing():
+        yield IMAGES
+        raise OSError(5, "Input/output error")
+
+    assert refused(failing(), out).code == "unreadable"
+
+
+# All or nothing ---------------------------------------------------------------------------------------------
+
+
+class Interrupted(list):
+    """A source of 200 images, of which one interrupts whoever reads it."""
+
+    name = "<interrupted>"
+
+    def __init__(self, error):
+        def read():
+            raise error
+
+        super().__init__(
+            Item(f"[{index}]", read if index == 150 else lambda: IMAGES[0]) for index in range(200)
+        )
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), ZeroDivisionError()], ids=repr)
+@pytest.mark.parametrize("before", [None, b"old"])
+def test_an_interruption_leaves_what_was_there(out, error, before):
+    if before:
+        out.write_bytes(before)
+    with pytest.raises(type(error)):
+        pack_source(Interrupted(error), out)
+    assert (out.read_bytes() if out.exists() else None) == before
+
+
+def test_an_interruption_while_copying_leaves_nothing(out, monkeypatch):
+    def interrupted(*_args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shutil, "copyfileobj", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        pack(iter([IMAGES]), out)
+    assert not out.exists()
+
+
+def test_a_disk_that_fills_up_leaves_nothing(out, monkeypatch):
+    def full(*_args, **_options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(npz_writer, "_header", full)
+    error = refused(IMAGES, out, ResourceError)
+    assert error.code == "output-unwritable"
+    assert "No space left on device" in str(error)
+
+
+def test_a_disk_without_room_is_told_before_writing(out, monkeypatch):
+    usage = shutil.disk_usage(out.parent)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=IMAGES.nbytes - 1))
+    assert refused(IMAGES, out, ResourceError).code == "disk-full"
+    assert refused(iter([IMAGES]), out, ResourceError).code == "disk-full"
+    assert pack(IMAGES, out, compressed=True) == 123
+
+
+def test_a_read_only_folder(out, monkeypatch):
+    if os.geteuid():
+        out.parent.chmod(0o500)
+    else:  # root may write anywhere
+
+        def denied(*_args, **_options):
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr("tempfile.mkstemp", denied)
+    error = refused(IMAGES, out, ResourceError)
+    out.parent.chmod(0o700)
+    assert error.code == "output-unwritable"
+    assert error.path == str(out)
+    assert "Permission denied" in str(error)
+
+
+def test_existing_files_are_replaced_only_by_force(out):
+    out.write_bytes(b"precious")
+    with pytest.raises(UsageError) as caught:
+        pack(IMAGES, out)
+    assert caught.value.code == "output-exists"
+    assert out.read_bytes() == b"precious"
+    pack(IMAGES, out, force=True)
+    np.testing.assert_array_equal(packed(out), IMAGES)
+
+
+def test_the_source_is_never_its_own_output(out, tmp_path):
+    pack(IMAGES, out)
+    link = tmp_path / "link.npz"
+    link.symlink_to(out)
+    for source, path in ((out, out), (str(out), link), (link, out)):
+        with pytest.raises(UsageError, match="is the source itself"):
+            pack(source, path, force=True)
+    np.testing.assert_array_equal(packed(out), IMAGES)
+
+
+def test_wrong_outputs_are_refused_before_anything_is_read(tmp_path):
+    (tmp_path / "d.npz").mkdir()
+    (tmp_path / "dangling.npz").symlink_to(tmp_path / "nowhere")
+    for name, code in {
+        "x.npy": "output-suffix",
+        "x": "output-suffix",
+        "missing/x.npz": "path-not-found",
+        "d.npz": "output-exists",
+        "dangling.npz": "output-exists",
+    }.items():
+        with pytest.raises(UsageError) as caught:
+            check_output(tmp_path / name, "no such source", force=name == "d.npz")
+        assert caught.value.code == code
+
+
+def test_wrong_options(out):
+    assert refused(IMAGES, out, UsageError, on_bad="ignore").code == "bad-option"
+    assert refused(IMAGES, out, UsageError, on_bad="skip", max_bad=1.5).code == "bad-option"
+
+
+def test_progress_counts_every_image(out, monkeypatch):
+    monkeypatch.setattr(pack_module, "_AHEAD", 1)
+    told = []
+    pack_source(open_source(IMAGES), out, progress=lambda *now: told.append(now))
+    assert told == [(index + 1, 123) for index in range(123)]

@@ -1,0 +1,126 @@
+"""Vendi score: published values, and both of its matrices."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from genpr.errors import FeatureError
+from genpr.metrics import kernel
+from genpr.metrics.diversity import vendi_score, vendi_score_of_kernel
+
+
+def by_definition(features):
+    unit = features.astype(float) / np.linalg.norm(features.astype(float), axis=1)[:, None]
+    values = np.linalg.eigvalsh(unit @ unit.T / len(unit))
+    return math.exp(-sum(value * math.log(value) for value in values if value > 1e-12))
+
+
+def test_published_values():
+    samples = np.array([0, 0, 10, 10, 20, 20])
+    score = vendi_score_of_kernel(np.exp(-np.abs(samples[:, None] - samples)))
+    assert math.floor(score * 1e4) / 1e4 == 2.9999  # the authors cut it off
+    # Three pairs of twins: the entropy is log 3 less a sixth of the squared similarities between pairs, 4 e^-20.
+    assert 3 - score == pytest.approx(2 * math.exp(-20), rel=1e-3)
+    given = torch.tensor([[1, 0.9, 0], [0.9, 1, 0], [0, 0, 1]])
+    assert vendi_score_of_kernel(given) == pytest.approx(2.1573, abs=5e-5)
+
+
+def test_kernel_extremes():
+    assert vendi_score_of_kernel(np.eye(7)) == pytest.approx(7, rel=1e-14)
+    assert vendi_score_of_kernel(np.ones((7, 7))) == pytest.approx(1, rel=1e-13)
+
+
+@pytest.mark.parametrize(("n", "d"), [(2, 5), (20, 64), (64, 64), (65, 64), (300, 16), (50, 1)])
+def test_either_matrix_equals_the_definition(n, d, rng):
+    features = rng.normal(0.3, 1, (n, d)).astype(np.float32)
+    assert vendi_score(features) == pytest.approx(by_definition(features), rel=1e-9)
+
+
+@pytest.mark.parametrize(("n", "d"), [(9, 30), (30, 9)])
+def test_the_smaller_matrix_is_used(n, d, rng, monkeypatch):
+    seen, original = [], torch.linalg.eigvalsh
+    monkeypatch.setattr(
+        torch.linalg, "eigvalsh", lambda matrix: seen.append(matrix.shape) or original(matrix)
+    )
+    vendi_score(rng.normal(size=(n, d)))
+    assert seen == [(9, 9)]
+
+
+def test_dead_columns_choose_the_other_matrix_and_change_nothing(rng):
+    tall = rng.normal(size=(40, 8))
+    wide = np.concatenate([tall, np.zeros((40, 100))], axis=1)
+    assert vendi_score(tall) == pytest.approx(vendi_score(wide), rel=1e-11)
+
+
+def test_repeating_the_set_changes_nothing(rng):
+    features = rng.normal(size=(30, 50))
+    assert vendi_score(np.concatenate([features, features])) == pytest.approx(
+        vendi_score(features), rel=1e-11
+    )
+
+
+def test_length_and_order_do_not_matter(rng):
+    features = rng.normal(size=(30, 6))
+    scaled = features[::-1] * rng.gamma(1, size=(30, 1))
+    assert vendi_score(scaled) == pytest.approx(vendi_score(features), rel=1e-6)  # float32 features
+
+
+def test_extremes():
+    assert vendi_score(np.eye(5)) == pytest.approx(5, rel=1e-13)
+    assert vendi_score(np.eye(5).repeat(20, axis=0)) == pytest.approx(5, rel=1e-13)
+    assert vendi_score(np.full((50, 3), 0.1)) == pytest.approx(1, rel=1e-12)
+    assert vendi_score(np.full((3, 50), 0.1)) == pytest.approx(1, rel=1e-12)
+    # Opposite directions are one dimension: their cosine is -1.
+    assert vendi_score(np.array([[1.0, 0], [-1, 0], [1, 0]])) == pytest.approx(1, rel=1e-13)
+
+
+@pytest.mark.parametrize("elements", [1, 6, 100, 299])
+@pytest.mark.parametrize("n", [4, 50])
+def test_block_size_does_not_matter(elements, n, rng, monkeypatch):
+    features = rng.normal(size=(n, 6))
+    expected = vendi_score(features)
+    monkeypatch.setattr(kernel, "_BLOCK_ELEMENTS", elements)
+    assert vendi_score(features) == pytest.approx(expected, rel=1e-12)
+
+
+GOOD = np.random.default_rng(0).normal(size=(10, 4))
+
+
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [
+        (GOOD[0], "feature-shape"),
+        (np.where(np.eye(10, 4) == 1, np.inf, GOOD), "non-finite"),
+        (GOOD[:1], "too-few"),
+        (np.where(np.arange(10)[:, None] == 3, 0, GOOD), "zero-row"),
+    ],
+)
+def test_bad_features(bad, code):
+    with pytest.raises(FeatureError, match="features") as caught:
+        vendi_score(bad)
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (np.ones((2, 3)), "2 x 3 and not square"),
+        (2 * np.eye(3), "diagonal is not 1"),
+        (np.array([[1, 0.5], [0, 1]]), "not symmetric"),
+        (np.array([[1.0, -2], [-2, 1]]), "negative eigenvalue -1"),
+    ],
+)
+def test_bad_kernels(bad, message):
+    with pytest.raises(FeatureError, match=message) as caught:
+        vendi_score_of_kernel(bad)
+    assert caught.value.code == "not-a-kernel"
+
+
+def test_read_only_kernel():
+    kernel_matrix = np.eye(3)
+    kernel_matrix.flags.writeable = False
+    assert vendi_score_of_kernel(kernel_matrix) == pytest.approx(3)

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import feature_cases
+import numpy as np
+import oracle
+import pytest
+import torch
+
+from genpr.errors import FeatureError, UsageError
+from genpr.metrics.emulated_manifold import EmulatedSide, emulated_memberships
+from genpr.metrics.real_side import RealSide
+from genpr.neighbours.emulated import EMULATIONS
+
+NAMES = sorted(EMULATIONS)
+METRICS = ("precision", "recall", "density", "coverage")
+ALL = dict.fromkeys(METRICS, 3)
+TABLES = ("real_balls_per_fake", "fakes_per_real_ball", "fake_balls_per_real", "reals_per_fake_ball")
+
+
+def _inception_like(n, spread, rng, sq_norm=400.0, d=512):
+    """Non-negative, curved, about 16 dimensions inside: squared distances reach from some tens to some hundreds."""
+    w = np.random.default_rng(99).normal(size=(16, d)) / 4
+    x = np.maximum(spread * rng.standard_t(6, (n, 16)) @ w + 0.25 * rng.normal(size=(n, d)), 0)
+    return (x * np.sqrt(sq_norm / d * 3)).astype(np.float32)
+
+
+@pytest.mark.parametrize("emulation", NAMES)
+@pytest.mark.parametrize("case", ["integers", "binary_grid_full_of_ties"])
+def test_what_float16_can_hold_is_scored_exactly(emulation, case):
+    real, fake = feature_cases.make(case)
+    real, fake = np.minimum(real, 8), np.minimum(fake, 8)  # 16 squares of differences below 2048
+    for k in (1, 3, 5):
+        ks = dict.fromkeys(METRICS, k)
+        memberships = emulated_memberships(real, fake, ks=ks, emulation=emulation)
+        exact = RealSide.fit(real, ks=[k]).memberships(fake, ks=ks)
+        assert (memberships.n_real, memberships.n_fake) == (len(real), len(fake))
+        for table in TABLES:
+            assert torch.equal(getattr(memberships, table)[k], getattr(exact, table)[k])
+        values = tuple(getattr(memberships, name)(k) for name in METRICS)
+        assert values == oracle.manifold_metrics(real, fake, k)
+
+
+@pytest.mark.parametrize("emulation", NAMES)
+def test_on_features_as_of_networks_rounding_moves_all_values_up_and_none_far(emulation, rng):
+    # Published, with the same images in float16 and float32: precision +0.0010, recall +0.0024.
+    real, fake = _inception_like(1500, 1, rng), _inception_like(1500, 0.85, rng)
+    exact = RealSide.fit(real, ks=[3]).memberships(fake, ks=ALL)
+    found = emulated_memberships(real, fake, ks=ALL, emulation=emulation)
+    assert 0.5 < exact.precision(3) < 0.97
+    assert 0.2 < exact.recall(3) < 0.9
+    assert any(not torch.equal(getattr(found, table)[3], getattr(exact, table)[3]) for table in TABLES)
+    for name, most in (("precision", 0.004), ("recall", 0.008), ("density", 0.03), ("coverage", 0.004)):
+        assert 0 <= getattr(found, name)(3) - getattr(exact, name)(3) < most
+
+
+@pytest.mark.parametrize("emulation", NAMES)
+def test_roles_cannot_be_swapped_unseen(emulation, rng):
+    wide, narrow = 20 + 3 * rng.normal(size=(300, 8)), 20 + 0.1 * rng.normal(size=(250, 8))
+    values = EmulatedSide.fit(wide, ks=[3], emulation=emulation).score(narrow, ks=ALL)
+    assert (values["precision"], values["recall"]) == (1, 0)
+    assert values["coverage"] < 0.2
+    swapped = EmulatedSide.fit(narrow, ks=[3], emulation=emulation).score(wide, ks=ALL)
+    assert (swapped["precision"], swapped["recall"], swapped["density"], swapped["coverage"]) == (0, 1, 0, 0)
+
+
+@pytest.mark.parametrize("emulation", NAMES)
+def test_a_side_is_fitted_once_and_scored_often(emulation, rng):
+    real, fakes = _inception_like(200, 1, rng, d=64), [_inception_like(150, s, rng, d=64) for s in (1, 0.5)]
+    side = EmulatedSide.fit(torch.from_numpy(real), ks=[5, 3, 3], emulation=emulation)
+    assert side.ks == (3, 5)
+    ks = {"precision": 3, "recall": 4, "density": 5, "coverage": 5}
+    for fake in fakes:
+        memberships = emulated_memberships(real, fake, ks=ks, emulation=emulation)
+        assert list(memberships.real_balls_per_fake) == list(memberships.fakes_per_real_ball) == [3, 5]
+        assert list(memberships.fake_balls_per_real) == list(memberships.reals_per_fake_ball) == [4]
+        expected = {name: getattr(memberships, name)(k) for name, k in ks.items()}
+        assert side.score(fake, ks=ks) == expected
+
+
+def test_only_what_is_asked_for_is_computed(rng):
+    real, fake = rng.normal(size=(30, 4)), rng.normal(size=(20, 4))
+    seen = {}
+    for ks in ({"precision": 3}, {"recall": 3}, ALL):
+        told = seen[tuple(ks)] = []
+        emulated_memberships(
+            real, fake, ks=ks, emulation=NAMES[0], progress=lambda *pairs, told=told: told.append(pairs)
+        )
+    assert [done[-1] for done in seen.values()] == [
+        (30 * 20, 30 * 20),
+        (20 * 20 + 30 * 20, 20 * 20 + 30 * 20),
+        (20 * 20 + 30 * 20, 20 * 20 + 30 * 20),
+    ]
+    assert [done[0] for done in seen.values()] == [(900, 900), (400, 1000), (900, 900)]
+    alone = EmulatedSide.fit(real, ks=[], emulation=NAMES[0]).score(fake, ks={"recall": 3})
+    assert alone == {"recall": emulated_memberships(real, fake, ks=ALL, emulation=NAMES[0]).recall(3)}
+
+
+@pytest.mark.parametrize("emulation", NAMES)
+def test_fakes_that_are_the_reals_are_all_inside(emulation, rng):
+    real = _inception_like(120, 1, rng, d=64).repeat(2, axis=0)
+    memberships = emulated_memberships(real, rng.permutation(real), ks=ALL, emulation=emulation)
+    assert memberships.precision(3) == memberships.recall(3) == memberships.coverage(3) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"emulation": "float16"}, "unknown-emulation"),
+        ({"ks": {"precision": 0}}, "bad-k"),
+        ({"ks": {"recall": 2.0}}, "bad-k"),
+        ({"ks": {"fidelity": 3}}, "unknown-metric"),
+        ({"device": "tpu"}, "unknown-device"),
+    ],
+)
+def test_impossible_calls_are_refused(change, code, rng):
+    options = {"ks": ALL, "emulation": NAMES[0], **change}
+    with pytest.raises(UsageError) as caught:
+        emulated_memberships(*rng.normal(size=(2, 9, 3)), **options)
+    assert caught.value.code == code
+    if code == "unknown-emulation":
+        assert all(name in str(caught.value) for name in NAMES)
+
+
+@pytest.mark.parametrize(
+    ("real", "fake", "code"),
+    [
+        (np.ones((9, 3)), np.ones((9, 4)), "width-mismatch"),
+        (np.ones((3, 3)), np.ones((9, 3)), "too-few"),
+        (np.ones((9, 3)), np.ones((3, 3)), "too-few"),
+        (np.full((9, 3), np.nan), np.ones((9, 3)), "non-finite"),
+        (np.ones((9, 3)), np.ones(9), "feature-shape"),
+    ],
+)
+def test_malformed_features_are_refused_before_anything_is_computed(real, fake, code):
+    told = []
+    with pytest.raises(FeatureError) as caught:
+        emulated_memberships(
+            real, fake, ks=ALL, emulation=NAMES[0], progress=lambda *pairs: told.append(pairs)
+        )
+    assert caught.value.code == code
+    assert not told
+
+
+def test_a_k_that_was_not_fitted_is_refused(rng):
+    side = EmulatedSide.fit(rng.normal(size=(9, 3)), ks=[3], emulation=NAMES[0])
+    with pytest.raises(UsageError, match="k = 5 was not fitted, only"):
+        side.score(rng.normal(size=(9, 3)), ks={"density": 5})
+
+
+@pytest.mark.parametrize("emulation", NAMES)
+def test_k_plus_one_rows_are_enough(emulation, rng):
+    real, fake = rng.normal(size=(2, 4, 3))
+    values = EmulatedSide.fit(real, ks=[3], emulation=emulation).score(fake, ks=ALL)
+    assert set(values) == set(METRICS)

@@ -1,0 +1,298 @@
+"""Fréchet distance against closed forms; agreement with other packages is in tests/conformance."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+
+from genpr.errors import FeatureError, UsageError
+from genpr.metrics import kernel
+from genpr.metrics.frechet import Gaussian, frechet_distance, frechet_infinity
+
+
+def gaussian(covariance, mean=None, n=None):
+    mean = np.zeros(len(covariance)) if mean is None else mean
+    return Gaussian.from_moments(mean, np.asarray(covariance), n=n)
+
+
+def random_definite(d, rng):
+    factor = rng.normal(size=(2 * d, d))
+    return factor.T @ factor / d
+
+
+def exact_moments(features):
+    """Two passes in extended precision."""
+    wide = features.astype(np.longdouble)
+    mean = wide.sum(axis=0) / len(wide)
+    centred = wide - mean
+    return mean, np.einsum("ni,nj->ij", centred, centred) / (len(wide) - 1)
+
+
+# Closed forms on Gaussians
+
+
+def test_commuting_covariances(rng):
+    a, b, shift = rng.gamma(1, size=20), rng.gamma(1, size=20), rng.normal(size=20)
+    expected = (shift**2).sum() + ((a**0.5 - b**0.5) ** 2).sum()
+    assert frechet_distance(gaussian(np.diag(a)), gaussian(np.diag(b), shift)) == pytest.approx(
+        expected, rel=1e-13
+    )
+
+
+def test_two_by_two_by_hand():
+    # Tr sqrt(AB) of 2 x 2 matrices is sqrt(Tr AB + 2 sqrt(det A det B)).
+    distance = frechet_distance(gaussian([[2.0, 1], [1, 2]]), gaussian([[1.0, 0], [0, 4]]))
+    assert distance == pytest.approx(4 + 5 - 2 * (10 + 2 * 12**0.5) ** 0.5, rel=1e-13)
+
+
+@pytest.mark.parametrize("d", [2, 17, 120])
+def test_covariances_that_do_not_commute(d, rng):
+    # Any definite T is the optimal transport from N(0, S) to N(0, TST), at a cost of Tr S + Tr TST - 2 Tr TS.
+    start, transport = random_definite(d, rng), random_definite(d, rng)
+    end = transport @ start @ transport
+    expected = np.trace(start) + np.trace(end) - 2 * np.trace(transport @ start)
+    end = (end + end.T) / 2
+    assert frechet_distance(gaussian(start), gaussian(end)) == pytest.approx(expected, rel=1e-11)
+
+
+@pytest.mark.parametrize("n", [None, 2])
+def test_covariances_of_rank_one(n, rng):
+    u, v = (w / np.linalg.norm(w) for w in rng.normal(size=(2, 50)))
+    distance = frechet_distance(gaussian(3 * np.outer(u, u), n=n), gaussian(5 * np.outer(v, v), n=n))
+    assert distance == pytest.approx(8 - 2 * 15**0.5 * abs(u @ v), abs=1e-12)
+
+
+def test_singular_against_definite(rng):
+    u = rng.normal(size=40)
+    u /= np.linalg.norm(u)
+    definite = random_definite(40, rng)
+    expected = 2 + np.trace(definite) - 2 * (2 * u @ definite @ u) ** 0.5
+    assert frechet_distance(gaussian(2 * np.outer(u, u)), gaussian(definite)) == pytest.approx(
+        expected, rel=1e-12
+    )
+
+
+def test_repeated_and_dead_columns_leave_no_noise(rng):
+    # Five real dimensions in 60 columns: with 300 rows, neither set is short of rows, yet both are singular.
+    basis = np.linalg.qr(rng.normal(size=(60, 5)))[0].T
+    real, fake = rng.normal(size=(300, 5)), rng.normal(0.5, 2, (400, 5))
+    narrow = frechet_distance(gaussian(np.cov(real.T), real.mean(0)), gaussian(np.cov(fake.T), fake.mean(0)))
+    wide_real, wide_fake = real @ basis, fake @ basis
+    wide = frechet_distance(
+        gaussian(np.cov(wide_real.T), wide_real.mean(0)), gaussian(np.cov(wide_fake.T), wide_fake.mean(0))
+    )
+    assert wide == pytest.approx(narrow, rel=1e-12)
+
+
+def test_nothing_varies():
+    still = np.full((10, 3), 0.7, dtype=np.float32)
+    assert frechet_distance(still, still) == 0
+    assert frechet_distance(still, still + 1) == pytest.approx(3, rel=1e-6)  # float32 features
+
+
+# Features
+
+
+@pytest.mark.parametrize("n", [2, 30, 63, 64, 65, 66, 90, 300])
+def test_scaled_and_shifted_set_for_every_number_of_rows(n, rng):
+    # Whatever the sample, fake = 2 real + 1/2 is at |mu + 1/2|^2 + Tr S, as S_f = 4 S_r; no sampling error.
+    real = np.round(rng.normal(1, 1, (n, 64)) * 256) / 256  # float32 holds these and the fakes exactly
+    shift = real.mean(axis=0) + 0.5
+    expected = (shift**2).sum() + real.var(axis=0, ddof=1).sum()
+    assert frechet_distance(real, 2 * real + 0.5) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(("n", "m"), [(20, 30), (20, 500), (500, 30), (48, 49)])
+def test_few_rows_equal_the_definition(n, m, rng):
+    real, fake = rng.normal(size=(n, 48)).astype(np.float32), rng.normal(0.3, 2, (m, 48)).astype(np.float32)
+    # Not by roots of eigenvalues: the zero ones come out as 1e-16, and their roots as 1e-8.
+    a, b = (x - x.mean(0) for x in (real.astype(float), fake.astype(float)))
+    fidelity = scipy.linalg.svdvals(a @ b.T).sum() / ((n - 1) * (m - 1)) ** 0.5
+    gap = real.astype(float).mean(0) - fake.astype(float).mean(0)
+    expected = gap @ gap + (a**2).sum() / (n - 1) + (b**2).sum() / (m - 1) - 2 * fidelity
+    assert frechet_distance(real, fake) == pytest.approx(expected, rel=1e-12)
+    assert frechet_distance(Gaussian.of(real), Gaussian.of(fake)) == pytest.approx(expected, rel=1e-11)
+
+
+def test_spherical_gaussians(rng):
+    # Expected d (mu^2 + (1 - s)^2) = 4. One standard error: of the mean's part 2 mu sqrt(d (1 + s^2) / n) = 0.036,
+    # of the spread's |1 - s| sqrt(2 d (1 + s^2) / n) = 0.026, together 0.044; the bias,
+    # d (1 + s^2) / n + s d (d + 1) / (2 n), is 0.004. Five standard errors are allowed.
+    n, d, mu, s = 20_000, 8, 0.5, 1.5
+    distance = frechet_distance(rng.normal(size=(n, d)), rng.normal(mu, s, (n, d)))
+    assert distance == pytest.approx(d * (mu**2 + (1 - s) ** 2), abs=0.22)
+
+
+@pytest.mark.parametrize(
+    ("mean", "spread", "n"), [(5, 0.05, 400), (5, 0.05, 10), (1000, 0.01, 400), (-1000, 0.01, 10)]
+)
+def test_far_from_the_origin(mean, spread, n, rng):
+    real = rng.normal(mean, spread, (n, 12)).astype(np.float32)
+    fake = rng.normal(mean, 2 * spread, (n, 12)).astype(np.float32)
+    moments = Gaussian.of(real)
+    exact_mean, exact_covariance = exact_moments(real)
+    np.testing.assert_allclose(moments.mean, exact_mean.astype(float), rtol=1e-15)
+    scale = float(np.abs(exact_covariance).max())
+    np.testing.assert_allclose(moments.covariance, exact_covariance.astype(float), rtol=0, atol=1e-12 * scale)
+    near = frechet_distance(real - np.float32(mean), fake - np.float32(mean))  # exact in float32
+    assert frechet_distance(real, fake) == pytest.approx(near, rel=1e-10)
+
+
+@pytest.mark.parametrize("n", [10, 24, 25, 300])
+def test_symmetric_and_zero_for_itself(n, rng):
+    real, fake = rng.gamma(0.5, size=(n, 24)), rng.gamma(0.7, size=(n + 5, 24))
+    assert frechet_distance(real, fake) == pytest.approx(frechet_distance(fake, real), rel=1e-12)
+    assert 0 <= frechet_distance(real, real) < 1e-12
+    assert 0 <= frechet_distance(real, real[::-1]) < 1e-12
+
+
+def test_never_negative(rng):
+    sets = [rng.normal(size=(40, 30)).astype(np.float32) * 10.0**p for p in range(-30, 31, 6)]
+    for real in sets:
+        assert all(frechet_distance(real, fake) >= 0 for fake in sets)
+        assert (
+            frechet_distance(real, np.roll(real, 1, axis=0)) <= 1e-12 * real.astype(float).var(axis=0).sum()
+        )
+
+
+@pytest.mark.parametrize("elements", [1, 24, 24 * 7, 24 * 299, 24 * 300])
+def test_block_size_does_not_matter(elements, rng, monkeypatch):
+    real, fake = rng.normal(5, 1, (300, 24)), rng.normal(5.1, 1.2, (20, 24))
+    expected, covariance = frechet_distance(real, fake), Gaussian.of(real).covariance
+    monkeypatch.setattr(kernel, "_BLOCK_ELEMENTS", elements)
+    assert frechet_distance(real, fake) == pytest.approx(expected, rel=1e-12)
+    torch.testing.assert_close(Gaussian.of(real).covariance, covariance, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(("n", "m", "shape"), [(9, 5, (9, 5)), (9, 90, (9, 24)), (25, 40, (24, 24))])
+def test_no_matrix_is_larger_than_needed(n, m, shape, rng, monkeypatch):
+    seen, original = [], torch.linalg.svdvals
+    monkeypatch.setattr(torch.linalg, "svdvals", lambda matrix: seen.append(matrix.shape) or original(matrix))
+    frechet_distance(rng.normal(size=(n, 24)), rng.normal(size=(m, 24)))
+    assert seen == [shape]
+
+
+def test_gaussian_stands_for_its_features(rng):
+    real, fake = rng.normal(size=(200, 16)), rng.normal(size=(150, 16))
+    moments = Gaussian.of(real)
+    assert (moments.n, moments.mean.dtype) == (200, torch.float64)
+    np.testing.assert_allclose(
+        moments.covariance, np.cov(real.astype(np.float32).astype(float).T), rtol=1e-12
+    )
+    expected = frechet_distance(real, fake)
+    assert frechet_distance(moments, fake) == pytest.approx(expected, rel=1e-12)
+    assert frechet_distance(moments, Gaussian.of(fake)) == pytest.approx(expected, rel=1e-12)
+
+
+def test_arrays_of_all_kinds(rng, tmp_path):
+    features = rng.integers(0, 9, (50, 6))
+    expected = frechet_distance(features, features * 2)
+    np.save(tmp_path / "features.npy", features.astype(np.float16))
+    mapped = np.load(tmp_path / "features.npy", mmap_mode="r")
+    for same in (torch.from_numpy(features), features.astype(np.float32)[:, ::-1][:, ::-1], mapped):
+        assert frechet_distance(same, features * 2) == pytest.approx(expected, rel=1e-13)
+
+
+# FD-infinity
+
+
+@pytest.mark.parametrize(("m", "sizes"), [(3, 2), (60, 15), (700, 4)])
+def test_infinity_is_the_intercept(m, sizes, rng):
+    real, fake = (rng.normal(mean, 1, (count, 6)).astype(np.float32) for mean, count in ((0, 400), (0.4, m)))
+    draws = np.random.default_rng(7)
+    low = max(m // 10, 2)
+    numbers = [int(low + (m - low) * i / (sizes - 1)) for i in range(sizes)]
+    distances = [frechet_distance(real, fake[draws.choice(m, number, replace=False)]) for number in numbers]
+    design = np.stack([np.ones(sizes), 1 / np.array(numbers)], axis=1)
+    expected = np.linalg.lstsq(design, np.array(distances))[0][0]
+    assert frechet_infinity(real, fake, sizes=sizes, seed=7) == pytest.approx(expected, rel=1e-9)
+    assert frechet_infinity(Gaussian.of(real), fake, sizes=sizes, seed=7) == pytest.approx(expected, rel=1e-9)
+
+
+def test_infinity_starts_at_5000(rng, monkeypatch):
+    seen = []
+    monkeypatch.setattr("genpr.metrics.frechet._distance", lambda real, fake: seen.append(fake) or 1.0)
+    monkeypatch.setattr("genpr.metrics.frechet._half_of_rows", lambda features, rows, device: rows)
+    fake = rng.normal(size=(60_000, 1))
+    assert frechet_infinity(gaussian([[1.0]]), fake, sizes=3) == pytest.approx(1)
+    assert [len(rows) for rows in seen] == [5000, 32_500, 60_000]
+    assert all(len(rows.unique()) == len(rows) for rows in seen)
+
+
+def test_infinity_takes_away_the_fakes_bias(rng):
+    # Against the true N(0, I), a sample of m is at d / m + d (d + 1) / (4 m) = 0.014 on average. The intercepts of
+    # samples scatter by about 0.005, their mean over eight by 0.002; three times that is allowed.
+    truth = gaussian(np.eye(16))
+    samples = rng.normal(size=(8, 6000, 16))
+    assert np.mean([frechet_distance(truth, fake) for fake in samples]) == pytest.approx(0.014, rel=0.2)
+    assert abs(np.mean([frechet_infinity(truth, fake) for fake in samples])) < 0.006
+
+
+def test_infinity_is_reproducible_and_leaves_random_state(rng):
+    fake = rng.normal(size=(100, 4))
+    before = np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
+    first = frechet_infinity(fake[:50], fake)
+    assert frechet_infinity(fake[:50], fake, seed=0) == first != frechet_infinity(fake[:50], fake, seed=1)
+    assert (np.random.get_state()[1] == before[0]).all()  # noqa: NPY002
+    assert torch.equal(torch.get_rng_state(), before[1])
+
+
+# Bad input
+
+GOOD = np.random.default_rng(0).normal(size=(10, 4))
+NAN = np.where(np.arange(40).reshape(10, 4) == 17, np.nan, GOOD)
+
+
+@pytest.mark.parametrize("function", [frechet_distance, frechet_infinity])
+@pytest.mark.parametrize(
+    ("real", "fake", "code", "message"),
+    [
+        (GOOD[0], GOOD, "feature-shape", "real must be"),
+        (GOOD, GOOD[:, :, None], "feature-shape", "fake must be"),
+        (NAN, GOOD, "non-finite", "real features must be finite"),
+        (GOOD, GOOD[:, :3], "width-mismatch", "real has 4 features per image but fake has 3"),
+        (Gaussian.of(GOOD), GOOD[:, :3], "width-mismatch", "real has 4 features per image but fake has 3"),
+        (GOOD[:1], GOOD, "too-few", "real needs at least 2 rows, found 1"),
+        (GOOD, GOOD[:1], "too-few", "fake.* at least . rows, found 1"),
+        ([[1.0]], GOOD, "feature-shape", "real must be"),
+    ],
+)
+def test_bad_features(function, real, fake, code, message):
+    with pytest.raises(FeatureError, match=message) as caught:
+        function(real, fake)
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("mean", "covariance", "n", "message"),
+    [
+        (np.zeros((2, 1)), np.eye(2), None, "shapes are"),
+        (np.zeros(2), np.eye(3), None, "shapes are"),
+        (np.zeros(0), np.eye(0), None, "shapes are"),
+        (np.array([0, np.nan]), np.eye(2), None, "not finite"),
+        (np.zeros(2), np.array([[1, 0.5], [0, 1]]), None, "symmetric"),
+        (np.zeros(2), np.eye(2), 1, "at least 2 rows"),
+    ],
+)
+def test_bad_gaussians(mean, covariance, n, message):
+    with pytest.raises(FeatureError, match=message) as caught:
+        Gaussian.from_moments(mean, covariance, n=n)
+    assert caught.value.code == "bad-gaussian"
+
+
+def test_gaussian_of_float32_tensors_says_what_to_use():
+    with pytest.raises(FeatureError, match=r"use Gaussian\.from_moments"):
+        Gaussian(torch.zeros(2), torch.eye(2))
+
+
+def test_covariance_with_negative_eigenvalue():
+    with pytest.raises(FeatureError, match=r"negative eigenvalues, but one is -1"):
+        frechet_distance(gaussian([[1.0, 2], [2, 1]]), gaussian(np.eye(2)))
+
+
+@pytest.mark.parametrize("options", [{"sizes": 1}, {"sizes": 2.5}, {"seed": -1}, {"seed": True}])
+def test_bad_options(options):
+    with pytest.raises(UsageError, match=f"{next(iter(options))} must be an integer"):
+        frechet_infinity(GOOD, GOOD, **options)

@@ -1,0 +1,225 @@
+"""KID and CMMD against their definitions, pair by pair."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from genpr.errors import FeatureError, UsageError
+from genpr.metrics import kernel
+from genpr.metrics.kernel import cmmd, kernel_distance
+
+
+def float32(values):
+    return values.astype(np.float32)
+
+
+def unbiased_by_pairs(real, fake):
+    n, d = real.shape
+    real, fake = real.astype(float), fake.astype(float)
+
+    def k(x, y):
+        return (float(x @ y) / d + 1) ** 3
+
+    within = sum(k(s[i], s[j]) for s in (real, fake) for i in range(n) for j in range(n) if i != j)
+    return within / (n * (n - 1)) - 2 * sum(k(x, y) for x in real for y in fake) / n**2
+
+
+def cmmd_by_pairs(real, fake):
+    real, fake = (s.astype(float) / np.linalg.norm(s.astype(float), axis=1)[:, None] for s in (real, fake))
+
+    def mean(xs, ys):
+        return math.fsum(math.exp(-((x - y) ** 2).sum() / 200) for x in xs for y in ys) / (len(xs) * len(ys))
+
+    return 1000 * (mean(real, real) + mean(fake, fake) - 2 * mean(real, fake))
+
+
+# KID
+
+
+def test_equals_the_sum_over_pairs(rng):
+    real, fake = float32(rng.normal(1, 1, (20, 5))), float32(rng.normal(1.3, 2, (20, 5)))
+    whole = kernel_distance(
+        real, fake, subsets=3, subset_size=20
+    )  # every subset is the set, in another order
+    assert whole.mean == pytest.approx(unbiased_by_pairs(real, fake), rel=1e-12)
+    assert whole.std == pytest.approx(0, abs=1e-12)
+
+
+def test_subsets_are_drawn_in_turn(rng):
+    real, fake = float32(rng.normal(size=(30, 4))), float32(rng.normal(0.4, 1, (25, 4)))
+    draws = np.random.RandomState(11)
+    values = []
+    for _ in range(6):
+        real_rows, fake_rows = draws.choice(30, 8, replace=False), draws.choice(25, 8, replace=False)
+        values.append(unbiased_by_pairs(real[real_rows], fake[fake_rows]))
+    distance = kernel_distance(real, fake, subsets=6, subset_size=8, seed=11)
+    assert distance.mean == pytest.approx(np.mean(values), rel=1e-12)
+    assert distance.std == pytest.approx(np.std(values), rel=1e-12)
+    assert distance.subset_size == 8
+
+
+def test_unbiased_for_equal_distributions(rng):
+    # 400 independent pairs of 10 rows each: the mean must vanish within its own standard error, the biased one (the
+    # diagonal adds (E k(x, x) - E k(x, y)) 2 / n > 1) would be far off.
+    values = [
+        kernel_distance(*rng.normal(size=(2, 10, 3)), subsets=1, subset_size=10).mean for _ in range(400)
+    ]
+    assert abs(np.mean(values)) < 4 * np.std(values) / 20
+    assert min(values) < 0
+
+
+def test_closed_form_of_point_masses():
+    # Within a point mass at a every k is (|a|^2 / d + 1)^3.
+    real, fake = np.tile([2.0, 0], (10, 1)), np.tile([0.0, 4], (12, 1))
+    expected = 3**3 + 9**3 - 2 * 1**3
+    assert kernel_distance(real, fake, subsets=2, subset_size=10).mean == pytest.approx(expected, rel=1e-13)
+
+
+def test_subset_is_no_larger_than_a_set(rng):
+    real, fake = rng.normal(size=(30, 4)), rng.normal(size=(25, 4))
+    assert kernel_distance(real, fake, subsets=2).subset_size == 25
+    assert kernel_distance(real, fake, subsets=2) == kernel_distance(real, fake, subsets=2, subset_size=25)
+
+
+def test_swapping_whole_sets_changes_nothing(rng):
+    real, fake = rng.normal(size=(30, 4)), rng.normal(0.3, 1, (30, 4))
+    there, back = (kernel_distance(*pair, subsets=1).mean for pair in ((real, fake), (fake, real)))
+    assert there == pytest.approx(back, rel=1e-12)
+
+
+def test_random_streams_are_left_alone(rng):
+    features = rng.normal(size=(20, 3))
+    before = np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
+    first = kernel_distance(features, features + 1, subset_size=5)
+    assert kernel_distance(features, features + 1, subset_size=5) == first
+    assert kernel_distance(features, features + 1, subset_size=5, seed=1) != first
+    assert (np.random.get_state()[1] == before[0]).all()  # noqa: NPY002
+    assert torch.equal(torch.get_rng_state(), before[1])
+
+
+# CMMD
+
+
+@pytest.mark.parametrize(("n", "m", "d"), [(2, 2, 1), (40, 55, 16), (70, 20, 300)])
+def test_cmmd_equals_the_sum_over_pairs(n, m, d, rng):
+    real, fake = float32(rng.normal(0.1, 1, (n, d))), float32(rng.normal(0.2, 1.5, (m, d)))
+    assert cmmd(real, fake) == pytest.approx(cmmd_by_pairs(real, fake), rel=1e-9, abs=1e-11)
+
+
+def test_cmmd_of_point_masses():
+    # Orthogonal unit vectors are at squared distance 2.
+    real, fake = np.tile([3.0, 0], (4, 1)), np.tile([0, 0.5], (6, 1))
+    assert cmmd(real, fake) == pytest.approx(1000 * 2 * (1 - math.exp(-2 / 200)), rel=1e-13)
+
+
+def test_cmmd_is_biased(rng):
+    # Both halves of one distribution: the expectation is (1/n + 1/m)(1 - E k) > 0, not 0.
+    values = [cmmd(*rng.normal(size=(2, 10, 50))) for _ in range(20)]
+    assert np.mean(values) == pytest.approx(1000 * 0.2 * (1 - math.exp(-2 / 200)), rel=0.1)
+
+
+def test_cmmd_ignores_length_and_order(rng):
+    real, fake = float32(rng.normal(size=(30, 8))), float32(rng.normal(0.5, 1, (20, 8)))
+    expected = cmmd(real, fake)
+    assert cmmd(real * 4, fake[::-1] / 2) == pytest.approx(expected, rel=1e-12)
+    assert cmmd(fake, real) == pytest.approx(expected, rel=1e-12)
+
+
+def test_cmmd_of_identical_sets_is_zero(rng):
+    real = rng.normal(size=(30, 8))
+    assert 0 <= cmmd(real, real) < 1e-12
+    assert 0 <= cmmd(real, real[::-1]) < 1e-12
+    assert cmmd(real, np.concatenate([real, real])) < 1e-12
+
+
+# Both
+
+
+@pytest.mark.parametrize("tile", [1, 3, 29, 30, 31])
+def test_tile_size_does_not_matter(tile, rng, monkeypatch):
+    real, fake = rng.normal(1, 1, (30, 8)), rng.normal(1.2, 1, (41, 8))
+    expected = cmmd(real, fake), kernel_distance(real, fake, subsets=2).mean
+    shapes = []
+    for name in ("_cubic", "_gaussian_less_one"):
+        original = getattr(kernel, name)
+        monkeypatch.setattr(
+            kernel,
+            name,
+            lambda dots, original=original, **kw: shapes.append(dots.shape) or original(dots, **kw),
+        )
+    monkeypatch.setattr(kernel, "_TILE_ROWS", tile)
+    assert (cmmd(real, fake), kernel_distance(real, fake, subsets=2).mean) == pytest.approx(
+        expected, rel=1e-12
+    )
+    assert max(max(shape) for shape in shapes) <= tile
+
+
+@pytest.mark.parametrize("elements", [1, 8, 50, 10**6])
+def test_block_size_does_not_matter(elements, rng, monkeypatch):
+    real, fake = rng.normal(1, 1, (30, 8)), rng.normal(1.2, 1, (41, 8))
+    expected = cmmd(real, fake), kernel_distance(real, fake, subsets=2).mean
+    monkeypatch.setattr(kernel, "_BLOCK_ELEMENTS", elements)
+    assert (cmmd(real, fake), kernel_distance(real, fake, subsets=2).mean) == pytest.approx(
+        expected, rel=1e-12
+    )
+
+
+def test_extreme_scales_stay_finite(rng):
+    tiny, huge = 1e-42 * rng.normal(size=(8, 4)), 1e37 * rng.normal(size=(8, 4))
+    assert math.isfinite(kernel_distance(tiny, huge, subsets=2).mean)
+    assert math.isfinite(cmmd(tiny, huge))
+
+
+def test_arrays_of_all_kinds(rng, tmp_path):
+    features = rng.integers(1, 9, (50, 6))
+    other = features[::-1] * 2 + np.arange(6)
+    np.save(tmp_path / "features.npy", features.astype(np.float16))
+    mapped = np.load(tmp_path / "features.npy", mmap_mode="r")
+    expected = cmmd(features, other), kernel_distance(features, other, subset_size=9)
+    for same in (torch.from_numpy(features), mapped):
+        assert (cmmd(same, other), kernel_distance(same, other, subset_size=9)) == expected
+
+
+# Bad input
+
+GOOD = np.random.default_rng(0).normal(size=(10, 4))
+NAN = np.where(np.arange(40).reshape(10, 4) == 17, np.nan, GOOD)
+
+
+@pytest.mark.parametrize("function", [kernel_distance, cmmd])
+@pytest.mark.parametrize(
+    ("real", "fake", "code", "message"),
+    [
+        (GOOD[0], GOOD, "feature-shape", "real must be"),
+        (GOOD, NAN, "non-finite", "fake features must be finite"),
+        (GOOD, GOOD[:, :3], "width-mismatch", "real has 4 features per image but fake has 3"),
+        (GOOD[:1], GOOD, "too-few", "real needs at least 2 rows, found 1"),
+        (GOOD, GOOD[:0], "too-few", "fake needs at least 2 rows, found 0"),
+    ],
+)
+def test_bad_features(function, real, fake, code, message):
+    with pytest.raises(FeatureError, match=message) as caught:
+        function(real, fake)
+    assert caught.value.code == code
+
+
+def test_row_of_zeros_has_no_direction(monkeypatch):
+    monkeypatch.setattr(kernel, "_BLOCK_ELEMENTS", 12)
+    zero = GOOD.copy()
+    zero[7] = 0
+    with pytest.raises(FeatureError, match=r"row 7 of fake .* all zeros") as caught:
+        cmmd(GOOD, zero)
+    assert caught.value.code == "zero-row"
+
+
+@pytest.mark.parametrize(
+    "options", [{"subsets": 0}, {"subset_size": 1}, {"subset_size": 2.0}, {"seed": 2**32}, {"seed": None}]
+)
+def test_bad_options(options):
+    with pytest.raises(UsageError, match=f"{next(iter(options))} must be an integer") as caught:
+        kernel_distance(GOOD, GOOD, **options)
+    assert caught.value.code == "bad-option"

@@ -1,0 +1,277 @@
+"""Protocols: what they pin, what they say when they cannot be met, and several of them in one run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import oracle
+import pytest
+import torch
+from protocol_cases import replaced_inception
+
+import genpr
+from genpr.errors import FeatureError, UsageError
+from genpr.metrics.catalogue import MANIFOLD_METRICS, METRICS
+from genpr.metrics.emulated_manifold import emulated_memberships
+from genpr.metrics.frechet import Gaussian, frechet_distance
+from genpr.metrics.inception_score import inception_score
+from genpr.protocols import PROTOCOLS, find_protocol
+from genpr.result import result_of
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    yield from replaced_inception(tmp_path_factory.mktemp("weights"))
+
+
+@pytest.fixture
+def pixels(rng):
+    return rng.integers(0, 256, (24, 8, 8, 3), dtype=np.uint8), rng.integers(
+        0, 200, (30, 8, 8, 3), dtype=np.uint8
+    )
+
+
+@pytest.fixture
+def features(rng):
+    """Integers, so that every arithmetic agrees, with many ties."""
+    return rng.integers(0, 4, (60, 12)).astype(np.float32), rng.integers(0, 5, (50, 12)).astype(np.float32)
+
+
+# What protocols say ------------------------------------------------------------------------------------------
+
+
+def test_protocols_are_found_without_torch():
+    code = "import sys; from genpr.protocols import PROTOCOLS; print('torch' in sys.modules, *PROTOCOLS)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[0] == "False"
+    assert {"genpr", "kynkaanniemi2019", "adm", "stylegan3", "torch-fidelity", "prdc", "dgm-eval"} == set(
+        done.stdout.split()[1:]
+    )
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_every_protocol_is_complete(name):
+    protocol = PROTOCOLS[name]
+    assert protocol.name == name
+    assert set(protocol.metrics) <= set(METRICS)
+    assert all(protocol.k[metric] >= 1 for metric in protocol.metrics if METRICS[metric].uses_k)
+    assert protocol.equals
+    assert protocol.reference
+    genpr.features.registry.check_known(protocol.extractor)
+
+
+@pytest.mark.parametrize(
+    ("name", "k", "ties", "distances", "extractor"),
+    [
+        ("kynkaanniemi2019", 3, "closed", "exact", "vgg16"),
+        ("adm", 3, "closed", "adm-float16", "inception"),
+        ("stylegan3", 3, "closed", "stylegan3-float16", "vgg16"),
+        ("torch-fidelity", 3, "closed", "exact", "vgg16"),
+        ("prdc", 5, "strict", "exact", "vgg16"),
+        ("dgm-eval", 5, "strict", "exact", "dinov2-vitl14"),
+    ],
+)
+def test_protocols_stand_for_what_was_published(name, k, ties, distances, extractor):
+    protocol = find_protocol(name)
+    assert {protocol.k[metric] for metric in protocol.metrics if METRICS[metric].uses_k} == {k}
+    assert (protocol.ties, protocol.distances, protocol.extractor) == (ties, distances, extractor)
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"k": 5}, "k = 3, but 5"),
+        ({"ties": "strict"}, "ties = closed, but strict"),
+        ({"extractor": "gabor"}, "extractor = inception, but gabor"),
+        ({"metrics": ["density"]}, "density is not part of protocol adm"),
+        ({"metrics": ["vendi"]}, "vendi is not part of protocol adm"),
+    ],
+)
+def test_what_a_protocol_pins_cannot_be_changed(options, what, pixels):
+    with pytest.raises(UsageError, match=what) as caught:
+        genpr.score(*pixels, protocol="adm", **options)
+    assert caught.value.code == "protocol-pinned"
+
+
+def test_saying_what_a_protocol_pins_is_no_change(features):
+    plain = genpr.score(*features, protocol="adm", metrics=["precision"])
+    said = genpr.score(*features, protocol="adm", metrics=["precision"], k=3, ties="closed")
+    assert plain.to_flat_dict() == said.to_flat_dict()
+
+
+def test_a_feature_file_of_another_extractor_is_refused(pixels, tmp_path):
+    from genpr.features.feature_set import FeatureSet, save_features
+
+    extractor = genpr.load_extractor("gabor", device="cpu")
+    for name, images in zip("rf", pixels, strict=True):
+        features = genpr.embed(images, extractor)
+        save_features(tmp_path / f"{name}.safetensors", FeatureSet(features, name, extractor.info))
+    sides = (tmp_path / "r.safetensors", tmp_path / "f.safetensors")
+    assert genpr.score(*sides)["precision"] >= 0
+    with pytest.raises(UsageError, match="pins extractor = dinov2-vitl14, but gabor"):
+        genpr.score(*sides, protocol="dgm-eval")
+    with pytest.raises(FeatureError, match="holds gabor features, but inception features are needed"):
+        genpr.score(*sides, metrics=["fid"])
+
+
+def test_features_of_unknown_origin_are_not_taken_for_others(features):
+    with pytest.raises(FeatureError, match="does not say what it holds, but inception"):
+        genpr.score(*features, metrics=["fid"])
+    assert genpr.score(*features, metrics=["fid"], extractor="inception")["fid"] == pytest.approx(
+        frechet_distance(*features)
+    )
+
+
+# Numbers -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["kynkaanniemi2019", "torch-fidelity", "prdc", "dgm-eval", "genpr"])
+def test_exact_protocols_count_as_their_definition(name, features):
+    protocol = find_protocol(name)
+    metrics = [metric for metric in protocol.metrics if METRICS[metric].uses_k]
+    result = genpr.score(*features, protocol=name, metrics=metrics)
+    equal = features if protocol.max_rows is None else None
+    for metric in metrics:
+        if equal is None:
+            break
+        expected = oracle.manifold_metrics(*equal, k=protocol.k[metric], ties=protocol.ties)
+        assert result[metric] == expected[MANIFOLD_METRICS.index(metric)], metric
+    assert result.exact
+
+
+def test_dgm_eval_takes_as_many_reals_as_fakes(features, monkeypatch):
+    real, fake = features
+    result = genpr.score(real, fake, protocol="dgm-eval", metrics=MANIFOLD_METRICS)
+    assert result.metrics["precision"].variant == "50 images of each side"
+    rows = genpr.images.source.choose_rows(len(real), 50, 0)
+    expected = oracle.manifold_metrics(real[rows], fake, k=5, ties="strict")
+    assert tuple(result[name] for name in MANIFOLD_METRICS) == expected
+
+
+@pytest.mark.parametrize("name", ["adm", "stylegan3"])
+def test_emulated_values_stand_beside_exact_ones(name, rng):
+    real, fake = rng.gamma(0.5, size=(2, 200, 256)).astype(np.float32) * 1.5
+    result = genpr.score(real, fake, protocol=name, metrics=["precision", "recall"], device="cpu")
+    exact = genpr.score(real, fake, metrics=["precision", "recall"], k=3, device="cpu")
+    emulation = PROTOCOLS[name].distances
+    counts = emulated_memberships(
+        real, fake, ks={"precision": 3, "recall": 3}, emulation=emulation, device="cpu"
+    )
+    for metric in ("precision", "recall"):
+        value = result.metrics[metric]
+        assert value.value == getattr(counts, metric)(3)
+        assert (value.exact, value.exact_value) == (False, exact[metric])
+    assert not result.exact
+    assert not json.loads(result.to_json())["exact"]
+    assert result.fingerprint != exact.fingerprint
+
+
+def test_too_few_images_are_said(features):
+    result = genpr.score(*features, protocol="adm", metrics=["precision"])
+    assert result.deviations == (
+        "60 real images where adm needs 10,000",
+        "50 fake images where adm needs 50,000",
+    )
+    assert result.notices[0].code == "protocol-not-met"
+    assert "not a full adm score: 60 real images" in result.notices[0].message
+    assert not result.comparable
+
+
+def test_more_images_than_a_protocol_takes_are_cut(rng, monkeypatch):
+    from dataclasses import replace
+
+    from genpr import protocols
+
+    small = replace(find_protocol("kynkaanniemi2019"), n_real=40, n_fake=30)
+    monkeypatch.setattr(protocols, "PROTOCOLS", {**PROTOCOLS, "kynkaanniemi2019": small})
+    real, fake = rng.normal(size=(2, 70, 6)).astype(np.float32)
+    result = genpr.score(real, fake, protocol="kynkaanniemi2019")
+    assert (result.real.n, result.fake.n, result.deviations) == (40, 30, ())
+    rows = [genpr.images.source.choose_rows(70, n, 0) for n in (40, 30)]
+    expected = oracle.manifold_metrics(real[rows[0]], fake[rows[1]], k=3)
+    assert (result["precision"], result["recall"]) == expected[:2]
+    both = genpr.score_protocols(real, fake, protocols=["kynkaanniemi2019", "genpr"])
+    assert both["genpr"].real.n == 70
+    assert both["kynkaanniemi2019"].to_flat_dict() == result.to_flat_dict()
+
+
+# Several in one run ------------------------------------------------------------------------------------------
+
+
+def test_protocols_of_one_extractor_embed_once(weights, pixels, write_images):
+    folders = [write_images(name, images) for name, images in zip("rf", pixels, strict=True)]
+    seen = []
+    results = genpr.score_protocols(
+        *folders,
+        protocols=["adm", "genpr"],
+        weights=weights,
+        device="cpu",
+        batch_size=8,
+        progress=lambda stage, *_: seen.append(stage),
+    )
+    assert (seen.count("real"), seen.count("fake")) == (24, 30)
+    assert list(results) == ["adm", "genpr"]
+    assert results["adm"].metrics["precision"].exact_value == results["genpr"]["precision"]
+    alone = genpr.score(*folders, weights=weights, device="cpu", batch_size=8)
+    assert alone.real.n_cached == 24, "pool3 was kept although it was embedded beside other layers"
+    assert alone.to_flat_dict() == results["genpr"].to_flat_dict()
+
+
+def test_adm_reports_five_numbers_from_one_pass(weights, pixels, tmp_path, rng):
+    """P, R, FID, sFID, IS, of a reference batch that brings the mean and covariance of its whole dataset."""
+    real, fake = pixels
+    extractor = genpr.features.registry.load_joint(
+        ["inception", "inception-spatial", "inception-softmax"], weights=weights, device="cpu"
+    )
+    columns = [2048, 2023, 1008]
+    real_features, fake_features = (
+        genpr.embed(images, extractor, batch_size=8).split(columns, dim=1) for images in (real, fake)
+    )
+    whole = [Gaussian.of(part + 0.01) for part in real_features[:2]]  # the dataset is not the 24 images
+    np.savez(
+        tmp_path / "VIRTUAL_reference.npz",
+        arr_0=real,
+        mu=whole[0].mean.numpy(),
+        sigma=whole[0].covariance.numpy(),
+        mu_s=whole[1].mean.numpy(),
+        sigma_s=whole[1].covariance.numpy(),
+    )
+    np.savez(tmp_path / "samples.npz", arr_0=fake)
+    sides = (tmp_path / "VIRTUAL_reference.npz", tmp_path / "samples.npz")
+    result = genpr.score(*sides, protocol="adm", weights=weights, device="cpu", batch_size=8)
+    assert list(result.metrics) == ["precision", "recall", "fid", "sfid", "is"]
+    assert result["fid"] == pytest.approx(frechet_distance(whole[0], Gaussian.of(fake_features[0])), rel=1e-9)
+    assert result["sfid"] == pytest.approx(
+        frechet_distance(whole[1], Gaussian.of(fake_features[1])), rel=1e-9
+    )
+    assert result["is"] == inception_score(fake_features[2], split_size=5000, seed=None).mean
+    assert (
+        result.metrics["precision"].exact_value
+        == genpr.precision_recall(real_features[0], fake_features[0]).precision
+    )
+    own = genpr.score(*sides, metrics=["fid"], weights=weights, device="cpu", batch_size=8)
+    assert own["fid"] == pytest.approx(frechet_distance(real_features[0], fake_features[0]), rel=1e-6)
+    assert own.fingerprint != result.fingerprint
+    assert result_of(json.loads(result.to_json())) == result
+
+
+def test_metrics_on_other_features_than_the_scores_own(weights, pixels):
+    result = genpr.score(
+        *pixels, extractor="gabor", metrics=["precision", "fid"], weights=weights, device="cpu", batch_size=8
+    )
+    assert result.metrics["precision"].extractor == "gabor"
+    assert result.metrics["fid"].extractor == "inception"
+    assert set(result.extractors) == {"gabor", "inception"}
+    assert result["precision"] == genpr.score(*pixels, extractor="gabor", device="cpu")["precision"]
+
+
+def test_an_iterator_cannot_feed_two_networks(weights, pixels):
+    batches = iter([torch.from_numpy(pixels[0]).permute(0, 3, 1, 2)])
+    with pytest.raises(UsageError, match="was read already") as caught:
+        genpr.score(
+            batches, pixels[1], extractor="gabor", metrics=["precision", "fid"], weights=weights, device="cpu"
+        )
+    assert caught.value.code == "one-shot"
