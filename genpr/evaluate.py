@@ -30,15 +30,16 @@ class Evaluator:
             iterable of image batches.
         extractor: A name, `module:factory`, `file.py:factory`, or an object that follows the
             `FeatureExtractor` protocol; None takes the protocol's. Feature files bring their own.
-        protocol: Name of a recipe that sets extractor, k and ties.
-        metrics: Which of precision, recall, density, coverage; None for all.
-        k: Neighbours for every metric; None takes the protocol's (3 for precision and recall, else 5).
+        protocol: Name of a recipe (`genpr list protocols`); what it pins cannot be given otherwise.
+        metrics: Names from `genpr list metrics`; None for the protocol's.
+        k: Neighbours for every metric that counts them; None takes the protocol's (3 for precision and recall, else 5).
         ties: "closed" or "strict" balls; None takes the protocol's.
         max_images: Score a random subset of at most this many images of each side.
         seed: Chooses that subset.
         device: "auto", "cpu", "cuda" or "cuda:N".
         batch_size: Images per forward pass of the extractor.
-        weights: File with the extractor's weights, instead of the downloaded one.
+        weights: File with the extractor's weights, or a folder of such files under their published names, instead of
+            the downloaded ones.
         offline: Never download.
         cache: Keep features of images that come from files, so that the next run embeds only new ones.
         cache_dir: Where; None takes GENPR_CACHE or the user's cache folder.

@@ -34,7 +34,7 @@ _IMAGE_OPTIONS = (
     click.option(
         "--extractor",
         metavar="NAME",
-        help="inception, gabor, package.module:factory or path/file.py:factory.  [default: the protocol's]",
+        help="See `genpr list extractors`; or package.module:factory or path/file.py:factory.  [default: the protocol's]",
     ),
     click.option(
         "--max-images", type=click.IntRange(min=1), help="Use a random subset of at most this many."
@@ -48,7 +48,9 @@ _IMAGE_OPTIONS = (
         type=click.IntRange(min=1),
         help="Images per forward pass.",
     ),
-    click.option("--weights", type=click.Path(), help="File with the extractor's weights."),
+    click.option(
+        "--weights", type=click.Path(), help="File with the extractor's weights, or a folder of such files."
+    ),
     click.option("--offline", is_flag=True, help="Never download (also GENPR_OFFLINE=1)."),
     click.option(
         "--cache/--no-cache", default=True, help="Keep features for the next run.  [default: cache]"

@@ -62,6 +62,13 @@ def threshold(text: str) -> tuple[str, float]:
     multiple=True,
     help="Exit 5 if the metric is below x; may be repeated.",
 )
+@click.option(
+    "--fail-over",
+    type=threshold,
+    metavar="METRIC=X",
+    multiple=True,
+    help="Exit 5 if the metric is above x, for those of which less is better, such as fid.",
+)
 def command(
     real: str,
     fake: str,
@@ -74,6 +81,7 @@ def command(
     k: int | None,
     as_json: bool,
     fail_under: tuple[tuple[str, float], ...],
+    fail_over: tuple[tuple[str, float], ...],
     quiet: bool,
     verbose: bool,
     **options: Any,  # noqa: ANN401 - passed to genpr.score, which checks them
@@ -84,7 +92,10 @@ def command(
     with uint8 images in arr_0, or feature files (.npy, or .safetensors as `genpr features` writes them).
     """
     chosen = None if metrics is None else [name.strip() for name in metrics.split(",")]
-    _check_before_torch(real, fake, extractor, protocols, weights, offline, chosen, k, fail_under)
+    # What can be wrong at once is said at once: importing torch alone takes seconds.
+    spaces = _spaces(protocols, extractor, chosen, k)
+    _check_thresholds(list(spaces), fail_under, fail_over)
+    _check_weights(real, fake, [space for each in spaces.values() for space in each], weights, offline)
 
     from genpr.evaluate import score_protocols
     from genpr.report.terminal import score_table
@@ -113,21 +124,45 @@ def command(
         emit(found[0].to_json())
     else:
         emit(json.dumps({"results": [result.to_dict() for result in found]}, allow_nan=False))
-    return _report_missed(found, fail_under)
-
-
-def _report_missed(results: Sequence[Result], thresholds: Sequence[tuple[str, float]]) -> int:
-    """Say which thresholds are missed; the exit code."""
-    missed = [
-        (result, metric, limit)
-        for result in results
-        for metric, limit in thresholds
-        if metric in result.metrics and result[metric] < limit
-    ]
-    for result, metric, limit in missed:
-        under = f" under {result.protocol}" if len(results) > 1 else ""
-        complain(f"missed: {metric} is {result[metric]:.4f}{under}, below {limit:g}")
+    missed = [*_missed(found, fail_under, "below"), *_missed(found, fail_over, "above")]
+    for line in missed:
+        complain(line)
     return _THRESHOLD_MISSED if missed else 0
+
+
+def _missed(results: Sequence[Result], thresholds: Sequence[tuple[str, float]], side: str) -> list[str]:
+    """One line per threshold on whose wrong `side` a value is."""
+    lines = []
+    for result in results:
+        for metric, limit in thresholds:
+            value = result[metric] if metric in result.metrics else limit
+            if value < limit if side == "below" else value > limit:
+                under = f" under {result.protocol}" if len(results) > 1 else ""
+                lines.append(f"missed: {metric} is {value:.4f}{under}, {side} {limit:g}")
+    return lines
+
+
+def _check_thresholds(
+    computed: Sequence[str],
+    fail_under: Sequence[tuple[str, float]],
+    fail_over: Sequence[tuple[str, float]],
+) -> None:
+    """A gate on what is not computed, or on the wrong side, would always be open."""
+    from genpr.metrics.catalogue import METRICS
+
+    for option, better, thresholds in (
+        ("--fail-under", "higher", fail_under),
+        ("--fail-over", "lower", fail_over),
+    ):
+        for metric, _ in thresholds:
+            if metric not in computed:
+                names = ", ".join(computed)
+                raise click.UsageError(f"{option} {metric}=...: not among the computed metrics {names}")
+            if METRICS[metric].better != better:
+                other = "--fail-over" if better == "higher" else "--fail-under"
+                raise click.UsageError(
+                    f"{option} {metric}=...: of {metric}, {METRICS[metric].better} is better; use {other}"
+                )
 
 
 def _may_hold_images(path: Path) -> bool:
@@ -144,50 +179,35 @@ def _may_hold_images(path: Path) -> bool:
     return header is not None and len(header[0]) == 4
 
 
-def _check_before_torch(
-    real: str,
-    fake: str,
-    extractor: str | None,
-    protocols: tuple[str, ...],
-    weights: str | None,
-    offline: bool,
-    metrics: list[str] | None,
-    k: int | None,
-    thresholds: tuple[tuple[str, float], ...],
-) -> None:
-    """What can be wrong at once is said at once: importing torch alone takes seconds."""
-    from genpr.features.registry import canonical_name, group_by_network
+def _spaces(
+    protocols: tuple[str, ...], extractor: str | None, metrics: list[str] | None, k: int | None
+) -> dict[str, list[str]]:
+    """Every metric that will be computed, and the extractors whose features it needs; what is impossible is refused."""
+    from genpr.features.registry import canonical_name
     from genpr.metrics.catalogue import METRICS
     from genpr.protocols import find_protocol
 
-    known: list[str] = []
-    spaces: list[str] = []
+    spaces: dict[str, list[str]] = {}
     for protocol in protocols:
         recipe = find_protocol(protocol)
         names = recipe.choose_metrics(metrics)
         recipe.choose_ks(names, k)
         own = recipe.extractor if extractor is None else canonical_name(extractor)
         recipe.check_extractor(own)
-        known += names
-        spaces += [METRICS[name].space or own for name in names]
-    for metric, _ in thresholds:
-        if metric not in known:
-            computed = ", ".join(dict.fromkeys(known))
-            raise click.UsageError(f"--fail-under {metric}=...: not among the computed metrics {computed}")
-    images = [side for side in (real, fake) if _may_hold_images(Path(side))]
-    if images:
-        _check_weights(real, fake, images, [group[0] for group in group_by_network(spaces)], weights, offline)
+        for name in names:
+            spaces.setdefault(name, []).append(METRICS[name].space or own)
+    return spaces
 
 
-def _check_weights(
-    real: str, fake: str, images: list[str], extractors: list[str], weights: str | None, offline: bool
-) -> None:
+def _check_weights(real: str, fake: str, spaces: list[str], weights: str | None, offline: bool) -> None:
+    """Refuse missing weights, if a side holds images."""
     from genpr.errors import WeightsError
-    from genpr.features.registry import require_weights, weights_of
+    from genpr.features.registry import group_by_network, require_weights, weights_of
     from genpr.images.source import open_source
 
+    images = [side for side in (real, fake) if _may_hold_images(Path(side))]
     try:
-        for name in extractors:
+        for name, *_ in group_by_network(spaces) if images else ():
             require_weights(name, weights=weights_of(name, weights), offline=offline)
     except WeightsError:
         for side in images:

@@ -27,14 +27,14 @@ from genpr.errors import UsageError
 from genpr.features.catalogue import BUILT_IN, Request
 from genpr.features.names import ExtractorName
 from genpr.features.network import InputRule, NetworkExtractor, describe_part
-from genpr.features.resize import ResizeRule, find_rule
-from genpr.features.timm_models import (
+from genpr.features.open_families import (
     find_family_weights,
     grey_levels,
     misfit,
     pillow_rule,
     unknown_model,
 )
+from genpr.features.resize import ResizeRule, find_rule
 from genpr.features.weights import WeightsFile, hub_file, load_state_dict, loaded_sha256
 from genpr.runtime import state_guard
 

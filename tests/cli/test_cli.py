@@ -80,6 +80,15 @@ def test_fail_under(genpr, folders):
     assert "missed: density" not in err
 
 
+def test_a_distance_fails_when_it_is_above(genpr, folders):
+    fd = ("score", *folders, *GABOR, "--metrics", "fd", "-q")
+    assert genpr(*fd, "--fail-over", "fd=1000")[0] == 0
+    code, out, err = genpr(*fd, "--fail-over", "fd=0.001")
+    assert (code, "fd" in out) == (5, True)
+    assert err.startswith("missed: fd is ")
+    assert err.endswith("above 0.001\n")
+
+
 def test_features_are_embedded_once_and_score_like_the_images(genpr, folders, tmp_path):
     files = [tmp_path / f"{folder.name}.safetensors" for folder in folders]
     for folder, file in zip(folders, files, strict=True):
@@ -251,6 +260,11 @@ def test_wrong_inputs_give_one_clear_line(genpr, tmp_path, rng, make, code, says
         (("score", "a", "b", "--fail-under", "precision"), "metric=x"),
         (("score", "a", "b", "--fail-under", "presicion=0.5"), "presicion"),
         (("score", "a", "b", "--fail-under", "recall=nan"), "a number"),
+        (("score", "a", "b", "--extractor", "gabor", "--fail-over", "recall=1"), "use --fail-under"),
+        (
+            ("score", "a", "b", "--extractor", "gabor", "--metrics", "fd", "--fail-under", "fd=1"),
+            "use --fail-over",
+        ),
         (("score", "", "b"), ""),
         (("score", "a", "b", "--extractor", ""), "unknown extractor"),
         (("score", "a", "b", "--max-bad", "lots"), "1% or 0.01"),

@@ -1,0 +1,117 @@
+"""What the open families of models share: their weights, their way of showing images, their errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from genpr.errors import UsageError, WeightsError
+from genpr.features.catalogue import Request
+from genpr.features.network import Colour
+from genpr.features.resize import ResizeRule
+from genpr.features.weights import WeightsFile, find_or_fetch, is_cached
+from genpr.storage import sha256_of_file
+
+
+def pillow_rule(family: str, interpolation: str, *, crop: float = 1.0, squash: bool = False) -> ResizeRule:
+    """The rule of torchvision's `Resize` and `CenterCrop` on 8-bit Pillow images, such as "timm-bicubic-0.95".
+
+    Args:
+        family: First part of the rule's name.
+        interpolation: "bilinear", "bicubic", "lanczos" and so on.
+        crop: Share of the resized image's (shorter) side that is kept.
+        squash: Resize to a square, instead of the shorter side only.
+
+    Raises:
+        UsageError: Pillow has no such interpolation, or nothing would be cropped but added.
+    """
+    name = f"{family}-{interpolation}-{crop}{'-squash' if squash else ''}"
+    if interpolation.upper() not in Image.Resampling.__members__ or not 0 < crop <= 1:
+        raise UsageError(f"resize rule {name!r} is not supported", code="unsupported-model")
+    resize = partial(
+        _resize_and_crop, filter_=Image.Resampling[interpolation.upper()], crop=crop, squash=squash
+    )
+    shape = "to a square" if squash else "to the shorter side"
+    return ResizeRule(
+        name,
+        resize,
+        exact_on_device=False,
+        summary=f"Pillow {interpolation} on 8-bit RGB {shape}, then centre crop",
+    )
+
+
+def _resize_and_crop(
+    image: Tensor, side: int, *, filter_: Image.Resampling, crop: float, squash: bool
+) -> Tensor:
+    height, width = image.shape[1:]
+    scaled = int(side / crop)  # as timm rounds it
+    shorter = min(height, width)
+    if squash:
+        height = width = scaled
+    else:  # torchvision truncates
+        height, width = scaled * height // shorter, scaled * width // shorter
+    top, left = round((height - side) / 2), round((width - side) / 2)  # and here it rounds, halves to even
+    pixels = image.cpu().permute(1, 2, 0).contiguous().numpy()
+    resized = Image.fromarray(pixels).resize((width, height), filter_)
+    square = np.array(resized.crop((left, top, left + side, top + side)))
+    return torch.from_numpy(square).permute(2, 0, 1).float().contiguous().to(image.device)
+
+
+def grey_levels(colour: Sequence[float]) -> Colour:
+    """Red, green and blue in 0..255, given in 0..1."""
+    red, green, blue = colour
+    return red * 255, green * 255, blue * 255
+
+
+def find_family_weights(request: Request, published: Sequence[WeightsFile]) -> tuple[WeightsFile, Path]:
+    """The weights of a model of an open family: the file that was given, else a published one.
+
+    A published file is trusted at its first use (see `genpr.features.trust`). For the one that is given only its
+    user vouches, so it is held to nothing but its own sha256, and nothing is remembered.
+
+    Args:
+        request: What to load.
+        published: Files that hold the weights; the first one that can be had is taken.
+
+    Raises:
+        UsageError: The file that was given is not there.
+        WeightsError: None can be had.
+    """
+    if request.weights is not None:
+        return _own_file(request.weights.expanduser())
+    cached = [entry for entry in published if is_cached(entry)]
+    *alternatives, last = cached[:1] or published
+    for entry in alternatives:
+        try:
+            return entry, find_or_fetch(entry, offline=request.offline, progress=request.progress)
+        except WeightsError as error:
+            if error.code != "weights-missing":
+                raise
+    return last, find_or_fetch(last, offline=request.offline, progress=request.progress)
+
+
+def _own_file(path: Path) -> tuple[WeightsFile, Path]:
+    if not path.is_file():
+        raise UsageError(f"--weights {path} is not a file", code="path-not-found", path=str(path))
+    sha256 = sha256_of_file(path)
+    return WeightsFile(name=path.name, url="", size=None, sha256=sha256, licence="unknown"), path
+
+
+def misfit(name: str, error: Exception) -> WeightsError:
+    """The error for weights that are not of the model `name`."""
+    reason = " ".join(str(error).split())
+    return WeightsError(f"the weights are not of {name}: {reason[:500]}", code="weights-mismatch")
+
+
+def unknown_model(library: str, model: str, known: Iterable[str], where: str) -> UsageError:
+    """The error for a model that `library` does not have."""
+    close = get_close_matches(model, list(known), n=3)
+    meant = f"; did you mean {' or '.join(close)}?" if close else ""
+    return UsageError(f"{library} has no model {model!r}{meant}; see {where}", code="unknown-model")
