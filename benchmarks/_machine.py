@@ -57,8 +57,8 @@ class Machine:
         return f"{where}{self.cpu} ({vectors}), {self.threads} of {self.cores} cores, {self.memory_bytes / 1e9:.0f} GB"
 
 
-def describe_machine(*, threads: int, device: str) -> Machine:
-    """Look around."""
+def describe_machine(*, threads: int, device: str, also: tuple[str, ...] = ()) -> Machine:
+    """Look around; `also` names further packages whose versions matter."""
     model, flags = _processor()
     return Machine(
         cpu=model,
@@ -68,7 +68,7 @@ def describe_machine(*, threads: int, device: str) -> Machine:
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         gpu=_gpu_name() if device == "cuda" else None,
         system=f"{platform.system()} {platform.release()}",
-        versions={"python": platform.python_version(), **_installed_versions()},
+        versions={"python": platform.python_version(), **_installed_versions(also)},
         commit=_git("rev-parse", "HEAD"),
         has_uncommitted_changes=bool(_git("status", "--porcelain", "--", "genpr")),
     )
@@ -94,9 +94,9 @@ def _gpu_name() -> str:
     return torch.cuda.get_device_name()
 
 
-def _installed_versions() -> dict[str, str]:
+def _installed_versions(also: tuple[str, ...]) -> dict[str, str]:
     versions = {}
-    for package in _PACKAGES:
+    for package in (*_PACKAGES, *also):
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -46,11 +47,23 @@ def pin_to_cores(threads: int) -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 
 
-def _call(command: str, argument: str, *, threads: int, timeout: float | None) -> str:
-    environment = {**os.environ, **dict.fromkeys(_THREAD_VARIABLES, str(threads))}
+def call_script(
+    script: Path,
+    command: str,
+    argument: str,
+    *,
+    options: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    timeout: float | None,
+) -> str:
+    """Run `script command argument FILE options` in a process of its own, and give what it wrote into FILE.
+
+    Raises:
+        CaseFailedError: It crashed, was killed, or took longer than `timeout` seconds.
+    """
     with tempfile.TemporaryDirectory(prefix="genpr-bench-") as folder:
         answer = Path(folder) / "answer.json"
-        arguments = [sys.executable, str(_SCRIPT), command, argument, str(answer), "--threads", str(threads)]
+        arguments = [sys.executable, str(script), command, argument, str(answer), *options]
         try:
             done = subprocess.run(
                 arguments, env=environment, capture_output=True, text=True, timeout=timeout, check=False
@@ -60,6 +73,12 @@ def _call(command: str, argument: str, *, threads: int, timeout: float | None) -
         if done.returncode != 0:
             raise CaseFailedError(_why(done))
         return answer.read_text()
+
+
+def _call(command: str, argument: str, *, threads: int, timeout: float | None) -> str:
+    environment = {**os.environ, **dict.fromkeys(_THREAD_VARIABLES, str(threads))}
+    options = ["--threads", str(threads)]
+    return call_script(_SCRIPT, command, argument, options=options, environment=environment, timeout=timeout)
 
 
 def _why(done: subprocess.CompletedProcess[str]) -> str:

@@ -1,0 +1,100 @@
+"""Random weights in the shapes of the published files, since those cannot be had everywhere."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from genpr.features.catalogue import BUILT_IN
+from genpr.features.names import ExtractorName
+
+TIMM_DINOV2 = {
+    "dinov2-vits14": "vit_small_patch14_dinov2",
+    "dinov2-vitb14": "vit_base_patch14_dinov2",
+    "dinov2-vitl14": "vit_large_patch14_dinov2",
+}
+"""timm's names of the architectures, by extractor."""
+_TRAINED_SIDE = 518
+
+
+def write_random_weights(extractor: str, folder: Path) -> Path | None:
+    """Write the weights of an extractor into `folder`, in the published format; None if it has none."""
+    base = ExtractorName.parse(extractor).base
+    entry = BUILT_IN[base].weights
+    if entry is None:
+        return None
+    path = folder / f"{base}{Path(entry.name).suffix}"
+    if not path.exists():
+        state = {name: _live_tensor(name, shape) for name, shape in _shapes(base).items()}
+        if path.suffix == ".safetensors":
+            from safetensors.torch import save_file
+
+            save_file(state, path)
+        else:
+            torch.save(state, path)
+    return path
+
+
+def _shapes(base: str) -> Mapping[str, torch.Size]:
+    family = base.partition("-")[0]
+    with torch.device("meta"):
+        network = _NETWORKS[family](base)
+    shapes = {name: value.shape for name, value in network.state_dict().items()}
+    if family == "dinov2":  # of training; the published files hold it, timm drops it
+        shapes["mask_token"] = torch.Size((1, shapes["cls_token"][-1]))
+    return shapes
+
+
+def _inception(_base: str) -> nn.Module:
+    from genpr.features.inception import InceptionNetwork
+
+    return InceptionNetwork()
+
+
+def _vgg16(_base: str) -> nn.Module:
+    from torchvision.models import vgg16
+
+    network: nn.Module = vgg16(weights=None, init_weights=False)
+    return network
+
+
+def _clip(_base: str) -> nn.Module:
+    import open_clip
+
+    network: nn.Module = open_clip.CLIP(**open_clip.get_model_config("ViT-B-32"), quick_gelu=True)
+    return network
+
+
+def _dinov2(base: str) -> nn.Module:
+    import timm
+
+    return timm.create_model(TIMM_DINOV2[base], img_size=_TRAINED_SIDE, num_classes=0)
+
+
+_NETWORKS: Mapping[str, Callable[[str], nn.Module]] = {
+    "inception": _inception,
+    "vgg16": _vgg16,
+    "clip": _clip,
+    "dinov2": _dinov2,
+}
+
+
+def _live_tensor(name: str, shape: torch.Size) -> Tensor:
+    """Random, and such that signals neither die nor explode on their way; the same for the same name."""
+    seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "little")
+    generator = torch.Generator().manual_seed(seed)
+    if name.endswith("num_batches_tracked"):
+        return torch.tensor(1)
+    if name.endswith("running_var"):
+        return torch.rand(shape, generator=generator) + 0.5
+    value: Tensor = torch.randn(shape, generator=generator)
+    if len(shape) > 1 and "pos" not in name:
+        return value * math.sqrt(2 / shape[1:].numel())
+    if name.endswith(("weight", "gamma")):
+        return 1 + 0.2 * value
+    return 0.2 * value
