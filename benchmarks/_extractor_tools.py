@@ -47,18 +47,18 @@ def _load_genpr(extractor: str, weights: Path | None, device: str) -> FeatureExt
     )
     where = torch.device(device)
     if name.base == "inception":
-        from genpr.features import inception
+        from genpr.features.networks import inception
 
         return inception.build(entry, weights, names=[name], device=where)
     if name.base == "vgg16":
-        from genpr.features import torchvision_models
+        from genpr.features.networks import torchvision_models
 
         return torchvision_models.build(entry, weights, name=name, device=where)
     if name.base == "clip-vit-b-32":
-        from genpr.features import clip
+        from genpr.features.networks import clip
 
         return clip.build(entry, weights, name=name, device=where)
-    from genpr.features import dinov2
+    from genpr.features.networks import dinov2
 
     return dinov2.build(entry, weights, name=name, device=where)
 

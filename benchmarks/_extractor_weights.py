@@ -51,7 +51,7 @@ def _shapes(base: str) -> Mapping[str, torch.Size]:
 
 
 def _inception(_base: str) -> nn.Module:
-    from genpr.features.inception import InceptionNetwork
+    from genpr.features.networks.inception import InceptionNetwork
 
     return InceptionNetwork()
 

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from genpr.comparison import compare, load_results
     from genpr.errors import (
         BadImagesError,
         DataError,
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from genpr.features.embed import embed
     from genpr.features.extractor import ExtractorInfo, FeatureExtractor
     from genpr.features.registry import list_extractors, load_extractor
+    from genpr.metrics.diversity import vendi_score
+    from genpr.metrics.frechet import frechet_distance
+    from genpr.metrics.inception_score import inception_score
+    from genpr.metrics.kernel import cmmd, kernel_distance
     from genpr.metrics.knn_manifold import KNNManifold
     from genpr.metrics.manifold import (
         ManifoldMetrics,
@@ -54,13 +59,20 @@ _HOME = {
     "Result": "genpr.result",
     "UsageError": "genpr.errors",
     "WeightsError": "genpr.errors",
+    "cmmd": "genpr.metrics.kernel",
+    "compare": "genpr.comparison",
     "embed": "genpr.features.embed",
+    "frechet_distance": "genpr.metrics.frechet",
+    "inception_score": "genpr.metrics.inception_score",
+    "kernel_distance": "genpr.metrics.kernel",
     "list_extractors": "genpr.features.registry",
     "load_extractor": "genpr.features.registry",
+    "load_results": "genpr.comparison",
     "manifold_metrics": "genpr.metrics.manifold",
     "precision_recall": "genpr.metrics.manifold",
     "score": "genpr.evaluate",
     "score_protocols": "genpr.evaluate",
+    "vendi_score": "genpr.metrics.diversity",
 }
 
 __all__ = [
@@ -82,13 +94,20 @@ __all__ = [
     "UsageError",
     "WeightsError",
     "__version__",
+    "cmmd",
+    "compare",
     "embed",
+    "frechet_distance",
+    "inception_score",
+    "kernel_distance",
     "list_extractors",
     "load_extractor",
+    "load_results",
     "manifold_metrics",
     "precision_recall",
     "score",
     "score_protocols",
+    "vendi_score",
 ]
 
 

@@ -52,8 +52,10 @@ class Judge:
         )
         companions = {name: space for name, space in plan.spaces.items() if name not in plan.ks}
         self._manifolds: RealManifolds | None = None
+        started = time.perf_counter()
+        self._companions = RealCompanions(companions, self._real, self._given_statistics(), options)
+        self._companion_seconds = time.perf_counter() - started
         with self._searching() as search:
-            self._companions = RealCompanions(companions, self._real, self._given_statistics(), options)
             if plan.ks:
                 recipe = ManifoldRecipe(
                     protocol=protocol, ks=plan.ks, ties=plan.ties, device=embedder.device, seed=embedder.seed
@@ -70,11 +72,14 @@ class Judge:
         fakes = fake.cut(self._plan.most_fake)
         for space in self._plan.spaces.values():
             check_untrained(self._real[space], fakes[space])
+        started = time.perf_counter()
+        values = self._companions.score(fakes)
+        companions = self._companion_seconds + time.perf_counter() - started
         with self._searching() as search:
-            values = self._companions.score(fakes)
             if self._manifolds is not None:
                 values |= self._manifolds.score(fakes[self._plan.own], search.report)
-        return self._result(fakes, values, seconds=search.seconds)
+        seconds = {"fit_real": self._fit_seconds, "score_fake": search.seconds, "companions": companions}
+        return self._result(fakes, values, seconds)
 
     def _given_statistics(self) -> dict[str, Gaussian]:
         """Mean and covariance by metric, where the protocol takes them from the reals' file."""
@@ -105,7 +110,9 @@ class Judge:
         search.seconds = time.perf_counter() - started
         search.report(1, 1)
 
-    def _result(self, fake: SideFeatures, values: Mapping[str, MetricValue], *, seconds: float) -> Result:
+    def _result(
+        self, fake: SideFeatures, values: Mapping[str, MetricValue], seconds: Mapping[str, float]
+    ) -> Result:
         extractors = {
             name: fake[space].extractor or self._real[space].extractor
             for name, space in self._plan.spaces.items()
@@ -131,7 +138,7 @@ class Judge:
             device=str(self._embedder.device),
             seed=self._embedder.seed,
             max_images=self._embedder.max_images,
-            seconds={"fit_real": self._fit_seconds, "score_fake": seconds},
+            seconds=seconds,
             versions=package_versions(),
             notices=findings(
                 reals, fakes, real_ids, fake_ids, protocol=self._plan.protocol.name, deviations=deviations

@@ -104,8 +104,8 @@ class Result:
         device: Where it was computed.
         seed: Chooses the subset when `max_images` is set.
         max_images: The limit per side, or None.
-        seconds: Time to fit the real side ("fit_real", once per Evaluator) and to score the fakes
-            ("score_fake"), both without embedding.
+        seconds: Time to find the reals' balls ("fit_real", once per Evaluator), to count among the fakes ("score_fake"),
+            and for the metrics that count no neighbours ("companions"), all without embedding.
         versions: Of genpr and of every package that can move a number.
         notices: What a reader should know.
     """

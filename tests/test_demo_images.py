@@ -9,7 +9,7 @@ from torch import Tensor
 from genpr.demo.scenario import Demo, build_demo, contact_sheet, save_sets
 from genpr.demo.shapes import KINDS, LATENTS, ShapesGenerator, draw_latents
 from genpr.errors import ResourceError, UsageError
-from genpr.features.gabor import GaborExtractor
+from genpr.features.networks.gabor import GaborExtractor
 from genpr.metrics.manifold import manifold_metrics, precision_recall
 
 

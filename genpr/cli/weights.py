@@ -14,8 +14,8 @@ from genpr.errors import UsageError, WeightsError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from genpr.features.known_weights import WeightsFile
-    from genpr.features.weights import Progress
+    from genpr.features.weights.files import Progress
+    from genpr.features.weights.known import WeightsFile
 
 _BAD = WeightsError.exit_code
 
@@ -47,7 +47,7 @@ def list_files(*, as_json: bool) -> None:
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
 def fetch(names: Sequence[str], *, offline: bool, quiet: bool) -> None:
     """Download weights, by extractor or file name; what is here already is only verified."""
-    from genpr.features.weights import find_or_fetch
+    from genpr.features.weights.files import find_or_fetch
 
     for entry in _chosen(names):
         with _progress(entry, quiet=quiet) as progress:
@@ -59,7 +59,7 @@ def fetch(names: Sequence[str], *, offline: bool, quiet: bool) -> None:
 @click.argument("names", nargs=-1, metavar="[NAME...]")
 def verify(names: Sequence[str]) -> int:
     """Hash the files that are here, one line each; exit code 4 if one is damaged or named and missing."""
-    from genpr.features.weights import cached_path, verify_file, weights_folder
+    from genpr.features.weights.files import cached_path, verify_file, weights_folder
 
     outcomes = []
     for entry in _chosen(names) if names else _entries():
@@ -86,8 +86,8 @@ def _outcome(entry: WeightsFile, path: Path, verify_file: Any) -> tuple[bool, st
 
 def _entries() -> list[WeightsFile]:
     """The known files, and others that were once used here."""
-    from genpr.features.known_weights import KNOWN_WEIGHTS
-    from genpr.features.trust import records
+    from genpr.features.weights.known import KNOWN_WEIGHTS
+    from genpr.features.weights.trust import records
 
     known = {entry.name: entry for entry in KNOWN_WEIGHTS}
     others = {record.name: record.entry for record in records() if record.name not in known}
@@ -111,8 +111,8 @@ def _chosen(names: Sequence[str]) -> list[WeightsFile]:
 
 
 def _row(entry: WeightsFile) -> dict[str, object]:
-    from genpr.features.trust import pinned_by, record_of
-    from genpr.features.weights import cached_path
+    from genpr.features.weights.files import cached_path
+    from genpr.features.weights.trust import pinned_by, record_of
 
     record = None if entry.sha256 else record_of(entry)
     path = cached_path(entry)

@@ -11,7 +11,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from genpr.features.known_weights import (
+from genpr.features.names import ExtractorName
+from genpr.features.weights.files import Progress
+from genpr.features.weights.known import (
     CLIP,
     DINOV2,
     INCEPTION_2015,
@@ -19,8 +21,6 @@ from genpr.features.known_weights import (
     VGG16,
     WeightsFile,
 )
-from genpr.features.names import ExtractorName
-from genpr.features.weights import Progress
 
 if TYPE_CHECKING:
     import torch
@@ -70,10 +70,17 @@ class Request:
     offline: bool = False
     progress: Progress | None = None
 
+    @property
+    def file(self) -> tuple[WeightsFile, Path]:
+        """The published weights of a built-in extractor, and where the registry has found them."""
+        assert self.entry is not None
+        assert self.weights is not None
+        return self.entry, self.weights
 
-_INCEPTION = "genpr.features.inception:load"
-_CLIP = "genpr.features.clip:load"
-_DINOV2 = "genpr.features.dinov2:load"
+
+_INCEPTION = "genpr.features.networks.inception:load"
+_CLIP = "genpr.features.networks.clip:load"
+_DINOV2 = "genpr.features.networks.dinov2:load"
 
 
 def _inception(layer: str, dim: int) -> BuiltIn:
@@ -102,11 +109,16 @@ BUILT_IN: Mapping[str, BuiltIn] = MappingProxyType(
             2048,
             "torch-bilinear",
             299,
-            "genpr.features.torchvision_models:load",
+            "genpr.features.networks.torchvision_models:load",
             INCEPTION_TORCHVISION,
         ),
         "vgg16": BuiltIn(
-            "fc2 after ReLU", 4096, "tf1-bilinear", 224, "genpr.features.torchvision_models:load", VGG16
+            "fc2 after ReLU",
+            4096,
+            "tf1-bilinear",
+            224,
+            "genpr.features.networks.torchvision_models:load",
+            VGG16,
         ),
         "clip-vit-b-32": _clip(512, 224, "vit-b-32"),
         "clip-vit-l-14": _clip(768, 224, "vit-l-14"),
@@ -120,20 +132,25 @@ BUILT_IN: Mapping[str, BuiltIn] = MappingProxyType(
             192,
             "tf1-bilinear",
             224,
-            "genpr.features.random_vgg16:load",
+            "genpr.features.networks.random_vgg16:load",
             comparable=False,
         ),
         "gabor": BuiltIn(
-            "moduli", 736, "bicubic-antialias", 64, "genpr.features.gabor:load", comparable=False
+            "moduli", 736, "bicubic-antialias", 64, "genpr.features.networks.gabor:load", comparable=False
         ),
         "pixels": BuiltIn(
-            "RGB", 3072, "torch-bicubic-antialias", 32, "genpr.features.pixels:load", comparable=False
+            "RGB",
+            3072,
+            "torch-bicubic-antialias",
+            32,
+            "genpr.features.networks.pixels:load",
+            comparable=False,
         ),
     }
 )
 """By name, in the order in which they are listed."""
 
 OPEN_FAMILIES: Mapping[str, str] = MappingProxyType(
-    {"timm": "genpr.features.timm_models:load", "open_clip": _CLIP}
+    {"timm": "genpr.features.networks.timm_models:load", "open_clip": _CLIP}
 )
 """Loaders of extractors named `FAMILY:MODEL`, which are only known once their library is asked."""

@@ -17,7 +17,7 @@ from genpr.errors import UsageError
 from genpr.features.catalogue import BUILT_IN, OPEN_FAMILIES, BuiltIn, Request
 from genpr.features.extractor import ExtractorInfo, FeatureExtractor
 from genpr.features.names import ExtractorName
-from genpr.features.weights import Progress, find_or_fetch, is_cached
+from genpr.features.weights.files import Progress, find_or_fetch, is_cached
 
 if TYPE_CHECKING:
     import torch

@@ -66,8 +66,12 @@ def _frechet_infinity(real: Fitted, fake: Tensor, options: CompanionOptions) -> 
 def _kernel(real: Fitted, fake: Tensor, options: CompanionOptions) -> CompanionValue:
     assert isinstance(real, Tensor)
     distance = kernel_distance(real, fake, device=options.device)
-    variant = None if distance.subset_size == SUBSET_SIZE else f"subsets of {distance.subset_size:,} images"
-    return CompanionValue(distance.mean, distance.std, variant)
+    size = distance.subset_size
+    # Where every subset is the whole of both sets, they do not spread.
+    spread = None if size == len(real) == len(fake) else distance.std
+    return CompanionValue(
+        distance.mean, spread, None if size == SUBSET_SIZE else f"subsets of {size:,} images"
+    )
 
 
 def _cmmd(real: Fitted, fake: Tensor, options: CompanionOptions) -> CompanionValue:

@@ -13,9 +13,9 @@ import pytest
 from weights_server import checkpoint, left_behind, put, serving, use_own_folders
 
 from genpr.cli.main import run
-from genpr.features import known_weights
-from genpr.features.trust import record_path
-from genpr.features.weights import weights_folder
+from genpr.features.weights import known as known_weights
+from genpr.features.weights.files import weights_folder
+from genpr.features.weights.trust import record_path
 
 GOOD = checkpoint()
 DIGEST = hashlib.sha256(GOOD).hexdigest()

@@ -10,9 +10,9 @@ import re
 import pytest
 import torch
 
-from genpr.features import clip
-from genpr.features.known_weights import CLIP
 from genpr.features.names import ExtractorName
+from genpr.features.networks import clip
+from genpr.features.weights.known import CLIP
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

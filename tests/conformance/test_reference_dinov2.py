@@ -12,9 +12,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from genpr.features import dinov2
-from genpr.features.known_weights import DINOV2
 from genpr.features.names import ExtractorName
+from genpr.features.networks import dinov2
+from genpr.features.weights.known import DINOV2
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

@@ -11,10 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from genpr.features.inception import InceptionNetwork, build
-from genpr.features.known_weights import INCEPTION_2015
 from genpr.features.names import ExtractorName
+from genpr.features.networks.inception import InceptionNetwork, build
 from genpr.features.resize import tf1_bilinear
+from genpr.features.weights.known import INCEPTION_2015
 
 pytorch_fid = pytest.importorskip("pytorch_fid.inception")
 fidelity_resize = pytest.importorskip("torch_fidelity.interpolate_compat_tensorflow")

@@ -8,10 +8,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from genpr.features import torchvision_models
-from genpr.features.known_weights import VGG16
 from genpr.features.names import ExtractorName
+from genpr.features.networks import torchvision_models
 from genpr.features.resize import tf1_bilinear
+from genpr.features.weights.known import VGG16
 
 fidelity_network = pytest.importorskip("torch_fidelity.feature_extractor_vgg16")
 

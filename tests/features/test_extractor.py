@@ -10,8 +10,8 @@ from torch import nn
 
 from genpr.errors import ResourceError, UsageError
 from genpr.features.extractor import ExtractorInfo, PreparingExtractor, extractor_device, prepare_batch
-from genpr.features.known_weights import INCEPTION_2015
 from genpr.features.registry import describe, list_extractors, load_extractor
+from genpr.features.weights.known import INCEPTION_2015
 
 
 def test_an_unknown_name_lists_the_known_ones():
@@ -84,7 +84,7 @@ def test_loading_inception_does_not_import_torchvision(tmp_path):
     missing = Path(tmp_path) / "missing.pth"
     script = f"""
 import sys
-import genpr.features.inception, genpr.features.custom, genpr.features.gabor
+import genpr.features.networks.inception, genpr.features.custom, genpr.features.networks.gabor
 from genpr.features.registry import load_extractor
 try:
     load_extractor("inception", weights={str(missing)!r})

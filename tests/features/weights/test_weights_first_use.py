@@ -14,8 +14,7 @@ import pytest
 from weights_server import checkpoint, left_behind, put, serving, use_own_folders
 
 from genpr.errors import ResourceError, WeightsError
-from genpr.features.trust import record_of, record_path, records
-from genpr.features.weights import (
+from genpr.features.weights.files import (
     find_or_fetch,
     hub_file,
     is_cached,
@@ -24,6 +23,7 @@ from genpr.features.weights import (
     verify_file,
     weights_folder,
 )
+from genpr.features.weights.trust import record_of, record_path, records
 
 GOOD, OTHER = checkpoint(1.0), checkpoint(2.0)
 DIGEST = hashlib.sha256(GOOD).hexdigest()
@@ -246,7 +246,7 @@ def test_of_two_processes_with_different_files_one_is_first(server, tmp_path):
     script = """
 import sys
 from genpr.errors import WeightsError
-from genpr.features.weights import *
+from genpr.features.weights.files import *
 try:
     find_or_fetch({entry!r}, weights=sys.argv[1])
 except WeightsError as error:

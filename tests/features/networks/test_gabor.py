@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from genpr.features import gabor
-from genpr.features.gabor import GaborExtractor
+from genpr.features.networks import gabor
+from genpr.features.networks.gabor import GaborExtractor
 from genpr.features.registry import describe, list_extractors, load_extractor
 from genpr.features.resize import bicubic_antialias
 from genpr.runtime import state_guard

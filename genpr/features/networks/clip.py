@@ -26,8 +26,8 @@ from torch import Tensor, nn
 from genpr.errors import UsageError
 from genpr.features.catalogue import BUILT_IN, Request
 from genpr.features.names import ExtractorName
-from genpr.features.network import InputRule, NetworkExtractor, describe_part
-from genpr.features.open_families import (
+from genpr.features.networks.network import InputRule, NetworkExtractor, single_layer
+from genpr.features.networks.open_families import (
     find_family_weights,
     grey_levels,
     misfit,
@@ -35,7 +35,7 @@ from genpr.features.open_families import (
     unknown_model,
 )
 from genpr.features.resize import ResizeRule, find_rule
-from genpr.features.weights import WeightsFile, hub_file, load_state_dict, loaded_sha256
+from genpr.features.weights.files import WeightsFile, hub_file, load_state_dict, loaded_sha256
 from genpr.runtime import state_guard
 
 _OPENAI: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -76,11 +76,8 @@ def load(request: Request) -> NetworkExtractor:
         WeightsError: The weights are missing, or are not of this model.
     """
     (name,) = request.names
-    known = BUILT_IN.get(name.base)
-    if known is not None:
-        assert known.weights is not None
-        assert request.weights is not None  # the registry found it
-        return build(known.weights, request.weights, name=name, device=request.device)
+    if name.base in BUILT_IN:
+        return build(*request.file, name=name, device=request.device)
     entry, path = find_family_weights(request, published_weights(_find_model(name.base).training))
     return build(entry, path, name=name, device=request.device, comparable=request.weights is None)
 
@@ -100,15 +97,15 @@ def build(
         mean=grey_levels(model.training["mean"]),
         std=grey_levels(model.training["std"]),
     )
-    part = describe_part(
+    return single_layer(
+        ImageTower(tower),
         name,
         rule,
         dim=model.architecture["embed_dim"],
         weights_sha256=loaded_sha256(entry, path),
         comparable=comparable,
+        device=device,
     )
-    precision = getattr(torch, name.precision)
-    return NetworkExtractor(ImageTower(tower), [part], rule=rule, device=device, precision=precision)
 
 
 class ImageTower(nn.Module):

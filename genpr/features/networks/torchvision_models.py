@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from genpr.features.catalogue import BUILT_IN, Request
 from genpr.features.names import ExtractorName
-from genpr.features.network import InputRule, NetworkExtractor, describe_part
+from genpr.features.networks.network import InputRule, NetworkExtractor, single_layer
 from genpr.features.resize import find_rule
-from genpr.features.weights import WeightsFile, load_state_dict, loaded_sha256
+from genpr.features.weights.files import WeightsFile, load_state_dict, loaded_sha256
 
 
 def load(request: Request) -> NetworkExtractor:
@@ -32,10 +32,7 @@ def load(request: Request) -> NetworkExtractor:
         WeightsError: The weights file is not the published one.
     """
     (name,) = request.names
-    entry = BUILT_IN[name.base].weights
-    assert entry is not None
-    assert request.weights is not None  # the registry found it
-    return build(entry, request.weights, name=name, device=request.device)
+    return build(*request.file, name=name, device=request.device)
 
 
 def build(entry: WeightsFile, path: Path, *, name: ExtractorName, device: torch.device) -> NetworkExtractor:
@@ -43,11 +40,9 @@ def build(entry: WeightsFile, path: Path, *, name: ExtractorName, device: torch.
     known = BUILT_IN[name.base]
     network = _NETWORKS[name.base](load_state_dict(entry, path))
     rule = InputRule(find_rule(name.resize or known.resize), known.side, channels_last=True)
-    part = describe_part(
-        name, rule, dim=known.dim, weights_sha256=loaded_sha256(entry, path), comparable=known.comparable
-    )
-    return NetworkExtractor(
-        network, [part], rule=rule, device=device, precision=getattr(torch, name.precision)
+    sha256 = loaded_sha256(entry, path)
+    return single_layer(
+        network, name, rule, dim=known.dim, weights_sha256=sha256, comparable=True, device=device
     )
 
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from genpr.features import random_vgg16
 from genpr.features.catalogue import BUILT_IN, Request
 from genpr.features.names import ExtractorName
-from genpr.features.random_vgg16 import SEEDS, weights_sha256
+from genpr.features.networks import random_vgg16
+from genpr.features.networks.random_vgg16 import SEEDS, weights_sha256
 
 SHA256 = {
     0: "030d6c66bade42da1f00d5cdec7ace93eb66c26d0b9961123beba6acae449641",
@@ -48,7 +48,7 @@ def features(extractor, images) -> torch.Tensor:
 def test_drawing_a_network_takes_no_more_memory_than_its_weights():
     code = (
         "import re, pathlib\n"
-        "from genpr.features.random_vgg16 import random_vgg16\n"
+        "from genpr.features.networks.random_vgg16 import random_vgg16\n"
         "def peak(): return int(re.search(r'VmHWM:\\s+(\\d+)', pathlib.Path('/proc/self/status').read_text())[1])\n"
         "before = peak()\n"
         "random_vgg16(0)\n"

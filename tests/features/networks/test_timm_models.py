@@ -5,12 +5,17 @@ import pytest
 import torch
 
 from genpr.errors import UsageError, WeightsError
-from genpr.features import timm_models
 from genpr.features.catalogue import Request
 from genpr.features.names import ExtractorName
+from genpr.features.networks import open_families, timm_models
+from genpr.features.networks.timm_models import (
+    feature_dim,
+    find_family_weights,
+    pillow_rule,
+    published_weights,
+)
 from genpr.features.registry import describe, load_extractor
-from genpr.features.timm_models import feature_dim, find_family_weights, pillow_rule, published_weights
-from genpr.features.weights import hub_file, weights_folder
+from genpr.features.weights.files import hub_file, weights_folder
 
 MODEL = "test_vit.r160_in1k"
 
@@ -227,12 +232,12 @@ def test_the_first_file_that_can_be_had_is_taken(missing, found, monkeypatch, tm
             raise WeightsError("no", code="weights-missing")
         return tmp_path / entry.name
 
-    monkeypatch.setattr(timm_models, "find_or_fetch", find)
+    monkeypatch.setattr(open_families, "find_or_fetch", find)
     assert find_family_weights(request_for(), FILES) == (FILES[found], tmp_path / FILES[found].name)
 
 
 def test_a_file_on_this_machine_is_preferred_to_a_download(monkeypatch, tmp_path):
-    monkeypatch.setattr(timm_models, "is_cached", lambda entry: entry is FILES[1])
+    monkeypatch.setattr(open_families, "is_cached", lambda entry: entry is FILES[1])
     monkeypatch.setattr(timm_models, "find_or_fetch", lambda entry, **_options: tmp_path / entry.name)
     assert find_family_weights(request_for(), FILES)[0] == FILES[1]
 
@@ -241,7 +246,7 @@ def test_a_wrong_file_is_not_replaced_by_another_one(monkeypatch):
     def find(_entry, **_options):
         raise WeightsError("no", code="weights-hash")
 
-    monkeypatch.setattr(timm_models, "find_or_fetch", find)
+    monkeypatch.setattr(open_families, "find_or_fetch", find)
     with pytest.raises(WeightsError) as caught:
         find_family_weights(request_for(), FILES)
     assert caught.value.code == "weights-hash"

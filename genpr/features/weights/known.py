@@ -2,16 +2,20 @@
 
 A full sha256 stands here only if it was found written in a public file (named beside it) and begins with the
 digits that the publisher put into the file name, where there are such digits. A file without one is held by
-its published prefix, or on trust at first use; see `genpr.features.trust`.
+its published prefix, or on trust at first use; see `genpr.features.weights.trust`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from genpr.errors import UsageError
+
+Progress = Callable[[int, int], None]
+"""Called with the bytes received so far and the bytes expected in all, 0 if the server does not say."""
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from genpr.errors import WeightsError
-from genpr.features import dinov2
 from genpr.features.catalogue import BUILT_IN
-from genpr.features.known_weights import DINOV2
 from genpr.features.names import ExtractorName
+from genpr.features.networks import dinov2
 from genpr.features.registry import describe, load_extractor
 from genpr.features.resize import find_rule
+from genpr.features.weights.known import DINOV2
 
 NAMES = ("dinov2-vits14", "dinov2-vitb14", "dinov2-vitl14", "dinov2-vitg14")
 
@@ -51,7 +51,7 @@ def images() -> torch.Tensor:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_networks_are_as_catalogued(name):
-    from genpr.features.timm_models import feature_dim
+    from genpr.features.networks.timm_models import feature_dim
 
     known = BUILT_IN[name]
     network = empty(name, img_size=known.side)

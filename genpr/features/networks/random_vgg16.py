@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from genpr.features.catalogue import BUILT_IN, Request
-from genpr.features.network import InputRule, NetworkExtractor, describe_part
+from genpr.features.networks.network import InputRule, NetworkExtractor, single_layer
 from genpr.features.resize import find_rule
 
 SEEDS = (0, 1, 2)
@@ -76,16 +76,16 @@ def load(request: Request) -> NetworkExtractor:
     known = BUILT_IN["random-vgg16"]
     network = RandomNetworks()
     rule = InputRule(find_rule(name.resize or known.resize), known.side, channels_last=True)
-    part = describe_part(
+    return single_layer(
+        network,
         name,
         rule,
         dim=known.dim,
         weights_sha256=weights_sha256(network),
         comparable=False,
+        device=request.device,
         members=len(SEEDS),
     )
-    precision = getattr(torch, name.precision)
-    return NetworkExtractor(network, [part], rule=rule, device=request.device, precision=precision)
 
 
 def _draw(random: np.random.RandomState, shape: torch.Size) -> Tensor:

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from genpr.features.known_weights import WeightsFile
+from genpr.features.weights.known import WeightsFile
 from genpr.runtime import cache_root, private_folder
 
 

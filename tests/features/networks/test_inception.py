@@ -8,12 +8,12 @@ import torch
 
 from genpr.errors import DataError, WeightsError
 from genpr.features.extractor import PreparingExtractor
-from genpr.features.inception import InceptionNetwork, build
-from genpr.features.known_weights import INCEPTION_2015, WeightsFile
 from genpr.features.names import ExtractorName
-from genpr.features.network import NetworkExtractor
+from genpr.features.networks.inception import InceptionNetwork, build
+from genpr.features.networks.network import NetworkExtractor
 from genpr.features.registry import describe
 from genpr.features.resize import tf1_bilinear
+from genpr.features.weights.known import INCEPTION_2015, WeightsFile
 
 
 def random_state() -> dict[str, torch.Tensor]:

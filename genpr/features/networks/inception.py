@@ -21,9 +21,9 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from genpr.features.catalogue import BUILT_IN, Request
 from genpr.features.names import ExtractorName
-from genpr.features.network import InputRule, NetworkExtractor, describe_part
+from genpr.features.networks.network import InputRule, NetworkExtractor, describe_part
 from genpr.features.resize import find_rule
-from genpr.features.weights import WeightsFile, load_state_dict, loaded_sha256
+from genpr.features.weights.files import WeightsFile, load_state_dict, loaded_sha256
 
 SIZE = 299
 
@@ -242,9 +242,7 @@ def load(request: Request) -> NetworkExtractor:
     Raises:
         WeightsError: The weights file is not the published one.
     """
-    assert request.entry is not None
-    assert request.weights is not None  # the registry found it
-    return build(request.entry, request.weights, names=request.names, device=request.device)
+    return build(*request.file, names=request.names, device=request.device)
 
 
 def build(

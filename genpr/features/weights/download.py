@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from email.message import Message
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from genpr import __version__
-
-if TYPE_CHECKING:
-    from genpr.features.weights import Progress
+from genpr.features.weights.known import Progress
 
 _PIECE_BYTES = 2**20
 _LONGEST = 2**40  # where nobody says how long a file is

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from genpr.errors import UsageError, WeightsError
 from genpr.features.catalogue import Request
-from genpr.features.network import Colour
+from genpr.features.networks.network import Colour
 from genpr.features.resize import ResizeRule
-from genpr.features.weights import WeightsFile, find_or_fetch, is_cached
+from genpr.features.weights.files import WeightsFile, find_or_fetch, is_cached
 from genpr.storage import sha256_of_file
 
 
@@ -73,7 +73,7 @@ def grey_levels(colour: Sequence[float]) -> Colour:
 def find_family_weights(request: Request, published: Sequence[WeightsFile]) -> tuple[WeightsFile, Path]:
     """The weights of a model of an open family: the file that was given, else a published one.
 
-    A published file is trusted at its first use (see `genpr.features.trust`). For the one that is given only its
+    A published file is trusted at its first use (see `genpr.features.weights.trust`). For the one that is given only its
     user vouches, so it is held to nothing but its own sha256, and nothing is remembered.
 
     Args:

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from genpr.errors import WeightsError
-from genpr.features.known_weights import WeightsFile
+from genpr.features.weights.known import WeightsFile
 
 if TYPE_CHECKING:
     import io

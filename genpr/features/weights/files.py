@@ -1,8 +1,8 @@
 """Published weight files: found on this machine or downloaded, and verified before anything of them is used.
 
 A file is used only if the sha256 of all its bytes is the published one, or the one recorded at its first use
-here (`genpr.features.trust`), at every load and not just after a download; only then is it deserialised, and
-never with code execution (`genpr.features.weights_format`). There is no fallback to other weights.
+here (`genpr.features.weights.trust`), at every load and not just after a download; only then is it deserialised, and
+never with code execution (`genpr.features.weights.formats`). There is no fallback to other weights.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genpr.errors import ResourceError, UsageError, WeightsError
-from genpr.features.known_weights import INCEPTION_2015, WeightsFile, hub_file
-from genpr.features.trust import accept, record_of
-from genpr.features.weights_format import format_of, read_tensors
-from genpr.features.weights_places import make_weights_folder, sha256_of_blob, shared_copy, weights_folder
+from genpr.features.weights.formats import format_of, read_tensors
+from genpr.features.weights.known import INCEPTION_2015, Progress, WeightsFile, hub_file
+from genpr.features.weights.places import make_weights_folder, sha256_of_blob, shared_copy, weights_folder
+from genpr.features.weights.trust import accept, record_of
 from genpr.runtime import is_offline
 from genpr.storage import atomic_path
 
@@ -38,9 +37,6 @@ __all__ = [
     "verify_file",
     "weights_folder",
 ]
-
-Progress = Callable[[int, int], None]
-"""Called with the bytes received so far and the bytes expected in all, 0 if the server does not say."""
 
 _TIMEOUT_S = 5.0  # to connect, and between two pieces of a download
 _DAMAGED = "it was damaged or replaced; delete it to download it again"
@@ -196,7 +192,7 @@ def _remove_partial(folder: Path, entry: WeightsFile) -> None:
 
 def _download(entry: WeightsFile, path: Path, progress: Progress | None) -> None:
     """Put `entry` into `path`, or raise."""
-    from genpr.features.download import DownloadError, download
+    from genpr.features.weights.download import DownloadError, download
 
     try:
         arrival = download(

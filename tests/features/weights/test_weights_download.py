@@ -12,8 +12,8 @@ import pytest
 from weights_server import CONTENT, checkpoint, left_behind, serving, use_own_folders
 
 from genpr.errors import WeightsError
-from genpr.features.download import DownloadError, download
-from genpr.features.weights import find_or_fetch, weights_folder
+from genpr.features.weights.download import DownloadError, download
+from genpr.features.weights.files import find_or_fetch, weights_folder
 
 GOOD = checkpoint()
 
@@ -67,7 +67,7 @@ def test_a_redirect_out_of_a_protected_connection_is_refused():
     from urllib.error import URLError
     from urllib.request import Request
 
-    from genpr.features.download import _Redirects
+    from genpr.features.weights.download import _Redirects
 
     redirects, asked = _Redirects("https://example.org/a"), Request("https://example.org/a")
     with pytest.raises(URLError, match="protected"):
@@ -121,7 +121,7 @@ def test_progress_knows_the_total_of_an_unpublished_length(server):
 
 
 def start(entry) -> subprocess.Popen:
-    script = f"from genpr.features.weights import *; print(find_or_fetch({entry!r}))"
+    script = f"from genpr.features.weights.files import *; print(find_or_fetch({entry!r}))"
     return subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
 
 

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from genpr.errors import UsageError, WeightsError
-from genpr.features import clip
 from genpr.features.catalogue import BUILT_IN
 from genpr.features.names import ExtractorName
+from genpr.features.networks import clip
 from genpr.features.registry import describe, load_extractor
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -70,7 +70,7 @@ def images() -> torch.Tensor:
 
 @pytest.mark.parametrize("name", OPENAI)
 def test_openais_networks_are_as_catalogued_and_use_quick_gelu(name):
-    from genpr.features.timm_models import feature_dim
+    from genpr.features.networks.timm_models import feature_dim
 
     model = clip._find_model(name)
     tower = empty(name).get_submodule("visual").eval()

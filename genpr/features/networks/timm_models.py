@@ -21,8 +21,8 @@ from torch.func import functional_call
 from genpr.errors import UsageError
 from genpr.features.catalogue import Request
 from genpr.features.names import ExtractorName
-from genpr.features.network import InputRule, NetworkExtractor, describe_part
-from genpr.features.open_families import (
+from genpr.features.networks.network import InputRule, NetworkExtractor, single_layer
+from genpr.features.networks.open_families import (
     find_family_weights,
     grey_levels,
     misfit,
@@ -30,7 +30,7 @@ from genpr.features.open_families import (
     unknown_model,
 )
 from genpr.features.resize import find_rule
-from genpr.features.weights import WeightsFile, hub_file, load_state_dict, loaded_sha256
+from genpr.features.weights.files import WeightsFile, hub_file, load_state_dict, loaded_sha256
 from genpr.runtime import state_guard
 
 if TYPE_CHECKING:
@@ -57,20 +57,14 @@ def build(
     model = name.base.partition(":")[2]
     network = classifier_free(model, load_state_dict(entry, path))
     rule = input_rule(name, network)
-    return NetworkExtractor(
+    return single_layer(
         network,
-        [
-            describe_part(
-                name,
-                rule,
-                dim=feature_dim(network, rule.side, model),
-                weights_sha256=loaded_sha256(entry, path),
-                comparable=comparable,
-            )
-        ],
-        rule=rule,
+        name,
+        rule,
+        dim=feature_dim(network, rule.side, model),
+        weights_sha256=loaded_sha256(entry, path),
+        comparable=comparable,
         device=device,
-        precision=getattr(torch, name.precision),
     )
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import nn
 
 from genpr.features.catalogue import BUILT_IN, Request
-from genpr.features.network import InputRule, NetworkExtractor, describe_part
+from genpr.features.networks.network import InputRule, NetworkExtractor, single_layer
 from genpr.features.resize import find_rule
 
 
@@ -15,6 +14,6 @@ def load(request: Request) -> NetworkExtractor:
     (name,) = request.names
     known = BUILT_IN["pixels"]
     rule = InputRule(find_rule(name.resize or known.resize), known.side, mean=(0.0,) * 3, std=(255.0,) * 3)
-    part = describe_part(name, rule, dim=known.dim, weights_sha256=None, comparable=False)
-    precision = getattr(torch, name.precision)
-    return NetworkExtractor(nn.Flatten(), [part], rule=rule, device=request.device, precision=precision)
+    return single_layer(
+        nn.Flatten(), name, rule, dim=known.dim, weights_sha256=None, comparable=False, device=request.device
+    )

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from genpr.errors import UsageError
-from genpr.features.known_weights import CLIP, DINOV2, KNOWN_WEIGHTS, hub_file
-from genpr.features.weights_format import format_of
+from genpr.features.weights.formats import format_of
+from genpr.features.weights.known import CLIP, DINOV2, KNOWN_WEIGHTS, hub_file
 
 
 @pytest.mark.parametrize("entry", KNOWN_WEIGHTS, ids=lambda entry: entry.name)
@@ -106,7 +106,7 @@ def test_addresses_that_lead_elsewhere_are_refused(parts):
 
 def test_the_table_needs_no_torch():
     code = (
-        "import sys; from genpr.features.weights import *; from genpr.features import known_weights\n"
+        "import sys; from genpr.features.weights.files import *; from genpr.features.weights import known\n"
         "print(*{'torch', 'urllib.request', 'safetensors', 'filelock'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

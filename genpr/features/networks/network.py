@@ -127,6 +127,25 @@ def describe_part(
     )
 
 
+def single_layer(
+    network: nn.Module,
+    name: ExtractorName,
+    rule: InputRule,
+    *,
+    dim: int,
+    weights_sha256: str | None,
+    comparable: bool,
+    device: torch.device,
+    members: int = 1,
+) -> NetworkExtractor:
+    """A network of which one layer is wanted; arguments are those of `describe_part` and `NetworkExtractor`."""
+    part = describe_part(
+        name, rule, dim=dim, weights_sha256=weights_sha256, comparable=comparable, members=members
+    )
+    precision = getattr(torch, name.precision)
+    return NetworkExtractor(network, [part], rule=rule, device=device, precision=precision)
+
+
 def joint_info(parts: Sequence[ExtractorInfo]) -> ExtractorInfo:
     """The record of several layers side by side; that of the layer itself if there is but one."""
     if len(parts) == 1:

@@ -15,8 +15,8 @@ from safetensors.torch import save
 from weights_server import checkpoint, left_behind, put, serving, use_own_folders
 
 from genpr.errors import WeightsError
-from genpr.features.trust import record_path
-from genpr.features.weights import WeightsFile, find_or_fetch, load_state_dict, weights_folder
+from genpr.features.weights.files import WeightsFile, find_or_fetch, load_state_dict, weights_folder
+from genpr.features.weights.trust import record_path
 
 
 @pytest.fixture(autouse=True)

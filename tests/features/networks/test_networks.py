@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 from genpr.errors import DataError, UsageError, WeightsError
-from genpr.features import torchvision_models
 from genpr.features.catalogue import BUILT_IN
 from genpr.features.extractor import PreparingExtractor
 from genpr.features.names import ExtractorName
-from genpr.features.network import InputRule, NetworkExtractor, describe_part, joint_info
+from genpr.features.networks import torchvision_models
+from genpr.features.networks.network import InputRule, NetworkExtractor, describe_part, joint_info
 from genpr.features.registry import describe, load_extractor
 from genpr.features.resize import find_rule
 
@@ -187,8 +187,8 @@ def test_genpr_is_imported_without_the_libraries_of_networks():
     import subprocess
 
     code = (
-        "import sys, genpr, genpr.features.registry, genpr.features.clip, genpr.features.dinov2, "
-        "genpr.features.timm_models\n"
+        "import sys, genpr, genpr.features.registry, genpr.features.networks.clip, genpr.features.networks.dinov2, "
+        "genpr.features.networks.timm_models\n"
         "print([name for name in ('timm', 'open_clip', 'transformers', 'torchvision') if name in sys.modules])"
     )
     done = subprocess.run(

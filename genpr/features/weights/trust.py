@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Literal
 
 from genpr.errors import ResourceError, WeightsError
-from genpr.features.known_weights import WeightsFile
-from genpr.features.weights_format import check_format
-from genpr.features.weights_places import make_weights_folder, weights_folder
+from genpr.features.weights.formats import check_format
+from genpr.features.weights.known import WeightsFile
+from genpr.features.weights.places import make_weights_folder, weights_folder
 from genpr.storage import atomic_path
 
 RECORD_SUFFIX = ".sha256.json"

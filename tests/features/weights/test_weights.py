@@ -14,8 +14,8 @@ import torch
 from weights_server import CONTENT, Server, left_behind, put, serving, use_own_folders
 
 from genpr.errors import UsageError, WeightsError
-from genpr.features import weights as weights_module
-from genpr.features.weights import (
+from genpr.features.weights import files as weights_module
+from genpr.features.weights.files import (
     INCEPTION_2015,
     WeightsFile,
     find_or_fetch,
@@ -234,7 +234,7 @@ def test_an_interrupted_download_leaves_nothing(server):
 def test_processes_that_need_the_same_file_download_it_once(server):
     server.delay = 0.5
     entry = server.entry()
-    script = f"from genpr.features.weights import *; print(find_or_fetch({entry!r}))"
+    script = f"from genpr.features.weights.files import *; print(find_or_fetch({entry!r}))"
     processes = [
         subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) for _ in range(3)
     ]

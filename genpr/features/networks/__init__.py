@@ -1,0 +1,1 @@
+"""Networks behind their resize rules, and the features that need no network."""
