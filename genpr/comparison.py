@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,11 +74,15 @@ def compare(results: Mapping[str, Result], *, force: bool = False) -> Comparison
     return Comparison(results, metrics, tuple(found))
 
 
-def load_results(path: Path) -> dict[str, Result]:
+def load_results(path: Path, *, label: str | None = None) -> dict[str, Result]:
     """Read what `genpr score --json` printed: one result, or one per protocol.
 
+    Args:
+        path: The file.
+        label: What to call it; None takes its name.
+
     Returns:
-        Results by file name, with the protocol behind it if there are several.
+        Results by label, with the protocol behind it if there are several.
 
     Raises:
         UsageError: There is no such file.
@@ -87,16 +92,29 @@ def load_results(path: Path) -> dict[str, Result]:
         raise UsageError(f"there is no file {path}", code="path-not-found", path=str(path))
     try:
         content = json.loads(path.read_text())
-        if "results" in content:
-            found = [result_of(each) for each in content["results"]]
-            return {f"{path.name} ({result.protocol})": result for result in found}
-        return {path.name: result_of(content)}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if "results" not in content:
+            return {label or path.name: result_of(content)}
+        found = [result_of(each) for each in content["results"]]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(
             f"{path} holds no result of `genpr score --json` of this version ({type(error).__name__}: {error})",
             code="not-a-result",
             path=str(path),
         ) from error
+    labels = [f"{label or path.name} ({result.protocol})" for result in found]
+    return {
+        each if labels.count(each) == 1 else f"{each} [{number}]": result
+        for number, (each, result) in enumerate(zip(labels, found, strict=True), 1)
+    }
+
+
+def short_labels(paths: Sequence[Path]) -> list[str]:
+    """File names where they tell the files apart, else paths from the folder they share."""
+    names = [path.name for path in paths]
+    if len(set(names)) == len(names):
+        return names
+    shared = os.path.commonpath([path.absolute().parent for path in paths])
+    return [os.path.relpath(path.absolute(), shared) for path in paths]
 
 
 def _differences(

@@ -8,6 +8,7 @@ from typing import Literal
 
 import torch
 
+from genpr.errors import UsageError
 from genpr.features.extractor import FeatureExtractor
 from genpr.images.decode import MAX_PIXELS
 from genpr.judge import Judge
@@ -113,7 +114,7 @@ class Evaluator:
             reals = SideFeatures(
                 self._opened_real, "real", self._embedder, limit=self._plan.most_real, own=[self._plan.own]
             )
-            reals.require(self._plan.spaces.values(), minimum=self._plan.least_real)
+            reals.require(self._plan.real_spaces, minimum=self._plan.least_real)
             self._judge = Judge(self._plan, reals, self._embedder)
 
     def score(self, fake: object) -> Result:
@@ -242,7 +243,10 @@ def score_protocols(
     """
     if ties is not None:
         check_ties(ties)
-    for name in protocols:
+    names = [protocols] if isinstance(protocols, str) else list(dict.fromkeys(protocols))
+    if not names:
+        raise UsageError("no protocol was named; at least one is needed", code="no-protocol")
+    for name in names:
         find_protocol(name)
     embedder = Embedder(
         device=resolve_device(device),
@@ -263,14 +267,17 @@ def score_protocols(
         check_same_kind(opened_real, opened_fake)
         plans = [
             ScorePlan.of(name, opened_real, extractor=extractor, metrics=metrics, k=k, ties=ties)
-            for name in dict.fromkeys(protocols)
+            for name in names
         ]
         own = [plan.own for plan in plans]
         spaces = [space for plan in plans for space in plan.spaces.values()]
         reals = SideFeatures(
             opened_real, "real", embedder, limit=_most(plan.most_real for plan in plans), own=own
         )
-        reals.require(spaces, minimum=max((plan.least_real for plan in plans), default=1))
+        reals.require(
+            [space for plan in plans for space in plan.real_spaces],
+            minimum=max((plan.least_real for plan in plans), default=1),
+        )
         fakes = SideFeatures(
             opened_fake, "fake", embedder, limit=_most(plan.most_fake for plan in plans), own=own
         )

@@ -105,7 +105,7 @@ def _copies(real: Identities, fake: Identities) -> list[Notice]:
 def _decoding(role: str, features: FeatureSet) -> list[Notice]:
     total = len(features) + len(features.skipped)
     notices = [
-        notice(flag, role=role, count=f"{count:,}", total=f"{len(features):,}")
+        notice(flag, role=role, count=f"{count:,}", total=f"{features.n_decoded or len(features):,}")
         for flag, count in features.flags.items()
     ]
     if features.skipped:

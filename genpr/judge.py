@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from genpr.errors import FeatureError
 from genpr.features.feature_set import FeatureSet
 from genpr.findings import Identities, findings
 from genpr.images.statistics import read_statistics
@@ -18,6 +20,8 @@ from genpr.result import MetricValue, Result, SideSummary, package_versions
 from genpr.scoring import ManifoldRecipe, RealCompanions, RealManifolds
 from genpr.side_features import Embedder, SideFeatures, StageProgress
 from genpr.sides import check_untrained
+
+_OF_SUBSETS = ("kid", "kd")
 
 
 @dataclass
@@ -46,6 +50,7 @@ class Judge:
         self._plan = plan
         self._embedder = embedder
         self._real = real.cut(plan.most_real)
+        self._labels = {space: self._real[space].extractor for space in plan.real_spaces}
         self._real_identities = Identities.of(self._main(self._real))
         options = CompanionOptions(
             device=embedder.device, inception_score_chunk=protocol.inception_score_chunk
@@ -53,7 +58,7 @@ class Judge:
         companions = {name: space for name, space in plan.spaces.items() if name not in plan.ks}
         self._manifolds: RealManifolds | None = None
         started = time.perf_counter()
-        self._companions = RealCompanions(companions, self._real, self._given_statistics(), options)
+        self._companions = RealCompanions(companions, self._real, self._given_statistics(self._real), options)
         self._companion_seconds = time.perf_counter() - started
         with self._searching() as search:
             if plan.ks:
@@ -70,10 +75,10 @@ class Judge:
             DataError: It does not belong to the real side.
         """
         fakes = fake.cut(self._plan.most_fake)
-        for space in self._plan.spaces.values():
+        for space in self._plan.real_spaces:
             check_untrained(self._real[space], fakes[space])
         started = time.perf_counter()
-        values = self._companions.score(fakes)
+        values = self._companions.score(fakes, self._given_statistics(fakes))
         companions = self._companion_seconds + time.perf_counter() - started
         with self._searching() as search:
             if self._manifolds is not None:
@@ -81,23 +86,41 @@ class Judge:
         seconds = {"fit_real": self._fit_seconds, "score_fake": search.seconds, "companions": companions}
         return self._result(fakes, values, seconds)
 
-    def _given_statistics(self) -> dict[str, Gaussian]:
-        """Mean and covariance by metric, where the protocol takes them from the reals' file."""
-        side = self._real.side
-        if not self._plan.protocol.reference_statistics or isinstance(side, FeatureSet) or not side.on_disk:
+    def _given_statistics(self, side: SideFeatures) -> dict[str, Gaussian]:
+        """Mean and covariance by metric, where the protocol takes them from a side's file.
+
+        Raises:
+            DataError: They are damaged, or of other features.
+        """
+        opened = side.side
+        if (
+            not self._plan.protocol.reference_statistics
+            or isinstance(opened, FeatureSet)
+            or not opened.on_disk
+        ):
             return {}
-        path = Path(side.source.name)
+        path = Path(opened.source.name)
         found = read_statistics(path) if path.suffix.lower() == ".npz" else None
         if found is None:
             return {}
-        given = {"fid": Gaussian.from_moments(found.mu, found.sigma)}
-        if found.mu_s is not None and found.sigma_s is not None:
-            given["sfid"] = Gaussian.from_moments(found.mu_s, found.sigma_s)
-        return given
+        given = {"fid": (found.mu, found.sigma), "sfid": (found.mu_s, found.sigma_s)}
+        moments = {}
+        for name, (mean, covariance) in given.items():
+            if mean is None or covariance is None or name not in self._plan.spaces:
+                continue
+            dim = side[self._plan.spaces[name]].features.shape[1]
+            if len(mean) != dim:
+                raise FeatureError(
+                    f"the mean in {path} has {len(mean)} entries, but the features of {name} have {dim}",
+                    code="statistics-shape",
+                    path=str(path),
+                )
+            moments[name] = Gaussian.from_moments(mean, covariance)
+        return moments
 
     def _main(self, side: SideFeatures) -> FeatureSet:
         """The features that stand for a side: those of the score's own extractor, if they are used."""
-        spaces = list(self._plan.spaces.values())
+        spaces = self._plan.real_spaces
         return side[self._plan.own if self._plan.own in spaces else spaces[0]]
 
     @contextmanager
@@ -114,7 +137,7 @@ class Judge:
         self, fake: SideFeatures, values: Mapping[str, MetricValue], seconds: Mapping[str, float]
     ) -> Result:
         extractors = {
-            name: fake[space].extractor or self._real[space].extractor
+            name: fake[space].extractor or self._labels.get(space)
             for name, space in self._plan.spaces.items()
         }
         metrics = {
@@ -123,7 +146,8 @@ class Judge:
         }
         reals, fakes = self._main(self._real), self._main(fake)
         real_ids, fake_ids = self._real_identities, Identities.of(fakes)
-        deviations = self._plan.protocol.deviations(len(reals), len(fakes))
+        _check_finite(metrics)
+        deviations = (*self._plan.protocol.deviations(len(reals), len(fakes)), *self._unmet(metrics))
         return Result(
             metrics=metrics,
             protocol=self._plan.protocol.name,
@@ -144,3 +168,25 @@ class Judge:
                 reals, fakes, real_ids, fake_ids, protocol=self._plan.protocol.name, deviations=deviations
             ),
         )
+
+    def _unmet(self, metrics: Mapping[str, MetricValue]) -> list[str]:
+        """Where a pinned protocol could not be met beside the numbers of images, in words."""
+        protocol = self._plan.protocol
+        if "metrics" in protocol.free:
+            return []
+        unmet = []
+        if "extractor" not in protocol.free and any(metric.extractor is None for metric in metrics.values()):
+            unmet.append(f"features of unknown origin where {protocol.name} needs {protocol.extractor}")
+        for name, metric in metrics.items():
+            if name in _OF_SUBSETS and metric.variant is not None:
+                unmet.append(f"{name} on {metric.variant} where {protocol.name} needs 1,000")
+        return unmet
+
+
+def _check_finite(metrics: Mapping[str, MetricValue]) -> None:
+    for name, metric in metrics.items():
+        if not math.isfinite(metric.value) or not math.isfinite(metric.spread or 0):
+            raise FeatureError(
+                f"{name} of these features is beyond the range of float64; are they scaled as the extractor gives them?",
+                code="overflow",
+            )

@@ -30,7 +30,7 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
     ),
     "small-sample": (
         "warning",
-        "only {n} images on one side: below 1,000 all four metrics depend strongly on the number of images",
+        "only {n} images on one side: below 1,000 these numbers depend strongly on how many there are",
         "compare scores at equal numbers of images only",
     ),
     "unequal-n": (

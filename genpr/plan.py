@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from genpr.errors import UsageError
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
-from genpr.features.registry import canonical_name, describe
+from genpr.features.lookup import canonical_name, with_variants_of
+from genpr.features.registry import describe
 from genpr.metrics.catalogue import METRICS
 from genpr.protocols import EvaluationProtocol, Ties, find_protocol
 from genpr.side_features import OWN, Space
@@ -51,18 +53,32 @@ class ScorePlan:
         recipe = find_protocol(protocol)
         names = recipe.choose_metrics(metrics)
         own = _own_space(extractor, recipe, real)
+        spaces = {name: space_of(name, own) for name in names}
+        if extractor is not None and own not in spaces.values():
+            raise UsageError(
+                f"{', '.join(names)} would not use {_name(own)}, but {', '.join(map(_name, spaces.values()))}; leave the "
+                "extractor out, or ask for metrics on its features too, such as fd",
+                code="extractor-unused",
+            )
         return cls(
             protocol=recipe,
             ks=recipe.choose_ks(names, k),
             ties=recipe.choose_ties(ties),
             own=own,
-            spaces={name: METRICS[name].space or own for name in names},
+            spaces=spaces,
         )
 
     @property
+    def real_spaces(self) -> tuple[Space, ...]:
+        """The spaces of the metrics that look at reals; if none does, the reals are known by any of them."""
+        looked_at = [space for name, space in self.spaces.items() if METRICS[name].looks_at_reals]
+        return tuple(dict.fromkeys(looked_at or self.spaces.values()))
+
+    @property
     def least_real(self) -> int:
-        """Real images without which there is no ball."""
-        return max((k for name, k in self.ks.items() if name != "recall"), default=0) + 1
+        """Real images without which a metric is not defined."""
+        ball = max((k for name, k in self.ks.items() if name != "recall"), default=0) + 1
+        return max(ball, *(METRICS[name].least for name in self.spaces if METRICS[name].looks_at_reals), 1)
 
     @property
     def most_real(self) -> int | None:
@@ -76,8 +92,20 @@ class ScorePlan:
 
     @property
     def least_fake(self) -> int:
-        """Fake images without which there is no ball."""
-        return self.ks.get("recall", 0) + 1
+        """Fake images without which a metric is not defined."""
+        return max(self.ks.get("recall", 0) + 1, *(METRICS[name].least for name in self.spaces))
+
+
+def space_of(metric: str, own: Space) -> Space:
+    """The features of `metric` in a score whose own are `own`: of the same variant, if they are of the same network."""
+    space = METRICS[metric].space
+    if space is None:
+        return own
+    return with_variants_of(space, own) if isinstance(own, str) else space
+
+
+def _name(space: Space) -> str:
+    return space if isinstance(space, str) else describe(space).name
 
 
 def _own_space(
@@ -90,12 +118,14 @@ def _own_space(
     """
     if extractor is None:
         info = real.extractor if isinstance(real, FeatureSet) else None
-        name = recipe.extractor if info is None else info.name
         if info is not None:
-            recipe.check_extractor(name)
-        return OWN if isinstance(real, FeatureSet) and info is None else name
+            name = canonical_name(info.name) if info.comparable else info.name
+            recipe.check_extractor(name, built_in=info.comparable)
+            return name
+        return OWN if isinstance(real, FeatureSet) else recipe.extractor
     if not isinstance(extractor, str):
-        recipe.check_extractor(describe(extractor).name)
+        info = describe(extractor)
+        recipe.check_extractor(info.name, built_in=info.comparable)
         return extractor
     name = canonical_name(extractor)
     recipe.check_extractor(name)

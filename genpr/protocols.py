@@ -30,14 +30,14 @@ class EvaluationProtocol:
         k: Neighbours per metric; the image itself is never counted.
         ties: "closed" counts a point on the sphere as inside the ball, "strict" does not.
         distances: "exact", or the inexact arithmetic of the tool it stands for, shown beside exact values.
-        n_real: Real images it needs; of more, a random subset is taken. None for all.
+        n_real: Real images it needs; of more, a random subset is taken (of an iterator, the first). None for all.
         n_fake: Fake images it needs, likewise.
         max_real: Real images it uses at most, where it needs no fixed number.
         max_fake: Fake images it uses at most, likewise.
         max_rows: Images of each side among which neighbours are counted: at most so many, equally many of both.
         reference_statistics: Whether Fréchet distances use the mean and covariance that an .npz of reals brings along.
         inception_score_chunk: Images per chunk of the Inception Score, in order; None shuffles into 10 parts.
-        free: What may be chosen all the same: "extractor", "k", "ties".
+        free: What may be chosen all the same: "extractor", "metrics", "k", "ties".
         equals: What its numbers equal, and what is known to differ.
         reference: The paper or code it stands for.
     """
@@ -62,7 +62,7 @@ class EvaluationProtocol:
     @property
     def allowed_metrics(self) -> tuple[str, ...]:
         """Every metric that can be had under this protocol."""
-        return tuple(METRICS) if self.name == "genpr" else self.metrics
+        return tuple(METRICS) if "metrics" in self.free else self.metrics
 
     def choose_metrics(self, metrics: Sequence[str] | None = None) -> tuple[str, ...]:
         """Those asked for (None for the protocol's own), in display order.
@@ -97,7 +97,11 @@ class EvaluationProtocol:
                 f"k must be an integer of at least 1 (the image itself is not counted), not {k!r}",
                 code="bad-k",
             )
-        ks = {name: self.k[name] for name in metrics if name in self.k}
+        ks = {name: self.k[name] for name in metrics if METRICS[name].uses_k}
+        if k is not None and not ks:
+            raise UsageError(
+                f"k = {k} was given, but {', '.join(metrics)} counts no neighbours", code="k-unused"
+            )
         if k is not None and any(own != k for own in ks.values()):
             self._check_free("k", k, next(iter(ks.values())))
         return ks if k is None else dict.fromkeys(ks, int(k))
@@ -112,14 +116,15 @@ class EvaluationProtocol:
             self._check_free("ties", ties, self.ties)
         return self.ties if ties is None else ties
 
-    def check_extractor(self, name: str) -> None:
-        """Refuse another extractor than the recipe's where that is pinned.
+    def check_extractor(self, name: str, *, built_in: bool = True) -> None:
+        """Refuse another extractor than the recipe's where that is pinned, even one that calls itself so.
 
         Raises:
             UsageError: It is pinned.
         """
-        if name != self.extractor:
-            self._check_free("extractor", name, self.extractor)
+        if name != self.extractor or not built_in:
+            came = f"a custom {name!r}" if name == self.extractor else name
+            self._check_free("extractor", came, self.extractor)
 
     def deviations(self, n_real: int, n_fake: int) -> tuple[str, ...]:
         """Where these numbers of images do not meet the protocol, in words."""
@@ -151,7 +156,7 @@ _ALL = (
         metrics=_PRDC,
         # 3 is the choice of Kynkäänniemi et al. 2019, 5 that of Naeem et al. 2020.
         k=MappingProxyType({"precision": 3, "recall": 3, "density": 5, "coverage": 5}),
-        free=frozenset({"extractor", "k", "ties"}),
+        free=frozenset({"extractor", "metrics", "k", "ties"}),
         equals="the definitions, exactly; k and ties of the papers",
         reference="this package",
     ),

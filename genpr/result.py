@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -12,6 +13,7 @@ from typing import Any
 
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
+from genpr.metrics.catalogue import METRICS
 from genpr.notices import Notice
 
 SCHEMA = 2
@@ -24,8 +26,9 @@ class MetricValue:
     Attributes:
         value: The number.
         k: Neighbours that define the balls, without the point itself; None where none are counted.
-        spread: Standard deviation over the members, subsets or parts of which the value is the mean; None if there
-            are none. It is no confidence interval.
+        spread: Standard deviation over what `spread_over` names, of which the value is the mean; it is no confidence
+            interval. None if there is nothing to spread.
+        spread_over: "random networks", "subsets" or "parts".
         exact: Whether the definition was computed, and not the arithmetic of another tool.
         exact_value: What the definition gives, where that is not `value`.
         extractor: Name of the extractor whose features it used.
@@ -35,6 +38,7 @@ class MetricValue:
     value: float
     k: int | None
     spread: float | None = None
+    spread_over: str | None = None
     exact: bool = True
     exact_value: float | None = None
     extractor: str | None = None
@@ -176,7 +180,7 @@ def result_of(record: Mapping[str, Any]) -> Result:
     fields = {key: value for key, value in record.items() if key in Result.__dataclass_fields__}
     extractor = record["extractor"]
     fields |= {
-        "metrics": {name: MetricValue(**value) for name, value in record["metrics"].items()},
+        "metrics": {name: _metric_of(name, value) for name, value in record["metrics"].items()},
         "extractor": None if extractor is None else ExtractorInfo(**extractor),
         "extractors": {name: ExtractorInfo(**info) for name, info in record["extractors"].items()},
         "deviations": tuple(record["deviations"]),
@@ -187,7 +191,17 @@ def result_of(record: Mapping[str, Any]) -> Result:
     return Result(**fields)
 
 
+def _metric_of(name: str, record: Mapping[str, Any]) -> MetricValue:
+    metric = MetricValue(**record)
+    is_number = isinstance(metric.value, int | float) and math.isfinite(metric.value)
+    if name not in METRICS or not is_number or not isinstance(metric.extractor, str | None):
+        raise ValueError(f"{name!r} with {record} is no metric")
+    return metric
+
+
 def _side_of(record: Mapping[str, Any]) -> SideSummary:
+    if not isinstance(record["n"], int) or not isinstance(record["source"], str):
+        raise TypeError(f"{record['n']!r} images of {record['source']!r}")
     return SideSummary(**{**record, "skipped": tuple((path, code) for path, code in record["skipped"])})
 
 
@@ -220,5 +234,15 @@ def _recipe_of(result: Result, metric: MetricValue) -> dict[str, Any]:
 
 def package_versions() -> dict[str, str]:
     """Versions of everything that can move a number."""
-    packages = ("genpr", "torch", "torchvision", "numpy", "pillow", "faiss-cpu")
+    packages = (
+        "genpr",
+        "torch",
+        "torchvision",
+        "numpy",
+        "scipy",
+        "pillow",
+        "faiss-cpu",
+        "open_clip_torch",
+        "timm",
+    )
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}

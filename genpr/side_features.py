@@ -10,7 +10,9 @@ from numbers import Integral
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from genpr.errors import DataError, FeatureError, ResourceError, UsageError
 from genpr.features.cache import FeatureCache, JoinedCache
@@ -18,7 +20,9 @@ from genpr.features.custom import adopt
 from genpr.features.embed import BadImagePolicy, embed_source
 from genpr.features.extractor import ExtractorInfo, FeatureExtractor
 from genpr.features.feature_set import FeatureSet
-from genpr.features.registry import canonical_name, describe, group_by_network, load_joint, weights_of
+from genpr.features.lookup import dim_of, group_by_network, is_same_extractor, members_of
+from genpr.features.registry import check_weights_used, describe, load_joint, weights_of
+from genpr.images.datasets import BatchSource
 from genpr.images.decode import MAX_PIXELS, DecodePolicy
 from genpr.images.source import ImageSource, choose_rows, subset
 from genpr.metrics.features import check_features
@@ -144,6 +148,7 @@ class SideFeatures:
         limits = [number for number in (limit, embedder.max_images) if number is not None]
         self._limit = min(limits, default=None)
         self._known: dict[Space, FeatureSet] = {}
+        self._total = _length(side)
 
     def require(self, spaces: Iterable[Space], *, minimum: int) -> None:
         """Embed what is not known yet, each network once.
@@ -156,8 +161,13 @@ class SideFeatures:
         if isinstance(self.side, FeatureSet):
             self._known.update({space: self._checked(self.side, space) for space in missing})
         else:
-            self._refuse_few(self.side.source, minimum)
-            for group in _groups(missing):
+            if self._total is not None and self._total < minimum:
+                raise self._too_few(self.side.source.name, self._total, minimum)
+            check_weights_used([space for space in missing if isinstance(space, str)], self._embedder.weights)
+            groups = _groups(missing)
+            if len(groups) > 1:
+                _refuse_one_shot(self.side.source)
+            for group in groups:
                 sets = self._embedder.embed(self.side, self.role, group, self._limit)
                 self._known.update(zip(group, sets, strict=True))
         for space in missing:
@@ -169,56 +179,94 @@ class SideFeatures:
         return self._known[space]
 
     def cut(self, most: int | None) -> SideFeatures:
-        """The same side with a random subset of at most `most` images of what is embedded."""
+        """The same side with at most `most` images: those that a limit of `most` would have chosen at once."""
         if most is None or all(len(features) <= most for features in self._known.values()):
             return self
-        part = SideFeatures(self.side, self.role, self._embedder, limit=most)
+        part = SideFeatures(self.side, self.role, self._embedder, limit=most, own=self._own)
         part._known = {
-            space: features.select(torch.as_tensor(choose_rows(len(features), most, self._embedder.seed)))
+            space: features.select(self._rows_of_limit(len(features), most))
             for space, features in self._known.items()
         }
         return part
 
+    def _rows_of_limit(self, n: int, most: int) -> Tensor:
+        """Which of n known rows a limit of `most` chooses out of the whole source."""
+        total, seed = self._total, self._embedder.seed
+        if total is None or n != min(total, self._limit or total):  # an iterator, or images were left out
+            return torch.as_tensor(choose_rows(n, most, seed))
+        positions = np.searchsorted(choose_rows(total, n, seed), choose_rows(total, most, seed))
+        return torch.as_tensor(positions)
+
     def _checked(self, features: FeatureSet, space: Space) -> FeatureSet:
         """A feature file, if it is of `space`; one that does not say what it holds is taken at the user's word."""
-        info = features.extractor
-        if info is None and space != OWN and space not in self._own:
-            raise FeatureError(
-                f"{features.source} does not say what it holds, but {space} features are needed; if that is what they are, "
-                f"say so with --extractor {space}",
-                code="unlabelled-features",
-                path=features.source,
-            )
-        if info is not None and space != OWN:
-            if isinstance(space, str) and canonical_name(info.name) != space:
-                raise FeatureError(
-                    f"{features.source} holds {info.name} features, but {space} features are needed; embed the images "
-                    f"with that extractor (genpr features IMAGES OUT.safetensors --extractor {space})",
-                    code="other-extractor",
-                    path=features.source,
-                )
-            if not isinstance(space, str):
-                check_same_extractor("--extractor", describe(adopt(space)), features.source, info)
         check_features(features.features, features.source)
+        if features.extractor is None:
+            features = self._labelled(features, space)
+        elif isinstance(space, str):
+            self._check_name(features, features.extractor, space)
+        else:
+            check_same_extractor("--extractor", describe(adopt(space)), features.source, features.extractor)
         if self._limit is None or self._limit >= len(features):
             return features
         return features.select(torch.as_tensor(choose_rows(len(features), self._limit, self._embedder.seed)))
 
-    def _refuse_few(self, source: ImageSource, minimum: int) -> None:
-        """Before embedding, where the number of images is known."""
-        try:
-            n = len(source)
-        except TypeError:
+    def _check_name(self, features: FeatureSet, info: ExtractorInfo, space: str) -> None:
+        if space in {OWN, info.name} or is_same_extractor(info.name, space):
             return
-        if n < minimum:
-            raise self._too_few(source.name, n, minimum)
+        if dim_of(space) is None:  # one of the user's own may call itself as it likes
+            check_same_extractor("--extractor", describe(self._embedder.load([space])), features.source, info)
+        else:
+            raise FeatureError(
+                f"{features.source} holds {info.name} features, but {space} features are needed; embed the images with "
+                f"that extractor (genpr features IMAGES OUT.safetensors --extractor {space})",
+                code="other-extractor",
+                path=features.source,
+            )
+
+    def _labelled(self, features: FeatureSet, space: Space) -> FeatureSet:
+        if space == OWN or not isinstance(space, str):
+            return features
+        if space not in self._own:
+            raise FeatureError(
+                f"{features.source} does not say what it holds, but {space} features are needed; if that is what they "
+                f"are, say so with --extractor {space}",
+                code="unlabelled-features",
+                path=features.source,
+            )
+        dim, members = features.features.shape[1], members_of(space)
+        known = dim_of(space)
+        if known is not None and known != dim:
+            raise FeatureError(
+                f"{features.source} has {dim} features per image, but {space} has {known}",
+                code="feature-shape",
+                path=features.source,
+            )
+        info = ExtractorInfo(space, dim, "unknown", None, comparable=False, members=members)
+        return replace(features, extractor=info)
 
     def _too_few(self, source: str, n: int, minimum: int) -> DataError:
         return DataError(
-            f"{self.role} has {n} images in {source}, but at least k + 1 = {minimum} are needed; give more images or a "
-            "smaller k",
+            f"{self.role} has {n} images in {source}, but at least {minimum} are needed (k + 1 of each side where k "
+            "neighbours are counted); give more images, or choose a smaller k or other metrics",
             code="too-few-images",
             path=source,
+        )
+
+
+def _length(side: OpenedSide) -> int | None:
+    """Number of images or rows, where it is known beforehand."""
+    try:
+        return len(side) if isinstance(side, FeatureSet) else len(side.source)
+    except TypeError:
+        return None
+
+
+def _refuse_one_shot(source: ImageSource) -> None:
+    if isinstance(source, BatchSource) and source.is_one_shot:
+        raise UsageError(
+            f"{source.name} is an iterator, which gives its images once, but the metrics need several networks; pass "
+            "something that can be iterated again, such as a list or a DataLoader",
+            code="one-shot",
         )
 
 

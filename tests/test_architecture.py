@@ -28,7 +28,7 @@ ALLOWED = {
     "sides": BASE | {"images", "features", "metrics"},
     "side_features": BASE | {"images", "features", "metrics", "sides"},
     "findings": BASE | {"features"},
-    "result": BASE | {"features"},
+    "result": BASE | {"features", "metrics"},
     "comparison": BASE | {"result"},
     "plan": BASE | {"features", "metrics", "protocols", "sides", "side_features"},
     "scoring": BASE | {"images", "features", "metrics", "protocols", "result", "side_features"},

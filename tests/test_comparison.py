@@ -157,3 +157,42 @@ def test_files_that_hold_no_result_are_refused(content, files, tmp_path, capsys)
     assert run(["compare", str(files[0]), str(path)]) == 3
     assert "holds no result of `genpr score --json`" in capsys.readouterr().err
     assert run(["compare", str(files[0]), str(tmp_path / "missing.json")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("metrics", "precision", "value"), "abc"),
+        (("metrics", "precision", "value"), None),
+        (("metrics", "precision", "value"), float("nan")),
+        (("metrics", "precision", "extractor"), [1]),
+        (("metrics", "foo"), {"value": 1, "k": 1}),
+        (("real", "n"), "x"),
+        (("real", "source"), 3),
+        (("schema",), 1),
+    ],
+)
+def test_results_with_impossible_values_are_refused(path, value, files, capsys):
+    record = json.loads(files[0].read_text())
+    place = record
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    files[0].write_text(json.dumps(record))
+    assert run(["compare", *map(str, files)]) == 3
+    assert "holds no result" in capsys.readouterr().err
+
+
+def test_a_deeply_nested_file_is_refused(files, capsys):
+    files[0].write_text("[" * 100_000)
+    assert run(["compare", *map(str, files)]) == 3
+
+
+def test_many_results_go_down_and_long_names_are_not_markup(scores, tmp_path, capsys):
+    paths = [tmp_path / f"[bold]{i}.json" for i in range(6)]
+    for path in paths:
+        path.write_text(scores["wide"].to_json())
+    assert run(["compare", *map(str, paths)]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in ("precision", "recall", "density", "coverage", "[bold]3.json"))
+    assert all(len(line) <= 80 for line in out.splitlines())

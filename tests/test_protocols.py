@@ -60,7 +60,7 @@ def test_every_protocol_is_complete(name):
     assert all(protocol.k[metric] >= 1 for metric in protocol.metrics if METRICS[metric].uses_k)
     assert protocol.equals
     assert protocol.reference
-    genpr.features.registry.check_known(protocol.extractor)
+    genpr.features.lookup.check_known(protocol.extractor)
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,12 @@ def test_a_feature_file_of_another_extractor_is_refused(pixels, tmp_path):
 def test_features_of_unknown_origin_are_not_taken_for_others(features):
     with pytest.raises(FeatureError, match="does not say what it holds, but inception"):
         genpr.score(*features, metrics=["fid"])
-    assert genpr.score(*features, metrics=["fid"], extractor="inception")["fid"] == pytest.approx(
-        frechet_distance(*features)
-    )
+    with pytest.raises(FeatureError, match="has 12 features per image, but inception has 2048"):
+        genpr.score(*features, metrics=["fid"], extractor="inception")
+    pixels = [np.pad(side, ((0, 0), (0, 3060))) for side in features]
+    result = genpr.score(*pixels, metrics=["fd"], extractor="pixels")
+    assert result["fd"] == pytest.approx(frechet_distance(*features))
+    assert (result.extractor.name, result.extractor.resize, result.comparable) == ("pixels", "unknown", False)
 
 
 # Numbers -----------------------------------------------------------------------------------------------------
@@ -145,7 +148,7 @@ def test_exact_protocols_count_as_their_definition(name, features):
 def test_dgm_eval_takes_as_many_reals_as_fakes(features, monkeypatch):
     real, fake = features
     result = genpr.score(real, fake, protocol="dgm-eval", metrics=MANIFOLD_METRICS)
-    assert result.metrics["precision"].variant == "50 images of each side"
+    assert result.metrics["precision"].variant == "50 images of each side, drawn with seed 0"
     rows = genpr.images.source.choose_rows(len(real), 50, 0)
     expected = oracle.manifold_metrics(real[rows], fake, k=5, ties="strict")
     assert tuple(result[name] for name in MANIFOLD_METRICS) == expected
@@ -174,6 +177,7 @@ def test_too_few_images_are_said(features):
     assert result.deviations == (
         "60 real images where adm needs 10,000",
         "50 fake images where adm needs 50,000",
+        "features of unknown origin where adm needs inception",
     )
     assert result.notices[0].code == "protocol-not-met"
     assert "not a full adm score: 60 real images" in result.notices[0].message
@@ -189,7 +193,8 @@ def test_more_images_than_a_protocol_takes_are_cut(rng, monkeypatch):
     monkeypatch.setattr(protocols, "PROTOCOLS", {**PROTOCOLS, "kynkaanniemi2019": small})
     real, fake = rng.normal(size=(2, 70, 6)).astype(np.float32)
     result = genpr.score(real, fake, protocol="kynkaanniemi2019")
-    assert (result.real.n, result.fake.n, result.deviations) == (40, 30, ())
+    assert (result.real.n, result.fake.n) == (40, 30)
+    assert result.deviations == ("features of unknown origin where kynkaanniemi2019 needs vgg16",)
     rows = [genpr.images.source.choose_rows(70, n, 0) for n in (40, 30)]
     expected = oracle.manifold_metrics(real[rows[0]], fake[rows[1]], k=3)
     assert (result["precision"], result["recall"]) == expected[:2]
@@ -270,8 +275,130 @@ def test_metrics_on_other_features_than_the_scores_own(weights, pixels):
 
 def test_an_iterator_cannot_feed_two_networks(weights, pixels):
     batches = iter([torch.from_numpy(pixels[0]).permute(0, 3, 1, 2)])
-    with pytest.raises(UsageError, match="was read already") as caught:
+    with pytest.raises(
+        UsageError, match="an iterator, which gives its images once, but the metrics need several networks"
+    ) as caught:
         genpr.score(
             batches, pixels[1], extractor="gabor", metrics=["precision", "fid"], weights=weights, device="cpu"
         )
     assert caught.value.code == "one-shot"
+
+
+# What a reader is told ----------------------------------------------------------------------------------------
+
+
+def test_fid_follows_the_variant_of_the_scores_own_inception(weights, pixels):
+    """pytorch-fid's and clean-fid's numbers are asked for by their resize rule."""
+    name = "inception@torch-bilinear"
+    result = genpr.score(
+        *pixels, extractor=name, metrics=["fid", "is"], weights=weights, device="cpu", batch_size=8
+    )
+    assert result.metrics["fid"].extractor == name
+    assert result.metrics["is"].extractor == "inception-softmax@torch-bilinear"
+    extractor = genpr.load_extractor(name, weights=weights, device="cpu")
+    features = [genpr.embed(images, extractor, batch_size=8) for images in pixels]
+    assert result["fid"] == pytest.approx(frechet_distance(*features), rel=1e-6)
+
+
+def test_an_extractor_that_no_metric_would_use_is_refused(pixels):
+    with pytest.raises(UsageError, match="fid would not use gabor, but inception") as caught:
+        genpr.score(*pixels, extractor="gabor", metrics=["fid"], device="cpu")
+    assert caught.value.code == "extractor-unused"
+
+
+def test_a_k_that_no_metric_would_use_is_refused(features):
+    with pytest.raises(UsageError, match="k = 9 was given, but fd counts no neighbours") as caught:
+        genpr.score(*features, metrics=["fd"], k=9)
+    assert caught.value.code == "k-unused"
+
+
+def test_a_weights_file_that_no_extractor_would_use_is_refused(pixels, tmp_path):
+    path = tmp_path / "vgg16-397923af.pth"
+    path.touch()
+    with pytest.raises(
+        UsageError, match=r"vgg16-397923af\.pth' belong to none of the extractors gabor"
+    ) as caught:
+        genpr.score(*pixels, extractor="gabor", weights=path, device="cpu")
+    assert caught.value.code == "weights-unused"
+
+
+def test_an_extractor_that_calls_itself_like_a_pinned_one_is_refused(pixels):
+    class Named(torch.nn.Module):
+        name, dim = "inception", 3
+
+        def forward(self, images):
+            return images.float().mean((2, 3))
+
+    with pytest.raises(UsageError, match="pins extractor = inception, but a custom 'inception'"):
+        genpr.score(*pixels, protocol="adm", extractor=Named())
+
+
+def test_a_kid_of_smaller_subsets_does_not_meet_a_pinned_protocol(weights, pixels):
+    result = genpr.score(
+        *pixels, protocol="torch-fidelity", metrics=["kid"], weights=weights, device="cpu", batch_size=8
+    )
+    assert result.deviations == ("kid on subsets of 24 images where torch-fidelity needs 1,000",)
+    assert not result.comparable
+
+
+def test_the_statistics_of_the_samples_are_used_too(weights, pixels, tmp_path, rng):
+    """guided-diffusion reads them from both files."""
+    real, fake = pixels
+    mean, factor = rng.normal(size=2048), rng.normal(size=(2048, 2))
+    given = Gaussian.from_moments(mean, factor @ factor.T)
+    np.savez(tmp_path / "r.npz", arr_0=real)
+    np.savez(tmp_path / "f.npz", arr_0=fake, mu=mean, sigma=factor @ factor.T)
+    sides, options = (
+        (tmp_path / "r.npz", tmp_path / "f.npz"),
+        {"weights": weights, "device": "cpu", "batch_size": 8},
+    )
+    result = genpr.score(*sides, protocol="adm", metrics=["fid"], **options)
+    features = genpr.embed(
+        real, genpr.load_extractor("inception", weights=weights, device="cpu"), batch_size=8
+    )
+    assert result["fid"] == pytest.approx(frechet_distance(features, given), rel=1e-6)
+    assert result.metrics["fid"].variant.startswith("fake mean and covariance as given")
+    np.savez(tmp_path / "f.npz", arr_0=fake, mu=mean[:10], sigma=np.eye(10))
+    with pytest.raises(
+        FeatureError, match=r"the mean in .* has 10 entries, but the features of fid have 2048"
+    ):
+        genpr.score(*sides, protocol="adm", metrics=["fid"], **options)
+
+
+def test_numbers_beyond_float64_are_an_error_and_not_infinite(rng):
+    real, fake = 1e37 * rng.normal(size=(2, 30, 4)).astype(np.float32)
+    with pytest.raises(FeatureError, match="beyond the range of float64") as caught:
+        genpr.score(real, np.concatenate([fake, real]) * 10, metrics=["kd"])
+    assert caught.value.code == "overflow"
+    assert genpr.score(real, fake, metrics=["precision"])["precision"] > 0
+
+
+def test_metrics_of_fakes_alone_still_say_beside_which_reals(pixels):
+    class Counting:
+        name, dim, calls = "counting", 3, 0
+
+        def __call__(self, images):
+            Counting.calls += len(images)
+            return images.float().mean((2, 3))
+
+    genpr.score(*pixels, extractor="gabor", metrics=["precision"], device="cpu")
+    result = genpr.score(*pixels, extractor=Counting(), metrics=["vendi"], batch_size=1)
+    assert Counting.calls == 24 + 30, "vendi alone still needs to know which reals it stands beside"
+    assert result["vendi"] >= 1
+
+
+def test_counts_of_decoding_are_of_what_was_decoded(write_images, rng, monkeypatch):
+    from dataclasses import replace
+
+    from genpr import protocols
+
+    small = replace(find_protocol("kynkaanniemi2019"), extractor="gabor", n_real=5, n_fake=5)
+    monkeypatch.setattr(protocols, "PROTOCOLS", {**PROTOCOLS, "kynkaanniemi2019": small})
+    pixels = rng.integers(0, 256, (20, 8, 8, 4), dtype=np.uint8)
+    folders = [write_images("r", pixels), write_images("f", pixels[:, ::-1])]
+    results = genpr.score_protocols(
+        *folders, protocols=["genpr", "kynkaanniemi2019"], extractor="gabor", device="cpu", cache=False
+    )
+    for result in results.values():
+        said = {item.code: item.message for item in result.notices}["alpha-dropped"]
+        assert said.startswith("20 of 20 ")

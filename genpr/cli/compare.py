@@ -20,13 +20,18 @@ def command(files: tuple[Path, ...], *, force: bool, as_json: bool) -> None:
     Results that differ in extractor, weights, resize rule, k, ties, arithmetic, real set or numbers of images are
     refused, and what differs is named.
     """
-    from genpr.comparison import compare, load_results
+    from genpr.comparison import compare, load_results, short_labels
     from genpr.report.terminal import side_by_side_table
 
-    found = [item for path in files for item in load_results(path).items()]
+    labels = short_labels(files)
+    found = [
+        item
+        for path, label in zip(files, labels, strict=True)
+        for item in load_results(path, label=label).items()
+    ]
     names = [name for name, _ in found]
-    labels = [name if names.count(name) == 1 else f"{name} [{i + 1}]" for i, name in enumerate(names)]
-    results = {label: result for label, (_, result) in zip(labels, found, strict=True)}
+    unique = [name if names.count(name) == 1 else f"{name} [{i + 1}]" for i, name in enumerate(names)]
+    results = {label: result for label, (_, result) in zip(unique, found, strict=True)}
     comparison = compare(results, force=force)
     if as_json:
         values = {

@@ -37,7 +37,7 @@ def command(
     """
     from genpr.errors import UsageError
     from genpr.features.feature_set import FeatureSet, check_output, save_features
-    from genpr.features.registry import canonical_name
+    from genpr.features.lookup import canonical_name
     from genpr.memory import limited_memory
     from genpr.protocols import find_protocol
     from genpr.runtime import resolve_device

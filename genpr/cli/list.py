@@ -56,6 +56,8 @@ def _protocols() -> list[Record]:
             "distances": item.distances,
             "reals": _count(item.n_real, item.max_real),
             "fakes": _count(item.n_fake, item.max_fake),
+            "rows": item.max_rows,
+            "free": sorted(item.free),
             "equals": item.equals,
             "reference": item.reference,
         }
@@ -64,7 +66,9 @@ def _protocols() -> list[Record]:
 
 
 def _protocol_row(record: Record) -> Record:
-    ks, metrics = record["k"], record["metrics"]
+    ks, metrics, free = record["k"], record["metrics"], record["free"]
+    assert isinstance(free, list)
+    rows = f", neighbours among {record['rows']:,} of each" if record["rows"] else ""
     assert isinstance(ks, dict)
     assert isinstance(metrics, list)
     return {
@@ -73,8 +77,8 @@ def _protocol_row(record: Record) -> Record:
         "k": "/".join(str(k) for k in sorted(set(ks.values()))),
         "ties": record["ties"],
         "distances": record["distances"],
-        "images": f"{record['reals']} reals, {record['fakes']} fakes",
-        "metrics": ", ".join(metrics),
+        "images": f"{record['reals']} reals, {record['fakes']} fakes{rows}",
+        "metrics": ", ".join(metrics) + ("; any other if asked for" if "metrics" in free else ""),
         "equals": f"equals {record['equals']}",
         "reference": record["reference"],
     }

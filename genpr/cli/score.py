@@ -50,7 +50,9 @@ def threshold(text: str) -> tuple[str, float]:
 @click.option(
     "--metrics", metavar="A,B", help="Only these (see `genpr list metrics`).  [default: the protocol's]"
 )
-@click.option("--k", type=int, help="Neighbours for every metric.  [default: 3, density and coverage 5]")
+@click.option(
+    "--k", type=int, help="Neighbours for every metric that counts them.  [default: the protocol's]"
+)
 @click.option("--ties", type=click.Choice(["closed", "strict"]), help="Balls with or without their surface.")
 @image_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
@@ -91,7 +93,7 @@ def command(
     REAL and FAKE are folders of images (searched to any depth), .zip or .tar archives of images, .npz files
     with uint8 images in arr_0, or feature files (.npy, or .safetensors as `genpr features` writes them).
     """
-    chosen = None if metrics is None else [name.strip() for name in metrics.split(",")]
+    chosen = None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()]
     # What can be wrong at once is said at once: importing torch alone takes seconds.
     spaces = _spaces(protocols, extractor, chosen, k)
     _check_thresholds(list(spaces), fail_under, fail_over)
@@ -183,7 +185,7 @@ def _spaces(
     protocols: tuple[str, ...], extractor: str | None, metrics: list[str] | None, k: int | None
 ) -> dict[str, list[str]]:
     """Every metric that will be computed, and the extractors whose features it needs; what is impossible is refused."""
-    from genpr.features.registry import canonical_name
+    from genpr.features.lookup import canonical_name, with_variants_of
     from genpr.metrics.catalogue import METRICS
     from genpr.protocols import find_protocol
 
@@ -195,14 +197,17 @@ def _spaces(
         own = recipe.extractor if extractor is None else canonical_name(extractor)
         recipe.check_extractor(own)
         for name in names:
-            spaces.setdefault(name, []).append(METRICS[name].space or own)
+            spaces.setdefault(name, []).append(
+                with_variants_of(space, own) if (space := METRICS[name].space) else own
+            )
     return spaces
 
 
 def _check_weights(real: str, fake: str, spaces: list[str], weights: str | None, offline: bool) -> None:
     """Refuse missing weights, if a side holds images."""
     from genpr.errors import WeightsError
-    from genpr.features.registry import group_by_network, require_weights, weights_of
+    from genpr.features.lookup import group_by_network
+    from genpr.features.registry import require_weights, weights_of
     from genpr.images.source import open_source
 
     images = [side for side in (real, fake) if _may_hold_images(Path(side))]

@@ -39,6 +39,8 @@ class BuiltIn:
             their weights.
         weights: Its weights file; None for weight-free extractors.
         comparable: Whether scores may be compared with published ones.
+        members: Random networks side by side.
+        published: Other resize rules under which numbers were published.
     """
 
     layer: str
@@ -48,6 +50,8 @@ class BuiltIn:
     loader: str
     weights: WeightsFile | None = None
     comparable: bool = True
+    members: int = 1
+    published: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,7 +88,9 @@ _DINOV2 = "genpr.features.networks.dinov2:load"
 
 
 def _inception(layer: str, dim: int) -> BuiltIn:
-    return BuiltIn(layer, dim, "tf1-bilinear", 299, _INCEPTION, INCEPTION_2015)
+    # By pytorch-fid, torchmetrics and clean-fid.
+    others = ("torch-bilinear", "torch-bilinear-antialias", "pil-bicubic-float")
+    return BuiltIn(layer, dim, "tf1-bilinear", 299, _INCEPTION, INCEPTION_2015, published=others)
 
 
 def _clip(dim: int, side: int, model: str) -> BuiltIn:
@@ -93,7 +99,12 @@ def _clip(dim: int, side: int, model: str) -> BuiltIn:
 
 
 def _dinov2(dim: int, letter: str) -> BuiltIn:
-    return BuiltIn("CLS token", dim, "pil-bicubic-uint8", 224, _DINOV2, DINOV2[letter])
+    others = (
+        "torch-bicubic-antialias",
+        "pil-bicubic-float",
+        "tf1-bilinear",
+    )  # EDM2, dgm-eval, torch-fidelity
+    return BuiltIn("CLS token", dim, "pil-bicubic-uint8", 224, _DINOV2, DINOV2[letter], published=others)
 
 
 BUILT_IN: Mapping[str, BuiltIn] = MappingProxyType(
@@ -134,6 +145,7 @@ BUILT_IN: Mapping[str, BuiltIn] = MappingProxyType(
             224,
             "genpr.features.networks.random_vgg16:load",
             comparable=False,
+            members=3,
         ),
         "gabor": BuiltIn(
             "moduli", 736, "bicubic-antialias", 64, "genpr.features.networks.gabor:load", comparable=False

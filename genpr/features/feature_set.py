@@ -41,6 +41,7 @@ class FeatureSet:
         decoder: Versions of the image decoder that made the pixels; empty when unknown.
         seconds: Time spent embedding.
         notices: What happened on the way that a reader should know.
+        n_decoded: Images that `flags` and the counts are of, where only some of them are left; 0 for all.
     """
 
     features: Tensor
@@ -55,6 +56,7 @@ class FeatureSet:
     decoder: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     notices: tuple[Notice, ...] = ()
+    n_decoded: int = 0
 
     def __len__(self) -> int:
         return len(self.features)
@@ -66,6 +68,7 @@ class FeatureSet:
             features=self.features[rows],
             names=tuple(self.names[row] for row in rows.tolist()) if self.names else (),
             identities=None if self.identities is None else self.identities[rows],
+            n_decoded=self.n_decoded or len(self),
         )
 
     def split(self, parts: Sequence[ExtractorInfo]) -> list[FeatureSet]:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from difflib import get_close_matches
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genpr.errors import UsageError
-from genpr.features.catalogue import BUILT_IN, OPEN_FAMILIES, BuiltIn, Request
+from genpr.features.catalogue import BUILT_IN, BuiltIn, Request
 from genpr.features.extractor import ExtractorInfo, FeatureExtractor
+from genpr.features.lookup import canonical_name, check_known, family_loader, parse_name
 from genpr.features.names import ExtractorName
 from genpr.features.weights.files import Progress, find_or_fetch, is_cached
 
@@ -114,13 +114,14 @@ def load_joint(
     Returns:
         An extractor whose rows hold the layers side by side; with more than one, `parts` describes each.
     """
+    names = [canonical_name(name) for name in names]
     path = require_weights(names[0], weights=weights, offline=offline, progress=progress)
 
     from genpr.runtime import resolve_device
 
     resolved = resolve_device(device)
-    known = BUILT_IN.get(_parse(names[0]).base)
-    loader = known.loader if known else _family(names[0])
+    known = BUILT_IN.get(parse_name(names[0]).base)
+    loader = known.loader if known else family_loader(names[0])
     if loader is None:
         from genpr.features.custom import load_custom
 
@@ -136,23 +137,6 @@ def load_joint(
     )
     extractor: FeatureExtractor = getattr(import_module(module), function)(request)
     return extractor
-
-
-def group_by_network(names: Iterable[str]) -> tuple[tuple[str, ...], ...]:
-    """Put together what one pass through one network can give, in the order of first mention, without repeats."""
-    groups: dict[object, list[str]] = {}
-    for name in dict.fromkeys(names):
-        groups.setdefault(_network(name), []).append(name)
-    return tuple(tuple(group) for group in groups.values())
-
-
-def _network(name: str) -> object:
-    """Equal for layers of the same network, under the same resize rule and precision."""
-    parsed = _parse(name)
-    known = BUILT_IN.get(parsed.base)
-    if known is None or known.weights is None:
-        return name
-    return known.loader, known.weights.name, parsed.resize or known.resize, known.side, parsed.precision
 
 
 def require_weights(
@@ -172,10 +156,10 @@ def require_weights(
         WeightsError: The weights are missing or are not the published ones.
     """
     check_known(name)
-    parsed = _parse(name)
+    parsed = parse_name(name)
     known = BUILT_IN.get(parsed.base)
     file = known.weights if known else None
-    if weights is not None and file is None and _family(name) is None:
+    if weights is not None and file is None and family_loader(name) is None:
         raise UsageError(
             f"weights {os.fspath(weights)!r} were given, but extractor {name!r} takes no weights file",
             code="weights-unused",
@@ -197,51 +181,30 @@ def weights_of(name: str, weights: str | os.PathLike[str] | None) -> str | os.Pa
     """
     if weights is None:
         return None
-    path, known = Path(weights), BUILT_IN.get(_parse(name).base)
+    path, known = Path(weights), BUILT_IN.get(parse_name(name).base)
     own = known.weights.name if known and known.weights else None
     if path.is_dir():
+        if own is None and family_loader(name):
+            return weights  # its library knows the name of the file
         return path / own if own is not None and (path / own).is_file() else None
     others = {each.weights.name for each in BUILT_IN.values() if each.weights}
     return None if path.name in others - {own} else weights
 
 
-def check_known(name: str) -> None:
-    """Refuse a name that is neither built in nor of the form of a custom extractor.
+def check_weights_used(names: Iterable[str], weights: str | os.PathLike[str] | None) -> None:
+    """Refuse a weights file that belongs to none of the extractors, by its name.
 
     Raises:
-        UsageError: "unknown-extractor", or "unknown-variant".
+        UsageError: "weights-unused".
     """
-    if _parse(name).base not in BUILT_IN and ":" not in name:
-        close = get_close_matches(name, BUILT_IN, n=1)
-        meant = f"; did you mean {close[0]}?" if close else ""
+    wanted = list(dict.fromkeys(names))
+    if weights is None or Path(weights).is_dir() or not wanted:
+        return
+    if all(weights_of(name, weights) is None for name in wanted):
         raise UsageError(
-            f"unknown extractor {name!r}{meant}; known are {', '.join(BUILT_IN)}, timm:MODEL, open_clip:MODEL:PRETRAINED, "
-            "and custom ones as path/to/file.py:factory or package.module:factory",
-            code="unknown-extractor",
+            f"weights {os.fspath(weights)!r} belong to none of the extractors {', '.join(wanted)}",
+            code="weights-unused",
         )
-
-
-def canonical_name(name: str) -> str:
-    """The same extractor by its shortest name: variants that are the network's own are left out.
-
-    Raises:
-        UsageError: As `check_known`.
-    """
-    check_known(name)
-    parsed = _parse(name)
-    known = BUILT_IN.get(parsed.base)
-    return str(replace(parsed, resize=None)) if known and parsed.resize == known.resize else str(parsed)
-
-
-def _parse(name: str) -> ExtractorName:
-    """Custom extractors may have any character in their path, and have no variants."""
-    own = name.partition("@")[0]
-    return ExtractorName.parse(name) if own in BUILT_IN or _family(name) else ExtractorName(name)
-
-
-def _family(name: str) -> str | None:
-    """Loader of an open family, such as that of "timm:MODEL"."""
-    return OPEN_FAMILIES.get(name.partition(":")[0]) if ":" in name else None
 
 
 def describe(extractor: FeatureExtractor) -> ExtractorInfo:

@@ -75,6 +75,11 @@ class BatchSource(ImageSource):
     batches: Iterable[object]
     _spent: bool = field(default=False, repr=False)
 
+    @property
+    def is_one_shot(self) -> bool:
+        """Whether it gives its images only once."""
+        return iter(self.batches) is self.batches
+
     def __len__(self) -> int:
         raise TypeError(f"{self.name} is an iterable and does not know its number of images")
 

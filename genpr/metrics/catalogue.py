@@ -21,6 +21,8 @@ class MetricInfo:
         better: Whether a better generator has more or less of it.
         space: The extractor on whose features it is defined; None for the extractor of the score.
         uses_k: Whether it counts neighbours.
+        looks_at_reals: Whether it compares with reals, or judges the fakes alone.
+        least: Images of a side without which it is not defined, beside k + 1.
         reference: Where it was published.
     """
 
@@ -30,6 +32,8 @@ class MetricInfo:
     space: str | None
     uses_k: bool
     reference: str
+    looks_at_reals: bool = True
+    least: int = 2
 
 
 _KYNKAANNIEMI = "Kynkäänniemi et al. 2019, arXiv:1904.06991"
@@ -85,11 +89,11 @@ METRICS: Mapping[str, MetricInfo] = MappingProxyType(
         for info in (
             *(MetricInfo(name, text, "higher", None, True, source) for name, text, source in _MANIFOLD),
             *(
-                MetricInfo(name, text, "lower", space, False, source)
+                MetricInfo(name, text, "lower", space, False, source, least=3 if name == "fd_infinity" else 2)
                 for name, text, space, source in _DISTANCES
             ),
             *(
-                MetricInfo(name, text, "higher", space, False, source)
+                MetricInfo(name, text, "higher", space, False, source, False, 10 if name == "is" else 2)
                 for name, text, space, source in _OF_FAKES
             ),
         )

@@ -15,14 +15,15 @@ from genpr.metrics.inception_score import inception_score
 from genpr.metrics.kernel import SUBSET_SIZE, cmmd, kernel_distance
 
 Fitted = Tensor | Gaussian | None
-"""What is kept of the real side: its features, their mean and covariance, or nothing."""
+"""What is kept of the real side: its features, their mean and covariance; nothing if the metric ignores it."""
 
 
 class CompanionValue(NamedTuple):
-    """A value; its standard deviation over the subsets or parts it is a mean of; what was done differently."""
+    """A value; its standard deviation, and over what, if it is a mean; what was done differently."""
 
     value: float
     spread: float | None = None
+    spread_over: str | None = None
     variant: str | None = None
 
 
@@ -41,58 +42,63 @@ class CompanionOptions:
 
 def fit_companion(name: str, real: Tensor | Gaussian, options: CompanionOptions) -> Fitted:
     """What metric `name` needs to know of real features (n, d), so that each fake set costs only its own side."""
-    if name in _OF_FAKES:
-        return None
     if name in _OF_MOMENTS and isinstance(real, Tensor):
         return Gaussian.of(real, device=options.device)
     return real
 
 
-def companion(name: str, real: Fitted, fake: Tensor, options: CompanionOptions) -> CompanionValue:
-    """The value of metric `name` for fake features (m, d)."""
+def companion(name: str, real: Fitted, fake: Tensor | Gaussian, options: CompanionOptions) -> CompanionValue:
+    """The value of metric `name` for fake features (m, d), or for their moments where only those are looked at."""
     return _FUNCTIONS[name](real, fake, options)
 
 
-def _frechet(real: Fitted, fake: Tensor, options: CompanionOptions) -> CompanionValue:
+def _frechet(real: Fitted, fake: Tensor | Gaussian, options: CompanionOptions) -> CompanionValue:
     assert real is not None
     return CompanionValue(frechet_distance(real, fake, device=options.device))
 
 
-def _frechet_infinity(real: Fitted, fake: Tensor, options: CompanionOptions) -> CompanionValue:
+def _frechet_infinity(real: Fitted, fake: Tensor | Gaussian, options: CompanionOptions) -> CompanionValue:
     assert real is not None
+    assert isinstance(fake, Tensor)
     return CompanionValue(frechet_infinity(real, fake, device=options.device))
 
 
-def _kernel(real: Fitted, fake: Tensor, options: CompanionOptions) -> CompanionValue:
+def _kernel(real: Fitted, fake: Tensor | Gaussian, options: CompanionOptions) -> CompanionValue:
     assert isinstance(real, Tensor)
+    assert isinstance(fake, Tensor)
     distance = kernel_distance(real, fake, device=options.device)
     size = distance.subset_size
-    # Where every subset is the whole of both sets, they do not spread.
-    spread = None if size == len(real) == len(fake) else distance.std
-    return CompanionValue(
-        distance.mean, spread, None if size == SUBSET_SIZE else f"subsets of {size:,} images"
-    )
+    variant = None if size == SUBSET_SIZE else f"subsets of {size:,} images"
+    if size == len(real) == len(fake):  # every subset is the whole of both sets
+        return CompanionValue(distance.mean, variant=variant)
+    return CompanionValue(distance.mean, distance.std, "subsets", variant)
 
 
-def _cmmd(real: Fitted, fake: Tensor, options: CompanionOptions) -> CompanionValue:
+def _cmmd(real: Fitted, fake: Tensor | Gaussian, options: CompanionOptions) -> CompanionValue:
     assert isinstance(real, Tensor)
+    assert isinstance(fake, Tensor)
     return CompanionValue(cmmd(real, fake, device=options.device))
 
 
-def _inception_score(_: Fitted, fake: Tensor, options: CompanionOptions) -> CompanionValue:
+def _inception_score(_: Fitted, fake: Tensor | Gaussian, options: CompanionOptions) -> CompanionValue:
+    assert isinstance(fake, Tensor)
     chunk = options.inception_score_chunk
     if chunk is None:
         score = inception_score(fake, device=options.device)
-        return CompanionValue(score.mean, score.std)
+        return CompanionValue(score.mean, score.std, "parts")
     score = inception_score(fake, split_size=chunk, seed=None, device=options.device)
-    return CompanionValue(score.mean, score.std, f"{chunk:,} images per part, in order")
+    variant = f"{chunk:,} images per part, in order"
+    if len(fake) <= chunk:
+        return CompanionValue(score.mean, variant=variant)
+    return CompanionValue(score.mean, score.std, "parts", variant)
 
 
-def _vendi(_: Fitted, fake: Tensor, options: CompanionOptions) -> CompanionValue:
+def _vendi(_: Fitted, fake: Tensor | Gaussian, options: CompanionOptions) -> CompanionValue:
+    assert isinstance(fake, Tensor)
     return CompanionValue(vendi_score(fake, device=options.device))
 
 
-_FUNCTIONS: Mapping[str, Callable[[Fitted, Tensor, CompanionOptions], CompanionValue]] = {
+_FUNCTIONS: Mapping[str, Callable[[Fitted, Tensor | Gaussian, CompanionOptions], CompanionValue]] = {
     "fid": _frechet,
     "sfid": _frechet,
     "kid": _kernel,
@@ -105,4 +111,3 @@ _FUNCTIONS: Mapping[str, Callable[[Fitted, Tensor, CompanionOptions], CompanionV
     "vendi": _vendi,
 }
 _OF_MOMENTS = frozenset({"fid", "sfid", "fd_dinov2", "fd"})
-_OF_FAKES = frozenset({"is", "vendi"})

@@ -31,7 +31,14 @@ def score_table(result: Result) -> str:
 
 def _value(metric: MetricValue) -> str:
     """Four decimals for shares; four digits for distances, which may be of any size."""
-    text = f"{metric.value:.4f}" if abs(metric.value) < 100 else f"{metric.value:.2f}"
+    size = abs(metric.value)
+    text = (
+        f"{metric.value:.4f}"
+        if size < 100
+        else f"{metric.value:.2f}"
+        if size < 1e6
+        else f"{metric.value:.4g}"
+    )
     return text if metric.exact else f"~{text}"
 
 
@@ -43,19 +50,14 @@ def _remarks(result: Result) -> list[str]:
         if metric.exact_value is not None:
             facts.append(f"{result.distances} arithmetic; the exact value is {metric.exact_value:.4f}")
         if metric.spread is not None:
-            facts.append(
-                f"standard deviation {metric.spread:.4g} ({_SPREAD_OF.get(name, 'over random networks')})"
-            )
+            facts.append(f"standard deviation {metric.spread:.4g} over {metric.spread_over}")
         if metric.extractor is not None and result.extractor and metric.extractor != result.extractor.name:
             facts.append(f"on {metric.extractor} features")
         if metric.variant is not None:
             facts.append(metric.variant)
         if facts:
-            lines.append(f"{name}: {'; '.join(facts)}")
+            lines.append(_wrapped(f"{name}: {'; '.join(facts)}"))
     return lines
-
-
-_SPREAD_OF = {"is": "over parts", "kid": "over subsets", "kd": "over subsets"}
 
 
 def comparison_table(results: Mapping[str, Result], captions: Mapping[str, str]) -> str:
@@ -70,16 +72,28 @@ def comparison_table(results: Mapping[str, Result], captions: Mapping[str, str])
 
 
 def side_by_side_table(comparison: Comparison) -> str:
-    """One row per metric, one column per result, and which direction is better."""
-    table = _table("metric", *comparison.results, "better")
-    for column in table.columns[1:-1]:
-        column.justify = "right"
+    """Metrics down and results across while they fit; many results go down, with the metrics across."""
+    results, metrics = comparison.results, comparison.metrics
+    if len(results) <= _MOST_ACROSS:
+        table = _table("metric", *results, "better")
+        for name in metrics:
+            values = [_value(result.metrics[name]) for result in results.values()]
+            table.add_row(name, *values, METRICS[name].better)
+        numbers = table.columns[1:-1]
+    else:
+        table = _table("result", *metrics)
+        for label, result in results.items():
+            table.add_row(label, *(_value(result.metrics[name]) for name in metrics))
+        numbers = table.columns[1:]
+    for column in table.columns:
         column.overflow = "fold"
-    for name in comparison.metrics:
-        values = [_value(result.metrics[name]) for result in comparison.results.values()]
-        table.add_row(name, *values, METRICS[name].better)
-    lines = [f"not made alike: {difference}" for difference in comparison.differences]
-    return "\n".join([_render(table), *lines])
+    for column in numbers:
+        column.justify = "right"
+    differences = [_wrapped(f"not made alike: {difference}") for difference in comparison.differences]
+    return "\n".join([_render(table), *differences])
+
+
+_MOST_ACROSS = 3
 
 
 def listing(rows: Sequence[Mapping[str, object]], details: Sequence[str]) -> str:
@@ -107,9 +121,13 @@ def _footer(result: Result) -> str:
     comparable = "" if result.comparable else "\nnot comparable with published numbers"
     return (
         f"real  {_side(result.real)}\nfake  {_side(result.fake)}\n"
-        f"{features}, protocol {result.protocol}, {result.ties} balls, {result.device}\n"
-        f"fingerprint {result.fingerprint}{comparable}"
+        + _wrapped(f"{features}, protocol {result.protocol}, {result.ties} balls, {result.device}")
+        + f"\nfingerprint {result.fingerprint}{comparable}"
     )
+
+
+def _wrapped(text: str) -> str:
+    return fill("".join(c if c.isprintable() else "?" for c in text), _WIDTH, subsequent_indent="  ")
 
 
 def _side(side: SideSummary) -> str:
@@ -129,6 +147,7 @@ def _render(table: Table) -> str:
     """As text; in colour only where stdout is a terminal that wants it."""
     terminal = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     buffer = io.StringIO()
-    Console(file=buffer, width=_WIDTH, force_terminal=terminal, no_color=not terminal).print(table)
+    console = Console(file=buffer, width=_WIDTH, force_terminal=terminal, no_color=not terminal, markup=False)
+    console.print(table)
     lines = [line.rstrip() for line in buffer.getvalue().splitlines()]
     return "\n".join(lines).strip("\n")

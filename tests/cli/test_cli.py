@@ -228,7 +228,7 @@ def one_bad_value(value):
     [
         (lambda d: d / "missing", 2, "missing"),
         (lambda d: (d / "empty").mkdir() or d / "empty", 3, "no images"),
-        (lambda d: features(d / "few.npy", np.ones((5, 4))), 3, "at least k + 1 = 6"),
+        (lambda d: features(d / "few.npy", np.ones((5, 4))), 3, "at least 6 are needed (k + 1"),
         (lambda d: features(d / "nan.npy", one_bad_value(np.nan)), 3, "row 7"),
         (lambda d: features(d / "inf.npy", one_bad_value(np.inf)), 3, "row 7"),
         (lambda d: features(d / "overflow.npy", one_bad_value(1e300)), 3, "row 7"),

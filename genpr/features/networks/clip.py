@@ -78,8 +78,9 @@ def load(request: Request) -> NetworkExtractor:
     (name,) = request.names
     if name.base in BUILT_IN:
         return build(*request.file, name=name, device=request.device)
-    entry, path = find_family_weights(request, published_weights(_find_model(name.base).training))
-    return build(entry, path, name=name, device=request.device, comparable=request.weights is None)
+    published = published_weights(_find_model(name.base).training)
+    entry, path = find_family_weights(request, published)
+    return build(entry, path, name=name, device=request.device, comparable=entry in published)
 
 
 def build(

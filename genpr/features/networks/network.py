@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from genpr.features.catalogue import BUILT_IN
 from genpr.features.extractor import ExtractorInfo, prepare_batch
 from genpr.features.names import ExtractorName
 from genpr.features.resize import ResizeRule
@@ -121,10 +122,17 @@ def describe_part(
         dim=dim,
         resize=rule.name,
         weights_sha256=weights_sha256,
-        comparable=comparable and name.precision == "float32",
+        comparable=comparable and _is_published(name),
         cache_key=hashlib.sha256(identity.encode()).hexdigest(),
         members=members,
     )
+
+
+def _is_published(name: ExtractorName) -> bool:
+    """Whether numbers were published in this precision and under this resize rule."""
+    known = BUILT_IN.get(name.base)
+    rules = (None, *(known.published if known else ()))
+    return name.precision == "float32" and name.resize in rules
 
 
 def single_layer(

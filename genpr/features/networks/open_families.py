@@ -84,7 +84,11 @@ def find_family_weights(request: Request, published: Sequence[WeightsFile]) -> t
         UsageError: The file that was given is not there.
         WeightsError: None can be had.
     """
-    if request.weights is not None:
+    if request.weights is not None and request.weights.is_dir():
+        for entry in published:
+            if (request.weights / entry.name).is_file():
+                return entry, find_or_fetch(entry, weights=request.weights / entry.name)
+    elif request.weights is not None:
         return _own_file(request.weights.expanduser())
     cached = [entry for entry in published if is_cached(entry)]
     *alternatives, last = cached[:1] or published

@@ -47,7 +47,7 @@ def load(request: Request) -> NetworkExtractor:
     (name,) = request.names
     published = published_weights(name.base.partition(":")[2])
     entry, path = find_family_weights(request, published)
-    return build(entry, path, name=name, device=request.device, comparable=request.weights is None)
+    return build(entry, path, name=name, device=request.device, comparable=entry in published)
 
 
 def build(

@@ -238,7 +238,7 @@ def test_the_first_file_that_can_be_had_is_taken(missing, found, monkeypatch, tm
 
 def test_a_file_on_this_machine_is_preferred_to_a_download(monkeypatch, tmp_path):
     monkeypatch.setattr(open_families, "is_cached", lambda entry: entry is FILES[1])
-    monkeypatch.setattr(timm_models, "find_or_fetch", lambda entry, **_options: tmp_path / entry.name)
+    monkeypatch.setattr(open_families, "find_or_fetch", lambda entry, **_options: tmp_path / entry.name)
     assert find_family_weights(request_for(), FILES)[0] == FILES[1]
 
 

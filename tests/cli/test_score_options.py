@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from genpr.cli.main import run
+
+
+@pytest.fixture
+def genpr(capsys):
+    def call(*args):
+        code = run([str(arg) for arg in args])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+@pytest.fixture
+def folders(write_images, rng):
+    return [
+        write_images(name, rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)) for name in ("real", "fake")
+    ]
+
+
+def features(path, array):
+    np.save(path, array)
+    return path
+
+
+def test_every_option_of_score_reaches_the_api(genpr, folders, tmp_path, monkeypatch):
+    seen = {}
+
+    def record(*sides, **options):
+        seen.update(options, sides=sides)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("genpr.evaluate.score_protocols", record)
+    expected = {
+        "protocols": ("prdc", "genpr"),
+        "metrics": ["recall", "density"],
+        "k": 4,
+        "ties": "strict",
+        "extractor": "gabor",
+        "max_images": 9,
+        "seed": 5,
+        "device": "cpu",
+        "batch_size": 3,
+        "weights": str(tmp_path),
+        "offline": True,
+        "cache": False,
+        "cache_dir": str(tmp_path / "cache"),
+        "on_bad": "skip",
+        "max_bad": 0.05,
+        "max_pixels": 1000,
+        "max_memory": "8GiB",
+    }
+    arguments = (
+        "--protocol prdc --protocol genpr --metrics recall,density --k 4 --ties strict --extractor gabor "
+        "--max-images 9 --seed 5 --device cpu --batch-size 3 --offline --no-cache --on-bad skip --max-bad 5% "
+        f"--max-pixels 1000 --max-memory 8GiB --weights {tmp_path} --cache-dir {tmp_path / 'cache'}"
+    )
+    assert genpr("score", *folders, *arguments.split())[0] == 130
+    assert seen.pop("sides") == tuple(map(str, folders))
+    assert seen.pop("progress") is not None
+    assert seen == expected
+
+
+def test_a_threshold_that_is_just_met_is_not_missed(genpr, tmp_path, rng):
+    one = features(tmp_path / "f.npy", rng.normal(size=(20, 4)))
+    assert genpr("score", one, one, "--fail-under", "precision=1")[0] == 0
+
+
+def test_every_protocol_is_shown_and_held_to_the_thresholds(genpr, tmp_path):
+    line = features(tmp_path / "line.npy", np.arange(20.0)[:, None])
+    shifted = features(tmp_path / "shifted.npy", np.arange(20.0)[:, None] + 18.0)
+    arguments = ("--protocol", "genpr", "--protocol", "prdc", "--metrics", "recall")
+    record = json.loads(genpr("score", line, shifted, *arguments, "--json")[1])
+    values = {each["protocol"]: each["metrics"]["recall"]["value"] for each in record["results"]}
+    assert values["prdc"] != values["genpr"]
+    middle = sum(values.values()) / 2
+    low = min(values, key=values.get)
+    for order in ((0, 1, 2, 3), (2, 3, 0, 1)):
+        protocols = [arguments[i] for i in order]
+        code, out, err = genpr(
+            "score", line, shifted, *protocols, "--metrics", "recall", "--fail-under", f"recall={middle}"
+        )
+        assert code == 5
+        assert err.count("missed:") == 1
+        assert f"missed: recall is {values[low]:.4f} under {low}" in err
+        assert "protocol genpr" in out
+        assert "protocol prdc" in out
+
+
+def test_lists_say_what_is_here_and_under_which_licence(genpr):
+    rows = {row["name"]: row for row in json.loads(genpr("list", "extractors", "--json")[1])}
+    assert rows["inception"]["cached"] is False
+    assert rows["gabor"]["cached"] is True
+    out = genpr("list", "extractors")[1].splitlines()
+    inception = next(i for i, line in enumerate(out) if line.startswith((" inception ", "inception ")))
+    assert out[inception].split() == ["inception", "2048", "tf1-bilinear-299", "no"]
+    assert rows["inception"]["licence"] in " ".join(out[inception + 1 : inception + 4])
+    gabor = next(line for line in out if line.split()[:1] == ["gabor"])
+    assert gabor.split()[-1] == "-"
+
+
+def test_the_list_of_protocols_says_what_each_of_them_takes(genpr):
+    rows = {row["name"]: row for row in json.loads(genpr("list", "protocols", "--json")[1])}
+    assert (rows["adm"]["reals"], rows["adm"]["fakes"]) == ("10,000", "50,000")
+    assert (rows["stylegan3"]["reals"], rows["stylegan3"]["fakes"]) == ("up to 200,000", "50,000")
+    assert (rows["prdc"]["reals"], rows["prdc"]["ties"], rows["genpr"]["ties"]) == ("all", "strict", "closed")
+    assert rows["genpr"]["k"] == {"precision": 3, "recall": 3, "density": 5, "coverage": 5}
+    out = genpr("list", "protocols")[1]
+    assert "10,000 reals, 50,000 fakes" in out
+
+
+def test_the_table_says_what_stands_behind_a_value(genpr, tmp_path, rng):
+    real, fake = (features(tmp_path / f"{n}.npy", rng.normal(size=(n, 6))) for n in (40, 45))
+    code, out, _ = genpr(
+        "score", real, fake, "--protocol", "adm", "--metrics", "precision", "--device", "cpu"
+    )
+    value = next(line for line in out.splitlines() if line.strip().startswith("precision ")).split()[1]
+    exact = json.loads(genpr("score", real, fake, "--k", 3, "--metrics", "precision", "--json")[1])
+    assert code == 0
+    assert value.startswith("~")
+    exact_value = exact["metrics"]["precision"]["value"]
+    assert f"precision: adm-float16 arithmetic; the exact value is {exact_value:.4f}" in out
+    out = genpr("score", real, fake, "--metrics", "kd", "--json")[1]
+    spread = json.loads(out)["metrics"]["kd"]["spread"]
+    out = genpr("score", real, fake, "--metrics", "kd")[1]
+    assert f"kd: standard deviation {spread:.4g} over subsets; subsets of 40 images" in out
+
+
+def test_the_table_names_features_other_than_the_scores_own(genpr, folders, monkeypatch):
+    from dataclasses import replace
+
+    from genpr import plan
+    from genpr.metrics.catalogue import METRICS
+
+    monkeypatch.setattr(plan, "METRICS", {**METRICS, "kid": replace(METRICS["kid"], space="pixels")})
+    monkeypatch.setattr("genpr.features.registry.require_weights", lambda *_args, **_options: None)
+    out = genpr(
+        "score",
+        *folders,
+        "--extractor",
+        "gabor",
+        "--device",
+        "cpu",
+        "--metrics",
+        "precision,kid",
+        "--offline",
+    )[1]
+    assert "on pixels features" in out
+    assert "precision: " not in out

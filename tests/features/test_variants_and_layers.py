@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+import genpr
+from genpr.features import resize
+from genpr.features.cache import FeatureCache, JoinedCache
+from genpr.features.catalogue import BUILT_IN, Request
+from genpr.features.embed import embed_source
+from genpr.features.lookup import group_by_network
+from genpr.features.names import ExtractorName
+from genpr.features.networks import random_vgg16, torchvision_models
+from genpr.features.networks.network import InputRule, describe_part, joint_info
+from genpr.features.registry import describe
+from genpr.features.resize import find_rule
+from genpr.images.source import open_source
+
+CPU = torch.device("cpu")
+
+
+class Counting:
+    """As in test_embed.py, where it need not be pasted."""
+
+    name, dim = "counting", 3
+
+    def __init__(self):
+        self.batches = []
+
+    def __call__(self, images):
+        self.batches.append(tuple(images.shape))
+        return images.float().mean((2, 3))
+
+
+@pytest.fixture
+def images() -> torch.Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(0, 256, (2, 3, 91, 70), dtype=torch.uint8, generator=generator)
+
+
+@pytest.fixture
+def gabor():
+    return genpr.load_extractor("gabor", device="cpu")
+
+
+def test_layers_behind_another_resize_rule_are_another_pass():
+    names = ["inception", "inception@torch-bilinear", "inception-64@torch-bilinear", "inception-64"]
+    assert group_by_network(names) == (
+        ("inception", "inception-64"),
+        ("inception@torch-bilinear", "inception-64@torch-bilinear"),
+    )
+
+
+@pytest.mark.parametrize("base", ["vgg16", "inception-torchvision"])
+def test_classifiers_of_torchvision_have_variants(base, images, monkeypatch):
+    monkeypatch.setattr(torchvision_models, "load_state_dict", lambda *_: {})
+    monkeypatch.setattr(
+        torchvision_models,
+        "_NETWORKS",
+        {base: lambda _: nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())},
+    )
+    name = ExtractorName.parse(f"{base}@clip@bfloat16")
+    entry = BUILT_IN[base].weights
+    made = torchvision_models.build(entry, entry.name, name=name, device=CPU)
+    side = BUILT_IN[base].side
+    assert torch.equal(made.prepare(images[0]), find_rule("clip").resize(images[0], side))
+    assert (made.info.resize, made.info.name) == (f"clip-{side}", str(name))
+    features = made(images)
+    assert features.dtype == torch.float32
+    assert torch.equal(features, features.bfloat16().float()), "computed in bfloat16"
+
+
+def test_it_has_variants(monkeypatch):
+    monkeypatch.setattr(
+        random_vgg16, "RandomNetworks", lambda: nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    )
+    name = ExtractorName.parse("random-vgg16@clip@bfloat16")
+    made = random_vgg16.load(Request(names=(name,), weights=None, device=torch.device("cpu")))
+    image = torch.arange(3 * 40 * 50).view(3, 40, 50).remainder(251).to(torch.uint8)
+    assert torch.equal(made.prepare(image), find_rule("clip").resize(image, 224))
+    assert made.info.resize == "clip-224"
+    features = made(image[None])
+    assert torch.equal(features, features.bfloat16().float()), "computed in bfloat16"
+
+
+def test_the_layers_of_a_joint_cache_keep_each_images_own_flags(gabor, tmp_path):
+    info = describe(gabor)
+    parts = [replace(info, dim=n, cache_key=letter * 64) for n, letter in ((2, "a"), (1, "b"))]
+    identities = [bytes([i]) * 32 for i in range(6)]
+    flags = [("alpha-dropped",) if i % 2 else ("multi-frame",) for i in range(6)]
+    features = torch.arange(18.0).view(6, 3)
+
+    def joined():
+        return JoinedCache([FeatureCache(tmp_path, part, "cpu") for part in parts], [2, 1])
+
+    for part, column in zip(parts, features.split([2, 1], 1), strict=True):
+        known = FeatureCache(tmp_path, part, "cpu")
+        known.add(identities[:3], column[:3], flags[:3])
+        known.flush()
+    cache = joined()
+    cache.add(identities, features, flags)
+    cache.flush()
+    for i, identity in enumerate(identities):
+        known = joined().get(identity)
+        assert (known.features.tolist(), known.flags) == (features[i].tolist(), flags[i])
+
+
+def test_a_damaged_file_of_any_layer_is_noticed(gabor, tmp_path):
+    info = describe(gabor)
+    parts = [replace(info, dim=1, cache_key=letter * 64) for letter in "ab"]
+    caches = [FeatureCache(tmp_path, part, "cpu") for part in parts]
+    joined = JoinedCache(caches, [1, 1])
+    joined.add([bytes(32)], torch.ones(1, 2), [()])
+    joined.flush()
+    (shard,) = caches[1].folder.glob("*.safetensors")
+    shard.write_bytes(b"garbage")
+    again = JoinedCache([FeatureCache(tmp_path, part, "cpu") for part in parts], [1, 1])
+    assert again.get(bytes(32)) is None
+    assert [item.code for item in again.notices] == ["cache-discarded"]
+
+
+def test_taps_lie_where_the_image_is_and_belong_to_its_size():
+    for device in ("cpu", "meta", "cpu"):
+        for old, new in ((31, 61), (31, 60), (30, 61)):
+            taps = resize._taps(old, new, 0.0, torch.device(device))
+            assert {tensor.device.type for tensor in taps} == {device}
+            assert len(taps.before) == new
+    assert int(resize._taps(31, 61, 0.0, CPU).used.max()) == 30
+    assert int(resize._taps(30, 61, 0.0, CPU).used.max()) == 29
+
+
+def test_images_of_many_sizes_do_not_pile_up(tmp_path, rng):
+    for index in range(30):
+        Image.fromarray(rng.integers(0, 256, (index + 1, 3, 3), dtype=np.uint8)).save(
+            tmp_path / f"{index:03d}.png"
+        )
+    extractor, waiting = Counting(), []
+
+    def progress(done, _):
+        waiting.append(done - len(extractor.batches))  # each size occurs once, so each block holds one image
+
+    embed_source(open_source(tmp_path), extractor, batch_size=2, progress=progress)
+    assert max(waiting) == 7, "4 blocks of 2, less the one that runs"
+
+
+def test_every_layer_is_in_the_key_of_a_record_of_several():
+    rule = InputRule(find_rule("clip"), 8)
+    a, b, c = (
+        describe_part(ExtractorName(name), rule, dim=1, weights_sha256=None, comparable=True)
+        for name in "abc"
+    )
+    keys = {joint_info(parts).cache_key for parts in ([a, b], [a, c], [b, a], [a, b, c])}
+    assert len(keys) == 4
