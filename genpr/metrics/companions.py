@@ -42,7 +42,9 @@ class CompanionOptions:
 
 def fit_companion(name: str, real: Tensor | Gaussian, options: CompanionOptions) -> Fitted:
     """What metric `name` needs to know of real features (n, d), so that each fake set costs only its own side."""
-    if name in _OF_MOMENTS and isinstance(real, Tensor):
+    if (
+        name in _OF_MOMENTS and isinstance(real, Tensor) and len(real) > real.shape[1]
+    ):  # fewer are faster as they are
         return Gaussian.of(real, device=options.device)
     return real
 

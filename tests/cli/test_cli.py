@@ -154,9 +154,13 @@ def test_missing_weights_do_not_hide_the_likelier_mistake(genpr, folders, tmp_pa
 
 
 def test_an_unknown_extractor_is_refused_for_features_too(genpr, tmp_path, rng):
-    one = features(tmp_path / "f.npy", rng.normal(size=(20, 4)))
+    one = features(tmp_path / "f.npy", rng.normal(size=(20, 736)))
     assert genpr("score", one, one, "--extractor", "inseption")[0] == 2
     assert genpr("score", one, one, "--extractor", "gabor")[0] == 0
+    assert (
+        "has 736 features per image, but pixels has 3072"
+        in genpr("score", one, one, "--extractor", "pixels")[2]
+    )
 
 
 def test_folders_with_names_that_are_not_utf_8(genpr, folders, tmp_path):
