@@ -17,13 +17,14 @@ from torch import Tensor
 from genpr.errors import DataError, FeatureError, ResourceError, UsageError
 from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.custom import adopt
-from genpr.features.embed import BadImagePolicy, embed_source
+from genpr.features.embed import embed_source
 from genpr.features.extractor import ExtractorInfo, FeatureExtractor
 from genpr.features.feature_set import FeatureSet
 from genpr.features.lookup import dim_of, group_by_network, is_same_extractor, members_of
 from genpr.features.registry import check_weights_used, describe, load_joint, weights_of
 from genpr.images.datasets import BatchSource
-from genpr.images.decode import MAX_PIXELS, DecodePolicy
+from genpr.images.item import known_length
+from genpr.images.policy import MAX_PIXELS, BadImagePolicy, DecodePolicy
 from genpr.images.source import ImageSource, choose_rows, subset
 from genpr.metrics.features import check_features
 from genpr.notices import Notice, notice
@@ -36,6 +37,9 @@ total (None if unknown)."""
 
 Space = str | FeatureExtractor
 """A space of features: the canonical name of an extractor, or an extractor of the user's own."""
+
+OWN = "<as in the feature file>"
+"""The space of a feature file for which no extractor was asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +61,7 @@ class Embedder:
     _loaded: dict[tuple[str, ...], FeatureExtractor] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.on_bad not in {"error", "skip"}:
-            raise UsageError(f"on_bad must be 'error' or 'skip', not {self.on_bad!r}", code="bad-option")
-        if not 0 <= self.max_bad <= 1:
-            raise UsageError(f"max_bad is a share from 0 to 1, not {self.max_bad}", code="bad-option")
+        BadImagePolicy(self.on_bad, self.max_bad)  # refuses what is impossible
         for name in ("max_images", "batch_size", "max_pixels"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, Integral) or value < 1):
@@ -148,7 +149,7 @@ class SideFeatures:
         limits = [number for number in (limit, embedder.max_images) if number is not None]
         self._limit = min(limits, default=None)
         self._known: dict[Space, FeatureSet] = {}
-        self._total = _length(side)
+        self._total = len(side) if isinstance(side, FeatureSet) else known_length(side.source)
 
     def require(self, spaces: Iterable[Space], *, minimum: int) -> None:
         """Embed what is not known yet, each network once.
@@ -253,14 +254,6 @@ class SideFeatures:
         )
 
 
-def _length(side: OpenedSide) -> int | None:
-    """Number of images or rows, where it is known beforehand."""
-    try:
-        return len(side) if isinstance(side, FeatureSet) else len(side.source)
-    except TypeError:
-        return None
-
-
 def _refuse_one_shot(source: ImageSource) -> None:
     if isinstance(source, BatchSource) and source.is_one_shot:
         raise UsageError(
@@ -268,10 +261,6 @@ def _refuse_one_shot(source: ImageSource) -> None:
             "something that can be iterated again, such as a list or a DataLoader",
             code="one-shot",
         )
-
-
-OWN = "<as in the feature file>"
-"""The space of a feature file for which no extractor was asked for."""
 
 
 def _groups(spaces: Sequence[Space]) -> list[tuple[Space, ...]]:

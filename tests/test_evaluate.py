@@ -8,10 +8,10 @@ from itertools import groupby
 import numpy as np
 import pytest
 import torch
+from feature_files import save
 
 import genpr
 from genpr.errors import DataError, FeatureError, UsageError
-from genpr.features.feature_set import FeatureSet, save_features
 
 
 def gabor(real, fake, **options):
@@ -141,19 +141,6 @@ def test_features_instead_of_images_give_the_same_score(write_images, tmp_path, 
     assert genpr.score(*(folder.with_suffix(".npy") for folder in folders)).to_flat_dict() == expected
     assert genpr.score(*arrays).to_flat_dict() == expected
     assert genpr.score(*(array.double().numpy() for array in arrays)).to_flat_dict() == expected
-
-
-def save(path, features, **info):
-    facts = {
-        "name": "gabor",
-        "dim": features.shape[1],
-        "resize": "r",
-        "weights_sha256": None,
-        "comparable": False,
-        "cache_key": None,
-    } | info
-    save_features(path, FeatureSet(features, str(path), genpr.ExtractorInfo(**facts)))
-    return path
 
 
 def test_features_of_another_extractor_are_refused(tmp_path):

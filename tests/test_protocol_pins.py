@@ -249,3 +249,30 @@ def test_every_protocol_of_a_run_has_enough_images(rng):
     with pytest.raises(genpr.DataError, match=r"real has 5 images .* at least 6 are needed") as caught:
         genpr.score_protocols(few, many, protocols=["kynkaanniemi2019", "prdc"], metrics=["precision"])
     assert caught.value.code == "too-few-images"
+
+
+def test_an_evaluator_takes_as_many_reals_as_each_set_of_fakes(rng):
+    real, few, many = (rng.normal(size=(n, 6)).astype(np.float32) for n in (60, 40, 60))
+    evaluator = genpr.Evaluator(real, protocol="dgm-eval", metrics=MANIFOLD_METRICS)
+    for fake in (few, many, few):
+        alone = genpr.score(real, fake, protocol="dgm-eval", metrics=MANIFOLD_METRICS)
+        assert evaluator.score(fake).to_flat_dict() == alone.to_flat_dict()
+
+
+def test_a_protocol_gives_the_same_numbers_beside_others(rng, monkeypatch):
+    changed = {
+        "kynkaanniemi2019": replace(protocols.find_protocol("kynkaanniemi2019"), n_real=50, n_fake=50),
+        "prdc": replace(protocols.find_protocol("prdc"), max_real=30, max_fake=30),
+    }
+    monkeypatch.setattr(protocols, "PROTOCOLS", {**protocols.PROTOCOLS, **changed})
+    sides = rng.normal(size=(2, 70, 6)).astype(np.float32)
+    beside = genpr.score_protocols(*sides, protocols=["kynkaanniemi2019", "prdc"], metrics=["precision"])
+    alone = genpr.score(*sides, protocol="prdc", metrics=["precision"])
+    assert beside["prdc"].real.content == alone.real.content
+
+
+def test_no_protocol_is_a_usage_error(rng):
+    with pytest.raises(genpr.UsageError, match="no protocol was named"):
+        genpr.score_protocols(*rng.normal(size=(2, 20, 4)), protocols=[])
+    sides = rng.normal(size=(2, 20, 4))
+    assert list(genpr.score_protocols(*sides, protocols="genpr")) == ["genpr"]

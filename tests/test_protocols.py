@@ -10,12 +10,12 @@ import numpy as np
 import oracle
 import pytest
 import torch
+from emulation import emulated_memberships
 from protocol_cases import replaced_inception
 
 import genpr
 from genpr.errors import FeatureError, UsageError
 from genpr.metrics.catalogue import MANIFOLD_METRICS, METRICS
-from genpr.metrics.emulated_manifold import emulated_memberships
 from genpr.metrics.frechet import Gaussian, frechet_distance
 from genpr.metrics.inception_score import inception_score
 from genpr.protocols import PROTOCOLS, find_protocol

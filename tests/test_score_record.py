@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from feature_files import save
 
 import genpr
 from genpr.features.feature_set import FeatureSet, save_features
@@ -20,19 +21,6 @@ from genpr.metrics.kernel import cmmd, kernel_distance
 
 def gabor(real, fake, **options):
     return genpr.score(real, fake, extractor="gabor", device="cpu", **options)
-
-
-def save(path, features, **info):
-    facts = {
-        "name": "gabor",
-        "dim": features.shape[1],
-        "resize": "r",
-        "weights_sha256": None,
-        "comparable": False,
-        "cache_key": None,
-    } | info
-    save_features(path, FeatureSet(features, str(path), genpr.ExtractorInfo(**facts)))
-    return path
 
 
 EXPECTED_COMPANIONS = {
@@ -174,3 +162,26 @@ def test_a_feature_file_is_checked_against_an_extractor_object(tmp_path, rng):
     save(path, features, name="pixels")
     with pytest.raises(genpr.FeatureError, match="not embedded by the same extractor"):
         genpr.score(path, path, extractor=extractor)
+
+
+def test_files_of_an_extractor_with_a_name_of_its_own_are_scored(tmp_path):
+    path = save(tmp_path / "f.safetensors", torch.randn(20, 4), name="my-net")
+    assert genpr.score(path, path)["precision"] == 1
+
+
+def test_files_made_under_a_longer_name_of_the_same_extractor_are_scored(tmp_path):
+    path = save(tmp_path / "f.safetensors", torch.randn(20, 4), name="pixels@torch-bicubic-antialias")
+    assert genpr.score(path, path)["precision"] == 1
+
+
+def test_unlabelled_features_of_several_members_are_counted_in_each(tmp_path, rng):
+    real, fake = rng.normal(size=(2, 40, 192)).astype(np.float32)
+    labelled = [
+        save(tmp_path / f"{i}.safetensors", torch.from_numpy(side), name="random-vgg16", members=3)
+        for i, side in enumerate((real, fake))
+    ]
+    expected = genpr.score(*labelled, metrics=["precision"])
+    said = genpr.score(real, fake, extractor="random-vgg16", metrics=["precision"])
+    assert said["precision"] == expected["precision"]
+    mixed = genpr.score(labelled[0], fake, metrics=["precision"])
+    assert mixed["precision"] == expected["precision"]

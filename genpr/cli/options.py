@@ -23,23 +23,52 @@ def share(text: str) -> float:
     return value
 
 
+def source_options(command: Command) -> Command:
+    """Everything that decides which images of a source are used."""
+    return _with(command, _SOURCE_OPTIONS)
+
+
 def image_options(command: Command) -> Command:
     """Everything that decides how images become features."""
-    for option in reversed(_IMAGE_OPTIONS):
+    return _with(source_options(command), _FEATURE_OPTIONS)
+
+
+def _with(command: Command, options: tuple[Callable[[Command], Command], ...]) -> Command:
+    for option in reversed(options):
         command = option(command)
     return command
 
 
-_IMAGE_OPTIONS = (
+_SOURCE_OPTIONS = (
+    click.option(
+        "--max-images", type=click.IntRange(min=1), help="Use a random subset of at most this many."
+    ),
+    click.option("--seed", default=0, show_default=True, help="Chooses the subset of --max-images."),
+    click.option(
+        "--on-bad",
+        type=click.Choice(["error", "skip"]),
+        default="error",
+        show_default=True,
+        help="Unusable images: refuse the source after listing all, or leave them out.",
+    ),
+    click.option(
+        "--max-bad", type=share, default="1%", show_default=True, help="Most that --on-bad skip accepts."
+    ),
+    click.option(
+        "--max-pixels",
+        default=MAX_PIXELS,
+        show_default=True,
+        type=click.IntRange(min=1),
+        help="Larger images are refused before decoding.",
+    ),
+    click.option("-q", "--quiet", is_flag=True, help="No progress bars and no notes."),
+)
+_FEATURE_OPTIONS = (
     click.option(
         "--extractor",
         metavar="NAME",
         help="See `genpr list extractors`; or package.module:factory or path/file.py:factory.  [default: the protocol's]",
     ),
-    click.option(
-        "--max-images", type=click.IntRange(min=1), help="Use a random subset of at most this many."
-    ),
-    click.option("--seed", default=0, show_default=True, help="Chooses the subset of --max-images."),
     click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N."),
     click.option(
         "--batch-size",
@@ -57,27 +86,9 @@ _IMAGE_OPTIONS = (
     ),
     click.option("--cache-dir", type=click.Path(), help="Where to keep them.  [default: GENPR_CACHE]"),
     click.option(
-        "--on-bad",
-        type=click.Choice(["error", "skip"]),
-        default="error",
-        show_default=True,
-        help="Unusable images: refuse the folder after listing all, or leave them out.",
-    ),
-    click.option(
-        "--max-bad", type=share, default="1%", show_default=True, help="Most that --on-bad skip accepts."
-    ),
-    click.option(
-        "--max-pixels",
-        default=MAX_PIXELS,
-        show_default=True,
-        type=click.IntRange(min=1),
-        help="Larger images are refused before decoding.",
-    ),
-    click.option(
         "--max-memory",
         metavar="SIZE",
         help="Plan with at most so much, such as 8GiB, of which libraries take 0.3; larger features are mapped from a file.  "
         "[default: what is free]",
     ),
-    click.option("-q", "--quiet", is_flag=True, help="No progress bars and no notes."),
 )

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from genpr.cli.console import emit, printable, progress_bars, show_notices
-from genpr.cli.options import share
-from genpr.images.policy import MAX_PIXELS
+from genpr.cli.options import source_options
 
 if TYPE_CHECKING:
     from genpr.images.pack import Packed
@@ -21,29 +20,10 @@ if TYPE_CHECKING:
 @click.command(name="pack")
 @click.argument("source")
 @click.argument("out", type=click.Path(path_type=Path))
-@click.option("--max-images", type=click.IntRange(min=1), help="Pack a random subset of at most this many.")
-@click.option("--seed", default=0, show_default=True, help="Chooses the subset of --max-images.")
-@click.option(
-    "--on-bad",
-    type=click.Choice(["error", "skip"]),
-    default="error",
-    show_default=True,
-    help="Unusable images: refuse the source after listing all, or leave them out.",
-)
-@click.option(
-    "--max-bad", type=share, default="1%", show_default=True, help="Most that --on-bad skip accepts."
-)
-@click.option(
-    "--max-pixels",
-    default=MAX_PIXELS,
-    show_default=True,
-    type=click.IntRange(min=1),
-    help="Larger images are refused before decoding.",
-)
+@source_options
 @click.option("--compressed/--no-compressed", help="Deflate the array.  [default: no-compressed]")
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a sentence.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress bars and no notes.")
 def command(
     source: str,
     out: Path,

@@ -11,12 +11,11 @@ from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Literal
 
 import torch
 from torch import Tensor
 
-from genpr.errors import BadImagesError, FeatureError, ImageError
+from genpr.errors import FeatureError, ImageError
 from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.custom import adopt, evaluation_mode
 from genpr.features.extractor import FeatureExtractor, prepares_on_device
@@ -25,6 +24,8 @@ from genpr.features.forward_pass import ForwardPass
 from genpr.features.read_ahead import LoadedImage, read_ahead
 from genpr.features.registry import describe
 from genpr.images.decode import DecodePolicy, decoder_versions
+from genpr.images.item import known_length
+from genpr.images.policy import BadImagePolicy
 from genpr.images.source import ImageSource, open_source
 from genpr.memory import empty_rows
 from genpr.runtime import state_guard
@@ -32,19 +33,6 @@ from genpr.runtime import state_guard
 Progress = Callable[[int, int | None], None]
 
 _WAITING_BLOCKS = 4  # of images of different sizes, before the fullest block is run unfilled
-
-
-@dataclass(frozen=True, slots=True)
-class BadImagePolicy:
-    """What to do about images that cannot be used.
-
-    Attributes:
-        action: "error" refuses the source after listing all of them; "skip" leaves them out.
-        max_share: With "skip", the share of unusable images above which the source is refused all the same.
-    """
-
-    action: Literal["error", "skip"] = "error"
-    max_share: float = 0.01
 
 
 def embed(
@@ -91,7 +79,7 @@ def embed_source(
     """
     started = time.perf_counter()
     extractor = adopt(extractor)
-    total = _length(source)
+    total = known_length(source)
     collected = _Collected(empty_rows(total or 1024, extractor.dim, torch.float32))
     loaded = read_ahead(source, extractor, cache, decode_policy or DecodePolicy())
     try:
@@ -106,38 +94,9 @@ def embed_source(
         loaded.close()
         if cache is not None:
             cache.flush()
-    _refuse_bad(
-        collected.bad,
-        total=len(collected.names) + len(collected.bad),
-        source=source,
-        policy=bad_images or BadImagePolicy(),
-    )
+    total = len(collected.names) + len(collected.bad)
+    (bad_images or BadImagePolicy()).check(collected.bad, total=total, source=source.name)
     return collected.feature_set(source.name, extractor, seconds=time.perf_counter() - started)
-
-
-def _length(source: ImageSource) -> int | None:
-    try:
-        return len(source)
-    except TypeError:
-        return None
-
-
-def _refuse_bad(bad: list[ImageError], *, total: int, source: ImageSource, policy: BadImagePolicy) -> None:
-    if not bad or (policy.action == "skip" and len(bad) <= policy.max_share * total):
-        return
-    if policy.action == "skip":
-        raise BadImagesError(
-            f"{len(bad)} of {total} images in {source.name} cannot be used, more than --max-bad "
-            f"{policy.max_share:.1%} allows; the first: {bad[0]}",
-            bad=bad,
-            path=source.name,
-        )
-    raise BadImagesError(
-        f"{len(bad)} of {total} images in {source.name} cannot be used (repair them, or leave them out with "
-        f"--on-bad skip); the first: {bad[0]}",
-        bad=bad,
-        path=source.name,
-    )
 
 
 class _Blocks:

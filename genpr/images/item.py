@@ -58,6 +58,14 @@ class ImageSource(Protocol):
         ...
 
 
+def known_length(source: ImageSource) -> int | None:
+    """How many images a source has; None for one that cannot know."""
+    try:
+        return len(source)
+    except TypeError:
+        return None
+
+
 def printable(name: str) -> str:
     """A name safe for a one-line message: control and undecodable characters as escapes."""
     if name.isprintable():

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from genpr.errors import BadImagesError, DataError, ImageError, UsageError
 from genpr.images.decode import Decoded, decode
-from genpr.images.item import ImageSource, Item, printable
+from genpr.images.item import ImageSource, Item, known_length, printable
 from genpr.images.npz_writer import check_room, correct_count, write_rows, writing
-from genpr.images.policy import MAX_PIXELS, DecodePolicy
+from genpr.images.policy import MAX_PIXELS, BadImagePolicy, DecodePolicy
 from genpr.images.source import open_source, subset
 from genpr.runtime import usable_cores
 from genpr.storage import atomic_path
@@ -153,12 +153,9 @@ def pack_source(
         compressed: See `pack`.
         progress: Called with the number of images done and the total (None if unknown).
     """
-    if on_bad not in {"error", "skip"}:
-        raise UsageError(f"on_bad must be 'error' or 'skip', not {on_bad!r}", code="bad-option")
-    if not 0 <= max_bad <= 1:
-        raise UsageError(f"max_bad is a share from 0 to 1, not {max_bad}", code="bad-option")
+    bad_images = BadImagePolicy(on_bad, max_bad)
     seen = _Seen()
-    total = _length(source)
+    total = known_length(source)
     decoded = _decoded(source, DecodePolicy(max_pixels))
     with writing(path), atomic_path(path) as temporary, closing(decoded):
         rows = _rows(decoded, source, seen, total, progress, lists_only=on_bad == "error")
@@ -168,7 +165,7 @@ def pack_source(
             shape = (total or 0, *first.shape)
             check_room(path, shape, compressed=compressed)
             n = write_rows(temporary, shape, chain([first], rows), compressed=compressed)
-        _refuse_bad(seen.bad, seen.count, source, 0.0 if on_bad == "error" else max_bad, on_bad)
+        bad_images.check(seen.bad, total=seen.count, source=source.name)
         if first is None:
             raise _nothing(source, seen.bad)
         if n != total:
@@ -186,13 +183,6 @@ class _Seen:
     first: str = ""
     bad: list[ImageError] = field(default_factory=list)
     flags: Counter[str] = field(default_factory=Counter)
-
-
-def _length(source: ImageSource) -> int | None:
-    try:
-        return len(source)
-    except TypeError:
-        return None
 
 
 def _rows(
@@ -264,24 +254,6 @@ def _mixed_sizes(
         "first",
         code="mixed-sizes",
         path=odd,
-    )
-
-
-def _refuse_bad(
-    bad: list[ImageError], total: int, source: ImageSource, max_share: float, on_bad: str
-) -> None:
-    """The rule and the words of `genpr score` (features/embed.py)."""
-    if not bad or (on_bad == "skip" and len(bad) <= max_share * total):
-        return
-    advice = (
-        f", more than --max-bad {max_share:.1%} allows"
-        if on_bad == "skip"
-        else " (repair them, or leave them out with --on-bad skip)"
-    )
-    raise BadImagesError(
-        f"{len(bad)} of {total} images in {source.name} cannot be used{advice}; the first: {bad[0]}",
-        bad=bad,
-        path=source.name,
     )
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
+
+from genpr.errors import BadImagesError, ImageError, UsageError
 
 # Stable order: cache files store flags as bits, so new ones go to the end.
 FLAGS = ("multi-frame", "16bit-scaled", "cmyk-converted", "alpha-dropped", "exif-orientation")
@@ -21,3 +25,44 @@ class DecodePolicy:
     """
 
     max_pixels: int = MAX_PIXELS
+
+
+@dataclass(frozen=True, slots=True)
+class BadImagePolicy:
+    """What to do about images that cannot be used.
+
+    Attributes:
+        action: "error" refuses the source after listing all of them; "skip" leaves them out.
+        max_share: With "skip", the share of unusable images above which the source is refused all the same.
+
+    Raises:
+        UsageError: There is no such action or share ("bad-option").
+    """
+
+    action: Literal["error", "skip"] = "error"
+    max_share: float = 0.01
+
+    def __post_init__(self) -> None:
+        if self.action not in {"error", "skip"}:
+            raise UsageError(f"on_bad must be 'error' or 'skip', not {self.action!r}", code="bad-option")
+        if not 0 <= self.max_share <= 1:
+            raise UsageError(f"max_bad is a share from 0 to 1, not {self.max_share}", code="bad-option")
+
+    def check(self, bad: Sequence[ImageError], *, total: int, source: str) -> None:
+        """Refuse a source of `total` images of which those in `bad` cannot be used, unless that is accepted.
+
+        Raises:
+            BadImagesError: It lists all of them.
+        """
+        if not bad or (self.action == "skip" and len(bad) <= self.max_share * total):
+            return
+        advice = (
+            f", more than --max-bad {self.max_share:.1%} allows"
+            if self.action == "skip"
+            else " (repair them, or leave them out with --on-bad skip)"
+        )
+        raise BadImagesError(
+            f"{len(bad)} of {total} images in {source} cannot be used{advice}; the first: {bad[0]}",
+            bad=bad,
+            path=source,
+        )

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from genpr.errors import DataError
 from genpr.images.arrays import Header, read_header, read_uint8
-from genpr.images.damage import DAMAGE, damage_reported
+from genpr.images.damage import damage_reported
 from genpr.images.item import printable
 
 _DIM_MAX = 4096  # a sigma of 128 MiB, four times OpenAI's
@@ -42,15 +42,6 @@ class ReferenceStatistics:
     sigma: NDArray[np.float64]
     mu_s: NDArray[np.float64] | None = None
     sigma_s: NDArray[np.float64] | None = None
-
-
-def peek_statistics(path: Path | str) -> bool:
-    """Whether an .npz file holds `mu` and `sigma`, from its directory alone; false for whatever cannot be read."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return _has(archive, "mu", "sigma")
-    except (*DAMAGE, OSError):
-        return False
 
 
 def read_statistics(path: Path | str) -> ReferenceStatistics | None:

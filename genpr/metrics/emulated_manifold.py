@@ -101,57 +101,7 @@ class EmulatedSide:
             fake_radii=_radii(self.emulation, checked, fake_ks, tick),
             tick=tick,
         )
-        return Memberships(
-            n_real=n,
-            n_fake=m,
-            real_balls_per_fake=dict(zip(real_ks, counts.real_balls_per_fake, strict=True)),
-            fakes_per_real_ball=dict(zip(real_ks, counts.fakes_per_real_ball, strict=True)),
-            fake_balls_per_real=dict(zip(fake_ks, counts.fake_balls_per_real, strict=True)),
-            reals_per_fake_ball=dict(zip(fake_ks, counts.reals_per_fake_ball, strict=True)),
-        )
-
-
-def emulated_memberships(
-    real: Features,
-    fake: Features,
-    *,
-    ks: Mapping[str, int],
-    emulation: str,
-    device: str | torch.device = "auto",
-    progress: PairProgress | None = None,
-) -> Memberships:
-    """Who lies in whose closed balls, as a tool that computes in float16 finds it.
-
-    Args:
-        real: (n, d) features of real images, n > k.
-        fake: (m, d) features of generated images, m > k.
-        ks: k by metric: any of "precision", "recall", "density", "coverage".
-        emulation: "adm-float16" (the evaluator of guided-diffusion) or "stylegan3-float16"; see `neighbours.emulated`.
-        device: As in `manifold_metrics`.
-        progress: Called with the ordered pairs of rows done with and their number, first for the reals, then for the
-            fakes.
-
-    Raises:
-        FeatureError: The features are malformed, not finite, too few, or differ in width.
-        UsageError: A metric or the emulation is unknown, or a k impossible.
-
-    Example:
-        >>> import numpy as np
-        >>> rng = np.random.default_rng(0)
-        >>> real, fake = rng.gamma(0.5, size=(2, 300, 64))
-        >>> counts = emulated_memberships(real, fake, ks={"precision": 3}, emulation="adm-float16")
-        >>> counts.precision(3) > 0.5
-        True
-    """
-    real_ks, fake_ks = ball_ks(ks)
-    find_emulation(emulation)
-    checked_real, checked_fake = check_features(real, "real"), check_features(fake, "fake")
-    check_same_width(checked_real, checked_fake)
-    check_rows(checked_real, "real", k=max(real_ks, default=0))
-    check_rows(checked_fake, "fake", k=max(fake_ks, default=0))
-    where = choose_device(real, device)
-    side = EmulatedSide.fit(checked_real, ks=real_ks, emulation=emulation, device=where, progress=progress)
-    return side.memberships(checked_fake, ks=ks, progress=progress)
+        return Memberships.of(counts, n_real=n, n_fake=m, real_ks=real_ks, fake_ks=fake_ks)
 
 
 def _radii(emulation: Emulation, features: Tensor, ks: Iterable[int], tick: Callable[[int], None]) -> Tensor:

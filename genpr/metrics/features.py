@@ -158,3 +158,30 @@ def _refuse_non_finite(converted: Tensor, original: Features, name: str) -> None
         f"row {first[0]}, column {first[1]} (counted from 0): {cause}",
         code="non-finite",
     )
+
+
+def check_two_rows(features: Tensor, name: str) -> None:
+    """Refuse a set without any spread.
+
+    Raises:
+        FeatureError: "too-few".
+    """
+    if len(features) < 2:
+        raise FeatureError(
+            f"{name} needs at least 2 rows, found {len(features)}; is this the full set?", code="too-few"
+        )
+
+
+def check_count(value: object, name: str, *, least: int, most: int | None = None) -> int:
+    """An integer option within its range.
+
+    Raises:
+        UsageError: "bad-option".
+    """
+    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
+    if not is_integer or value < least or (most is not None and value > most):  # type: ignore[operator]
+        upper = "" if most is None else f" and at most {most}"
+        raise UsageError(
+            f"{name} must be an integer of at least {least}{upper}, not {value!r}", code="bad-option"
+        )
+    return int(value)  # type: ignore[call-overload, no-any-return]

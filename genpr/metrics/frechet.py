@@ -24,8 +24,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import FeatureError
-from genpr.metrics.features import Features, check_features, check_same_width, choose_device
-from genpr.metrics.kernel import check_count, check_two_rows, double_blocks
+from genpr.metrics.blocks import double_blocks
+from genpr.metrics.features import (
+    Features,
+    check_count,
+    check_features,
+    check_same_width,
+    check_two_rows,
+    choose_device,
+)
 
 _EPS = torch.finfo(torch.float64).eps
 _SYMMETRY = 1e-6  # of the largest entry; np.cov is symmetric to the last bit, covariances summed elsewhere need not be

@@ -10,18 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.errors import FeatureError, UsageError
-from genpr.metrics.features import Features, check_features, check_same_width, choose_device
+from genpr.metrics.blocks import check_no_zero_rows, double_blocks, unit_blocks
+from genpr.metrics.features import (
+    Features,
+    check_count,
+    check_features,
+    check_same_width,
+    check_two_rows,
+    choose_device,
+)
 
-# Fixed and not taken from free memory: the last bits of a sum depend on where it is cut.
-_BLOCK_ELEMENTS = 2**22
 _TILE_ROWS = 1024  # a tile of the kernel matrix has at most so many rows and columns
 _CMMD_SIGMA = 10.0
 SUBSET_SIZE = 1000  # of Bińkowski et al. 2018, and of everyone since
@@ -131,70 +135,6 @@ def cmmd(real: Features, fake: Features, *, device: str | torch.device = "auto")
     among_fakes = _own_pair_sum(fakes, _gaussian_less_one) / m**2
     across = _pair_sum(reals, fakes, _gaussian_less_one) / (n * m)
     return max(0.0, _CMMD_SCALE * (among_reals + among_fakes - 2 * across))
-
-
-def double_blocks(
-    features: Tensor, device: torch.device, *, rows: Tensor | None = None, most_rows: int | None = None
-) -> Iterator[Tensor]:
-    """The rows, or those at the indices `rows`, in order as blocks (b, d) of float64 on `device`."""
-    count = len(features) if rows is None else len(rows)
-    step = max(1, _BLOCK_ELEMENTS // features.shape[1])
-    step = step if most_rows is None else min(step, most_rows)
-    for start in range(0, count, step):
-        chunk = slice(start, start + step)
-        block = features[chunk] if rows is None else features[rows[chunk]]
-        yield block.to(device, torch.float64)
-
-
-def check_two_rows(features: Tensor, name: str) -> None:
-    """Refuse a set without any spread.
-
-    Raises:
-        FeatureError: "too-few".
-    """
-    if len(features) < 2:
-        raise FeatureError(
-            f"{name} needs at least 2 rows, found {len(features)}; is this the full set?", code="too-few"
-        )
-
-
-def check_count(value: object, name: str, *, least: int, most: int | None = None) -> int:
-    """An integer option within its range.
-
-    Raises:
-        UsageError: "bad-option".
-    """
-    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
-    if not is_integer or value < least or (most is not None and value > most):  # type: ignore[operator]
-        upper = "" if most is None else f" and at most {most}"
-        raise UsageError(
-            f"{name} must be an integer of at least {least}{upper}, not {value!r}", code="bad-option"
-        )
-    return int(value)  # type: ignore[call-overload, no-any-return]
-
-
-def unit_blocks(features: Tensor, device: torch.device, *, most_rows: int | None = None) -> Iterator[Tensor]:
-    """All rows in order, each divided by its norm, as blocks (b, d) of float64 on `device`."""
-    for block in double_blocks(features, device, most_rows=most_rows):
-        yield block / torch.linalg.vector_norm(block, dim=1, keepdim=True)
-
-
-def check_no_zero_rows(features: Tensor, name: str) -> None:
-    """Refuse rows that have no direction.
-
-    Raises:
-        FeatureError: "zero-row".
-    """
-    start = 0
-    for block in double_blocks(features, features.device):
-        zero = (block == 0).all(dim=1)
-        if zero.any():
-            raise FeatureError(
-                f"row {start + int(zero.nonzero()[0])} of {name} (counted from 0) is all zeros and has no direction to "
-                "normalise; was its image embedded?",
-                code="zero-row",
-            )
-        start += len(block)
 
 
 def _checked_pair(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -10,6 +10,7 @@ from torch import Tensor
 from genpr.errors import UsageError
 from genpr.metrics.catalogue import MANIFOLD_METRICS
 from genpr.metrics.features import check_k
+from genpr.neighbours.cross import CrossCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,20 @@ class Memberships:
     fakes_per_real_ball: Mapping[int, Tensor]
     fake_balls_per_real: Mapping[int, Tensor]
     reals_per_fake_ball: Mapping[int, Tensor]
+
+    @classmethod
+    def of(
+        cls, counts: CrossCounts, *, n_real: int, n_fake: int, real_ks: Sequence[int], fake_ks: Sequence[int]
+    ) -> Memberships:
+        """The counts of one pass over both sets, by the k of their balls."""
+        return cls(
+            n_real=n_real,
+            n_fake=n_fake,
+            real_balls_per_fake=dict(zip(real_ks, counts.real_balls_per_fake, strict=True)),
+            fakes_per_real_ball=dict(zip(real_ks, counts.fakes_per_real_ball, strict=True)),
+            fake_balls_per_real=dict(zip(fake_ks, counts.fake_balls_per_real, strict=True)),
+            reals_per_fake_ball=dict(zip(fake_ks, counts.reals_per_fake_ball, strict=True)),
+        )
 
     def precision(self, k: int) -> float:
         """Share of fakes that lie in at least one real ball."""

@@ -131,14 +131,7 @@ class RealSide:
             engine=self.engine,
             tick=tick,
         )
-        return Memberships(
-            n_real=n,
-            n_fake=m,
-            real_balls_per_fake=dict(zip(real_ks, counts.real_balls_per_fake, strict=True)),
-            fakes_per_real_ball=dict(zip(real_ks, counts.fakes_per_real_ball, strict=True)),
-            fake_balls_per_real=dict(zip(fake_ks, counts.fake_balls_per_real, strict=True)),
-            reals_per_fake_ball=dict(zip(fake_ks, counts.reals_per_fake_ball, strict=True)),
-        )
+        return Memberships.of(counts, n_real=n, n_fake=m, real_ks=real_ks, fake_ks=fake_ks)
 
 
 def _sq_radii_of(points: Placed, ks: list[int], engine: Engine, tick: Tick) -> Tensor:

@@ -9,19 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from genpr.cli.main import run
-
 GABOR = ("--extractor", "gabor", "--device", "cpu", "--json")
-
-
-@pytest.fixture
-def genpr(capsys):
-    def call(*args):
-        code = run([str(arg) for arg in args])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 @pytest.fixture

@@ -3,26 +3,10 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import pytest
+import torch
+from feature_files import save
 
 from genpr.cli.main import run
-
-
-@pytest.fixture
-def genpr(capsys):
-    def call(*args):
-        code = run([str(arg) for arg in args])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
-
-
-@pytest.fixture
-def folders(write_images, rng):
-    return [
-        write_images(name, rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)) for name in ("real", "fake")
-    ]
 
 
 def features(path, array):
@@ -154,3 +138,23 @@ def test_the_table_names_features_other_than_the_scores_own(genpr, folders, monk
     )[1]
     assert "on pixels features" in out
     assert "precision: " not in out
+
+
+def test_features_of_a_custom_extractor_with_a_name_are_scored(write_images, tmp_path, rng, capsys):
+    (tmp_path / "mine.py").write_text(
+        "class Net:\n"
+        "    name, dim = 'net', 3\n"
+        "    def __call__(self, images):\n"
+        "        return images.float().mean((2, 3))\n"
+    )
+    images = write_images("a", rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8))
+    out, mine = str(tmp_path / "f.safetensors"), f"{tmp_path / 'mine.py'}:Net"
+    assert run(["features", str(images), out, "--extractor", mine, "--device", "cpu", "-q"]) == 0
+    assert run(["score", out, out, "-q"]) == 0, capsys.readouterr().err
+    assert run(["score", out, out, "-q", "--extractor", mine]) == 0, capsys.readouterr().err
+
+
+def test_the_spread_over_random_networks_is_called_that_for_kd_too(tmp_path, capsys):
+    path = save(tmp_path / "f.safetensors", torch.randn(20, 6), name="random-vgg16", members=3)
+    assert run(["score", str(path), str(path), "--metrics", "kd", "-q"]) == 0
+    assert "over random networks" in capsys.readouterr().out

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from emulation import emulated_memberships
 
-from genpr.metrics.emulated_manifold import emulated_memberships
 from genpr.metrics.manifold import manifold_metrics, precision_recall
 
 METRICS = ("precision", "recall", "density", "coverage")

@@ -132,15 +132,6 @@ def reference(state: dict[str, torch.Tensor], *, side: int):
     return lambda batch: model(pixel_values=batch).last_hidden_state[:, 0]
 
 
-@pytest.fixture(scope="module")
-def images() -> list[torch.Tensor]:
-    from sklearn.datasets import load_sample_images
-
-    china, flower = (torch.from_numpy(image.copy()).permute(2, 0, 1) for image in load_sample_images().images)
-    noise = torch.randint(0, 256, (3, 41, 57), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
-    return [china, flower[:, 31:244, 100:377], noise]
-
-
 def build(state, name: str = "dinov2-vits14"):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dinov2, "load_state_dict", lambda *_: state)

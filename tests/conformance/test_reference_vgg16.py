@@ -44,15 +44,6 @@ def ours(state):
 
 
 @pytest.fixture(scope="module")
-def images() -> list[torch.Tensor]:
-    from sklearn.datasets import load_sample_images
-
-    china, flower = (torch.from_numpy(image.copy()).permute(2, 0, 1) for image in load_sample_images().images)
-    noise = torch.randint(0, 256, (3, 41, 57), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
-    return [china, flower[:, 31:244, 100:377], noise]
-
-
-@pytest.fixture(scope="module")
 def features(ours, images) -> torch.Tensor:
     return torch.cat([ours(image[None]) for image in images])
 

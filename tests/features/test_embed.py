@@ -18,8 +18,9 @@ from torch import nn
 import genpr
 from genpr.errors import BadImagesError, FeatureError, ResourceError
 from genpr.features.cache import FeatureCache, JoinedCache
-from genpr.features.embed import BadImagePolicy, embed_source
+from genpr.features.embed import embed_source
 from genpr.features.registry import describe
+from genpr.images.policy import BadImagePolicy
 from genpr.images.source import open_source
 
 

@@ -187,8 +187,9 @@ def test_unusable_images_are_all_listed(out, make_zip, bad):
 
 @pytest.mark.parametrize("options", [{}, {"on_bad": "skip"}, {"on_bad": "skip", "max_bad": 0.02}])
 def test_the_rule_and_its_words_are_those_of_embedding(out, make_zip, options):
-    from genpr.features.embed import BadImagePolicy, embed_source
+    from genpr.features.embed import embed_source
     from genpr.features.registry import load_extractor
+    from genpr.images.policy import BadImagePolicy
 
     source = open_source(make_zip(with_bad("003.png", "100.png", "101.png")))
     policy = BadImagePolicy(options.get("on_bad", "error"), options.get("max_bad", 0.01))

@@ -14,7 +14,7 @@ from genpr.errors import DataError
 from genpr.images import statistics
 from genpr.images.arrays import peek_array
 from genpr.images.source import open_source
-from genpr.images.statistics import peek_statistics, read_statistics
+from genpr.images.statistics import read_statistics
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, (23, 5, 6, 3), dtype=np.uint8)
@@ -46,7 +46,6 @@ def refused(path) -> DataError:
 @pytest.mark.parametrize("extra", [{}, {"arr_0": IMAGES}, {"arr_0": IMAGES, "arr_1": np.arange(23)}])
 def test_statistics_are_read_as_they_were_written(tmp_path, save, extra):
     path = saved(tmp_path / "x.npz", save=save, **extra)
-    assert peek_statistics(path)
     found = read_statistics(str(path))
     for key, expected in STATISTICS.items():
         array = getattr(found, key)
@@ -78,15 +77,7 @@ def test_files_without_statistics_have_none(tmp_path):
     np.savez(tmp_path / "images.npz", IMAGES)
     saved(tmp_path / "half.npz", sigma=None, arr_0=IMAGES)
     for name in ("images.npz", "half.npz"):
-        assert not peek_statistics(tmp_path / name)
         assert read_statistics(tmp_path / name) is None
-
-
-def test_peek_is_false_for_whatever_cannot_be_read(tmp_path):
-    (tmp_path / "cut.npz").write_bytes(saved(tmp_path / "x.npz").read_bytes()[:900])
-    (tmp_path / "text.npz").write_text("404")
-    for name in ("cut.npz", "text.npz", "missing.npz", "."):
-        assert not peek_statistics(tmp_path / name)
 
 
 @pytest.mark.parametrize(

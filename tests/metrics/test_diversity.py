@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from genpr.errors import FeatureError
-from genpr.metrics import kernel
+from genpr.metrics import blocks
 from genpr.metrics.diversity import vendi_score, vendi_score_of_kernel
 
 
@@ -83,7 +83,7 @@ def test_extremes():
 def test_block_size_does_not_matter(elements, n, rng, monkeypatch):
     features = rng.normal(size=(n, 6))
     expected = vendi_score(features)
-    monkeypatch.setattr(kernel, "_BLOCK_ELEMENTS", elements)
+    monkeypatch.setattr(blocks, "_BLOCK_ELEMENTS", elements)
     assert vendi_score(features) == pytest.approx(expected, rel=1e-12)
 
 

@@ -5,9 +5,10 @@ import numpy as np
 import oracle
 import pytest
 import torch
+from emulation import emulated_memberships
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.emulated_manifold import EmulatedSide, emulated_memberships
+from genpr.metrics.emulated_manifold import EmulatedSide
 from genpr.metrics.real_side import RealSide
 from genpr.neighbours.emulated import EMULATIONS
 
@@ -131,12 +132,11 @@ def test_impossible_calls_are_refused(change, code, rng):
         (np.ones((9, 3)), np.ones(9), "feature-shape"),
     ],
 )
-def test_malformed_features_are_refused_before_anything_is_computed(real, fake, code):
+def test_malformed_features_are_refused_before_anything_is_counted(real, fake, code):
     told = []
     with pytest.raises(FeatureError) as caught:
-        emulated_memberships(
-            real, fake, ks=ALL, emulation=NAMES[0], progress=lambda *pairs: told.append(pairs)
-        )
+        side = EmulatedSide.fit(real, ks=[3], emulation=NAMES[0])
+        side.memberships(fake, ks={"recall": 3}, progress=lambda *pairs: told.append(pairs))
     assert caught.value.code == code
     assert not told
 

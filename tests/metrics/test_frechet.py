@@ -8,7 +8,7 @@ import scipy.linalg
 import torch
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics import kernel
+from genpr.metrics import blocks
 from genpr.metrics.frechet import Gaussian, frechet_distance, frechet_infinity
 
 
@@ -161,7 +161,7 @@ def test_never_negative(rng):
 def test_block_size_does_not_matter(elements, rng, monkeypatch):
     real, fake = rng.normal(5, 1, (300, 24)), rng.normal(5.1, 1.2, (20, 24))
     expected, covariance = frechet_distance(real, fake), Gaussian.of(real).covariance
-    monkeypatch.setattr(kernel, "_BLOCK_ELEMENTS", elements)
+    monkeypatch.setattr(blocks, "_BLOCK_ELEMENTS", elements)
     assert frechet_distance(real, fake) == pytest.approx(expected, rel=1e-12)
     torch.testing.assert_close(Gaussian.of(real).covariance, covariance, rtol=1e-12, atol=1e-14)
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics import kernel
+from genpr.metrics import blocks, kernel
 from genpr.metrics.kernel import cmmd, kernel_distance
 
 
@@ -162,7 +162,7 @@ def test_tile_size_does_not_matter(tile, rng, monkeypatch):
 def test_block_size_does_not_matter(elements, rng, monkeypatch):
     real, fake = rng.normal(1, 1, (30, 8)), rng.normal(1.2, 1, (41, 8))
     expected = cmmd(real, fake), kernel_distance(real, fake, subsets=2).mean
-    monkeypatch.setattr(kernel, "_BLOCK_ELEMENTS", elements)
+    monkeypatch.setattr(blocks, "_BLOCK_ELEMENTS", elements)
     assert (cmmd(real, fake), kernel_distance(real, fake, subsets=2).mean) == pytest.approx(
         expected, rel=1e-12
     )
@@ -208,7 +208,7 @@ def test_bad_features(function, real, fake, code, message):
 
 
 def test_row_of_zeros_has_no_direction(monkeypatch):
-    monkeypatch.setattr(kernel, "_BLOCK_ELEMENTS", 12)
+    monkeypatch.setattr(blocks, "_BLOCK_ELEMENTS", 12)
     zero = GOOD.copy()
     zero[7] = 0
     with pytest.raises(FeatureError, match=r"row 7 of fake .* all zeros") as caught:

@@ -1,0 +1,19 @@
+"""Feature files as extractors of any kind would have written them."""
+
+from __future__ import annotations
+
+import genpr
+from genpr.features.feature_set import FeatureSet, save_features
+
+
+def save(path, features, **info):
+    facts = {
+        "name": "gabor",
+        "dim": features.shape[1],
+        "resize": "r",
+        "weights_sha256": None,
+        "comparable": False,
+        "cache_key": None,
+    } | info
+    save_features(path, FeatureSet(features, str(path), genpr.ExtractorInfo(**facts)))
+    return path
