@@ -134,9 +134,13 @@ def test_impossible_calls_are_refused(change, code, rng):
 )
 def test_malformed_features_are_refused_before_anything_is_counted(real, fake, code):
     told = []
-    with pytest.raises(FeatureError) as caught:
+
+    def count():
         side = EmulatedSide.fit(real, ks=[3], emulation=NAMES[0])
         side.memberships(fake, ks={"recall": 3}, progress=lambda *pairs: told.append(pairs))
+
+    with pytest.raises(FeatureError) as caught:
+        count()
     assert caught.value.code == code
     assert not told
 
