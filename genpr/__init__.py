@@ -21,21 +21,22 @@ if TYPE_CHECKING:
         UsageError,
         WeightsError,
     )
-    from genpr.evaluate import Evaluator, score, score_protocols
+    from genpr.evaluate import score, score_protocols
+    from genpr.evaluator import Evaluator
     from genpr.features.embed import embed
     from genpr.features.extractor import ExtractorInfo, FeatureExtractor
     from genpr.features.registry import list_extractors, load_extractor
+    from genpr.metrics.curves import pr_curve, prd_curve
     from genpr.metrics.diversity import vendi_score
     from genpr.metrics.frechet import frechet_distance
+    from genpr.metrics.frontier import Curve
     from genpr.metrics.inception_score import inception_score
     from genpr.metrics.kernel import cmmd, kernel_distance
     from genpr.metrics.knn_manifold import KNNManifold
-    from genpr.metrics.manifold import (
-        ManifoldMetrics,
-        PrecisionRecall,
-        manifold_metrics,
-        precision_recall,
-    )
+    from genpr.metrics.manifold import ManifoldMetrics, PrecisionRecall, manifold_metrics, precision_recall
+    from genpr.metrics.memorisation import ct_score
+    from genpr.metrics.probabilistic import probabilistic_precision_recall
+    from genpr.metrics.witnessed import witnessed
     from genpr.notices import Notice
     from genpr.result import MetricValue, Result
 
@@ -43,8 +44,9 @@ __version__ = "0.1.0"
 
 _HOME = {
     "BadImagesError": "genpr.errors",
+    "Curve": "genpr.metrics.frontier",
     "DataError": "genpr.errors",
-    "Evaluator": "genpr.evaluate",
+    "Evaluator": "genpr.evaluator",
     "ExtractorInfo": "genpr.features.extractor",
     "FeatureError": "genpr.errors",
     "FeatureExtractor": "genpr.features.extractor",
@@ -61,6 +63,7 @@ _HOME = {
     "WeightsError": "genpr.errors",
     "cmmd": "genpr.metrics.kernel",
     "compare": "genpr.comparison",
+    "ct_score": "genpr.metrics.memorisation",
     "embed": "genpr.features.embed",
     "frechet_distance": "genpr.metrics.frechet",
     "inception_score": "genpr.metrics.inception_score",
@@ -69,14 +72,19 @@ _HOME = {
     "load_extractor": "genpr.features.registry",
     "load_results": "genpr.comparison",
     "manifold_metrics": "genpr.metrics.manifold",
+    "pr_curve": "genpr.metrics.curves",
+    "prd_curve": "genpr.metrics.curves",
     "precision_recall": "genpr.metrics.manifold",
+    "probabilistic_precision_recall": "genpr.metrics.probabilistic",
     "score": "genpr.evaluate",
     "score_protocols": "genpr.evaluate",
     "vendi_score": "genpr.metrics.diversity",
+    "witnessed": "genpr.metrics.witnessed",
 }
 
 __all__ = [
     "BadImagesError",
+    "Curve",
     "DataError",
     "Evaluator",
     "ExtractorInfo",
@@ -96,6 +104,7 @@ __all__ = [
     "__version__",
     "cmmd",
     "compare",
+    "ct_score",
     "embed",
     "frechet_distance",
     "inception_score",
@@ -104,10 +113,14 @@ __all__ = [
     "load_extractor",
     "load_results",
     "manifold_metrics",
+    "pr_curve",
+    "prd_curve",
     "precision_recall",
+    "probabilistic_precision_recall",
     "score",
     "score_protocols",
     "vendi_score",
+    "witnessed",
 ]
 
 

@@ -8,8 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from genpr.errors import DataError, UsageError
-from genpr.result import Result, recipe_of, result_of
+from genpr.metrics.uncertainty import Difference, Resampled, difference
+from genpr.records import result_of
+from genpr.result import Result, recipe_of
 
 _WORDS = {
     "extractor": "extractor",
@@ -36,6 +40,40 @@ class Comparison:
     results: Mapping[str, Result]
     metrics: tuple[str, ...]
     differences: tuple[str, ...]
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether intervals are known, and none of them tells any two of the results apart from the first."""
+        found = [
+            contrast
+            for name in list(self.results)[1:]
+            for metric in self.metrics
+            if (contrast := self.contrast(name, metric)) is not None
+        ]
+        return bool(found) and all(each.verdict == "not distinguishable" for each in found)
+
+    def contrast(self, name: str, metric: str) -> Difference | None:
+        """How much higher `metric` is in the result `name` than in the first; None where no interval is known."""
+        first = next(iter(self.results.values()))
+        if recipe_of(first)[metric] != recipe_of(self.results[name])[metric]:
+            return None
+        ours, theirs = _resampled(self.results[name], metric), _resampled(first, metric)
+        return None if ours is None or theirs is None else difference(ours, theirs)
+
+
+def _resampled(result: Result, metric: str) -> Resampled | None:
+    value = result.metrics[metric]
+    if value.replicates is None or value.n_counted is None or value.k is None:
+        return None
+    return Resampled(
+        value=value.value,
+        replicates=torch.tensor(value.replicates, dtype=torch.float64),
+        n=value.n_counted,
+        seed=result.seed,
+        n_real=result.real.n,
+        k=value.k,
+        real_identity=result.real.order,
+    )
 
 
 def compare(results: Mapping[str, Result], *, force: bool = False) -> Comparison:

@@ -4,36 +4,26 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from genpr.errors import FeatureError
 from genpr.features.feature_set import FeatureSet
-from genpr.findings import Identities, findings
+from genpr.findings import findings
+from genpr.identities import Identities
 from genpr.images.statistics import read_statistics
-from genpr.metrics.companions import CompanionOptions
+from genpr.metrics.evidence import Evidence
 from genpr.metrics.frechet import Gaussian
 from genpr.plan import ScorePlan
-from genpr.result import MetricValue, Result, SideSummary, package_versions
-from genpr.scoring import ManifoldRecipe, RealCompanions, RealManifolds
-from genpr.side_features import Embedder, SideFeatures, StageProgress
+from genpr.result import HubSummary, MetricValue, Result, SideSummary, package_versions
+from genpr.scorer import Scored, Scorer, control_of, with_control
+from genpr.side_features import Embedder, SideFeatures
 from genpr.sides import check_untrained
+from genpr.suspicions import suspicions
 
 _OF_SUBSETS = ("kid", "kd")
-
-
-@dataclass
-class _Search:
-    """A search among neighbours that is under way."""
-
-    progress: StageProgress
-    seconds: float = 0.0
-
-    def report(self, done: int, total: int) -> None:
-        """Pairs done with, as per cent."""
-        self.progress("neighbours", 100 * done // max(total, 1), 100)
+_COPIES = ("same-input", "copied-reals")
 
 
 class Judge:
@@ -41,32 +31,29 @@ class Judge:
 
     Args:
         plan: What to compute.
-        real: The real side, with every space of the plan embedded.
+        real: The real side, with every space embedded that the plan needs of it.
         embedder: How it was embedded.
+        held_out: Other reals, embedded in the space of the score's own extractor.
     """
 
-    def __init__(self, plan: ScorePlan, real: SideFeatures, embedder: Embedder) -> None:
-        protocol = plan.protocol
+    def __init__(
+        self,
+        plan: ScorePlan,
+        real: SideFeatures,
+        embedder: Embedder,
+        held_out: SideFeatures | None = None,
+    ) -> None:
         self._plan = plan
         self._embedder = embedder
         self._real = real.cut(plan.most_real)
         self._labels = {space: self._real[space].extractor for space in plan.real_spaces}
         self._real_identities = Identities.of(self._main(self._real))
-        options = CompanionOptions(
-            device=embedder.device, inception_score_chunk=protocol.inception_score_chunk
+        self._scorer = Scorer(
+            plan, self._real, embedder, given=self._given_statistics(self._real), held_out=held_out
         )
-        companions = {name: space for name, space in plan.spaces.items() if name not in plan.ks}
-        self._manifolds: RealManifolds | None = None
         started = time.perf_counter()
-        self._companions = RealCompanions(companions, self._real, self._given_statistics(self._real), options)
-        self._companion_seconds = time.perf_counter() - started
-        with self._searching() as search:
-            if plan.ks:
-                recipe = ManifoldRecipe(
-                    protocol=protocol, ks=plan.ks, ties=plan.ties, device=embedder.device, seed=embedder.seed
-                )
-                self._manifolds = RealManifolds(self._real[plan.own], recipe, search.report)
-        self._fit_seconds = search.seconds
+        self._control = control_of(plan, self._real, embedder) if plan.control else None
+        self._control_seconds = time.perf_counter() - started
 
     def score(self, fake: SideFeatures) -> Result:
         """Score one fake side, with every space of the plan embedded.
@@ -77,14 +64,7 @@ class Judge:
         fakes = fake.cut(self._plan.most_fake)
         for space in self._plan.real_spaces:
             check_untrained(self._real[space], fakes[space])
-        started = time.perf_counter()
-        values = self._companions.score(fakes, self._given_statistics(fakes))
-        companions = self._companion_seconds + time.perf_counter() - started
-        with self._searching() as search:
-            if self._manifolds is not None:
-                values |= self._manifolds.score(fakes[self._plan.own], search.report)
-        seconds = {"fit_real": self._fit_seconds, "score_fake": search.seconds, "companions": companions}
-        return self._result(fakes, values, seconds)
+        return self._result(fakes, self._scorer.score(fakes, self._given_statistics(fakes)))
 
     def _given_statistics(self, side: SideFeatures) -> dict[str, Gaussian]:
         """Mean and covariance by metric, where the protocol takes them from a side's file.
@@ -123,31 +103,26 @@ class Judge:
         spaces = self._plan.real_spaces
         return side[self._plan.own if self._plan.own in spaces else spaces[0]]
 
-    @contextmanager
-    def _searching(self) -> Iterator[_Search]:
-        """Time the block, and tell how far it is."""
-        search = _Search(self._embedder.progress or (lambda *_: None))
-        search.report(0, 1)
-        started = time.perf_counter()
-        yield search
-        search.seconds = time.perf_counter() - started
-        search.report(1, 1)
-
-    def _result(
-        self, fake: SideFeatures, values: Mapping[str, MetricValue], seconds: Mapping[str, float]
-    ) -> Result:
+    def _result(self, fake: SideFeatures, scored: Scored) -> Result:
+        values = scored.values
         extractors = {
             name: fake[space].extractor or self._labels.get(space)
             for name, space in self._plan.spaces.items()
         }
         metrics = {
-            name: replace(values[name], extractor=None if info is None else info.name)
+            name: replace(
+                with_control(name, value, self._control), extractor=None if info is None else info.name
+            )
             for name, info in extractors.items()
+            if (value := values[name]) is not None
         }
         reals, fakes = self._main(self._real), self._main(fake)
         real_ids, fake_ids = self._real_identities, Identities.of(fakes)
         _check_finite(metrics)
         deviations = (*self._plan.protocol.deviations(len(reals), len(fakes)), *self._unmet(metrics))
+        found = findings(
+            reals, fakes, real_ids, fake_ids, protocol=self._plan.protocol.name, deviations=deviations
+        )
         return Result(
             metrics=metrics,
             protocol=self._plan.protocol.name,
@@ -156,17 +131,28 @@ class Judge:
             extractor=fakes.extractor or reals.extractor,
             extractors={info.name: info for info in extractors.values() if info is not None},
             deviations=deviations,
-            real=SideSummary.of(reals, n_duplicates=real_ids.n_duplicates, content=real_ids.content),
-            fake=SideSummary.of(fakes, n_duplicates=fake_ids.n_duplicates, content=fake_ids.content),
+            real=SideSummary.of(reals, real_ids),
+            fake=SideSummary.of(fakes, fake_ids),
             n_shared=fake_ids.n_shared_with(real_ids),
             device=str(self._embedder.device),
             seed=self._embedder.seed,
             max_images=self._embedder.max_images,
-            seconds=seconds,
+            seconds={**scored.seconds, "control": self._control_seconds},
             versions=package_versions(),
-            notices=findings(
-                reals, fakes, real_ids, fake_ids, protocol=self._plan.protocol.name, deviations=deviations
+            notices=(
+                *found,
+                *suspicions(
+                    reals,
+                    fakes,
+                    metrics,
+                    scored.evidence,
+                    distinct=fake_ids.first_rows,
+                    are_copies=any(item.code in _COPIES for item in found),
+                ),
             ),
+            hubness=_hub_summary(scored.evidence, reals),
+            control=self._control,
+            undefined=tuple(name for name in self._plan.spaces if values[name] is None),
         )
 
     def _unmet(self, metrics: Mapping[str, MetricValue]) -> list[str]:
@@ -190,3 +176,12 @@ def _check_finite(metrics: Mapping[str, MetricValue]) -> None:
                 f"{name} of these features is beyond the range of float64; are they scaled as the extractor gives them?",
                 code="overflow",
             )
+
+
+def _hub_summary(evidence: Evidence | None, reals: FeatureSet) -> HubSummary | None:
+    """With the name of the real, where names are known."""
+    if evidence is None or evidence.hubness is None:
+        return None
+    found = evidence.hubness
+    facts = {name: value for name, value in asdict(found).items() if name != "largest_row"}
+    return HubSummary(k=evidence.k, largest_name=reals.name_of(found.largest_row), **facts)

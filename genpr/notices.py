@@ -29,14 +29,14 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
         "write features with `genpr features`, which records it",
     ),
     "small-sample": (
-        "warning",
+        "note",
         "only {n} images on one side: below 1,000 these numbers depend strongly on how many there are",
         "compare scores at equal numbers of images only",
     ),
     "unequal-n": (
-        "warning",
+        "note",
         "{n_real} reals against {n_fake} fakes: coverage falls with fewer fakes, recall depends on their number",
-        "compare scores at equal sizes only, or set --max-images",
+        "read each value beside its null, compare scores at equal sizes only, or set --max-images",
     ),
     "same-input": (
         "warning",
@@ -52,6 +52,52 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
         "warning",
         "{count} of {total} {role} images repeat another one; repeated images shrink the balls around them",
         "remove repeats, or check why the generator makes them",
+    ),
+    # what the numbers may hide
+    "low-null": (
+        "note",
+        "in these features even a perfect generator would score a precision of {null}",
+        "compare precision and recall between extractors by value over null only",
+    ),
+    "near-copies": (
+        "warning",
+        "{share} of the fakes all but copy a real image, where {expected} of the reals do: {shown}",
+        "look at these pairs; high precision and coverage may be memorised",
+    ),
+    "copying": (
+        "warning",
+        "the fakes are nearer to the training images than other reals are: C_T = {z}, where chance stays above -3",
+        "the generator copies; high precision and coverage are worth little",
+    ),
+    "shrinkage": (
+        "warning",
+        "the fakes are closer together than the reals: {sign}; precision, density and coverage gain from that",
+        "judge diversity by recall or symmetric_recall, and look for truncation or a guidance that is too strong",
+    ),
+    "outlier-dominance": (
+        "warning",
+        "single real images vouch for many fakes that no other does ({count}), one of them for {share}: {shown}",
+        "look at these reals; clipped_density and witnessed_fidelity do not trust them",
+    ),
+    "missing-kinds": (
+        "warning",
+        "kinds of images that make up {real} of the reals are {fake} of the fakes, such as: {shown}",
+        "check which classes or modes the generator leaves out",
+    ),
+    "odd-features": (
+        "warning",
+        "{count} single features differ (Kolmogorov-Smirnov distance up to {largest}) and distances hide it: {shown}",
+        "compare the two sets in these columns",
+    ),
+    "lattice": (
+        "warning",
+        "one side takes only few distinct values per feature where the other takes many",
+        "check whether features or images of one side were rounded",
+    ),
+    "not-distinguishable": (
+        "warning",
+        "no metric tells {names} apart: every 95 % interval of a difference holds 0",
+        "score more images before choosing one",
     ),
     "skipped": (
         "warning",

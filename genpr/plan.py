@@ -11,6 +11,7 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.lookup import canonical_name, with_variants_of
 from genpr.features.registry import describe
 from genpr.metrics.catalogue import METRICS
+from genpr.metrics.neighbour_metrics import least_images
 from genpr.protocols import EvaluationProtocol, Ties, find_protocol
 from genpr.side_features import OWN, Space
 from genpr.sides import OpenedSide
@@ -26,6 +27,8 @@ class ScorePlan:
         ties: "closed" or "strict".
         own: The space of the metrics that are not defined on one of their own.
         spaces: The space of every metric, in display order.
+        intervals: Whether to find intervals, where any are known.
+        control: Whether to score one half of the reals against the other.
     """
 
     protocol: EvaluationProtocol
@@ -33,6 +36,8 @@ class ScorePlan:
     ties: Ties
     own: Space
     spaces: Mapping[str, Space]
+    intervals: bool = True
+    control: bool = True
 
     @classmethod
     def of(
@@ -44,6 +49,9 @@ class ScorePlan:
         metrics: Sequence[str] | None,
         k: int | None,
         ties: Ties | None,
+        intervals: bool,
+        control: bool,
+        held_out: bool = False,
     ) -> ScorePlan:
         """The plan for what a user asked for; arguments are those of `genpr.Evaluator`.
 
@@ -51,7 +59,7 @@ class ScorePlan:
             UsageError: Something is unknown or impossible, or pinned by the protocol.
         """
         recipe = find_protocol(protocol)
-        names = recipe.choose_metrics(metrics)
+        names = _with_held_out(recipe, recipe.choose_metrics(metrics), held_out=held_out)
         own = _own_space(extractor, recipe, real)
         spaces = {name: space_of(name, own) for name in names}
         if extractor is not None and own not in spaces.values():
@@ -66,19 +74,29 @@ class ScorePlan:
             ties=recipe.choose_ties(ties),
             own=own,
             spaces=spaces,
+            intervals=intervals,
+            control=control,
         )
 
     @property
     def real_spaces(self) -> tuple[Space, ...]:
-        """The spaces of the metrics that look at reals; if none does, the reals are known by any of them."""
+        """The spaces that are needed of the reals: of the metrics that look at them, and of all for the control.
+
+        If no metric looks at them, they are known by any of these.
+        """
+        if self.control:
+            return tuple(dict.fromkeys(self.spaces.values()))
         looked_at = [space for name, space in self.spaces.items() if METRICS[name].looks_at_reals]
         return tuple(dict.fromkeys(looked_at or self.spaces.values()))
 
     @property
     def least_real(self) -> int:
         """Real images without which a metric is not defined."""
-        ball = max((k for name, k in self.ks.items() if name != "recall"), default=0) + 1
-        return max(ball, *(METRICS[name].least for name in self.spaces if METRICS[name].looks_at_reals), 1)
+        return max(
+            least_images(self.ks)[0],
+            *(METRICS[name].least for name in self.spaces if METRICS[name].looks_at_reals),
+            1,
+        )
 
     @property
     def most_real(self) -> int | None:
@@ -93,7 +111,25 @@ class ScorePlan:
     @property
     def least_fake(self) -> int:
         """Fake images without which a metric is not defined."""
-        return max(self.ks.get("recall", 0) + 1, *(METRICS[name].least for name in self.spaces))
+        return max(least_images(self.ks)[1], *(METRICS[name].least for name in self.spaces))
+
+
+def _with_held_out(recipe: EvaluationProtocol, names: Sequence[str], *, held_out: bool) -> tuple[str, ...]:
+    """The metrics with those that held-out reals allow.
+
+    Raises:
+        UsageError: They are asked for without these, or these are of no use.
+    """
+    needing = [name for name, info in METRICS.items() if info.kind == "held-out"]
+    asked = [name for name in names if name in needing]
+    if asked and not held_out:
+        raise UsageError(
+            f"{asked[0]} compares with reals that were held out of training; say where they are with held_out",
+            code="held-out-missing",
+        )
+    if not held_out:
+        return tuple(names)
+    return recipe.choose_metrics([*names, *needing])
 
 
 def space_of(metric: str, own: Space) -> Space:

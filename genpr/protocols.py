@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from genpr.errors import UsageError
-from genpr.metrics.catalogue import MANIFOLD_METRICS, METRICS
+from genpr.metrics.catalogue import METRICS, NEIGHBOUR_METRICS, PRDC
 
 Ties = Literal["closed", "strict"]
 Distances = Literal["exact", "adm-float16", "stylegan3-float16"]
@@ -65,7 +65,10 @@ class EvaluationProtocol:
         return tuple(METRICS) if "metrics" in self.free else self.metrics
 
     def choose_metrics(self, metrics: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Those asked for (None for the protocol's own), in display order.
+        """Those asked for, in display order.
+
+        Args:
+            metrics: Names; None for the protocol's own, "all" for every one on the features of the score.
 
         Raises:
             UsageError: One is unknown or not part of the protocol, or none is chosen.
@@ -73,6 +76,8 @@ class EvaluationProtocol:
         asked = (
             self.metrics if metrics is None else (metrics,) if isinstance(metrics, str) else tuple(metrics)
         )
+        if asked == ("all",):
+            asked = tuple(name for name in self.allowed_metrics if _is_on_own_features(name))
         unknown = [name for name in asked if name not in METRICS]
         if unknown or not asked:
             came = ", ".join(unknown) or "none"
@@ -98,13 +103,12 @@ class EvaluationProtocol:
                 code="bad-k",
             )
         ks = {name: self.k[name] for name in metrics if METRICS[name].uses_k}
-        if k is not None and not ks:
-            raise UsageError(
-                f"k = {k} was given, but {', '.join(metrics)} counts no neighbours", code="k-unused"
-            )
-        if k is not None and any(own != k for own in ks.values()):
-            self._check_free("k", k, next(iter(ks.values())))
-        return ks if k is None else dict.fromkeys(ks, int(k))
+        chosen = {name: own for name, own in ks.items() if METRICS[name].fixed_k is None}
+        if k is not None and not chosen:
+            raise UsageError(f"k = {k} was given, but {', '.join(metrics)} takes no k", code="k-unused")
+        if k is not None and any(own != k for own in chosen.values()):
+            self._check_free("k", k, next(iter(chosen.values())))
+        return {name: METRICS[name].fixed_k or (own if k is None else int(k)) for name, own in ks.items()}
 
     def choose_ties(self, ties: Ties | None) -> Ties:
         """The recipe's, or those asked for where they are free.
@@ -142,20 +146,31 @@ class EvaluationProtocol:
             )
 
 
+def _is_on_own_features(metric: str) -> bool:
+    """Whether it needs nothing but the two sides in the features of the score."""
+    return METRICS[metric].space is None and METRICS[metric].kind != "held-out"
+
+
 def _ks(number: int) -> Mapping[str, int]:
-    return MappingProxyType(dict.fromkeys(MANIFOLD_METRICS, number))
+    return MappingProxyType(dict.fromkeys(NEIGHBOUR_METRICS, number))
+
+
+def _own_ks() -> Mapping[str, int]:
+    """The choice of each metric's authors."""
+    three = ("precision", "recall", "realism", "rarity", "f8", "f1_8", "precision_cover", "recall_cover")
+    four = ("p_precision", "p_recall")
+    ks = dict.fromkeys(NEIGHBOUR_METRICS, 5) | dict.fromkeys(three, 3) | dict.fromkeys(four, 4)
+    return MappingProxyType(ks)
 
 
 _PR = ("precision", "recall")
-_PRDC = MANIFOLD_METRICS
 
 _ALL = (
     EvaluationProtocol(
         name="genpr",
         extractor="inception",
-        metrics=_PRDC,
-        # 3 is the choice of Kynkäänniemi et al. 2019, 5 that of Naeem et al. 2020.
-        k=MappingProxyType({"precision": 3, "recall": 3, "density": 5, "coverage": 5}),
+        metrics=PRDC,
+        k=_own_ks(),
         free=frozenset({"extractor", "metrics", "k", "ties"}),
         equals="the definitions, exactly; k and ties of the papers",
         reference="this package",
@@ -206,7 +221,7 @@ _ALL = (
     EvaluationProtocol(
         name="prdc",
         extractor="vgg16",
-        metrics=_PRDC,
+        metrics=PRDC,
         k=_ks(5),
         ties="strict",
         free=frozenset({"extractor", "k"}),
@@ -216,7 +231,7 @@ _ALL = (
     EvaluationProtocol(
         name="dgm-eval",
         extractor="dinov2-vitl14",
-        metrics=(*_PRDC, "fd", "fd_infinity", "kd", "vendi"),
+        metrics=(*PRDC, "fd", "fd_infinity", "kd", "vendi"),
         k=_ks(5),
         ties="strict",
         max_real=50_000,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -13,10 +12,10 @@ from typing import Any
 
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
-from genpr.metrics.catalogue import METRICS
+from genpr.identities import Identities
 from genpr.notices import Notice
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 @dataclass(frozen=True)
@@ -33,6 +32,11 @@ class MetricValue:
         exact_value: What the definition gives, where that is not `value`.
         extractor: Name of the extractor whose features it used.
         variant: What a protocol does differently in this metric, in words.
+        null: What a perfect generator scores with so many images; a value above it is nothing unusual.
+        null_source: Where that is known from: a "closed form", "leave-one-out" among the reals, or "real halves".
+        interval: 95 %, by halves of both sets; None where none is known to be valid.
+        replicates: The values for these halves, complementary ones side by side.
+        n_counted: Images that it is a share of, or a mean over.
     """
 
     value: float
@@ -43,6 +47,56 @@ class MetricValue:
     exact_value: float | None = None
     extractor: str | None = None
     variant: str | None = None
+    null: float | None = None
+    null_source: str | None = None
+    interval: tuple[float, float] | None = None
+    replicates: tuple[float, ...] | None = None
+    n_counted: int | None = None
+
+    @property
+    def relative(self) -> float | None:
+        """Value over null, where the null is what can be reached; None for distances and nulls of another size."""
+        if self.null_source in (None, "real halves") or not self.null:
+            return None
+        return self.value / self.null
+
+
+@dataclass(frozen=True)
+class Control:
+    """One half of the reals scored against the other, as if it were fake.
+
+    Attributes:
+        n_real: Images in the half that stands for the reals.
+        n_fake: Images in the other.
+        values: By metric.
+        nulls: What a perfect generator scores at these sizes, by metric; None where it is not known.
+    """
+
+    n_real: int
+    n_fake: int
+    values: Mapping[str, float]
+    nulls: Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class HubSummary:
+    """How unevenly the reals are each other's neighbours, and which of them vouches for most fakes.
+
+    Attributes:
+        k: Of the balls.
+        orphan_rate: Share of reals that lie in no ball of another.
+        expected_orphan_rate: e^-k, what it is without hubs.
+        skewness: Of the numbers of balls that each real lies in.
+        largest_share: Largest share of the fakes in the ball of one real.
+        largest_name: That real.
+    """
+
+    k: int
+    orphan_rate: float
+    expected_orphan_rate: float
+    skewness: float
+    largest_share: float
+    largest_name: str
 
 
 @dataclass(frozen=True)
@@ -60,6 +114,7 @@ class SideSummary:
         decoder: Versions of the image decoder.
         seconds: Time spent embedding.
         content: sha256 over the contents of all images (or feature rows), whatever their order and names.
+        order: The same in the order of the rows, by which halves are drawn.
     """
 
     source: str
@@ -72,21 +127,23 @@ class SideSummary:
     decoder: Mapping[str, str]
     seconds: float
     content: str
+    order: str
 
     @classmethod
-    def of(cls, features: FeatureSet, *, n_duplicates: int, content: str) -> SideSummary:
+    def of(cls, features: FeatureSet, identities: Identities) -> SideSummary:
         """The summary of one embedded or loaded side."""
         return cls(
             source=features.source,
             n=len(features),
             n_embedded=features.n_embedded,
             n_cached=features.n_cached,
-            n_duplicates=n_duplicates,
+            n_duplicates=identities.n_duplicates,
             skipped=tuple((error.path or "", error.code) for error in features.skipped),
             flags=features.flags,
             decoder=features.decoder,
             seconds=features.seconds,
-            content=content,
+            content=identities.content,
+            order=identities.order,
         )
 
 
@@ -108,10 +165,14 @@ class Result:
         device: Where it was computed.
         seed: Chooses the subset when `max_images` is set.
         max_images: The limit per side, or None.
-        seconds: Time to find the reals' balls ("fit_real", once per Evaluator), to count among the fakes ("score_fake"),
-            and for the metrics that count no neighbours ("companions"), all without embedding.
+        seconds: Time to find the reals' balls ("fit_real", once per Evaluator), to count among the fakes ("score_fake"), for
+            the metrics that count no neighbours ("companions"), and for the control (once per Evaluator), all without
+            embedding.
         versions: Of genpr and of every package that can move a number.
         notices: What a reader should know.
+        control: Real against real; None if it was left out, or there are too few.
+        hubness: Of the reals; None where no neighbours were counted.
+        undefined: Metrics that were asked for and have no value with these images.
     """
 
     metrics: Mapping[str, MetricValue]
@@ -130,6 +191,9 @@ class Result:
     seconds: Mapping[str, float]
     versions: Mapping[str, str]
     notices: tuple[Notice, ...]
+    control: Control | None = None
+    hubness: HubSummary | None = None
+    undefined: tuple[str, ...] = ()
 
     def __getitem__(self, metric: str) -> float:
         """The value of one metric: `result["precision"]`."""
@@ -166,43 +230,6 @@ class Result:
     def to_flat_dict(self) -> dict[str, float]:
         """`{"genpr/precision": ...}`, for loggers and for monitoring a checkpoint metric."""
         return {f"genpr/{name}": metric.value for name, metric in self.metrics.items()}
-
-
-def result_of(record: Mapping[str, Any]) -> Result:
-    """The result that `Result.to_dict` turned into plain JSON types.
-
-    Raises:
-        ValueError: It is of another schema.
-        KeyError, TypeError: It is no such record.
-    """
-    if record["schema"] != SCHEMA:
-        raise ValueError(f"schema {record['schema']} instead of {SCHEMA}")
-    fields = {key: value for key, value in record.items() if key in Result.__dataclass_fields__}
-    extractor = record["extractor"]
-    fields |= {
-        "metrics": {name: _metric_of(name, value) for name, value in record["metrics"].items()},
-        "extractor": None if extractor is None else ExtractorInfo(**extractor),
-        "extractors": {name: ExtractorInfo(**info) for name, info in record["extractors"].items()},
-        "deviations": tuple(record["deviations"]),
-        "real": _side_of(record["real"]),
-        "fake": _side_of(record["fake"]),
-        "notices": tuple(Notice(**item) for item in record["notices"]),
-    }
-    return Result(**fields)
-
-
-def _metric_of(name: str, record: Mapping[str, Any]) -> MetricValue:
-    metric = MetricValue(**record)
-    is_number = isinstance(metric.value, int | float) and math.isfinite(metric.value)
-    if name not in METRICS or not is_number or not isinstance(metric.extractor, str | None):
-        raise ValueError(f"{name!r} with {record} is no metric")
-    return metric
-
-
-def _side_of(record: Mapping[str, Any]) -> SideSummary:
-    if not isinstance(record["n"], int) or not isinstance(record["source"], str):
-        raise TypeError(f"{record['n']!r} images of {record['source']!r}")
-    return SideSummary(**{**record, "skipped": tuple((path, code) for path, code in record["skipped"])})
 
 
 def fingerprint_of(recipe: Mapping[str, Any]) -> str:

@@ -14,10 +14,13 @@ from genpr.features.feature_set import FeatureSet
 from genpr.images.source import choose_rows
 from genpr.metrics.catalogue import METRICS
 from genpr.metrics.companions import CompanionOptions, Fitted, companion, fit_companion
+from genpr.metrics.counted import value_of
 from genpr.metrics.emulated_manifold import EmulatedSide
+from genpr.metrics.evidence import Evidence
 from genpr.metrics.frechet import Gaussian
+from genpr.metrics.neighbour_metrics import NeighbourMetrics, NeighbourValue
 from genpr.metrics.progress import PairProgress
-from genpr.metrics.real_side import RealSide
+from genpr.metrics.uncertainty import interval_of
 from genpr.protocols import EvaluationProtocol, Ties
 from genpr.result import MetricValue
 from genpr.side_features import SideFeatures, Space
@@ -32,7 +35,8 @@ class ManifoldRecipe:
         ks: k by metric.
         ties: "closed" or "strict".
         device: Where to compute.
-        seed: Chooses rows where the protocol wants fewer.
+        seed: Chooses rows where the protocol wants fewer, and the halves of intervals.
+        intervals: Whether to find them.
     """
 
     protocol: EvaluationProtocol
@@ -40,6 +44,7 @@ class ManifoldRecipe:
     ties: Ties
     device: torch.device
     seed: int
+    intervals: bool
 
     @property
     def real_ks(self) -> tuple[int, ...]:
@@ -51,7 +56,7 @@ class ManifoldRecipe:
 class _Fit:
     """The reals' balls in the space of each member of the extractor, and on emulated distances if asked for."""
 
-    exact: tuple[RealSide, ...]
+    exact: tuple[NeighbourMetrics, ...]
     emulated: EmulatedSide | None
 
 
@@ -64,29 +69,32 @@ class RealManifolds:
         self._fits: dict[int | None, _Fit] = {}
         self._fit(self._rows(len(real)), progress)
 
-    def score(self, fake: FeatureSet, progress: PairProgress) -> dict[str, MetricValue]:
-        """Value and k of each metric; with its spread where there are several members."""
+    def score(
+        self, fake: FeatureSet, progress: PairProgress
+    ) -> tuple[dict[str, MetricValue | None], Evidence | None]:
+        """Value and k of each metric, None where it is undefined; with its spread where there are several members.
+
+        And what the first member reveals beside them.
+        """
         ks = self._recipe.ks
         rows = self._rows(len(self._real), len(fake))
         fit = self._fit(rows, progress)
         fakes = _members(_cut(fake, rows, self._recipe.seed))
-        exact = [
-            side.score(features, ks=ks, ties=self._recipe.ties, progress=progress)
-            for side, features in zip(fit.exact, fakes, strict=True)
-        ]
+        sides = zip(fit.exact, fakes, strict=True)
+        exact, counted = zip(*(side.score(features, progress) for side, features in sides), strict=True)
+        evidence = Evidence.of(fit.exact[0].side, counted[0]) if rows is None else None
         variant = (
             None if rows is None else f"{rows:,} images of each side, drawn with seed {self._recipe.seed}"
         )
-        values = {name: _value([member[name] for member in exact], k, variant) for name, k in ks.items()}
+        values = {
+            name: _joined(name, [member[name] for member in exact], k, variant) for name, k in ks.items()
+        }
         if fit.emulated is None:
-            return values
+            return values, evidence
         found = fit.emulated.memberships(fakes[0], ks=ks, progress=progress)
         return {
-            name: replace(
-                values[name], value=getattr(found, name)(k), exact=False, exact_value=values[name].value
-            )
-            for name, k in ks.items()
-        }
+            name: _emulated(name, values[name], value_of(name, found, k)) for name, k in ks.items()
+        }, evidence
 
     def _rows(self, *sizes: int) -> int | None:
         """Of each side, if the protocol limits them: as many reals as fakes."""
@@ -103,14 +111,25 @@ class RealManifolds:
         recipe = self._recipe
         reals = _members(_cut(self._real, rows, recipe.seed))
         exact = tuple(
-            RealSide.fit(features, ks=recipe.real_ks, device=recipe.device, progress=progress)
+            NeighbourMetrics(
+                features,
+                ks=recipe.ks,
+                ties=recipe.ties,
+                intervals=recipe.intervals,
+                seed=recipe.seed,
+                device=recipe.device,
+                progress=progress,
+            )
             for features in reals
         )
         if recipe.protocol.distances == "exact":
             return _Fit(exact, None)
-        emulation = recipe.protocol.distances
         emulated = EmulatedSide.fit(
-            reals[0], ks=recipe.real_ks, emulation=emulation, device=recipe.device, progress=progress
+            reals[0],
+            ks=recipe.real_ks,
+            emulation=recipe.protocol.distances,
+            device=recipe.device,
+            progress=progress,
         )
         return _Fit(exact, emulated)
 
@@ -132,6 +151,43 @@ def _value(members: list[float], k: int | None, variant: str | None) -> MetricVa
     spread = statistics.stdev(members)
     return MetricValue(
         statistics.fmean(members), k, spread=spread, spread_over="random networks", variant=variant
+    )
+
+
+def _joined(name: str, members: list[NeighbourValue], k: int, variant: str | None) -> MetricValue | None:
+    """The mean over networks, with the interval of this mean: all of them saw the same halves."""
+    known = [member.value for member in members if member.value is not None]
+    if len(known) < len(members):
+        return None
+    value = _value(known, k, variant)
+    nulls = [member.null for member in members if member.null is not None]
+    null = statistics.fmean(nulls) if nulls else None
+    value = replace(value, null=null, null_source=members[0].source if nulls else None)
+    if members[0].replicates is None:
+        return value
+    replicates = torch.stack([member.replicates for member in members if member.replicates is not None])
+    return _with_interval(replace(value, n_counted=members[0].n), name, replicates.mean(dim=0))
+
+
+def _with_interval(value: MetricValue, name: str, replicates: Tensor) -> MetricValue:
+    assert value.n_counted is not None
+    upper = None if name == "density" else 1.0
+    interval = interval_of(value.value, replicates, n=value.n_counted, upper=upper)
+    return replace(value, interval=(interval.low, interval.high), replicates=tuple(replicates.tolist()))
+
+
+def _emulated(name: str, exact: MetricValue | None, value: float) -> MetricValue:
+    """The value on emulated distances, with the interval of the exact one around it."""
+    assert exact is not None
+    found = replace(exact, value=value, exact=False, exact_value=exact.value)
+    return found if exact.interval is None else _moved(found, value - exact.value, name)
+
+
+def _moved(value: MetricValue, by: float, name: str) -> MetricValue:
+    assert value.interval is not None
+    low, high = value.interval
+    return replace(
+        value, interval=(max(low + by, 0.0), high + by if name == "density" else min(high + by, 1.0))
     )
 
 

@@ -190,6 +190,26 @@ class SideFeatures:
         }
         return part
 
+    @property
+    def n(self) -> int:
+        """Images that were embedded."""
+        return min(len(features) for features in self._known.values())
+
+    def halves(self) -> tuple[SideFeatures, SideFeatures]:
+        """Two random halves of the images, disjoint; the first is not smaller."""
+        sizes = {len(features) for features in self._known.values()}
+        order = {n: torch.randperm(n, generator=torch.Generator().manual_seed(0)) for n in sizes}
+        return (
+            self._part(lambda n: order[n][: -(-n // 2)].sort().values),
+            self._part(lambda n: order[n][-(-n // 2) :].sort().values),
+        )
+
+    def _part(self, rows: Callable[[int], Tensor]) -> SideFeatures:
+        """Of n images, those that `rows` of n names."""
+        part = SideFeatures(self.side, self.role, self._embedder, own=self._own)
+        part._known = {space: features.select(rows(len(features))) for space, features in self._known.items()}
+        return part
+
     def _rows_of_limit(self, n: int, most: int) -> Tensor:
         """Which of n known rows a limit of `most` chooses out of the whole source."""
         total, seed = self._total, self._embedder.seed

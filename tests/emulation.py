@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from genpr.metrics.counted import needed_balls
 from genpr.metrics.emulated_manifold import EmulatedSide
-from genpr.metrics.membership import Memberships, ball_ks
+from genpr.metrics.membership import Memberships
 
 
 def emulated_memberships(real, fake, *, ks, emulation, device="auto", progress=None) -> Memberships:
-    side = EmulatedSide.fit(real, ks=ball_ks(ks)[0], emulation=emulation, device=device, progress=progress)
+    side = EmulatedSide.fit(
+        real,
+        ks=[ball.k for ball in needed_balls(ks)[0]],
+        emulation=emulation,
+        device=device,
+        progress=progress,
+    )
     return side.memberships(fake, ks=ks, progress=progress)

@@ -12,7 +12,8 @@ import genpr
 from genpr.cli.main import run
 from genpr.comparison import compare, load_results
 from genpr.errors import DataError, UsageError
-from genpr.result import recipe_of, result_of
+from genpr.records import result_of
+from genpr.result import recipe_of
 
 
 @pytest.fixture

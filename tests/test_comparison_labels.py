@@ -9,7 +9,7 @@ import genpr
 from genpr.cli.main import run
 from genpr.comparison import compare
 from genpr.errors import DataError
-from genpr.result import result_of
+from genpr.records import result_of
 
 
 @pytest.fixture
@@ -57,5 +57,5 @@ def test_results_of_files_with_one_name_are_told_apart(scores, tmp_path, capsys)
 
 def test_a_result_of_another_schema_is_refused(scores):
     record = scores["wide"].to_dict() | {"schema": 1}
-    with pytest.raises(ValueError, match="schema 1 instead of 2"):
+    with pytest.raises(ValueError, match="schema 1 instead of 3"):
         result_of(record)

@@ -15,11 +15,12 @@ from protocol_cases import replaced_inception
 
 import genpr
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.catalogue import MANIFOLD_METRICS, METRICS
+from genpr.metrics.catalogue import METRICS, PRDC
+from genpr.metrics.counted import value_of
 from genpr.metrics.frechet import Gaussian, frechet_distance
 from genpr.metrics.inception_score import inception_score
 from genpr.protocols import PROTOCOLS, find_protocol
-from genpr.result import result_of
+from genpr.records import result_of
 
 
 @pytest.fixture(scope="module")
@@ -141,17 +142,17 @@ def test_exact_protocols_count_as_their_definition(name, features):
         if equal is None:
             break
         expected = oracle.manifold_metrics(*equal, k=protocol.k[metric], ties=protocol.ties)
-        assert result[metric] == expected[MANIFOLD_METRICS.index(metric)], metric
+        assert result[metric] == expected[PRDC.index(metric)], metric
     assert result.exact
 
 
 def test_dgm_eval_takes_as_many_reals_as_fakes(features, monkeypatch):
     real, fake = features
-    result = genpr.score(real, fake, protocol="dgm-eval", metrics=MANIFOLD_METRICS)
+    result = genpr.score(real, fake, protocol="dgm-eval", metrics=PRDC)
     assert result.metrics["precision"].variant == "50 images of each side, drawn with seed 0"
     rows = genpr.images.source.choose_rows(len(real), 50, 0)
     expected = oracle.manifold_metrics(real[rows], fake, k=5, ties="strict")
-    assert tuple(result[name] for name in MANIFOLD_METRICS) == expected
+    assert tuple(result[name] for name in PRDC) == expected
 
 
 @pytest.mark.parametrize("name", ["adm", "stylegan3"])
@@ -165,7 +166,7 @@ def test_emulated_values_stand_beside_exact_ones(name, rng):
     )
     for metric in ("precision", "recall"):
         value = result.metrics[metric]
-        assert value.value == getattr(counts, metric)(3)
+        assert value.value == value_of(metric, counts, 3)
         assert (value.exact, value.exact_value) == (False, exact[metric])
     assert not result.exact
     assert not json.loads(result.to_json())["exact"]
@@ -307,7 +308,7 @@ def test_an_extractor_that_no_metric_would_use_is_refused(pixels):
 
 
 def test_a_k_that_no_metric_would_use_is_refused(features):
-    with pytest.raises(UsageError, match="k = 9 was given, but fd counts no neighbours") as caught:
+    with pytest.raises(UsageError, match="k = 9 was given, but fd takes no k") as caught:
         genpr.score(*features, metrics=["fd"], k=9)
     assert caught.value.code == "k-unused"
 

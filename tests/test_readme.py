@@ -63,7 +63,7 @@ def test_the_demo_output_is_real(capsys):
     numbers = {row[0]: row[1:5] for row in shown if len(row) > 5 and row[1].startswith(("0.", "1."))}
     printed = [line.split() for line in blocks("console")[0].splitlines()]
     in_readme = {row[0]: row[1:5] for row in printed if len(row) > 5 and row[1].startswith(("0.", "1."))}
-    assert set(numbers) == set(in_readme) == {"faithful", "mode-dropped", "half-junk", "blurred"}
+    assert set(numbers) == set(in_readme) == {"faithful", "mode-dropped", "half-junk", "blurred", "perfect"}
     for name, values in numbers.items():
         for value, expected in zip(values, in_readme[name], strict=True):
             assert abs(float(value) - float(expected)) <= 0.02  # other processors round features differently

@@ -52,7 +52,7 @@ def command(*, save: Path | None, n: int, seed: int, device: str, as_json: bool,
 
 
 def _score(demo: Demo, *, device: str, quiet: bool) -> dict[str, Result]:
-    from genpr.evaluate import Evaluator
+    from genpr.evaluator import Evaluator
 
     with progress_bars(quiet=quiet) as progress:
         evaluator = Evaluator(demo.real.images, extractor="gabor", device=device, progress=progress)
@@ -64,6 +64,7 @@ def _report(demo: Demo, results: dict[str, Result], save: Path | None) -> str:
 
     sets = "\n".join(f"  {shown.name:<13} {shown.story}" for shown in demo.sets)
     lessons = {fake.name: fake.lesson for fake in demo.fakes}
+    lessons["perfect"] = "what more reals score"
     n = len(demo.real.images)
     if save is None:
         more = "See the pictures, and score them as folders: genpr demo --save genpr-demo"

@@ -21,6 +21,7 @@ _COMMANDS = {
     "features": "Embed images once, and keep the features in a file.",
     "pack": "Write images of one size to one .npz file, as OpenAI's evaluator reads them.",
     "demo": "See what the four numbers mean, on images drawn for the purpose.",
+    "audit": "Hold metrics against sanity checks with known answers.",
     "weights": "Show, download and check the weights of the extractors.",
     "list": "Show the known extractors, protocols and metrics.",
 }

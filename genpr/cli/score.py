@@ -48,13 +48,32 @@ def threshold(text: str) -> tuple[str, float]:
     help="Named recipe (see `genpr list protocols`); may be repeated.",
 )
 @click.option(
-    "--metrics", metavar="A,B", help="Only these (see `genpr list metrics`).  [default: the protocol's]"
+    "--metrics",
+    metavar="A,B",
+    help="Only these (see `genpr list metrics`), or all.  [default: the protocol's]",
 )
 @click.option(
     "--k", type=int, help="Neighbours for every metric that counts them.  [default: the protocol's]"
 )
 @click.option("--ties", type=click.Choice(["closed", "strict"]), help="Balls with or without their surface.")
 @image_options
+@click.option(
+    "--intervals/--no-intervals",
+    default=True,
+    show_default=True,
+    help="95 % intervals, by halves of both sets.",
+)
+@click.option(
+    "--control/--no-control",
+    default=True,
+    show_default=True,
+    help="Score one half of the reals against the other, too.",
+)
+@click.option(
+    "--held-out",
+    metavar="SOURCE",
+    help="Reals that the generator was not trained on, where REAL are those it was; adds c_t, a test for copying.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
 @click.option("-v", "--verbose", is_flag=True, help="Say how the neighbours are searched.")
 @click.option(
@@ -137,6 +156,8 @@ def _missed(results: Sequence[Result], thresholds: Sequence[tuple[str, float]], 
     lines = []
     for result in results:
         for metric, limit in thresholds:
+            if metric in result.undefined:
+                lines.append(f"missed: {metric} has no value with these images")
             value = result[metric] if metric in result.metrics else limit
             if value < limit if side == "below" else value > limit:
                 under = f" under {result.protocol}" if len(results) > 1 else ""

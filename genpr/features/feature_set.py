@@ -61,6 +61,10 @@ class FeatureSet:
     def __len__(self) -> int:
         return len(self.features)
 
+    def name_of(self, row: int) -> str:
+        """What to call the image of a row."""
+        return self.names[row] if self.names else f"row {row}"
+
     def select(self, rows: Tensor) -> FeatureSet:
         """The same set with the given rows (indices, ascending) only."""
         return replace(

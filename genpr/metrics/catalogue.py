@@ -20,8 +20,9 @@ class MetricInfo:
         meaning: What it measures, for someone who never saw it, in at most 50 characters.
         better: Whether a better generator has more or less of it.
         space: The extractor on whose features it is defined; None for the extractor of the score.
-        uses_k: Whether it counts neighbours.
-        looks_at_reals: Whether it compares with reals, or judges the fakes alone.
+        kind: Whether it counts neighbours, is a distance between distributions, judges the fakes alone, or compares them
+            with reals that were held out of training.
+        fixed_k: Its number of neighbours, where that cannot be chosen.
         least: Images of a side without which it is not defined, beside k + 1.
         reference: Where it was published.
     """
@@ -30,10 +31,20 @@ class MetricInfo:
     meaning: str
     better: Literal["higher", "lower"]
     space: str | None
-    uses_k: bool
+    kind: Literal["neighbours", "distance", "fakes", "held-out"]
     reference: str
-    looks_at_reals: bool = True
+    fixed_k: int | None = None
     least: int = 2
+
+    @property
+    def uses_k(self) -> bool:
+        """Whether it counts neighbours."""
+        return self.kind == "neighbours"
+
+    @property
+    def looks_at_reals(self) -> bool:
+        """Whether it compares with reals, or judges the fakes alone."""
+        return self.kind != "fakes"
 
 
 _KYNKAANNIEMI = "Kynkäänniemi et al. 2019, arXiv:1904.06991"
@@ -41,12 +52,53 @@ _NAEEM = "Naeem et al. 2020, arXiv:2002.09797"
 _HEUSEL = "Heusel et al. 2017, arXiv:1706.08500"
 _BINKOWSKI = "Bińkowski et al. 2018, arXiv:1801.01401"
 _CHONG = "Chong and Forsyth 2020, arXiv:1911.07023"
+_SALVY = "Salvy et al. 2026, arXiv:2507.01761"
+_KHAYATKHOEI = "Khayatkhoei and AbdAlmageed 2023, arXiv:2306.09618"
+_CHEEMA = "Cheema and Urner 2023, AISTATS, PMLR 206"
+_PARK = "Park and Kim 2023, arXiv:2309.01590"
+_SYKES = "Sykes et al. 2024, arXiv:2405.01611"
+_HERE = "this package"
 
 _MANIFOLD = (
     ("precision", "share of fakes close to some real image (fidelity)", _KYNKAANNIEMI),
     ("recall", "share of reals close to some fake image (diversity)", _KYNKAANNIEMI),
     ("density", "reals around each fake, over k; may pass 1 (fidelity)", _NAEEM),
     ("coverage", "share of reals with a fake right beside (diversity)", _NAEEM),
+    ("clipped_density", "density without outliers' large balls (fidelity)", _SALVY),
+    ("clipped_coverage", "share of good fakes that covers so much (diversity)", _SALVY),
+    ("symmetric_precision", "lesser of precision and its complement (fidelity)", _KHAYATKHOEI),
+    ("symmetric_recall", "lesser of recall and coverage (diversity)", _KHAYATKHOEI),
+    ("complement_precision", "share of fakes with a real right beside (fidelity)", _KHAYATKHOEI),
+    ("complement_recall", "the same as coverage (diversity)", _KHAYATKHOEI),
+    ("precision_cover", "share of fakes with k reals among 3 k fakes", _CHEEMA),
+    ("recall_cover", "share of reals with k fakes among 3 k reals", _CHEEMA),
+    ("p_precision", "precision with soft balls of one size (fidelity)", _PARK),
+    ("p_recall", "recall with soft balls of one size (diversity)", _PARK),
+    ("f8", "best F8 of a precision-recall curve (diversity)", _SYKES),
+    ("f1_8", "best F1/8 of a precision-recall curve (fidelity)", _SYKES),
+    ("witnessed_fidelity", "share of fakes that 5 reals vouch for (fidelity)", _HERE),
+    ("witnessed_diversity", "lesser of witnessed support and coverage", _HERE),
+    ("witnessed_support", "share of reals that 5 fakes vouch for", _HERE),
+    ("witnessed_coverage", "share of reals with 4 fakes in their ball", _HERE),
+    ("realism", "median over fakes of a real radius over distance", _KYNKAANNIEMI),
+    ("rarity", "mean percentile of fakes' smallest real balls", "Han et al. 2022, arXiv:2206.08549"),
+    ("authenticity", "share of fakes that copy no real (memorisation)", "Alaa et al. 2022, arXiv:2102.08921"),
+)
+_FIXED_K = {
+    "authenticity": 1,
+    "witnessed_fidelity": 20,
+    "witnessed_diversity": 20,
+    "witnessed_support": 20,
+    "witnessed_coverage": 20,
+}
+_NN_ACCURACY = MetricInfo(
+    "nn_accuracy",
+    "share of images whose nearest is of their own set",
+    "lower",
+    None,
+    "neighbours",
+    "Schilling 1986; Xu et al. 2018, arXiv:1806.07755",
+    fixed_k=1,
 )
 _DISTANCES = (
     ("fid", "Fréchet distance of Inception features", "inception", _HEUSEL),
@@ -83,17 +135,33 @@ _OF_FAKES = (
     ("vendi", "effective number of different fakes", None, "Friedman and Dieng 2023, arXiv:2210.02410"),
 )
 
+_C_T = MetricInfo(
+    "c_t",
+    "z of distances to reals against held-out ones'",
+    "higher",
+    None,
+    "held-out",
+    "Meehan et al. 2020, arXiv:2004.05675",
+)
+
 METRICS: Mapping[str, MetricInfo] = MappingProxyType(
     {
         info.name: info
         for info in (
-            *(MetricInfo(name, text, "higher", None, True, source) for name, text, source in _MANIFOLD),
             *(
-                MetricInfo(name, text, "lower", space, False, source, least=3 if name == "fd_infinity" else 2)
+                MetricInfo(name, text, "higher", None, "neighbours", source, fixed_k=_FIXED_K.get(name))
+                for name, text, source in _MANIFOLD
+            ),
+            _NN_ACCURACY,
+            _C_T,
+            *(
+                MetricInfo(
+                    name, text, "lower", space, "distance", source, least=3 if name == "fd_infinity" else 2
+                )
                 for name, text, space, source in _DISTANCES
             ),
             *(
-                MetricInfo(name, text, "higher", space, False, source, False, 10 if name == "is" else 2)
+                MetricInfo(name, text, "higher", space, "fakes", source, least=10 if name == "is" else 2)
                 for name, text, space, source in _OF_FAKES
             ),
         )
@@ -101,5 +169,8 @@ METRICS: Mapping[str, MetricInfo] = MappingProxyType(
 )
 """By name, in the order in which they are shown."""
 
-MANIFOLD_METRICS = tuple(name for name, info in METRICS.items() if info.uses_k)
-"""Those that count neighbours: precision, recall, density, coverage."""
+NEIGHBOUR_METRICS = tuple(name for name, info in METRICS.items() if info.uses_k)
+"""Those that count neighbours."""
+
+PRDC = ("precision", "recall", "density", "coverage")
+"""What most people ask for."""

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from genpr.errors import UsageError
+from genpr.metrics.counted import needed_balls, value_of
 from genpr.metrics.features import (
     Features,
     check_features,
@@ -21,7 +22,7 @@ from genpr.metrics.features import (
     check_same_width,
     choose_device,
 )
-from genpr.metrics.membership import Memberships, ball_ks
+from genpr.metrics.membership import Memberships
 from genpr.metrics.progress import PairProgress, tally
 from genpr.neighbours.emulated import Emulation, emulated_counts, emulated_radii, find_emulation
 
@@ -77,13 +78,14 @@ class EmulatedSide:
     ) -> dict[str, float]:
         """The metrics named in `ks`, each with its own k. Arguments and errors are those of `RealSide.score`."""
         memberships = self.memberships(fake, ks=ks, progress=progress)
-        return {name: getattr(memberships, name)(k) for name, k in ks.items()}
+        return {name: value_of(name, memberships, k) for name, k in ks.items()}
 
     def memberships(
         self, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
     ) -> Memberships:
         """The counts behind `score`; without "recall" in `ks`, the radii of the fakes are not computed."""
-        real_ks, fake_ks = ball_ks(ks)
+        real_balls, fake_balls = needed_balls(ks)
+        real_ks, fake_ks = [ball.k for ball in real_balls], [ball.k for ball in fake_balls]
         unfitted = [k for k in real_ks if k not in self.ks]
         if unfitted:
             raise UsageError(f"k = {unfitted[0]} was not fitted, only {self.ks}", code="k-not-fitted")
@@ -101,7 +103,7 @@ class EmulatedSide:
             fake_radii=_radii(self.emulation, checked, fake_ks, tick),
             tick=tick,
         )
-        return Memberships.of(counts, n_real=n, n_fake=m, real_ks=real_ks, fake_ks=fake_ks)
+        return Memberships.of(counts, n_real=n, n_fake=m, real_balls=real_balls, fake_balls=fake_balls)
 
 
 def _radii(emulation: Emulation, features: Tensor, ks: Iterable[int], tick: Callable[[int], None]) -> Tensor:

@@ -22,7 +22,9 @@ from genpr.metrics.features import (
     choose_device,
 )
 from genpr.metrics.real_side import RealSide
+from genpr.metrics.realism import Rarity, rarity, realism_of
 from genpr.neighbours import integers
+from genpr.neighbours.balls import Ball
 from genpr.neighbours.choose import choose_engine
 from genpr.neighbours.cross import Ties, cross_counts
 from genpr.neighbours.frame import Frame, Placed
@@ -37,8 +39,6 @@ class KNNManifold:
     """The k-NN manifold of a set of features: fit once, ask many times; it does not change.
 
     Attributes:
-        k: Neighbours that set a ball's radius.
-        ties: Whether a point on the sphere is inside: "closed" yes, "strict" no.
         side: Centers, radii, and what the search keeps of them.
 
     Example:
@@ -49,8 +49,6 @@ class KNNManifold:
         [True, False]
     """
 
-    k: int
-    ties: Ties
     side: RealSide
 
     @classmethod
@@ -62,10 +60,21 @@ class KNNManifold:
         check_ties(ties)
         checked = copy_of(check_features(features, "features"))
         check_rows(checked, "features", k=k)
-        return cls(k, ties, RealSide.fit(checked, ks=[k], device=choose_device(features, device)))
+        side = RealSide.fit(checked, balls=[Ball(k)], ties=ties, device=choose_device(features, device))
+        return cls(side)
 
     def __len__(self) -> int:
         return len(self.side.points)
+
+    @property
+    def k(self) -> int:
+        """Neighbours that set a ball's radius."""
+        return self.side.balls[0].k
+
+    @property
+    def ties(self) -> Ties:
+        """Whether a point on the sphere is inside: "closed" yes, "strict" no."""
+        return self.side.ties
 
     @property
     def features(self) -> Tensor:
@@ -84,9 +93,7 @@ class KNNManifold:
 
     def count(self, queries: Features) -> Tensor:
         """How many balls contain each of the (m, d) `queries`: (m,) int64."""
-        checked = check_features(queries, "queries").to(self.features.device)
-        check_same_width(self.features, checked, names=("the manifold", "queries"))
-        side, points = self.side, self.side.points.frame.place(checked)
+        side, points = self.side, self._placed(queries)
         counts = cross_counts(
             side.points, points, real_sq_radii=side.sq_radii, ties=self.ties, engine=side.engine
         )
@@ -95,6 +102,35 @@ class KNNManifold:
     def contains(self, queries: Features) -> Tensor:
         """Which of the (m, d) `queries` lie in at least one ball: (m,) bool."""
         return self.count(queries) > 0
+
+    def realism(self, queries: Features) -> Tensor:
+        """Realism of each of the (m, d) `queries` (Kynkäänniemi et al. 2019): (m,) float64, 1 or more inside.
+
+        The largest ratio of a ball's radius to the distance from its centre, over the balls up to the median radius.
+        """
+        points = self._placed(queries)
+        return realism_of(self.side.points, self.sq_radii, points, engine=self.side.engine)
+
+    def rarity(self, queries: Features) -> Rarity:
+        """How uncommon each of the (m, d) `queries` is (Han et al. 2022): the smallest ball that contains it.
+
+        Score and percentile among all radii, each (m,) float64, NaN where no ball contains the query.
+        """
+        counts = cross_counts(
+            self.side.points,
+            self._placed(queries),
+            real_sq_radii=self.side.sq_radii,
+            smallest_of=0,
+            ties=self.ties,
+            engine=self.side.engine,
+        )
+        assert counts.smallest_real_ball is not None
+        return rarity(counts.smallest_real_ball.sqrt(), self.radii)
+
+    def _placed(self, queries: Features) -> Placed:
+        checked = check_features(queries, "queries").to(self.features.device)
+        check_same_width(self.features, checked, names=("the manifold", "queries"))
+        return self.side.points.frame.place(checked)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write features, radii and what the search keeps to `path` (safetensors with a checksum inside).
@@ -132,8 +168,8 @@ class KNNManifold:
         else:
             points = Placed.restored(frame, at["features"], _named(at, "view."))
         k = int(json.loads(metadata["k"]))
-        side = RealSide(points, (k,), at["sq_radii"][None], choose_engine(where))
-        return cls(k, json.loads(metadata["ties"]), side)
+        ties: Ties = json.loads(metadata["ties"])
+        return cls(RealSide(points, (Ball(k),), at["sq_radii"][None], ties, choose_engine(where)))
 
 
 def _named(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

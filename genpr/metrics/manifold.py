@@ -29,6 +29,7 @@ from genpr.metrics.features import (
 from genpr.metrics.knn_manifold import KNNManifold
 from genpr.metrics.progress import PairProgress
 from genpr.metrics.real_side import RealSide
+from genpr.neighbours.balls import Ball
 from genpr.neighbours.cross import Ties
 
 
@@ -154,8 +155,10 @@ def _scores(
         check_same_width(checked_real, checked_fake)
         check_rows(checked_real, "real", k=k)
         check_rows(checked_fake, "fake", k=k)
-        side = RealSide.fit(checked_real, ks=[k], device=choose_device(real, device), progress=progress)
-    return side.score(checked_fake, ks=dict.fromkeys(metrics, k), ties=ties, progress=progress)
+        side = RealSide.fit(
+            checked_real, balls=[Ball(k)], ties=ties, device=choose_device(real, device), progress=progress
+        )
+    return side.score(checked_fake, ks=dict.fromkeys(metrics, k), progress=progress)
 
 
 def _check_fitted(manifold: KNNManifold, k: int, ties: Ties) -> None:

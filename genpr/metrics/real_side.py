@@ -1,58 +1,83 @@
-"""A real set with its radii: fitted once, scored against any number of fake sets."""
+"""A real set with its balls: fitted once, scored against any number of fake sets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from genpr.errors import UsageError
+from genpr.metrics.counted import needed_balls, value_of
 from genpr.metrics.features import (
     Features,
     check_features,
-    check_k,
     check_rows,
     check_same_width,
     check_ties,
     choose_device,
 )
-from genpr.metrics.membership import Memberships, ball_ks
+from genpr.metrics.membership import Memberships
 from genpr.metrics.progress import PairProgress, tally
+from genpr.neighbours.balls import Ball
 from genpr.neighbours.choose import choose_engine
 from genpr.neighbours.cross import Ties, cross_counts
 from genpr.neighbours.engine import Engine
 from genpr.neighbours.frame import Placed
+from genpr.neighbours.lists import NeighbourLists
+from genpr.neighbours.neighbourhood import Neighbourhood
 from genpr.neighbours.plan import choose_frame, serves
-from genpr.neighbours.radii import kth_sq_distances
 from genpr.neighbours.sweep import Tick
 
 _USUAL_K = 5  # to choose a frame by, where no neighbours are asked for
 
 
 @dataclass(frozen=True, slots=True)
+class FakeSide:
+    """A fake set, counted against a real one.
+
+    Attributes:
+        memberships: Who lies in whose balls.
+        points: The m fakes, in the frame of the reals.
+        own: What the fakes tell about themselves; None if no ball around a fake was asked for.
+    """
+
+    memberships: Memberships
+    points: Placed
+    own: Neighbourhood | None
+
+
+@dataclass(frozen=True, slots=True)
 class RealSide:
-    """A real set with its radii for several k, fitted once and scored against any number of fake sets.
+    """A real set with its balls, fitted once and scored against any number of fake sets.
 
     Attributes:
         points: The n reals, in a frame that serves both sides.
-        ks: The k that were fitted, ascending.
-        sq_radii: Squared radii (len(ks), n) float64.
+        balls: The kinds that were fitted, ascending.
+        sq_radii: Squared radii (len(balls), n) float64.
+        ties: Whether a point on a sphere is inside.
         engine: What proposes candidate pairs.
+        in_degrees: (len(balls), n) int64, in how many balls of others each real lies; None if that was not kept.
+        lists: The nearest other reals of each, as many as were asked for.
     """
 
     points: Placed
-    ks: tuple[int, ...]
+    balls: tuple[Ball, ...]
     sq_radii: Tensor
+    ties: Ties
     engine: Engine
+    in_degrees: Tensor | None = None
+    lists: NeighbourLists | None = None
 
     @classmethod
     def fit(
         cls,
         features: Features,
         *,
-        ks: Iterable[int],
+        balls: Iterable[Ball],
+        ties: Ties = "closed",
+        keep: int = 0,
         device: str | torch.device = "auto",
         engine: Engine | None = None,
         progress: PairProgress | None = None,
@@ -60,82 +85,124 @@ class RealSide:
         """Find the radii of all balls.
 
         Args:
-            features: (n, d), n > max(ks). They are not copied where that can be avoided: leave them unchanged.
-            ks: Every k that will be asked for; none if only recall is.
+            features: (n, d), n more than every k. They are not copied where that can be avoided: leave them unchanged.
+            balls: Every kind that will be asked for; none if only metrics of fake balls are.
+            ties: "closed" counts a point on a sphere as inside, "strict" does not.
+            keep: Neighbours to list of each real, for intervals.
             device: As in `manifold_metrics`.
             engine: None chooses by device.
             progress: Called with the pairs of rows done with and their number.
 
         Raises:
             FeatureError: The features are malformed, not finite or too few.
-            UsageError: A k is impossible.
+            UsageError: The rule for ties is unknown.
         """
-        ks = tuple(sorted({check_k(k) for k in ks}))
+        check_ties(ties)
+        kinds = tuple(sorted(set(balls)))
+        most = max((ball.k for ball in kinds), default=0)
         checked = check_features(features, "real")
-        check_rows(checked, "real", k=max(ks, default=0))
+        check_rows(checked, "real", k=most)
         checked = checked.to(choose_device(features, device))
         engine = engine or choose_engine(checked.device)
-        points = choose_frame(checked, max(ks, default=_USUAL_K)).place(checked)
+        points = choose_frame(checked, max(most, keep) or _USUAL_K).place(checked)
+        if not kinds:
+            return cls(points, (), torch.empty(0, len(points), dtype=torch.float64), ties, engine)
         tick = tally(len(points) * (len(points) - 1) // 2, progress)
-        return cls(points, ks, kth_sq_distances(points, ks, engine=engine, tick=tick), engine)
+        own = Neighbourhood.of(points, kinds, ties=ties, keep=keep, engine=engine, tick=tick)
+        return cls(points, kinds, own.sq_radii, ties, engine, own.in_degrees, own.lists)
 
     def score(
-        self,
-        fake: Features,
-        *,
-        ks: Mapping[str, int],
-        ties: Ties = "closed",
-        progress: PairProgress | None = None,
+        self, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
     ) -> dict[str, float]:
         """The metrics named in `ks`, each with its own k; nothing that none of them needs is computed.
 
         Args:
             fake: (m, d) features.
-            ks: k by metric: any of "precision", "recall", "density", "coverage".
-            ties: As in `manifold_metrics`.
+            ks: k by metric, any of `counted.COUNTED`.
             progress: As in `fit`.
 
         Raises:
             FeatureError: The features are malformed, not finite, too few, or of another width than the reals.
             UsageError: A metric is unknown, or a k impossible or not fitted.
         """
-        memberships = self.memberships(fake, ks=ks, ties=ties, progress=progress)
-        return {name: getattr(memberships, name)(k) for name, k in ks.items()}
+        found = self.memberships(fake, ks=ks, progress=progress)
+        return {name: value_of(name, found, k) for name, k in ks.items()}
 
     def memberships(
+        self, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
+    ) -> Memberships:
+        """The integer counts behind `score`, sample by sample. Arguments and errors are those of `score`."""
+        real_balls, fake_balls = needed_balls(ks)
+        side = self.count(fake, real_balls=real_balls, fake_balls=fake_balls, progress=progress)
+        return side.memberships
+
+    def count(
         self,
         fake: Features,
         *,
-        ks: Mapping[str, int],
-        ties: Ties = "closed",
+        real_balls: Sequence[Ball],
+        fake_balls: Sequence[Ball],
+        smallest_of: Ball | None = None,
+        keep: int = 0,
         progress: PairProgress | None = None,
-    ) -> Memberships:
-        """The integer counts behind `score`, sample by sample. Arguments and errors are those of `score`."""
-        check_ties(ties)
-        real_ks, fake_ks = ball_ks(ks)
-        unfitted = [k for k in real_ks if k not in self.ks]
-        if unfitted:
-            raise UsageError(f"k = {unfitted[0]} was not fitted, only {self.ks}", code="k-not-fitted")
+    ) -> FakeSide:
+        """Who lies in whose balls.
+
+        Args:
+            fake: (m, d) features, m more than every k of a fake ball.
+            real_balls: Of the kinds that were fitted.
+            fake_balls: The balls around fakes to draw.
+            smallest_of: Of which of `real_balls` to find the smallest around each fake.
+            keep: Neighbours to list of each fake.
+            progress: As in `fit`.
+
+        Raises:
+            FeatureError: The features are malformed, not finite, too few, or of another width than the reals.
+            UsageError: A ball was not fitted.
+        """
+        rows = self._rows_of(real_balls)
         checked = check_features(fake, "fake")
         check_same_width(self.points.features, checked)
-        check_rows(checked, "fake", k=max(fake_ks, default=0))
+        check_rows(checked, "fake", k=max((ball.k for ball in fake_balls), default=0))
         checked = checked.to(self.points.device)
         points, n, m = self.points.frame.place(checked), len(self.points), len(checked)
-        tick = tally(n * m + (m * (m - 1) // 2 if fake_ks else 0), progress)
+        tick = tally(n * m + (m * (m - 1) // 2 if fake_balls else 0), progress)
+        own = self._own(points, fake_balls, keep, tick) if fake_balls else None
         counts = cross_counts(
             self.points,
             points,
-            real_sq_radii=self.sq_radii[[self.ks.index(k) for k in real_ks]],
-            fake_sq_radii=_sq_radii_of(points, fake_ks, self.engine, tick) if fake_ks else None,
-            ties=ties,
+            real_sq_radii=self.sq_radii[rows],
+            fake_sq_radii=None if own is None else own.sq_radii,
+            smallest_of=None if smallest_of is None else real_balls.index(smallest_of),
+            ties=self.ties,
             engine=self.engine,
             tick=tick,
         )
-        return Memberships.of(counts, n_real=n, n_fake=m, real_ks=real_ks, fake_ks=fake_ks)
+        found = Memberships.of(
+            counts,
+            n_real=n,
+            n_fake=m,
+            real_balls=real_balls,
+            fake_balls=fake_balls,
+            real_in_degrees=() if self.in_degrees is None else self.in_degrees[rows],
+            fake_in_degrees=() if own is None else own.in_degrees,
+        )
+        return FakeSide(found, points, own)
 
+    def sq_radii_of(self, ball: Ball) -> Tensor:
+        """Squared radii (n,) float64 of one kind of ball."""
+        return self.sq_radii[self._rows_of([ball])[0]]
 
-def _sq_radii_of(points: Placed, ks: list[int], engine: Engine, tick: Tick) -> Tensor:
-    """Radii in the reals' frame, or in one of the set's own: collapsed fakes far from the reals need a finer one."""
-    if not serves(points, max(ks)):
-        points = choose_frame(points.features, max(ks)).place(points.features)
-    return kth_sq_distances(points, ks, engine=engine, tick=tick)
+    def _rows_of(self, balls: Sequence[Ball]) -> list[int]:
+        unfitted = [ball for ball in balls if ball not in self.balls]
+        if unfitted:
+            fitted = ", ".join(map(str, self.balls)) or "nothing"
+            raise UsageError(f"{unfitted[0]} was not fitted, only {fitted}", code="k-not-fitted")
+        return [self.balls.index(ball) for ball in balls]
+
+    def _own(self, points: Placed, balls: Sequence[Ball], keep: int, tick: Tick) -> Neighbourhood:
+        """In the reals' frame, or in one of the set's own: collapsed fakes far from the reals need a finer one."""
+        most = max(keep, *(ball.k for ball in balls))
+        if not serves(points, most):
+            points = choose_frame(points.features, most).place(points.features)
+        return Neighbourhood.of(points, balls, ties=self.ties, keep=keep, engine=self.engine, tick=tick)

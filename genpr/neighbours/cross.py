@@ -30,12 +30,15 @@ class CrossCounts:
         fakes_per_real_ball: (a, n) how many fakes each real ball contains.
         fake_balls_per_real: (b, n) how many fake balls contain each real.
         reals_per_fake_ball: (b, m) how many reals each fake ball contains.
+        smallest_real_ball: (m,) float64 least squared radius of the real balls of one kind that contain each fake, infinite
+            where none does; None if it was not asked for.
     """
 
     real_balls_per_fake: Tensor
     fakes_per_real_ball: Tensor
     fake_balls_per_real: Tensor
     reals_per_fake_ball: Tensor
+    smallest_real_ball: Tensor | None = None
 
 
 def cross_counts(
@@ -44,6 +47,7 @@ def cross_counts(
     *,
     real_sq_radii: Tensor | None = None,
     fake_sq_radii: Tensor | None = None,
+    smallest_of: int | None = None,
     ties: Ties = "closed",
     engine: Engine | None = None,
     tick: Tick = no_tick,
@@ -55,6 +59,7 @@ def cross_counts(
         fake: m rows, placed in the same frame.
         real_sq_radii: (a, n) float64; None counts nothing for them.
         fake_sq_radii: (b, m) float64; None counts nothing for them.
+        smallest_of: Of which row of `real_sq_radii` to find the smallest ball around each fake.
         ties: Whether a point on the sphere is inside: "closed" yes, "strict" no.
         engine: What proposes pairs; None chooses by device.
         tick: Told how many of the n m pairs are done with, now and then.
@@ -70,26 +75,40 @@ def cross_counts(
         sq_radii = torch.cat([in_real[:, pairs.i], in_fake[:, pairs.j]])
         inside = _inside(real, fake, pairs, sq_radii, ties, engine)
         tallies.own.add(pairs, inside)
+        if smallest_of is not None:
+            tallies.own.note_radii(pairs.j, sq_radii[smallest_of].where(inside[smallest_of], torch.inf))
 
     with plain_arithmetic(real.device), Workers(real.device) as workers:
         reaches = _largest(in_real), _largest(in_fake)
         deque(sweep_between(real, fake, *reaches, engine, workers, look, tick), maxlen=0)
     per_row, per_column = tallies.sums()
-    return CrossCounts(per_column[:a], per_row[:a], per_row[a:], per_column[a:])
+    smallest = None if smallest_of is None else tallies.smallest()
+    return CrossCounts(per_column[:a], per_row[:a], per_row[a:], per_column[a:], smallest)
 
 
 @dataclass(frozen=True, slots=True)
 class _Tally:
-    """How many columns are within the radii of each row, and the other way round: (r, n) and (r, m) int64."""
+    """What is known of rows and columns so far.
+
+    Attributes:
+        per_row: (r, n) int64, how many columns are within each of the radii.
+        per_column: (r, m) int64, the other way round.
+        smallest: (m,) float64, least squared radius noted.
+    """
 
     per_row: Tensor
     per_column: Tensor
+    smallest: Tensor
 
     def add(self, pairs: Pairs, inside: Tensor) -> None:
         """Count `pairs` (p,), for each of the radii those that are `inside` (r, p) bool."""
         for row, column, within in zip(self.per_row, self.per_column, inside, strict=True):
             row.index_add_(0, pairs.i, within.long())
             column.index_add_(0, pairs.j, within.long())
+
+    def note_radii(self, columns: Tensor, sq_radii: Tensor) -> None:
+        """Squared radii (p,) of balls that contain `columns` (p,)."""
+        self.smallest.scatter_reduce_(0, columns, sq_radii, "amin")
 
 
 class _Tallies:
@@ -103,7 +122,10 @@ class _Tallies:
     def own(self) -> _Tally:
         if not hasattr(self._local, "tally"):
             radii, n, m = self._shape
-            self._local.tally = _Tally(_zeros(radii, n, self._device), _zeros(radii, m, self._device))
+            nothing = torch.full((m,), torch.inf, dtype=torch.float64, device=self._device)
+            self._local.tally = _Tally(
+                _zeros(radii, n, self._device), _zeros(radii, m, self._device), nothing
+            )
             self._all.append(self._local.tally)
         tally: _Tally = self._local.tally
         return tally
@@ -115,6 +137,9 @@ class _Tallies:
             per_row += tally.per_row
             per_column += tally.per_column
         return per_row, per_column
+
+    def smallest(self) -> Tensor:
+        return torch.stack([tally.smallest for tally in [self.own, *self._all]]).amin(dim=0)
 
 
 def _inside(real: Placed, fake: Placed, pairs: Pairs, sq_radii: Tensor, ties: Ties, engine: Engine) -> Tensor:

@@ -9,24 +9,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from genpr.neighbours.choose import choose_engine
 from genpr.neighbours.closest import Closest, bounds_of_pairs, in_reach
+from genpr.neighbours.directed import Directed, padded
 from genpr.neighbours.engine import Engine, plain_arithmetic
 from genpr.neighbours.frame import Placed, evenly_spaced
 from genpr.neighbours.sweep import Pairs, Tick, blocks_of, no_tick, sweep_within
-from genpr.neighbours.verify import sq_distances_at
 from genpr.neighbours.workers import Workers
 
 _MARGIN = 7  # rows looked at beyond k for a first reach
 _FIRST_ROWS = 384, 1024  # others among which a row looks for them, at most so many
+_FEW, _AROUND = 12, 64  # for more neighbours, so many times as many rows around the centre of a cell are looked at
 _SPREAD_ROWS = 2048  # columns looked at for rows that have too few others in their block
 _MASSES = 2**15  # pairs at once
-_VERIFIED = 4096  # pairs per piece of work
 
 
 def kth_sq_distances(
@@ -49,9 +48,9 @@ def kth_sq_distances(
         return torch.empty(0, len(points), dtype=torch.float64, device=points.device)
     engine = engine or choose_engine(points.device)
     with plain_arithmetic(points.device), Workers(points.device) as workers:
-        sq_reach, copies = _first_reach(points, max(ks), engine, workers)
-        near = _Directed.of(_closest(points, max(ks), sq_reach, engine, workers, tick), sq_reach)
-        table = near.smallest(near.decided(points, ks, workers), max(ks))
+        near, copies = near_others(points, max(ks), engine, workers, tick)
+        decided = near.decided(points.features, ks, workers)
+        table = decided.smallest(decided.sq_lower, max(ks))
         table[copies[:, 0] >= 0] = 0
         return table[:, [k - 1 for k in ks]].T.contiguous()
 
@@ -69,13 +68,24 @@ def nearest_neighbours(points: Placed, k: int, *, engine: Engine | None = None) 
     """
     engine = engine or choose_engine(points.device)
     with plain_arithmetic(points.device), Workers(points.device) as workers:
-        sq_reach, copies = _first_reach(points, k, engine, workers)
-        near = _Directed.of(_closest(points, k, sq_reach, engine, workers), sq_reach)
-        sq = _verified(points, near.row, near.other, workers)
+        near, copies = near_others(points, k, engine, workers)
+        sq = near.verified(points.features, workers).sq_lower
         listed = near.places(sq, k)
         settled = copies[:, 0] >= 0
-        index = _padded(near.other, -1)[listed].where(~settled[:, None], copies)
-        return index, _padded(sq, torch.inf)[listed].masked_fill(settled[:, None], 0)
+        index = padded(near.other, -1)[listed].where(~settled[:, None], copies)
+        return index, padded(sq, torch.inf)[listed].masked_fill(settled[:, None], 0)
+
+
+def near_others(
+    points: Placed, k: int, engine: Engine, workers: Workers, tick: Tick = no_tick
+) -> tuple[Directed, Tensor]:
+    """For each row, the others that may be among its `k` nearest, or no farther than these.
+
+    Returns:
+        The others; and for rows with k copies, which have none there, these copies: (n, k) int64, -1 for all others.
+    """
+    sq_reach, copies = _first_reach(points, k, engine, workers)
+    return Directed.of(_closest(points, k, sq_reach, engine, workers, tick), sq_reach), copies
 
 
 def _first_reach(points: Placed, k: int, engine: Engine, workers: Workers) -> tuple[Tensor, Tensor]:
@@ -93,7 +103,7 @@ def _first_reach(points: Placed, k: int, engine: Engine, workers: Workers) -> tu
     spread = evenly_spaced(n, max(_SPREAD_ROWS, 2 * k), points.device)
 
     def look(block: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        return block, *_look(points, block, block if len(block) > k else spread, k, engine)
+        return block, *_look(points, block, _around(points, block, k, spread), k, engine)
 
     blocks = blocks_of(points, torch.zeros_like(sq_reach), limit)
     for block, near, sq_lower, sq_upper in workers.map(look, blocks):
@@ -102,6 +112,14 @@ def _first_reach(points: Placed, k: int, engine: Engine, workers: Workers) -> tu
         at = at[(points.features[near[at]] == points.features[block[at], None]).all(dim=2).all(dim=1)]
         sq_reach[block[at]], copies[block[at]] = -torch.inf, near[at]
     return sq_reach, copies
+
+
+def _around(points: Placed, block: Tensor, k: int, spread: Tensor) -> Tensor:
+    """Rows (c,), c > k, that are likely to hold near neighbours of a `block` of one cell."""
+    cells = points.cells
+    if k > _FEW and cells is not None and (label := int(cells.label[block[0]])) < len(cells.sq_distances):
+        return cells.sq_distances[label].topk(min(_AROUND * k, len(points)), largest=False).indices
+    return block if len(block) > k else spread
 
 
 def _look(
@@ -137,69 +155,3 @@ def _closest(
     for pairs in sweep_within(points, sq_reach, engine, workers, sharpen, tick):
         closest.meet(pairs)
     return closest.pairs()
-
-
-def _verified(points: Placed, i: Tensor, j: Tensor, workers: Workers) -> Tensor:
-    """Squared distances by the definition, (p,) float64."""
-    x = points.features
-    parts = zip(torch.split(i, _VERIFIED), torch.split(j, _VERIFIED), strict=True)
-    return torch.cat(list(workers.map(lambda part: sq_distances_at(x, x, *part), parts)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Directed:
-    """Rows and others within their reach, grouped by row, with bounds on the squared distances; all (p,)."""
-
-    row: Tensor
-    other: Tensor
-    sq_lower: Tensor
-    sq_upper: Tensor
-    size: Tensor  # (n,) others per row
-
-    @classmethod
-    def of(cls, pairs: Pairs, sq_reach: Tensor) -> _Directed:
-        row, other = torch.cat([pairs.i, pairs.j]), torch.cat([pairs.j, pairs.i])
-        in_reach = (pairs.sq_lower.repeat(2) <= sq_reach[row]).nonzero()[:, 0]
-        order = in_reach[row[in_reach].argsort()]
-        row = row[order]
-        return cls(
-            row,
-            other[order],
-            pairs.sq_lower.repeat(2)[order],
-            pairs.sq_upper.repeat(2)[order],
-            row.bincount(minlength=len(sq_reach)),
-        )
-
-    def places(self, values: Tensor, k: int) -> Tensor:
-        """Where the k smallest `values` (p,) of each row are, ascending, (n, k); p where a row has fewer."""
-        order = values.argsort()
-        order = order[self.row[order].argsort(stable=True)]
-        order = torch.cat([order, order.new_full((1,), len(order))])
-        rank = torch.arange(k, device=order.device)
-        place = (self.size.cumsum(dim=0) - self.size)[:, None] + rank
-        return order[place.where(rank < self.size[:, None], len(order) - 1)]
-
-    def smallest(self, values: Tensor, k: int) -> Tensor:
-        """The k smallest `values` (p,) of each row, ascending, (n, k); infinite where a row has fewer."""
-        return _padded(values, torch.inf)[self.places(values, k)]
-
-    def decided(self, points: Placed, ks: Sequence[int], workers: Workers) -> Tensor:
-        """Values (p,) whose k-th smallest of each row is the k-th squared distance, for each of `ks`.
-
-        It lies between the k-th smallest lower and the k-th smallest upper bound. An other whose own bounds are both
-        on one side of this gap needs no verification: its lower bound, in its place, leaves the value the same.
-        """
-        lowest, highest = self.smallest(self.sq_lower, max(ks)), self.smallest(self.sq_upper, max(ks))
-        is_open = torch.zeros_like(self.row, dtype=torch.bool)
-        for k in ks:
-            is_open |= (self.sq_lower <= highest[self.row, k - 1]) & (
-                self.sq_upper >= lowest[self.row, k - 1]
-            )
-        at = is_open.nonzero()[:, 0]
-        sq = self.sq_lower.clone()
-        sq[at] = _verified(points, self.row[at], self.other[at], workers)
-        return sq
-
-
-def _padded(values: Tensor, value: float) -> Tensor:
-    return torch.cat([values, values.new_full((1,), value)])

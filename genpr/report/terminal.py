@@ -14,32 +14,67 @@ from rich.table import Table
 
 from genpr.comparison import Comparison
 from genpr.metrics.catalogue import METRICS
-from genpr.result import MetricValue, Result, SideSummary
+from genpr.result import Control, MetricValue, Result, SideSummary
 
 _WIDTH = 80
+_PERFECT = "perfect"
 
 
 def score_table(result: Result) -> str:
-    """Metric, value, k and meaning, then what was compared with what."""
-    table = _table("metric", "value", "k", "what it means")
-    table.columns[1].justify = table.columns[2].justify = "right"
+    """Every metric with its interval, its null and the control, then what was compared with what."""
+    control = result.control
+    columns = ["metric", "value", "95 % interval", "null", "/null", "k"]
+    table = _table(*columns, *(["real v. real"] if control else []))
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for column in table.columns:
+        column.overflow = "fold"  # a number that is cut reads as another
     for name, metric in result.metrics.items():
+        low_high = "-" if metric.interval is None else " - ".join(f"{end:.3f}" for end in metric.interval)
+        is_known = metric.null_source != "real halves"
+        null = _number(metric.null) if is_known and metric.null is not None else "-"
+        is_share = metric.relative is not None and METRICS[name].better == "higher"
+        relative = f"{metric.relative:.0%}" if is_share else "-"
         k = "-" if metric.k is None else str(metric.k)
-        table.add_row(name, _value(metric), k, METRICS[name].meaning)
-    return "\n".join([_render(table), *_remarks(result), _footer(result)])
+        table.add_row(name, _value(metric), low_high, null, relative, k, *_controlled(name, control))
+    return "\n".join([_render(table), *_legend(result), *_remarks(result), _footer(result)])
 
 
 def _value(metric: MetricValue) -> str:
-    """Four decimals for shares; four digits for distances, which may be of any size."""
-    size = abs(metric.value)
-    text = (
-        f"{metric.value:.4f}"
-        if size < 100
-        else f"{metric.value:.2f}"
-        if size < 1e6
-        else f"{metric.value:.4g}"
-    )
+    text = _number(metric.value)
     return text if metric.exact else f"~{text}"
+
+
+def _number(value: float) -> str:
+    """Four decimals for shares, fewer for distances, which may be of any size."""
+    size = abs(value)
+    if 0 < size < 0.001:
+        return f"{value:.1e}"
+    return f"{value:.4f}" if size < 10 else f"{value:.2f}" if size < 1e6 else f"{value:.4g}"
+
+
+def _controlled(name: str, control: Control | None) -> list[str]:
+    """The value of the control beside its own null."""
+    if control is None:
+        return []
+    value, null = control.values.get(name), control.nulls.get(name)
+    if value is None:
+        return ["-"]
+    return [_number(value) if null is None else f"{value:.3f} ({null:.3f})"]
+
+
+def _legend(result: Result) -> list[str]:
+    """What the columns mean, as far as they hold anything."""
+    lines = _purposes(result)
+    if any(metric.null is not None for metric in result.metrics.values()):
+        lines.append("null: what a perfect generator scores with so many images; more is normal")
+    if result.control is not None:
+        n_real, n_fake = result.control.n_real, result.control.n_fake
+        lines.append(f"real v. real: {n_real:,} of the reals against the other {n_fake:,} (with that null)")
+    if any(metric.null_source == "real halves" for metric in result.metrics.values()):
+        lines.append("no null is known where it says -: read the value beside real v. real")
+    undefined = ", ".join(result.undefined)
+    return [*lines, *([f"no value with these images: {undefined}"] if undefined else [])]
 
 
 def _remarks(result: Result) -> list[str]:
@@ -60,12 +95,24 @@ def _remarks(result: Result) -> list[str]:
     return lines
 
 
+def _purposes(result: Result) -> list[str]:
+    """Which metrics judge what."""
+    parts = []
+    for purpose in ("fidelity", "diversity"):
+        names = [name for name in result.metrics if f"({purpose})" in METRICS[name].meaning]
+        if names:
+            parts.append(f"{purpose}: {', '.join(names)}")
+    return [_wrapped("; ".join(parts))] if parts else []
+
+
 def comparison_table(results: Mapping[str, Result], captions: Mapping[str, str]) -> str:
-    """One row per named fake set, with a caption that says what its numbers show."""
+    """One row per named fake set, with a caption that says what its numbers show; and one for a perfect generator."""
     metrics = list(next(iter(results.values())).metrics)
     table = _table("fakes", *metrics, "what it shows")
     for name, result in results.items():
         table.add_row(name, *(f"{result[metric]:.2f}" for metric in metrics), captions[name])
+    nulls = [next(iter(results.values())).metrics[metric].null for metric in metrics]
+    table.add_row(_PERFECT, *("-" if null is None else f"{null:.2f}" for null in nulls), captions[_PERFECT])
     for column in table.columns[1:-1]:
         column.justify = "right"
     return _render(table)
@@ -90,7 +137,30 @@ def side_by_side_table(comparison: Comparison) -> str:
     for column in numbers:
         column.justify = "right"
     differences = [_wrapped(f"not made alike: {difference}") for difference in comparison.differences]
-    return "\n".join([_render(table), *differences])
+    return "\n".join([_render(table), *differences, *_contrasts(comparison)])
+
+
+def _contrasts(comparison: Comparison) -> list[str]:
+    """How sure each difference from the first result is, in a table per other result."""
+    first, *others = comparison.results
+    blocks = []
+    for name in others:
+        table = _table("metric", "difference", "95 % interval", "verdict")
+        table.columns[1].justify = table.columns[2].justify = "right"
+        pairing = ""
+        for metric in comparison.metrics:
+            contrast = comparison.contrast(name, metric)
+            if contrast is None:
+                table.add_row(metric, "-", "-", "no interval is known")
+                continue
+            low, high = contrast.interval.low, contrast.interval.high
+            pairing = f" ({contrast.pairing}: {_PAIRINGS[contrast.pairing]})"
+            table.add_row(metric, f"{contrast.value:+.4f}", f"{low:+.4f} to {high:+.4f}", contrast.verdict)
+        blocks += ["", _wrapped(f"{name} against {first}{pairing}"), _render(table)]
+    return blocks
+
+
+_PAIRINGS = {"paired": "the same reals, so what they do to both cancels", "unpaired": "other reals or halves"}
 
 
 _MOST_ACROSS = 3

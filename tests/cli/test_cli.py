@@ -13,18 +13,18 @@ from PIL import Image
 GABOR = ("--extractor", "gabor", "--device", "cpu")
 
 
-def test_score_prints_a_table_with_values_k_and_meanings(genpr, folders):
+def test_score_prints_a_table_with_values_k_and_purposes(genpr, folders):
     code, out, err = genpr("score", *folders, *GABOR)
     assert code == 0
-    rows = {line.split()[0]: line.split()[1:3] for line in out.splitlines() if line.strip()}
-    assert [rows[name][1] for name in ("precision", "recall", "density", "coverage")] == ["3", "3", "5", "5"]
+    rows = {line.split()[0]: line.split()[1:] for line in out.splitlines() if line.strip()}
+    assert [rows[name][6] for name in ("precision", "recall", "density", "coverage")] == ["3", "3", "5", "5"]
     assert all(0 <= float(rows[name][0]) <= 1 for name in ("precision", "recall", "coverage"))
     assert "fidelity" in out
     assert "diversity" in out
     assert "not comparable with published numbers" in out
     assert all(len(line) <= 80 for line in out.splitlines() if not line.startswith(("real ", "fake ")))
     assert "\x1b" not in out
-    assert "warning: only 20 images" in err
+    assert "note: only 20 images" in err
 
 
 def test_json_is_one_object_and_nothing_else(genpr, folders):

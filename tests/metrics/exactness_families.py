@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from genpr.metrics.real_side import RealSide
+from genpr.neighbours.balls import Ball
 
 Sets = tuple[NDArray, NDArray]
 Counts = dict[tuple[str, int], NDArray]
@@ -28,15 +29,15 @@ def counts_of(
     real, fake, ties="closed", *, real_ks: Sequence[int] = KS, fake_ks: Sequence[int] = (3,)
 ) -> Counts:
     """The tables of real balls for `real_ks`, fitted at once and at most 3, and those of fake balls for `fake_ks`."""
-    side = RealSide.fit(real, ks=real_ks)
+    side = RealSide.fit(real, balls=map(Ball, real_ks), ties=ties)
     counts: Counts = {}
     for fake_k in fake_ks:
         ks = dict(zip(("precision", "density", "coverage"), real_ks, strict=False))
-        found = side.memberships(fake, ks={**ks, "recall": fake_k}, ties=ties)
+        found = side.memberships(fake, ks={**ks, "recall": fake_k})
         for table in REAL_TABLES + FAKE_TABLES:
-            for k, values in getattr(found, table).items():
+            for ball, values in getattr(found, table).items():
                 assert values.dtype == torch.int64
-                before = counts.setdefault((table, k), values.cpu().numpy())
+                before = counts.setdefault((table, ball.k), values.cpu().numpy())
                 assert before.tolist() == values.tolist()  # the k of recall moves no real ball
     assert set(counts) == {(t, k) for t in REAL_TABLES for k in real_ks} | {
         (t, k) for t in FAKE_TABLES for k in fake_ks

@@ -36,6 +36,7 @@ from hypothesis.extra import numpy as hnp
 
 import genpr
 from genpr.metrics.real_side import RealSide
+from genpr.neighbours.balls import Ball
 
 TIES = ("closed", "strict")
 families = pytest.mark.parametrize("family", exactness_families.names())
@@ -223,9 +224,9 @@ def test_integer_grids_are_counted_as_exact_arithmetic_counts_them(sets, ties, d
         name: data.draw(st.integers(1, len(points) - 1), label=name)
         for name, points in (("precision", real), ("density", real), ("coverage", real), ("recall", fake))
     }
-    side = RealSide.fit(real, ks=[ks[name] for name in ks if name != "recall"])
-    found = side.memberships(fake, ks=ks, ties=ties)
-    values = side.score(fake, ks=ks, ties=ties)
+    side = RealSide.fit(real, balls=[Ball(ks[name]) for name in ks if name != "recall"], ties=ties)
+    found = side.memberships(fake, ks=ks)
+    values = side.score(fake, ks=ks)
     for name, k in ks.items():
         own, other, tables = (real, fake, REAL_TABLES) if name != "recall" else (fake, real, FAKE_TABLES)
         sq, radii = _balls(own, other, k)
@@ -233,8 +234,8 @@ def test_integer_grids_are_counted_as_exact_arithmetic_counts_them(sets, ties, d
             [s <= r if ties == "closed" else s < r for s in row] for row, r in zip(sq, radii, strict=True)
         ]
         per_other, per_ball = [sum(column) for column in zip(*inside, strict=True)], [*map(sum, inside)]
-        assert getattr(found, tables[0])[k].tolist() == per_other
-        assert getattr(found, tables[1])[k].tolist() == per_ball
+        assert getattr(found, tables[0])[Ball(k)].tolist() == per_other
+        assert getattr(found, tables[1])[Ball(k)].tolist() == per_ball
         share = {
             "density": Fraction(sum(per_other), k * len(other)),
             "coverage": Fraction(sum(count > 0 for count in per_ball), len(own)),

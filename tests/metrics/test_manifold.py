@@ -13,6 +13,7 @@ from genpr.metrics import real_side
 from genpr.metrics.knn_manifold import KNNManifold
 from genpr.metrics.manifold import PrecisionRecall, manifold_metrics, precision_recall
 from genpr.metrics.real_side import RealSide
+from genpr.neighbours.balls import Ball
 from genpr.neighbours.torch_engine import TorchEngine
 
 
@@ -175,7 +176,7 @@ class TestKNNManifold:
         assert torch.equal(manifold.count(queries), before)
         assert manifold.features.tolist() == queries.tolist()
         with pytest.raises(AttributeError):
-            manifold.k = 4
+            manifold.side = None
 
     def test_no_queries_give_no_answers(self, rng):
         assert KNNManifold.fit(rng.normal(size=(10, 3))).contains(np.empty((0, 3))).shape == (0,)
@@ -215,7 +216,7 @@ class TestRealSide:
 
     def test_each_metric_has_its_own_k(self):
         real, fake = feature_cases.make("off_centre")
-        scores = RealSide.fit(real, ks=[3, 4, 5]).score(fake, ks=self.KS)
+        scores = RealSide.fit(real, balls=map(Ball, (3, 4, 5))).score(fake, ks=self.KS)
         expected = {k: oracle.manifold_metrics(real, fake, k) for k in (2, 3, 4, 5)}
         assert scores == {
             "precision": expected[3][0],
@@ -226,7 +227,7 @@ class TestRealSide:
 
     def test_a_second_fake_set_does_no_work_among_the_reals(self, rng):
         engine = _Counter()
-        side = RealSide.fit(rng.normal(size=(700, 4)), ks=[3, 4, 5], engine=engine)
+        side = RealSide.fit(rng.normal(size=(700, 4)), balls=map(Ball, (3, 4, 5)), engine=engine)
         assert 700**2 / 2 < engine.products < 2 * 700**2  # a first reach, and the sweep
         for n_fake in (50, 60):
             engine.products = 0
@@ -245,34 +246,34 @@ class TestRealSide:
     def test_only_what_is_asked_for_is_computed(self, names, work, rng):
         engine = _Counter()
         ks = {name: self.KS[name] for name in names}
-        fitted = [k for name, k in ks.items() if name != "recall"]
-        side = RealSide.fit(rng.normal(size=(70, 4)), ks=fitted, engine=engine)
+        fitted = [Ball(k) for name, k in ks.items() if name != "recall"]
+        side = RealSide.fit(rng.normal(size=(70, 4)), balls=fitted, engine=engine)
         assert engine.products == (2 * 70**2 if fitted else 0)
         engine.products = 0
         assert list(side.score(rng.normal(size=(50, 4)), ks=ks)) == names
         assert engine.products == work
 
     def test_counts_behind_the_scores(self):
-        side = RealSide.fit(_HAND_A[0], ks=[1])
+        side = RealSide.fit(_HAND_A[0], balls=[Ball(1)])
         memberships = side.memberships(_HAND_A[1], ks=dict.fromkeys(self.KS, 1))
-        assert memberships.real_balls_per_fake[1].tolist() == [2, 2, 1]
-        assert memberships.fakes_per_real_ball[1].tolist() == [1, 2, 1, 1]
-        assert memberships.fake_balls_per_real[1].tolist() == [1, 2, 2, 1]
-        assert memberships.reals_per_fake_ball[1].tolist() == [2, 2, 2]
+        assert memberships.real_balls_per_fake[Ball(1)].tolist() == [2, 2, 1]
+        assert memberships.fakes_per_real_ball[Ball(1)].tolist() == [1, 2, 1, 1]
+        assert memberships.fake_balls_per_real[Ball(1)].tolist() == [1, 2, 2, 1]
+        assert memberships.reals_per_fake_ball[Ball(1)].tolist() == [2, 2, 2]
         assert (memberships.n_real, memberships.n_fake) == (4, 3)
 
     def test_precision_needs_no_more_than_one_fake(self, rng):
-        side = RealSide.fit(np.vstack([np.eye(4), np.zeros((3, 4))]), ks=[3])
+        side = RealSide.fit(np.vstack([np.eye(4), np.zeros((3, 4))]), balls=[Ball(3)])
         assert side.score(np.zeros((1, 4)), ks={"precision": 3}) == {"precision": 1.0}
         with pytest.raises(FeatureError, match="at least 1 row"):
             side.score(np.zeros((0, 4)), ks={"precision": 3})
 
     def test_unknown_metrics_and_unfitted_ks_are_refused(self, rng):
-        side = RealSide.fit(rng.normal(size=(20, 3)), ks=[3])
+        side = RealSide.fit(rng.normal(size=(20, 3)), balls=[Ball(3)])
         with pytest.raises(UsageError, match="unknown metrics: f1; known: precision, recall") as error:
             side.score(rng.normal(size=(20, 3)), ks={"f1": 3})
         assert error.value.code == "unknown-metric"
-        with pytest.raises(UsageError, match=r"k = 5 was not fitted, only \(3,\)") as error:
+        with pytest.raises(UsageError, match="k = 5 was not fitted, only k = 3") as error:
             side.score(rng.normal(size=(20, 3)), ks={"density": 5})
         assert error.value.code == "k-not-fitted"
 
@@ -308,7 +309,7 @@ class TestErrors:
         assert error.value.code == "width-mismatch"
 
     def test_everything_is_checked_before_anything_is_computed(self, monkeypatch):
-        monkeypatch.setattr(real_side, "kth_sq_distances", lambda *_, **__: pytest.fail("computed"))
+        monkeypatch.setattr(real_side.Neighbourhood, "of", lambda *_, **__: pytest.fail("computed"))
         bad = self.good.copy()
         bad[4, 2] = np.nan
         with pytest.raises(FeatureError, match="fake features must be finite"):

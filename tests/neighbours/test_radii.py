@@ -22,7 +22,7 @@ from placements import (
     with_cells,
 )
 
-from genpr.neighbours import brute, closest, float_view, radii
+from genpr.neighbours import brute, closest, directed, float_view, radii
 from genpr.neighbours.faiss_engine import FaissEngine
 from genpr.neighbours.frame import Placed
 from genpr.neighbours.radii import kth_sq_distances, nearest_neighbours
@@ -37,7 +37,7 @@ kinds = pytest.mark.parametrize("kind", SEARCH_KINDS)
 def verified(monkeypatch) -> list[int]:
     """How many pairs the definition was asked for, call by call."""
     counts: list[int] = []
-    for module in (radii, closest):
+    for module in (directed, closest):
         at = module.sq_distances_at
         monkeypatch.setattr(
             module, "sq_distances_at", lambda *args, at=at: (counts.append(len(args[2])), at(*args))[1]
@@ -174,7 +174,7 @@ def test_shortcuts_change_nothing(without, case, monkeypatch):
     else:
         monkeypatch.setattr(closest, "_PORTION", 100)
         monkeypatch.setattr(radii, "_MASSES", 30)
-        monkeypatch.setattr(radii, "_VERIFIED", 7)
+        monkeypatch.setattr(directed, "_VERIFIED", 7)
     for kind in ("all coordinates", "principal directions and cells"):
         test_every_bit_is_the_oracles(case, kind, "tiles of 7 x 64")
 

@@ -1,0 +1,159 @@
+"""A real set, embedded and fitted once, against which any number of fake sets is scored."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+
+from genpr.features.extractor import FeatureExtractor
+from genpr.held_out import embedded_held_out
+from genpr.images.policy import MAX_PIXELS
+from genpr.judge import Judge
+from genpr.memory import limited_memory, parse_size
+from genpr.metrics.features import check_ties
+from genpr.plan import ScorePlan
+from genpr.protocols import find_protocol
+from genpr.result import Result
+from genpr.runtime import resolve_device
+from genpr.side_features import Embedder, SideFeatures, StageProgress
+from genpr.sides import check_same_kind, open_side
+
+
+class Evaluator:
+    """A real set, embedded and fitted once, against which any number of fake sets is scored.
+
+    Args:
+        real: Real images or their features: a folder, `.zip`, `.tar`, `.npz` or feature file; a uint8 array
+            (n, h, w, 3) or tensor (n, 3, h, w); a float array or tensor (n, d) of features; a Dataset; or an
+            iterable of image batches.
+        extractor: A name, `module:factory`, `file.py:factory`, or an object that follows the
+            `FeatureExtractor` protocol; None takes the protocol's. Feature files bring their own.
+        protocol: Name of a recipe (`genpr list protocols`); what it pins cannot be given otherwise.
+        metrics: Names from `genpr list metrics`; None for the protocol's, "all" for every one on the score's features.
+        k: Neighbours for every metric that counts them; None takes the protocol's (3 for precision and recall, else 5).
+        ties: "closed" or "strict" balls; None takes the protocol's.
+        max_images: Score a random subset of at most this many images of each side.
+        seed: Chooses that subset.
+        device: "auto", "cpu", "cuda" or "cuda:N".
+        batch_size: Images per forward pass of the extractor.
+        weights: File with the extractor's weights, or a folder of such files under their published names, instead of
+            the downloaded ones.
+        offline: Never download.
+        cache: Keep features of images that come from files, so that the next run embeds only new ones.
+        cache_dir: Where; None takes GENPR_CACHE or the user's cache folder.
+        on_bad: "error" refuses a source with unusable images after listing all; "skip" leaves them out.
+        max_bad: With "skip", the largest tolerated share of unusable images.
+        max_pixels: Images with more pixels are refused before they are decoded.
+        max_memory: Plan with at most so many bytes for the process, such as "8GiB"; features that are larger than
+            that allows are mapped from a file. None takes what is free.
+        intervals: Find 95 % intervals by scoring 100 halves of both sets, all in one more pass.
+        held_out: More reals, of the same kind, that the generator was not trained on; the real side should then be those
+            that it was trained on. They add `c_t`, a test for copying.
+        control: Score one half of the reals against the other, once, for what a perfect generator would show.
+        progress: Called with a stage ("real", "fake", "neighbours"), what is done, and the total or None.
+
+    Raises:
+        UsageError: A path or name does not exist, or an option is impossible.
+        DataError: The real side cannot be used.
+        ResourceError: Weights, device or memory are missing.
+
+    Example:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> evaluator = Evaluator(rng.normal(size=(200, 8)))
+        >>> result = evaluator.score(rng.normal(size=(200, 8)))
+        >>> list(result.metrics)
+        ['precision', 'recall', 'density', 'coverage']
+    """
+
+    def __init__(
+        self,
+        real: object,
+        *,
+        extractor: str | FeatureExtractor | None = None,
+        protocol: str = "genpr",
+        metrics: Sequence[str] | None = None,
+        k: int | None = None,
+        ties: Literal["closed", "strict"] | None = None,
+        max_images: int | None = None,
+        seed: int = 0,
+        device: str | torch.device = "auto",
+        batch_size: int = 64,
+        weights: str | os.PathLike[str] | None = None,
+        offline: bool = False,
+        cache: bool = True,
+        cache_dir: str | os.PathLike[str] | None = None,
+        on_bad: Literal["error", "skip"] = "error",
+        max_bad: float = 0.01,
+        max_pixels: int = MAX_PIXELS,
+        max_memory: str | int | None = None,
+        intervals: bool = True,
+        control: bool = True,
+        held_out: object = None,
+        progress: StageProgress | None = None,
+    ) -> None:
+        if ties is not None:
+            check_ties(ties)
+        find_protocol(protocol)
+        self._max_memory = None if max_memory is None else parse_size(max_memory)
+        self._embedder = Embedder(
+            device=resolve_device(device),
+            weights=weights,
+            offline=offline,
+            max_images=max_images,
+            seed=seed,
+            batch_size=batch_size,
+            cache=cache,
+            cache_dir=cache_dir,
+            on_bad=on_bad,
+            max_bad=max_bad,
+            max_pixels=max_pixels,
+            progress=progress,
+        )
+        with limited_memory(self._max_memory):
+            self._opened_real = open_side(real, "real")
+            self._plan = ScorePlan.of(
+                protocol,
+                self._opened_real,
+                extractor=extractor,
+                metrics=metrics,
+                k=k,
+                ties=ties,
+                intervals=intervals,
+                control=control,
+                held_out=held_out is not None,
+            )
+            reals = SideFeatures(
+                self._opened_real, "real", self._embedder, limit=self._plan.most_real, own=[self._plan.own]
+            )
+            reals.require(self._plan.real_spaces, minimum=self._plan.least_real)
+            plans = [self._plan]
+            kept = (
+                None
+                if held_out is None
+                else embedded_held_out(held_out, self._opened_real, plans, self._embedder)
+            )
+            self._judge = Judge(self._plan, reals, self._embedder, kept)
+
+    def score(self, fake: object) -> Result:
+        """Score one fake set; only the fake side is embedded and fitted.
+
+        Args:
+            fake: Anything that `real` may be, of the same kind: images against images, features against
+                features of the same extractor.
+
+        Raises:
+            UsageError: The path does not exist.
+            DataError: The fake side cannot be used, or does not belong to the real side.
+        """
+        with limited_memory(self._max_memory):
+            opened = open_side(fake, "fake")
+            check_same_kind(self._opened_real, opened)
+            fakes = SideFeatures(
+                opened, "fake", self._embedder, limit=self._plan.most_fake, own=[self._plan.own]
+            )
+            fakes.require(self._plan.spaces.values(), minimum=self._plan.least_fake)
+            return self._judge.score(fakes)

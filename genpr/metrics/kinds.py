@@ -1,0 +1,156 @@
+"""Two looks at plain features that no metric of neighbours takes: kinds of images that are missing, and odd axes.
+
+References:
+    Kolmogorov 1933; Smirnov 1939 (largest difference of two distribution functions).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from genpr.metrics.blocks import double_blocks
+
+_CELLS, _STEPS, _FITTED = 20, 8, 5000
+_LEAST_SHARE, _STARVED = 0.01, 0.2  # of the reals in a cell; of its fair part that it gets
+_CHANCE = 1e-6
+_COMPARED = 2000  # rows per side, among which a distance of .3 is far beyond chance
+_ALARM = 0.3
+_FEW_AXES = 0.05  # more than this share of odd axes, and distances see them too
+_REPEATED, _VARIED = 0.1, 0.5  # shares of distinct values, on a lattice and off it
+
+
+@dataclass(frozen=True, slots=True)
+class MissingKind:
+    """A cell of the reals that hardly any fake falls into.
+
+    Attributes:
+        real_share: Of the reals in it.
+        fake_share: Of the fakes in it.
+        row: The real nearest to its centre.
+    """
+
+    real_share: float
+    fake_share: float
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class OddAxes:
+    """Single features in which the sets differ although distances hardly can.
+
+    Attributes:
+        axes: Features whose distribution functions differ by more than .3, the worst first.
+        largest: The largest such difference.
+        is_lattice: Whether one side takes few distinct values where the other takes many, in most features.
+    """
+
+    axes: tuple[int, ...]
+    largest: float
+    is_lattice: bool
+
+
+def missing_kinds(real: Tensor, fake: Tensor, *, seed: int = 0) -> tuple[MissingKind, ...]:
+    """Cells of a k-means clustering of the reals (20) that hold a fifth of their fair part of the fakes, or less.
+
+    Args:
+        real: (n, d) float32.
+        fake: (m, d) float32.
+        seed: Of the clustering.
+
+    Returns:
+        Cells of at least 1 % of the reals in which so few fakes would be a chance below one in a million; largest first.
+    """
+    n, m = len(real), len(fake)
+    if n < 10 * _CELLS:
+        return ()
+    centre = torch.zeros(real.shape[1], dtype=torch.float64)
+    for block in double_blocks(real, centre.device):
+        centre += block.sum(dim=0)
+    centre /= n
+    centres = _centres(real, centre, seed)
+    label, sq = _nearest(real, centre, centres)
+    of_real = label.bincount(minlength=len(centres))
+    of_fake = _nearest(fake, centre, centres)[0].bincount(minlength=len(centres))
+    found = []
+    for cell in range(len(centres)):
+        ours, theirs = int(of_real[cell]), int(of_fake[cell])
+        if ours < _LEAST_SHARE * n or theirs / m > _STARVED * ours / n:
+            continue
+        if _chance_of_at_most(theirs, m, ours / n) < _CHANCE:
+            row = int(sq.where(label == cell, torch.inf).argmin())
+            found.append(MissingKind(ours / n, theirs / m, row))
+    return tuple(sorted(found, key=lambda kind: -kind.real_share))
+
+
+def odd_axes(real: Tensor, fake: Tensor, *, seed: int = 0) -> OddAxes:
+    """Features in which a part of the two sets differ beyond chance (Kolmogorov-Smirnov distance over .3).
+
+    Args:
+        real: (n, d) float32.
+        fake: (m, d) float32.
+        seed: Of the parts.
+    """
+    ours, theirs = (_part(features, seed) for features in (real, fake))
+    distance = ks_distances(ours, theirs)
+    odd = (distance > _ALARM).nonzero()[:, 0]
+    order = odd[distance[odd].argsort(descending=True)]
+    distinct = [_distinct_share(part) for part in (ours, theirs)]
+    few, many = torch.minimum(*distinct), torch.maximum(*distinct)
+    lattice = (few < _REPEATED) & (many > _VARIED)
+    axes = tuple(order.tolist()) if len(order) <= max(1, _FEW_AXES * real.shape[1]) else ()
+    return OddAxes(axes, float(distance.max()), bool(lattice.double().mean() > _VARIED))
+
+
+def ks_distances(real: Tensor, fake: Tensor) -> Tensor:
+    """Largest difference of the distribution functions of each feature: (d,) float64 for (n, d) and (m, d)."""
+    ordered = [part.T.contiguous().sort(dim=1).values for part in (real, fake)]
+    pooled = torch.cat(ordered, dim=1)
+    below = [torch.searchsorted(part, pooled, right=True).double() / part.shape[1] for part in ordered]
+    return (below[0] - below[1]).abs().amax(dim=1)
+
+
+def _part(features: Tensor, seed: int) -> Tensor:
+    rows = torch.randperm(len(features), generator=torch.Generator().manual_seed(seed))[:_COMPARED]
+    return features[rows.sort().values].float()
+
+
+def _distinct_share(rows: Tensor) -> Tensor:
+    ordered = rows.sort(dim=0).values
+    return ((ordered[1:] != ordered[:-1]).sum(dim=0) + 1).double() / len(rows)
+
+
+def _centres(real: Tensor, centre: Tensor, seed: int) -> Tensor:
+    """Lloyd's algorithm on a part of the rows, (c, d) float64 around `centre`."""
+    rows = torch.randperm(len(real), generator=torch.Generator().manual_seed(seed))[:_FITTED]
+    part = real[rows].double() - centre
+    centres = part[:_CELLS].clone()
+    for _ in range(_STEPS):
+        label = (part @ centres.T - centres.square().sum(dim=1) / 2).argmax(dim=1)
+        size = label.bincount(minlength=_CELLS)
+        total = torch.zeros_like(centres).index_add_(0, label, part)
+        centres = torch.where(size[:, None] > 0, total / size.clamp(min=1)[:, None], centres)
+    return centres
+
+
+def _nearest(features: Tensor, centre: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
+    """Cell of each row, and its squared distance to the centre of that: two of (n,)."""
+    labels, distances = [], []
+    for block in double_blocks(features, centre.device):
+        moved = block - centre
+        sq = moved.square().sum(dim=1, keepdim=True) + centres.square().sum(dim=1) - 2 * moved @ centres.T
+        distance, label = sq.min(dim=1)
+        labels.append(label)
+        distances.append(distance)
+    return torch.cat(labels), torch.cat(distances)
+
+
+def _chance_of_at_most(count: int, total: int, share: float) -> float:
+    """Of a binomial number, that it is no larger."""
+    from scipy.special import bdtr
+
+    chance = float(bdtr(count, total, share))
+    return chance if math.isfinite(chance) else 1.0

@@ -1,0 +1,285 @@
+"""Nulls: what a perfect generator scores at these sizes, exactly and for any distribution.
+
+A perfect generator draws from the distribution of the reals. Then the n - 1 other reals and the m fakes around a real
+are exchangeable, so that the order in which they come, nearest first, is any of all orders with equal chance, whatever
+the distribution (without ties), its dimension and its curvature. How many fakes come before the k-th real, and so lie
+in its ball, has a negative hypergeometric distribution; coverage, its complement, cover, clipped coverage and witnessed
+coverage are expectations under it. Density is 1 on average at any sizes.
+
+A null is an expectation: a single score scatters around it, so values above it are normal.
+
+The null of C_T, a standardised rank statistic of held-out reals against fakes, is N(0, 1) and needs no function. Nulls
+that depend on the distribution, those of precision, recall and authenticity, are in `null_geometry`.
+
+References:
+    Naeem et al. 2020, "Reliable Fidelity and Diversity Metrics for Generative Models" (density and coverage).
+    Salvy et al. 2026, "Enhanced Generative Model Evaluation with Clipped Density and Coverage" (the calibration).
+    Cheema and Urner 2023, "Precision Recall Cover" (cover).
+    Schilling 1986, "Multivariate Two-Sample Tests Based on Nearest Neighbors".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from genpr.errors import UsageError
+from genpr.metrics.features import check_count
+
+_CHUNK_ELEMENTS = 2**20
+
+Floats = NDArray[np.float64]
+
+
+def balls_hit(n_real: int, n_fake: int, k: int, *, at_least: int = 1) -> float:
+    """Chance that the closed k-NN ball of a real contains at least `at_least` fakes of a perfect generator.
+
+    This is the null of coverage; with the sizes swapped, that of complement precision; with k = 20 and at least 4, that
+    of witnessed coverage before its calibration.
+
+    Args:
+        n_real: Number of reals, n > k.
+        n_fake: Number of fakes, m.
+        k: Neighbours that set a ball's radius, the real itself not counted.
+        at_least: Fakes that a ball has to contain.
+
+    Returns:
+        From 0 to 1; for one fake, 1 - prod_{i=1..k} (n - i) / (n + m - i).
+
+    Raises:
+        UsageError: A number is out of range ("bad-option").
+
+    Example:
+        >>> round(balls_hit(50_000, 10_000, 5), 6)
+        0.598143
+    """
+    _check_sizes(n_real, n_fake, k)
+    check_count(at_least, "at_least", least=1)
+    if at_least > n_fake:
+        return 0.0
+    fewer = _shares_of_balls(n_real, np.array([n_fake]), k, at_least).sum()
+    return float(max(0.0, 1.0 - fewer))
+
+
+def smallest_k(n_real: int, n_fake: int, *, coverage: float = 0.95) -> int:
+    """The least k at which a perfect generator covers more than a share `coverage` of the reals (Naeem et al. 2020).
+
+    Raises:
+        UsageError: A number is out of range, or no k < n_real is enough ("bad-option").
+
+    Example:
+        >>> smallest_k(50_000, 50_000), smallest_k(50_000, 10_000)
+        (5, 17)
+    """
+    _check_sizes(n_real, n_fake, 1)
+    if not 0 < coverage < 1:
+        raise UsageError(f"coverage must be between 0 and 1, not {coverage!r}", code="bad-option")
+    before = np.arange(1, n_real, dtype=np.float64)
+    covered = -np.expm1(np.cumsum(np.log1p(-n_fake / (n_real + n_fake - before))))
+    enough = covered > coverage
+    if not enough.any():
+        raise UsageError(
+            f"no k makes a perfect generator cover more than {coverage} of {n_real} reals with {n_fake} fakes; "
+            "use more images",
+            code="bad-option",
+        )
+    return int(enough.argmax()) + 1
+
+
+def cover_null(n_own: int, n_other: int, k: int, k_prime: int) -> float:
+    """Null of precision cover and of recall cover (Cheema and Urner 2023).
+
+    Args:
+        n_own: Images that are judged and bear the balls: the fakes for precision cover, the reals for recall cover.
+        n_other: Images counted in the balls: the reals for precision cover, the fakes for recall cover.
+        k: Images of the other set that a ball has to contain.
+        k_prime: Neighbours in the own set that set a ball's radius.
+
+    Raises:
+        UsageError: A number is out of range ("bad-option").
+
+    Example:
+        >>> round(cover_null(1000, 1000, 5, 15), 5)
+        0.99072
+    """
+    check_count(n_own, "n_own", least=2)
+    check_count(n_other, "n_other", least=1)
+    check_count(k_prime, "k_prime", least=1, most=n_own - 1)
+    check_count(k, "k", least=1)
+    return balls_hit(n_own, n_other, k_prime, at_least=k)
+
+
+def nn_accuracy_null(n_real: int, n_fake: int) -> float:
+    """Null of the leave-one-out accuracy of a nearest-neighbour classifier that tells reals from fakes.
+
+    It is the share of all n + m images whose nearest other image, or any of whose k nearest on average, is of the same
+    set (Schilling 1986): near, and not equal to, one half when n = m.
+
+    Raises:
+        UsageError: A number is out of range ("bad-option").
+    """
+    n, m = check_count(n_real, "n_real", least=1), check_count(n_fake, "n_fake", least=1)
+    return (n * (n - 1) + m * (m - 1)) / ((n + m) * (n + m - 1))
+
+
+def clipped_coverage_null(n_real: int, n_fake: int, k: int) -> float:
+    """Null of clipped coverage before its calibration.
+
+    It is the mean over balls of min(1, fakes in it / k), that is the mean over t = 1..k of `balls_hit` with t fakes.
+    Arguments and errors are those of `balls_hit`.
+    """
+    _check_sizes(n_real, n_fake, k)
+    return float(1.0 - _shortfall(n_real, np.array([n_fake]), k)[0])
+
+
+def clipped_coverage_curve(n_real: int, n_fake: int, k: int) -> Floats:
+    """Expected clipped coverage before its calibration when only so many fakes are good and the rest far away.
+
+    Arguments and errors are those of `balls_hit`.
+
+    Returns:
+        (n_fake + 1,) by the number of good fakes, from 0 on, strictly increasing up to rounding. Only to look at:
+        `calibrated_clipped_coverage` computes just the points it needs.
+    """
+    _check_sizes(n_real, n_fake, k)
+    return 1.0 - _shortfall(n_real, np.arange(n_fake + 1), k)
+
+
+@overload
+def calibrated_clipped_coverage(raw: float, n_real: int, n_fake: int, k: int) -> float: ...
+@overload
+def calibrated_clipped_coverage(raw: Floats, n_real: int, n_fake: int, k: int) -> Floats: ...
+def calibrated_clipped_coverage(raw: float | Floats, n_real: int, n_fake: int, k: int) -> float | Floats:
+    """The share of good fakes at which clipped coverage, before its calibration, would be expected to be `raw`.
+
+    Salvy et al. (2026) return the index of the first point of `clipped_coverage_curve` that reaches `raw`, over
+    n_fake + 1. That is a step function, in which the null itself becomes n_fake / (n_fake + 1) and noise in the last
+    bit of `raw` a whole step. Here the curve is inverted between its points too: linearly, hence continuously, exactly
+    m / n_fake where m good fakes are expected to bring `raw`, and 1 from the null on. Both differ by at most
+    2 / n_fake.
+
+    Args:
+        raw: The mean over reals of min(1, fakes in the ball / k), from 0 to 1, or an array of such values.
+        n_real: As in `balls_hit`.
+        n_fake: As in `balls_hit`.
+        k: As in `balls_hit`.
+
+    Returns:
+        From 0 to 1, of the shape of `raw`.
+
+    Raises:
+        UsageError: A number is out of range ("bad-option").
+    """
+    _check_sizes(n_real, n_fake, k)
+    values = np.asarray(raw, dtype=np.float64)
+    if not ((values >= 0) & (values <= 1)).all():
+        raise UsageError(f"raw clipped coverage is between 0 and 1, not {raw!r}", code="bad-option")
+    share = _good_fakes(1.0 - values.ravel(), n_real, n_fake, k).reshape(values.shape) / n_fake
+    return share if isinstance(raw, np.ndarray) else float(share)
+
+
+def separated_modes_coverage(real_counts: Sequence[int], fake_counts: Sequence[int], k: int) -> float:
+    """Expected coverage when both sets consist of the same far apart modes, each perfect in itself.
+
+    Args:
+        real_counts: Reals in each mode: none, or more than k, so that no ball reaches another mode.
+        fake_counts: Fakes in each mode, 0 in a dropped one.
+        k: As in `balls_hit`.
+
+    Raises:
+        UsageError: A number is out of range, or the counts differ in length ("bad-option").
+    """
+    modes = _modes(real_counts, fake_counts, k)
+    hit = sum(n * balls_hit(n, m, k) for n, m in modes if n and m)
+    return hit / sum(n for n, _ in modes)
+
+
+def separated_modes_density(real_counts: Sequence[int], fake_counts: Sequence[int], k: int) -> float:
+    """Expected density in that case: the share of fakes on modes of the reals. See `separated_modes_coverage`."""
+    modes = _modes(real_counts, fake_counts, k)
+    return sum(m for n, m in modes if n) / sum(m for _, m in modes)
+
+
+def separated_modes_precision(
+    real_counts: Sequence[int], fake_counts: Sequence[int], null_of: Callable[[int], float]
+) -> float:
+    """Expected precision in that case, given the null of precision at so many reals. See `separated_modes_coverage`."""
+    modes = _modes(real_counts, fake_counts, 1)
+    return sum(m * null_of(n) for n, m in modes if n and m) / sum(m for _, m in modes)
+
+
+def _check_sizes(n_real: object, n_fake: object, k: object) -> None:
+    n = check_count(n_real, "n_real", least=2)
+    check_count(n_fake, "n_fake", least=1)
+    check_count(k, "k", least=1, most=n - 1)
+
+
+def _modes(real_counts: Sequence[int], fake_counts: Sequence[int], k: int) -> list[tuple[int, int]]:
+    """Reals and fakes of each mode, checked."""
+    check_count(k, "k", least=1)
+    if len(real_counts) != len(fake_counts):
+        raise UsageError(
+            f"real_counts has {len(real_counts)} modes but fake_counts {len(fake_counts)}; "
+            "put 0 where a mode is missing",
+            code="bad-option",
+        )
+    real = [check_count(n, "a number of reals", least=0) for n in real_counts]
+    fake = [check_count(m, "a number of fakes", least=0) for m in fake_counts]
+    if sum(real) == 0 or sum(fake) == 0:
+        raise UsageError("there must be reals and fakes in some mode", code="bad-option")
+    small = [n for n in real if 0 < n <= k]
+    if small:
+        raise UsageError(
+            f"a mode needs more than k = {k} reals or none, not {small[0]}: its balls reach into other modes",
+            code="bad-option",
+        )
+    return list(zip(real, fake, strict=True))
+
+
+def _shares_of_balls(n: int, m: NDArray[np.int64], k: int, count: int) -> Floats:
+    """Chance that exactly j of m fakes come before the k-th other real, for j = 0..count - 1: (count, len(m)).
+
+    In logarithms: for none it is the chance that the first k neighbours are all reals, and each further fake brings
+    the factor (j + k) / (j + 1) * (m - j) / (n - 1 - k + m - j).
+    """
+    m = m.astype(np.float64)
+    i = np.arange(k)[:, None]
+    steps = np.empty((count, len(m)))
+    steps[0] = np.log1p(-m / (n + m - 1 - i)).sum(axis=0)
+    j = np.arange(count - 1)[:, None]
+    left = np.maximum(m - j, 0)
+    with np.errstate(divide="ignore"):  # no fake is left: the logarithm of 0, whose exponential is 0
+        steps[1:] = np.log((j + k) / (j + 1.0) * left / (n - 1 - k + np.maximum(left, 1)))
+    return np.exp(np.cumsum(steps, axis=0))
+
+
+def _shortfall(n: int, m: NDArray[np.int64], k: int) -> Floats:
+    """1 - E[min(1, fakes in a ball / k)], (len(m),); strictly decreasing in m, precise however small."""
+    out = np.empty(len(m))
+    missing = 1.0 - np.arange(k)[:, None] / k
+    step = max(1, _CHUNK_ELEMENTS // k)
+    for start in range(0, len(m), step):
+        chunk = slice(start, start + step)
+        out[chunk] = (_shares_of_balls(n, m[chunk], k, k) * missing).sum(axis=0)
+    return out
+
+
+def _good_fakes(shortfall: Floats, n: int, m: int, k: int) -> Floats:
+    """Good fakes out of m that bring each `shortfall` (p,), by bisection and then linearly between two integers."""
+    low = np.zeros(len(shortfall), dtype=np.int64)
+    high = np.full(len(shortfall), m)
+    at_low, at_high = _shortfall(n, low, k), _shortfall(n, high, k)
+    wanted, at_null = np.clip(shortfall, at_high, at_low), at_high
+    while (high - low).max(initial=0) > 1:
+        middle = (low + high) // 2
+        at_middle = _shortfall(n, middle, k)
+        is_few = at_middle >= wanted
+        low, at_low = np.where(is_few, middle, low), np.where(is_few, at_middle, at_low)
+        high, at_high = np.where(is_few, high, middle), np.where(is_few, at_high, at_middle)
+    # From the null on it is m; so it is where the null itself cannot be told from 1, and both ends are 0.
+    between = np.divide(at_low - wanted, at_low - at_high, out=np.zeros(len(wanted)), where=wanted > at_null)
+    good: Floats = np.where(wanted > at_null, low + between, m)
+    return good

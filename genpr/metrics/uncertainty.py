@@ -1,0 +1,195 @@
+"""95 % intervals for metrics of nearest neighbours, and whether two scores can be told apart.
+
+The bootstrap cannot be used: copies of a row in a resample are neighbours at distance zero, which moves every metric
+by far more than its error. Halves drawn without replacement have no copies (Politis & Romano 1994, "Large Sample
+Confidence Regions Based on Subsamples under Minimal Assumptions").
+
+**Standard error.** Let A be the metric of a random half of the reals and a random half of the fakes, and A' that of the
+rows left over. A and A' share no image, so they are independent, and the mean of ((A - A') / 2)^2 over all data is
+Var(A) / 2, whatever the distribution. With a variance that falls like 1 / n, as that of metrics of k nearest
+neighbours does at fixed k, this is the variance of the metric of the whole sets. The mean over splits of one data set
+estimates it.
+
+The usual estimate, the variance of A over halves, is too large for such metrics. Write the metric as a sum of parts
+that depend on c images together (Hoeffding 1948). Where part c has variance a_c / n at size n, the variance over
+halves has expectation sum of a_c (2 - 2^(1 - c)) / n, between one and two times the sum of a_c / n; the difference of
+complementary halves has that sum itself. In simulations the factor is 1.1 to 1.7 (see `benchmarks/bench_intervals.py`).
+
+**Interval.** It is centred on the value of the whole sets, since halves are another size and have another mean. The
+quantile is Student's with as many degrees of freedom as there are splits: each split adds a square of mean known to be
+zero. Near 0 and 1, where splits may see no difference at all, an interval is never narrower than the exact binomial one
+(Clopper & Pearson 1934) for as many independent images.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from genpr.errors import UsageError
+
+_LEVEL = 0.95
+Pairing = Literal["paired", "unpaired"]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A 95 % interval.
+
+    Attributes:
+        low: Lower end.
+        high: Upper end.
+    """
+
+    low: float
+    high: float
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+
+def standard_error(replicates: Tensor) -> float:
+    """Standard error of the metric of whole sets, from its values for their halves.
+
+    Args:
+        replicates: (B,) float64; 2 s and 2 s + 1 are of complementary halves.
+
+    Raises:
+        UsageError: They are no pairs ("bad-option").
+    """
+    if replicates.ndim != 1 or len(replicates) < 2 or len(replicates) % 2:
+        raise UsageError(
+            f"replicates come in pairs of complementary halves, not in a shape {tuple(replicates.shape)}",
+            code="bad-option",
+        )
+    halved = (replicates[::2] - replicates[1::2]).double() / 2
+    return float(halved.square().mean().sqrt())
+
+
+def interval_of(
+    value: float, replicates: Tensor, *, n: int, lower: float = 0.0, upper: float | None = 1.0
+) -> Interval:
+    """A 95 % interval for what a metric would be on average over such sets of these sizes; never of zero width.
+
+    Args:
+        value: The metric of the whole sets.
+        replicates: (B,) its values for halves, as `replicate_values` returns them.
+        n: Images that the metric is a share of, or a mean over: fakes for precision and density, reals for recall and
+            coverage.
+        lower: The least value possible.
+        upper: The largest value possible; None if there is none.
+
+    Raises:
+        UsageError: The replicates are no pairs, or n is not positive ("bad-option").
+    """
+    if n < 1:
+        raise UsageError(f"an interval needs at least one image, not {n}", code="bad-option")
+    half = _quantile(len(replicates)) * standard_error(replicates)
+    exact = _unseen(value, n) if upper is None else _binomial(value, n, lower, upper)
+    low, high = min(value - half, exact.low), max(value + half, exact.high)
+    return Interval(max(low, lower), high if upper is None else min(high, upper))
+
+
+def _quantile(replicates: int) -> float:
+    from scipy.special import stdtrit  # scipy.stats takes seconds to import
+
+    return float(stdtrit(replicates // 2, (1 + _LEVEL) / 2))
+
+
+def _binomial(value: float, n: int, lower: float, upper: float) -> Interval:
+    """Clopper and Pearson's interval; a value between two counts counts as it is."""
+    from scipy.special import betaincinv
+
+    tail, share = (1 - _LEVEL) / 2, min(max((value - lower) / (upper - lower), 0.0), 1.0)
+    hits = share * n
+    low = float(betaincinv(hits, n - hits + 1, tail)) if hits > 0 else 0.0
+    high = float(betaincinv(hits + 1, n - hits, 1 - tail)) if hits < n else 1.0
+    return Interval(lower + low * (upper - lower), lower + high * (upper - lower))
+
+
+def _unseen(value: float, n: int) -> Interval:
+    """For a mean without upper bound, that is 1 for usual images.
+
+    A kind of image that none of n was may still have a share of 1 - .025^(1/n), the exact binomial bound. If such images are worth nothing, or
+    twice the mean and at least 1, this is what they change.
+    """
+    share = _unseen_share(n)
+    return Interval(value - share * value, value + share * max(value, 1.0))
+
+
+def _unseen_share(n: int) -> float:
+    return -math.expm1(math.log((1 - _LEVEL) / 2) / n)
+
+
+@dataclass(frozen=True, slots=True)
+class Resampled:
+    """A metric with all that a comparison of two scores needs.
+
+    Attributes:
+        value: Of the whole sets.
+        replicates: (B,) float64, of halves.
+        n: Images that the metric is a share of, or a mean over.
+        seed: Of the halves.
+        n_real: Number of reals.
+        k: Neighbours.
+        real_identity: Hash of what the reals are; None if it is not known.
+    """
+
+    value: float
+    replicates: Tensor
+    n: int
+    seed: int
+    n_real: int
+    k: int
+    real_identity: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How much higher one score is than another.
+
+    Attributes:
+        value: The first minus the second.
+        interval: 95 %, of the difference.
+        pairing: "paired" where both were scored on the same reals and the same halves of them, so that what the reals
+            do to both cancels; else "unpaired".
+        verdict: "not distinguishable" where the interval holds 0.
+    """
+
+    value: float
+    interval: Interval
+    pairing: Pairing
+    verdict: Literal["distinguishable", "not distinguishable"]
+
+
+def difference(a: Resampled, b: Resampled) -> Difference:
+    """Compare two scores of one metric.
+
+    Raises:
+        UsageError: The metrics are of a different k, or replicates are no pairs ("bad-option").
+    """
+    if a.k != b.k:
+        raise UsageError(f"scores with k = {a.k} and k = {b.k} are of different metrics", code="bad-option")
+    if are_paired(a, b):
+        error, splits = standard_error(a.replicates - b.replicates), len(a.replicates)
+        pairing: Pairing = "paired"
+    else:
+        error = math.hypot(standard_error(a.replicates), standard_error(b.replicates))
+        splits, pairing = min(len(a.replicates), len(b.replicates)), "unpaired"
+    value = a.value - b.value
+    # As in `_unseen`: what neither score has seen may still tell them apart.
+    least = _unseen_share(min(a.n, b.n)) * max(1.0, abs(a.value), abs(b.value))
+    half = max(_quantile(splits) * error, least)
+    interval = Interval(value - half, value + half)
+    return Difference(
+        value, interval, pairing, "not distinguishable" if 0.0 in interval else "distinguishable"
+    )
+
+
+def are_paired(a: Resampled, b: Resampled) -> bool:
+    """Whether replicate b of both is of the same reals."""
+    same_halves = (a.seed, a.n_real, len(a.replicates)) == (b.seed, b.n_real, len(b.replicates))
+    return same_halves and a.real_identity is not None and a.real_identity == b.real_identity

@@ -1,0 +1,148 @@
+"""Random halves of a set, one bit per half, and counting by bits.
+
+Halves come in pairs: a random half of the rows and the other half. Bit b of a row tells whether it belongs to half
+b, so one operation on a word of 64 bits takes a decision for 64 halves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+_WORD = 64
+_FEW = 16  # rows that are counted one by one
+
+
+@dataclass(frozen=True, slots=True)
+class Halves:
+    """Which of n rows belong to which halves.
+
+    Attributes:
+        member: (n, w) int64; bit b % 64 of word b // 64 is set where the row belongs to half b.
+        count: Number of halves B. Halves 2 s and 2 s + 1 share no row.
+        size: Rows of each half, floor(n / 2); of an odd n, one row belongs to neither half of a pair.
+    """
+
+    member: Tensor
+    count: int
+    size: int
+
+    @classmethod
+    def drawn(cls, n: int, *, seed: int, stream: int, count: int, device: torch.device) -> Halves:
+        """Draw halves that depend on the arguments alone.
+
+        Args:
+            n: Rows.
+            seed: From 0.
+            stream: Tells sets of one size and seed apart, so that their halves are independent.
+            count: B, even.
+            device: Where the bits shall be.
+        """
+        # Streams of a bit generator never change between versions of NumPy; permutations may.
+        raw = np.random.PCG64(np.random.SeedSequence([seed, n, stream]))
+        size, inside = n // 2, np.zeros((count, n), dtype=bool)
+        for split in range(count // 2):
+            order = np.argpartition(raw.random_raw(n), [size, 2 * size] if n % 2 else size)
+            inside[2 * split, order[:size]] = True
+            inside[2 * split + 1, order[size : 2 * size]] = True
+        return cls(packed(inside.T).to(device), count, size)
+
+    def __len__(self) -> int:
+        return len(self.member)
+
+    def totals(self, bits: Tensor) -> Tensor:
+        """How many of `bits` (p, w) are set for each half, (B,) int64."""
+        return counted(bits)[: self.count]
+
+
+def packed(inside: NDArray[np.bool_]) -> Tensor:
+    """(n, B) bool as (n, w) int64."""
+    n, count = inside.shape
+    words = -(-count // _WORD)
+    octets = np.zeros((n, words * 8), dtype=np.uint8)
+    octets[:, : -(-count // 8)] = np.packbits(inside, axis=1, bitorder="little")
+    return torch.from_numpy(octets.view("<i8").astype(np.int64))
+
+
+def unpacked(bits: Tensor) -> Tensor:
+    """(..., w) int64 as (..., 64 w) bool."""
+    each = torch.arange(_WORD, device=bits.device)
+    return ((bits[..., None] >> each) & 1).bool().flatten(-2)
+
+
+def counted(bits: Tensor) -> Tensor:
+    """How many of `bits` (p, w) int64 are set in each place: (64 w,) int64.
+
+    Carry-save addition: three words of one weight become a word of sums and a word of carries of twice the weight, 64
+    places at a time (Harley and Seal, in Warren, "Hacker's Delight").
+    """
+    parts, weights, weight = [bits[:0]], list[int](), 1
+    while len(bits):
+        carries = [bits[:0]]
+        while len(bits) > _FEW:
+            third = len(bits) // 3
+            a, b, c = bits[:third], bits[third : 2 * third], bits[2 * third : 3 * third]
+            either = a ^ b
+            carries.append((a & b).bitwise_or_(either & c))
+            bits = torch.cat([either.bitwise_xor_(c), bits[3 * third :]])
+        parts.append(bits)
+        weights += [weight] * len(bits)
+        bits, weight = torch.cat(carries), 2 * weight
+    each = unpacked(torch.cat(parts)).long()
+    return (each * torch.tensor(weights, device=each.device)[:, None]).sum(dim=0)
+
+
+class Hits:
+    """How many of something each row has met in each half, counted up to `most`.
+
+    Attributes:
+        planes: (most, n, w) int64; a bit of plane t is set once the row has met more than t. Bits of halves that the
+            row does not belong to are set from the start: nothing more is to be learnt about them.
+    """
+
+    def __init__(self, member: Tensor, most: int) -> None:
+        self.planes = (~member).repeat(most, 1, 1)
+        self._settled = torch.zeros(len(member), dtype=torch.bool, device=member.device)
+        self._taken = torch.empty(len(member), dtype=torch.int64, device=member.device)
+
+    def open(self, rows: Tensor) -> Tensor:
+        """Which places of `rows` (p,) name rows that can learn more."""
+        return (~self._settled.index_select(0, rows)).nonzero()[:, 0]
+
+    def add(self, rows: Tensor, bits: Tensor) -> None:
+        """Rows (p,) meet one more in the halves of `bits` (p, w); a row may be named any number of times.
+
+        One mention of each row is taken at a time, and those that add nothing are dropped, until none is left. Counts
+        do not depend on which is taken.
+        """
+        touched = rows
+        while True:
+            news = ((bits & ~self.planes[-1].index_select(0, rows)) != 0).any(dim=1).nonzero()[:, 0]
+            if not len(news):
+                break
+            rows, bits = rows[news], bits.index_select(0, news)
+            number = torch.arange(len(rows), device=rows.device)
+            self._taken[rows] = number
+            is_taken = self._taken.index_select(0, rows) == number
+            at, later = is_taken.nonzero()[:, 0], (~is_taken).nonzero()[:, 0]
+            self._take(rows[at], bits.index_select(0, at))
+            rows, bits = rows[later], bits.index_select(0, later)
+        self._settled[touched] = (self.planes[-1].index_select(0, touched) == -1).all(dim=1)
+
+    def _take(self, rows: Tensor, bits: Tensor) -> None:
+        """Distinct rows."""
+        for plane in range(len(self.planes) - 1, 0, -1):
+            self.planes[plane, rows] |= self.planes[plane - 1, rows] & bits
+        self.planes[0, rows] |= bits
+
+    def merge(self, other: Hits) -> None:
+        """Add what another has met of other things."""
+        ours, theirs = self.planes.clone(), other.planes
+        self.planes |= theirs
+        for plane in range(1, len(ours)):
+            for mine in range(plane):
+                self.planes[plane] |= ours[mine] & theirs[plane - 1 - mine]

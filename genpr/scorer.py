@@ -1,0 +1,158 @@
+"""Every value of one plan for one real side; and the same for one half of the reals against the other."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from genpr.metrics.catalogue import METRICS
+from genpr.metrics.companions import CompanionOptions
+from genpr.metrics.evidence import Evidence
+from genpr.metrics.frechet import Gaussian
+from genpr.metrics.memorisation import ct_score
+from genpr.plan import ScorePlan
+from genpr.result import Control, MetricValue
+from genpr.scoring import ManifoldRecipe, RealCompanions, RealManifolds
+from genpr.side_features import Embedder, SideFeatures, StageProgress
+
+Values = dict[str, MetricValue | None]
+"""By metric; None where it is undefined."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One fake side.
+
+    Attributes:
+        values: By metric.
+        evidence: What the neighbours reveal beside them.
+        seconds: By stage.
+    """
+
+    values: Values
+    evidence: Evidence | None
+    seconds: dict[str, float]
+
+
+@dataclass
+class _Search:
+    """A search among neighbours that is under way."""
+
+    progress: StageProgress
+    seconds: float = 0.0
+
+    def report(self, done: int, total: int) -> None:
+        """Pairs done with, as per cent."""
+        self.progress("neighbours", 100 * done // max(total, 1), 100)
+
+
+class Scorer:
+    """A real side, fitted for every metric of a plan.
+
+    Args:
+        plan: What to compute.
+        real: The real side, with every space embedded that the plan needs of it.
+        embedder: How it was embedded.
+        given: Mean and covariance that came with the reals, by metric.
+        held_out: Other reals, for the metrics that need them.
+    """
+
+    def __init__(
+        self,
+        plan: ScorePlan,
+        real: SideFeatures,
+        embedder: Embedder,
+        *,
+        given: Mapping[str, Gaussian],
+        held_out: SideFeatures | None = None,
+    ) -> None:
+        self._plan = plan
+        self._embedder = embedder
+        options = CompanionOptions(
+            device=embedder.device, inception_score_chunk=plan.protocol.inception_score_chunk
+        )
+        companions = {
+            name: space
+            for name, space in plan.spaces.items()
+            if METRICS[name].kind not in {"neighbours", "held-out"}
+        }
+        self._train, self._held_out = real, held_out
+        started = time.perf_counter()
+        self._companions = RealCompanions(companions, real, given, options)
+        self._companion_seconds = time.perf_counter() - started
+        self._manifolds: RealManifolds | None = None
+        with self._searching() as search:
+            if plan.ks:
+                self._manifolds = RealManifolds(real[plan.own], self._recipe(), search.report)
+        self._fit_seconds = search.seconds
+
+    def score(self, fake: SideFeatures, given: Mapping[str, Gaussian]) -> Scored:
+        """Every metric of one fake side; `given` came with the fakes."""
+        started = time.perf_counter()
+        values: Values = {**self._companions.score(fake, given)}
+        companions = self._companion_seconds + time.perf_counter() - started
+        evidence = None
+        with self._searching() as search:
+            if self._manifolds is not None:
+                found, evidence = self._manifolds.score(fake[self._plan.own], search.report)
+                values |= found
+        if "c_t" in self._plan.spaces:
+            values["c_t"] = self._copying(fake)
+        seconds = {"fit_real": self._fit_seconds, "score_fake": search.seconds, "companions": companions}
+        return Scored(values, evidence, seconds)
+
+    def _copying(self, fake: SideFeatures) -> MetricValue | None:
+        """C_T: a standard normal number under the null."""
+        if self._held_out is None:
+            return None
+        sides = (side[self._plan.own].features for side in (self._train, self._held_out, fake))
+        z = ct_score(*sides, device=self._embedder.device, seed=self._embedder.seed).z
+        return MetricValue(z, None, null=0.0, null_source="closed form") if math.isfinite(z) else None
+
+    def _recipe(self) -> ManifoldRecipe:
+        plan, embedder = self._plan, self._embedder
+        return ManifoldRecipe(
+            protocol=plan.protocol,
+            ks=plan.ks,
+            ties=plan.ties,
+            device=embedder.device,
+            seed=embedder.seed,
+            intervals=plan.intervals,
+        )
+
+    @contextmanager
+    def _searching(self) -> Iterator[_Search]:
+        """Time the block, and tell how far it is."""
+        search = _Search(self._embedder.progress or (lambda *_: None))
+        search.report(0, 1)
+        started = time.perf_counter()
+        yield search
+        search.seconds = time.perf_counter() - started
+        search.report(1, 1)
+
+
+def control_of(plan: ScorePlan, real: SideFeatures, embedder: Embedder) -> Control | None:
+    """One half of the reals scored against the other; None where a half is too small for a metric."""
+    reals, fakes = real.halves()
+    n_real, n_fake = reals.n, fakes.n
+    if n_real < plan.least_real or n_fake < plan.least_fake:
+        return None
+    scorer = Scorer(replace(plan, intervals=False), reals, embedder, given={})
+    found = scorer.score(fakes, {}).values
+    known = {name: value for name, value in found.items() if value is not None}
+    return Control(
+        n_real,
+        n_fake,
+        {name: value.value for name, value in known.items()},
+        {name: value.null for name, value in known.items()},
+    )
+
+
+def with_control(name: str, value: MetricValue, control: Control | None) -> MetricValue:
+    """With the value of the control as null, where no other is known."""
+    if value.null is not None or control is None or name not in control.values:
+        return value
+    return replace(value, null=control.values[name], null_source="real halves")

@@ -1,0 +1,132 @@
+"""`genpr audit`: the matrix on stdout, files in --out, one clear error for what is wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from genpr.audit import metrics
+from genpr.cli.audit import command
+from genpr.errors import GenprError, ResourceError, UsageError
+
+
+@pytest.fixture
+def mine(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("def good(real, fake):\n    return 1.0\n\ndef bad(real, fake):\n    return 0.0\n")
+    return path
+
+
+def run(*args):
+    result = CliRunner().invoke(command, [*map(str, args), "-q"], catch_exceptions=True)
+    if isinstance(result.exception, GenprError):
+        raise result.exception
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def test_matrix_of_own_functions(mine):
+    result = run(
+        "--function",
+        f"{mine}:good",
+        "--function",
+        f"{mine}:bad",
+        "--kind",
+        "fidelity",
+        "--check",
+        "invention",
+    )
+    head, bounds, shape, passed = result.stdout.splitlines()[:4]
+    assert head.split() == ["good", "bad"]
+    assert re.split(r"\s{2,}", bounds) == ["invention / bounds", "T", "F"]
+    assert re.split(r"\s{2,}", shape) == ["invention / property", "F", "F"]
+    assert re.split(r"\s{2,}", passed) == ["passed", "1/2", "0/2"]
+    assert "quick grids, 3 draws per point, seed 0" in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert result.stderr == ""
+
+
+def test_kind_may_be_given_for_each(mine):
+    result = run(
+        *("--function", f"{mine}:good", "--kind", "diversity"),
+        *("--function", f"{mine}:bad", "--kind", "fidelity"),
+        *("--check", "collapse", "--json"),
+    )
+    marks = {(cell["metric"], cell["demand"]): cell["mark"] for cell in json.loads(result.stdout)["cells"]}
+    assert marks["good", "property"] == "H"
+    assert marks["bad", "property"] == "F"
+
+
+def test_files_are_written_and_gone_on_from(mine, tmp_path):
+    out = tmp_path / "new" / "folder"
+    result = run("--function", f"{mine}:good", "--kind", "fidelity", "--check", "invention", "--out", out)
+    assert sorted(path.name for path in out.iterdir()) == ["matrix.html", "matrix.md", "results.jsonl"]
+    assert "wrote matrix.md" in result.stderr
+    kept = (out / "results.jsonl").read_text()
+    again = run(
+        *("--function", f"{mine}:bad", "--kind", "fidelity", "--check", "invention", "--out", out, "--resume")
+    )
+    assert (out / "results.jsonl").read_text().startswith(kept)
+    assert again.stdout.splitlines()[0].split() == ["bad"]  # whose function "good" was is not kept
+    with pytest.raises(UsageError, match="holds results already"):
+        run("--function", f"{mine}:good", "--kind", "fidelity", "--out", out)
+
+
+def test_shipped_metrics_of_earlier_runs_stay_in_the_matrix(tmp_path, mine):
+    out = tmp_path / "out"
+    line = {"grid": "quick", "repeats": 3, "seed": 0, "check": "invention", "scenario": "", "dimension": 2}
+    out.mkdir()
+    rows = ({**line, "x": float(x), "metrics": {"recall": [1.0, 0.0]}} for x in range(1, 11))
+    (out / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = run(
+        *(
+            "--function",
+            f"{mine}:good",
+            "--kind",
+            "fidelity",
+            "--check",
+            "invention",
+            "--out",
+            out,
+            "--resume",
+        )
+    )
+    assert result.stdout.splitlines()[0].split() == ["recall", "good"]
+
+
+def test_metrics_that_are_not_asked_for_are_not_shown(monkeypatch):
+    kinds = {"precision": "fidelity", "recall": "diversity"}
+    shipped = metrics._Shipped(kinds, lambda names, real, fake: {"precision": 1.0, "recall": 0.0})
+    monkeypatch.setattr(metrics, "_SHIPPED", (shipped,))
+    assert run("--check", "invention").stdout.splitlines()[0].split() == ["precision", "recall"]
+    assert run("--check", "invention", "--metric", "recall").stdout.splitlines()[0].split() == ["recall"]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--metric", "nonsense"), "unknown metrics: nonsense"),
+        (("--check", "nonsense", "--metric", "recall"), "unknown checks: nonsense"),
+        (("--function", "mine.py:good"), "give --kind once"),
+        (("--kind", "fidelity"), "give --kind once"),
+        (("--function", "missing.py:good", "--kind", "fidelity"), "there is no file missing.py"),
+        (("--resume",), "--resume needs --out"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_runs(args, message):
+    with pytest.raises(UsageError, match=message):
+        run(*args)
+
+
+def test_out_that_is_a_file_is_refused(mine):
+    with pytest.raises(ResourceError, match="cannot create the folder"):
+        run("--function", f"{mine}:good", "--kind", "fidelity", "--check", "invention", "--out", mine)
+
+
+def test_help_shows_what_to_do():
+    result = CliRunner().invoke(command, ["--help"])
+    assert result.exit_code == 0
+    assert "genpr audit --function mine.py:score --kind fidelity" in result.stdout

@@ -1,0 +1,165 @@
+"""Cells say what decided them, and the published tables are complete."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from genpr.audit.checks import CHECKS, cases
+from genpr.audit.demands import DEMANDS
+from genpr.audit.matrix import Cell, judge, text_blocks
+from genpr.audit.metrics import shipped_kinds
+from genpr.audit.published import _COLUMNS, COLUMN_OF, published_mark
+from genpr.audit.results import Results, Run, Spread
+
+INVENTION = {1: 1.0, 5: 1.0, 10: 0.5}
+
+
+def invention(values, *, sd=0.1, name="precision", kind="fidelity"):
+    """The matrix of one check, for a curve through `values` by x and 1 elsewhere."""
+    results = Results(Run("full", 10, 0))
+    for case in cases(("invention",), "full"):
+        results.add(case, {name: Spread(values.get(int(case.x), 0.99), sd)})
+    return judge(results, {name: kind})
+
+
+def test_published_counts_are_those_of_the_paper():
+    counts = {name: 30 - marks.count("F") for name, marks in _COLUMNS.items()}
+    assert counts == {
+        "I-Prec": 11,
+        "Dens": 18,
+        "IAP": 11,
+        "C-Prec": 10,
+        "symPrec": 10,
+        "P-Prec": 13,
+        "I-Rec": 9,
+        "Cov": 13,
+        "IBR": 9,
+        "C-Rec": 13,
+        "symRec": 9,
+        "P-Rec": 10,
+    }
+    assert all(len(marks) == len(DEMANDS) for marks in _COLUMNS.values())
+
+
+def test_published_high_and_low_are_where_both_are_allowed():
+    for name, marks in _COLUMNS.items():
+        for demand, mark in zip(DEMANDS, marks, strict=True):
+            assert mark == "F" or mark in demand.fidelity or mark in demand.diversity, (name, demand.name)
+
+
+def test_published_columns_are_of_metrics_that_ship():
+    assert set(COLUMN_OF) <= set(shipped_kinds())
+    assert published_mark("recall", [demand.name for demand in DEMANDS].index("std / property")) == "H"
+    assert published_mark("precision_cover", 0) is None
+
+
+def test_cell_names_the_point_that_decides_and_its_noise():
+    cell = invention({1: 0.97, 5: 0.96, 10: 0.5}).cells["invention / bounds", "precision"]
+    assert cell.mark == "T"
+    assert cell.margin.value == pytest.approx(0.01)
+    assert cell.margin.se == pytest.approx(0.1 / math.sqrt(10))
+    assert cell.is_open
+    assert "0.960 at 5" in cell.reason
+    assert "d = 2" in cell.reason
+    assert "+0.010 ± 0.032" in cell.reason
+
+
+def test_cell_far_from_the_threshold_is_settled():
+    cell = invention({1: 1.0, 5: 1.0, 10: 0.5}, sd=0.01).cells["invention / bounds", "precision"]
+    assert cell.errors == pytest.approx(0.05 / (0.01 / math.sqrt(10)))
+    assert not cell.is_open
+    assert not invention({}, sd=0.0).cells["invention / bounds", "precision"].is_open
+
+
+def test_cells_differ_from_what_was_published():
+    good = invention(INVENTION)
+    assert not good.differing
+    bad = invention({1: 0.5, 5: 1.0, 10: 0.5})
+    assert [cell.demand.name for cell in bad.differing] == ["invention / bounds", "invention / property"]
+    assert all(cell.published == "T" for cell in bad.differing)
+
+
+def test_unpublished_metrics_differ_from_nothing():
+    assert not invention({1: 0.0}, name="mine").differing
+
+
+def test_failure_is_measured_towards_the_published_pass():
+    results = Results(Run("full", 10, 0))
+    for case in cases(("std",), "full"):
+        spread = Spread(0.5 if case.x == 1 else 0.4, 0.01)  # nearer to a bell than to a rise
+        results.add(case, {"recall": spread, "mine": spread})
+    matrix = judge(results, {"recall": "diversity", "mine": "diversity"})
+    cell, unpublished = (matrix.cells["std / property", name] for name in ("recall", "mine"))
+    assert (cell.mark, cell.published, unpublished.mark) == ("F", "H", "F")
+    assert cell.margin.value == pytest.approx(-0.2)
+    assert unpublished.margin.value == pytest.approx(-0.1)
+
+
+def test_threshold_itself_passes():
+    cell = invention({1: 0.95, 10: 0.5}).cells["invention / bounds", "precision"]
+    assert cell.mark == "T"
+    assert cell.margin.value == pytest.approx(0)
+
+
+def test_metric_without_values_somewhere_fails_and_says_so():
+    matrix = invention({7: math.nan})
+    cell = matrix.cells["invention / bounds", "precision"]
+    assert cell.mark == "F"
+    assert "no finite value" in cell.reason
+    assert not cell.is_open
+
+
+def test_rows_of_checks_that_were_not_run_are_left_out():
+    matrix = invention(INVENTION)
+    assert [demand.name for demand in matrix.demands] == ["invention / bounds", "invention / property"]
+    assert matrix.passes("precision") == 2
+
+
+def test_incomplete_curves_are_not_judged():
+    results = Results(Run("full", 10, 0))
+    for case in list(cases(("invention",), "full"))[:-1]:
+        results.add(case, {"precision": Spread(1.0, 0.0)})
+    assert not judge(results, {"precision": "fidelity"}).cells
+
+
+def test_every_setting_must_be_complete():
+    results = Results(Run("full", 10, 0))
+    for case in cases(("std", "invention"), "full"):
+        if case.setting.dimension != 64:
+            results.add(case, {"precision": Spread(1.0, 0.0)})
+    matrix = judge(results, {"precision": "fidelity"})
+    assert {demand.check for demand in matrix.demands} == {"invention"}
+
+
+def test_text_fits_eighty_columns_and_shows_every_cell():
+    kinds = shipped_kinds()
+    results = Results(Run("quick", 3, 0))
+    for case in cases(tuple(CHECKS), "quick"):
+        results.add(case, {name: Spread(0.5, 0.01) for name in kinds})
+    text = text_blocks(judge(results, kinds))
+    assert max(map(len, text.splitlines())) <= 80
+    blocks = text.split("\n\n")
+    assert len(blocks) > 1
+    assert all(len(block.splitlines()) == 32 for block in blocks)
+    assert " ".join(block.splitlines()[0] for block in blocks).split() == list(kinds)
+
+
+def test_text_marks_what_is_open_and_what_differs():
+    text = text_blocks(invention({1: 0.5, 5: 1.0, 10: 0.5}, sd=0.01))
+    assert "F*" in text
+    assert "F~" not in text
+    assert "T~" in text_blocks(invention({1: 0.951, 10: 0.5}, sd=0.01))
+
+
+def test_cell_of_a_lone_repeat_has_no_noise():
+    results = Results(Run("full", 1, 0))
+    for case in cases(("invention",), "full"):
+        results.add(case, {"mine": Spread(1.0, math.nan)})
+    cell = judge(results, {"mine": "fidelity"}).cells["invention / bounds", "mine"]
+    assert isinstance(cell, Cell)
+    assert not cell.is_open
+    assert "±" not in cell.reason
+    json.dumps(cell.reason)

@@ -1,0 +1,238 @@
+"""Runs can be stopped, gone on with, added to and repeated in part."""
+
+from __future__ import annotations
+
+import json
+import math
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+
+from genpr.audit.checks import CHECKS, Case, cases
+from genpr.audit.draws import Setting, standardised
+from genpr.audit.family import AuditedMetric, Family
+from genpr.audit.results import Results, Run, Spread, load
+from genpr.audit.runner import run_audit
+from genpr.audit.user_function import UserFunction, user_metric
+from genpr.errors import DataError, ResourceError, UsageError
+
+CHECK = ("invention",)
+
+
+class Counted:
+    """The distance between two means, and how often it was asked for."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, real, fake):
+        self.calls += 1
+        return float(np.abs(real.mean(axis=0) - fake.mean(axis=0)).sum())
+
+
+def family(function, name="gap"):
+    return AuditedMetric(name, "fidelity", function).family
+
+
+def test_values_are_means_over_the_draws_of_the_case():
+    results = run_audit([family(Counted())], checks=CHECK)
+    case = Case("invention", Setting(2), 3.0)
+    values = []
+    for repeat in range(3):
+        real, fake = standardised(*CHECKS["invention"].draw(case.rng(0, repeat), case.setting, case.x))
+        values.append(Counted()(real, fake))
+    spread = results.values[case]["gap"]
+    assert spread.mean == pytest.approx(np.mean(values), rel=1e-5)
+    assert spread.sd == pytest.approx(np.std(values, ddof=1), rel=1e-5)
+
+
+def test_another_seed_draws_other_data():
+    first, same, other = (
+        run_audit([family(Counted())], checks=CHECK, repeats=1, seed=seed).values for seed in (0, 0, 1)
+    )
+    assert first == same or all(
+        first[case]["gap"].mean == same[case]["gap"].mean for case in first
+    )  # a lone repeat has no deviation, and NaN is not itself
+    assert all(first[case]["gap"].mean != other[case]["gap"].mean for case in first)
+
+
+def test_every_point_is_kept_and_nothing_is_done_twice(tmp_path):
+    path, function = tmp_path / "results.jsonl", Counted()
+    first = run_audit([family(function)], checks=CHECK, path=path)
+    assert function.calls == 30
+    again = run_audit([family(function)], checks=CHECK, path=path, resume=True)
+    assert function.calls == 30
+    assert again.values == first.values == load(path, first.run).values
+
+
+def test_stopped_run_goes_on_where_it_was(tmp_path):
+    path, whole, function = tmp_path / "results.jsonl", tmp_path / "whole.jsonl", Counted()
+    complete = run_audit([family(Counted())], checks=CHECK, path=whole)
+    lines = whole.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:4]) + lines[4][:37])  # killed while it wrote the fifth
+    resumed = run_audit([family(function)], checks=CHECK, path=path, resume=True)
+    assert function.calls == 6 * 3
+    assert resumed.values == complete.values
+    assert path.read_text() == whole.read_text()
+
+
+def test_metrics_are_added_to_what_is_there_on_the_same_data(tmp_path):
+    path, first, second = tmp_path / "results.jsonl", Counted(), Counted()
+    run_audit([family(first)], checks=CHECK, path=path)
+    results = run_audit([family(first), family(second, "again")], checks=CHECK, path=path, resume=True)
+    assert (first.calls, second.calls) == (30, 30)
+    assert all(spreads["gap"] == spreads["again"] for spreads in results.values.values())
+
+
+def test_checks_can_be_run_one_after_the_other(tmp_path):
+    path = tmp_path / "results.jsonl"
+    run_audit([family(Counted())], checks=CHECK, path=path)
+    results = run_audit([family(Counted())], checks=("sequential",), path=path, resume=True)
+    assert {case.check for case in results.values} == {"invention", "sequential"}
+
+
+def test_old_results_are_not_overwritten(tmp_path):
+    path = tmp_path / "results.jsonl"
+    path.write_text("")
+    with pytest.raises(UsageError, match="holds results already; go on from them with --resume"):
+        run_audit([family(Counted())], checks=CHECK, path=path)
+
+
+@pytest.mark.parametrize("change", [{"seed": 1}, {"repeats": 2}, {"grid": "full"}])
+def test_results_of_another_run_are_not_mixed_in(tmp_path, change):
+    path = tmp_path / "results.jsonl"
+    run_audit([family(Counted())], checks=CHECK, path=path)
+    with pytest.raises(
+        UsageError, match="holds results of the quick grid with 3 repeats and seed 0"
+    ) as caught:
+        run_audit([family(Counted())], checks=CHECK, path=path, resume=True, **change)
+    assert caught.value.code == "other-run"
+
+
+@pytest.mark.parametrize("line", ["nonsense", "[]", '{"check": "mean"}', '{"metrics": []}'])
+def test_damaged_file_is_refused_with_its_line(tmp_path, line):
+    path = tmp_path / "results.jsonl"
+    run_audit([family(Counted())], checks=CHECK, path=path)
+    path.write_text(path.read_text() + line + "\n")
+    with pytest.raises(DataError, match=r"line 11: this is no result of an audit"):
+        run_audit([family(Counted())], checks=CHECK, path=path, resume=True)
+
+
+def test_file_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(ResourceError, match=r"nowhere.results\.jsonl cannot be written"):
+        run_audit([family(Counted())], checks=CHECK, path=tmp_path / "nowhere" / "results.jsonl")
+
+
+def test_value_that_is_none_is_kept_as_such(tmp_path):
+    path = tmp_path / "results.jsonl"
+    results = run_audit([family(lambda real, fake: math.nan)], checks=CHECK, path=path)
+    assert all(math.isnan(spreads["gap"].mean) for spreads in results.values.values())
+    assert json.loads(path.read_text().splitlines()[0])["metrics"] == {"gap": [None, None]}
+    assert math.isnan(next(iter(load(path, results.run).values.values()))["gap"].mean)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"checks": ("nonsense",)}, "unknown checks: nonsense; known: mean, "),
+        ({"repeats": 0}, "must be at least 1"),
+        ({"jobs": 0}, "must be at least 1"),
+        ({"seed": -1}, "seed at least 0"),
+    ],
+)
+def test_impossible_arguments_are_refused(arguments, message):
+    with pytest.raises(UsageError, match=message):
+        run_audit([family(Counted())], **{"checks": CHECK} | arguments)
+
+
+def test_two_metrics_of_one_name_are_refused():
+    with pytest.raises(UsageError, match="two metrics are called 'gap'"):
+        run_audit([family(Counted()), family(Counted())], checks=CHECK)
+
+
+def test_progress_counts_points_to_the_end():
+    told = []
+    run_audit([family(Counted())], checks=CHECK, progress=lambda *what: told.append(what))
+    assert told == [("audit", done, 10) for done in range(1, 11)]
+
+
+def test_family_may_compute_more_than_is_kept():
+    def both(real, fake):
+        return {"a": 1.0, "b": 2.0}
+
+    results = run_audit([Family(MappingProxyType({"b": "fidelity"}), both)], checks=CHECK)
+    assert results.values[next(cases(CHECK, "quick"))] == {"b": Spread(2.0, 0.0)}
+
+
+def test_metrics_that_write_into_their_arguments_disturb_no_other():
+    def greedy(real, fake):
+        real[:] = fake[:] = 0
+        return 0.0
+
+    with_greedy = run_audit([family(greedy, "greedy"), family(Counted())], checks=CHECK)
+    alone = run_audit([family(Counted())], checks=CHECK)
+    for case, spreads in alone.values.items():
+        assert with_greedy.values[case]["gap"] == spreads["gap"]
+
+
+def written(tmp_path, body):
+    path = tmp_path / "mine.py"
+    path.write_text(body)
+    return path
+
+
+def test_function_of_a_file_runs_here_and_in_other_processes(tmp_path):
+    path = written(tmp_path, "def score(real, fake):\n    return len(real) + fake.mean()\n")
+    alone = run_audit([user_metric(f"{path}:score", "fidelity").family], checks=CHECK)
+    side_by_side = run_audit([user_metric(f"{path}:score", "fidelity").family], checks=CHECK, jobs=2)
+    assert alone.values == side_by_side.values
+    assert len(alone.values) == 10
+
+
+def test_error_of_a_function_in_another_process_comes_back(tmp_path):
+    path = written(tmp_path, "def score(real, fake):\n    raise ValueError('no\\nway')\n")
+    message = r"raised ValueError: no way \(check 'invention', d = 2, x = "
+    for jobs in (1, 2):
+        with pytest.raises(UsageError, match=message) as caught:
+            run_audit([user_metric(f"{path}:score", "fidelity").family], checks=CHECK, jobs=jobs)
+        assert caught.value.code == "user-function"
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("mine.py", "expected path/to/file.py:function"),
+        (":score", "expected path/to/file.py:function"),
+        ("missing.py:score", "there is no file missing.py"),
+        ("{path}:other", "has no function 'other'"),
+        ("{path}:number", "has no function 'number'"),
+    ],
+)
+def test_function_that_is_not_there_is_named(tmp_path, spec, message):
+    path = written(tmp_path, "number = 1\ndef score(real, fake):\n    return 0.0\n")
+    with pytest.raises(UsageError, match=message):
+        UserFunction(spec.format(path=path))
+
+
+def test_file_that_fails_is_named(tmp_path):
+    with pytest.raises(UsageError, match="fails with ZeroDivisionError"):
+        UserFunction(f"{written(tmp_path, '1 / 0')}:score")
+
+
+def test_function_that_returns_no_number_is_named(tmp_path):
+    function = UserFunction(f"{written(tmp_path, 'def score(r, f): return [1, 2]')}:score")
+    with pytest.raises(UsageError, match="must return one number, not list"):
+        function(np.zeros((2, 1)), np.zeros((2, 1)))
+
+
+def test_curve_needs_every_point_and_shrinks_with_repeats():
+    results = Results(Run("full", 4, 0))
+    *most, last = cases(CHECK, "full")
+    for case in most:
+        results.add(case, {"gap": Spread(case.x, 0.5)})
+    assert results.curve("invention", Setting(2), "gap") is None
+    results.add(last, {"gap": Spread(last.x, 0.5)})
+    curve = results.curve("invention", Setting(2), "gap")
+    np.testing.assert_array_equal(curve.mean, range(1, 11))
+    np.testing.assert_array_equal(curve.se, 0.25)

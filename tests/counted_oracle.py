@@ -1,0 +1,221 @@
+"""Every metric of memberships by its published formula: loops over float64 distances, and no code of genpr."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import oracle
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two sets and all distances between and within them.
+
+    Attributes:
+        between: (n, m) squared distances of reals and fakes.
+        real: (n, n) of reals.
+        fake: (m, m) of fakes.
+        ties: Whether balls are closed.
+    """
+
+    between: NDArray
+    real: NDArray
+    fake: NDArray
+    ties: str
+
+    @classmethod
+    def of(cls, real: NDArray, fake: NDArray, ties: str) -> Pair:
+        distances = [oracle.sq_distances(*sides) for sides in ((real, fake), (real, real), (fake, fake))]
+        return cls(*distances, ties)
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        return self.between.shape
+
+    def swapped(self) -> Pair:
+        return Pair(self.between.T, self.fake, self.real, self.ties)
+
+    def inside(self, sq: float, sq_radius: float) -> bool:
+        return bool(sq <= sq_radius if self.ties == "closed" else sq < sq_radius)
+
+    def radii(self, k: int) -> list[float]:
+        """Squared, of the reals."""
+        return [float(np.sort(np.delete(row, i))[k - 1]) for i, row in enumerate(self.real)]
+
+    def median_radius(self, k: int) -> float:
+        """Squared; the mean of the two in the middle, not of their squares."""
+        ordered = sorted(self.radii(k))
+        low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+        return low if low == high else ((math.sqrt(low) + math.sqrt(high)) / 2) ** 2
+
+    def fakes_in(self, radii: list[float]) -> NDArray:
+        """(n, m): whether fake j lies in the ball of real i."""
+        return oracle.memberships(self.between, np.array(radii), self.ties)
+
+    def reals_in(self, k: int, most: float = math.inf) -> NDArray:
+        """(n, n): whether real j lies in the ball that another real i has when j is left out; none larger than `most`."""
+        n = self.sizes[0]
+        inside = np.zeros((n, n), dtype=bool)
+        for i, row in enumerate(self.real):
+            others = sorted(np.delete(row, i).tolist())
+            for j in range(n):
+                if i != j:
+                    without = others.copy()
+                    without.remove(row[j])
+                    radius = without[k - 1] if k <= len(without) else math.inf
+                    inside[i, j] = self.inside(row[j], min(radius, most))
+        return inside
+
+
+def precision(pair: Pair, k: int) -> float:
+    inside = pair.fakes_in(pair.radii(k))
+    return sum(any(column) for column in inside.T) / pair.sizes[1]
+
+
+def coverage(pair: Pair, k: int) -> float:
+    inside = pair.fakes_in(pair.radii(k))
+    return sum(any(row) for row in inside) / pair.sizes[0]
+
+
+def density(pair: Pair, k: int) -> float:
+    return pair.fakes_in(pair.radii(k)).sum() / (k * pair.sizes[1])
+
+
+def recall_cover(pair: Pair, k: int) -> float:
+    """Reals with k fakes within their 3 k-th neighbour."""
+    inside = pair.fakes_in(pair.radii(3 * k))
+    return sum(sum(row) >= k for row in inside) / pair.sizes[0]
+
+
+def clipped_density(pair: Pair, k: int) -> float:
+    most = pair.median_radius(k)
+    radii = [min(radius, most) for radius in pair.radii(k)]
+    of_fakes = np.mean([min(1.0, sum(column) / k) for column in pair.fakes_in(radii).T])
+    of_reals = np.mean([min(1.0, sum(column) / k) for column in pair.reals_in(k, most).T])
+    return min(1.0, of_fakes / of_reals) if of_reals else 0.0
+
+
+def expected_share(n: int, m: int, good: int, k: int) -> float:
+    """E[min(1, fakes in a ball / k)] when `good` of m fakes are good: their number is negative hypergeometric."""
+    chances = [math.comb(j + k - 1, j) * math.comb(n - 1 - k + good - j, good - j) for j in range(good + 1)]
+    total = math.comb(n - 1 + good, good)
+    return sum(min(j, k) * chance for j, chance in enumerate(chances)) / (k * total)
+
+
+def clipped_coverage(pair: Pair, k: int) -> float:
+    n, m = pair.sizes
+    raw = float(np.mean([min(1.0, sum(row) / k) for row in pair.fakes_in(pair.radii(k))]))
+    curve = [expected_share(n, m, good, k) for good in range(m + 1)]
+    return float(np.interp(raw, curve, np.arange(m + 1) / m))
+
+
+def nn_accuracy(pair: Pair, _k: int) -> float:
+    """Leave-one-out; a tie goes to the other set with closed balls, and to the own with open ones."""
+
+    def right(one: Pair) -> int:
+        own = one.radii(1)
+        return sum(not any(one.inside(sq, own[i]) for sq in one.between[i]) for i in range(one.sizes[0]))
+
+    return (right(pair) + right(pair.swapped())) / sum(pair.sizes)
+
+
+def classifiers(pair: Pair, k: int) -> list[tuple[float, float]]:
+    """Share of reals called fake and of fakes called real, by every classifier of the curve.
+
+    A point is called real when g * (real balls around it) exceeds its fake balls, or equals them and g >= 1. In the
+    limits it is called real when it lies in any real ball, or fake when it lies in any fake ball; its own counts.
+    """
+    swapped = pair.swapped()
+    own, other = pair.radii(k), swapped.radii(k)
+    of_reals = pair.reals_in(k).sum(axis=0), swapped.fakes_in(other).sum(axis=0)
+    of_fakes = pair.fakes_in(own).sum(axis=0), swapped.reals_in(k).sum(axis=0)
+    ratios = {f / r for each in (of_reals, of_fakes) for r, f in zip(*each, strict=True) if r}
+    errors = {
+        (1.0, 0.0),
+        (0.0, 1.0),
+        (0.0, float((of_fakes[0] > 0).mean())),
+        (float((of_reals[1] > 0).mean()), 0.0),
+    }
+    for g in ratios | {
+        1.0,
+        *(ratio * (1 + 1e-9) for ratio in ratios),
+        *(ratio * (1 - 1e-9) for ratio in ratios),
+    }:
+        as_real = [(g * r > f) | ((g >= 1) & (g * r == f)) for r, f in (of_reals, of_fakes)]
+        errors.add((1 - float(as_real[0].mean()), float(as_real[1].mean())))
+    return sorted(errors)
+
+
+def f_beta(pair: Pair, k: int, beta: float) -> float:
+    """The largest F-score along the curve: where two classifiers are equally good, since between them it is monotone."""
+    lost, passed = np.array(classifiers(pair, k)).T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slopes = (np.subtract.outer(passed, passed) / np.subtract.outer(lost, lost) * -1).ravel()
+    slopes = np.unique(slopes[np.isfinite(slopes) & (slopes > 0)])
+    p = np.array([(slope * lost + passed).min() for slope in slopes])
+    r = p / slopes
+    below = beta**2 * p + r
+    return float(np.divide((1 + beta**2) * p * r, below, out=np.zeros(len(p)), where=below > 0).max())
+
+
+def values(pair: Pair, k: int, *, curves: bool = True) -> dict[str, float]:
+    """Of every metric."""
+    other = pair.swapped()
+    return {
+        "precision": precision(pair, k),
+        "recall": precision(other, k),
+        "density": density(pair, k),
+        "coverage": coverage(pair, k),
+        "clipped_density": clipped_density(pair, k),
+        "clipped_coverage": clipped_coverage(pair, k),
+        "symmetric_precision": min(precision(pair, k), coverage(other, k)),
+        "symmetric_recall": min(precision(other, k), coverage(pair, k)),
+        "complement_precision": coverage(other, k),
+        "complement_recall": coverage(pair, k),
+        "precision_cover": recall_cover(other, k),
+        "recall_cover": recall_cover(pair, k),
+        "nn_accuracy": nn_accuracy(pair, k),
+        **({"f8": f_beta(pair, k, 8), "f1_8": f_beta(pair, k, 1 / 8)} if curves else {}),
+    }
+
+
+def hit(n: int, m: int, k: int, at_least: int = 1) -> float:
+    """Chance that the k-NN ball of one of n holds so many of m others, as a sum over hypergeometric draws.
+
+    At least t of the first k + t - 1 of n - 1 + m others, in order of distance, are of the m.
+    """
+    draws, population = k + at_least - 1, n + m - 1
+    ways = sum(
+        math.comb(m, t) * math.comb(n - 1, draws - t)
+        for t in range(at_least, draws + 1)
+        if draws - t <= n - 1
+    )
+    return ways / math.comb(population, draws)
+
+
+def reached(pair: Pair, k: int) -> float:
+    """Share of reals in the ball of another, which is without them."""
+    return float(pair.reals_in(k).any(axis=0).mean())
+
+
+def nulls(pair: Pair, k: int) -> dict[str, float]:
+    """Where a closed form or the reals themselves give it, for equal numbers of both sets as far as recall goes."""
+    n, m = pair.sizes
+    of_reals = reached(pair, k)
+    return {
+        "precision": of_reals,
+        "density": 1.0,
+        "coverage": hit(n, m, k),
+        "clipped_density": 1.0,
+        "clipped_coverage": 1.0,
+        "symmetric_precision": min(of_reals, hit(m, n, k)),
+        "complement_precision": hit(m, n, k),
+        "complement_recall": hit(n, m, k),
+        "precision_cover": hit(m, n, 3 * k, k),
+        "recall_cover": hit(n, m, 3 * k, k),
+        "nn_accuracy": (n * (n - 1) + m * (m - 1)) / ((n + m) * (n + m - 1)),
+        **({"recall": of_reals, "symmetric_recall": min(of_reals, hit(n, m, k))} if n == m else {}),
+    }

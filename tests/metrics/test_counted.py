@@ -1,0 +1,374 @@
+from __future__ import annotations
+
+import math
+
+import counted_oracle
+import numpy as np
+import pytest
+from counted_oracle import Pair
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from genpr.errors import UsageError
+from genpr.metrics.counted import COUNTED, needed_balls, value_of
+from genpr.metrics.null import clipped_coverage_null
+from genpr.metrics.real_side import RealSide
+from genpr.neighbours.balls import Ball
+
+TIES = ("closed", "strict")
+
+
+def column(*values):
+    return np.array(values, dtype=np.float64)[:, None]
+
+
+HAND_A = column(0, 1, 3, 7), column(0.5, 2, 10)
+HAND_B = column(0, 1, 2), column(3, 3.5, 5.5)
+
+
+def counted(real, fake, ks, ties="closed"):
+    real_balls, _ = needed_balls(ks)
+    side = RealSide.fit(np.asarray(real, np.float32), balls=real_balls, ties=ties, device="cpu")
+    return side.memberships(np.asarray(fake, np.float32), ks=ks)
+
+
+def everything(real, fake, k, ties="closed"):
+    """Values and nulls of all metrics."""
+    ks = dict.fromkeys(COUNTED, k)
+    found = counted(real, fake, ks, ties)
+    return (
+        {name: value_of(name, found, k) for name in COUNTED},
+        {name: metric.null(found, k) for name, metric in COUNTED.items()},
+    )
+
+
+def integers(rng, n, centre=0):
+    return (centre + rng.integers(-4, 5, (n, 3))).astype(np.float32)
+
+
+SETS = {
+    "integers": lambda rng: (integers(rng, 47), integers(rng, 38, 1)),
+    "more fakes": lambda rng: (integers(rng, 35), integers(rng, 52, 1)),
+    "apart": lambda rng: (integers(rng, 32), integers(rng, 37, 2)),
+    "few values": lambda rng: (rng.integers(0, 3, (40, 3)), rng.integers(0, 3, (33, 3))),
+    "off-centre": lambda rng: (5 + rng.normal(0, 0.05, (45, 6)), 5.02 + rng.normal(0, 0.04, (36, 6))),
+    "equally many": lambda rng: (rng.normal(size=(40, 3)), rng.normal(0.5, 1.2, (40, 3))),
+    "outliers": lambda rng: (
+        np.concatenate([rng.normal(size=(38, 3)), np.full((1, 3), 30.0)]),
+        np.concatenate([rng.normal(size=(43, 3)), np.full((2, 3), -20.0)]),
+    ),
+}
+
+
+@pytest.mark.parametrize("ties", TIES)
+@pytest.mark.parametrize("k", [1, 2, 5])
+@pytest.mark.parametrize("case", SETS)
+def test_every_metric_and_every_null_is_the_definitions(case, k, ties):
+    real, fake = (features.astype(np.float32) for features in SETS[case](np.random.default_rng(4)))
+    found, nulls = everything(real, fake, k, ties)
+    pair = Pair.of(real, fake, ties)
+    assert found == pytest.approx(counted_oracle.values(pair, k), abs=1e-12)
+    assert set(found) == set(COUNTED)
+    known = {name: null for name, null in nulls.items() if null is not None}
+    assert known == pytest.approx(counted_oracle.nulls(pair, k), abs=1e-12)
+
+
+@pytest.mark.parametrize("ties", TIES)
+def test_the_sets_above_would_show_what_is_mistaken_for_another(ties):
+    """Swapped sides, the other rule for ties and another k change every metric in at least one of them."""
+    changed = {"sides": set(), "ties": set(), "k": set()}
+    other = {"closed": "strict", "strict": "closed"}[ties]
+    for case in ("integers", "more fakes", "apart"):
+        real, fake = (features.astype(np.float32) for features in SETS[case](np.random.default_rng(4)))
+        pair = Pair.of(real, fake, ties)
+        values = counted_oracle.values(pair, 2)
+        for what, others in (
+            ("sides", counted_oracle.values(pair.swapped(), 2)),
+            ("ties", counted_oracle.values(Pair.of(real, fake, other), 2)),
+            ("k", counted_oracle.values(pair, 3)),
+        ):
+            changed[what] |= {name for name in values if abs(values[name] - others[name]) > 1e-9}
+    assert changed["sides"] == set(COUNTED) - {"nn_accuracy"}
+    assert changed["ties"] == set(COUNTED)
+    assert changed["k"] == set(COUNTED) - {"nn_accuracy"}
+
+
+@pytest.mark.parametrize(
+    ("sets", "ties", "expected"),
+    [
+        (
+            HAND_A,
+            "strict",
+            {
+                **dict.fromkeys(("precision", "recall", "coverage", "complement_precision"), 1),
+                **dict.fromkeys(("complement_recall", "symmetric_precision", "symmetric_recall"), 1),
+                "density": 4 / 3,
+                # Radii 1, 1, 1.5, 1.5: .5 lies in two balls and counts once, 2 in the open ball of 3 alone, 10 in
+                # none. Among the reals 0 and 1 lie in each other's balls, which are larger without them.
+                "clipped_density": 1.0,
+                "nn_accuracy": 0.0,
+            },
+        ),
+        (
+            HAND_A,
+            "closed",
+            {
+                **dict.fromkeys(("precision", "recall", "coverage", "complement_precision"), 1),
+                "density": 5 / 3,
+                # 2 of 3 fakes and 2 of 4 reals lie in clipped balls of others.
+                "clipped_density": 1.0,
+                "nn_accuracy": 0.0,
+            },
+        ),
+        (
+            HAND_B,
+            "strict",
+            {
+                **dict.fromkeys(("precision", "density", "coverage", "recall", "complement_precision"), 0),
+                **dict.fromkeys(("clipped_density", "clipped_coverage"), 0),
+                **dict.fromkeys(("symmetric_precision", "symmetric_recall", "f8", "f1_8"), 0),
+                "nn_accuracy": 1.0,
+            },
+        ),
+        (
+            HAND_B,
+            "closed",
+            {
+                **dict.fromkeys(("precision", "density", "coverage", "complement_recall"), 1 / 3),
+                **dict.fromkeys(("recall", "complement_precision"), 0),
+                **dict.fromkeys(("symmetric_precision", "symmetric_recall"), 0),
+                # One of three fakes against all three reals.
+                "clipped_density": 1 / 3,
+                # Of the six only 2, with 1 and 3 equally near, is not sure to be of its own.
+                "nn_accuracy": 5 / 6,
+            },
+        ),
+    ],
+    ids=["A strict", "A closed", "B strict", "B closed"],
+)
+def test_values_that_follow_by_hand(sets, ties, expected):
+    ks = dict.fromkeys(expected, 1)
+    found = counted(*sets, ks, ties)
+    assert {name: value_of(name, found, 1) for name in ks} == pytest.approx(expected, abs=1e-15)
+
+
+@pytest.mark.parametrize("ties", TIES)
+@pytest.mark.parametrize("n", [4, 5, 6])
+def test_the_smallest_sets_are_left_out_of_by_the_same_rule(n, ties):
+    """With k = 3 four reals have no third neighbour left when one is left out, and five just have it."""
+    rng = np.random.default_rng(n)
+    real, fake = (rng.normal(size=(m, 2)).astype(np.float32) for m in (n, n + 1))
+    ks = dict.fromkeys(("precision", "clipped_density", "f8", "f1_8", "symmetric_precision"), 3)
+    found, pair = counted(real, fake, ks, ties), Pair.of(real, fake, ties)
+    assert COUNTED["precision"].null(found, 3) == counted_oracle.reached(pair, 3)
+    expected = {
+        "precision": counted_oracle.precision(pair, 3),
+        "clipped_density": counted_oracle.clipped_density(pair, 3),
+        "f8": counted_oracle.f_beta(pair, 3, 8),
+        "f1_8": counted_oracle.f_beta(pair, 3, 1 / 8),
+        "symmetric_precision": min(
+            counted_oracle.precision(pair, 3), counted_oracle.coverage(pair.swapped(), 3)
+        ),
+    }
+    assert {name: value_of(name, found, 3) for name in ks} == pytest.approx(expected, abs=1e-12)
+
+
+def test_covers_by_hand():
+    """k = 1: fakes with a real, and reals with a fake, within their third other."""
+    real, fake = column(0, 1, 2, 3, 100), column(5, 6, 7, 8, 9)
+    # Reals reach 3, 2, 2, 3 and 99, so 2 and 3 do not reach 5 but for 3 (no: 3 + 3 = 6) and 100 all.
+    ks = {"recall_cover": 1, "precision_cover": 1}
+    found = counted(real, fake, ks)
+    assert value_of("recall_cover", found, 1) == 2 / 5
+    # Fakes reach 3, 2, 2, 2 and 3: 5 reaches 3 alone.
+    assert value_of("precision_cover", found, 1) == 1 / 5
+
+
+@pytest.mark.parametrize(("ties", "value"), [("closed", 1.0), ("strict", 0.0)])
+def test_points_that_are_all_equal_are_in_all_balls_or_in_none(ties, value):
+    found, _ = everything(np.full((16, 3), 0.1), np.full((17, 3), 0.1), 3, ties)
+    shares = set(COUNTED) - {"density", "nn_accuracy", "clipped_density", "f8", "f1_8"}
+    assert {name: found[name] for name in shares} == dict.fromkeys(shares, value)
+    assert found["density"] == (16 / 3 if ties == "closed" else 0)
+    assert found["nn_accuracy"] == 1 - value  # every other is equally near
+    assert found["clipped_density"] == value
+    assert (found["f8"], found["f1_8"]) == (value, value)
+
+
+def test_equal_sets_score_1_and_sets_far_apart_0(rng):
+    points = rng.normal(size=(60, 4))
+    same, _ = everything(points, points, 3)
+    far, _ = everything(points, points[:50] + 100, 3)
+    shares = [name for name in COUNTED if name not in {"density", "nn_accuracy"}]
+    assert {same[name] for name in shares} == {1.0}
+    assert same["density"] == (1 + 3) / 3  # each fake in its double's ball, and in k others' on average
+    assert same["nn_accuracy"] == 0
+    assert {far[name] for name in (*shares, "density")} == {0.0}
+    assert far["nn_accuracy"] == 1
+
+
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(st.data())
+def test_every_value_and_null_is_a_share(data):
+    d, k = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3))
+    ties = data.draw(st.sampled_from(TIES))
+    real, fake = (
+        np.array(
+            data.draw(
+                st.lists(
+                    st.lists(st.integers(-3, 3), min_size=d, max_size=d), min_size=3 * k + 1, max_size=14
+                )
+            ),
+            dtype=np.float32,
+        )
+        for _ in range(2)
+    )
+    found, nulls = everything(real, fake, k, ties)
+    for name, value in found.items():
+        assert 0 <= value <= (len(real) / k if name == "density" else 1), name
+        null = nulls[name]
+        assert null is None or 0 <= null <= 1, name
+    assert found["symmetric_precision"] <= found["precision"]
+    assert found["symmetric_recall"] <= found["recall"]
+    assert found["complement_recall"] == found["coverage"]
+    assert found["density"] >= found["precision"] / k
+
+
+def test_swapped_sizes_have_swapped_nulls(rng):
+    small, large = rng.normal(size=(41, 3)), rng.normal(size=(60, 3))
+    _, one = everything(small, large, 3)
+    _, other = everything(large, small, 3)
+    for name, opposite in (
+        ("coverage", "complement_precision"),
+        ("complement_recall", "complement_precision"),
+        ("recall_cover", "precision_cover"),
+        ("nn_accuracy", "nn_accuracy"),
+    ):
+        assert one[name] == other[opposite]
+        assert name == opposite or one[name] != one[opposite], "sizes that tell them apart"
+    assert one["coverage"] == pytest.approx(1 - math.prod((41 - i) / (101 - i) for i in (1, 2, 3)), rel=1e-12)
+
+
+def test_recall_of_other_numbers_of_fakes_has_no_null_among_all_reals(rng):
+    _, nulls = everything(rng.normal(size=(30, 2)), rng.normal(size=(31, 2)), 3)
+    assert {name for name, null in nulls.items() if null is None} == {
+        "recall", "symmetric_recall", "f8", "f1_8",
+    }  # fmt: skip
+    _, nulls = everything(rng.normal(size=(30, 2)), rng.normal(size=(30, 2)), 3)
+    assert {name for name, null in nulls.items() if null is None} == {"f8", "f1_8"}
+
+
+@pytest.fixture(scope="module", params=TIES)
+def perfect(request):
+    """Values and nulls of some draws of 400 reals and 400 fakes of one distribution."""
+    rng, count = np.random.default_rng(11), 20 if request.param == "closed" else 12
+    draws = [everything(*rng.normal(size=(2, 400, 4)), 3, request.param) for _ in range(count)]
+    return {
+        name: (np.array([values[name] for values, _ in draws]), [nulls[name] for _, nulls in draws])
+        for name in COUNTED
+    }
+
+
+# A minimum of two random values, and a value that is cut at 1, are below what they are the minimum of.
+BELOW = {"symmetric_precision", "symmetric_recall", "clipped_density", "clipped_coverage"}
+
+
+@pytest.mark.parametrize("name", [name for name in COUNTED if name not in {"f8", "f1_8"}])
+def test_a_perfect_generator_scores_the_null_on_average(perfect, name):
+    values, nulls = perfect[name]
+    excess = values - np.array(nulls)
+    error = excess.std(ddof=1) / math.sqrt(len(excess))
+    if name in BELOW:
+        assert -0.06 < excess.mean() < 3 * error
+    else:
+        assert abs(excess.mean()) < 4 * error
+    assert error < 0.02
+
+
+def test_the_curve_of_a_perfect_generator_is_nearly_full(perfect):
+    for name in ("f8", "f1_8"):
+        assert 0.9 < perfect[name][0].mean() < 1
+
+
+def test_f8_is_about_diversity_and_f1_8_about_fidelity(rng):
+    wide, narrow = rng.normal(0, 2, (200, 3)), rng.normal(0, 0.4, (180, 3))
+    collapsed, _ = everything(wide, narrow, 3)
+    spread, _ = everything(narrow, wide, 3)
+    assert collapsed["f8"] < 0.2 < 0.5 < collapsed["f1_8"]
+    assert spread["f1_8"] < 0.2 < 0.5 < spread["f8"]
+    for found in (collapsed, spread):  # 65 p r / (64 p + r) is at most 65 / 64 r
+        assert found["f8"] <= 65 / 64 * found["recall"]
+        assert found["f1_8"] <= 65 / 64 * found["precision"]
+
+
+class TestClipped:
+    def test_an_outlier_does_not_vouch_for_what_is_near_it(self, rng):
+        real = np.concatenate([rng.normal(size=(300, 2)), np.full((1, 2), 25.0)])
+        fake = 25 + rng.normal(size=(300, 2))
+        found, _ = everything(real, fake, 5)
+        assert found["precision"] > 0.99
+        assert found["density"] > 0.19
+        assert found["clipped_density"] < 0.03
+        assert found["clipped_coverage"] < 0.03
+
+    def test_a_crowd_of_balls_counts_once(self):
+        """All fakes in the densest place: density rewards it, clipped density does not."""
+        rng = np.random.default_rng(3)
+        real = rng.normal(size=(400, 16))
+        found, _ = everything(real, 0.3 * rng.normal(size=(400, 16)), 5)
+        assert found["density"] > 2
+        assert found["clipped_density"] == 1
+
+    def test_coverage_says_how_many_fakes_are_good(self):
+        """Of 300 fakes, a share are draws of the reals' distribution and the rest is far."""
+        rng = np.random.default_rng(5)
+        for share in (0.2, 0.5, 0.8):
+            scores = []
+            for _ in range(6):
+                real, fake = rng.normal(size=(2, 300, 4))
+                fake[round(300 * share) :] += 100
+                found = counted(real, fake, {"clipped_coverage": 5, "clipped_density": 5})
+                scores.append([value_of(name, found, 5) for name in ("clipped_coverage", "clipped_density")])
+            coverage, density = np.mean(scores, axis=0)
+            assert coverage == pytest.approx(share, abs=0.03)
+            assert density == pytest.approx(share, abs=0.06)
+
+    def test_its_calibration_is_by_the_null_of_these_sizes(self, rng):
+        """A raw value on the null is 1, and half as many fakes would reach less than the null."""
+        real, fake = rng.normal(size=(150, 3)), rng.normal(size=(70, 3))
+        raw = counted(real, fake, {"coverage": 5}).fakes_per_real_ball[Ball(5)].clamp(max=5).sum().item()
+        value = everything(real, fake, 5)[0]["clipped_coverage"]
+        assert (value == 1) == (raw / 750 >= clipped_coverage_null(150, 70, 5))
+        assert value == pytest.approx(counted_oracle.clipped_coverage(Pair.of(real, fake, "closed"), 5))
+
+
+class TestNeededBalls:
+    def test_each_kind_of_ball_is_drawn_once(self):
+        ks = {
+            "precision": 3, "coverage": 3, "density": 5, "clipped_density": 5, "recall_cover": 1,
+            "recall": 3, "precision_cover": 2, "nn_accuracy": 1,
+        }  # fmt: skip
+        assert needed_balls(ks) == (
+            [Ball(1), Ball(3), Ball(5), Ball(5, clipped=True)],
+            [Ball(1), Ball(3), Ball(6)],
+        )
+
+    def test_no_metric_looks_at_more_than_it_needs(self):
+        """A count that is missing would be a KeyError."""
+        real, fake = integers(np.random.default_rng(0), 20), integers(np.random.default_rng(1), 21)
+        for name, metric in COUNTED.items():
+            needed = needed_balls({name: 2})
+            assert needed == (sorted(metric.real_balls(2)), sorted(metric.fake_balls(2)))
+            found = counted(real, fake, {name: 2})
+            assert 0 <= value_of(name, found, 2) <= 10
+            assert (set(found.real_balls_per_fake), set(found.fake_balls_per_real)) == tuple(map(set, needed))
+
+    def test_what_is_unknown_or_impossible_is_refused(self):
+        for ks, code in (
+            ({"accuracy": 1}, "unknown-metric"),
+            ({"recall": 0}, "bad-k"),
+            ({"f8": 2.5}, "bad-k"),
+        ):
+            with pytest.raises(UsageError) as error:
+                needed_balls(ks)
+            assert error.value.code == code

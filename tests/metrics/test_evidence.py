@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from genpr.metrics.evidence import Evidence, is_copying
+from genpr.metrics.real_side import RealSide
+from genpr.neighbours.balls import Ball
+
+
+def evidence(real, fake, *, k=3, keep=8, fake_balls=(3,)):
+    side = RealSide.fit(np.asarray(real, np.float32), balls=[Ball(k)], keep=keep, device="cpu")
+    counted = side.count(
+        np.asarray(fake, np.float32), real_balls=[Ball(k)], fake_balls=[Ball(each) for each in fake_balls]
+    )
+    return Evidence.of(side, counted)
+
+
+def test_halves_of_one_set_reveal_nothing(rng):
+    found = evidence(*rng.normal(size=(2, 400, 16)))
+    assert found.outliers == ()
+    assert 0.9 < found.concentration < 1.1
+    assert not is_copying(found.near_copies, 400)
+    assert found.k == 3
+    assert found.hubness.largest_share < 0.1
+
+
+def test_an_outlier_that_vouches_for_many_is_named(rng):
+    real = rng.normal(size=(400, 16))
+    real[7] = 6
+    found = evidence(real, 6 + 0.5 * rng.normal(size=(300, 16)))
+    assert [outlier.row for outlier in found.outliers] == [7]
+    assert found.outliers[0].fakes == 300
+    assert found.outliers[0].share == 1
+    assert found.hubness.largest_row == 7
+
+
+def test_few_fakes_beside_an_outlier_are_no_dominance(rng):
+    real = rng.normal(size=(400, 16))
+    real[7] = 6
+    fake = rng.normal(size=(4000, 16))
+    fake[:30] = 6  # in its ball, but less than a hundredth of all
+    assert evidence(real, fake).outliers == ()
+
+
+def test_many_fakes_in_usual_balls_are_no_dominance(rng):
+    assert evidence(rng.normal(size=(400, 16)), 0.1 * rng.normal(size=(400, 16))).outliers == ()
+
+
+@pytest.mark.parametrize("scale", [0.5, 2.0])
+def test_concentration_is_the_ratio_of_radii(rng, scale):
+    real = rng.normal(size=(300, 8))
+    assert evidence(real, scale * real).concentration == pytest.approx(scale, rel=1e-5)
+
+
+def test_repeated_fakes_have_no_concentration(rng):
+    real = rng.normal(size=(300, 8))
+    assert evidence(real, np.repeat(real[:50], 6, axis=0)).concentration is None
+    assert evidence(real, real, fake_balls=()).concentration is None
+
+
+def test_near_copies_come_nearest_first_with_the_reals_they_copy(rng):
+    real = rng.normal(size=(300, 32))
+    fake = rng.normal(size=(200, 32))
+    fake[50:70] = real[100:120] + 0.01 * np.arange(1, 21)[:, None]
+    copies = evidence(real, fake).near_copies
+    assert copies.fakes.tolist() == list(range(50, 70))
+    assert copies.reals.tolist() == list(range(100, 120))
+    assert copies.share == 0.1
+    assert copies.expected == 0
+    assert is_copying(copies, 200)
+
+
+def test_reals_are_judged_as_if_they_were_not_there():
+    # 0 and 1 are a pair, 0.4 away from each other, where the next is 10 away: both would be copies of the other.
+    real = np.array([[0.0], [0.4], [10.4], [20.4], [30.4]])
+    copies = evidence(real, np.array([[100.0], [101.0]]), k=1, fake_balls=(1,)).near_copies
+    assert copies.expected == 0.4
+    assert copies.share == 0
+
+
+def test_a_few_near_copies_in_a_large_set_are_chance(rng):
+    real, fake = rng.normal(size=(2, 400, 16))
+    fake[:4] = real[:4]
+    assert not is_copying(evidence(real, fake).near_copies, 400)
+    fake[:12] = real[:12]
+    assert is_copying(evidence(real, fake).near_copies, 400)
+
+
+def test_without_lists_or_balls_nothing_is_looked_for(rng):
+    real, fake = rng.normal(size=(2, 50, 4))
+    assert evidence(real, fake, keep=0).near_copies is None
+    side = RealSide.fit(real, balls=[], device="cpu")
+    assert Evidence.of(side, side.count(fake, real_balls=[], fake_balls=[Ball(3)])) is None
+    clipped = RealSide.fit(real, balls=[Ball(3, clipped=True)], device="cpu")
+    counted = clipped.count(fake, real_balls=[Ball(3, clipped=True)], fake_balls=[])
+    assert Evidence.of(clipped, counted) is None
+
+
+def test_hubness_is_of_the_balls_of_the_largest_k(rng):
+    real, fake = rng.normal(size=(2, 100, 64))
+    side = RealSide.fit(real, balls=[Ball(1), Ball(5)], device="cpu")
+    counted = side.count(fake, real_balls=[Ball(1), Ball(5)], fake_balls=[])
+    found = Evidence.of(side, counted)
+    degrees = counted.memberships.real_in_degrees[Ball(5)]
+    assert found.k == 5
+    assert found.hubness.orphan_rate == float((degrees == 0).double().mean())
+    assert found.hubness.expected_orphan_rate == pytest.approx(float(torch.exp(torch.tensor(-5.0))), rel=1e-6)

@@ -1,0 +1,433 @@
+from __future__ import annotations
+
+import math
+
+import counted_oracle
+import numpy as np
+import oracle
+import pytest
+import torch
+from counted_oracle import Pair
+
+from genpr.metrics import neighbour_metrics
+from genpr.metrics.catalogue import NEIGHBOUR_METRICS
+from genpr.metrics.counted import COUNTED
+from genpr.metrics.neighbour_metrics import NeighbourMetrics
+from genpr.metrics.replicate_values import RESAMPLED
+from genpr.neighbours.balls import Ball
+from genpr.neighbours.halves import Halves, unpacked
+from genpr.neighbours.torch_engine import TorchEngine
+from genpr.protocols import find_protocol
+
+CPU = torch.device("cpu")
+KS = find_protocol("genpr").choose_ks(NEIGHBOUR_METRICS)
+SMALL = dict.fromkeys(COUNTED, 2) | {"nn_accuracy": 1}
+TIES = ("closed", "strict")
+
+
+def fitted(real, ks, *, ties="closed", intervals=True, seed=0):
+    features = torch.from_numpy(np.asarray(real, np.float32))
+    return NeighbourMetrics(features, ks=ks, ties=ties, intervals=intervals, seed=seed, device=CPU)
+
+
+def values_of(side, fake):
+    return side.score(torch.from_numpy(np.asarray(fake, np.float32)))[0]
+
+
+def score(real, fake, ks, **options):
+    return values_of(fitted(real, ks, **options), fake)
+
+
+def plain(value):
+    """To be compared: tensors have no equality."""
+    replicates = None if value.replicates is None else value.replicates.tolist()
+    return value.value, value.null, value.source, replicates, value.n
+
+
+def integers(rng, n, centre=0):
+    return (centre + rng.integers(-4, 5, (n, 3))).astype(np.float32)
+
+
+@pytest.fixture
+def off_centre(rng):
+    return 3 + rng.normal(0, 1, (62, 4)), 3.2 + rng.normal(0, 1.1, (51, 4))
+
+
+@pytest.mark.parametrize("name", KS)
+def test_a_metric_is_the_same_alone_as_among_all(name, off_centre, together):
+    assert plain(score(*off_centre, {name: KS[name]})[name]) == together[name]
+
+
+@pytest.fixture(scope="module")
+def together():
+    rng = np.random.default_rng(0)  # as off_centre
+    found = score(3 + rng.normal(0, 1, (62, 4)), 3.2 + rng.normal(0, 1.1, (51, 4)), KS)
+    assert tuple(found) == tuple(KS)
+    return {name: plain(value) for name, value in found.items()}
+
+
+@pytest.mark.parametrize("name", ["recall", "symmetric_recall", "complement_precision", "f8"])
+def test_a_metric_is_the_same_alone_where_there_are_equally_many(name, rng):
+    real, fake = rng.normal(size=(2, 40, 3))
+    assert plain(score(real, fake, {name: 3})[name]) == plain(
+        score(real, fake, dict.fromkeys(COUNTED, 3))[name]
+    )
+
+
+@pytest.mark.parametrize("ties", TIES)
+def test_the_rule_for_ties_and_each_k_reach_every_metric(rng, ties):
+    real, fake = integers(rng, 44), integers(rng, 37, 1)
+    ks = SMALL | {"precision": 4, "recall": 1, "density": 3, "coverage": 5, "clipped_density": 3, "f8": 4}
+    found = score(real, fake, ks, ties=ties, intervals=False)
+    pair = Pair.of(real, fake, ties)
+    expected = {k: (counted_oracle.values(pair, k), counted_oracle.nulls(pair, k)) for k in {*ks.values()}}
+    assert {name: value.value for name, value in found.items()} == pytest.approx(
+        {name: expected[k][0][name] for name, k in ks.items()}, abs=1e-12
+    )
+    for name, k in ks.items():
+        if name in expected[k][1]:
+            assert found[name].null == pytest.approx(expected[k][1][name], abs=1e-12), name
+    shares = {"real": 44, "fake": 37, "both": 81}
+    assert {name: value.n for name, value in found.items()} == {
+        name: shares[COUNTED[name].over] for name in ks
+    }
+
+
+def test_what_each_metric_is_a_share_of():
+    over = {"real": set(), "fake": set(), "both": set()}
+    for name, metric in COUNTED.items():
+        over[metric.over].add(name)
+    assert over["both"] == {"nn_accuracy"}
+    assert over["real"] == {
+        "recall", "coverage", "clipped_coverage", "symmetric_recall", "complement_recall", "recall_cover", "f8",
+    }  # fmt: skip
+
+
+class TestNullOfRecall:
+    """It is that of a graph of as many reals as there are fakes."""
+
+    def test_as_many_or_more_fakes(self, rng):
+        real = rng.normal(size=(50, 8))
+        reached = counted_oracle.reached(Pair.of(*[real.astype(np.float32)] * 2, "closed"), 2)
+        for m in (50, 51, 90):
+            found = score(real, rng.normal(size=(m, 8)), {"recall": 2}, intervals=False)["recall"]
+            assert (found.null, found.source) == (reached, "leave-one-out")
+
+    def test_fewer_fakes(self, rng):
+        """Its mean over seeds is that over random parts of the reals."""
+        real, m, k = rng.normal(size=(50, 16)).astype(np.float32), 7, 3
+        fake = rng.normal(size=(m, 16))
+        nulls = [
+            score(real, fake, {"recall": k}, intervals=False, seed=seed)["recall"].null for seed in range(25)
+        ]
+        parts = [rng.permutation(real)[:m] for _ in range(60)]
+        shares = [counted_oracle.reached(Pair.of(part, part, "closed"), k) for part in parts]
+        assert np.mean(nulls) == pytest.approx(np.mean(shares), abs=0.06)
+        assert len(set(nulls)) > 1, "the seed chooses"
+        everyone = score(real, real, {"recall": k}, intervals=False)["recall"].null
+        assert abs(np.mean(nulls) - everyone) > 0.08, "a graph of all reals would be seen"
+
+    def test_of_the_least_number_of_fakes_everyone_is_reached(self, rng):
+        real = np.concatenate([rng.normal(size=(40, 2)), np.full((1, 2), 50.0)])
+        assert score(real, rng.normal(size=(4, 2)), {"recall": 3})["recall"].null == 1
+        assert score(real, rng.normal(size=(41, 2)), {"recall": 3})["recall"].null < 1
+
+    def test_strict_balls(self, rng):
+        real = integers(rng, 30)
+        for m, ties in ((30, "strict"), (40, "strict"), (30, "closed")):
+            found = score(real, integers(rng, m), {"recall": 2}, ties=ties, intervals=False)["recall"]
+            assert found.null == counted_oracle.reached(Pair.of(real, real, ties), 2)
+        equal = np.ones((30, 2))
+        for m in (10, 30, 40):
+            fake = rng.normal(size=(m, 2))
+            nulls = {
+                ties: score(equal, fake, {"recall": 2}, ties=ties, intervals=False)["recall"].null
+                for ties in TIES
+            }
+            assert nulls == {"closed": 1, "strict": 0}
+
+    @pytest.mark.parametrize("m", [25, 40, 60])
+    def test_symmetric_recall_has_the_lesser_of_both(self, rng, m):
+        real, fake = rng.normal(size=(40, 2)), rng.normal(size=(m, 2))
+        ks = dict.fromkeys(("recall", "coverage", "symmetric_recall"), 2)
+        found = score(real, fake, ks, intervals=False)
+        assert found["symmetric_recall"].null == min(found["recall"].null, found["coverage"].null)
+
+    def test_it_is_found_once_for_each_number_of_fakes(self, rng, monkeypatch):
+        sizes, of = [], neighbour_metrics.Neighbourhood.of
+
+        def counted(points, *args, **options):
+            sizes.append(len(points))
+            return of(points, *args, **options)
+
+        monkeypatch.setattr(neighbour_metrics.Neighbourhood, "of", counted)
+        side = fitted(rng.normal(size=(50, 3)), {"recall": 3, "symmetric_recall": 3}, intervals=False)
+        for m in (20, 20, 30, 50):
+            values_of(side, rng.normal(size=(m, 3)))
+        # The reals; the fakes of each score; as many reals as fakes, once for each number.
+        assert sorted(sizes) == sorted([50, 20, 20, 20, 30, 30, 50])
+
+
+class TestIntervals:
+    def test_exactly_the_metrics_that_can_be_resampled_have_replicates(self, together, off_centre):
+        assert {name for name, value in together.items() if value[3] is not None} == set(RESAMPLED)
+        assert {len(value[3]) for value in together.values() if value[3] is not None} == {100}
+        without = score(*off_centre, KS, intervals=False)
+        assert {value.replicates for value in without.values()} == {None}
+        for name, value in without.items():
+            assert plain(value)[:3] == together[name][:3]
+
+    @pytest.mark.parametrize(("n", "m"), [(57, 44), (40, 66)])
+    @pytest.mark.parametrize("ties", TIES)
+    def test_replicates_are_of_halves_of_both_sets(self, rng, n, m, ties):
+        real, fake = integers(rng, n), integers(rng, m, 1)
+        ks = {name: SMALL[name] for name in RESAMPLED}
+        every = score(real, fake, ks, ties=ties, seed=4)
+        lesser = {
+            "symmetric_precision": ("precision", "complement_precision"),
+            "symmetric_recall": ("recall", "coverage"),
+        }
+        found = {name: value for name, value in every.items() if name not in lesser}
+        sides = [
+            unpacked(Halves.drawn(len(side), seed=4, stream=stream, count=100, device=CPU).member).numpy()
+            for stream, side in enumerate((real, fake))
+        ]
+        for half in (0, 1, 98):
+            x, y = real[sides[0][:, half]], fake[sides[1][:, half]]
+            expected = counted_oracle.values(Pair.of(x, y, ties), 2, curves=False)
+            assert {name: float(value.replicates[half]) for name, value in found.items()} == pytest.approx(
+                {name: expected[name] for name in found}, abs=1e-12
+            )
+        for name, pair in lesser.items():  # of two metrics, not of two values of each half
+            replicates = [every[each].replicates for each in pair]
+            assert torch.equal(every[name].replicates, min(replicates, key=lambda each: each.mean()))
+
+    @pytest.mark.parametrize(
+        ("n", "m", "none"),
+        [
+            (60, 60, set()),
+            (22, 30, set()),
+            (20, 30, set()),
+            (19, 30, {"covers"}),
+            (30, 19, {"covers"}),
+            (12, 13, {"covers"}),
+            (11, 30, {"covers", 5}),
+            (30, 11, {"covers", 5}),
+            (10, 10, {"covers", 5}),
+        ],
+    )
+    def test_sets_whose_halves_have_too_few_neighbours_have_none(self, rng, n, m, none):
+        """A ball of k neighbours needs k + 1 images: halves of 10 for k = 9, of 6 for k = 5, of 4 for k = 3."""
+        ks = {name: k for name, k in KS.items() if name in RESAMPLED}
+        found = score(rng.normal(size=(n, 2)), rng.normal(size=(m, 2)), ks)
+        expected = {
+            name
+            for name, k in ks.items()
+            if not ("covers" in none and name.endswith("_cover"))
+            and not (k in none and not name.endswith("_cover"))
+        }
+        assert {name for name, value in found.items() if value.replicates is not None} == expected
+        assert all(value.value is not None for value in found.values())
+
+    def test_replicates_depend_on_the_seed_and_the_sets_alone(self, off_centre):
+        ks = {"precision": 3, "coverage": 5}
+        first, again, other = (score(*off_centre, ks, seed=seed) for seed in (1, 1, 2))
+        for name in ks:
+            assert plain(first[name]) == plain(again[name])
+            assert plain(first[name])[3] != plain(other[name])[3]
+            assert plain(first[name])[:3] == plain(other[name])[:3]
+
+    @pytest.mark.parametrize("k", [5, 6, 12])
+    def test_longer_lists_for_larger_balls_change_nothing(self, rng, k):
+        real, fake = rng.normal(size=(70, 3)), rng.normal(size=(64, 3))
+        alone = score(real, fake, {"recall": 3})["recall"]
+        beside = score(real, fake, {"recall": 3, "coverage": k})["recall"]
+        assert plain(alone) == plain(beside)
+
+    def test_short_memory_costs_intervals_and_nothing_else(self, off_centre, together, monkeypatch):
+        monkeypatch.setattr(neighbour_metrics, "fits", lambda _size: False)
+        found = score(*off_centre, KS)
+        assert {value.replicates for value in found.values()} == {None}
+        assert {name: value.value for name, value in found.items()} == {
+            name: value[0] for name, value in together.items()
+        }
+
+
+class TestScans:
+    """What looks for something of its own."""
+
+    @pytest.fixture
+    def sets(self, rng):
+        real = 7 + rng.normal(size=(48, 5))
+        # Some at half the distance to a neighbour, some around, some far, and one copy.
+        fake = np.concatenate(
+            [real[:20] + 0.3 * rng.normal(size=(20, 5)), 7.5 + rng.normal(0, 2, (12, 5)), real[40:41]]
+        )
+        return real.astype(np.float32), fake.astype(np.float32)
+
+    def test_authenticity(self, sets):
+        real, fake = sets
+        found = score(real, fake, {"authenticity": 1})["authenticity"]
+        between, own = oracle.sq_distances(real, fake), oracle.sq_distances(real, real)
+        np.fill_diagonal(own, np.inf)
+        nearest = between.argmin(axis=0)
+        assert found.value == np.mean([between[i, j] > own[i].min() for j, i in enumerate(nearest)])
+        assert 0.1 < found.value < 0.9
+        partner = own.argmin(axis=1)
+        assert found.null == pytest.approx(1 - np.mean(partner[partner] == np.arange(48)))
+        assert (found.source, found.replicates) == ("leave-one-out", None)
+
+    def test_the_null_of_authenticity_leaves_each_real_out(self, rng):
+        """Also where several are equally near: each real is judged as a fake would be by the others."""
+        real = np.concatenate([integers(rng, 40), np.zeros((3, 3))])
+        own = oracle.sq_distances(real.astype(np.float32), real.astype(np.float32))
+        shares = []
+        for i in range(43):
+            others = np.delete(np.arange(43), i)
+            least = own[i, others].min()
+            nearest = [j for j in others if own[i, j] == least]
+            # Which of the equally near ones is looked at is open.
+            shares.append({bool(least > np.delete(own[j], [i, j]).min()) for j in nearest})
+        found = score(real, integers(rng, 30), {"authenticity": 1})["authenticity"].null
+        assert np.mean([min(each) for each in shares]) <= found <= np.mean([max(each) for each in shares])
+        equal = score(np.ones((30, 2)), np.ones((20, 2)), {"authenticity": 1})["authenticity"]
+        assert (equal.value, equal.null) == (0, 0)
+
+    @pytest.mark.parametrize("ties", TIES)
+    def test_rarity(self, rng, ties):
+        real, fake = integers(rng, 40), integers(rng, 35, 2)
+        found = score(real, fake, {"rarity": 2, "precision": 1, "coverage": 5}, ties=ties)["rarity"]
+        sq_radii = oracle.kth_sq_distances(real, [2])[0]
+        inside = oracle.memberships(oracle.sq_distances(real, fake), sq_radii, ties)
+        smallest = [sq_radii[column].min() for column in inside.T if column.any()]
+        assert 0 < len(smallest) < 35
+        assert found.value == pytest.approx(
+            100 * np.mean([np.mean(sq_radii <= radius) for radius in smallest])
+        )
+        assert (found.null, found.source) == (None, "real halves")
+
+    def test_realism(self, sets):
+        real, fake = sets
+        found = score(real, fake, {"realism": 2})["realism"]
+        radii = np.sqrt(oracle.kth_sq_distances(real, [2])[0])
+        kept = radii <= np.median(radii)
+        with np.errstate(divide="ignore"):
+            ratios = radii[kept, None] / np.sqrt(oracle.sq_distances(real[kept], fake))
+        assert found.value == pytest.approx(np.median(ratios.max(axis=0)), rel=1e-9)
+        assert (found.null, found.source) == (None, "real halves")
+
+    def test_probabilistic(self, sets):
+        real, fake = sets
+        found = score(real, fake, {"p_precision": 3, "p_recall": 3})
+        distances = np.sqrt(oracle.sq_distances(real, fake))
+        for name, side, each in (("p_precision", real, distances), ("p_recall", fake, distances.T)):
+            radius = 1.2 * np.sqrt(oracle.kth_sq_distances(side, [3])[0]).mean()
+            outside = np.minimum(1, each / radius).prod(axis=0)
+            assert found[name].value == pytest.approx(1 - outside.mean(), rel=1e-9)
+        assert found["p_precision"].value != pytest.approx(found["p_recall"].value, abs=0.01)
+
+    def test_no_value_where_there_is_none(self, rng):
+        real = rng.normal(size=(40, 3))
+        assert score(real, real[:30] + 100, {"rarity": 3})["rarity"].value is None
+        assert score(real, real, {"realism": 3})["realism"].value is None, "infinite for copies"
+        assert score(real, np.repeat(real[:1], 30, axis=0), {"realism": 3})["realism"].value is None
+        equal = np.ones((30, 2))
+        for name, value in score(equal, equal, KS).items():
+            assert value.value is None or math.isfinite(value.value), name
+
+
+class _Counter:
+    """An engine that counts the products it is asked for."""
+
+    def __init__(self):
+        self.engine = TorchEngine()
+        self.products = 0
+
+    def tiles(self, width, device):
+        self._tiles = self.engine.tiles(width, device)
+        self.rows, self.columns = self._tiles.rows, self._tiles.columns
+        return self
+
+    def non_negative(self, left, right):
+        self.products += len(left) * len(right)
+        return self._tiles.non_negative(left, right)
+
+    def largest(self, left, right, count):
+        self.products += len(left) * len(right)
+        return self.engine.largest(left, right, count)
+
+    def sq_differences(self, x, y, i, j):
+        return self.engine.sq_differences(x, y, i, j)
+
+
+class TestWork:
+    N, M = 70, 50
+    REAL, FAKE, CROSS = 2 * 70**2, 2 * 50**2, 70 * 50  # a first reach, and the sweep; one sweep between
+
+    @pytest.mark.parametrize(
+        ("ks", "fit", "count"),
+        [
+            ({"precision": 3}, REAL, CROSS),
+            (
+                {"precision": 3, "density": 5, "coverage": 5, "clipped_density": 5, "clipped_coverage": 4},
+                REAL,
+                CROSS,
+            ),
+            ({"recall_cover": 3}, REAL, CROSS),
+            ({"precision_cover": 3}, 0, FAKE + CROSS),
+            ({"complement_precision": 3}, 0, FAKE + CROSS),
+            ({"nn_accuracy": 1}, REAL, FAKE + CROSS),
+            ({"f8": 3, "f1_8": 3, "precision": 3, "symmetric_precision": 5}, REAL, FAKE + CROSS),
+            ({"rarity": 3, "precision": 5}, REAL, CROSS),
+            (
+                {name: k for name, k in KS.items() if name in COUNTED and "recall" not in name},
+                REAL,
+                FAKE + CROSS,
+            ),
+        ],
+        ids=lambda ks: " ".join(ks) if isinstance(ks, dict) else "",
+    )
+    def test_nothing_is_searched_that_is_not_needed(self, ks, fit, count, rng, monkeypatch):
+        engine = _Counter()
+        monkeypatch.setattr("genpr.metrics.real_side.choose_engine", lambda _device: engine)
+        monkeypatch.setattr("genpr.neighbours.cross.choose_engine", lambda _device: engine)
+        side = fitted(rng.normal(size=(self.N, 4)), ks, intervals=False)
+        assert engine.products == fit
+        for _ in range(2):
+            engine.products = 0
+            values_of(side, rng.normal(size=(self.M, 4)))
+            assert engine.products == count
+
+    def test_only_intervals_make_lists(self, rng):
+        real, fake = rng.normal(size=(60, 3)), torch.randn(60, 3)
+        for intervals, ks, real_length, fake_length in (
+            (True, {"precision": 3, "recall": 3}, 32, 32),
+            (True, {"precision": 6, "recall": 3}, 59, 59),  # of 64, all others
+            (True, {"precision": 3}, 32, None),
+            (True, {"clipped_density": 3, "recall_cover": 1}, 32, None),
+            (True, {"clipped_density": 3, "f8": 3}, 0, 0),
+            (False, {"precision": 3, "recall": 3}, 0, 0),
+            (False, {"authenticity": 1}, 2, None),
+        ):
+            side = fitted(real, ks, intervals=intervals)
+            assert side.side.lists.length == real_length
+            own = side.score(fake)[1].own
+            assert (None if own is None else own.lists.length) == fake_length
+
+    def test_a_side_keeps_nothing_of_the_fakes_it_scored(self, off_centre, rng):
+        real, fake = off_centre
+        ks = {"recall": 3, "f8": 3, "rarity": 3, "symmetric_recall": 5}
+        side = fitted(real, ks)
+        for each in (rng.normal(size=(30, 4)), rng.normal(5, 1, (80, 4))):
+            values_of(side, each)
+        assert {name: plain(value) for name, value in values_of(side, fake).items()} == {
+            name: plain(value) for name, value in score(real, fake, ks).items()
+        }
+
+    def test_counts_come_with_the_values(self, off_centre):
+        real, fake = (features.astype(np.float32) for features in off_centre)
+        found = fitted(real, {"precision": 3, "recall": 2}, intervals=False).score(torch.from_numpy(fake))[1]
+        sq = oracle.sq_distances(real, fake)
+        inside = oracle.memberships(sq, oracle.kth_sq_distances(real, [3])[0], "closed")
+        assert found.memberships.real_balls_per_fake[Ball(3)].tolist() == inside.sum(axis=0).tolist()
+        assert len(found.points) == len(fake)

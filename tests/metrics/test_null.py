@@ -1,0 +1,440 @@
+"""Nulls: tabulated values, identities between them, and small simulations with sets of different size."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import hypergeom
+
+from genpr.errors import FeatureError, UsageError
+from genpr.metrics import null, null_geometry
+from genpr.metrics.null import (
+    balls_hit,
+    calibrated_clipped_coverage,
+    clipped_coverage_curve,
+    clipped_coverage_null,
+    cover_null,
+    nn_accuracy_null,
+    separated_modes_coverage,
+    separated_modes_density,
+    separated_modes_precision,
+    smallest_k,
+)
+from genpr.metrics.null_geometry import (
+    authenticity_limit,
+    coordinates_precision_null,
+    gaussian_precision_null,
+    mutual_pair_share,
+    share_reached,
+)
+
+# n, m: expected coverage at k = 1, 3, 5, 10; least k for .95; clipped coverage at k = 5; precision cover at 3, 9.
+TABLE = [
+    (100, 100, 0.502513, 0.878759, 0.971070, 0.999270, 5, 0.760153, 0.972023),
+    (500, 500, 0.500501, 0.875750, 0.969218, 0.999076, 5, 0.755140, 0.968248),
+    (512, 512, 0.500489, 0.875733, 0.969207, 0.999075, 5, 0.755111, 0.968226),
+    (1000, 1000, 0.500250, 0.875375, 0.968984, 0.999050, 5, 0.754522, 0.967768),
+    (5000, 5000, 0.500050, 0.875075, 0.968797, 0.999029, 5, 0.754029, 0.967382),
+    (10000, 10000, 0.500025, 0.875038, 0.968773, 0.999026, 5, 0.753968, 0.967333),
+    (50000, 50000, 0.500005, 0.875008, 0.968755, 0.999024, 5, 0.753919, 0.967295),
+    (50000, 10000, 0.166669, 0.421308, 0.598143, 0.838524, 17, 0.199346, 0.999996),
+    (10000, 50000, 0.833347, 0.995373, 0.999872, 1.0, 2, 0.996732, 0.273225),
+    (50000, 5000, 0.090911, 0.248693, 0.379096, 0.614495, 32, 0.099980, 1.0),
+    (5000, 50000, 0.909107, 0.999250, 0.999994, 1.0, 2, 0.999801, 0.071175),
+    (50000, 2000, 0.038462, 0.111008, 0.178082, 0.324464, 77, 0.040000, 1.0),
+]
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row[0]}x{row[1]}")
+def test_tabulated_values(row):
+    n, m, at_1, at_3, at_5, at_10, least, clipped, cover = row
+    found = [balls_hit(n, m, k) for k in (1, 3, 5, 10)]
+    found += [clipped_coverage_null(n, m, 5), cover_null(m, n, 3, 9)]
+    assert found == pytest.approx([at_1, at_3, at_5, at_10, clipped, cover], abs=6e-7)
+    assert smallest_k(n, m) == least
+
+
+def test_further_published_values():
+    assert clipped_coverage_null(200, 777, 3) == pytest.approx(0.967571, abs=6e-7)
+    assert clipped_coverage_null(25_000, 25_000, 5) == pytest.approx(0.753931, abs=1e-5)
+    assert cover_null(1000, 1000, 5, 15) == pytest.approx(0.99072, abs=6e-6)
+    assert balls_hit(10_000, 50_000, 3) == pytest.approx(0.995, abs=5e-4)
+
+
+@pytest.mark.parametrize(("n", "m"), [(20, 7), (7, 20), (300, 1000), (1000, 300), (2, 1), (9, 9)])
+def test_balls_are_hypergeometric(n, m):
+    for k in {1, min(5, n - 1), n - 1}:
+        for t in (1, 2, 4, m, m + 1):
+            expected = hypergeom.sf(t - 1, n + m - 1, m, min(k + t - 1, n + m - 1)) if t <= m else 0.0
+            assert balls_hit(n, m, k, at_least=t) == pytest.approx(expected, abs=1e-11)
+        product = 1 - math.prod((n - i) / (n + m - i) for i in range(1, k + 1))
+        assert balls_hit(n, m, k) == pytest.approx(product, abs=1e-13)
+        mean = np.mean([balls_hit(n, m, k, at_least=t) for t in range(1, k + 1)])
+        assert clipped_coverage_null(n, m, k) == pytest.approx(mean, abs=1e-12)
+
+
+def test_coverage_with_one_neighbour_is_the_share_of_fakes():
+    assert balls_hit(30, 70, 1) == pytest.approx(70 / 99, abs=1e-14)
+
+
+def test_large_k_neither_underflows_nor_leaves_the_unit_interval():
+    assert balls_hit(50_000, 50_000, 5_000, at_least=5_000) == pytest.approx(0.5, abs=0.01)
+    assert balls_hit(2_000, 50_000, 1_999) == 1.0
+    assert balls_hit(50_000, 1, 1, at_least=1) == pytest.approx(1 / 50_000, rel=1e-9)
+    assert calibrated_clipped_coverage(1.0, 501, 50_000, 500) == 1.0
+    assert calibrated_clipped_coverage(0.0, 501, 50_000, 500) == 0.0
+
+
+def _neighbours(points, k):
+    """(n, n) squared distances without the diagonal, and each row's k-th smallest."""
+    sq = ((points[:, None] - points[None]) ** 2).sum(axis=2)
+    np.fill_diagonal(sq, np.inf)
+    return sq, np.partition(sq, k - 1, axis=1)[:, k - 1]
+
+
+def _fakes_in_balls(rng, n, m, k):
+    """(n,) fakes in each real ball for one draw in three dimensions; skewed, so that no symmetry helps."""
+    real, fake = rng.exponential(size=(n, 3)), rng.exponential(size=(m, 3))
+    _, sq_radii = _neighbours(real, k)
+    return (((real[:, None] - fake[None]) ** 2).sum(axis=2) <= sq_radii[:, None]).sum(axis=1)
+
+
+@pytest.mark.parametrize(("n", "m", "k"), [(60, 150, 3), (150, 60, 5)])
+def test_simulated_balls(n, m, k, rng):
+    hits = np.array([_fakes_in_balls(rng, n, m, k) for _ in range(200)])
+    values = {
+        "one": ((hits >= 1).mean(axis=1), balls_hit(n, m, k)),
+        "four": ((hits >= 4).mean(axis=1), balls_hit(n, m, k, at_least=4)),
+        "cover": ((hits >= 4).mean(axis=1), cover_null(n, m, 4, k)),
+        "clipped": (np.minimum(1, hits / k).mean(axis=1), clipped_coverage_null(n, m, k)),
+        "density": (hits.sum(axis=1) / (k * m), 1.0),
+    }
+    for name, (seen, expected) in values.items():
+        error = seen.std() / math.sqrt(len(seen))
+        assert abs(seen.mean() - expected) < 4 * error, name
+    # Sensitive enough: the null of swapped sizes is far away.
+    one = values["one"][0]
+    assert abs(one.mean() - balls_hit(m, n, k)) > 20 * one.std() / math.sqrt(len(one))
+
+
+def test_simulated_classifier_accuracy(rng):
+    n, m = 120, 40
+    seen = []
+    for _ in range(200):
+        sq, _ = _neighbours(rng.normal(size=(n + m, 2)), 1)
+        is_real = np.arange(n + m) < n
+        seen.append((is_real[sq.argmin(axis=1)] == is_real).mean())
+    expected = nn_accuracy_null(n, m)
+    assert expected == pytest.approx((n * (n - 1) + m * (m - 1)) / ((n + m) * (n + m - 1)))
+    assert abs(np.mean(seen) - expected) < 4 * np.std(seen) / math.sqrt(len(seen))
+    assert nn_accuracy_null(n, n) == pytest.approx((n - 1) / (2 * n - 1), abs=1e-15)
+    assert nn_accuracy_null(m, n) == expected
+
+
+def test_smallest_k_is_the_first_beyond_the_coverage():
+    for n, m in [(100, 37), (37, 100), (300, 300)]:
+        for coverage in (0.5, 0.95, 0.99):
+            k = smallest_k(n, m, coverage=coverage)
+            assert balls_hit(n, m, k) > coverage
+            assert k == 1 or balls_hit(n, m, k - 1) <= coverage
+
+
+def test_clipped_curve_is_the_null_of_fewer_fakes():
+    curve = clipped_coverage_curve(90, 40, 4)
+    assert len(curve) == 41
+    assert curve[0] == 0
+    assert [curve[m] for m in (1, 17, 40)] == pytest.approx(
+        [clipped_coverage_null(90, m, 4) for m in (1, 17, 40)], abs=1e-14
+    )
+    assert (np.diff(curve) > 0).all()
+
+
+def test_the_curve_does_not_depend_on_how_it_is_cut(monkeypatch):
+    whole = clipped_coverage_curve(90, 400, 4)
+    monkeypatch.setattr(null, "_CHUNK_ELEMENTS", 28)
+    assert (clipped_coverage_curve(90, 400, 4) == whole).all()
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "k"), [(90, 40, 4), (40, 90, 5), (500, 500, 5), (30, 2000, 2), (50, 1, 3)]
+)
+def test_calibration_inverts_the_curve(n, m, k):
+    curve = clipped_coverage_curve(n, m, k)
+    good = calibrated_clipped_coverage(curve, n, m, k)
+    assert good == pytest.approx(np.arange(m + 1) / m, abs=1e-9)
+    fine = calibrated_clipped_coverage(np.linspace(0, 1, 1001), n, m, k)
+    assert (np.diff(fine) >= 0).all()
+    assert fine[0] == 0
+    assert fine[-1] == 1
+    halfway = calibrated_clipped_coverage((curve[m // 2] + curve[m // 2 + 1 - (m == 0)]) / 2, n, m, k)
+    assert halfway == pytest.approx((m // 2 + 0.5) / m, abs=1e-9)
+
+
+def test_calibration_is_near_the_published_step_function():
+    n, m, k = 300, 200, 5
+    curve = clipped_coverage_curve(n, m, k)
+    raw = np.linspace(0, curve[-1], 777)
+    steps = np.searchsorted(curve, raw) / (m + 1)
+    assert np.abs(calibrated_clipped_coverage(raw, n, m, k) - steps).max() <= 2 / m
+
+
+def test_calibration_keeps_shapes_and_treats_numbers_and_arrays_alike():
+    raw = np.array([[0.1, 0.2], [0.3, 1.0]])
+    together = calibrated_clipped_coverage(raw, 100, 80, 5)
+    assert together.shape == (2, 2)
+    assert isinstance(calibrated_clipped_coverage(0.3, 100, 80, 5), float)
+    assert calibrated_clipped_coverage(0.3, 100, 80, 5) == together[1, 0]
+    assert together[1, 1] == 1
+
+
+def test_partly_good_fakes_score_their_share(rng):
+    n, m, good, k = 120, 200, 60, 5
+    raw = []
+    for _ in range(150):
+        hits = _fakes_in_balls(rng, n, good, k)  # the others are far away and hit nothing
+        raw.append(np.minimum(1, hits / k).mean())
+    assert calibrated_clipped_coverage(np.mean(raw), n, m, k) == pytest.approx(good / m, abs=0.01)
+
+
+# 10 modes of 100 reals; 1000 fakes, or a few less, share the modes that are not dropped.
+@pytest.mark.parametrize(
+    ("dropped", "coverage"), [(0, 0.9711), (3, 0.6923), (5, 0.4981), (8, 0.2000), (9, 0.1000)]
+)
+def test_dropped_modes(dropped, coverage):
+    kept = 10 - dropped
+    fakes = [1000 // kept] * kept + [0] * dropped
+    reals = [100] * 10
+    assert separated_modes_coverage(reals, fakes, 5) == pytest.approx(coverage, abs=6e-5)
+    assert separated_modes_density(reals, fakes, 5) == 1.0
+    assert separated_modes_precision(reals, fakes, lambda n: n / 200) == pytest.approx(0.5)
+
+
+def test_invented_and_uneven_modes():
+    reals, fakes = [50, 150, 0], [30, 10, 60]
+    assert separated_modes_density(reals, fakes, 3) == 0.4
+    assert separated_modes_precision(reals, fakes, {50: 0.5, 150: 0.9}.__getitem__) == pytest.approx(0.24)
+    expected = 0.25 * balls_hit(50, 30, 3) + 0.75 * balls_hit(150, 10, 3)
+    assert separated_modes_coverage(reals, fakes, 3) == pytest.approx(expected, abs=1e-15)
+
+
+def test_simulated_modes(rng):
+    reals, fakes, k = [40, 20, 30], [10, 0, 50], 3
+    centres = np.array([0.0, 1e3, 2e3])
+    seen = []
+    for _ in range(300):
+        real = np.repeat(centres, reals)[:, None] + rng.normal(size=(90, 2))
+        fake = np.repeat(centres, fakes)[:, None] + rng.normal(size=(60, 2))
+        _, sq_radii = _neighbours(real, k)
+        hits = ((real[:, None] - fake[None]) ** 2).sum(axis=2) <= sq_radii[:, None]
+        seen.append(hits.any(axis=1).mean())
+    expected = separated_modes_coverage(reals, fakes, k)
+    assert abs(np.mean(seen) - expected) < 4 * np.std(seen) / math.sqrt(len(seen))
+
+
+def _in_degrees(points, k):
+    sq, sq_radii = _neighbours(points, k)
+    return (sq <= sq_radii[:, None]).sum(axis=0)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_on_a_circle_all_but_a_power_of_four_are_reached(k, rng):
+    angles = rng.uniform(0, 2 * np.pi, (30, 400))
+    seen = [share_reached(_in_degrees(np.stack([np.cos(a), np.sin(a)], axis=1), k)) for a in angles]
+    assert np.mean(seen) == pytest.approx(1 - 4.0**-k, abs=0.008)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_on_a_sphere_of_high_dimension_in_degrees_are_poisson(k, rng):
+    seen = []
+    for _ in range(10):
+        points = rng.normal(size=(400, 64))
+        points /= np.linalg.norm(points, axis=1)[:, None]
+        sq = 2 - 2 * points @ points.T
+        np.fill_diagonal(sq, np.inf)
+        sq_radii = np.partition(sq, k - 1, axis=1)[:, k - 1]
+        seen.append(share_reached(torch.from_numpy((sq <= sq_radii[:, None]).sum(axis=0))))
+    assert np.mean(seen) == pytest.approx(1 - math.exp(-k), abs=0.02)
+
+
+def test_shares_by_hand():
+    assert share_reached(np.array([0, 1, 5, 0])) == 0.5
+    assert mutual_pair_share(np.array([1, 0, 1, 2])) == 0.5
+    assert mutual_pair_share(torch.tensor([1, 2, 0])) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "k", "expected"),
+    [
+        (1000, 8, 3, 0.874),
+        (1000, 8, 5, 0.936),
+        (1000, 64, 3, 0.621),
+        (1000, 64, 5, 0.727),
+        (1000, 1024, 3, 0.488),
+        (1000, 1024, 5, 0.594),
+        (10_000, 1000, 5, 0.4761),
+        (10_000, 64, 3, 0.574),
+        (50_000, 64, 3, 0.554),
+    ],
+)
+def test_gaussian_null_of_precision(n, d, k, expected):
+    # The expected values came from a coarser integration: up to .002 lower.
+    assert gaussian_precision_null(n, d, k) == pytest.approx(expected + 0.001, abs=0.001)
+
+
+def test_gaussian_null_is_integrated_to_the_end(monkeypatch):
+    usual = gaussian_precision_null(10_000, 1000, 5)
+    assert usual == pytest.approx(0.476964, abs=5e-5)  # with 80 x 48 x 160 nodes, up to 6 standard deviations
+    monkeypatch.setattr(null_geometry, "_NODES", (20, 20, 48))
+    assert gaussian_precision_null(10_000, 1000, 5) == pytest.approx(usual, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("n", "kurtosis", "k", "expected"),
+    [
+        (1000, 1, 3, 0.950),
+        (1000, 1, 5, 0.993),
+        (1000, 1.8, 3, 0.651),
+        (1000, 1.8, 5, 0.768),
+        (1000, 3, 3, 0.433),
+        (1000, 3, 5, 0.540),
+        (10_000, 3, 3, 0.321),
+        (10_000, 3, 5, 0.405),
+        (50_000, 3, 3, 0.262),
+        (50_000, 3, 5, 0.332),
+    ],
+)
+def test_limit_of_many_coordinates(n, kurtosis, k, expected):
+    assert coordinates_precision_null(n, kurtosis, k) == pytest.approx(expected, abs=1e-3)
+
+
+def test_without_hubness_in_degrees_are_binomial():
+    assert coordinates_precision_null(1000, 1, 3) == pytest.approx(1 - (1 - 3 / 1000) ** 1000, abs=1e-9)
+
+
+def _mean_reached(n, d, k, repeats, rng):
+    """Leave-one-out null of Gaussian sets of n + 1 points."""
+    seen = []
+    for _ in range(repeats):
+        points = rng.normal(size=(n + 1, d))
+        norms = (points**2).sum(axis=1)
+        sq = norms[:, None] + norms - 2 * points @ points.T
+        np.fill_diagonal(sq, np.inf)
+        sq_radii = np.partition(sq, k - 1, axis=1)[:, k - 1]
+        seen.append(share_reached((sq <= sq_radii[:, None]).sum(axis=0)))
+    return np.mean(seen)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("d", "k"), [(64, 3), (64, 5), (256, 3)])
+def test_gaussian_null_is_what_sets_show(d, k, rng):
+    assert _mean_reached(1000, d, k, 100, rng) == pytest.approx(
+        gaussian_precision_null(1000, d, k), abs=0.006
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("n", "d", "k", "precision"),
+    [
+        *(
+            (1000, d, 3, p)
+            for d, p in ((1, 0.984), (2, 0.976), (8, 0.884), (16, 0.78), (64, 0.625), (256, 0.53))
+        ),
+        *(
+            (1000, d, 5, p)
+            for d, p in ((1, 0.999), (2, 0.996), (8, 0.940), (16, 0.87), (64, 0.735), (256, 0.64))
+        ),
+        *((250, d, 3, p) for d, p in ((8, 0.856), (64, 0.684))),
+    ],
+)
+def test_simulated_precision_of_gaussians(n, d, k, precision, rng):
+    assert _mean_reached(n, d, k, 30, rng) == pytest.approx(precision, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("d", "expected"), [(1, 1 / 3), (2, 0.37850), (3, 0.40741), (4, 0.42753), (8, 0.46885), (16, 0.49258)]
+)
+def test_limit_of_authenticity(d, expected):
+    assert authenticity_limit(d) == pytest.approx(expected, abs=6e-6)
+
+
+def _nearest(real, queries, *, itself):
+    """On a torus, where a set has no edge."""
+    apart = np.abs(queries[:, None] - real[None])
+    sq = (np.minimum(apart, 1 - apart) ** 2).sum(axis=2)
+    if itself:
+        np.fill_diagonal(sq, np.inf)
+    return sq.argmin(axis=1), sq.min(axis=1)
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_mutual_pairs_calibrate_authenticity(d, rng):
+    authentic, calibrator = [], []
+    for _ in range(60):
+        real, fake = rng.uniform(size=(150, d)), rng.uniform(size=(100, d))
+        index, sq = _nearest(real, real, itself=True)
+        nearest, distance = _nearest(real, fake, itself=False)
+        authentic.append((distance > sq[nearest]).mean())
+        calibrator.append(mutual_pair_share(index))
+    assert np.mean(calibrator) == pytest.approx(np.mean(authentic), abs=0.02)
+    assert np.mean(calibrator) == pytest.approx(authenticity_limit(d), abs=0.015)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: balls_hit(5, 5, 5),
+        lambda: balls_hit(5, 0, 1),
+        lambda: balls_hit(5, 5, 0),
+        lambda: balls_hit(5, 5, 2, at_least=0),
+        lambda: balls_hit(5.0, 5, 2),
+        lambda: balls_hit(5, True, 2),
+        lambda: smallest_k(10, 10, coverage=1.0),
+        lambda: smallest_k(10, 10, coverage=float("nan")),
+        lambda: smallest_k(20, 1),
+        lambda: cover_null(10, 10, 3, 10),
+        lambda: cover_null(10, 10, 0, 5),
+        lambda: nn_accuracy_null(0, 3),
+        lambda: clipped_coverage_null(4, 4, 4),
+        lambda: clipped_coverage_curve(4, 0, 1),
+        lambda: calibrated_clipped_coverage(1.1, 10, 10, 2),
+        lambda: calibrated_clipped_coverage(float("nan"), 10, 10, 2),
+        lambda: calibrated_clipped_coverage(0.5, 10, 10, 10),
+        lambda: separated_modes_coverage([10, 3], [5, 5], 3),
+        lambda: separated_modes_coverage([10], [5, 5], 3),
+        lambda: separated_modes_density([0], [5], 3),
+        lambda: separated_modes_density([10, 3], [5, 5], 3),
+        lambda: separated_modes_precision([5], [0], lambda n: 1.0),
+        lambda: gaussian_precision_null(1000, 7, 3),
+        lambda: gaussian_precision_null(10, 64, 10),
+        lambda: coordinates_precision_null(10, 0.9, 3),
+        lambda: coordinates_precision_null(10, float("nan"), 3),
+        lambda: coordinates_precision_null(10, 3, 10),
+        lambda: authenticity_limit(0),
+    ],
+)
+def test_impossible_numbers_are_refused(call):
+    with pytest.raises(UsageError) as caught:
+        call()
+    assert caught.value.code == "bad-option"
+
+
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        (lambda: share_reached(np.array([0.5, 1.0])), "not-in-degrees"),
+        (lambda: share_reached(np.array([], dtype=np.int64)), "not-in-degrees"),
+        (lambda: share_reached(np.array([-1, 2])), "not-in-degrees"),
+        (lambda: mutual_pair_share(np.array([0, 0])), "not-neighbours"),
+        (lambda: mutual_pair_share(np.array([1, 2])), "not-neighbours"),
+        (lambda: mutual_pair_share(np.array([[1], [0]])), "not-neighbours"),
+        (lambda: mutual_pair_share(np.array([1.0, 0.0])), "not-neighbours"),
+    ],
+)
+def test_other_arrays_are_refused(call, code):
+    with pytest.raises(FeatureError) as caught:
+        call()
+    assert caught.value.code == code

@@ -1,0 +1,106 @@
+"""P-precision and P-recall against a plain double loop, and as published."""
+
+from __future__ import annotations
+
+import math
+
+import feature_cases
+import numpy as np
+import oracle
+import pytest
+
+from genpr.errors import FeatureError, UsageError
+from genpr.metrics import probabilistic
+from genpr.metrics.probabilistic import probabilistic_precision_recall
+
+
+def in_support(of: np.ndarray, samples: np.ndarray, k: int, scale: float) -> float:
+    """Mean over the samples, pair by pair."""
+    radius = scale * np.sqrt(oracle.kth_sq_distances(of, [k])[0]).mean()
+    total = 0.0
+    for sample in samples:
+        outside = 1.0
+        for row in of:
+            distance = math.sqrt(oracle.sq_distance(sample, row))
+            outside *= min(1.0, distance / radius) if radius > 0 else float(distance > 0)
+        total += 1 - outside
+    return total / len(samples)
+
+
+CASES = [
+    "integers",
+    "off_centre",
+    "duplicates",
+    "near_duplicates",
+    "fakes_copy_reals",
+    "outlier_in_both",
+    "all_identical",
+    "collapsed_fakes",
+    "one_column",
+    "tiny_values",
+    "huge_values",
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_equals_the_double_loop(case, monkeypatch):
+    monkeypatch.setattr(probabilistic, "_TILE_ROWS", 37)
+    real, fake = (features[:70] for features in feature_cases.make(case))
+    found = probabilistic_precision_recall(real, fake)
+    expected = in_support(real, fake, 4, 1.2), in_support(fake, real, 4, 1.2)
+    assert found == pytest.approx(expected, rel=1e-8, abs=1e-12)
+
+
+def test_options_are_used(rng):
+    real, fake = rng.normal(size=(60, 3)).astype(np.float32), rng.normal(0.5, 1, (50, 3)).astype(np.float32)
+    found = probabilistic_precision_recall(real, fake, k=2, scale=0.7)
+    assert found == pytest.approx((in_support(real, fake, 2, 0.7), in_support(fake, real, 2, 0.7)), rel=1e-12)
+    exchanged = probabilistic_precision_recall(fake, real, k=2, scale=0.7)
+    assert exchanged == pytest.approx(found[::-1], rel=1e-12)
+    assert abs(found.precision - found.recall) > 0.01
+
+
+def test_copies_are_in_the_support_for_certain(rng):
+    real = rng.normal(size=(60, 16)).astype(np.float32)
+    assert probabilistic_precision_recall(real, rng.permutation(real)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("d", "published"), [(1, 0.93), (8, 0.74), (64, 0.98)], ids=["1 column", "8 columns", "64 columns"]
+)
+def test_the_same_distribution_scores_below_1(d, published, rng):
+    for value in probabilistic_precision_recall(*rng.normal(size=(2, 1000, d))):
+        assert value == pytest.approx(published, abs=0.025)
+
+
+def test_values_fall_with_a_shift(rng):
+    real, fake = rng.normal(size=(2, 1000, 64))
+    at = {shift: probabilistic_precision_recall(real, fake + shift) for shift in (0, 0.5, 1, 2)}
+    for score in ("precision", "recall"):
+        null, near, far, beyond = (getattr(value, score) for value in at.values())
+        assert null > near + 0.1 > far + 0.7
+        assert far == pytest.approx(0.06, abs=0.03)
+        assert beyond == 0
+
+
+def test_an_outlier_vouches_less_than_its_own_ball_would(rng):
+    real, fake = (
+        np.concatenate([rng.normal(size=(1000, 64)), np.full((1, 64), 2)]),
+        rng.normal(2, 1, (500, 64)),
+    )
+    in_its_ball = oracle.sq_distances(real[-1:], fake) <= oracle.sq_distances(real[-1:], real[:-1]).min()
+    assert in_its_ball.all()
+    assert probabilistic_precision_recall(real, fake).precision == pytest.approx(0.26, abs=0.03)
+
+
+def test_impossible_input_is_refused(rng):
+    real = rng.normal(size=(9, 2))
+    for scale in (0, -1, math.inf, math.nan, True, "1"):
+        with pytest.raises(UsageError, match="scale must be"):
+            probabilistic_precision_recall(real, real, scale=scale)
+    with pytest.raises(UsageError, match="k must be"):
+        probabilistic_precision_recall(real, real, k=0)
+    with pytest.raises(FeatureError, match="fake needs at least k \\+ 1 = 5 rows"):
+        probabilistic_precision_recall(real, real[:4])
+    with pytest.raises(FeatureError, match="same extractor"):
+        probabilistic_precision_recall(real, real[:, :1])

@@ -1,0 +1,350 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import oracle
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy import stats
+from scipy.spatial.distance import cdist
+
+from genpr.errors import UsageError
+from genpr.metrics.replicate_values import RESAMPLED, replicate_values
+from genpr.metrics.uncertainty import Resampled, are_paired, difference, interval_of, standard_error
+from genpr.neighbours.balls import Ball
+from genpr.neighbours.frame import Frame
+from genpr.neighbours.halves import Halves, unpacked
+from genpr.neighbours.neighbourhood import Neighbourhood
+
+KS = dict.fromkeys(RESAMPLED, 3)
+KS |= {"density": 4, "symmetric_precision": 2, "precision_cover": 2, "recall_cover": 2}
+COUNT = 6
+
+
+def sides_of(real: NDArray, fake: NDArray):
+    frame = Frame.around(torch.from_numpy(real))
+    placed = [frame.place(torch.from_numpy(features)) for features in (real, fake)]
+    return tuple((points, Neighbourhood.of(points, [Ball(1)], keep=64).lists) for points in placed)
+
+
+def values_of(real: NDArray, fake: NDArray, ks=KS, **options) -> dict[str, torch.Tensor]:
+    return replicate_values(*sides_of(real, fake), ks, **{"replicates": COUNT, "seed": 2, **options})
+
+
+def halves_of(features: NDArray, stream: int, seed: int = 2) -> list[NDArray]:
+    halves = Halves.drawn(len(features), seed=seed, stream=stream, count=COUNT, device=torch.device("cpu"))
+    return [features[row.numpy()] for row in unpacked(halves.member).T[:COUNT]]
+
+
+def by_definition(real: NDArray, fake: NDArray, ties: str) -> dict[str, float]:
+    sq = oracle.sq_distances(real, fake)
+
+    def inside(of: NDArray, k: int) -> NDArray:
+        """(n, m): which balls of the reals, or of the fakes, hold the other."""
+        radii = oracle.kth_sq_distances(of, [k])[0]
+        return oracle.memberships(sq, radii, ties) if of is real else oracle.memberships(sq.T, radii, ties).T
+
+    def precision(k: int) -> float:
+        return inside(real, k).any(axis=0).mean()
+
+    def recall(k: int) -> float:
+        return inside(fake, k).any(axis=1).mean()
+
+    def coverage(k: int) -> float:
+        return inside(real, k).any(axis=1).mean()
+
+    def complement_precision(k: int) -> float:
+        return inside(fake, k).any(axis=0).mean()
+
+    wrong = inside(real, 1).any(axis=1).sum() + inside(fake, 1).any(axis=0).sum()
+    values = {
+        "precision": precision(3),
+        "recall": recall(3),
+        "density": inside(real, 4).sum() / (4 * len(fake)),
+        "coverage": coverage(3),
+        "complement_precision": complement_precision(3),
+        "complement_recall": coverage(3),
+        # Of these pairs, the one that is lower over all halves counts for every half.
+        "symmetric_precision": np.array([precision(2), complement_precision(2)]),
+        "symmetric_recall": np.array([recall(3), coverage(3)]),
+        "precision_cover": (inside(fake, 6).sum(axis=0) >= 2).mean(),
+        "recall_cover": (inside(real, 6).sum(axis=1) >= 2).mean(),
+        "nn_accuracy": 1 - wrong / (len(real) + len(fake)),
+    }
+    assert set(values) == set(RESAMPLED)
+    return values
+
+
+def whole_numbers(rng: np.random.Generator, n: int, centre: int) -> NDArray:
+    return (centre + rng.integers(-5, 6, (n, 3))).astype(np.float32)
+
+
+@pytest.mark.parametrize("ties", ["closed", "strict"])
+@pytest.mark.parametrize(("n", "m"), [(48, 61), (57, 40)])
+def test_replicates_are_the_metrics_of_the_halves(rng, n, m, ties):
+    real, fake = whole_numbers(rng, n, 0), whole_numbers(rng, m, 2)
+    found = values_of(real, fake, ties=ties)
+    halves = zip(halves_of(real, 0), halves_of(fake, 1), strict=True)
+    truths = [by_definition(x, y, ties) for x, y in halves]
+    for name in RESAMPLED:
+        expected = np.array([truth[name] for truth in truths])
+        if expected.ndim == 2:
+            expected = expected[:, expected.mean(axis=0).argmin()]
+        assert found[name].tolist() == pytest.approx(expected.tolist(), abs=1e-14), name
+
+
+def test_swapped_sides_would_be_seen(rng):
+    values = by_definition(whole_numbers(rng, 48, 0), whole_numbers(rng, 61, 2), "closed")
+    for pair in (
+        ("precision", "recall"),
+        ("coverage", "complement_precision"),
+        ("precision", "complement_precision"),
+        ("recall", "coverage"),
+        ("precision_cover", "recall_cover"),
+    ):
+        assert len({values[name] for name in pair}) == 2, pair
+
+
+def test_the_same_reals_have_the_same_halves_whatever_the_fakes(rng):
+    real = whole_numbers(rng, 40, 0)
+    far = np.full((30, 3), 1000, np.float32)
+    # Fakes that all lie on one real: coverage counts how often that one and its neighbours are in the half.
+    one, other = (values_of(real, np.repeat(real[:1], m, axis=0), {"coverage": 1}) for m in (20, 60))
+    assert one["coverage"].tolist() == other["coverage"].tolist()
+    assert values_of(real, far, {"coverage": 1})["coverage"].tolist() == [0] * COUNT
+
+
+def test_seeds_and_counts(rng):
+    real, fake = whole_numbers(rng, 40, 0), whole_numbers(rng, 40, 1)
+    first = values_of(real, fake, {"precision": 1}, seed=0)["precision"].tolist()
+    assert first == values_of(real, fake, {"precision": 1}, seed=0)["precision"].tolist()
+    assert first != values_of(real, fake, {"precision": 1}, seed=1)["precision"].tolist()
+    assert values_of(real, fake, {"precision": 1}, replicates=130)["precision"].shape == (130,)
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"ks": {"accuracy": 3}}, "unknown-metric"),
+        ({"ks": {"precision": 0}}, "bad-k"),
+        ({"ks": {"precision": 10}}, "too-few-for-halves"),
+        ({"ks": {"recall": 12}}, "too-few-for-halves"),
+        ({"ks": {"recall_cover": 4}}, "too-few-for-halves"),
+        ({"replicates": 7}, "bad-option"),
+        ({"replicates": 0}, "bad-option"),
+        ({"seed": -1}, "bad-option"),
+    ],
+)
+def test_what_cannot_be_is_refused(rng, options, code):
+    real, fake = whole_numbers(rng, 21, 0), whole_numbers(rng, 24, 0)
+    with pytest.raises(UsageError) as error:
+        values_of(real, fake, **{"ks": {"precision": 3}, **options})
+    assert error.value.code == code
+    assert values_of(real, fake, ks={"precision": 9, "recall": 11})["recall"].shape == (COUNT,)
+
+
+def pairs(*halves: float) -> torch.Tensor:
+    return torch.tensor(halves, dtype=torch.float64)
+
+
+def test_standard_error_is_half_the_difference_of_complementary_halves():
+    assert standard_error(pairs(0.5, 0.7, 0.9, 0.9)) == pytest.approx(math.sqrt((0.1**2 + 0) / 2))
+    assert standard_error(pairs(0.2, 0.2, 0.8, 0.8)) == 0  # what differs between splits says nothing
+
+
+@pytest.mark.parametrize("replicates", [torch.rand(3), torch.rand(0), torch.rand(2, 2)])
+def test_unpaired_replicates_are_refused(replicates):
+    with pytest.raises(UsageError, match="pairs"):
+        standard_error(replicates)
+
+
+def test_standard_error_of_a_mean_is_the_classical_one(rng):
+    values = rng.normal(size=400)
+    found = []
+    for _ in range(2000):
+        order = rng.permutation(400)
+        found += [values[order[:200]].mean(), values[order[200:]].mean()]
+    assert standard_error(pairs(*found)) == pytest.approx(values.std(ddof=1) / 20, rel=0.05)
+
+
+def test_standard_error_of_pairwise_parts_is_not_inflated(rng):
+    """Products of all pairs of rows, scaled so that their variance falls like 1 / n: 2 (n - 1) / n^2."""
+    squared, plain = [], []
+    for _ in range(1500):
+        order = rng.permuted(np.tile(np.arange(60), (20, 1)), axis=1).reshape(20, 2, 30)
+        part = rng.normal(size=60)[order]
+        found = ((part.sum(axis=2) ** 2 - (part**2).sum(axis=2)) / 30**1.5).ravel()
+        squared.append(standard_error(pairs(*found)) ** 2)
+        plain.append(found.var(ddof=1))
+    assert np.mean(squared) == pytest.approx(2 / 60, rel=0.1)
+    assert np.mean(plain) == pytest.approx(1.5 * 2 / 60, rel=0.15)  # what is inflated
+
+
+def test_interval_is_centred_on_the_value_of_the_whole_sets():
+    replicates = pairs(*([0.3, 0.5] * 25))
+    interval = interval_of(0.6, replicates, n=10**6)
+    half = stats.t.ppf(0.975, 25) * 0.1
+    assert interval.low == pytest.approx(0.6 - half)
+    assert interval.high == pytest.approx(0.6 + half)
+    assert 0.6 in interval
+    assert 0.9 not in interval
+
+
+def test_interval_ends_where_values_do():
+    replicates = pairs(0.6, 1.0, 1.0, 0.6)
+    assert interval_of(0.9, replicates, n=100).high == 1
+    assert interval_of(0.1, replicates, n=100).low == 0
+    assert interval_of(0.9, replicates, n=100, upper=None).high > 1
+    assert interval_of(0.1, replicates, n=100, upper=None).low == 0
+
+
+@pytest.mark.parametrize("n", [1, 20, 1000])
+def test_agreement_at_an_end_gives_the_exact_binomial_bound(n):
+    bound = 1 - 0.025 ** (1 / n)
+    ones, zeros = torch.ones(100), torch.zeros(100)
+    assert interval_of(1.0, ones, n=n).low == pytest.approx(1 - bound)
+    assert interval_of(1.0, ones, n=n).high == 1
+    assert interval_of(0.0, zeros, n=n).high == pytest.approx(bound)
+    assert interval_of(0.0, zeros, n=n).low == 0
+    assert interval_of(0.0, zeros, n=n, upper=None).high == pytest.approx(bound)
+
+
+def test_agreement_elsewhere_gives_the_binomial_interval():
+    interval = interval_of(0.3, torch.full((100,), 0.3), n=50)
+    exact = stats.binomtest(15, 50).proportion_ci(0.95, "exact")
+    assert (interval.low, interval.high) == pytest.approx((exact.low, exact.high))
+    density = interval_of(2.0, torch.full((100,), 2.0), n=50, upper=None)
+    assert density.low < 2.0 < density.high
+
+
+def test_an_interval_of_no_images_is_refused():
+    with pytest.raises(UsageError, match="at least one"):
+        interval_of(0.5, torch.rand(4), n=0)
+
+
+def score(value: float, replicates: torch.Tensor, **changed) -> Resampled:
+    known = {"n": 1000, "seed": 0, "n_real": 100, "k": 3, "real_identity": "abc"}
+    return Resampled(value, replicates, **{**known, **changed})
+
+
+def test_scores_on_the_same_reals_are_compared_in_pairs(rng):
+    shared = 0.5 + 0.05 * torch.from_numpy(rng.normal(size=100))
+    own = 0.001 * torch.from_numpy(rng.normal(size=(2, 100)))
+    a, b = score(0.51, shared + own[0]), score(0.5, shared + own[1])
+    found = difference(a, b)
+    assert found.pairing == "paired"
+    assert found.verdict == "distinguishable"
+    assert found.value == pytest.approx(0.01)
+    assert found.interval.low + found.interval.high == pytest.approx(0.02)
+    apart = difference(a, replace(b, real_identity="def"))
+    assert apart.pairing == "unpaired"
+    assert apart.verdict == "not distinguishable"
+    half = stats.t.ppf(0.975, 50) * math.hypot(standard_error(a.replicates), standard_error(b.replicates))
+    assert apart.interval.high - apart.interval.low == pytest.approx(2 * half)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"seed": 1},
+        {"n_real": 99},
+        {"real_identity": None},
+        {"real_identity": "other"},
+        {"replicates": torch.rand(50)},
+    ],
+)
+def test_only_the_same_halves_of_the_same_reals_are_paired(changed):
+    a = score(0.5, torch.rand(100))
+    assert are_paired(a, replace(a, value=0.7))
+    assert not are_paired(a, replace(a, **changed))
+    assert not are_paired(replace(a, **changed), a)
+
+
+def test_unknown_reals_are_not_the_same_reals():
+    a = score(0.5, torch.rand(100), real_identity=None)
+    assert not are_paired(a, a)
+
+
+def test_scores_of_other_metrics_are_not_compared():
+    a = score(0.5, torch.rand(100))
+    with pytest.raises(UsageError, match="k = 3 and k = 5"):
+        difference(a, replace(a, k=5))
+
+
+def test_a_difference_that_no_half_shows_is_not_certain():
+    ones = torch.ones(100)
+    found = difference(score(1.0, ones), score(0.999, ones))
+    assert found.verdict == "not distinguishable"
+    assert found.interval.low < 0.001 < found.interval.high
+    assert difference(score(1.0, ones), score(0.9, 0.9 * ones)).verdict == "distinguishable"
+
+
+USUAL = {"precision": 3, "recall": 3, "density": 5, "coverage": 5}
+
+
+def draw(d: int, shift: float, number: int, n: int = 150) -> tuple[NDArray, NDArray]:
+    real, fake = np.random.default_rng([d, number]).standard_normal((2, n, d)).astype(np.float32)
+    fake[:, 0] += shift
+    return real, fake
+
+
+def usual_values(within_real: NDArray, within_fake: NDArray, cross: NDArray) -> list[float]:
+    """From distances, of which those within a set have a diagonal of zeros."""
+
+    def radii(within: NDArray, k: int) -> NDArray:
+        return np.partition(within, k, axis=1)[:, k]
+
+    few, many = cross <= radii(within_real, 3)[:, None], cross <= radii(within_real, 5)[:, None]
+    recall = (cross <= radii(within_fake, 3)).any(axis=1).mean()
+    return [few.any(axis=0).mean(), recall, many.sum() / (5 * cross.shape[1]), many.any(axis=1).mean()]
+
+
+def distances(real: NDArray, fake: NDArray) -> list[NDArray]:
+    return [cdist(a, b) for a, b in ((real, real), (fake, fake), (real, fake))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("d", "shift"), [(2, 0.0), (2, 1.5), (16, 0.0), (16, 2.0), (64, 0.0), (64, 3.0)])
+def test_intervals_hold_the_truth(d, shift):
+    truth = np.mean(
+        [usual_values(*distances(*draw(d, shift, number))) for number in range(1000, 1600)], axis=0
+    )
+    held = []
+    for number in range(200):
+        real, fake = draw(d, shift, number)
+        replicates = values_of(real, fake, USUAL, replicates=100, seed=number)
+        values = usual_values(*distances(real, fake))
+        uppers = 1.0, 1.0, None, 1.0
+        held.append(
+            [
+                value_true in interval_of(value, replicates[name], n=150, upper=upper)
+                for name, value, value_true, upper in zip(USUAL, values, truth, uppers, strict=True)
+            ]
+        )
+    covered = np.mean(held, axis=0)
+    # .95 less three standard errors of 200 draws; for a truth that is no extreme, not all.
+    assert (covered >= 0.9).all(), dict(zip(USUAL, covered, strict=True))
+    assert (covered[(truth >= 0.05) & (truth <= 0.95)] <= 0.995).all(), dict(zip(USUAL, covered, strict=True))
+
+
+@pytest.mark.slow
+def test_the_naive_bootstrap_does_not():
+    truth = np.mean(
+        [usual_values(*distances(*draw(16, 0.0, number))) for number in range(1000, 1300)], axis=0
+    )
+    held = []
+    for number in range(40):
+        within_real, within_fake, cross = distances(*draw(16, 0.0, number))
+        rng, found = np.random.default_rng(number), []
+        for _ in range(100):
+            i, j = rng.integers(0, 150, (2, 150))
+            found.append(
+                usual_values(within_real[np.ix_(i, i)], within_fake[np.ix_(j, j)], cross[np.ix_(i, j)])
+            )
+        low, high = np.quantile(found, [0.025, 0.975], axis=0)
+        held.append((low <= truth) & (truth <= high))
+    precision, recall, _, coverage = np.mean(held, axis=0)
+    assert max(precision, recall, coverage) < 0.5

@@ -1,0 +1,236 @@
+"""Witnessed fidelity and diversity: against a plain account in numpy, and on data whose answer is known."""
+
+from __future__ import annotations
+
+import math
+
+import feature_cases
+import numpy as np
+import oracle
+import pytest
+import torch
+from scipy import stats
+
+from genpr.errors import FeatureError, UsageError
+from genpr.metrics import witnessed as module
+from genpr.metrics.witnessed import (
+    blocks_of_fakes,
+    covering_k,
+    local_dimension,
+    witnessed,
+    witnessed_coverage,
+    witnessed_fidelity,
+    witnessed_support,
+)
+
+
+def lists(queries: np.ndarray, points: np.ndarray, *, own: bool = False) -> np.ndarray:
+    """Distances to the 20 nearest, without the row itself where `own`."""
+    distances = np.sqrt(oracle.sq_distances(queries, points))
+    if own:
+        np.fill_diagonal(distances, np.inf)
+    return np.sort(distances, axis=1)[:, :20]
+
+
+def lid(distances: np.ndarray) -> float:
+    last = distances[-1]
+    if last == 0 or distances[0] == 0:
+        return 0.0
+    mean = np.mean([math.log(distance / last) for distance in distances[:-1]])
+    return math.inf if mean == 0 else -1 / mean
+
+
+def witnesses(balls: np.ndarray, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """In how many clipped balls each sample lies, and each centre in those of others."""
+    radii = lists(balls, balls, own=True)[:, -1]
+    clipped = np.minimum(radii, np.median(radii))[:, None] * (1 + 1e-12)
+    of_samples = (np.sqrt(oracle.sq_distances(balls, samples)) <= clipped).sum(axis=0)
+    return of_samples, (np.sqrt(oracle.sq_distances(balls, balls)) <= clipped).sum(axis=0) - 1
+
+
+def plain_fidelity(real: np.ndarray, fake: np.ndarray) -> float:
+    of_fake, of_real = witnesses(real, fake)
+    lid_fake, lid_real = (
+        np.array([lid(row) for row in lists(rows, real, own=rows is real)]) for rows in (fake, real)
+    )
+    limit = np.quantile(lid_real, 0.98, method="higher") * (1 + 1e-9)
+    accepted = ((of_fake >= 5) & (lid_fake <= limit)).mean()
+    return min(1, accepted / ((of_real >= 5) & (lid_real <= limit)).mean())
+
+
+def plain_support(real: np.ndarray, fake: np.ndarray) -> float:
+    of_real, of_fake = witnesses(fake, real)
+    return min(1, (of_real >= 5).mean() / (of_fake >= 5).mean())
+
+
+def plain_coverage(real: np.ndarray, fake: np.ndarray) -> float:
+    n, m = len(real), len(fake)
+    k = max(20, round(20 * n / m))
+    distances = np.sqrt(oracle.sq_distances(real, real))
+    radii = np.sort(distances, axis=1)[:, k]
+    counts = (np.sqrt(oracle.sq_distances(real, fake)) <= radii[:, None] * (1 + 1e-12)).sum(axis=1)
+    expected = sum(stats.hypergeom.pmf(x, n + m - 1, m, k + 3) for x in range(4, k + 4))
+    return min(1, (counts >= 4).mean() / expected)
+
+
+SIZES = [(60, 60), (60, 90), (90, 50), (110, 21), (50, 120)]
+
+
+@pytest.mark.parametrize(("n", "m"), SIZES)
+@pytest.mark.parametrize("shift", [0, 0.7])
+def test_equals_the_plain_account(n, m, shift, rng):
+    real = rng.normal(size=(n, 6)).astype(np.float32)
+    fake = (shift + rng.normal(0, 1.1, size=(m, 6))).astype(np.float32)
+    found = witnessed(real, fake, seed=4)
+    blocks = [fake[rows] for rows in blocks_of_fakes(n, m, 4)]
+    parts = [(plain_support(real, block), plain_coverage(real, block)) for block in blocks]
+    expected = plain_fidelity(real, fake), np.mean([min(part) for part in parts]), *np.mean(parts, axis=0)
+    assert found == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("case", ["off_centre", "integers", "fakes_copy_reals", "tight_clumps"])
+def test_equals_the_plain_account_on_hard_cases(case):
+    real, fake = feature_cases.make(case)
+    found = witnessed(real, fake)
+    support, coverage = plain_support(real, fake), plain_coverage(real, fake)
+    assert found == pytest.approx(
+        (plain_fidelity(real, fake), min(support, coverage), support, coverage), abs=1e-12
+    )
+
+
+def test_local_dimension():
+    distances = torch.tensor([[1.0, 2, 4], [1, 1, 1], [0, 1, 2], [0, 0, 0], [3, 3, 4]]).double()
+    found = local_dimension(distances.square()).tolist()
+    expected = [1 / (1.5 * math.log(2)), math.inf, 0, 0, 1 / math.log(4 / 3)]
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("d", [1, 2, 8])
+def test_local_dimension_of_a_ball_is_its_dimension(d, rng):
+    radii = np.sort(rng.random((3000, 20)) ** (1 / d), axis=1)  # uniform in a ball
+    found = local_dimension(torch.from_numpy(radii**2))
+    assert 1 / float((1 / found).mean()) == pytest.approx(d, rel=0.05)
+
+
+def test_fidelity_of_counts():
+    lid_real, enough = torch.arange(100).double(), torch.full((100,), 5)  # 2 % are above 98, taken from above
+
+    def of(counts, lids):
+        return witnessed_fidelity(torch.tensor(counts), torch.tensor(lids), enough, lid_real)
+
+    assert of([5, 6, 4, 0], [0.0, 1, 1, 1]) == pytest.approx(0.5 / 0.99)
+    assert of([5, 5, 5, 5], [98.0, 98.1, math.inf, 0]) == pytest.approx(0.5 / 0.99)
+    assert of([5, 5], [0.0, 0]) == 1
+    few = torch.tensor([5] * 40 + [4] * 60)
+    assert witnessed_fidelity(torch.tensor([5, 4, 4, 4]), torch.zeros(4), few, lid_real) == pytest.approx(
+        0.25 / 0.4
+    )
+    strict = witnessed_fidelity(torch.tensor([5, 6]), torch.zeros(2), enough + 1, lid_real, w=6, alpha=0.5)
+    assert strict == pytest.approx(0.5 / 0.51)
+    assert math.isnan(witnessed_fidelity(enough, lid_real, enough - 1, lid_real))
+
+
+def test_support_and_coverage_of_counts():
+    assert witnessed_support(torch.tensor([5, 9, 4, 0]), torch.tensor([5, 7, 5, 4])) == pytest.approx(
+        0.5 / 0.75
+    )
+    assert math.isnan(witnessed_support(torch.tensor([5]), torch.tensor([4])))
+    expected = stats.hypergeom.sf(3, 53, 50, 6)
+    found = witnessed_coverage(torch.tensor([4, 3, 0, 2]), n_fake=50, k=3)
+    assert found == pytest.approx(0.25 / expected)
+    assert witnessed_coverage(torch.tensor([4, 4, 9, 5]), n_fake=50, k=3) == 1
+
+
+def test_balls_grow_where_fakes_are_few():
+    assert [covering_k(*sizes) for sizes in [(100, 100), (100, 900), (250, 100), (25, 21), (500, 21)]] == [
+        20,
+        20,
+        50,
+        24,
+        476,
+    ]
+    assert covering_k(22, 21) == 21
+
+
+def test_blocks_are_random_and_hold_every_fake_once():
+    assert [rows.tolist() for rows in blocks_of_fakes(50, 99, 0)] == [list(range(99))]
+    blocks = blocks_of_fakes(50, 162, 0)
+    assert [len(rows) for rows in blocks] == [54, 54, 54]
+    assert torch.cat(blocks).sort().values.tolist() == list(range(162))
+    assert abs(float(blocks[0].double().mean()) - 80) < 20
+    assert [rows.tolist() for rows in blocks] != [rows.tolist() for rows in blocks_of_fakes(50, 162, 1)]
+    assert [rows.tolist() for rows in blocks] == [rows.tolist() for rows in blocks_of_fakes(50, 162, 0)]
+
+
+def test_four_stray_reals_vouch_for_nothing(rng):
+    real, fake = rng.normal(size=(600, 64)), rng.normal(6, 1, size=(600, 64))
+    real[:4] = 6
+    assert witnessed(real, fake).fidelity == 0
+    real[:6] = 6 + 0.01 * rng.normal(size=(6, 64))
+    assert witnessed(real, fake).fidelity > 0.5  # the price of five witnesses: a clump of as many is believed
+
+
+def gaussians(rng, spread, d, n=1000):
+    return rng.normal(size=(n, d)), spread * rng.normal(size=(n, d))
+
+
+@pytest.mark.parametrize(
+    ("d", "spread", "fidelity", "diversity"),
+    [
+        (64, 0.83, 1.00, 0.08),
+        (64, 1.21, 0.06, 0.05),
+        (8, 0.68, 1.00, 0.30),
+    ],
+)
+def test_shrunken_and_widened_fakes(d, spread, fidelity, diversity, rng):
+    found = witnessed(*gaussians(rng, spread, d))
+    assert found.fidelity == pytest.approx(fidelity, abs=0.04)
+    assert found.diversity == pytest.approx(diversity, abs=0.04)
+    assert (found.support < found.coverage) == (spread < 1)
+
+
+@pytest.mark.parametrize(("n", "m"), [(500, 500), (250, 1000), (1000, 250)])
+def test_a_perfect_generator_scores_nearly_1_at_any_sizes(n, m, rng):
+    assert min(witnessed(rng.normal(size=(n, 8)), rng.normal(size=(m, 8)))) > 0.9
+
+
+def test_deep_inside_a_shell_is_not_real(rng):
+    def shell(radius):
+        points = rng.normal(size=(700, 16))
+        return radius * points / np.linalg.norm(points, axis=1, keepdims=True)
+
+    assert witnessed(shell(1), shell(0.1)).fidelity < 0.05
+    assert witnessed(shell(1), shell(1)).fidelity > 0.93
+
+
+def test_the_smaller_part_is_taken_block_by_block(rng, monkeypatch):
+    judged, parts = module._judged, iter([(1.0, 0.4), (0.2, 0.8)])
+
+    def replaced(*args):
+        support, coverage = next(parts)
+        return judged(*args)._replace(support=support, coverage=coverage)
+
+    monkeypatch.setattr(module, "_judged", replaced)
+    found = witnessed(rng.normal(size=(30, 3)), rng.normal(size=(60, 3)))
+    assert found[1:] == pytest.approx((0.3, 0.6, 0.6))
+
+
+def test_impossible_input_is_refused(rng):
+    real = rng.normal(size=(21, 2))
+    witnessed(real, real)
+    with pytest.raises(FeatureError, match="real needs at least k \\+ 1 = 21 rows"):
+        witnessed(real[:20], real)
+    with pytest.raises(FeatureError, match="fake needs at least k \\+ 1 = 21 rows"):
+        witnessed(real, real[:20])
+    with pytest.raises(FeatureError, match="same extractor"):
+        witnessed(real, real[:, :1])
+    with pytest.raises(UsageError, match="seed"):
+        witnessed(real, real, seed=-1)
+
+
+def test_sorted_fakes_are_shuffled_before_they_are_cut(rng, monkeypatch):
+    modes = np.concatenate([rng.normal(size=(400, 4)), 30 + rng.normal(size=(400, 4))])
+    real, fake = modes[::4], modes
+    assert witnessed(real, fake).diversity > 0.9
+    monkeypatch.setattr(module, "blocks_of_fakes", lambda *_: torch.arange(800).tensor_split(4))
+    assert witnessed(real, fake).diversity < 0.6

@@ -1,0 +1,210 @@
+"""Real against real: what is scored, when, and where it stands in a result."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import genpr
+from genpr import judge
+from genpr.metrics.catalogue import METRICS
+from genpr.metrics.replicate_values import RESAMPLED
+from genpr.records import result_of
+from genpr.result import Control
+from genpr.side_features import OWN, Embedder, SideFeatures
+from genpr.sides import open_side
+
+SOME = ["precision", "recall", "density", "coverage", "clipped_density", "f8", "authenticity", "fd", "vendi"]
+
+
+def halves_of(features):
+    side = SideFeatures(open_side(features, "real"), "real", Embedder(device=torch.device("cpu")))
+    side.require([OWN], minimum=1)
+    return [half[OWN].features.numpy() for half in side.halves()]
+
+
+@pytest.mark.parametrize("n", [40, 41])
+def test_halves_are_random_disjoint_and_all_there_is(rng, n):
+    features = rng.normal(size=(n, 3)).astype(np.float32)
+    first, second = halves_of(features)
+    assert (len(first), len(second)) == (n - n // 2, n // 2)
+    together = np.concatenate([first, second])
+    assert sorted(together.tolist()) == sorted(features.tolist())
+    assert together.tolist() != features.tolist()
+    assert [half.tolist() for half in halves_of(features)] == [first.tolist(), second.tolist()]
+
+
+def test_the_control_is_the_score_of_one_half_against_the_other(rng):
+    real, fake = rng.normal(size=(61, 4)).astype(np.float32), rng.normal(2, 1, (50, 4)).astype(np.float32)
+    control = genpr.score(real, fake, metrics=SOME).control
+    alone = genpr.score(*halves_of(real), metrics=SOME, intervals=False, control=False)
+    assert (control.n_real, control.n_fake) == (31, 30)
+    assert control.values == {name: value.value for name, value in alone.metrics.items()}
+    assert control.nulls == {name: value.null for name, value in alone.metrics.items()}
+    assert set(control.values) == set(SOME)
+
+
+def test_it_obeys_the_options_of_the_score(rng):
+    real, fake = (rng.integers(0, 4, (n, 3)).astype(np.float32) for n in (40, 45))
+    options = {"k": 4, "ties": "strict", "metrics": ["precision", "coverage"]}
+    control = genpr.score(real, fake, **options).control
+    alone = genpr.score(*halves_of(real), **options, control=False)
+    assert control.values == {name: value.value for name, value in alone.metrics.items()}
+    assert control.values != genpr.score(real, fake, k=4, metrics=options["metrics"]).control.values
+
+
+def test_it_depends_on_the_reals_alone_and_is_found_once(rng, monkeypatch):
+    real = rng.normal(size=(50, 4))
+    found, control_of = [], judge.control_of
+    monkeypatch.setattr(judge, "control_of", lambda *args: found.append(control_of(*args)) or found[-1])
+    evaluator = genpr.Evaluator(real)
+    one, other = (evaluator.score(fake) for fake in rng.normal(size=(2, 60, 4)))
+    assert one.control == other.control == found[0]
+    assert len(found) == 1
+    assert genpr.score(real, rng.normal(size=(30, 4)), seed=5).control == one.control
+    assert one.seconds["control"] == other.seconds["control"] > 0
+
+
+def test_it_can_be_left_out(rng, monkeypatch):
+    monkeypatch.setattr(judge, "control_of", lambda *_: pytest.fail("computed"))
+    real, fake = rng.normal(size=(2, 50, 4))
+    result = genpr.score(real, fake, metrics=["precision", "fd"], control=False)
+    assert result.control is None
+    assert result.metrics["fd"].null is None
+    assert result.metrics["precision"].null is not None
+    assert genpr.Evaluator(real, control=False).score(fake).control is None
+
+
+LEAST = {  # reals and fakes without which a metric is undefined
+    "precision": (4, 2),
+    "recall": (2, 4),
+    "coverage": (6, 2),
+    "clipped_density": (6, 2),
+    "complement_precision": (2, 6),
+    "symmetric_recall": (6, 6),
+    "precision_cover": (2, 10),
+    "recall_cover": (10, 2),
+    "p_recall": (5, 5),
+    "f8": (4, 4),
+    "nn_accuracy": (2, 2),
+    "rarity": (4, 2),
+    "witnessed_fidelity": (21, 21),
+    "fd": (2, 2),
+}
+
+
+@pytest.mark.parametrize("name", LEAST)
+def test_where_a_half_is_too_small_for_a_metric_there_is_none(rng, name):
+    reals, fakes = LEAST[name]
+    enough = max(2 * reals - 1, 2 * fakes)  # the half that stands for the reals is not the smaller one
+    for n in {max(reals, fakes), enough - 1, enough}:
+        features = rng.normal(size=(n, 2))
+        result = genpr.score(features, features + 0.01, metrics=[name])
+        assert (result.control is not None) == (n >= enough), n
+        assert name in result.metrics
+
+
+@pytest.mark.parametrize("name", LEAST)
+@pytest.mark.parametrize("side", [0, 1])
+def test_too_few_images_are_refused_before_anything_is_computed(rng, name, side, monkeypatch):
+    monkeypatch.setattr(judge, "Scorer", lambda *_, **__: pytest.fail("computed"))
+    sizes = [*LEAST[name]]
+    sizes[side] -= 1
+    with pytest.raises(genpr.DataError, match=f"at least {LEAST[name][side]} ") as error:
+        genpr.score(*(rng.normal(size=(n, 2)) for n in sizes), metrics=[name])
+    assert error.value.code == "too-few-images"
+
+
+@pytest.fixture(scope="module")
+def result():
+    rng = np.random.default_rng(0)
+    return genpr.score(*rng.normal(size=(2, 60, 4)), metrics=[*SOME, "rarity", "kd", "p_recall"])
+
+
+@pytest.fixture(scope="module")
+def everything():
+    real = np.random.default_rng(0).normal(size=(60, 4))
+    return genpr.score(real, np.concatenate([real[:50] + 0.3, real[:3]]), metrics="all")
+
+
+class TestNull:
+    """The control stands in for a null where no other is known."""
+
+    def test_of_metrics_without_one(self, result):
+        for name in ("fd", "kd", "vendi", "f8", "rarity", "p_recall"):
+            metric = result.metrics[name]
+            assert (metric.null, metric.null_source) == (result.control.values[name], "real halves")
+            assert metric.relative is None, "it is of other sizes"
+
+    def test_not_of_those_that_have_one(self, result):
+        sources = {name: result.metrics[name].null_source for name in SOME[:5]}
+        assert sources == {
+            "precision": "leave-one-out", "recall": "leave-one-out", "density": "closed form",
+            "coverage": "closed form", "clipped_density": "closed form",
+        }  # fmt: skip
+        for name in sources:
+            metric = result.metrics[name]
+            assert metric.relative == metric.value / metric.null
+        assert result.metrics["density"].null == 1
+        n, k = 60, 5
+        expected = 1 - np.prod([(n - i) / (2 * n - i) for i in range(1, k + 1)])
+        assert result.metrics["coverage"].null == pytest.approx(expected)
+
+    def test_a_null_of_0_has_no_relative_value(self, result):
+        from dataclasses import replace
+
+        metric = result.metrics["precision"]
+        assert replace(metric, null=0.0).relative is None
+        assert replace(metric, null=None).relative is None
+        assert replace(metric, null=0.5, value=0.75).relative == 1.5
+
+
+class TestRecord:
+    def test_it_survives_json(self, everything):
+        again = result_of(json.loads(everything.to_json()))
+        assert again == everything
+        assert isinstance(again.control, Control)
+        precision = again.metrics["precision"]
+        assert (type(precision.interval), type(precision.replicates)) == (tuple, tuple)
+        assert len(precision.replicates) == 100
+        assert precision.relative == everything.metrics["precision"].relative
+        assert again.fingerprint == everything.fingerprint
+
+    def test_without_a_control_or_intervals_it_does_too(self, rng):
+        result = genpr.score(*rng.normal(size=(2, 40, 3)), control=False, intervals=False)
+        again = result_of(json.loads(result.to_json()))
+        assert again == result
+        assert again.control is None
+        assert {(each.interval, each.replicates) for each in again.metrics.values()} == {(None, None)}
+
+    def test_an_interval_holds_its_value(self, everything):
+        with_one = {name: each for name, each in everything.metrics.items() if each.interval}
+        assert set(with_one) == {name for name, each in everything.metrics.items() if each.replicates}
+        assert set(with_one) == {*RESAMPLED}
+        for name, each in with_one.items():
+            low, high = each.interval
+            assert 0 <= low <= each.value <= high, name
+            assert low < high <= (np.inf if name == "density" else 1), name
+
+    def test_the_number_of_images_of_a_side_decides_how_narrow_an_interval_can_be(self, rng):
+        """Clopper and Pearson's for a share of 0: up to 1 - .025^(1/n), of fakes or of reals."""
+        found = genpr.score(rng.normal(size=(60, 4)), 100 + rng.normal(size=(80, 4)), metrics="all").metrics
+        for n, names in ((80, ("precision", "complement_precision")), (60, ("recall", "coverage"))):
+            for name in names:
+                assert found[name].interval == (0.0, pytest.approx(1 - 0.025 ** (1 / n)))
+        assert found["nn_accuracy"].interval == (pytest.approx(0.025 ** (1 / 140)), 1.0)
+
+    def test_what_has_no_value_is_named(self, rng):
+        real = rng.normal(size=(60, 4))
+        result = genpr.score(real, real + 100, metrics=["precision", "rarity"])
+        assert result.undefined == ("rarity",)
+        assert "rarity" not in result.metrics
+        assert "rarity" in result.control.values
+        assert result_of(json.loads(result.to_json())) == result
+
+    def test_every_metric_is_there_or_named(self, everything):
+        own = {name for name, info in METRICS.items() if info.space is None and info.kind != "held-out"}
+        assert {*everything.metrics, *everything.undefined} == own

@@ -1,0 +1,130 @@
+"""What `genpr score` prints: one line per metric that can be read, on 80 columns."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import genpr
+from genpr.cli.main import run
+from genpr.report.terminal import score_table
+
+INTERVAL = re.compile(r"\d\.\d+ (?:to|-) \d\.\d+")
+
+
+def rows_of(text, names):
+    """The line of each metric, which is one, with its whole name."""
+    table = text.split("\n\n")[0].splitlines()
+    found = {name: [line for line in table if line.split()[:1] == [name]] for name in names}
+    assert {name: len(lines) for name, lines in found.items()} == dict.fromkeys(names, 1)
+    return {name: lines[0] for name, lines in found.items()}
+
+
+@pytest.fixture(scope="module")
+def result():
+    rng = np.random.default_rng(0)
+    return genpr.score(rng.normal(size=(60, 4)), 1.2 * rng.normal(size=(50, 4)), metrics="all")
+
+
+def test_all_metrics_fit_80_columns(result):
+    text = score_table(result)
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert "…" not in text
+    for name, row in rows_of(text, result.metrics).items():
+        metric = result.metrics[name]
+        assert row.split()[1] == f"{metric.value:.{4 if abs(metric.value) < 10 else 2}f}"
+        assert bool(INTERVAL.search(row)) == (metric.interval is not None), row
+        assert (row.split()[2] == "-") == (metric.interval is None)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e3, 1e7], ids=str)
+def test_distances_of_any_size_fit_too(rng, scale):
+    real, fake = rng.normal(size=(30, 3)), 5 + rng.normal(size=(30, 3))
+    result = genpr.score(scale * real, scale * fake, metrics=["precision", "fd", "kd", "fd_infinity"])
+    text = score_table(result)
+    assert all(len(line) <= 80 for line in text.splitlines())
+    rows_of(text, result.metrics)
+
+
+def test_each_column_holds_what_it_says(result):
+    text = score_table(result)
+    rows = rows_of(text, result.metrics)
+    precision = result.metrics["precision"]
+    low, high = precision.interval
+    assert f"{low:.3f}"[:5] in rows["precision"]
+    assert f"{high:.3f}"[:5] in rows["precision"]
+    assert f"{precision.null:.4f}" in rows["precision"].split()
+    assert f"{precision.relative:.0%}" in rows["precision"].split()
+    assert "3" in rows["precision"].split()
+    control = f"{result.control.values['precision']:.3f} ({result.control.nulls['precision']:.3f})"
+    assert rows["precision"].rstrip().endswith(control)
+    assert "%" not in rows["fd"], "its null is of other sizes"
+    assert "of the reals against the other" in text
+    assert "what a perfect generator scores" in text
+
+
+def test_columns_without_content_are_dashes_or_left_out(rng):
+    result = genpr.score(
+        *rng.normal(size=(2, 40, 3)), metrics=["precision", "fd"], intervals=False, control=False
+    )
+    text = score_table(result)
+    assert "real v. real" not in text
+    rows = rows_of(text, result.metrics)
+    assert INTERVAL.search(text) is None
+    assert rows["precision"].split()[2] == "-"
+    assert rows["fd"].split()[2:] == ["-", "-", "-", "-"]
+
+
+def test_values_of_another_arithmetic_are_marked(result):
+    metrics = {"precision": replace(result.metrics["precision"], exact=False, exact_value=0.5)}
+    row = rows_of(score_table(replace(result, metrics=metrics)), metrics)["precision"]
+    assert row.split()[1] == f"~{result['precision']:.4f}"
+
+
+def test_a_metric_without_a_value_is_named(rng):
+    real = rng.normal(size=(40, 3))
+    text = score_table(genpr.score(real, real + 100, metrics=["precision", "rarity"]))
+    assert "no value with these images: rarity" in text
+    assert not [line for line in text.splitlines() if line.split()[:1] == ["rarity"]]
+
+
+class TestOptions:
+    @pytest.fixture
+    def files(self, rng, tmp_path):
+        for name in ("real", "fake"):
+            np.save(tmp_path / f"{name}.npy", rng.normal(size=(50, 3)))
+        return [str(tmp_path / "real.npy"), str(tmp_path / "fake.npy")]
+
+    @pytest.mark.parametrize(
+        ("options", "has_interval", "has_control"),
+        [
+            ([], True, True),
+            (["--no-intervals"], False, True),
+            (["--no-control"], True, False),
+            (["--no-intervals", "--no-control"], False, False),
+            (["--intervals", "--control"], True, True),
+        ],
+        ids=str,
+    )
+    def test_intervals_and_control(self, files, capsys, options, has_interval, has_control):
+        assert run(["score", *files, "-q", *options]) == 0
+        out = capsys.readouterr().out
+        assert bool(INTERVAL.search(out)) == has_interval
+        assert ("real v. real" in out) == has_control
+
+    def test_all_metrics(self, files, capsys):
+        assert run(["score", *files, "-q", "--metrics", "all"]) == 0
+        out = capsys.readouterr().out
+        assert all(len(line) <= 80 for line in out.splitlines() if not line.startswith(("real ", "fake ")))
+        rows_of(out, ("symmetric_precision", "complement_precision", "witnessed_diversity", "fd", "vendi"))
+
+    def test_a_gate_on_a_metric_without_a_value_is_missed(self, files, tmp_path, capsys):
+        """Otherwise the worst fakes, that lie in no ball at all, would pass."""
+        np.save(tmp_path / "far.npy", 100 + np.zeros((50, 3)) + np.arange(50)[:, None])
+        arguments = ["score", files[0], str(tmp_path / "far.npy"), "-q", "--metrics", "precision,rarity"]
+        assert run([*arguments, "--fail-under", "precision=0"]) == 0
+        assert run([*arguments, "--fail-under", "rarity=1"]) == 5
+        assert "missed: rarity" in capsys.readouterr().err

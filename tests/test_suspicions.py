@@ -1,0 +1,142 @@
+"""Which warnings a set of fakes raises, and that it raises no other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import genpr
+
+SUSPICIONS = {
+    "near-copies",
+    "copying",
+    "shrinkage",
+    "outlier-dominance",
+    "missing-kinds",
+    "odd-features",
+    "lattice",
+    "duplicates",
+    "copied-reals",
+    "same-input",
+}
+
+
+@pytest.fixture(scope="module")
+def images():
+    """Features as of ten kinds of images: 2 x 1,500 x 24."""
+    rng = np.random.default_rng(3)
+    centres = 2.5 * rng.normal(size=(10, 24))
+    kinds = np.arange(3000) % 10
+    return np.split(centres[kinds] + rng.normal(size=(3000, 24)), 2)
+
+
+def codes(real, fake, **options):
+    result = genpr.score(real, fake, device="cpu", control=False, **options)
+    return {item.code for item in result.notices} & SUSPICIONS, result
+
+
+def message(result, code):
+    return next(item.message for item in result.notices if item.code == code)
+
+
+def test_two_halves_of_one_set_raise_none(images):
+    assert codes(*images)[0] == set()
+
+
+def test_noise_raises_none_for_low_numbers_say_enough(images, rng):
+    real, other = images
+    found, result = codes(real, other + 2 * rng.normal(size=other.shape))
+    assert found == set()
+    assert result["precision"] < 0.2
+
+
+def test_shrinkage(images):
+    real, other = images
+    kinds = other.reshape(-1, 10, 24)
+    shrunk = kinds.mean(axis=0) + 0.7 * (kinds - kinds.mean(axis=0))
+    found, result = codes(real, shrunk.reshape(other.shape))
+    assert found == {"shrinkage"}
+    assert "0.70 times as large" in message(result, "shrinkage")
+
+
+def test_missing_kinds(images):
+    real, other = images
+    kept = np.arange(len(other)) % 10 >= 3
+    found, result = codes(real, other[kept])
+    assert found == {"missing-kinds"}
+    rows = [
+        int(row) for row in message(result, "missing-kinds").split("as: ")[1].replace("row ", "").split(", ")
+    ]
+    assert {row % 10 for row in rows} <= {0, 1, 2}
+
+
+def test_memorised_images(images, rng):
+    real, other = images
+    fake = other.copy()
+    fake[:150] = real[:150] + 0.01 * rng.normal(size=(150, 24))
+    found, result = codes(real, fake)
+    assert found == {"near-copies"}
+    assert "10.0% of the fakes" in message(result, "near-copies")
+
+
+def test_collapse_onto_few_images(images):
+    real, other = images
+    assert codes(real, np.repeat(other[:150], 10, axis=0))[0] == {"duplicates"}
+
+
+def test_an_outlier_among_the_reals(images, rng):
+    real, other = images
+    real = real.copy()
+    real[5] = 40
+    fake = other.copy()
+    fake[:300] = 40 + rng.normal(size=(300, 24))
+    found, result = codes(real, fake)
+    assert found == {"outlier-dominance"}
+    assert message(result, "outlier-dominance").endswith("(1), one of them for 20.4%: row 5")
+
+
+def test_one_odd_feature_among_many(rng):
+    real, fake = rng.normal(size=(2, 1500, 200))
+    fake[:, 50] += 1.5
+    found, result = codes(real, fake)
+    assert found == {"odd-features"}
+    assert message(result, "odd-features").endswith(": 50")
+
+
+def test_rounding(rng):
+    real, fake = 4 * rng.normal(size=(2, 1500, 100))
+    assert codes(real, fake.round())[0] == {"lattice"}
+
+
+def test_held_out_reals_show_copying_that_no_fake_shows_alone(images, rng):
+    real, other = images
+    fake = real + 0.8 * rng.normal(size=real.shape)
+    found, result = codes(real, fake, held_out=other)
+    assert found == {"copying"}
+    assert result["c_t"] < -3
+    assert codes(real, other, held_out=images[1][::-1].copy())[1].metrics["c_t"].null == 0
+
+
+def test_c_t_needs_held_out_reals(images):
+    with pytest.raises(genpr.UsageError, match="held out of training; say where they are") as caught:
+        genpr.score(*images, metrics=["c_t"])
+    assert caught.value.code == "held-out-missing"
+    assert "c_t" not in genpr.score(*images, control=False, intervals=False).metrics
+
+
+def test_held_out_reals_must_be_of_the_same_kind(images, rng):
+    with pytest.raises(genpr.DataError):
+        genpr.score(*images, held_out=rng.normal(size=(40, 5)))
+
+
+def test_nothing_is_looked_for_where_no_neighbours_are(images):
+    result = genpr.score(images[0], images[1] * 0.1, metrics=["fd"])
+    assert {item.code for item in result.notices} & SUSPICIONS == set()
+    assert result.hubness is None
+
+
+def test_names_are_those_of_the_images(write_images, rng):
+    pixels = rng.integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)
+    result = genpr.score(write_images("a", pixels[:20]), write_images("b", pixels[20:]), extractor="pixels")
+    assert result.hubness.largest_name.endswith(".png")
+    assert 0 < result.hubness.largest_share <= 1
