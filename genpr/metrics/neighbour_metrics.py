@@ -24,6 +24,7 @@ from genpr.neighbours.neighbourhood import Neighbourhood
 _SHORT, _LONG, _SHORT_ENOUGH = 32, 64, 5
 """Neighbours listed of each image: among 32, at least 5 are in a random half in all but 1 of 100,000 cases."""
 _BYTES_PER_LISTED = 160  # while neighbours are searched
+_ALWAYS_THERE = 2**26  # bytes, whatever the limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,8 @@ class NeighbourMetrics:
         if not self._resampled:
             return 0
         keep = _SHORT if _largest_k(self._resampled) <= _SHORT_ENOUGH else _LONG
-        return keep if fits(n * keep * _BYTES_PER_LISTED) else 0
+        needed = n * keep * _BYTES_PER_LISTED
+        return keep if needed <= _ALWAYS_THERE or fits(needed) else 0
 
     def _of_counts(self, name: str, side: FakeSide, k: int) -> NeighbourValue:
         metric, found = COUNTED[name], side.memberships

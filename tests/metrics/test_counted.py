@@ -161,6 +161,8 @@ def test_the_smallest_sets_are_left_out_of_by_the_same_rule(n, ties):
     ks = dict.fromkeys(("precision", "clipped_density", "f8", "f1_8", "symmetric_precision"), 3)
     found, pair = counted(real, fake, ks, ties), Pair.of(real, fake, ties)
     assert COUNTED["precision"].null(found, 3) == counted_oracle.reached(pair, 3)
+    assert found.real_in_degrees[Ball(3)].tolist() == pair.reals_in(3).sum(axis=0).tolist()
+    assert found.fake_in_degrees[Ball(3)].tolist() == pair.swapped().reals_in(3).sum(axis=0).tolist()
     expected = {
         "precision": counted_oracle.precision(pair, 3),
         "clipped_density": counted_oracle.clipped_density(pair, 3),

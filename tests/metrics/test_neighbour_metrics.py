@@ -74,6 +74,13 @@ def test_a_metric_is_the_same_alone_where_there_are_equally_many(name, rng):
     )
 
 
+def test_balls_that_only_the_null_of_recall_needs_change_nothing(rng):
+    real, fake = rng.normal(size=(40, 8)), rng.normal(size=(50, 8))
+    for name in ("precision", "clipped_density", "coverage"):
+        alone = score(real, fake, {name: 3})[name]
+        assert plain(score(real, fake, {"recall": 1, name: 3})[name]) == plain(alone)
+
+
 @pytest.mark.parametrize("ties", TIES)
 def test_the_rule_for_ties_and_each_k_reach_every_metric(rng, ties):
     real, fake = integers(rng, 44), integers(rng, 37, 1)
@@ -245,7 +252,8 @@ class TestIntervals:
         assert plain(alone) == plain(beside)
 
     def test_short_memory_costs_intervals_and_nothing_else(self, off_centre, together, monkeypatch):
-        monkeypatch.setattr(neighbour_metrics, "fits", lambda _size: False)
+        monkeypatch.setattr(neighbour_metrics, "_ALWAYS_THERE", 0)
+    monkeypatch.setattr(neighbour_metrics, "fits", lambda _size: False)
         found = score(*off_centre, KS)
         assert {value.replicates for value in found.values()} == {None}
         assert {name: value.value for name, value in found.items()} == {
