@@ -253,7 +253,7 @@ class TestIntervals:
 
     def test_short_memory_costs_intervals_and_nothing_else(self, off_centre, together, monkeypatch):
         monkeypatch.setattr(neighbour_metrics, "_ALWAYS_THERE", 0)
-    monkeypatch.setattr(neighbour_metrics, "fits", lambda _size: False)
+        monkeypatch.setattr(neighbour_metrics, "fits", lambda _size: False)
         found = score(*off_centre, KS)
         assert {value.replicates for value in found.values()} == {None}
         assert {name: value.value for name, value in found.items()} == {
