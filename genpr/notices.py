@@ -96,7 +96,7 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
     ),
     "not-distinguishable": (
         "warning",
-        "no metric tells {names} apart: every 95 % interval of a difference holds 0",
+        "no metric with an interval tells {names} apart from the first: every 95 % interval of a difference holds 0",
         "score more images before choosing one",
     ),
     "skipped": (

@@ -59,7 +59,7 @@ class ScorePlan:
             UsageError: Something is unknown or impossible, or pinned by the protocol.
         """
         recipe = find_protocol(protocol)
-        names = _with_held_out(recipe, recipe.choose_metrics(metrics), held_out=held_out)
+        names = recipe.with_held_out(recipe.choose_metrics(metrics), held_out=held_out)
         own = _own_space(extractor, recipe, real)
         spaces = {name: space_of(name, own) for name in names}
         if extractor is not None and own not in spaces.values():
@@ -112,24 +112,6 @@ class ScorePlan:
     def least_fake(self) -> int:
         """Fake images without which a metric is not defined."""
         return max(least_images(self.ks)[1], *(METRICS[name].least for name in self.spaces))
-
-
-def _with_held_out(recipe: EvaluationProtocol, names: Sequence[str], *, held_out: bool) -> tuple[str, ...]:
-    """The metrics with those that held-out reals allow.
-
-    Raises:
-        UsageError: They are asked for without these, or these are of no use.
-    """
-    needing = [name for name, info in METRICS.items() if info.kind == "held-out"]
-    asked = [name for name in names if name in needing]
-    if asked and not held_out:
-        raise UsageError(
-            f"{asked[0]} compares with reals that were held out of training; say where they are with held_out",
-            code="held-out-missing",
-        )
-    if not held_out:
-        return tuple(names)
-    return recipe.choose_metrics([*names, *needing])
 
 
 def space_of(metric: str, own: Space) -> Space:

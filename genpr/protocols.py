@@ -91,6 +91,27 @@ class EvaluationProtocol:
             )
         return tuple(name for name in METRICS if name in asked)
 
+    def with_held_out(self, names: Sequence[str], *, held_out: bool) -> tuple[str, ...]:
+        """The metrics with those that held-out reals allow.
+
+        Raises:
+            UsageError: They are asked for without held-out reals, or these are of no use under this protocol.
+        """
+        needing = tuple(name for name, info in METRICS.items() if info.kind == "held-out")
+        asked = [name for name in names if name in needing]
+        if asked and not held_out:
+            raise UsageError(
+                f"{asked[0]} compares with reals that were held out of training; say where they are with held_out "
+                "(--held-out)",
+                code="held-out-missing",
+            )
+        if held_out and not set(needing) & set(self.allowed_metrics):
+            raise UsageError(
+                f"protocol {self.name} has no metric that looks at held-out reals; use --protocol genpr",
+                code="protocol-pinned",
+            )
+        return self.choose_metrics([*names, *needing]) if held_out else tuple(names)
+
     def choose_ks(self, metrics: Sequence[str], k: int | None = None) -> dict[str, int]:
         """Choose k for each of `metrics` that counts neighbours; a given `k` overrides the recipe's where that is free.
 

@@ -42,7 +42,7 @@ def suspicions(
     """
     found = _low_null(metrics)
     if evidence is None:
-        return found
+        return [*_copying(metrics), *found]
     shrunk = _shrinkage(metrics, evidence)
     return [
         *([] if are_copies else _copies(reals, fakes, evidence)),
@@ -68,7 +68,7 @@ def _copying(metrics: Mapping[str, MetricValue]) -> list[Notice]:
 
 def _copies(reals: FeatureSet, fakes: FeatureSet, evidence: Evidence) -> list[Notice]:
     copies = evidence.near_copies
-    if copies is None or not is_copying(copies, len(fakes)):
+    if copies is None or not is_copying(copies):
         return []
     pairs = list(zip(copies.fakes[:_SHOWN].tolist(), copies.reals[:_SHOWN].tolist(), strict=True))
     shown = ", ".join(f"{fakes.name_of(fake)} ({reals.name_of(real)})" for fake, real in pairs)

@@ -124,6 +124,19 @@ def test_c_t_needs_held_out_reals(images):
     assert "c_t" not in genpr.score(*images, control=False, intervals=False).metrics
 
 
+def test_copying_is_told_even_where_no_neighbours_are_counted(images, rng):
+    real, other = images
+    fake = real + 0.8 * rng.normal(size=real.shape)
+    assert codes(real, fake, held_out=other, metrics=["c_t"])[0] == {"copying"}
+
+
+def test_near_copies_are_told_without_intervals(images):
+    real, other = images
+    fake = other.copy()
+    fake[:150] = real[:150] + 0.001
+    assert codes(real, fake, intervals=False)[0] == {"near-copies"}
+
+
 def test_held_out_reals_must_be_of_the_same_kind(images, rng):
     with pytest.raises(genpr.DataError):
         genpr.score(*images, held_out=rng.normal(size=(40, 5)))

@@ -40,7 +40,7 @@ def command(files: tuple[Path, ...], *, force: bool, as_json: bool) -> None:
     results = {label: result for label, (_, result) in zip(unique, found, strict=True)}
     comparison = compare(results, force=force)
     if comparison.is_undecided:
-        show_notices([notice("not-distinguishable", names=" and ".join(results))])
+        show_notices([notice("not-distinguishable", names=" and ".join(list(results)[1:]))])
     if as_json:
         values = {
             name: {metric: result[metric] for metric in comparison.metrics}

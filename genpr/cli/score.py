@@ -114,7 +114,7 @@ def command(
     """
     chosen = None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()]
     # What can be wrong at once is said at once: importing torch alone takes seconds.
-    spaces = _spaces(protocols, extractor, chosen, k)
+    spaces = _spaces(protocols, extractor, chosen, k, held_out=options["held_out"] is not None)
     _check_thresholds(list(spaces), fail_under, fail_over)
     _check_weights(real, fake, [space for each in spaces.values() for space in each], weights, offline)
 
@@ -203,7 +203,12 @@ def _may_hold_images(path: Path) -> bool:
 
 
 def _spaces(
-    protocols: tuple[str, ...], extractor: str | None, metrics: list[str] | None, k: int | None
+    protocols: tuple[str, ...],
+    extractor: str | None,
+    metrics: list[str] | None,
+    k: int | None,
+    *,
+    held_out: bool,
 ) -> dict[str, list[str]]:
     """Every metric that will be computed, and the extractors whose features it needs; what is impossible is refused."""
     from genpr.features.lookup import canonical_name, with_variants_of
@@ -213,7 +218,7 @@ def _spaces(
     spaces: dict[str, list[str]] = {}
     for protocol in protocols:
         recipe = find_protocol(protocol)
-        names = recipe.choose_metrics(metrics)
+        names = recipe.with_held_out(recipe.choose_metrics(metrics), held_out=held_out)
         recipe.choose_ks(names, k)
         own = recipe.extractor if extractor is None else canonical_name(extractor)
         recipe.check_extractor(own)

@@ -17,6 +17,7 @@ from genpr.neighbours.nearest import nearest_between
 
 _OVER_SHARE, _OVER_FAIR = 0.01, 10  # of the fakes, and times its fair part, that an outlier vouches for
 _LONELY = 0.5  # times as many fakes as it vouches for must lie in hardly any other ball
+_ALIKE = 1.1  # sizes that may be compared
 _NEAR = 0.25  # squared: half as far from the nearest real as that is from its own nearest, and as reals usually are
 
 
@@ -44,12 +45,16 @@ class NearCopies:
         reals: Rows of the reals that they are near to.
         share: Of all fakes.
         expected: Share of the reals that are as near to another real, each left out in turn.
+        n: Number of reals.
+        m: Number of fakes.
     """
 
     fakes: Tensor
     reals: Tensor
     share: float
     expected: float
+    n: int
+    m: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +107,9 @@ def _outliers(counts: Tensor, balls_per_fake: Tensor, k: int, n: int) -> tuple[O
 
 
 def _concentration(real: RealSide, fake: FakeSide) -> float | None:
-    own = fake.own
-    if own is None:
+    """Of sets of about one size: more points have smaller balls, however they are spread."""
+    own, n, m = fake.own, len(real.points), len(fake.points)
+    if own is None or max(n, m) > _ALIKE * min(n, m):
         return None
     both = [ball for ball in own.balls if not ball.clipped and ball in real.balls]
     if not both:
@@ -126,11 +132,13 @@ def _near_copies(real: RealSide, fake: FakeSide) -> NearCopies | None:
     rows = near.nonzero()[:, 0]
     rows = rows[sq[rows].argsort(stable=True)]
     m = len(sq)
-    return NearCopies(rows, index[rows], len(rows) / m, int(of_reals.sum()) / len(of_reals))
+    return NearCopies(rows, index[rows], len(rows) / m, int(of_reals.sum()) / len(of_reals), len(of_reals), m)
 
 
-def is_copying(copies: NearCopies, m: int) -> bool:
-    """Whether clearly more of the m fakes than of the reals lie beside a real: by 3 standard errors, and .2 %."""
-    error = max(copies.expected * (1 - copies.expected), 1 / m) / m
+def is_copying(copies: NearCopies) -> bool:
+    """Whether clearly more of the fakes than of the reals lie beside a real: by 3 standard errors, and .2 %."""
+    # None among n reals may still be one in n.
+    usual = max(copies.expected, 1 / copies.n)
+    error = (usual * (1 - usual) * (1 / copies.n + 1 / copies.m)) ** 0.5
     excess = copies.share - copies.expected
-    return bool(excess > 3 * error**0.5 and excess > 0.002 and len(copies.fakes) >= 5)
+    return bool(excess > 3 * error and excess > 0.002 and len(copies.fakes) >= 5)

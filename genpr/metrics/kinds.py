@@ -71,18 +71,22 @@ def missing_kinds(real: Tensor, fake: Tensor, *, seed: int = 0) -> tuple[Missing
     for block in double_blocks(real, centre.device):
         centre += block.sum(dim=0)
     centre /= n
-    centres = _centres(real, centre, seed)
-    label, sq = _nearest(real, centre, centres)
+    # A real pulls the centre that it is fitted to towards itself; others are counted, as fakes are.
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+    fitted, counted = order[: min(_FITTED, n // 2)], order[min(_FITTED, n // 2) :].sort().values
+    centres = _centres(real[fitted].double() - centre)
+    label, sq = _nearest(real, centre, centres, rows=counted)
     of_real = label.bincount(minlength=len(centres))
     of_fake = _nearest(fake, centre, centres)[0].bincount(minlength=len(centres))
     found = []
     for cell in range(len(centres)):
         ours, theirs = int(of_real[cell]), int(of_fake[cell])
-        if ours < _LEAST_SHARE * n or theirs / m > _STARVED * ours / n:
+        share = ours / len(counted)
+        if share < _LEAST_SHARE or theirs / m > _STARVED * share:
             continue
-        if _chance_of_at_most(theirs, m, ours / n) < _CHANCE:
-            row = int(sq.where(label == cell, torch.inf).argmin())
-            found.append(MissingKind(ours / n, theirs / m, row))
+        if _chance_of_at_most(theirs, m, share) < _CHANCE:
+            row = int(counted[sq.where(label == cell, torch.inf).argmin()])
+            found.append(MissingKind(share, theirs / m, row))
     return tuple(sorted(found, key=lambda kind: -kind.real_share))
 
 
@@ -96,7 +100,10 @@ def odd_axes(real: Tensor, fake: Tensor, *, seed: int = 0) -> OddAxes:
     """
     ours, theirs = (_part(features, seed) for features in (real, fake))
     distance = ks_distances(ours, theirs)
-    odd = (distance > _ALARM).nonzero()[:, 0]
+    # Of d features, one is this far off in one of a million comparisons of two sets from one source.
+    n, m, d = len(ours), len(theirs), real.shape[1]
+    by_chance = math.sqrt(math.log(2 * d / _CHANCE) / 2 * (1 / n + 1 / m))
+    odd = (distance > max(_ALARM, by_chance)).nonzero()[:, 0]
     order = odd[distance[odd].argsort(descending=True)]
     distinct = [_distinct_share(part) for part in (ours, theirs)]
     few, many = torch.minimum(*distinct), torch.maximum(*distinct)
@@ -123,10 +130,8 @@ def _distinct_share(rows: Tensor) -> Tensor:
     return ((ordered[1:] != ordered[:-1]).sum(dim=0) + 1).double() / len(rows)
 
 
-def _centres(real: Tensor, centre: Tensor, seed: int) -> Tensor:
-    """Lloyd's algorithm on a part of the rows, (c, d) float64 around `centre`."""
-    rows = torch.randperm(len(real), generator=torch.Generator().manual_seed(seed))[:_FITTED]
-    part = real[rows].double() - centre
+def _centres(part: Tensor) -> Tensor:
+    """Lloyd's algorithm on (p, d) float64 rows in random order: (c, d)."""
     centres = part[:_CELLS].clone()
     for _ in range(_STEPS):
         label = (part @ centres.T - centres.square().sum(dim=1) / 2).argmax(dim=1)
@@ -136,10 +141,12 @@ def _centres(real: Tensor, centre: Tensor, seed: int) -> Tensor:
     return centres
 
 
-def _nearest(features: Tensor, centre: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
-    """Cell of each row, and its squared distance to the centre of that: two of (n,)."""
+def _nearest(
+    features: Tensor, centre: Tensor, centres: Tensor, rows: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Cell of each row, or of those named, and its squared distance to the centre of that: two of (n,)."""
     labels, distances = [], []
-    for block in double_blocks(features, centre.device):
+    for block in double_blocks(features, centre.device, rows=rows):
         moved = block - centre
         sq = moved.square().sum(dim=1, keepdim=True) + centres.square().sum(dim=1) - 2 * moved @ centres.T
         distance, label = sq.min(dim=1)

@@ -24,6 +24,7 @@ from genpr.neighbours.neighbourhood import Neighbourhood
 _SHORT, _LONG, _SHORT_ENOUGH = 32, 64, 5
 """Neighbours listed of each image: among 32, at least 5 are in a random half in all but 1 of 100,000 cases."""
 _BYTES_PER_LISTED = 160  # while neighbours are searched
+_BESIDE = 2  # neighbours that tell near copies from images that are alike
 _ALWAYS_THERE = 2**26  # bytes, whatever the limit
 
 
@@ -86,7 +87,7 @@ class NeighbourMetrics:
             features,
             balls={*self._real_balls, *nulls},
             ties=ties,
-            keep=max(self._keep, *(scan.keep for scan in self._scans.values()), 0),
+            keep=max(self._keep, _BESIDE, *(scan.keep for scan in self._scans.values())),
             device=device,
             progress=progress,
         )
@@ -163,12 +164,14 @@ class NeighbourMetrics:
         real = self.side
         half = min(len(real.points), len(fake.points)) // 2
         ks = {name: k for name, k in self._resampled.items() if _largest_k({name: k}) < half}
-        if not ks or not self._keep or not self._listed(len(fake.points)):
-            return {}
         of_reals = real.lists or NeighbourLists.none(real.points.features)
+        of_fakes = fake.own.lists if fake.own else NeighbourLists.none(fake.points.features)
+        is_short = self._real_balls and of_reals.length < min(self._keep, 2 * half - 1)
+        if not ks or not self._keep or is_short or (fake.own and not of_fakes.length):
+            return {}
         return replicate_values(
             (real.points, of_reals),
-            (fake.points, fake.own.lists if fake.own else NeighbourLists.none(fake.points.features)),
+            (fake.points, of_fakes),
             ks,
             ties=real.ties,
             seed=self._seed,

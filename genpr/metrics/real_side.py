@@ -104,9 +104,15 @@ class RealSide:
         check_rows(checked, "real", k=most)
         checked = checked.to(choose_device(features, device))
         engine = engine or choose_engine(checked.device)
-        points = choose_frame(checked, max(most, keep) or _USUAL_K).place(checked)
+        points = choose_frame(checked, most or _USUAL_K).place(checked)
         if not kinds:
-            return cls(points, (), torch.empty(0, len(points), dtype=torch.float64), ties, engine)
+            return cls(
+                points,
+                (),
+                torch.empty(0, len(points), dtype=torch.float64, device=points.device),
+                ties,
+                engine,
+            )
         tick = tally(len(points) * (len(points) - 1) // 2, progress)
         own = Neighbourhood.of(points, kinds, ties=ties, keep=keep, engine=engine, tick=tick)
         return cls(points, kinds, own.sq_radii, ties, engine, own.in_degrees, own.lists)
@@ -202,7 +208,7 @@ class RealSide:
 
     def _own(self, points: Placed, balls: Sequence[Ball], keep: int, tick: Tick) -> Neighbourhood:
         """In the reals' frame, or in one of the set's own: collapsed fakes far from the reals need a finer one."""
-        most = max(keep, *(ball.k for ball in balls))
+        most = max(ball.k for ball in balls)  # a choice for longer lists costs more than it saves
         if not serves(points, most):
             points = choose_frame(points.features, most).place(points.features)
         return Neighbourhood.of(points, balls, ties=self.ties, keep=keep, engine=self.engine, tick=tick)

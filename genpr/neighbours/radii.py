@@ -23,7 +23,10 @@ from genpr.neighbours.workers import Workers
 
 _MARGIN = 7  # rows looked at beyond k for a first reach
 _FIRST_ROWS = 384, 1024  # others among which a row looks for them, at most so many
-_FEW, _AROUND = 12, 64  # for more neighbours, so many times as many rows around the centre of a cell are looked at
+_FEW, _AROUND = (
+    12,
+    64,
+)  # for more neighbours, so many times as many rows around the centre of a cell are looked at
 _SPREAD_ROWS = 2048  # columns looked at for rows that have too few others in their block
 _MASSES = 2**15  # pairs at once
 

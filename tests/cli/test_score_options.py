@@ -42,12 +42,12 @@ def test_every_option_of_score_reaches_the_api(genpr, folders, tmp_path, monkeyp
         "max_memory": "8GiB",
         "intervals": False,
         "control": False,
-        "held_out": "spare",
+        "held_out": None,
     }
     arguments = (
         "--protocol prdc --protocol genpr --metrics recall,density --k 4 --ties strict --extractor gabor "
         "--max-images 9 --seed 5 --device cpu --batch-size 3 --offline --no-cache --on-bad skip --max-bad 5% "
-        f"--no-intervals --no-control --held-out spare --max-pixels 1000 --max-memory 8GiB --weights {tmp_path} --cache-dir {tmp_path / 'cache'}"
+        f"--no-intervals --no-control --max-pixels 1000 --max-memory 8GiB --weights {tmp_path} --cache-dir {tmp_path / 'cache'}"
     )
     assert genpr("score", *folders, *arguments.split())[0] == 130
     assert seen.pop("sides") == tuple(map(str, folders))
@@ -161,3 +161,17 @@ def test_the_spread_over_random_networks_is_called_that_for_kd_too(tmp_path, cap
     path = save(tmp_path / "f.safetensors", torch.randn(20, 6), name="random-vgg16", members=3)
     assert run(["score", str(path), str(path), "--metrics", "kd", "-q"]) == 0
     assert "over random networks" in capsys.readouterr().out
+
+
+def test_held_out_reals_add_a_test_for_copying_that_can_be_a_gate(genpr, tmp_path, rng):
+    sides = [features(tmp_path / f"{name}.npy", rng.normal(size=(60, 4))) for name in ("a", "b", "c")]
+    code, out, _ = genpr("score", *sides[:2], "--held-out", sides[2], "--fail-under", "c_t=-50")
+    assert code == 0
+    assert " c_t " in out
+    assert genpr("score", *sides[:2], "--held-out", sides[2], "--fail-under", "c_t=50", "-q")[0] == 5
+    code, _, err = genpr("score", *sides[:2], "--metrics", "c_t")
+    assert code == 2
+    assert "--held-out" in err
+    code, _, err = genpr("score", *sides[:2], "--held-out", sides[2], "--protocol", "prdc")
+    assert code == 2
+    assert "no metric that looks at held-out reals" in err

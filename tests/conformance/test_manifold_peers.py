@@ -156,7 +156,9 @@ def test_emulations_and_torch_fidelity_meet_where_nothing_is_rounded(sets, emula
     real, fake = (np.minimum(features, 15) for features in sets)
     memberships = emulated_memberships(real, fake, ks={"precision": 3, "recall": 3}, emulation=emulation)
     expected = _torch_fidelity(real, fake, 3, part=False)[:2]
-    assert tuple(value_of(name, memberships, 3) for name in ("precision", "recall")) == pytest.approx(expected, abs=1e-6)
+    assert tuple(value_of(name, memberships, 3) for name in ("precision", "recall")) == pytest.approx(
+        expected, abs=1e-6
+    )
 
 
 def test_a_float16_cdist_of_torch_is_what_the_stylegan3_emulation_computes(rng):

@@ -413,8 +413,8 @@ class TestWork:
             (True, {"precision": 6, "recall": 3}, 59, 59),  # of 64, all others
             (True, {"precision": 3}, 32, None),
             (True, {"clipped_density": 3, "recall_cover": 1}, 32, None),
-            (True, {"clipped_density": 3, "f8": 3}, 0, 0),
-            (False, {"precision": 3, "recall": 3}, 0, 0),
+            (True, {"clipped_density": 3, "f8": 3}, 2, 0),
+            (False, {"precision": 3, "recall": 3}, 2, 0),  # that tell near copies
             (False, {"authenticity": 1}, 2, None),
         ):
             side = fitted(real, ks, intervals=intervals)
