@@ -172,6 +172,9 @@ def _differences(
         found.append(
             f"the real set of {name} ({result.real.source}) is not that of {other_name} ({other.real.source})"
         )
+    kept, theirs_kept = (each.held_out and each.held_out.content for each in (result, other))
+    if "c_t" in metrics and kept != theirs_kept:
+        found.append(f"the held-out reals of {name} are not those of {other_name}")
     for side in ("real", "fake"):
         here, there = getattr(result, side).n, getattr(other, side).n
         if here != there:

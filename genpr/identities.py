@@ -35,8 +35,10 @@ class Identities:
         return hashlib.sha256(b"".join(sorted(self.rows))).hexdigest()
 
     @property
-    def first_rows(self) -> list[int]:
-        """The first row of each group of identical ones, ascending."""
+    def first_rows(self) -> list[int] | None:
+        """The first row of each group of identical ones, ascending; None where no two are identical."""
+        if not self.n_duplicates:
+            return None
         return sorted({row: place for place, row in reversed(list(enumerate(self.rows)))}.values())
 
     @property

@@ -51,6 +51,8 @@ class Judge:
         self._scorer = Scorer(
             plan, self._real, embedder, given=self._given_statistics(self._real), held_out=held_out
         )
+        kept = None if held_out is None else held_out[plan.own]
+        self._held_out = None if kept is None else SideSummary.of(kept, Identities.of(kept))
         started = time.perf_counter()
         self._control = control_of(plan, self._real, embedder) if plan.control else None
         self._control_seconds = time.perf_counter() - started
@@ -123,6 +125,14 @@ class Judge:
         found = findings(
             reals, fakes, real_ids, fake_ids, protocol=self._plan.protocol.name, deviations=deviations
         )
+        suspected = suspicions(
+            reals,
+            fakes,
+            metrics,
+            scored.evidence,
+            distinct=fake_ids.first_rows,
+            are_copies=any(item.code in _COPIES for item in found),
+        )
         return Result(
             metrics=metrics,
             protocol=self._plan.protocol.name,
@@ -139,19 +149,10 @@ class Judge:
             max_images=self._embedder.max_images,
             seconds={**scored.seconds, "control": self._control_seconds},
             versions=package_versions(),
-            notices=(
-                *found,
-                *suspicions(
-                    reals,
-                    fakes,
-                    metrics,
-                    scored.evidence,
-                    distinct=fake_ids.first_rows,
-                    are_copies=any(item.code in _COPIES for item in found),
-                ),
-            ),
+            notices=(*found, *suspected),
             hubness=_hub_summary(scored.evidence, reals),
             control=self._control,
+            held_out=self._held_out,
             undefined=tuple(name for name in self._plan.spaces if values[name] is None),
         )
 

@@ -145,6 +145,18 @@ def copy_of(rows: Tensor) -> Tensor:
     return empty_rows(n, d, rows.dtype).copy_(rows)
 
 
+def part_of(rows: Tensor, index: Tensor) -> Tensor:
+    """The rows at `index` (p,) of (n, d), in memory of their own, or in a mapped file."""
+    if rows.device.type != "cpu":
+        return rows[index]
+    out = empty_rows(len(index), rows.shape[1], rows.dtype)
+    step = max(1, _CHUNK_ELEMENTS // rows.shape[1])
+    for start in range(0, len(index), step):
+        chunk = slice(start, start + step)
+        out[chunk] = rows[index[chunk]]
+    return out
+
+
 def float_rows(features: NDArray[Any] | Tensor) -> Tensor:
     """(n, d) as contiguous float32, without a copy where possible; what is too large for memory, in a mapped file.
 

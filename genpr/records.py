@@ -33,6 +33,7 @@ def result_of(record: Mapping[str, Any]) -> Result:
         "notices": tuple(Notice(**item) for item in record["notices"]),
         "hubness": None if record["hubness"] is None else HubSummary(**record["hubness"]),
         "undefined": tuple(record["undefined"]),
+        "held_out": None if record["held_out"] is None else _side_of(record["held_out"]),
         "control": None if record["control"] is None else Control(**record["control"]),
     }
     return Result(**fields)

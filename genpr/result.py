@@ -171,7 +171,8 @@ class Result:
         versions: Of genpr and of every package that can move a number.
         notices: What a reader should know.
         control: Real against real; None if it was left out, or there are too few.
-        hubness: Of the reals; None where no neighbours were counted.
+        hubness: Of the reals; None where no real ball was counted, or only in a part of the images.
+        held_out: More reals, for the metrics that need them; None if none were given.
         undefined: Metrics that were asked for and have no value with these images.
     """
 
@@ -193,6 +194,7 @@ class Result:
     notices: tuple[Notice, ...]
     control: Control | None = None
     hubness: HubSummary | None = None
+    held_out: SideSummary | None = None
     undefined: tuple[str, ...] = ()
 
     def __getitem__(self, metric: str) -> float:

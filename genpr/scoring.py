@@ -97,9 +97,12 @@ class RealManifolds:
         }, evidence
 
     def _rows(self, *sizes: int) -> int | None:
-        """Of each side, if the protocol limits them: as many reals as fakes."""
+        """Of each side, if the protocol limits them: as many reals as fakes. None where that leaves all of them."""
         most = self._recipe.protocol.max_rows
-        return None if most is None else min(most, *sizes)
+        if most is None:
+            return None
+        rows = min(most, *sizes)
+        return None if all(size == rows for size in sizes) else rows
 
     def _fit(self, rows: int | None, progress: PairProgress) -> _Fit:
         """Of so many reals; each number is fitted once."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import torch
+
 from genpr.features.feature_set import FeatureSet
 from genpr.metrics.evidence import Evidence, is_copying
 from genpr.metrics.kinds import MissingKind, missing_kinds, odd_axes
@@ -27,7 +29,7 @@ def suspicions(
     metrics: Mapping[str, MetricValue],
     evidence: Evidence | None,
     *,
-    distinct: Sequence[int],
+    distinct: Sequence[int] | None,
     are_copies: bool,
 ) -> list[Notice]:
     """Notices about one score, the most important first.
@@ -37,7 +39,7 @@ def suspicions(
         fakes: The fake side.
         metrics: Of the two.
         evidence: What was found when they were counted; None if no neighbours were.
-        distinct: Rows of the fakes without repeats, which are another matter than kinds.
+        distinct: Rows of the fakes without repeats, which are another matter than kinds; None if there are none.
         are_copies: Whether it is known that fakes are byte-identical to reals.
     """
     found = _low_null(metrics)
@@ -48,7 +50,12 @@ def suspicions(
         *([] if are_copies else _copies(reals, fakes, evidence)),
         # Shrunken fakes are nearer to all reals, and in many balls, without copying or relying on any.
         *(shrunk or [*_copying(metrics), *_outliers(reals, evidence)]),
-        *_kinds(reals, missing_kinds(reals.features, fakes.features[list(distinct)])),
+        *_kinds(
+            reals,
+            missing_kinds(
+                reals.features, fakes.features, fake_rows=None if distinct is None else torch.tensor(distinct)
+            ),
+        ),
         *_axes(reals, fakes, metrics),
         *found,
     ]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 import genpr
+from genpr.records import result_of
 
 SUSPICIONS = {
     "near-copies",
@@ -122,6 +125,18 @@ def test_c_t_needs_held_out_reals(images):
         genpr.score(*images, metrics=["c_t"])
     assert caught.value.code == "held-out-missing"
     assert "c_t" not in genpr.score(*images, control=False, intervals=False).metrics
+
+
+def test_the_record_says_which_reals_were_held_out(images):
+    real, other = images
+    first, second = (
+        genpr.score(real, other, held_out=other[:n], metrics=["c_t", "precision"]) for n in (500, 600)
+    )
+    assert first.held_out.n == 500
+    assert result_of(json.loads(first.to_json())) == first
+    with pytest.raises(genpr.DataError, match="held-out reals of b are not those of a"):
+        genpr.compare({"a": first, "b": second})
+    assert genpr.score(real, other, metrics=["precision"]).held_out is None
 
 
 def test_copying_is_told_even_where_no_neighbours_are_counted(images, rng):

@@ -75,7 +75,9 @@ def threshold(text: str) -> tuple[str, float]:
     help="Reals that the generator was not trained on, where REAL are those it was; adds c_t, a test for copying.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
-@click.option("-v", "--verbose", is_flag=True, help="Say how the neighbours are searched.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Say how the neighbours are searched, and how uneven they are."
+)
 @click.option(
     "--fail-under",
     type=threshold,
@@ -140,7 +142,7 @@ def command(
     if not quiet:
         show_notices(tuple(dict.fromkeys(item for result in found for item in result.notices)))
     if not as_json:
-        emit("\n\n".join(score_table(result) for result in found))
+        emit("\n\n".join(score_table(result, details=verbose) for result in found))
     elif len(found) == 1:
         emit(found[0].to_json())
     else:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from genpr.errors import FeatureError, ImageError, UsageError
 from genpr.features.extractor import ExtractorInfo
-from genpr.memory import fits, float_rows
+from genpr.memory import fits, float_rows, part_of
 from genpr.notices import Notice
 from genpr.storage import load_tensors, save_tensors
 
@@ -69,7 +69,7 @@ class FeatureSet:
         """The same set with the given rows (indices, ascending) only."""
         return replace(
             self,
-            features=self.features[rows],
+            features=part_of(self.features, rows),
             names=tuple(self.names[row] for row in rows.tolist()) if self.names else (),
             identities=None if self.identities is None else self.identities[rows],
             n_decoded=self.n_decoded or len(self),

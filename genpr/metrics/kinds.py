@@ -53,18 +53,21 @@ class OddAxes:
     is_lattice: bool
 
 
-def missing_kinds(real: Tensor, fake: Tensor, *, seed: int = 0) -> tuple[MissingKind, ...]:
+def missing_kinds(
+    real: Tensor, fake: Tensor, *, fake_rows: Tensor | None = None, seed: int = 0
+) -> tuple[MissingKind, ...]:
     """Cells of a k-means clustering of the reals (20) that hold a fifth of their fair part of the fakes, or less.
 
     Args:
         real: (n, d) float32.
         fake: (m, d) float32.
+        fake_rows: Which of them to look at; None for all.
         seed: Of the clustering.
 
     Returns:
         Cells of at least 1 % of the reals in which so few fakes would be a chance below one in a million; largest first.
     """
-    n, m = len(real), len(fake)
+    n, m = len(real), len(fake if fake_rows is None else fake_rows)
     if n < 10 * _CELLS:
         return ()
     centre = torch.zeros(real.shape[1], dtype=torch.float64)
@@ -77,7 +80,7 @@ def missing_kinds(real: Tensor, fake: Tensor, *, seed: int = 0) -> tuple[Missing
     centres = _centres(real[fitted].double() - centre)
     label, sq = _nearest(real, centre, centres, rows=counted)
     of_real = label.bincount(minlength=len(centres))
-    of_fake = _nearest(fake, centre, centres)[0].bincount(minlength=len(centres))
+    of_fake = _nearest(fake, centre, centres, rows=fake_rows)[0].bincount(minlength=len(centres))
     found = []
     for cell in range(len(centres)):
         ours, theirs = int(of_real[cell]), int(of_fake[cell])

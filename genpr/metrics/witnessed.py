@@ -95,7 +95,8 @@ def witnessed(
     k = covering_k(len(checked_real), len(checked_fake))
     own = Neighbourhood.of(points, [_CLIPPED, Ball(k)], keep=BALL_K)
     blocks = blocks_of_fakes(len(checked_real), len(checked_fake), seed)
-    parts = [_judged(points, own, k, points.frame.place(checked_fake[rows])) for rows in blocks]
+    cuts = [checked_fake] if len(blocks) == 1 else (checked_fake[rows] for rows in blocks)
+    parts = [_judged(points, own, k, points.frame.place(cut)) for cut in cuts]
     fidelity = witnessed_fidelity(
         torch.cat([part.witnesses for part in parts]),
         torch.cat([part.lid for part in parts]),

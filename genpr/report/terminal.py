@@ -20,7 +20,7 @@ _WIDTH = 80
 _PERFECT = "perfect"
 
 
-def score_table(result: Result) -> str:
+def score_table(result: Result, *, details: bool = False) -> str:
     """Every metric with its interval, its null and the control, then what was compared with what."""
     control = result.control
     columns = ["metric", "value", "95 % interval", "null", "/null", "k"]
@@ -37,7 +37,22 @@ def score_table(result: Result) -> str:
         relative = f"{metric.relative:.0%}" if is_share else "-"
         k = "-" if metric.k is None else str(metric.k)
         table.add_row(name, _value(metric), low_high, null, relative, k, *_controlled(name, control))
-    return "\n".join([_render(table), *_legend(result), *_remarks(result), _footer(result)])
+    hubs = _hubs(result) if details else []
+    return "\n".join([_render(table), *_legend(result), *_remarks(result), *hubs, _footer(result)])
+
+
+def _hubs(result: Result) -> list[str]:
+    """How unevenly the reals are each other's neighbours."""
+    found = result.hubness
+    if found is None:
+        return []
+    return [
+        _wrapped(
+            f"hubness, k = {found.k}: {found.orphan_rate:.1%} of the reals lie in no other's ball "
+            f"({found.expected_orphan_rate:.1%} without hubs), skewness {found.skewness:.1f}; "
+            f"{found.largest_name} vouches for {found.largest_share:.1%} of the fakes"
+        )
+    ]
 
 
 def _value(metric: MetricValue) -> str:
