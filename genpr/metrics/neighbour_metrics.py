@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -109,7 +109,7 @@ class NeighbourMetrics:
         )
         values = {name: self._of_counts(name, side, k) for name, k in self._counted.items()}
         for name, replicates in self._replicates(side).items():
-            values[name] = _with(values[name], replicates)
+            values[name] = replace(values[name], replicates=replicates)
         for names, scan in self._scans.items():
             found = scan.find(self.side, side, self._k_of(names))
             values |= {
@@ -196,7 +196,3 @@ _RECALLS = frozenset({"recall", "symmetric_recall"})
 def _largest_k(ks: Mapping[str, int]) -> int:
     """Of the balls that these metrics look at."""
     return max(ball.k for balls in needed_balls(ks) for ball in balls)
-
-
-def _with(value: NeighbourValue, replicates: Tensor) -> NeighbourValue:
-    return NeighbourValue(value.value, value.null, value.source, replicates, value.n)

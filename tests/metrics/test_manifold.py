@@ -7,6 +7,7 @@ import numpy as np
 import oracle
 import pytest
 import torch
+from counting_engine import CountingEngine
 
 from genpr.errors import FeatureError, UsageError
 from genpr.metrics import real_side
@@ -14,7 +15,6 @@ from genpr.metrics.knn_manifold import KNNManifold
 from genpr.metrics.manifold import PrecisionRecall, manifold_metrics, precision_recall
 from genpr.metrics.real_side import RealSide
 from genpr.neighbours.balls import Ball
-from genpr.neighbours.torch_engine import TorchEngine
 
 
 def _column(*values):
@@ -187,30 +187,6 @@ class TestKNNManifold:
         assert error.value.code == "width-mismatch"
 
 
-class _Counter:
-    """An engine that counts the products it is asked for."""
-
-    def __init__(self):
-        self.engine = TorchEngine()
-        self.products = 0
-
-    def tiles(self, width, device):
-        self._tiles = self.engine.tiles(width, device)
-        self.rows, self.columns = self._tiles.rows, self._tiles.columns
-        return self
-
-    def non_negative(self, left, right):
-        self.products += len(left) * len(right)
-        return self._tiles.non_negative(left, right)
-
-    def largest(self, left, right, count):
-        self.products += len(left) * len(right)
-        return self.engine.largest(left, right, count)
-
-    def sq_differences(self, x, y, i, j):
-        return self.engine.sq_differences(x, y, i, j)
-
-
 class TestRealSide:
     KS = {"precision": 3, "recall": 2, "density": 5, "coverage": 4}  # noqa: RUF012
 
@@ -226,7 +202,7 @@ class TestRealSide:
         }
 
     def test_a_second_fake_set_does_no_work_among_the_reals(self, rng):
-        engine = _Counter()
+        engine = CountingEngine()
         side = RealSide.fit(rng.normal(size=(700, 4)), balls=map(Ball, (3, 4, 5)), engine=engine)
         assert 700**2 / 2 < engine.products < 2 * 700**2  # a first reach, and the sweep
         for n_fake in (50, 60):
@@ -244,7 +220,7 @@ class TestRealSide:
         ],
     )
     def test_only_what_is_asked_for_is_computed(self, names, work, rng):
-        engine = _Counter()
+        engine = CountingEngine()
         ks = {name: self.KS[name] for name in names}
         fitted = [Ball(k) for name, k in ks.items() if name != "recall"]
         side = RealSide.fit(rng.normal(size=(70, 4)), balls=fitted, engine=engine)

@@ -8,6 +8,7 @@ import oracle
 import pytest
 import torch
 from counted_oracle import Pair
+from counting_engine import CountingEngine
 
 from genpr.metrics import neighbour_metrics
 from genpr.metrics.catalogue import NEIGHBOUR_METRICS
@@ -16,7 +17,6 @@ from genpr.metrics.neighbour_metrics import NeighbourMetrics
 from genpr.metrics.replicate_values import RESAMPLED
 from genpr.neighbours.balls import Ball
 from genpr.neighbours.halves import Halves, unpacked
-from genpr.neighbours.torch_engine import TorchEngine
 from genpr.protocols import find_protocol
 
 CPU = torch.device("cpu")
@@ -344,30 +344,6 @@ class TestScans:
             assert value.value is None or math.isfinite(value.value), name
 
 
-class _Counter:
-    """An engine that counts the products it is asked for."""
-
-    def __init__(self):
-        self.engine = TorchEngine()
-        self.products = 0
-
-    def tiles(self, width, device):
-        self._tiles = self.engine.tiles(width, device)
-        self.rows, self.columns = self._tiles.rows, self._tiles.columns
-        return self
-
-    def non_negative(self, left, right):
-        self.products += len(left) * len(right)
-        return self._tiles.non_negative(left, right)
-
-    def largest(self, left, right, count):
-        self.products += len(left) * len(right)
-        return self.engine.largest(left, right, count)
-
-    def sq_differences(self, x, y, i, j):
-        return self.engine.sq_differences(x, y, i, j)
-
-
 class TestWork:
     N, M = 70, 50
     REAL, FAKE, CROSS = 2 * 70**2, 2 * 50**2, 70 * 50  # a first reach, and the sweep; one sweep between
@@ -396,7 +372,7 @@ class TestWork:
         ids=lambda ks: " ".join(ks) if isinstance(ks, dict) else "",
     )
     def test_nothing_is_searched_that_is_not_needed(self, ks, fit, count, rng, monkeypatch):
-        engine = _Counter()
+        engine = CountingEngine()
         monkeypatch.setattr("genpr.metrics.real_side.choose_engine", lambda _device: engine)
         monkeypatch.setattr("genpr.neighbours.cross.choose_engine", lambda _device: engine)
         side = fitted(rng.normal(size=(self.N, 4)), ks, intervals=False)

@@ -310,24 +310,23 @@ def distances(real: NDArray, fake: NDArray) -> list[NDArray]:
 @pytest.mark.parametrize(("d", "shift"), [(2, 0.0), (2, 1.5), (16, 0.0), (16, 2.0), (64, 0.0), (64, 3.0)])
 def test_intervals_hold_the_truth(d, shift):
     truth = np.mean(
-        [usual_values(*distances(*draw(d, shift, number))) for number in range(1000, 1600)], axis=0
+        [usual_values(*distances(*draw(d, shift, number, 400))) for number in range(1000, 1600)], axis=0
     )
     held = []
     for number in range(200):
-        real, fake = draw(d, shift, number)
+        real, fake = draw(d, shift, number, 400)
         replicates = values_of(real, fake, USUAL, replicates=100, seed=number)
         values = usual_values(*distances(real, fake))
         uppers = 1.0, 1.0, None, 1.0
         held.append(
             [
-                value_true in interval_of(value, replicates[name], n=150, upper=upper)
+                value_true in interval_of(value, replicates[name], n=400, upper=upper)
                 for name, value, value_true, upper in zip(USUAL, values, truth, uppers, strict=True)
             ]
         )
     covered = np.mean(held, axis=0)
-    # Sets of 150, with far fewer images outside the overlap, are held in 90 to 92 % where the benchmark's larger ones are in
-    # 92 to 95 %; 200 draws err by .02. For a truth that is no extreme, not all hold it.
-    assert (covered >= 0.86).all(), dict(zip(USUAL, covered, strict=True))
+    # .95 less three standard errors of 200 draws; for a truth that is no extreme, not all.
+    assert (covered >= 0.9).all(), dict(zip(USUAL, covered, strict=True))
     assert (covered[(truth >= 0.05) & (truth <= 0.95)] <= 0.995).all(), dict(zip(USUAL, covered, strict=True))
 
 
