@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from genpr.metrics.null import calibrated_clipped_coverage
 from genpr.metrics.replicate_values import REPLICATES, replicate_values
 from genpr.metrics.uncertainty import Interval, interval_of
 from genpr.neighbours.frame import Frame, Placed
@@ -23,12 +24,16 @@ KS = {
     "complement_precision": 5,
     "symmetric_precision": 3,
     "symmetric_recall": 3,
+    "precision_cover": 3,
+    "recall_cover": 3,
+    "clipped_density": 5,
+    "clipped_coverage": 5,
     "nn_accuracy": 1,
 }
 METRICS = tuple(KS)
 BOOTSTRAPPED = ("precision", "recall", "density", "coverage")
 _LISTED = 64
-_MOST_K = 5
+_MOST_K = 9
 _VALUES, _RUNS = 0, 1  # independent draws for what is true, and for what intervals say of it
 
 
@@ -101,6 +106,11 @@ def values_of(real: Tensor, fake: Tensor, cross: Tensor) -> dict[str, float]:
         return cross <= of_fake[:, k - 1]
 
     few_real, few_fake, real_5, fake_5 = in_real(3), in_fake(3), in_real(5), in_fake(5)
+    sizes = len(real), len(fake)
+    sq_clipped = of_real[:, 4].sqrt().clamp(max=of_real[:, 4].sqrt().quantile(0.5)).square()
+    of_fakes = (cross <= sq_clipped[:, None]).sum(dim=0).clamp(max=5).double().mean()
+    of_reals = (real <= sq_clipped[:, None]).sum(dim=0).clamp(max=5).double().mean()
+    filled = float(real_5.sum(dim=1).clamp(max=5).double().mean()) / 5
     precision, recall = _share(few_real.any(dim=0)), _share(few_fake.any(dim=1))
     wrong = (cross < of_real[:, :1]).any(dim=1).sum() + (cross < of_fake[:, 0]).any(dim=0).sum()
     return {
@@ -111,7 +121,11 @@ def values_of(real: Tensor, fake: Tensor, cross: Tensor) -> dict[str, float]:
         "complement_precision": _share(fake_5.any(dim=0)),
         "symmetric_precision": min(precision, _share(few_fake.any(dim=0))),
         "symmetric_recall": min(recall, _share(few_real.any(dim=1))),
-        "nn_accuracy": 1 - float(wrong) / sum(cross.shape),
+        "precision_cover": _share(in_fake(9).sum(dim=0) >= 3),
+        "recall_cover": _share(in_real(9).sum(dim=1) >= 3),
+        "clipped_density": min(1.0, float(of_fakes / of_reals)),
+        "clipped_coverage": calibrated_clipped_coverage(filled, *sizes, 5),
+        "nn_accuracy": 1 - float(wrong) / sum(sizes),
     }
 
 
@@ -121,7 +135,7 @@ def _share(hit: Tensor) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One draw: the metrics of the whole sets, (8,), and of their halves, (8, B)."""
+    """One draw: the metrics of the whole sets, (len(METRICS),), and of their halves, (len(METRICS), B)."""
 
     values: NDArray[np.float64]
     replicates: NDArray[np.float64]
@@ -140,7 +154,7 @@ def run_once(case: IntervalCase, number: int) -> Run:
 
 
 def true_values(case: IntervalCase, draws: int) -> NDArray[np.float64]:
-    """Metrics of independent draws of the same sizes, (draws, 8)."""
+    """Metrics of independent draws of the same sizes, (draws, len(METRICS))."""
     found = (Distances(*case.draw(_VALUES, number)).values() for number in range(draws))
     return np.array([[values[name] for name in METRICS] for values in found])
 

@@ -187,6 +187,7 @@ def _embedded(
     reals.require(
         [space for plan in plans for space in plan.real_spaces],
         minimum=max(plan.least_real for plan in plans),
+        for_metrics=[space for plan in plans for space in plan.looked_at],
     )
     fakes = SideFeatures(fake, "fake", embedder, limit=_most(plan.most_fake for plan in plans), own=own)
     fakes.require(

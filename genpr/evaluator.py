@@ -36,7 +36,8 @@ class Evaluator:
         k: Neighbours for every metric that counts them; None takes the protocol's (3 for precision and recall, else 5).
         ties: "closed" or "strict" balls; None takes the protocol's.
         max_images: Score a random subset of at most this many images of each side.
-        seed: Chooses that subset.
+        seed: Chooses that subset, the halves of intervals and of the control, and whatever else is drawn at random of
+            features: blocks of fakes, clusters of reals.
         device: "auto", "cpu", "cuda" or "cuda:N".
         batch_size: Images per forward pass of the extractor.
         weights: File with the extractor's weights, or a folder of such files under their published names, instead of
@@ -129,7 +130,11 @@ class Evaluator:
             reals = SideFeatures(
                 self._opened_real, "real", self._embedder, limit=self._plan.most_real, own=[self._plan.own]
             )
-            reals.require(self._plan.real_spaces, minimum=self._plan.least_real)
+            reals.require(
+                self._plan.real_spaces,
+                minimum=self._plan.least_real,
+                for_metrics=self._plan.looked_at,
+            )
             plans = [self._plan]
             kept = (
                 None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+import numpy as np
+
 from genpr.features.feature_set import FeatureSet
 
 
@@ -22,9 +24,9 @@ class Identities:
         if features.identities is not None:
             rows = tuple(row.tobytes() for row in features.identities.numpy())
         else:
-            # + 0.0 turns -0.0 into 0.0: equal numbers are equal features
+            # + 0.0 turns -0.0 into 0.0: equal numbers are equal features, also where float16 is kept to save memory
             rows = tuple(
-                hashlib.blake2b((row + 0.0).tobytes(), digest_size=16).digest()
+                hashlib.blake2b((row.astype(np.float32, copy=False) + 0.0).tobytes(), digest_size=16).digest()
                 for row in features.features.numpy()
             )
         return cls(rows, frozenset(rows), of_images=features.identities is not None)

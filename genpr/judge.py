@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import cached_property
 from pathlib import Path
 
 from genpr.errors import FeatureError
@@ -15,12 +16,14 @@ from genpr.identities import Identities
 from genpr.images.statistics import read_statistics
 from genpr.metrics.evidence import Evidence
 from genpr.metrics.frechet import Gaussian
+from genpr.metrics.kinds import RealKinds
+from genpr.notices import Notice
 from genpr.plan import ScorePlan
 from genpr.result import HubSummary, MetricValue, Result, SideSummary, package_versions
 from genpr.scorer import Scored, Scorer, control_of, with_control
 from genpr.side_features import Embedder, SideFeatures
 from genpr.sides import check_untrained
-from genpr.suspicions import suspicions
+from genpr.suspicions import no_intervals, suspicions
 
 _OF_SUBSETS = ("kid", "kd")
 _COPIES = ("same-input", "copied-reals")
@@ -100,6 +103,11 @@ class Judge:
             moments[name] = Gaussian.from_moments(mean, covariance)
         return moments
 
+    @cached_property
+    def _kinds(self) -> RealKinds:
+        """Found when first needed: where no neighbours are counted, nobody asks."""
+        return RealKinds.of(self._main(self._real).features, seed=self._embedder.seed)
+
     def _main(self, side: SideFeatures) -> FeatureSet:
         """The features that stand for a side: those of the score's own extractor, if they are used."""
         spaces = self._plan.real_spaces
@@ -122,17 +130,6 @@ class Judge:
         real_ids, fake_ids = self._real_identities, Identities.of(fakes)
         _check_finite(metrics)
         deviations = (*self._plan.protocol.deviations(len(reals), len(fakes)), *self._unmet(metrics))
-        found = findings(
-            reals, fakes, real_ids, fake_ids, protocol=self._plan.protocol.name, deviations=deviations
-        )
-        suspected = suspicions(
-            reals,
-            fakes,
-            metrics,
-            scored.evidence,
-            distinct=fake_ids.first_rows,
-            are_copies=any(item.code in _COPIES for item in found),
-        )
         return Result(
             metrics=metrics,
             protocol=self._plan.protocol.name,
@@ -149,12 +146,43 @@ class Judge:
             max_images=self._embedder.max_images,
             seconds={**scored.seconds, "control": self._control_seconds},
             versions=package_versions(),
-            notices=(*found, *suspected),
+            notices=self._notices(reals, fakes, fake_ids, metrics, scored, deviations),
             hubness=_hub_summary(scored.evidence, reals),
             control=self._control,
             held_out=self._held_out,
             undefined=tuple(name for name in self._plan.spaces if values[name] is None),
         )
+
+    def _notices(
+        self,
+        reals: FeatureSet,
+        fakes: FeatureSet,
+        fake_ids: Identities,
+        metrics: Mapping[str, MetricValue],
+        scored: Scored,
+        deviations: Sequence[str],
+    ) -> tuple[Notice, ...]:
+        """What a reader should know, most important first."""
+        found = findings(
+            reals,
+            fakes,
+            self._real_identities,
+            fake_ids,
+            protocol=self._plan.protocol.name,
+            deviations=deviations,
+        )
+        suspected = suspicions(
+            reals,
+            fakes,
+            metrics,
+            scored.evidence,
+            kinds=None if scored.evidence is None else self._kinds,
+            seed=self._embedder.seed,
+            distinct=fake_ids.first_rows,
+            are_copies=any(item.code in _COPIES for item in found),
+        )
+        lacking = no_intervals(scored.lacks, self._plan.ks, min(len(reals), len(fakes)))
+        return (*found, *suspected, *lacking)
 
     def _unmet(self, metrics: Mapping[str, MetricValue]) -> list[str]:
         """Where a pinned protocol could not be met beside the numbers of images, in words."""

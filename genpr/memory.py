@@ -89,17 +89,25 @@ def free_memory() -> int:
     return free
 
 
-def fits(count: int) -> bool:
-    """Whether `count` bytes may be held in memory for as long as a set is in use."""
-    return count <= free_memory() // _HELD_SHARE
+def free_memory_on(device: torch.device) -> int:
+    """Bytes that could still be taken on `device`; of a GPU also those that torch holds for it and does not use."""
+    import torch
+
+    if device.type != "cuda":
+        return free_memory()
+    held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0] + held)
+
+
+def fits(count: int, device: torch.device | None = None) -> bool:
+    """Whether `count` bytes may be held for as long as a set is in use, on `device` or else in the host's memory."""
+    free = free_memory() if device is None else free_memory_on(device)
+    return count <= free // _HELD_SHARE
 
 
 def tile_budget(device: torch.device) -> int:
     """Bytes that temporary tiles may take on `device`: a small share of what is free."""
-    import torch
-
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
-    return max(2**20, min(free // _TILE_SHARE, _TILE_BYTES_MAX))
+    return max(2**20, min(free_memory_on(device) // _TILE_SHARE, _TILE_BYTES_MAX))
 
 
 def empty_rows(n: int, d: int, dtype: torch.dtype) -> Tensor:

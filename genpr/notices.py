@@ -53,6 +53,11 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
         "{count} of {total} {role} images repeat another one; repeated images shrink the balls around them",
         "remove repeats, or check why the generator makes them",
     ),
+    "no-intervals": (
+        "note",
+        "no interval for {names}: {reason}",
+        "{remedy}; --no-intervals leaves all of them out",
+    ),
     # what the numbers may hide
     "low-null": (
         "note",

@@ -80,12 +80,12 @@ class ScorePlan:
 
     @property
     def real_spaces(self) -> tuple[Space, ...]:
-        """The spaces that are needed of the reals: of the metrics that look at them, and of all for the control.
+        """The spaces that are needed of the reals: of the metrics that look at them, and of all for the control."""
+        return tuple(dict.fromkeys(self.spaces.values())) if self.control else self.looked_at
 
-        If no metric looks at them, they are known by any of these.
-        """
-        if self.control:
-            return tuple(dict.fromkeys(self.spaces.values()))
+    @property
+    def looked_at(self) -> tuple[Space, ...]:
+        """The spaces of the metrics that look at reals; if none does, the reals are known by those of all."""
         looked_at = [space for name, space in self.spaces.items() if METRICS[name].looks_at_reals]
         return tuple(dict.fromkeys(looked_at or self.spaces.values()))
 

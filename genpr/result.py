@@ -163,7 +163,7 @@ class Result:
         fake: The generated set.
         n_shared: Fakes that are byte-identical to a real image.
         device: Where it was computed.
-        seed: Chooses the subset when `max_images` is set.
+        seed: Chooses the subset when `max_images` is set, the halves of intervals and control, blocks and clusters.
         max_images: The limit per side, or None.
         seconds: Time to find the reals' balls ("fit_real", once per Evaluator), to count among the fakes ("score_fake"), for
             the metrics that count no neighbours ("companions"), and for the control (once per Evaluator), all without

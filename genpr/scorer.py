@@ -6,13 +6,14 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from genpr.metrics.catalogue import METRICS
 from genpr.metrics.companions import CompanionOptions
 from genpr.metrics.evidence import Evidence
 from genpr.metrics.frechet import Gaussian
-from genpr.metrics.memorisation import ct_score
+from genpr.metrics.memorisation import ct_z
+from genpr.metrics.neighbour_metrics import Lack
 from genpr.plan import ScorePlan
 from genpr.result import Control, MetricValue
 from genpr.scoring import ManifoldRecipe, RealCompanions, RealManifolds
@@ -30,11 +31,13 @@ class Scored:
         values: By metric.
         evidence: What the neighbours reveal beside them.
         seconds: By stage.
+        lacks: What keeps metrics from the interval that was asked for.
     """
 
     values: Values
     evidence: Evidence | None
     seconds: dict[str, float]
+    lacks: Mapping[str, Lack] = field(default_factory=dict)
 
 
 @dataclass
@@ -94,22 +97,23 @@ class Scorer:
         started = time.perf_counter()
         values: Values = {**self._companions.score(fake, given)}
         companions = self._companion_seconds + time.perf_counter() - started
-        evidence = None
+        evidence, lacks = None, dict[str, Lack]()
         with self._searching() as search:
             if self._manifolds is not None:
-                found, evidence = self._manifolds.score(fake[self._plan.own], search.report)
-                values |= found
-        if "c_t" in self._plan.spaces:
-            values["c_t"] = self._copying(fake)
+                found = self._manifolds.score(fake[self._plan.own], search.report)
+                values |= found.values
+                evidence, lacks = found.evidence, {**found.lacks}
+            if "c_t" in self._plan.spaces:
+                values["c_t"] = self._copying(fake, search)
         seconds = {"fit_real": self._fit_seconds, "score_fake": search.seconds, "companions": companions}
-        return Scored(values, evidence, seconds)
+        return Scored(values, evidence, seconds, lacks)
 
-    def _copying(self, fake: SideFeatures) -> MetricValue | None:
+    def _copying(self, fake: SideFeatures, search: _Search) -> MetricValue | None:
         """C_T: a standard normal number under the null."""
         if self._held_out is None:
             return None
         sides = (side[self._plan.own].features for side in (self._train, self._held_out, fake))
-        z = ct_score(*sides, device=self._embedder.device, seed=self._embedder.seed).z
+        z = ct_z(*sides, device=self._embedder.device, progress=search.report)
         return MetricValue(z, None, null=0.0, null_source="closed form") if math.isfinite(z) else None
 
     def _recipe(self) -> ManifoldRecipe:

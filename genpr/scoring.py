@@ -18,7 +18,7 @@ from genpr.metrics.counted import value_of
 from genpr.metrics.emulated_manifold import EmulatedSide
 from genpr.metrics.evidence import Evidence
 from genpr.metrics.frechet import Gaussian
-from genpr.metrics.neighbour_metrics import NeighbourMetrics, NeighbourValue
+from genpr.metrics.neighbour_metrics import Lack, NeighbourMetrics, NeighbourValue
 from genpr.metrics.progress import PairProgress
 from genpr.metrics.uncertainty import interval_of
 from genpr.protocols import EvaluationProtocol, Ties
@@ -35,7 +35,7 @@ class ManifoldRecipe:
         ks: k by metric.
         ties: "closed" or "strict".
         device: Where to compute.
-        seed: Chooses rows where the protocol wants fewer, and the halves of intervals.
+        seed: Chooses rows where the protocol wants fewer, the halves of intervals, and blocks of fakes.
         intervals: Whether to find them.
     """
 
@@ -60,6 +60,21 @@ class _Fit:
     emulated: EmulatedSide | None
 
 
+@dataclass(frozen=True)
+class ManifoldScore:
+    """One fake side among the reals' neighbours.
+
+    Attributes:
+        values: By metric; None where it is undefined.
+        evidence: What the first member of the extractor reveals beside them; None where only a part was counted.
+        lacks: What keeps metrics from the interval that was asked for.
+    """
+
+    values: Mapping[str, MetricValue | None]
+    evidence: Evidence | None
+    lacks: Mapping[str, Lack]
+
+
 class RealManifolds:
     """The reals' balls, in the space of each member of the extractor (usually there is one)."""
 
@@ -69,32 +84,26 @@ class RealManifolds:
         self._fits: dict[int | None, _Fit] = {}
         self._fit(self._rows(len(real)), progress)
 
-    def score(
-        self, fake: FeatureSet, progress: PairProgress
-    ) -> tuple[dict[str, MetricValue | None], Evidence | None]:
-        """Value and k of each metric, None where it is undefined; with its spread where there are several members.
-
-        And what the first member reveals beside them.
-        """
+    def score(self, fake: FeatureSet, progress: PairProgress) -> ManifoldScore:
+        """Value and k of each metric, with its spread where the extractor has several members."""
         ks = self._recipe.ks
         rows = self._rows(len(self._real), len(fake))
         fit = self._fit(rows, progress)
         fakes = _members(_cut(fake, rows, self._recipe.seed))
         sides = zip(fit.exact, fakes, strict=True)
         exact, counted = zip(*(side.score(features, progress) for side, features in sides), strict=True)
-        evidence = Evidence.of(fit.exact[0].side, counted[0]) if rows is None else None
+        evidence = Evidence.of(fit.exact[0].side, counted[0], progress) if rows is None else None
         variant = (
             None if rows is None else f"{rows:,} images of each side, drawn with seed {self._recipe.seed}"
         )
         values = {
             name: _joined(name, [member[name] for member in exact], k, variant) for name, k in ks.items()
         }
-        if fit.emulated is None:
-            return values, evidence
-        found = fit.emulated.memberships(fakes[0], ks=ks, progress=progress)
-        return {
-            name: _emulated(name, values[name], value_of(name, found, k)) for name, k in ks.items()
-        }, evidence
+        lacks = {name: value.lack for name, value in exact[0].items() if value.lack is not None}
+        if fit.emulated is not None:
+            found = fit.emulated.memberships(fakes[0], ks=ks, progress=progress)
+            values = {name: _emulated(name, values[name], value_of(name, found, k)) for name, k in ks.items()}
+        return ManifoldScore(values, evidence, lacks)
 
     def _rows(self, *sizes: int) -> int | None:
         """Of each side, if the protocol limits them: as many reals as fakes. None where that leaves all of them."""

@@ -151,10 +151,16 @@ class SideFeatures:
         self._known: dict[Space, FeatureSet] = {}
         self._total = len(side) if isinstance(side, FeatureSet) else known_length(side.source)
 
-    def require(self, spaces: Iterable[Space], *, minimum: int) -> None:
+    def require(self, spaces: Iterable[Space], *, minimum: int, for_metrics: Iterable[Space] = ()) -> None:
         """Embed what is not known yet, each network once.
 
+        Args:
+            spaces: What is needed.
+            minimum: Of images.
+            for_metrics: What the metrics need alone, were there no control; nothing for what has none.
+
         Raises:
+            UsageError: Images that come once are needed for several networks ("one-shot").
             DataError: Too few or unusable images, or a feature file of another extractor.
             ResourceError: Weights, device or memory are missing.
         """
@@ -167,7 +173,8 @@ class SideFeatures:
             check_weights_used([space for space in missing if isinstance(space, str)], self._embedder.weights)
             groups = _groups(missing)
             if len(groups) > 1:
-                _refuse_one_shot(self.side.source)
+                fewer = _groups(list(dict.fromkeys(for_metrics)))
+                _refuse_one_shot(self.side.source, is_for_control=len(fewer) == 1)
             for group in groups:
                 sets = self._embedder.embed(self.side, self.role, group, self._limit)
                 self._known.update(zip(group, sets, strict=True))
@@ -196,9 +203,9 @@ class SideFeatures:
         return min(len(features) for features in self._known.values())
 
     def halves(self) -> tuple[SideFeatures, SideFeatures]:
-        """Two random halves of the images, disjoint; the first is not smaller."""
-        sizes = {len(features) for features in self._known.values()}
-        order = {n: torch.randperm(n, generator=torch.Generator().manual_seed(0)) for n in sizes}
+        """Two random halves of the images, disjoint, by the embedder's seed; the first is not smaller."""
+        sizes, seed = {len(features) for features in self._known.values()}, self._embedder.seed
+        order = {n: torch.randperm(n, generator=torch.Generator().manual_seed(seed)) for n in sizes}
         return (
             self._part(lambda n: order[n][: -(-n // 2)].sort().values),
             self._part(lambda n: order[n][-(-n // 2) :].sort().values),
@@ -274,11 +281,13 @@ class SideFeatures:
         )
 
 
-def _refuse_one_shot(source: ImageSource) -> None:
+def _refuse_one_shot(source: ImageSource, *, is_for_control: bool) -> None:
     if isinstance(source, BatchSource) and source.is_one_shot:
+        who = "the control needs" if is_for_control else "the metrics need"
+        otherwise = "; or leave the control out (control=False)" if is_for_control else ""
         raise UsageError(
-            f"{source.name} is an iterator, which gives its images once, but the metrics need several networks; pass "
-            "something that can be iterated again, such as a list or a DataLoader",
+            f"{source.name} is an iterator, which gives its images once, but {who} several networks; pass something "
+            f"that can be iterated again, such as a list, a DataLoader or a folder{otherwise}",
             code="one-shot",
         )
 

@@ -11,7 +11,8 @@ import torch
 
 from genpr.features.feature_set import FeatureSet
 from genpr.metrics.evidence import Evidence, is_copying
-from genpr.metrics.kinds import MissingKind, missing_kinds, odd_axes
+from genpr.metrics.kinds import MissingKind, RealKinds, odd_axes
+from genpr.metrics.neighbour_metrics import Lack, least_for_interval
 from genpr.notices import Notice, notice
 from genpr.result import MetricValue
 
@@ -20,6 +21,7 @@ _COPYING_Z = -3.0
 _CONCENTRATED = 0.8
 _DENSE, _GAP = 1.2, 0.2
 _SEEN_BY, _GOOD = ("precision", "recall", "coverage"), 0.8  # of the null: what all must reach
+_NEAR, _PLAUSIBLE = ("precision", "density"), 0.5
 _SHOWN = 3
 
 
@@ -29,6 +31,8 @@ def suspicions(
     metrics: Mapping[str, MetricValue],
     evidence: Evidence | None,
     *,
+    kinds: RealKinds | None,
+    seed: int,
     distinct: Sequence[int] | None,
     are_copies: bool,
 ) -> list[Notice]:
@@ -39,26 +43,59 @@ def suspicions(
         fakes: The fake side.
         metrics: Of the two.
         evidence: What was found when they were counted; None if no neighbours were.
+        kinds: Of the reals; None where no neighbours were counted.
+        seed: Chooses the part of each side whose single features are compared.
         distinct: Rows of the fakes without repeats, which are another matter than kinds; None if there are none.
         are_copies: Whether it is known that fakes are byte-identical to reals.
     """
     found = _low_null(metrics)
-    if evidence is None:
+    if evidence is None or kinds is None:
         return [*_copying(metrics), *found]
-    shrunk = _shrinkage(metrics, evidence)
+    fake_rows = None if distinct is None else torch.tensor(distinct)
+    is_plausible = _are_plausible(metrics)
+    shrunk = _shrinkage(metrics, evidence) if is_plausible else []
     return [
         *([] if are_copies else _copies(reals, fakes, evidence)),
         # Shrunken fakes are nearer to all reals, and in many balls, without copying or relying on any.
         *(shrunk or [*_copying(metrics), *_outliers(reals, evidence)]),
-        *_kinds(
-            reals,
-            missing_kinds(
-                reals.features, fakes.features, fake_rows=None if distinct is None else torch.tensor(distinct)
-            ),
-        ),
-        *_axes(reals, fakes, metrics),
+        *(_kinds(reals, kinds.missing(fakes.features, fake_rows=fake_rows)) if is_plausible else []),
+        *_axes(reals, fakes, metrics, seed),
         *found,
     ]
+
+
+def no_intervals(lacks: Mapping[str, Lack], ks: Mapping[str, int], smaller: int) -> list[Notice]:
+    """Notices about intervals that were asked for and cannot be had.
+
+    Args:
+        lacks: Why, by metric.
+        ks: k by metric.
+        smaller: Images of the smaller side.
+    """
+    names: dict[Lack, list[str]] = {
+        lack: [name for name, each in lacks.items() if each == lack] for lack in ("images", "memory")
+    }
+    notices = []
+    if few := names["images"]:
+        least = max(least_for_interval(name, ks[name]) for name in few)
+        notices.append(
+            notice(
+                "no-intervals",
+                names=", ".join(few),
+                reason=f"they are found by halves, and half of {smaller:,} images is too few",
+                remedy=f"score at least {least:,} images of each side, or choose a smaller k",
+            )
+        )
+    if short := names["memory"]:
+        notices.append(
+            notice(
+                "no-intervals",
+                names=", ".join(short),
+                reason="memory is too short to list the neighbours of each image",
+                remedy="raise --max-memory, free memory, or score fewer images",
+            )
+        )
+    return notices
 
 
 def _low_null(metrics: Mapping[str, MetricValue]) -> list[Notice]:
@@ -114,6 +151,12 @@ def _outliers(reals: FeatureSet, evidence: Evidence) -> list[Notice]:
     ]
 
 
+def _are_plausible(metrics: Mapping[str, MetricValue]) -> bool:
+    """Whether fakes are near reals at all: of noise, low fidelity says all there is to say."""
+    seen = [metrics[name].relative for name in _NEAR if name in metrics]
+    return not seen or max(value or 0.0 for value in seen) >= _PLAUSIBLE
+
+
 def _kinds(reals: FeatureSet, kinds: Sequence[MissingKind]) -> list[Notice]:
     if not kinds:
         return []
@@ -127,12 +170,14 @@ def _kinds(reals: FeatureSet, kinds: Sequence[MissingKind]) -> list[Notice]:
     ]
 
 
-def _axes(reals: FeatureSet, fakes: FeatureSet, metrics: Mapping[str, MetricValue]) -> list[Notice]:
+def _axes(
+    reals: FeatureSet, fakes: FeatureSet, metrics: Mapping[str, MetricValue], seed: int
+) -> list[Notice]:
     """Only where distances see nothing: a blurred or collapsed set differs in single features too."""
     seen = [metrics[name].relative for name in _SEEN_BY if name in metrics]
     if not seen or min(value or 0.0 for value in seen) < _GOOD:
         return []
-    odd = odd_axes(reals.features, fakes.features)
+    odd = odd_axes(reals.features, fakes.features, seed=seed)
     if odd.is_lattice:
         return [notice("lattice")]
     if not odd.axes:

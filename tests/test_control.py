@@ -20,8 +20,8 @@ from genpr.sides import open_side
 SOME = ["precision", "recall", "density", "coverage", "clipped_density", "f8", "authenticity", "fd", "vendi"]
 
 
-def halves_of(features):
-    side = SideFeatures(open_side(features, "real"), "real", Embedder(device=torch.device("cpu")))
+def halves_of(features, seed=0):
+    side = SideFeatures(open_side(features, "real"), "real", Embedder(device=torch.device("cpu"), seed=seed))
     side.require([OWN], minimum=1)
     return [half[OWN].features.numpy() for half in side.halves()]
 
@@ -35,6 +35,7 @@ def test_halves_are_random_disjoint_and_all_there_is(rng, n):
     assert sorted(together.tolist()) == sorted(features.tolist())
     assert together.tolist() != features.tolist()
     assert [half.tolist() for half in halves_of(features)] == [first.tolist(), second.tolist()]
+    assert halves_of(features, seed=1)[0].tolist() != first.tolist()
 
 
 def test_the_control_is_the_score_of_one_half_against_the_other(rng):
@@ -64,7 +65,10 @@ def test_it_depends_on_the_reals_alone_and_is_found_once(rng, monkeypatch):
     one, other = (evaluator.score(fake) for fake in rng.normal(size=(2, 60, 4)))
     assert one.control == other.control == found[0]
     assert len(found) == 1
-    assert genpr.score(real, rng.normal(size=(30, 4)), seed=5).control == one.control
+    assert genpr.score(real, rng.normal(size=(30, 4))).control == one.control
+    assert genpr.score(real, rng.normal(size=(30, 4)), seed=5).control != one.control, (
+        "the seed draws the halves"
+    )
     assert one.seconds["control"] == other.seconds["control"] > 0
 
 
@@ -183,7 +187,9 @@ class TestRecord:
     def test_an_interval_holds_its_value(self, everything):
         with_one = {name: each for name, each in everything.metrics.items() if each.interval}
         assert set(with_one) == {name for name, each in everything.metrics.items() if each.replicates}
-        assert set(with_one) == {*RESAMPLED}
+        witnessed = {name for name in everything.metrics if name.startswith("witnessed")}
+        assert set(with_one) == {*RESAMPLED} | witnessed
+        assert len(witnessed) == 4
         for name, each in with_one.items():
             low, high = each.interval
             assert 0 <= low <= each.value <= high, name

@@ -12,6 +12,7 @@ from genpr import memory
 from genpr.errors import ResourceError, UsageError
 from genpr.features import feature_set
 from genpr.features.embed import embed
+from genpr.identities import Identities
 from genpr.memory import copy_of, empty_rows, float_rows, free_memory, limited_memory, parse_size, tile_budget
 
 
@@ -73,6 +74,18 @@ def test_what_is_taken_counts_against_the_limit():
         before = free_memory()
         taken = np.ones(2**27, dtype=np.uint8)
         assert before - free_memory() > 0.9 * len(taken)
+
+
+def test_what_lives_on_a_gpu_is_judged_by_the_memory_there(monkeypatch):
+    gpu = torch.device("cuda", 1)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000 if device == gpu else 0, 5000))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 700 if device == gpu else 0)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 500 if device == gpu else 0)
+    assert memory.free_memory_on(gpu) == 1200, "with what torch holds and does not use"
+    monkeypatch.setattr(memory, "free_memory", lambda: 10**6)
+    assert [memory.fits(count, gpu) for count in (600, 601)] == [True, False]
+    assert [memory.fits(count) for count in (5 * 10**5, 5 * 10**5 + 1)] == [True, False]
+    assert memory.fits(601, torch.device("cpu"))
 
 
 def test_tiles_fit_into_the_limit():
@@ -192,6 +205,17 @@ def test_embeddings_larger_than_memory_are_the_same(scratch, rng):
         held = embed(images, extractor)
     assert torch.equal(mapped, held)
     assert torch.equal(batches, held)
+
+
+def test_features_are_the_same_whether_or_not_memory_lets_them_be_widened(scratch, rng, monkeypatch):
+    """Float16 is kept where memory is short: the values are equal, so are the sets."""
+    halves = rng.normal(size=(50, 6)).astype(np.float16)
+    short = Identities.of(feature_set.FeatureSet(float_rows(halves), "f"))
+    monkeypatch.setattr(memory, "free_memory", lambda: 10**9)
+    enough = Identities.of(feature_set.FeatureSet(float_rows(halves), "f"))
+    assert (
+        short == enough == Identities.of(feature_set.FeatureSet(float_rows(halves.astype(np.float32)), "f"))
+    )
 
 
 def test_the_limit_changes_no_score(tmp_path, rng, monkeypatch):

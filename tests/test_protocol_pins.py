@@ -84,11 +84,15 @@ def test_protocols_take_the_published_metrics_and_numbers_of_images(name, metric
         ("kd", None, "lower"),
         ("is", "inception-softmax", "higher"),
         ("vendi", None, "higher"),
+        ("nn_accuracy", None, "at null"),
+        ("rarity", None, "at null"),
+        ("authenticity", None, "at null"),
+        ("c_t", None, "at null"),
     ],
 )
 def test_metrics_stand_on_the_features_of_their_definition(metric, space, better):
     assert (METRICS[metric].space, METRICS[metric].better) == (space, better)
-    assert METRICS[metric].uses_k == (metric in PRDC)
+    assert METRICS[metric].uses_k == (metric in (*PRDC, "nn_accuracy", "rarity", "authenticity"))
 
 
 def test_asked_metrics_come_once_and_in_display_order():

@@ -283,6 +283,24 @@ def test_an_iterator_cannot_feed_two_networks(weights, pixels):
             batches, pixels[1], extractor="gabor", metrics=["precision", "fid"], weights=weights, device="cpu"
         )
     assert caught.value.code == "one-shot"
+    assert "control" not in str(caught.value), "it would not help"
+
+
+def test_an_iterator_of_reals_is_enough_where_only_the_control_needs_more(weights, pixels):
+    def reals():
+        return iter([torch.from_numpy(pixels[0]).permute(0, 3, 1, 2)])
+
+    options = {
+        "extractor": "gabor",
+        "metrics": ["precision", "is"],
+        "weights": weights.parent,
+        "device": "cpu",
+    }
+    told = r"the control needs several networks; .* a list, a DataLoader or a folder; or .* \(control=False\)"
+    for score in (genpr.score, lambda real, fake, **options: genpr.Evaluator(real, **options).score(fake)):
+        with pytest.raises(UsageError, match=told):
+            score(reals(), pixels[1], **options)
+        assert set(score(reals(), pixels[1], **options, control=False).metrics) == {"precision", "is"}
 
 
 # What a reader is told ----------------------------------------------------------------------------------------

@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 import genpr
+from genpr import suspicions
+from genpr.metrics import kinds, neighbour_metrics
+from genpr.metrics.kinds import odd_axes
 from genpr.records import result_of
 
 SUSPICIONS = {
@@ -51,6 +54,13 @@ def test_noise_raises_none_for_low_numbers_say_enough(images, rng):
     found, result = codes(real, other + 2 * rng.normal(size=other.shape))
     assert found == set()
     assert result["precision"] < 0.2
+
+
+def test_fakes_that_resemble_no_real_raise_none_however_alike_they_are(images):
+    real, other = images
+    found, result = codes(real, 4 + 0.3 * other)
+    assert found == set()
+    assert max(result["precision"], result["density"]) < 0.3
 
 
 def test_shrinkage(images):
@@ -104,6 +114,67 @@ def test_one_odd_feature_among_many(rng):
     found, result = codes(real, fake)
     assert found == {"odd-features"}
     assert message(result, "odd-features").endswith(": 50")
+
+
+def test_kinds_are_looked_for_once_per_real_set(images, monkeypatch):
+    real, other = images
+    fitted, centres = [], kinds._centres
+    monkeypatch.setattr(kinds, "_centres", lambda part: fitted.append(len(part)) or centres(part))
+    evaluator = genpr.Evaluator(real, device="cpu", control=False, intervals=False)
+    kept = other[np.arange(len(other)) % 10 >= 3]
+    told = [
+        {item.code for item in evaluator.score(fake).notices} & SUSPICIONS for fake in (other, kept, kept)
+    ]
+    assert told == [set(), {"missing-kinds"}, {"missing-kinds"}]
+    assert fitted == [750]
+
+
+def test_the_seed_clusters_and_draws(images, monkeypatch):
+    seeds = []
+    monkeypatch.setattr(
+        suspicions, "odd_axes", lambda *_, seed: seeds.append(seed) or odd_axes(*_, seed=seed)
+    )
+    fit = kinds.RealKinds.of
+    monkeypatch.setattr(
+        kinds.RealKinds, "of", lambda real, *, seed: seeds.append(seed) or fit(real, seed=seed)
+    )
+    for seed in (0, 7):
+        codes(*images, seed=seed, intervals=False)
+    assert seeds == [0, 0, 7, 7]
+
+
+class TestNoIntervals:
+    """What is said where an interval was asked for and is not there."""
+
+    def said(self, *sides, **options):
+        result = genpr.score(*sides, device="cpu", control=False, **options)
+        return [
+            (item.level, item.message, item.hint) for item in result.notices if item.code == "no-intervals"
+        ]
+
+    def test_sets_that_are_too_small(self, rng):
+        real, fake = rng.normal(size=(30, 2)), rng.normal(size=(10, 2))
+        ((level, message, hint),) = self.said(real, fake)
+        assert level == "note"
+        assert message == (
+            "no interval for density, coverage: they are found by halves, and half of 10 images is too few"
+        )
+        assert "at least 12 images of each side, or choose a smaller k; --no-intervals" in hint
+        assert self.said(real, fake, k=4) == []
+        assert self.said(real, rng.normal(size=(12, 2))) == []
+
+    def test_nothing_is_said_of_what_was_not_asked_for_or_never_has_one(self, rng):
+        real, fake = rng.normal(size=(2, 10, 2))
+        assert self.said(real, fake, intervals=False) == []
+        assert self.said(real, fake, metrics=["f8", "p_recall", "rarity", "fd"]) == []
+
+    def test_short_memory(self, rng, monkeypatch):
+        monkeypatch.setattr(neighbour_metrics, "_ALWAYS_THERE", 0)
+        monkeypatch.setattr(neighbour_metrics, "fits", lambda *_: False)
+        (first, second) = self.said(rng.normal(size=(30, 2)), rng.normal(size=(11, 2)))
+        assert first[1].startswith("no interval for density, coverage: they are found by halves")
+        assert second[1].startswith("no interval for precision, recall: memory is too short")
+        assert "--max-memory" in second[2]
 
 
 def test_rounding(rng):

@@ -183,7 +183,8 @@ def _check_thresholds(
             if metric not in computed:
                 names = ", ".join(computed)
                 raise click.UsageError(f"{option} {metric}=...: not among the computed metrics {names}")
-            if METRICS[metric].better != better:
+            # What is best in the middle has two wrong sides.
+            if METRICS[metric].better not in (better, "at null"):
                 other = "--fail-over" if better == "higher" else "--fail-under"
                 raise click.UsageError(
                     f"{option} {metric}=...: of {metric}, {METRICS[metric].better} is better; use {other}"

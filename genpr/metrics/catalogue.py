@@ -18,7 +18,8 @@ class MetricInfo:
     Attributes:
         name: What `metrics=` takes.
         meaning: What it measures, for someone who never saw it, in at most 50 characters.
-        better: Whether a better generator has more or less of it.
+        better: Whether a better generator has more or less of it; or "at null", where a perfect one is in the middle, and
+            more and less are both worse.
         space: The extractor on whose features it is defined; None for the extractor of the score.
         kind: Whether it counts neighbours, is a distance between distributions, judges the fakes alone, or compares them
             with reals that were held out of training.
@@ -29,7 +30,7 @@ class MetricInfo:
 
     name: str
     meaning: str
-    better: Literal["higher", "lower"]
+    better: Literal["higher", "lower", "at null"]
     space: str | None
     kind: Literal["neighbours", "distance", "fakes", "held-out"]
     reference: str
@@ -91,10 +92,11 @@ _FIXED_K = {
     "witnessed_support": 20,
     "witnessed_coverage": 20,
 }
+_AT_NULL = frozenset({"rarity", "authenticity"})
 _NN_ACCURACY = MetricInfo(
     "nn_accuracy",
     "share of images whose nearest is of their own set",
-    "lower",
+    "at null",
     None,
     "neighbours",
     "Schilling 1986; Xu et al. 2018, arXiv:1806.07755",
@@ -138,7 +140,7 @@ _OF_FAKES = (
 _C_T = MetricInfo(
     "c_t",
     "z of distances to reals against held-out ones'",
-    "higher",
+    "at null",
     None,
     "held-out",
     "Meehan et al. 2020, arXiv:2004.05675",
@@ -149,7 +151,15 @@ METRICS: Mapping[str, MetricInfo] = MappingProxyType(
         info.name: info
         for info in (
             *(
-                MetricInfo(name, text, "higher", None, "neighbours", source, fixed_k=_FIXED_K.get(name))
+                MetricInfo(
+                    name,
+                    text,
+                    "at null" if name in _AT_NULL else "higher",
+                    None,
+                    "neighbours",
+                    source,
+                    fixed_k=_FIXED_K.get(name),
+                )
                 for name, text, source in _MANIFOLD
             ),
             _NN_ACCURACY,

@@ -44,7 +44,7 @@ class CountedMetric:
 
     Attributes:
         value: Its value for a k.
-        null: What a perfect generator scores, by the same memberships.
+        null: What a perfect generator scores, by the same memberships; None where they do not tell.
         source: Where the null comes from: "closed form" or "leave-one-out".
         over: Images that it is a share of, or a mean over.
         real_balls: The balls around reals that it looks at, for a k.
@@ -184,11 +184,6 @@ def _precision_null(found: Memberships, k: int) -> float | None:
     return None if degrees is None else share_reached(degrees.cpu().numpy())
 
 
-def _recall_null(found: Memberships, k: int) -> float | None:
-    """The same, of a graph of as many reals as there are fakes: where there are equally many, the one at hand."""
-    return _precision_null(found, k) if found.n_real == found.n_fake else None
-
-
 def _least(first: float | None, second: float | None) -> float | None:
     return None if first is None or second is None else min(first, second)
 
@@ -209,12 +204,16 @@ def _unknown(_found: Memberships, _k: int) -> None:
     """No null is known but that of two halves of the reals."""
 
 
+def _of_a_part(_found: Memberships, _k: int) -> None:
+    """It takes balls among as many reals as there are fakes, which `NeighbourMetrics` finds."""
+
+
 _COVERAGE = CountedMetric(coverage, _coverage_null, "closed form", "real", _real_k, _none)
 
 COUNTED: Mapping[str, CountedMetric] = MappingProxyType(
     {
         "precision": CountedMetric(precision, _precision_null, "leave-one-out", "fake", _real_k, _none),
-        "recall": CountedMetric(recall, _recall_null, "leave-one-out", "real", _none, _real_k),
+        "recall": CountedMetric(recall, _of_a_part, "leave-one-out", "real", _none, _real_k),
         "density": CountedMetric(density, _one, "closed form", "fake", _real_k, _none),
         "coverage": _COVERAGE,
         "clipped_density": CountedMetric(clipped_density, _one, "closed form", "fake", _clipped, _none),
@@ -229,7 +228,7 @@ COUNTED: Mapping[str, CountedMetric] = MappingProxyType(
         ),
         "symmetric_recall": CountedMetric(
             lambda found, k: min(recall(found, k), coverage(found, k)),
-            lambda found, k: _least(_recall_null(found, k), _coverage_null(found, k)),
+            _of_a_part,
             "leave-one-out",
             "real",
             _real_k,

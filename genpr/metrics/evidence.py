@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from genpr.metrics.hubness import Hubness, hubness
+from genpr.metrics.progress import PairProgress, tally
 from genpr.metrics.real_side import FakeSide, RealSide
 from genpr.neighbours.nearest import nearest_between
 
@@ -76,8 +77,14 @@ class Evidence:
     near_copies: NearCopies | None = None
 
     @classmethod
-    def of(cls, real: RealSide, fake: FakeSide) -> Evidence | None:
-        """Everything that the counts tell; None where no ball was drawn around a real."""
+    def of(cls, real: RealSide, fake: FakeSide, progress: PairProgress | None = None) -> Evidence | None:
+        """Everything that the counts tell; None where no ball was drawn around a real.
+
+        Args:
+            real: The reals.
+            fake: The fakes, counted against them.
+            progress: Called with the pairs of rows done with and their number.
+        """
         plain = [ball for ball in fake.memberships.fakes_per_real_ball if not ball.clipped]
         if not plain or real.in_degrees is None:
             return None
@@ -89,7 +96,7 @@ class Evidence:
             hubness(degrees, counts, k=ball.k, n_fake=m),
             _outliers(counts, found.real_balls_per_fake[ball], ball.k, found.n_real),
             _concentration(real, fake),
-            _near_copies(real, fake),
+            _near_copies(real, fake, progress),
         )
 
 
@@ -121,11 +128,13 @@ def _concentration(real: RealSide, fake: FakeSide) -> float | None:
     return float(of_fakes / of_reals) if of_reals > 0 else None
 
 
-def _near_copies(real: RealSide, fake: FakeSide) -> NearCopies | None:
+def _near_copies(real: RealSide, fake: FakeSide, progress: PairProgress | None) -> NearCopies | None:
     lists = real.lists
     if lists is None or lists.length < 2:
         return None
-    index, sq = (table[:, 0] for table in nearest_between(fake.points, real.points, 1, engine=real.engine))
+    tick = tally(len(fake.points) * len(real.points), progress)
+    nearest = nearest_between(fake.points, real.points, 1, engine=real.engine, tick=tick)
+    index, sq = (table[:, 0] for table in nearest)
     usual = lists.sq[:, 0].median()  # beside a real far from all others is not yet near
     of_reals = lists.sq[:, 0] <= _NEAR * lists.apart_from_rows().clamp(max=float(usual))
     near = sq <= _NEAR * lists.sq[index, 0].clamp(max=float(usual))

@@ -53,44 +53,72 @@ class OddAxes:
     is_lattice: bool
 
 
-def missing_kinds(
-    real: Tensor, fake: Tensor, *, fake_rows: Tensor | None = None, seed: int = 0
-) -> tuple[MissingKind, ...]:
-    """Cells of a k-means clustering of the reals (20) that hold a fifth of their fair part of the fakes, or less.
+@dataclass(frozen=True, slots=True)
+class RealKinds:
+    """Kinds of images among n reals: the cells of a k-means clustering (20), to count fakes in.
 
-    Args:
-        real: (n, d) float32.
-        fake: (m, d) float32.
-        fake_rows: Which of them to look at; None for all.
-        seed: Of the clustering.
-
-    Returns:
-        Cells of at least 1 % of the reals in which so few fakes would be a chance below one in a million; largest first.
+    Attributes:
+        centre: Mean of the reals, (d,) float64.
+        centres: Of the cells, relative to it, (c, d) float64; c = 0 where the reals are too few.
+        shares: Of the reals in each cell, (c,) float64.
+        rows: The real nearest to the centre of each cell, (c,) int64.
     """
-    n, m = len(real), len(fake if fake_rows is None else fake_rows)
-    if n < 10 * _CELLS:
-        return ()
-    centre = torch.zeros(real.shape[1], dtype=torch.float64)
-    for block in double_blocks(real, centre.device):
-        centre += block.sum(dim=0)
-    centre /= n
-    # A real pulls the centre that it is fitted to towards itself; others are counted, as fakes are.
-    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
-    fitted, counted = order[: min(_FITTED, n // 2)], order[min(_FITTED, n // 2) :].sort().values
-    centres = _centres(real[fitted].double() - centre)
-    label, sq = _nearest(real, centre, centres, rows=counted)
-    of_real = label.bincount(minlength=len(centres))
-    of_fake = _nearest(fake, centre, centres, rows=fake_rows)[0].bincount(minlength=len(centres))
-    found = []
-    for cell in range(len(centres)):
-        ours, theirs = int(of_real[cell]), int(of_fake[cell])
-        share = ours / len(counted)
-        if share < _LEAST_SHARE or theirs / m > _STARVED * share:
-            continue
-        if _chance_of_at_most(theirs, m, share) < _CHANCE:
-            row = int(counted[sq.where(label == cell, torch.inf).argmin()])
-            found.append(MissingKind(share, theirs / m, row))
-    return tuple(sorted(found, key=lambda kind: -kind.real_share))
+
+    centre: Tensor
+    centres: Tensor
+    shares: Tensor
+    rows: Tensor
+
+    @classmethod
+    def of(cls, real: Tensor, *, seed: int = 0) -> RealKinds:
+        """Cluster the reals.
+
+        Args:
+            real: (n, d) float32.
+            seed: Of the clustering.
+        """
+        n, d = real.shape
+        centre = torch.zeros(d, dtype=torch.float64)
+        if n < 10 * _CELLS:
+            return cls(centre, centre.new_empty(0, d), centre[:0], torch.empty(0, dtype=torch.int64))
+        for block in double_blocks(real, centre.device):
+            centre += block.sum(dim=0)
+        centre /= n
+        # A real pulls the centre that it is fitted to towards itself; others are counted, as fakes are.
+        order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+        fitted, counted = order[: min(_FITTED, n // 2)], order[min(_FITTED, n // 2) :].sort().values
+        centres = _centres(real[fitted].double() - centre)
+        label, sq = _nearest(real, centre, centres, rows=counted)
+        nearest = [sq.where(label == cell, torch.inf).argmin() for cell in range(len(centres))]
+        shares = label.bincount(minlength=len(centres)).double() / len(counted)
+        return cls(centre, centres, shares, counted[torch.stack(nearest)])
+
+    def missing(self, fake: Tensor, *, fake_rows: Tensor | None = None) -> tuple[MissingKind, ...]:
+        """Cells that hold a fifth of their fair part of the fakes, or less.
+
+        Args:
+            fake: (m, d) float32.
+            fake_rows: Which of them to look at; None for all.
+
+        Returns:
+            Cells of at least 1 % of the reals in which so few fakes would be a chance below one in a million; largest
+            first.
+        """
+        if not len(self.centres):
+            return ()
+        m = len(fake if fake_rows is None else fake_rows)
+        label, _ = _nearest(fake, self.centre, self.centres, rows=fake_rows)
+        found = []
+        for ours, theirs, row in zip(
+            self.shares.tolist(),
+            label.bincount(minlength=len(self.centres)).tolist(),
+            self.rows.tolist(),
+            strict=True,
+        ):
+            is_starved = ours >= _LEAST_SHARE and theirs / m <= _STARVED * ours
+            if is_starved and _chance_of_at_most(theirs, m, ours) < _CHANCE:
+                found.append(MissingKind(ours, theirs / m, row))
+        return tuple(sorted(found, key=lambda kind: -kind.real_share))
 
 
 def odd_axes(real: Tensor, fake: Tensor, *, seed: int = 0) -> OddAxes:

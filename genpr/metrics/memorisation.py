@@ -24,10 +24,12 @@ from genpr.metrics.features import (
     check_same_width,
     choose_device,
 )
+from genpr.metrics.progress import PairProgress, tally
 from genpr.neighbours.engine import plain_arithmetic
 from genpr.neighbours.frame import evenly_spaced
 from genpr.neighbours.nearest import nearest_between
 from genpr.neighbours.plan import choose_frame, principal_directions
+from genpr.neighbours.sweep import Tick, no_tick
 
 _FEWEST_FAKES = 20  # cells with no more say nothing
 _MOST_STEPS = 100
@@ -109,15 +111,8 @@ def ct_score(
         True
     """
     cells, seed = check_count(cells, "cells", least=1), check_count(seed, "seed", least=0)
-    names = ("train", "held_out", "fake")
-    checked = [
-        check_features(features, name) for features, name in zip((train, held_out, fake), names, strict=True)
-    ]
-    for features, name in zip(checked, names, strict=True):
-        check_same_width(checked[0], features, names=("train", name))
-        check_rows(features, name, k=0)
-    where = choose_device(train, device)
-    sets = [features.to(where) for features in checked]
+    sets = _checked(train, held_out, fake, device)
+    where = sets[0].device
     with plain_arithmetic(where):
         if dimensions is not None:
             sets = _reduced(sets, check_count(dimensions, "dimensions", least=1, most=min(sets[0].shape)))
@@ -130,6 +125,45 @@ def ct_score(
     )
     told = sorted(parts, key=lambda part: -part.n_train)
     return CTScore(_z_of(*sets), _weighted(parts), tuple(told))
+
+
+def ct_z(
+    train: Features,
+    held_out: Features,
+    fake: Features,
+    *,
+    device: str | torch.device = "auto",
+    progress: PairProgress | None = None,
+) -> float:
+    """The test of `ct_score` over all images alone, which needs no cells.
+
+    Args:
+        train: As in `ct_score`.
+        held_out: As in `ct_score`.
+        fake: As in `ct_score`.
+        device: As in `ct_score`.
+        progress: Called with the pairs of rows done with and their number.
+
+    Raises:
+        FeatureError: The features are malformed, not finite, too few, or differ in width.
+    """
+    sets = _checked(train, held_out, fake, device)
+    return _z_of(*sets, tick=tally(len(sets[0]) * (len(sets[1]) + len(sets[2])), progress))
+
+
+def _checked(train: Features, held_out: Features, fake: Features, device: str | torch.device) -> list[Tensor]:
+    """The three sets, where to compute.
+
+    Raises:
+        FeatureError: The features are malformed, not finite, too few, or differ in width.
+    """
+    sets = {"train": train, "held_out": held_out, "fake": fake}
+    checked = {name: check_features(features, name) for name, features in sets.items()}
+    for name, features in checked.items():
+        check_same_width(checked["train"], features, names=("train", name))
+        check_rows(features, name, k=0)
+    where = choose_device(train, device)
+    return [features.to(where) for features in checked.values()]
 
 
 def authentic(nearest_index: Tensor, nearest_sq: Tensor, nnd1_sq: Tensor) -> Tensor:
@@ -159,10 +193,10 @@ def _weighted(cells: tuple[CTCell, ...]) -> float:
     return sum(cell.n_held_out * cell.z for cell in telling) / total if total else math.nan
 
 
-def _z_of(train: Tensor, held_out: Tensor, fake: Tensor) -> float:
+def _z_of(train: Tensor, held_out: Tensor, fake: Tensor, *, tick: Tick = no_tick) -> float:
     points = choose_frame(train, 1).place(train)
     to_train = (
-        nearest_between(points.frame.place(features), points, 1)[1][:, 0].cpu().numpy()
+        nearest_between(points.frame.place(features), points, 1, tick=tick)[1][:, 0].cpu().numpy()
         for features in (fake, held_out)
     )
     return mann_whitney_z(*to_train)

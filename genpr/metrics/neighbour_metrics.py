@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from genpr.memory import fits
+from genpr.memory import fits, part_of
 from genpr.metrics.counted import COUNTED, needed_balls
 from genpr.metrics.features import Features
 from genpr.metrics.null_geometry import share_reached
-from genpr.metrics.progress import PairProgress
+from genpr.metrics.progress import PairProgress, first_of, tally
 from genpr.metrics.real_side import FakeSide, RealSide
 from genpr.metrics.replicate_values import RESAMPLED, replicate_values
-from genpr.metrics.scans import needed_scans
+from genpr.metrics.scans import Halved, Scan, ScanOptions, needed_scans
 from genpr.neighbours.balls import Ball
 from genpr.neighbours.cross import Ties
+from genpr.neighbours.halves import others_for
 from genpr.neighbours.lists import NeighbourLists
 from genpr.neighbours.neighbourhood import Neighbourhood
+from genpr.neighbours.sweep import Tick
 
-_SHORT, _LONG, _SHORT_ENOUGH = 32, 64, 5
-"""Neighbours listed of each image: among 32, at least 5 are in a random half in all but 1 of 100,000 cases."""
 _BYTES_PER_LISTED = 160  # while neighbours are searched
 _BESIDE = 2  # neighbours that tell near copies from images that are alike
 _ALWAYS_THERE = 2**26  # bytes, whatever the limit
+
+Lack = Literal["images", "memory"]
+"""What an interval needs more of: images in each half, or memory for the neighbours of each image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,7 @@ class NeighbourValue:
         source: Where the null comes from.
         replicates: (B,) values for halves of both sets; None where no interval is known.
         n: Images that it is a share of, or a mean over.
+        lack: Why there are no replicates although an interval is known and was asked for.
     """
 
     value: float | None
@@ -45,6 +50,7 @@ class NeighbourValue:
     source: str
     replicates: Tensor | None = None
     n: int = 0
+    lack: Lack | None = None
 
 
 class NeighbourMetrics:
@@ -55,7 +61,7 @@ class NeighbourMetrics:
         ks: k by metric.
         ties: "closed" or "strict".
         intervals: Whether to prepare for replicates.
-        seed: Of the replicates, and of a subset of the reals where there are fewer fakes.
+        seed: Of the replicates, of a subset of the reals where there are fewer fakes, and of what scans draw.
         device: Where to compute.
         progress: Called with the pairs of rows done with and their number.
     """
@@ -81,7 +87,10 @@ class NeighbourMetrics:
         self._resampled = (
             {name: k for name, k in self._counted.items() if name in RESAMPLED} if intervals else {}
         )
-        self._keep = self._listed(len(features))
+        self._intervals = intervals
+        self._device = device
+        self._listed_real, self._listed_fake = needed_balls(self._resampled)
+        self._keep = self._listed(len(features), self._listed_real)
         nulls = {Ball(k) for name, k in self._counted.items() if name in _RECALLS and k < len(features)}
         self.side = RealSide.fit(
             features,
@@ -98,45 +107,82 @@ class NeighbourMetrics:
     ) -> tuple[dict[str, NeighbourValue], FakeSide]:
         """Every metric of (m, d) fake features, and the counts behind them."""
         smallest = [scan.balls(self._k_of(names))[0] for names, scan in self._scans.items() if scan.smallest]
-        keep = self._keep if self._fake_balls and self._listed(len(fake)) else 0
+        n, m = len(self.side.points), len(fake)
+        keep = self._listed(m, self._listed_fake)
+        lacks = self._lacks(m, keep)
+        resampled = {name: k for name, k in self._resampled.items() if name not in lacks}
+        in_count = n * m + (m * (m - 1) // 2 if self._fake_balls else 0)
+        in_all = (
+            in_count + n * m * bool(resampled) + sum(self._pairs(scan, m) for scan in self._scans.values())
+        )
         side = self.side.count(
             fake,
             real_balls=self._real_balls,
             fake_balls=self._fake_balls,
             smallest_of=smallest[0] if smallest else None,
             keep=keep,
-            progress=progress,
+            progress=first_of(progress, in_all),
         )
+        tick = tally(in_all, progress, done=in_count)
         values = {name: self._of_counts(name, side, k) for name, k in self._counted.items()}
-        for name, replicates in self._replicates(side).items():
+        values |= {name: replace(values[name], lack=lack) for name, lack in lacks.items()}
+        for name, replicates in self._replicates(side, resampled, tick).items():
             values[name] = replace(values[name], replicates=replicates)
         for names, scan in self._scans.items():
-            found = scan.find(self.side, side, self._k_of(names))
-            values |= {
-                name: NeighbourValue(found[name].value, found[name].null, found[name].source)
-                for name in names
-                if name in self._ks
-            }
+            values |= self._scanned(scan, side, ScanOptions(self._k_of(names), self._seed, tick))
         return {name: values[name] for name in self._ks}, side
+
+    def _halved(self, scan: Scan, m: int) -> Halved | None:
+        """How to find a scan for halves, if that is wanted and possible."""
+        halved = scan.halved if self._intervals else None
+        return halved if halved is not None and min(len(self.side.points), m) >= halved.least else None
+
+    def _pairs(self, scan: Scan, m: int) -> int:
+        """That a scan looks at with m fakes, and with their halves."""
+        n, halved = len(self.side.points), self._halved(scan, m)
+        return scan.pairs(n, m) + (halved.count * scan.pairs(n // 2, m // 2) if halved else 0)
+
+    def _scanned(self, scan: Scan, side: FakeSide, options: ScanOptions) -> dict[str, NeighbourValue]:
+        """What is asked for of one scan."""
+        n, m = len(self.side.points), len(side.points)
+        found, halved = scan.find(self.side, side, options), self._halved(scan, m)
+        halves = halved.find(self.side, side, options) if halved else {}
+        known = {name: values for name, values in halves.items() if values.isfinite().all()}
+        lack: Lack | None = "images" if self._intervals and scan.halved and not halved else None
+        return {
+            name: NeighbourValue(
+                each.value, each.null, each.source, known.get(name), m if each.over == "fake" else n, lack
+            )
+            for name, each in found.items()
+            if name in self._ks
+        }
 
     def _k_of(self, names: tuple[str, ...]) -> int:
         return next(self._ks[name] for name in names if name in self._ks)
 
-    def _listed(self, n: int) -> int:
-        """Neighbours to list of each of n images; 0 where intervals are not asked for, or memory is short."""
-        if not self._resampled:
+    def _listed(self, n: int, balls: Collection[Ball]) -> int:
+        """Neighbours to list of each of n images for replicates of their balls; 0 where memory is short."""
+        if not balls:
             return 0
-        keep = _SHORT if _largest_k(self._resampled) <= _SHORT_ENOUGH else _LONG
+        keep = others_for(max(ball.k for ball in balls))
         needed = n * keep * _BYTES_PER_LISTED
-        return keep if needed <= _ALWAYS_THERE or fits(needed) else 0
+        return keep if needed <= _ALWAYS_THERE or fits(needed, self._device) else 0
+
+    def _lacks(self, m: int, keep: int) -> dict[str, Lack]:
+        """What keeps metrics from an interval with m fakes, of which `keep` neighbours are listed."""
+        smaller = min(len(self.side.points), m)
+        lacks: dict[str, Lack] = {
+            name: "images" for name, k in self._resampled.items() if smaller < least_for_interval(name, k)
+        }
+        if bool(self._keep) == bool(self._listed_real) and bool(keep) == bool(self._listed_fake):
+            return lacks
+        return {name: lacks.get(name, "memory") for name in self._resampled}
 
     def _of_counts(self, name: str, side: FakeSide, k: int) -> NeighbourValue:
         metric, found = COUNTED[name], side.memberships
-        null = metric.null(found, k)
-        if name in _RECALLS:
-            null = self._null_at(found.n_fake, k)
-            if name == "symmetric_recall" and null is not None:
-                null = min(null, COUNTED["coverage"].null(found, k) or 0.0)
+        null = metric.null(found, k) if name not in _RECALLS else self._null_at(found.n_fake, k)
+        if name == "symmetric_recall" and null is not None:
+            null = min(null, COUNTED["coverage"].null(found, k) or 0.0)
         n = {"real": found.n_real, "fake": found.n_fake, "both": found.n_real + found.n_fake}[metric.over]
         return NeighbourValue(metric.value(found, k), null, metric.source, n=n)
 
@@ -154,21 +200,18 @@ class NeighbourMetrics:
         if (m, k) not in self._smaller:
             generator = torch.Generator().manual_seed(self._seed)
             rows = torch.randperm(len(side.points), generator=generator)[:m].sort().values
-            part = side.points.frame.place(side.points.features[rows.to(side.points.device)])
+            part = side.points.frame.place(part_of(side.points.features, rows.to(side.points.device)))
             own = Neighbourhood.of(part, [Ball(k)], ties=side.ties, engine=side.engine)
             self._smaller[m, k] = share_reached(own.in_degrees[0].cpu().numpy())
         return self._smaller[m, k]
 
-    def _replicates(self, fake: FakeSide) -> dict[str, Tensor]:
-        """Of every metric whose balls exist in halves of these sets."""
+    def _replicates(self, fake: FakeSide, ks: Mapping[str, int], tick: Tick) -> dict[str, Tensor]:
+        """Of the metrics in `ks`, whose balls exist in halves of these sets."""
+        if not ks:
+            return {}
         real = self.side
-        half = min(len(real.points), len(fake.points)) // 2
-        ks = {name: k for name, k in self._resampled.items() if _largest_k({name: k}) < half}
         of_reals = real.lists or NeighbourLists.none(real.points.features)
         of_fakes = fake.own.lists if fake.own else NeighbourLists.none(fake.points.features)
-        is_short = self._real_balls and of_reals.length < min(self._keep, 2 * half - 1)
-        if not ks or not self._keep or is_short or (fake.own and not of_fakes.length):
-            return {}
         return replicate_values(
             (real.points, of_reals),
             (fake.points, of_fakes),
@@ -176,7 +219,15 @@ class NeighbourMetrics:
             ties=real.ties,
             seed=self._seed,
             engine=real.engine,
+            tick=tick,
         )
+
+
+def least_for_interval(name: str, k: int) -> int:
+    """Images of each side without which halves of them have no value of a metric."""
+    for scan in needed_scans([name]).values():
+        return scan.halved.least if scan.halved else 0
+    return 2 * _largest_k({name: k}) + 2
 
 
 def least_images(ks: Mapping[str, int]) -> tuple[int, int]:

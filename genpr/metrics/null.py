@@ -149,10 +149,14 @@ def clipped_coverage_curve(n_real: int, n_fake: int, k: int) -> Floats:
 
 
 @overload
-def calibrated_clipped_coverage(raw: float, n_real: int, n_fake: int, k: int) -> float: ...
+def calibrated_clipped_coverage(raw: float, n_real: int, n_fake: int, k: int, *, most: int = 1) -> float: ...
 @overload
-def calibrated_clipped_coverage(raw: Floats, n_real: int, n_fake: int, k: int) -> Floats: ...
-def calibrated_clipped_coverage(raw: float | Floats, n_real: int, n_fake: int, k: int) -> float | Floats:
+def calibrated_clipped_coverage(
+    raw: Floats, n_real: int, n_fake: int, k: int, *, most: int = 1
+) -> Floats: ...
+def calibrated_clipped_coverage(
+    raw: float | Floats, n_real: int, n_fake: int, k: int, *, most: int = 1
+) -> float | Floats:
     """The share of good fakes at which clipped coverage, before its calibration, would be expected to be `raw`.
 
     Salvy et al. (2026) return the index of the first point of `clipped_coverage_curve` that reaches `raw`, over
@@ -166,9 +170,10 @@ def calibrated_clipped_coverage(raw: float | Floats, n_real: int, n_fake: int, k
         n_real: As in `balls_hit`.
         n_fake: As in `balls_hit`.
         k: As in `balls_hit`.
+        most: The largest share: above 1, what is more than the null counts as more fakes than there are.
 
     Returns:
-        From 0 to 1, of the shape of `raw`.
+        From 0 to `most`, of the shape of `raw`.
 
     Raises:
         UsageError: A number is out of range ("bad-option").
@@ -177,7 +182,8 @@ def calibrated_clipped_coverage(raw: float | Floats, n_real: int, n_fake: int, k
     values = np.asarray(raw, dtype=np.float64)
     if not ((values >= 0) & (values <= 1)).all():
         raise UsageError(f"raw clipped coverage is between 0 and 1, not {raw!r}", code="bad-option")
-    share = _good_fakes(1.0 - values.ravel(), n_real, n_fake, k).reshape(values.shape) / n_fake
+    check_count(most, "most", least=1)
+    share = _good_fakes(1.0 - values.ravel(), n_real, most * n_fake, k).reshape(values.shape) / n_fake
     return share if isinstance(raw, np.ndarray) else float(share)
 
 

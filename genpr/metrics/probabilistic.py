@@ -27,8 +27,10 @@ from genpr.neighbours.engine import plain_arithmetic
 from genpr.neighbours.frame import Frame
 from genpr.neighbours.plan import choose_frame
 from genpr.neighbours.radii import kth_sq_distances
+from genpr.neighbours.sweep import Tick, no_tick
 from genpr.neighbours.verify import sq_distances_at
 
+_SCALE = 1.2
 _TILE_ROWS = 1024
 # Products in float64 err by about 1e-16 d of the squared norms; distances that are this small next to them are
 # computed by the definition, so that each factor is good to about nine digits.
@@ -47,7 +49,7 @@ def probabilistic_precision_recall(
     fake: Features,
     *,
     k: int = 4,
-    scale: float = 1.2,
+    scale: float = _SCALE,
     device: str | torch.device = "auto",
 ) -> ProbabilisticPrecisionRecall:
     """P-precision and P-recall.
@@ -86,18 +88,34 @@ def probabilistic_precision_recall(
     check_rows(checked_real, "real", k=k)
     check_rows(checked_fake, "fake", k=k)
     where = choose_device(real, device)
-    x, y = checked_real.to(where), checked_fake.to(where)
-    logs = _log_outside(x, y, _radius(x, k, scale), _radius(y, k, scale))
+    return probabilistic_of(checked_real.to(where), checked_fake.to(where), k=k, scale=scale)
+
+
+def probabilistic_of(
+    x: Tensor, y: Tensor, *, k: int, scale: float = _SCALE, tick: Tick = no_tick
+) -> ProbabilisticPrecisionRecall:
+    """`probabilistic_precision_recall` of checked features on one device.
+
+    Args:
+        x: (n, d) of the reals.
+        y: (m, d) of the fakes.
+        k: As there.
+        scale: As there.
+        tick: Told how many of all pairs are done with, within each set and between the two, now and then.
+    """
+    logs = _log_outside(x, y, _radius(x, k, scale, tick), _radius(y, k, scale, tick), tick)
     precision, recall = (float(torch.expm1(log).mean().abs()) for log in logs)
     return ProbabilisticPrecisionRecall(precision, recall)
 
 
-def _radius(features: Tensor, k: int, scale: float) -> float:
-    sq = kth_sq_distances(choose_frame(features, k).place(features), [k])[0]
+def _radius(features: Tensor, k: int, scale: float, tick: Tick) -> float:
+    sq = kth_sq_distances(choose_frame(features, k).place(features), [k], tick=tick)[0]
     return scale * float(sq.sqrt().mean())
 
 
-def _log_outside(x: Tensor, y: Tensor, real_radius: float, fake_radius: float) -> tuple[Tensor, Tensor]:
+def _log_outside(
+    x: Tensor, y: Tensor, real_radius: float, fake_radius: float, tick: Tick
+) -> tuple[Tensor, Tensor]:
     """Logarithms of the probabilities to be outside: of fakes (m,) for the reals' support, of reals (n,)."""
     of_fakes = torch.zeros(len(y), dtype=torch.float64, device=y.device)
     of_reals = torch.zeros(len(x), dtype=torch.float64, device=x.device)
@@ -111,6 +129,7 @@ def _log_outside(x: Tensor, y: Tensor, real_radius: float, fake_radius: float) -
                 of_fakes[column : column + len(columns)] += _log_share(sq, real_radius).sum(dim=0)
                 of_reals[row : row + len(rows)] += _log_share(sq, fake_radius).sum(dim=1)
                 column += len(columns)
+                tick(len(rows) * len(columns))
             row += len(rows)
     return of_fakes, of_reals
 

@@ -162,7 +162,7 @@ def realism_of(
         queries: m rows.
         squared: As in `realism`.
         engine: What multiplies; None chooses by device.
-        tick: Told how many of the pairs with radii up to the median are done with.
+        tick: Told how many of the n m pairs are done with, now and then.
 
     Returns:
         (m,) float64.
@@ -178,7 +178,7 @@ def realism_of(
         blocks = torch.split(torch.arange(len(queries), device=queries.device), rows)
         for block, values in zip(blocks, workers.map(scan.block, blocks), strict=True):
             best[block] = values
-            tick(len(block) * len(kept))
+            tick(len(block) * len(points))
     return best if squared else best.sqrt()
 
 

@@ -16,8 +16,9 @@ halves has expectation sum of a_c (2 - 2^(1 - c)) / n, between one and two times
 complementary halves has that sum itself. In simulations the factor is 1.1 to 1.7 (see `benchmarks/bench_intervals.py`).
 
 **Interval.** It is centred on the value of the whole sets, since halves are another size and have another mean. The
-quantile is Student's with as many degrees of freedom as there are splits: each split adds a square of mean known to be
-zero. Near 0 and 1, where splits may see no difference at all, an interval is never narrower than the exact binomial one
+quantile is Student's, whose degrees of freedom say how well the standard error is known: each split adds a square of
+mean known to be zero; and were there infinitely many splits, the error would still be that of these data, which varies
+by some 10 % between draws of hundreds or thousands of images, as if there were 50 of them. Near 0 and 1, where splits may see no difference at all, an interval is never narrower than the exact binomial one
 (Clopper & Pearson 1934) for as many independent images.
 """
 
@@ -32,6 +33,9 @@ from torch import Tensor
 from genpr.errors import UsageError
 
 _LEVEL = 0.95
+_OF_THE_DATA = (
+    50  # degrees of freedom, 1 / (2 cv^2), of a standard error that varies by cv = 10 % between data
+)
 Pairing = Literal["paired", "unpaired"]
 
 
@@ -69,6 +73,17 @@ def standard_error(replicates: Tensor) -> float:
     return float(halved.square().mean().sqrt())
 
 
+def lower_part(a: Tensor, b: Tensor) -> Tensor:
+    """Replicates (B,) of the smaller of two metrics: those of the one whose interval reaches lower.
+
+    The smaller one of each half would vary less than that of the whole sets, where the two are near each other in halves
+    only: intervals of symmetric recall held the truth in 89 % of a simulation (d = 64, shift 3), those of the one that is
+    lower on average in 95 %. Where one varies far more, it is that one which makes the smaller one vary.
+    """
+    ends = [float(part.mean()) - _quantile(len(part)) * standard_error(part) for part in (a, b)]
+    return a if ends[0] <= ends[1] else b
+
+
 def interval_of(
     value: float, replicates: Tensor, *, n: int, lower: float = 0.0, upper: float | None = 1.0
 ) -> Interval:
@@ -96,7 +111,8 @@ def interval_of(
 def _quantile(replicates: int) -> float:
     from scipy.special import stdtrit  # scipy.stats takes seconds to import
 
-    return float(stdtrit(replicates // 2, (1 + _LEVEL) / 2))
+    freedom = 1 / (2 / replicates + 1 / _OF_THE_DATA)
+    return float(stdtrit(freedom, (1 + _LEVEL) / 2))
 
 
 def _binomial(value: float, n: int, lower: float, upper: float) -> Interval:

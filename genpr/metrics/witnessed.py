@@ -14,6 +14,7 @@ References:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -34,6 +35,7 @@ from genpr.neighbours.frame import Placed
 from genpr.neighbours.nearest import nearest_between
 from genpr.neighbours.neighbourhood import Neighbourhood
 from genpr.neighbours.plan import choose_frame, serves
+from genpr.neighbours.sweep import Tick, no_tick
 from genpr.neighbours.verify import sq_distances_at
 
 BALL_K = 20
@@ -90,22 +92,27 @@ def witnessed(
     check_rows(checked_real, "real", k=BALL_K)
     check_rows(checked_fake, "fake", k=BALL_K)
     where = choose_device(real, device)
-    checked_real, checked_fake = checked_real.to(where), checked_fake.to(where)
-    points = choose_frame(checked_real, BALL_K).place(checked_real)
-    k = covering_k(len(checked_real), len(checked_fake))
-    own = Neighbourhood.of(points, [_CLIPPED, Ball(k)], keep=BALL_K)
-    blocks = blocks_of_fakes(len(checked_real), len(checked_fake), seed)
-    cuts = [checked_fake] if len(blocks) == 1 else (checked_fake[rows] for rows in blocks)
-    parts = [_judged(points, own, k, points.frame.place(cut)) for cut in cuts]
+    return cut_and_uncut(checked_real.to(where), checked_fake.to(where), seed)[0]
+
+
+def cut_and_uncut(real: Tensor, fake: Tensor, seed: int, tick: Tick = no_tick) -> tuple[Witnessed, Witnessed]:
+    """`witnessed` of float32 features (n, d) and (m, d), and what it would be were nothing cut at 1.
+
+    `tick` is told of as many pairs as `pairs_of` says.
+    """
+    points = choose_frame(real, BALL_K).place(real)
+    k = covering_k(len(real), len(fake))
+    own = Neighbourhood.of(points, [_CLIPPED, Ball(k)], keep=BALL_K, tick=tick)
+    blocks = blocks_of_fakes(len(real), len(fake), seed)
+    cuts = [fake] if len(blocks) == 1 else (fake[rows] for rows in blocks)
+    parts = [_judged(points, own, k, points.frame.place(cut), tick) for cut in cuts]
     fidelity = witnessed_fidelity(
         torch.cat([part.witnesses for part in parts]),
         torch.cat([part.lid for part in parts]),
         own.in_degrees[0],
         local_dimension(_listed(points, own)),
     )
-    mean = {name: sum(getattr(part, name) for part in parts) / len(parts) for name in ("support", "coverage")}
-    diversity = sum(min(part.support, part.coverage) for part in parts) / len(parts)
-    return Witnessed(fidelity, diversity, **mean)
+    return _joined(fidelity, parts, 1.0), _joined(fidelity, parts, math.inf)
 
 
 def local_dimension(sq: Tensor) -> Tensor:
@@ -142,13 +149,13 @@ def witnessed_fidelity(
         alpha: Share of the reals whose dimension counts as too high.
 
     Returns:
-        At most 1; NaN where no real passes.
+        Not cut at 1; NaN where no real passes.
     """
     place = math.ceil((1 - alpha) * (len(lid_real) - 1) - 1e-9)  # the quantile, taken from above
     limit = lid_real.sort().values[place]
     accepted_fakes = (witnesses_fake >= w) & (lid_fake <= limit)
     accepted_reals = (witnesses_real >= w) & (lid_real <= limit)
-    return _calibrated(_share(accepted_fakes), _share(accepted_reals))
+    return _ratio(_share(accepted_fakes), _share(accepted_reals))
 
 
 def witnessed_support(witnesses_real: Tensor, witnesses_fake: Tensor, *, w: int = WITNESSES) -> float:
@@ -160,9 +167,9 @@ def witnessed_support(witnesses_real: Tensor, witnesses_fake: Tensor, *, w: int 
         w: Witnesses needed.
 
     Returns:
-        At most 1; NaN where no fake passes.
+        Not cut at 1; NaN where no fake passes.
     """
-    return _calibrated(_share(witnesses_real >= w), _share(witnesses_fake >= w))
+    return _ratio(_share(witnesses_real >= w), _share(witnesses_fake >= w))
 
 
 def witnessed_coverage(fakes_per_real_ball: Tensor, *, n_fake: int, k: int, t: int = COVERING) -> float:
@@ -174,11 +181,14 @@ def witnessed_coverage(fakes_per_real_ball: Tensor, *, n_fake: int, k: int, t: i
         k: Of these balls; see `covering_k`.
         t: Fakes needed.
 
+    Returns:
+        Not cut at 1.
+
     Raises:
         UsageError: There is no k-th other real ("bad-option").
     """
     expected = balls_hit(len(fakes_per_real_ball), n_fake, k, at_least=t)
-    return _calibrated(_share(fakes_per_real_ball >= t), expected)
+    return _ratio(_share(fakes_per_real_ball >= t), expected)
 
 
 def covering_k(n_real: int, n_fake: int) -> int:
@@ -200,6 +210,12 @@ def blocks_of_fakes(n_real: int, n_fake: int, seed: int) -> list[Tensor]:
     return [part.sort().values for part in order.tensor_split(count)]
 
 
+def pairs_of(n_real: int, n_fake: int) -> int:
+    """Pairs of rows that are looked at: within the reals and each block of fakes, and twice between the two."""
+    blocks = [len(block) for block in blocks_of_fakes(n_real, n_fake, seed=0)]
+    return sum(size * (size - 1) // 2 for size in (n_real, *blocks)) + 2 * n_real * n_fake
+
+
 class _Judged(NamedTuple):
     """What one block of fakes tells: `witnesses` and `lid` of each fake, and both parts of diversity."""
 
@@ -209,16 +225,18 @@ class _Judged(NamedTuple):
     coverage: float
 
 
-def _judged(points: Placed, own: Neighbourhood, k: int, queries: Placed) -> _Judged:
+def _judged(points: Placed, own: Neighbourhood, k: int, queries: Placed, tick: Tick) -> _Judged:
     """One block of fakes against the reals, whose clipped and k-NN balls are known."""
     among = queries
     if not serves(queries, BALL_K):
         among = choose_frame(queries.features, BALL_K).place(queries.features)
-    of_fakes = Neighbourhood.of(among, [_CLIPPED])
-    counts = cross_counts(points, queries, real_sq_radii=own.sq_radii, fake_sq_radii=of_fakes.sq_radii)
+    of_fakes = Neighbourhood.of(among, [_CLIPPED], tick=tick)
+    counts = cross_counts(
+        points, queries, real_sq_radii=own.sq_radii, fake_sq_radii=of_fakes.sq_radii, tick=tick
+    )
     return _Judged(
         counts.real_balls_per_fake[0],
-        local_dimension(nearest_between(queries, points, BALL_K)[1]),
+        local_dimension(nearest_between(queries, points, BALL_K, tick=tick)[1]),
         witnessed_support(counts.fake_balls_per_real[0], of_fakes.in_degrees[0]),
         witnessed_coverage(counts.fakes_per_real_ball[1], n_fake=len(queries), k=k),
     )
@@ -232,9 +250,26 @@ def _listed(points: Placed, own: Neighbourhood) -> Tensor:
     return sq.view(index.shape).sort(dim=1).values
 
 
+def _joined(fidelity: float, parts: Sequence[_Judged], most: float) -> Witnessed:
+    """Means over blocks of what is at most `most`."""
+    support, coverage = (
+        [_at_most(most, ratio) for ratio in ratios]
+        for ratios in zip(*((part.support, part.coverage) for part in parts), strict=True)
+    )
+    diversity = [_at_most(a, b) for a, b in zip(support, coverage, strict=True)]
+    return Witnessed(
+        _at_most(most, fidelity), *(sum(each) / len(parts) for each in (diversity, support, coverage))
+    )
+
+
+def _at_most(most: float, value: float) -> float:
+    """NaN where either is."""
+    return math.nan if math.isnan(most) or math.isnan(value) else min(most, value)
+
+
 def _share(mask: Tensor) -> float:
     return int(mask.sum()) / len(mask)
 
 
-def _calibrated(share: float, expected: float) -> float:
-    return min(1.0, share / expected) if expected > 0 else math.nan
+def _ratio(share: float, expected: float) -> float:
+    return share / expected if expected > 0 else math.nan

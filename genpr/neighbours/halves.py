@@ -6,6 +6,7 @@ b, so one operation on a word of 64 bits takes a decision for 64 halves.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch import Tensor
 
 _WORD = 64
 _FEW = 16  # rows that are counted one by one
+_HALVES_OF_A_ROW, _SHORT_ROWS = 50, 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,17 @@ class Halves:
     def totals(self, bits: Tensor) -> Tensor:
         """How many of `bits` (p, w) are set for each half, (B,) int64."""
         return counted(bits)[: self.count]
+
+
+def others_for(k: int) -> int:
+    """How many nearest others of a row hold at least `k` of each half that it belongs to, but for 1 row of 100.
+
+    For 100 halves, of which a row belongs to 50.
+    """
+    count = 2 * k
+    while _HALVES_OF_A_ROW * sum(math.comb(count, i) for i in range(k)) > _SHORT_ROWS * 2**count:
+        count += 1
+    return count
 
 
 def packed(inside: NDArray[np.bool_]) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -41,6 +42,14 @@ class Reach:
     within: Tensor
 
 
+class ListedPairs(NamedTuple):
+    """Rows (p,), others of their set (p,), and their `near_sq_distances` (p,) float64."""
+
+    row: Tensor
+    other: Tensor
+    sq: Tensor
+
+
 @dataclass(frozen=True, slots=True)
 class ReplicateBalls:
     """Balls of n rows in all halves.
@@ -56,6 +65,7 @@ class ReplicateBalls:
         bits: By k, (e, w) int64: the halves in which fewer than k of the row's entries before this one belong to the
             half, and the row itself does.
         reaches: By kind of ball.
+        near: Listed pairs of rows of which the second may lie in a ball of the first in some half.
     """
 
     halves: Halves
@@ -64,6 +74,7 @@ class ReplicateBalls:
     sq: Tensor
     bits: Mapping[int, Tensor]
     reaches: Mapping[Ball, Reach]
+    near: ListedPairs
 
     @classmethod
     def of(
@@ -114,7 +125,8 @@ class ReplicateBalls:
             radii = torch.cat([run.sq_radii[ball.k] for run in runs])[place] if ball.clipped else None
             reaches[ball] = _reach(ball, of_k, radii, halves)
         sq = torch.cat([run.sq for run in runs])
-        return cls(halves, (last - size + 1)[place], last[place], sq, bits, reaches)
+        near = ListedPairs(*(torch.cat(part) for part in zip(*(run.near for run in runs), strict=True)))
+        return cls(halves, (last - size + 1)[place], last[place], sq, bits, reaches, near)
 
     def entries(self, rows: Tensor, near: Tensor, *, strict: bool) -> Tensor:
         """The entry of `rows` (p,) whose bits tell which of their balls hold something at `near` (p,) float64.
@@ -144,6 +156,7 @@ class _Runs:
         bits: By k, (e, w) int64.
         reach: By k, (2, r) float64: least and most.
         sq_radii: By k, (r, B) float64, infinite where the row does not belong to the half.
+        near: The rows and those of their lists that are within their reach.
     """
 
     rows: Tensor
@@ -153,6 +166,7 @@ class _Runs:
     bits: dict[int, Tensor]
     reach: dict[int, Tensor]
     sq_radii: dict[int, Tensor]
+    near: ListedPairs
 
     @classmethod
     def of(
@@ -169,11 +183,15 @@ class _Runs:
         tables = {k: table[enough] for k, table in tables.items()}
         reach = {k: _least_and_most(table, own, sq) for k, table in tables.items()}
         radii = {k: _sq_radii(tables[k], sq, halves.count) for k in clipped}
+        listed = (sq[:, :-1] <= reach[ks[-1]][1][:, None]).nonzero()
+        near = ListedPairs(
+            rows[listed[:, 0]], index[enough][listed[:, 0], listed[:, 1]], sq[listed[:, 0], listed[:, 1]]
+        )
         rank = torch.arange(sq.shape[1], device=sq.device)
         kept = rank <= length[:, None]
         sq = sq.masked_fill(rank == length[:, None], torch.inf)[kept]
         bits = {k: table[kept] for k, table in tables.items()}
-        return cls(rows, short, length + 1, sq, bits, reach, radii)
+        return cls(rows, short, length + 1, sq, bits, reach, radii, near)
 
 
 def _tables(index: Tensor, own: Tensor, member: Tensor, ks: list[int]) -> dict[int, Tensor]:

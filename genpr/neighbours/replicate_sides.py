@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -27,10 +27,12 @@ class Asked:
     Attributes:
         balls: Whose.
         ball: Which.
-        count: "owners": how many balls hold at least t rows of the other set. "others": how many rows of the other set
-            lie in at least t balls. "pairs": how many pairs of a ball and a row in it there are.
+        count: "owners": how many balls hold at least t rows. "others": how many rows lie in at least t balls. "pairs": how
+            many pairs of a ball and a row in it there are.
         most: Count for t = 1 to `most`; 1 for pairs.
         ties: Whether a row on the sphere is inside: "closed" yes, "strict" no.
+        rows: Which rows the balls are asked for: those of the other set, or, "own", the other rows of their own. Of own
+            rows at the very radius of a ball, those beyond the listed neighbours are not counted.
     """
 
     balls: Literal["real", "fake"]
@@ -38,6 +40,7 @@ class Asked:
     count: Literal["owners", "others", "pairs"]
     most: int = 1
     ties: Ties = "closed"
+    rows: Literal["other", "own"] = "other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +59,9 @@ class Side:
     Attributes:
         points: The set.
         member: Its halves, (n, w).
-        others: Halves of the other set, (m, w).
-        asked: What is asked about its balls.
-        balls: These; None if nothing is.
+        others: Halves of the set whose rows its balls may hold, (m, w).
+        asked: What is asked about its balls and those rows.
+        balls: These, perhaps among others; None if nothing is.
         most: How far the largest of them reaches, (n,) float64.
     """
 
@@ -80,14 +83,21 @@ class Side:
         workers: Workers,
     ) -> Side:
         """What is `asked` about the balls of `this` set, called `name`, that may hold rows of the `other`."""
-        own = tuple(dict.fromkeys(each for each in asked if each.balls == name))
-        kinds = sorted({each.ball for each in own})
-        most = torch.full((len(this.points),), -torch.inf, dtype=torch.float64, device=this.points.device)
-        if not kinds:
-            return cls(this.points, this.halves, other.halves, own, None, most)
-        balls = ReplicateBalls.of(this.points, this.lists, this.halves, kinds, engine, workers)
-        most = torch.stack([reach.most for reach in balls.reaches.values()]).amax(dim=0)
-        return cls(this.points, this.halves, other.halves, own, balls, most)
+        mine = tuple(dict.fromkeys(each for each in asked if each.balls == name))
+        kinds = sorted({each.ball for each in mine})
+        balls = None
+        if kinds:
+            balls = ReplicateBalls.of(this.points, this.lists, this.halves, kinds, engine, workers)
+        nothing = torch.full((len(this.points),), -torch.inf, dtype=torch.float64, device=this.points.device)
+        return cls(this.points, this.halves, other.halves, mine, balls, nothing)
+
+    def towards(self, rows: Literal["other", "own"]) -> Side:
+        """With only what is asked about the rows of the other set, or about its own."""
+        asked = tuple(each for each in self.asked if each.rows == rows)
+        if self.balls is None or not asked:
+            return replace(self, asked=asked, balls=None)
+        most = torch.stack([self.balls.reaches[each.ball].most for each in asked]).amax(dim=0)
+        return replace(self, asked=asked, others=self.member if rows == "own" else self.others, most=most)
 
     def kinds(self) -> list[tuple[Ball, Ties]]:
         """Of balls, each with the rule for its sphere."""

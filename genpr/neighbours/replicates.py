@@ -24,6 +24,7 @@ from genpr.neighbours.replicate_sides import Asked, Found, ResampledSet, Side, p
 from genpr.neighbours.sweep import Pairs, Tick, no_tick, sweep_between
 from genpr.neighbours.workers import Workers
 
+_LISTED = 2**16  # pairs of a set with itself per piece of work
 _MASSES, _PARTS = 2**16, 16  # pairs of a portion, and in how many parts more than that are taken
 
 
@@ -52,11 +53,15 @@ def replicate_counts(
     """
     engine = engine or choose_engine(real.points.device)
     with plain_arithmetic(real.points.device), Workers(real.points.device) as workers:
-        sides = [
+        whole = [
             Side.of(name, this, other, asked, engine, workers)
             for name, this, other in (("real", real, fake), ("fake", fake, real))
         ]
-        tallies = _Tallies(sides)
+        sides = [side.towards("other") for side in whole]
+        alone = [side.towards("own") for side in whole]
+        tallies = _Tallies([*sides, *alone])
+        for side in alone:
+            _look_within(side, tallies, workers)
 
         def look(pairs: Pairs) -> None:
             _look(real.points, fake.points, pairs, sides, tallies.own, engine)
@@ -82,6 +87,19 @@ def _look(
     lower[at] = upper[at] = near_sq_distances(real.features, fake.features, pairs.i[at], pairs.j[at], engine)
     for side, owner, other in zip(sides, owners, reversed(owners), strict=True):
         _count(side, owner, other, lower, upper, tally)
+
+
+def _look_within(side: Side, tallies: _Tallies, workers: Workers) -> None:
+    """Count the listed pairs of a set with itself; their distances are known."""
+    if side.balls is None:
+        return
+
+    def look(pairs: tuple[Tensor, Tensor, Tensor]) -> None:
+        row, other, sq = pairs
+        _count(side, row, other, sq, sq, tallies.own)
+
+    parts = zip(*(torch.split(part, _LISTED) for part in side.balls.near), strict=True)
+    deque(workers.map(look, parts), maxlen=0)
 
 
 def _near_bounds(sq_lower: Tensor, sq_upper: Tensor, d: int) -> tuple[Tensor, Tensor]:

@@ -167,8 +167,11 @@ def test_held_out_reals_add_a_test_for_copying_that_can_be_a_gate(genpr, tmp_pat
     sides = [features(tmp_path / f"{name}.npy", rng.normal(size=(60, 4))) for name in ("a", "b", "c")]
     code, out, _ = genpr("score", *sides[:2], "--held-out", sides[2], "--fail-under", "c_t=-50")
     assert code == 0
-    assert " c_t " in out
+    assert any(line.split()[:1] == ["c_t"] for line in out.splitlines())
     assert genpr("score", *sides[:2], "--held-out", sides[2], "--fail-under", "c_t=50", "-q")[0] == 5
+    both = "--fail-under", "c_t=-50", "--fail-over", "c_t=50"
+    assert genpr("score", *sides[:2], "--held-out", sides[2], *both)[0] == 0, "it is best in the middle"
+    assert genpr("score", *sides[:2], "--held-out", sides[2], "--fail-over", "c_t=-50", "-q")[0] == 5
     code, _, err = genpr("score", *sides[:2], "--metrics", "c_t")
     assert code == 2
     assert "--held-out" in err

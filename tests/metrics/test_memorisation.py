@@ -10,8 +10,10 @@ import pytest
 import torch
 from scipy import stats
 
+import genpr
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.memorisation import authentic, ct_score, mann_whitney_z
+from genpr.metrics import memorisation
+from genpr.metrics.memorisation import authentic, ct_score, ct_z, mann_whitney_z
 from genpr.neighbours.frame import Frame
 from genpr.neighbours.nearest import nearest_between
 from genpr.neighbours.radii import kth_sq_distances
@@ -122,6 +124,16 @@ def test_clusters_depend_on_the_seed_alone(rng):
     assert ct_score(*sets) == ct_score(*sets)
     assert ct_score(*sets).cells != ct_score(*sets, seed=3).cells
     assert ct_score(*sets).z == ct_score(*sets, seed=3).z
+
+
+def test_the_test_over_all_needs_no_cells(rng, monkeypatch):
+    sets = [rng.normal(size=(n, 4)) for n in (120, 70, 90)]
+    expected = ct_score(*sets).z
+    monkeypatch.setattr(memorisation, "_clustered", lambda *_: pytest.fail("clustered"))
+    assert ct_z(*sets) == expected
+    assert genpr.score(sets[0], sets[2], held_out=sets[1], metrics=["c_t"], control=False)["c_t"] == expected
+    with pytest.raises(FeatureError, match="train has 4 features per image but held_out has 1"):
+        ct_z(sets[0], sets[1][:, :1], sets[2])
 
 
 def test_fewer_different_rows_than_cells():

@@ -15,6 +15,9 @@ from genpr.metrics.catalogue import NEIGHBOUR_METRICS
 from genpr.metrics.counted import COUNTED
 from genpr.metrics.neighbour_metrics import NeighbourMetrics
 from genpr.metrics.replicate_values import RESAMPLED
+from genpr.metrics.uncertainty import lower_part
+from genpr.metrics.witnessed import Witnessed, witnessed
+from genpr.metrics.witnessed_halves import witnessed_of_halves
 from genpr.neighbours.balls import Ball
 from genpr.neighbours.halves import Halves, unpacked
 from genpr.protocols import find_protocol
@@ -22,6 +25,7 @@ from genpr.protocols import find_protocol
 CPU = torch.device("cpu")
 KS = find_protocol("genpr").choose_ks(NEIGHBOUR_METRICS)
 SMALL = dict.fromkeys(COUNTED, 2) | {"nn_accuracy": 1}
+WITNESSED = [f"witnessed_{name}" for name in Witnessed._fields]
 TIES = ("closed", "strict")
 
 
@@ -160,6 +164,15 @@ class TestNullOfRecall:
         found = score(real, fake, ks, intervals=False)
         assert found["symmetric_recall"].null == min(found["recall"].null, found["coverage"].null)
 
+    def test_a_part_that_memory_does_not_hold_is_mapped(self, rng, monkeypatch, tmp_path):
+        real, fake = rng.normal(size=(50, 3)), rng.normal(size=(20, 3))
+        held = score(real, fake, {"recall": 2}, intervals=False)["recall"].null
+        side = fitted(real, {"recall": 2}, intervals=False)
+        monkeypatch.setenv("GENPR_CACHE", str(tmp_path))
+        monkeypatch.setattr("genpr.memory.free_memory", lambda: 0)
+        assert values_of(side, fake)["recall"].null == held
+        assert (tmp_path / "scratch").is_dir()
+
     def test_it_is_found_once_for_each_number_of_fakes(self, rng, monkeypatch):
         sizes, of = [], neighbour_metrics.Neighbourhood.of
 
@@ -177,8 +190,8 @@ class TestNullOfRecall:
 
 class TestIntervals:
     def test_exactly_the_metrics_that_can_be_resampled_have_replicates(self, together, off_centre):
-        assert {name for name, value in together.items() if value[3] is not None} == set(RESAMPLED)
-        assert {len(value[3]) for value in together.values() if value[3] is not None} == {100}
+        lengths = {name: len(value[3]) for name, value in together.items() if value[3] is not None}
+        assert lengths == dict.fromkeys(RESAMPLED, 100) | dict.fromkeys(WITNESSED, 20)
         without = score(*off_centre, KS, intervals=False)
         assert {value.replicates for value in without.values()} == {None}
         for name, value in without.items():
@@ -194,7 +207,11 @@ class TestIntervals:
             "symmetric_precision": ("precision", "complement_precision"),
             "symmetric_recall": ("recall", "coverage"),
         }
-        found = {name: value for name, value in every.items() if name not in lesser}
+        # Not cut at 1; and those of open balls judge reals by closed ones, which differ where distances are equal.
+        uncut = {"clipped_density", "clipped_coverage"} if ties == "closed" else {"clipped_coverage"}
+        found = {
+            name: value for name, value in every.items() if name not in {*lesser, "clipped_density"} | uncut
+        }
         sides = [
             unpacked(Halves.drawn(len(side), seed=4, stream=stream, count=100, device=CPU).member).numpy()
             for stream, side in enumerate((real, fake))
@@ -205,9 +222,13 @@ class TestIntervals:
             assert {name: float(value.replicates[half]) for name, value in found.items()} == pytest.approx(
                 {name: expected[name] for name in found}, abs=1e-12
             )
+            for name in uncut:
+                assert min(1.0, float(every[name].replicates[half])) == pytest.approx(
+                    expected[name], abs=1e-12
+                )
         for name, pair in lesser.items():  # of two metrics, not of two values of each half
             replicates = [every[each].replicates for each in pair]
-            assert torch.equal(every[name].replicates, min(replicates, key=lambda each: each.mean()))
+            assert torch.equal(every[name].replicates, lower_part(*replicates))
 
     @pytest.mark.parametrize(
         ("n", "m", "none"),
@@ -227,6 +248,9 @@ class TestIntervals:
         """A ball of k neighbours needs k + 1 images: halves of 10 for k = 9, of 6 for k = 5, of 4 for k = 3."""
         ks = {name: k for name, k in KS.items() if name in RESAMPLED}
         found = score(rng.normal(size=(n, 2)), rng.normal(size=(m, 2)), ks)
+        assert {name for name, value in found.items() if value.lack == "images"} == {
+            name for name, value in found.items() if value.replicates is None
+        }
         expected = {
             name
             for name, k in ks.items()
@@ -244,6 +268,19 @@ class TestIntervals:
             assert plain(first[name])[3] != plain(other[name])[3]
             assert plain(first[name])[:3] == plain(other[name])[:3]
 
+    @pytest.mark.parametrize(("n", "m", "lack"), [(42, 42, None), (41, 60, "images"), (60, 41, "images")])
+    def test_witnessed_metrics_have_halves_of_their_own(self, rng, n, m, lack):
+        real, fake = (torch.from_numpy(rng.normal(size=(size, 2)).astype(np.float32)) for size in (n, m))
+        found = score(real, fake, dict.fromkeys(WITNESSED, 20), seed=3)
+        assert {value.lack for value in found.values()} == {lack}
+        if lack:
+            assert {value.replicates for value in found.values()} == {None}
+            return
+        halves = witnessed_of_halves(real, fake, 3)
+        for name, value in found.items():
+            assert value.replicates.tolist() == halves[name.removeprefix("witnessed_")].tolist()
+            assert value.n == (m if name == "witnessed_fidelity" else n)
+
     @pytest.mark.parametrize("k", [5, 6, 12])
     def test_longer_lists_for_larger_balls_change_nothing(self, rng, k):
         real, fake = rng.normal(size=(70, 3)), rng.normal(size=(64, 3))
@@ -253,12 +290,39 @@ class TestIntervals:
 
     def test_short_memory_costs_intervals_and_nothing_else(self, off_centre, together, monkeypatch):
         monkeypatch.setattr(neighbour_metrics, "_ALWAYS_THERE", 0)
-        monkeypatch.setattr(neighbour_metrics, "fits", lambda _size: False)
-        found = score(*off_centre, KS)
+        monkeypatch.setattr(neighbour_metrics, "fits", lambda _size, _device: False)
+        found = score(*off_centre, {name: k for name, k in KS.items() if name not in WITNESSED})
         assert {value.replicates for value in found.values()} == {None}
         assert {name: value.value for name, value in found.items()} == {
-            name: value[0] for name, value in together.items()
+            name: value[0] for name, value in together.items() if name not in WITNESSED
         }
+        assert {name for name, value in found.items() if value.lack == "memory"} == set(RESAMPLED)
+        assert {value.lack for value in score(*off_centre, KS, intervals=False).values()} == {None}
+
+    @pytest.mark.parametrize(("few", "lack"), [(21, "memory"), (11, "images")])
+    def test_what_no_memory_would_help_is_said_to_lack_images(self, rng, monkeypatch, few, lack):
+        monkeypatch.setattr(neighbour_metrics, "_ALWAYS_THERE", 0)
+        monkeypatch.setattr(neighbour_metrics, "fits", lambda _size, _device: False)
+        assert (
+            score(rng.normal(size=(30, 2)), rng.normal(size=(few, 2)), {"coverage": 5})["coverage"].lack
+            == lack
+        )
+
+    def test_lists_of_fakes_may_not_fit_where_those_of_reals_do(self, rng, monkeypatch):
+        monkeypatch.setattr(neighbour_metrics, "_ALWAYS_THERE", 0)
+        monkeypatch.setattr(
+            neighbour_metrics, "fits", lambda size, _: size <= 40 * 21 * neighbour_metrics._BYTES_PER_LISTED
+        )
+        real, fake = rng.normal(size=(40, 2)), rng.normal(size=(41, 2))
+        assert score(real, fake, {"recall": 3})["recall"].lack == "memory"
+        assert score(real, fake, {"precision": 3})["precision"].lack is None, "no ball is around a fake"
+
+    def test_memory_is_that_of_the_device_with_the_lists(self, off_centre, monkeypatch):
+        monkeypatch.setattr(neighbour_metrics, "_ALWAYS_THERE", 0)
+        asked = []
+        monkeypatch.setattr(neighbour_metrics, "fits", lambda _size, device: asked.append(device) or True)
+        score(*off_centre, {"precision": 3, "recall": 3})
+        assert asked == [CPU, CPU]
 
 
 class TestScans:
@@ -334,6 +398,15 @@ class TestScans:
             assert found[name].value == pytest.approx(1 - outside.mean(), rel=1e-9)
         assert found["p_precision"].value != pytest.approx(found["p_recall"].value, abs=0.01)
 
+    def test_blocks_of_fakes_are_drawn_by_the_seed(self, rng):
+        real, fake = (rng.normal(size=(n, 3)).astype(np.float32) for n in (40, 130))
+        values = [
+            score(real, fake, {"witnessed_diversity": 20}, seed=seed)["witnessed_diversity"].value
+            for seed in (0, 3)
+        ]
+        assert values == [witnessed(real, fake, seed=seed, device="cpu").diversity for seed in (0, 3)]
+        assert values[0] != values[1]
+
     def test_no_value_where_there_is_none(self, rng):
         real = rng.normal(size=(40, 3))
         assert score(real, real[:30] + 100, {"rarity": 3})["rarity"].value is None
@@ -385,11 +458,13 @@ class TestWork:
     def test_only_intervals_make_lists(self, rng):
         real, fake = rng.normal(size=(60, 3)), torch.randn(60, 3)
         for intervals, ks, real_length, fake_length in (
-            (True, {"precision": 3, "recall": 3}, 32, 32),
-            (True, {"precision": 6, "recall": 3}, 59, 59),  # of 64, all others
-            (True, {"precision": 3}, 32, None),
-            (True, {"clipped_density": 3, "recall_cover": 1}, 32, None),
-            (True, {"clipped_density": 3, "f8": 3}, 2, 0),
+            (True, {"precision": 3, "recall": 3}, 21, 21),
+            (True, {"precision": 5, "recall": 3}, 27, 21),
+            (True, {"precision": 19, "recall": 3}, 59, 21),  # of 65, all others
+            (True, {"precision": 3}, 21, None),
+            (True, {"clipped_density": 3, "recall_cover": 1}, 21, None),
+            (True, {"recall": 3}, 2, 21),
+            (True, {"rarity": 3, "f8": 3}, 2, 0),
             (False, {"precision": 3, "recall": 3}, 2, 0),  # that tell near copies
             (False, {"authenticity": 1}, 2, None),
         ):

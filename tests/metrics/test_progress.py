@@ -2,10 +2,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 import genpr
 from genpr.metrics import real_side
+from genpr.metrics.evidence import Evidence
+from genpr.metrics.memorisation import ct_z
+from genpr.metrics.neighbour_metrics import NeighbourMetrics
+from genpr.metrics.real_side import RealSide
 from genpr.neighbours import sweep
+from genpr.neighbours.balls import Ball
 from genpr.neighbours.torch_engine import TorchEngine
 from genpr.runtime import torch_threads
 
@@ -33,6 +39,59 @@ def test_a_search_is_told_in_per_cent(rng):
     assert done[0] == 0
     assert done.count(100) >= 2
     assert len(done) == len(seen)
+
+
+def told_by_score(real, fake, ks, *, intervals):
+    """What a fitted side tells while it scores."""
+    side = NeighbourMetrics(
+        torch.from_numpy(real), ks=ks, ties="closed", intervals=intervals, seed=0, device=torch.device("cpu")
+    )
+    told = []
+    side.score(torch.from_numpy(fake), lambda done, total: told.append((done, total)))
+    assert len({total for _, total in told}) == 1, "one bar for all searches"
+    return [done for done, _ in told], told[0][1]
+
+
+CROSS, WITHIN = 90 * 60, (90 * 89 + 60 * 59) // 2
+PASSES = [
+    ({"precision": 3}, True, CROSS),  # replicates
+    ({"precision": 3, "recall": 3}, True, CROSS),
+    ({"authenticity": 1}, False, CROSS),
+    ({"realism": 3}, False, CROSS),
+    ({"p_precision": 4, "p_recall": 4}, False, CROSS + WITHIN),
+    ({"witnessed_support": 20}, False, 2 * CROSS + WITHIN),
+    ({"witnessed_support": 20}, True, 2 * CROSS + WITHIN + 20 * (2 * 45 * 30 + (45 * 44 + 30 * 29) // 2)),
+    ({"rarity": 3}, False, 0),
+    ({"precision": 60}, True, 0),  # halves are too small for replicates
+    ({"coverage": 5, "realism": 3, "p_recall": 4}, True, CROSS + CROSS + CROSS + WITHIN),
+]
+
+
+@pytest.mark.parametrize(("ks", "intervals", "more"), PASSES, ids=lambda each: str(each))
+def test_every_search_behind_a_score_is_told_of(ks, intervals, more, rng):
+    real, fake = rng.normal(size=(90, 3)).astype(np.float32), rng.normal(size=(60, 3)).astype(np.float32)
+    done, total = told_by_score(real, fake, ks, intervals=intervals)
+    counting = CROSS + (60 * 59 // 2 if "recall" in ks else 0)
+    assert total == counting + more
+    assert done[-1] == total
+    assert (np.diff(done) > 0).all()
+    assert any(each == counting for each in done)
+
+
+def test_the_search_for_near_copies_is_told_of(rng):
+    real, fake = (torch.from_numpy(rng.normal(size=(n, 3)).astype(np.float32)) for n in (90, 60))
+    side = RealSide.fit(real, balls=[Ball(3)], keep=2, device="cpu")
+    told = []
+    counted = side.count(fake, real_balls=[Ball(3)], fake_balls=[])
+    Evidence.of(side, counted, lambda *each: told.append(each))
+    assert told[-1] == (CROSS, CROSS)
+
+
+def test_the_search_for_copied_training_images_is_told_of(rng):
+    train, held_out, fake = (rng.normal(size=(n, 3)) for n in (90, 50, 60))
+    told = []
+    ct_z(train, held_out, fake, progress=lambda *each: told.append(each))
+    assert told[-1] == (90 * 110, 90 * 110)
 
 
 def test_telling_nobody_is_nothing():

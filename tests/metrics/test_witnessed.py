@@ -13,15 +13,19 @@ from scipy import stats
 
 from genpr.errors import FeatureError, UsageError
 from genpr.metrics import witnessed as module
+from genpr.metrics.uncertainty import lower_part
 from genpr.metrics.witnessed import (
     blocks_of_fakes,
     covering_k,
+    cut_and_uncut,
     local_dimension,
     witnessed,
     witnessed_coverage,
     witnessed_fidelity,
     witnessed_support,
 )
+from genpr.metrics.witnessed_halves import HALVES, LEAST, witnessed_of_halves
+from genpr.neighbours.halves import Halves, unpacked
 
 
 def lists(queries: np.ndarray, points: np.ndarray, *, own: bool = False) -> np.ndarray:
@@ -120,7 +124,7 @@ def test_fidelity_of_counts():
 
     assert of([5, 6, 4, 0], [0.0, 1, 1, 1]) == pytest.approx(0.5 / 0.99)
     assert of([5, 5, 5, 5], [98.0, 98.1, math.inf, 0]) == pytest.approx(0.5 / 0.99)
-    assert of([5, 5], [0.0, 0]) == 1
+    assert of([5, 5], [0.0, 0]) == pytest.approx(1 / 0.99)  # uncut
     few = torch.tensor([5] * 40 + [4] * 60)
     assert witnessed_fidelity(torch.tensor([5, 4, 4, 4]), torch.zeros(4), few, lid_real) == pytest.approx(
         0.25 / 0.4
@@ -138,7 +142,40 @@ def test_support_and_coverage_of_counts():
     expected = stats.hypergeom.sf(3, 53, 50, 6)
     found = witnessed_coverage(torch.tensor([4, 3, 0, 2]), n_fake=50, k=3)
     assert found == pytest.approx(0.25 / expected)
-    assert witnessed_coverage(torch.tensor([4, 4, 9, 5]), n_fake=50, k=3) == 1
+    assert witnessed_coverage(torch.tensor([4, 4, 9, 5]), n_fake=50, k=3) == pytest.approx(
+        1 / expected
+    )  # uncut
+
+
+@pytest.mark.parametrize(("n", "m"), [(100, 100), (101, 250)])
+def test_uncut_values_are_only_uncut(n, m, rng):
+    real, fake = (torch.from_numpy(rng.normal(size=(size, 3)).astype(np.float32)) for size in (n, m))
+    cut, uncut = cut_and_uncut(real, fake, seed=1)
+    assert cut == witnessed(real, fake, seed=1)
+    assert max(uncut) > 1 >= max(cut)
+    assert all(a <= b for a, b in zip(cut, uncut, strict=True))
+
+
+@pytest.mark.parametrize(("n", "m", "spread"), [(100, 120, 1.0), (61, 250, 0.8), (90, 44, 1.5)])
+def test_halves_are_judged_as_sets_are(n, m, spread, rng):
+    real, fake = (torch.from_numpy(rng.normal(size=(size, 3)).astype(np.float32)) for size in (n, m))
+    fake *= spread
+    found = witnessed_of_halves(real, fake, seed=3)
+    rows = [
+        unpacked(Halves.drawn(size, seed=3, stream=stream, count=100, device=torch.device("cpu")).member).T
+        for stream, size in enumerate((n, m))
+    ]
+    expected = [cut_and_uncut(real[rows[0][b]], fake[rows[1][b]], 3)[1] for b in range(HALVES)]
+    for name in ("fidelity", "support", "coverage"):
+        assert found[name].tolist() == [getattr(each, name) for each in expected], name
+    lower = lower_part(found["support"], found["coverage"])
+    assert found["diversity"].tolist() == lower.tolist()
+    assert not torch.equal(found["support"], found["coverage"])
+
+
+def test_the_smallest_sets_that_have_halves(rng):
+    real = torch.from_numpy(rng.normal(size=(LEAST, 2)).astype(np.float32))
+    assert all(len(values) == HALVES for values in witnessed_of_halves(real, real + 0.1, seed=0).values())
 
 
 def test_balls_grow_where_fakes_are_few():

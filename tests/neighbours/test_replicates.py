@@ -8,13 +8,14 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from placements import ENGINES, SEARCH_KINDS, place
+from scipy import stats
 from torch import Tensor
 
 from genpr.neighbours import longer_lists, replicate_balls, replicates
 from genpr.neighbours.balls import Ball, sq_radii_of
 from genpr.neighbours.choose import choose_engine
 from genpr.neighbours.frame import Placed
-from genpr.neighbours.halves import Halves, Hits, counted, packed, unpacked
+from genpr.neighbours.halves import Halves, Hits, counted, others_for, packed, unpacked
 from genpr.neighbours.lists import NeighbourLists
 from genpr.neighbours.longer_lists import longer_lists as search_again
 from genpr.neighbours.neighbourhood import Neighbourhood
@@ -30,6 +31,12 @@ ASKED = [
     Asked(side, ball, count, most, ties)
     for side, ball, (count, most), ties in itertools.product(
         ("real", "fake"), BALLS, (("owners", 3), ("others", 2), ("pairs", 1)), ("closed", "strict")
+    )
+]
+OWN = [
+    Asked(side, ball, count, most, ties, "own")
+    for side, ball, (count, most), ties in itertools.product(
+        ("real", "fake"), BALLS, (("owners", 4), ("others", 3), ("pairs", 1)), ("closed", "strict")
     )
 ]
 
@@ -55,15 +62,25 @@ class HalfTruth:
     def __init__(self, real: NDArray, fake: NDArray) -> None:
         self._cross = oracle.sq_distances(real, fake)
         self._own = {"real": ordered_within(real), "fake": ordered_within(fake)}
+        self._within = {"real": to_others(real), "fake": to_others(fake)}
 
     def counts(self, each: Asked) -> list[int]:
         sq = self._cross if each.balls == "real" else self._cross.T
+        if each.rows == "own":
+            sq = self._within[each.balls]
         radii = sq_radii_of(each.ball, torch.from_numpy(self._own[each.balls][:, each.ball.k])).numpy()
         inside = oracle.memberships(sq, radii, each.ties)
         if each.count == "pairs":
             return [int(inside.sum())]
         hits = inside.sum(axis=1 if each.count == "owners" else 0)
         return [int((hits > t).sum()) for t in range(each.most)]
+
+
+def to_others(features: NDArray) -> NDArray:
+    """Squared distances to the other rows; infinite to the row itself."""
+    sq = oracle.sq_distances(features, features).astype(np.float64)
+    np.fill_diagonal(sq, np.inf)
+    return sq
 
 
 def ordered_within(features: NDArray) -> NDArray:
@@ -85,11 +102,11 @@ def assert_counts(real: ResampledSet, fake: ResampledSet, found: dict[Asked, Ten
 
 
 def check(
-    real: NDArray, fake: NDArray, *, kind: str = "all coordinates", listed: int = 64, engine=None
+    real: NDArray, fake: NDArray, asked=(), *, kind: str = "all coordinates", listed: int = 64, engine=None
 ) -> None:
     x, y = place(real, fake, kind=kind)
     sides = resampled(x, stream=0, listed=listed), resampled(y, stream=1, listed=listed)
-    assert_counts(*sides, replicate_counts(*sides, ASKED, engine=engine))
+    assert_counts(*sides, replicate_counts(*sides, asked or [*ASKED, *OWN], engine=engine))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +118,13 @@ def test_every_half_counts_as_if_it_were_alone(rng, kind, engine):
 
 @pytest.mark.parametrize("listed", [1, 2, 6, 11])
 def test_lists_may_be_short(rng, listed):
-    check(whole_numbers(rng, 45, 3), whole_numbers(rng, 52, 3), listed=listed)
+    check(whole_numbers(rng, 45, 3), whole_numbers(rng, 52, 3), ASKED, listed=listed)
+
+
+@pytest.mark.parametrize("listed", [1, 2, 6, 11])
+def test_lists_of_own_rows_may_be_short(rng, listed):
+    """Where no two distances of a row are equal: of those at the very radius, the lists may end before the last."""
+    check(whole_numbers(rng, 45, 3, 1000), whole_numbers(rng, 52, 3, 1000), OWN, listed=listed)
 
 
 @pytest.mark.parametrize(("n", "m"), [(12, 13), (13, 40), (41, 12)])
@@ -131,31 +154,32 @@ def test_floats_off_centre(rng):
     real, fake = (1000 + rng.normal(size=(2, 80, 7))).astype(np.float32)
     x, y = place(real, fake, kind="principal directions and cells")
     sides = resampled(x, stream=0), resampled(y, stream=1)
-    found = replicate_counts(*sides, ASKED)
+    found = replicate_counts(*sides, [*ASKED, *OWN])
     off = 0
     for half in range(COUNT):
         truth = truth_of(*sides, half)
-        off += sum(int(abs(found[each][:, half].numpy() - truth.counts(each)).sum()) for each in ASKED)
+        off += sum(int(abs(found[each][:, half].numpy() - truth.counts(each)).sum()) for each in found)
     assert off <= 4
 
 
 def test_tiles_and_threads_change_nothing(rng, monkeypatch):
     x, y = place(*rng.normal(size=(2, 90, 5)).astype(np.float32), kind="cells")
     sides = resampled(x, stream=0), resampled(y, stream=1)
-    before = replicate_counts(*sides, ASKED)
+    before = replicate_counts(*sides, [*ASKED, *OWN])
     monkeypatch.setattr(replicate_balls, "_ROWS", 7)
     monkeypatch.setattr(replicates, "_MASSES", 3)
+    monkeypatch.setattr(replicates, "_LISTED", 11)
     torch.set_num_threads(3)  # the fixture for all tests puts the number back
     for engine in (TorchEngine(7, 64), TorchEngine(40, 9)):
-        after = replicate_counts(*sides, ASKED, engine=engine)
-        assert all((before[each] == after[each]).all() for each in ASKED)
+        after = replicate_counts(*sides, [*ASKED, *OWN], engine=engine)
+        assert all((before[each] == after[each]).all() for each in before)
 
 
 def test_one_question_has_the_same_answer_alone(rng):
     x, y = place(whole_numbers(rng, 40, 3), whole_numbers(rng, 50, 3))
     sides = resampled(x, stream=0), resampled(y, stream=1)
-    together = replicate_counts(*sides, ASKED)
-    for each in ASKED[::5]:
+    together = replicate_counts(*sides, [*ASKED, *OWN])
+    for each in [*ASKED[::5], *OWN[::5]]:
         assert (replicate_counts(*sides, [each])[each] == together[each]).all()
 
 
@@ -179,6 +203,14 @@ def test_progress_tells_of_every_pair(rng):
     ticks: list[int] = []
     replicate_counts(resampled(x, stream=0), resampled(y, stream=1), ASKED[:1], tick=ticks.append)
     assert sum(ticks) == 1600
+
+
+@pytest.mark.parametrize("k", [1, 3, 5, 20])
+def test_one_row_in_a_hundred_needs_more_than_is_listed(k):
+    def short(listed: int) -> float:
+        return 50 * stats.binom.cdf(k - 1, listed, 0.5)  # a row belongs to half of the 100 halves
+
+    assert short(others_for(k)) <= 0.01 < short(others_for(k) - 1)
 
 
 @pytest.mark.parametrize("n", [2, 9, 40])
