@@ -118,15 +118,19 @@ def cut_and_uncut(real: Tensor, fake: Tensor, seed: int, tick: Tick = no_tick) -
 def local_dimension(sq: Tensor) -> Tensor:
     """Local intrinsic dimension seen from each of q samples: -1 / mean of ln(d_l / d_k) over l < k.
 
+    Points at distance 0 are left out: copies say nothing of a dimension, and were every real there twice, none would
+    have any.
+
     Args:
         sq: (q, k) squared distances to the k > 1 nearest points, ascending.
 
     Returns:
-        (q,) float64: 0 where some distance is 0, infinite where all are equal but not 0.
+        (q,) float64: 0 where fewer than two distances are not 0, infinite where all that are not 0 are equal.
     """
     nearer, last = sq[:, :-1].double(), sq[:, -1:].double()
-    mean = (nearer / last).log().mean(dim=1).abs() / 2
-    return torch.where(nearer[:, 0] == 0, 0.0, 1 / mean)
+    is_apart = nearer > 0
+    logs = torch.where(is_apart, nearer / last, 1.0).log().sum(dim=1).abs() / 2
+    return torch.where(is_apart.any(dim=1), is_apart.sum(dim=1) / logs, 0.0)
 
 
 def witnessed_fidelity(

@@ -37,10 +37,10 @@ def lists(queries: np.ndarray, points: np.ndarray, *, own: bool = False) -> np.n
 
 
 def lid(distances: np.ndarray) -> float:
-    last = distances[-1]
-    if last == 0 or distances[0] == 0:
+    last, nearer = distances[-1], [distance for distance in distances[:-1] if distance > 0]
+    if not nearer:
         return 0.0
-    mean = np.mean([math.log(distance / last) for distance in distances[:-1]])
+    mean = np.mean([math.log(distance / last) for distance in nearer])
     return math.inf if mean == 0 else -1 / mean
 
 
@@ -103,9 +103,11 @@ def test_equals_the_plain_account_on_hard_cases(case):
 
 
 def test_local_dimension():
-    distances = torch.tensor([[1.0, 2, 4], [1, 1, 1], [0, 1, 2], [0, 0, 0], [3, 3, 4]]).double()
+    distances = torch.tensor(
+        [[1.0, 2, 4], [1, 1, 1], [0, 1, 2], [0, 0, 0], [3, 3, 4], [0, 0, 3], [0, 2, 2]]
+    ).double()
     found = local_dimension(distances.square()).tolist()
-    expected = [1 / (1.5 * math.log(2)), math.inf, 0, 0, 1 / math.log(4 / 3)]
+    expected = [1 / (1.5 * math.log(2)), math.inf, 1 / math.log(2), 0, 1 / math.log(4 / 3), 0, math.inf]
     assert found == pytest.approx(expected, rel=1e-12)
 
 
@@ -205,6 +207,13 @@ def test_four_stray_reals_vouch_for_nothing(rng):
     assert witnessed(real, fake).fidelity == 0
     real[:6] = 6 + 0.01 * rng.normal(size=(6, 64))
     assert witnessed(real, fake).fidelity > 0.5  # the price of five witnesses: a clump of as many is believed
+
+
+@pytest.mark.parametrize("share", [0.3, 1.0])
+def test_reals_that_are_there_twice_do_not_spoil_fidelity(share, rng):
+    once = rng.normal(size=(300, 8))
+    real = np.concatenate([once, once[: int(share * 300)]])
+    assert witnessed(real, rng.normal(size=(600, 8))).fidelity > 0.7
 
 
 def gaussians(rng, spread, d, n=1000):
