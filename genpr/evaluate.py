@@ -47,6 +47,7 @@ def score(
     intervals: bool = True,
     control: bool = True,
     held_out: object = None,
+    equal_sizes: bool = False,
     progress: StageProgress | None = None,
 ) -> Result:
     """Score one fake set against one real set; `Evaluator` documents every argument.
@@ -90,6 +91,7 @@ def score(
         intervals=intervals,
         control=control,
         held_out=held_out,
+        equal_sizes=equal_sizes,
         progress=progress,
     )
     return results[protocol]
@@ -119,6 +121,7 @@ def score_protocols(
     intervals: bool = True,
     control: bool = True,
     held_out: object = None,
+    equal_sizes: bool = False,
     progress: StageProgress | None = None,
 ) -> dict[str, Result]:
     """Score the same two sets under several protocols; each image goes through each network once.
@@ -170,6 +173,7 @@ def score_protocols(
                 intervals=intervals,
                 control=control,
                 held_out=held_out is not None,
+                equal_sizes=equal_sizes,
             )
             for name in names
         ]

@@ -37,7 +37,7 @@ class Evaluator:
         ties: "closed" or "strict" balls; None takes the protocol's.
         max_images: Score a random subset of at most this many images of each side.
         seed: Chooses that subset, the halves of intervals and of the control, and whatever else is drawn at random of
-            features: blocks of fakes, clusters of reals.
+            features: blocks of either side, clusters of reals.
         device: "auto", "cpu", "cuda" or "cuda:N".
         batch_size: Images per forward pass of the extractor.
         weights: File with the extractor's weights, or a folder of such files under their published names, instead of
@@ -54,6 +54,9 @@ class Evaluator:
         held_out: More reals, of the same kind, that the generator was not trained on; the real side should then be those
             that it was trained on. They add `c_t`, a test for copying.
         control: Score one half of the reals against the other, once, for what a perfect generator would show.
+        equal_sizes: Where the sides differ in size, cut the larger one at random into blocks of the size of the smaller,
+            and average over them, in coverage and the other metrics that hang on the ratio of the sizes
+            (`genpr.metrics.catalogue.IN_BLOCKS`). They then have no interval.
         progress: Called with a stage ("real", "fake", "neighbours"), what is done, and the total or None.
 
     Raises:
@@ -94,6 +97,7 @@ class Evaluator:
         intervals: bool = True,
         control: bool = True,
         held_out: object = None,
+        equal_sizes: bool = False,
         progress: StageProgress | None = None,
     ) -> None:
         if ties is not None:
@@ -126,6 +130,7 @@ class Evaluator:
                 intervals=intervals,
                 control=control,
                 held_out=held_out is not None,
+                equal_sizes=equal_sizes,
             )
             reals = SideFeatures(
                 self._opened_real, "real", self._embedder, limit=self._plan.most_real, own=[self._plan.own]

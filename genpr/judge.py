@@ -119,12 +119,15 @@ class Judge:
             name: fake[space].extractor or self._labels.get(space)
             for name, space in self._plan.spaces.items()
         }
-        metrics = {
+        whole = {
             name: replace(
                 with_control(name, value, self._control), extractor=None if info is None else info.name
             )
             for name, info in extractors.items()
             if (value := values[name]) is not None
+        }
+        metrics = whole | {
+            name: replace(value, extractor=whole[name].extractor) for name, value in scored.of_blocks.items()
         }
         reals, fakes = self._main(self._real), self._main(fake)
         real_ids, fake_ids = self._real_identities, Identities.of(fakes)
@@ -146,7 +149,7 @@ class Judge:
             max_images=self._embedder.max_images,
             seconds={**scored.seconds, "control": self._control_seconds},
             versions=package_versions(),
-            notices=self._notices(reals, fakes, fake_ids, metrics, scored, deviations),
+            notices=self._notices(reals, fakes, fake_ids, whole, scored, deviations),
             hubness=_hub_summary(scored.evidence, reals),
             control=self._control,
             held_out=self._held_out,

@@ -36,7 +36,7 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
     "unequal-n": (
         "note",
         "{n_real} reals against {n_fake} fakes: coverage falls with fewer fakes, recall depends on their number",
-        "read each value beside its null, compare scores at equal sizes only, or set --max-images",
+        "read each value beside its null, compare scores at equal sizes only, or set --max-images or --equal-sizes",
     ),
     "same-input": (
         "warning",

@@ -10,7 +10,7 @@ from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
 from genpr.features.lookup import canonical_name, with_variants_of
 from genpr.features.registry import describe
-from genpr.metrics.catalogue import METRICS
+from genpr.metrics.catalogue import IN_BLOCKS, METRICS
 from genpr.metrics.neighbour_metrics import least_images
 from genpr.protocols import EvaluationProtocol, Ties, find_protocol
 from genpr.side_features import OWN, Space
@@ -29,6 +29,7 @@ class ScorePlan:
         spaces: The space of every metric, in display order.
         intervals: Whether to find intervals, where any are known.
         control: Whether to score one half of the reals against the other.
+        equal_sizes: Whether to score some metrics in blocks of equal size, where the sides differ in size.
     """
 
     protocol: EvaluationProtocol
@@ -38,6 +39,7 @@ class ScorePlan:
     spaces: Mapping[str, Space]
     intervals: bool = True
     control: bool = True
+    equal_sizes: bool = False
 
     @classmethod
     def of(
@@ -52,6 +54,7 @@ class ScorePlan:
         intervals: bool,
         control: bool,
         held_out: bool = False,
+        equal_sizes: bool = False,
     ) -> ScorePlan:
         """The plan for what a user asked for; arguments are those of `genpr.Evaluator`.
 
@@ -61,6 +64,8 @@ class ScorePlan:
         recipe = find_protocol(protocol)
         names = recipe.with_held_out(recipe.choose_metrics(metrics), held_out=held_out)
         own = _own_space(extractor, recipe, real)
+        if equal_sizes:
+            recipe.check_sizes_free(names)
         spaces = {name: space_of(name, own) for name in names}
         if extractor is not None and own not in spaces.values():
             raise UsageError(
@@ -76,6 +81,7 @@ class ScorePlan:
             spaces=spaces,
             intervals=intervals,
             control=control,
+            equal_sizes=equal_sizes,
         )
 
     @property
@@ -94,6 +100,7 @@ class ScorePlan:
         """Real images without which a metric is not defined."""
         return max(
             least_images(self.ks)[0],
+            self._least_of_block,
             *(METRICS[name].least for name in self.spaces if METRICS[name].looks_at_reals),
             1,
         )
@@ -111,7 +118,17 @@ class ScorePlan:
     @property
     def least_fake(self) -> int:
         """Fake images without which a metric is not defined."""
-        return max(least_images(self.ks)[1], *(METRICS[name].least for name in self.spaces))
+        return max(
+            least_images(self.ks)[1],
+            self._least_of_block,
+            *(METRICS[name].least for name in self.spaces),
+        )
+
+    @property
+    def _least_of_block(self) -> int:
+        """Images of both sides, since either may be cut into blocks of the size of the other."""
+        in_blocks = {name: k for name, k in self.ks.items() if name in IN_BLOCKS and self.equal_sizes}
+        return max(least_images(in_blocks))
 
 
 def space_of(metric: str, own: Space) -> Space:

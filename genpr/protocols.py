@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from genpr.errors import UsageError
-from genpr.metrics.catalogue import METRICS, NEIGHBOUR_METRICS, PRDC
+from genpr.metrics.catalogue import IN_BLOCKS, METRICS, NEIGHBOUR_METRICS, PRDC
 
 Ties = Literal["closed", "strict"]
 Distances = Literal["exact", "adm-float16", "stylegan3-float16"]
@@ -37,7 +37,7 @@ class EvaluationProtocol:
         max_rows: Images of each side among which neighbours are counted: at most so many, equally many of both.
         reference_statistics: Whether Fréchet distances use the mean and covariance that an .npz of reals brings along.
         inception_score_chunk: Images per chunk of the Inception Score, in order; None shuffles into 10 parts.
-        free: What may be chosen all the same: "extractor", "metrics", "k", "ties".
+        free: What may be chosen all the same: "extractor", "metrics", "k", "ties", "sizes".
         equals: What its numbers equal, and what is known to differ.
         reference: The paper or code it stands for.
     """
@@ -141,6 +141,15 @@ class EvaluationProtocol:
             self._check_free("ties", ties, self.ties)
         return self.ties if ties is None else ties
 
+    def check_sizes_free(self, metrics: Sequence[str]) -> None:
+        """Refuse to score any of `metrics` in blocks of equal size where the recipe scores the sides as they are.
+
+        Raises:
+            UsageError: It is pinned.
+        """
+        if self.max_rows is None and set(metrics) & set(IN_BLOCKS):  # else sizes are equal, or do not matter
+            self._check_free("sizes", "equal sizes", "as they are")
+
     def check_extractor(self, name: str, *, built_in: bool = True) -> None:
         """Refuse another extractor than the recipe's where that is pinned, even one that calls itself so.
 
@@ -192,7 +201,7 @@ _ALL = (
         extractor="inception",
         metrics=PRDC,
         k=_own_ks(),
-        free=frozenset({"extractor", "metrics", "k", "ties"}),
+        free=frozenset({"extractor", "metrics", "k", "ties", "sizes"}),
         equals="the definitions, exactly; k and ties of the papers",
         reference="this package",
     ),

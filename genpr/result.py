@@ -27,11 +27,11 @@ class MetricValue:
         k: Neighbours that define the balls, without the point itself; None where none are counted.
         spread: Standard deviation over what `spread_over` names, of which the value is the mean; it is no confidence
             interval. None if there is nothing to spread.
-        spread_over: "random networks", "subsets" or "parts".
+        spread_over: "random networks", "subsets", "parts" or "blocks of equal size".
         exact: Whether the definition was computed, and not the arithmetic of another tool.
         exact_value: What the definition gives, where that is not `value`.
         extractor: Name of the extractor whose features it used.
-        variant: What a protocol does differently in this metric, in words.
+        variant: What a protocol or an option does differently in this metric, in words.
         null: What a perfect generator scores with so many images; a value above it is nothing unusual.
         null_source: Where that is known from: a "closed form", "leave-one-out" among the reals, or "real halves".
         interval: 95 %, by halves of both sets; None where none is known to be valid.

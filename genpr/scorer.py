@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from genpr.equal_blocks import EqualisedManifolds
 from genpr.metrics.catalogue import METRICS
 from genpr.metrics.companions import CompanionOptions
 from genpr.metrics.evidence import Evidence
@@ -28,16 +29,18 @@ class Scored:
     """One fake side.
 
     Attributes:
-        values: By metric.
+        values: By metric, of the sides as they are.
         evidence: What the neighbours reveal beside them.
         seconds: By stage.
         lacks: What keeps metrics from the interval that was asked for.
+        of_blocks: The values of metrics that were also scored in blocks of equal size.
     """
 
     values: Values
     evidence: Evidence | None
     seconds: dict[str, float]
     lacks: Mapping[str, Lack] = field(default_factory=dict)
+    of_blocks: Mapping[str, MetricValue] = field(default_factory=dict)
 
 
 @dataclass
@@ -86,10 +89,11 @@ class Scorer:
         started = time.perf_counter()
         self._companions = RealCompanions(companions, real, given, options)
         self._companion_seconds = time.perf_counter() - started
-        self._manifolds: RealManifolds | None = None
+        self._manifolds: RealManifolds | EqualisedManifolds | None = None
         with self._searching() as search:
             if plan.ks:
-                self._manifolds = RealManifolds(real[plan.own], self._recipe(), search.report)
+                kind = EqualisedManifolds if plan.equal_sizes else RealManifolds
+                self._manifolds = kind(real[plan.own], self._recipe(), search.report)
         self._fit_seconds = search.seconds
 
     def score(self, fake: SideFeatures, given: Mapping[str, Gaussian]) -> Scored:
@@ -97,16 +101,16 @@ class Scorer:
         started = time.perf_counter()
         values: Values = {**self._companions.score(fake, given)}
         companions = self._companion_seconds + time.perf_counter() - started
-        evidence, lacks = None, dict[str, Lack]()
+        evidence, lacks, of_blocks = None, dict[str, Lack](), dict[str, MetricValue]()
         with self._searching() as search:
             if self._manifolds is not None:
                 found = self._manifolds.score(fake[self._plan.own], search.report)
                 values |= found.values
-                evidence, lacks = found.evidence, {**found.lacks}
+                evidence, lacks, of_blocks = found.evidence, {**found.lacks}, {**found.of_blocks}
             if "c_t" in self._plan.spaces:
                 values["c_t"] = self._copying(fake, search)
         seconds = {"fit_real": self._fit_seconds, "score_fake": search.seconds, "companions": companions}
-        return Scored(values, evidence, seconds, lacks)
+        return Scored(values, evidence, seconds, lacks, of_blocks)
 
     def _copying(self, fake: SideFeatures, search: _Search) -> MetricValue | None:
         """C_T: a standard normal number under the null."""
@@ -140,11 +144,12 @@ class Scorer:
 
 def control_of(plan: ScorePlan, real: SideFeatures, embedder: Embedder) -> Control | None:
     """One half of the reals scored against the other; None where a half is too small for a metric."""
+    plan = replace(plan, intervals=False, equal_sizes=False)  # halves of an odd number differ by one
     reals, fakes = real.halves()
     n_real, n_fake = reals.n, fakes.n
     if n_real < plan.least_real or n_fake < plan.least_fake:
         return None
-    scorer = Scorer(replace(plan, intervals=False), reals, embedder, given={})
+    scorer = Scorer(plan, reals, embedder, given={})
     found = scorer.score(fakes, {}).values
     known = {name: value for name, value in found.items() if value is not None}
     return Control(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -37,6 +37,7 @@ class ManifoldRecipe:
         device: Where to compute.
         seed: Chooses rows where the protocol wants fewer, the halves of intervals, and blocks of fakes.
         intervals: Whether to find them.
+        evidence: Whether to look for what the neighbours reveal beside the values.
     """
 
     protocol: EvaluationProtocol
@@ -45,6 +46,7 @@ class ManifoldRecipe:
     device: torch.device
     seed: int
     intervals: bool
+    evidence: bool = True
 
     @property
     def real_ks(self) -> tuple[int, ...]:
@@ -65,14 +67,16 @@ class ManifoldScore:
     """One fake side among the reals' neighbours.
 
     Attributes:
-        values: By metric; None where it is undefined.
+        values: By metric, of the sides as they are; None where it is undefined.
         evidence: What the first member of the extractor reveals beside them; None where only a part was counted.
         lacks: What keeps metrics from the interval that was asked for.
+        of_blocks: The values of metrics that were also scored in blocks of equal size.
     """
 
     values: Mapping[str, MetricValue | None]
     evidence: Evidence | None
     lacks: Mapping[str, Lack]
+    of_blocks: Mapping[str, MetricValue] = field(default_factory=dict)
 
 
 class RealManifolds:
@@ -92,7 +96,8 @@ class RealManifolds:
         fakes = _members(_cut(fake, rows, self._recipe.seed))
         sides = zip(fit.exact, fakes, strict=True)
         exact, counted = zip(*(side.score(features, progress) for side, features in sides), strict=True)
-        evidence = Evidence.of(fit.exact[0].side, counted[0], progress) if rows is None else None
+        is_wanted = self._recipe.evidence and rows is None
+        evidence = Evidence.of(fit.exact[0].side, counted[0], progress) if is_wanted else None
         variant = (
             None if rows is None else f"{rows:,} images of each side, drawn with seed {self._recipe.seed}"
         )

@@ -43,7 +43,7 @@ def features(rng):
             (None, None),
             (None, None),
             None,
-            "extractor metrics k ties",
+            "extractor metrics k ties sizes",
         ),
         ("kynkaanniemi2019", "precision recall", (50_000, 50_000), (None, None), None, ""),
         ("adm", "precision recall fid sfid is", (10_000, 50_000), (None, None), None, ""),

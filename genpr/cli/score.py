@@ -74,6 +74,11 @@ def threshold(text: str) -> tuple[str, float]:
     metavar="SOURCE",
     help="Reals that the generator was not trained on, where REAL are those it was; adds c_t, a test for copying.",
 )
+@click.option(
+    "--equal-sizes",
+    is_flag=True,
+    help="Where the sides differ in size, score coverage and its kin in blocks of the larger as large as the smaller.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
 @click.option(
     "-v", "--verbose", is_flag=True, help="Say how the neighbours are searched, and how uneven they are."
@@ -116,7 +121,14 @@ def command(
     """
     chosen = None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()]
     # What can be wrong at once is said at once: importing torch alone takes seconds.
-    spaces = _spaces(protocols, extractor, chosen, k, held_out=options["held_out"] is not None)
+    spaces = _spaces(
+        protocols,
+        extractor,
+        chosen,
+        k,
+        held_out=options["held_out"] is not None,
+        equal_sizes=options["equal_sizes"],
+    )
     _check_thresholds(list(spaces), fail_under, fail_over)
     _check_weights(real, fake, [space for each in spaces.values() for space in each], weights, offline)
 
@@ -212,6 +224,7 @@ def _spaces(
     k: int | None,
     *,
     held_out: bool,
+    equal_sizes: bool,
 ) -> dict[str, list[str]]:
     """Every metric that will be computed, and the extractors whose features it needs; what is impossible is refused."""
     from genpr.features.lookup import canonical_name, with_variants_of
@@ -223,6 +236,8 @@ def _spaces(
         recipe = find_protocol(protocol)
         names = recipe.with_held_out(recipe.choose_metrics(metrics), held_out=held_out)
         recipe.choose_ks(names, k)
+        if equal_sizes:
+            recipe.check_sizes_free(names)
         own = recipe.extractor if extractor is None else canonical_name(extractor)
         recipe.check_extractor(own)
         for name in names:

@@ -182,5 +182,17 @@ METRICS: Mapping[str, MetricInfo] = MappingProxyType(
 NEIGHBOUR_METRICS = tuple(name for name, info in METRICS.items() if info.uses_k)
 """Those that count neighbours."""
 
+IN_BLOCKS = (
+    "coverage",
+    "clipped_coverage",
+    "symmetric_precision",
+    "symmetric_recall",
+    "complement_precision",
+    "complement_recall",
+    "precision_cover",
+    "recall_cover",
+)
+"""Those that move with the ratio of the two sizes, and hardly do so in blocks of equal size."""
+
 PRDC = ("precision", "recall", "density", "coverage")
 """What most people ask for."""
