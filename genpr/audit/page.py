@@ -15,10 +15,10 @@ from genpr.audit.results import Results
 from genpr.audit.svg import Line, plot, sample
 
 _STYLE = """
-body { font: 15px/1.45 system-ui, sans-serif; max-width: 1100px; margin: 2em auto; padding: 0 1em; color: #222; }
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 1200px; margin: 2em auto; padding: 0 1em; color: #222; }
 table { border-collapse: collapse; margin: 1em 0; display: block; overflow-x: auto; }
 th, td { border: 1px solid #ccc; padding: 2px 8px; text-align: center; }
-th:first-child, td:first-child { text-align: left; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; } td { white-space: nowrap; }
 td.pass { background: #d8eedd; } td.fail { background: #f7dcd6; } td.open { font-style: italic; }
 figure { display: inline-block; margin: 0 8px 8px 0; } svg .title { font-size: 12px; font-weight: 600; }
 svg .tick { font-size: 10px; fill: #555; } svg .end { text-anchor: end; } svg .middle { text-anchor: middle; }
@@ -51,7 +51,8 @@ def _matrix(matrix: Matrix, metrics: Sequence[str]) -> str:
         cells = "".join(_cell(matrix.cells.get((demand.name, metric))) for metric in metrics)
         rows.append(f"<tr><td>{escape(demand.name)}</td>{cells}</tr>")
     totals = "".join(f"<td>{matrix.passes(metric)} of {len(matrix.of(metric))}</td>" for metric in metrics)
-    heads = "".join(f"<th>{escape(metric)}</th>" for metric in metrics)
+    # Long names may break, so that all columns fit a screen.
+    heads = "".join(f"<th>{escape(metric).replace('_', '_<wbr>')}</th>" for metric in metrics)
     return f"<table><tr><th>check</th>{heads}</tr>{''.join(rows)}<tr><td>passed</td>{totals}</tr></table>"
 
 
