@@ -69,7 +69,7 @@ def replicate_values(
     they are unrelated, it does no harm, since what they then have in common is zero on average.
 
     Args:
-        real: n reals and their neighbour lists, best of 64 each.
+        real: n reals and their neighbour lists, best as long as `others_for` says.
         fake: m fakes, placed in the frame of the reals, and theirs.
         ks: k by metric, any of `RESAMPLED`; ignored for "nn_accuracy".
         ties: Whether a point on a sphere is inside.

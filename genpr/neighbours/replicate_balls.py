@@ -49,6 +49,14 @@ class ListedPairs(NamedTuple):
     other: Tensor
     sq: Tensor
 
+    @classmethod
+    def within(cls, sq_reach: Tensor | None, rows: Tensor, index: Tensor, sq: Tensor) -> ListedPairs:
+        """Those of lists (r, L) of `rows` (r,) that `sq_reach` (r,) reaches; none without it."""
+        if sq_reach is None:
+            return cls(rows[:0], rows[:0], sq[:0, 0])
+        row, place = (sq <= sq_reach[:, None]).nonzero(as_tuple=True)
+        return cls(rows[row], index[row, place], sq[row, place])
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicateBalls:
@@ -65,7 +73,8 @@ class ReplicateBalls:
         bits: By k, (e, w) int64: the halves in which fewer than k of the row's entries before this one belong to the
             half, and the row itself does.
         reaches: By kind of ball.
-        near: Listed pairs of rows of which the second may lie in a ball of the first in some half.
+        near: Listed pairs of rows of which the second may lie in a ball of the first in some half; none unless asked
+            for.
     """
 
     halves: Halves
@@ -85,6 +94,8 @@ class ReplicateBalls:
         balls: Sequence[Ball],
         engine: Engine,
         workers: Workers,
+        *,
+        pairs: bool = False,
     ) -> ReplicateBalls:
         """Read from `lists`; rows whose list is too short for some half are searched again.
 
@@ -95,13 +106,14 @@ class ReplicateBalls:
             balls: At least one.
             engine: What multiplies.
             workers: Who works.
+            pairs: Whether to keep `near`, which takes as much memory as the lists.
         """
         ks, clipped = sorted({ball.k for ball in balls}), {ball.k for ball in balls if ball.clipped}
         rows = torch.arange(len(points), device=points.device)
         runs: list[_Runs] = []
 
         def read(piece: tuple[Tensor, Tensor, Tensor]) -> _Runs:
-            return _Runs.of(*piece, halves, ks, clipped)
+            return _Runs.of(*piece, halves, ks, clipped, pairs=pairs)
 
         while len(rows):
             each, others, sq = (torch.split(of, _ROWS) for of in (rows, lists.index, lists.sq))
@@ -156,7 +168,7 @@ class _Runs:
         bits: By k, (e, w) int64.
         reach: By k, (2, r) float64: least and most.
         sq_radii: By k, (r, B) float64, infinite where the row does not belong to the half.
-        near: The rows and those of their lists that are within their reach.
+        near: The rows and those of their lists that are within their reach, if they are to be kept.
     """
 
     rows: Tensor
@@ -170,7 +182,15 @@ class _Runs:
 
     @classmethod
     def of(
-        cls, rows: Tensor, index: Tensor, sq: Tensor, halves: Halves, ks: list[int], clipped: set[int]
+        cls,
+        rows: Tensor,
+        index: Tensor,
+        sq: Tensor,
+        halves: Halves,
+        ks: list[int],
+        clipped: set[int],
+        *,
+        pairs: bool,
     ) -> _Runs:
         """From lists (c, L) of `rows` (c,)."""
         own = halves.member[rows]
@@ -183,10 +203,7 @@ class _Runs:
         tables = {k: table[enough] for k, table in tables.items()}
         reach = {k: _least_and_most(table, own, sq) for k, table in tables.items()}
         radii = {k: _sq_radii(tables[k], sq, halves.count) for k in clipped}
-        listed = (sq[:, :-1] <= reach[ks[-1]][1][:, None]).nonzero()
-        near = ListedPairs(
-            rows[listed[:, 0]], index[enough][listed[:, 0], listed[:, 1]], sq[listed[:, 0], listed[:, 1]]
-        )
+        near = ListedPairs.within(reach[ks[-1]][1] if pairs else None, rows, index[enough], sq[:, :-1])
         rank = torch.arange(sq.shape[1], device=sq.device)
         kept = rank <= length[:, None]
         sq = sq.masked_fill(rank == length[:, None], torch.inf)[kept]

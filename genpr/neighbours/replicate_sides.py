@@ -87,7 +87,10 @@ class Side:
         kinds = sorted({each.ball for each in mine})
         balls = None
         if kinds:
-            balls = ReplicateBalls.of(this.points, this.lists, this.halves, kinds, engine, workers)
+            asks_own = any(each.rows == "own" for each in mine)
+            balls = ReplicateBalls.of(
+                this.points, this.lists, this.halves, kinds, engine, workers, pairs=asks_own
+            )
         nothing = torch.full((len(this.points),), -torch.inf, dtype=torch.float64, device=this.points.device)
         return cls(this.points, this.halves, other.halves, mine, balls, nothing)
 
