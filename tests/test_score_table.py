@@ -49,6 +49,13 @@ def test_distances_of_any_size_fit_too(rng, scale):
     rows_of(text, result.metrics)
 
 
+def test_long_names_stay_whole_beside_the_widest_numbers(result):
+    metrics = {**result.metrics, "kd": replace(result.metrics["kd"], value=-1.4e-06)}
+    text = score_table(replace(result, metrics=metrics))
+    rows_of(text, metrics)
+    assert all(len(line) <= 80 for line in text.splitlines())
+
+
 def test_each_column_holds_what_it_says(result):
     text = score_table(result)
     rows = rows_of(text, result.metrics)
