@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from genpr.equal_blocks import EqualisedManifolds
+from genpr.equalised import EqualisedManifolds
 from genpr.metrics.catalogue import METRICS
 from genpr.metrics.companions import CompanionOptions
 from genpr.metrics.evidence import Evidence

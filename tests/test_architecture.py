@@ -34,8 +34,8 @@ ALLOWED = {
     "comparison": BASE | {"metrics", "records", "result"},
     "plan": BASE | {"features", "metrics", "protocols", "sides", "side_features"},
     "scoring": BASE | {"images", "features", "metrics", "protocols", "result", "side_features"},
-    "equal_blocks": {"features", "metrics", "result", "scoring"},
-    "scorer": BASE | {"equal_blocks", "metrics", "plan", "result", "scoring", "side_features"},
+    "equalised": {"features", "metrics", "result", "scoring"},
+    "scorer": BASE | {"equalised", "metrics", "plan", "result", "scoring", "side_features"},
     "suspicions": BASE | {"features", "metrics", "result"},
     "judge": BASE
     | {

@@ -12,12 +12,13 @@ import torch
 from feature_files import save
 
 import genpr
-from genpr import equal_blocks as module
+from genpr import equalised as module
 from genpr.cli.main import run
 from genpr.comparison import compare
-from genpr.equal_blocks import EqualisedManifolds, equal_blocks
+from genpr.equalised import EqualisedManifolds
 from genpr.features.feature_set import FeatureSet
 from genpr.metrics.catalogue import IN_BLOCKS, METRICS
+from genpr.metrics.equal_blocks import equal_blocks
 from genpr.metrics.null import balls_hit
 from genpr.protocols import find_protocol
 from genpr.records import result_of

@@ -20,6 +20,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from genpr.memory import part_of
+from genpr.metrics.equal_blocks import equal_blocks
 from genpr.metrics.features import (
     Features,
     check_count,
@@ -65,14 +67,14 @@ def witnessed(
 ) -> Witnessed:
     """Witnessed fidelity and diversity of fake features against real ones.
 
-    Where there are at least twice as many fakes as reals, diversity is the mean over random blocks of fakes, as many
-    as whole sets of reals fit in; where there are fewer fakes than reals, the balls whose coverage is counted hold
-    more reals in the same proportion.
+    Where there are more fakes than reals, diversity is the mean over as many random blocks of n fakes as there are,
+    and what does not fill a block counts for fidelity alone; where there are fewer, the balls whose coverage is
+    counted hold more reals in the same proportion.
 
     Args:
         real: (n, d) features of real images, n > 20.
         fake: (m, d) features of generated images by the same extractor, m > 20.
-        seed: Of the blocks; without effect on sets of similar size.
+        seed: Of the blocks; without effect unless there are more fakes than reals.
         device: "auto" is where the tensors are if that is a GPU, else the best device here.
 
     Raises:
@@ -103,12 +105,15 @@ def cut_and_uncut(real: Tensor, fake: Tensor, seed: int, tick: Tick = no_tick) -
     points = choose_frame(real, BALL_K).place(real)
     k = covering_k(len(real), len(fake))
     own = Neighbourhood.of(points, [_CLIPPED, Ball(k)], keep=BALL_K, tick=tick)
-    blocks = blocks_of_fakes(len(real), len(fake), seed)
-    cuts = [fake] if len(blocks) == 1 else (fake[rows] for rows in blocks)
+    blocks, rest = blocks_of_fakes(len(real), len(fake), seed)
+    cuts = [fake] if len(blocks) == 1 and not len(rest) else (part_of(fake, rows) for rows in blocks)
     parts = [_judged(points, own, k, points.frame.place(cut), tick) for cut in cuts]
+    known = [part.seen for part in parts]
+    if len(rest):
+        known.append(_seen_among_reals(points, own, points.frame.place(part_of(fake, rest)), tick))
     fidelity = witnessed_fidelity(
-        torch.cat([part.witnesses for part in parts]),
-        torch.cat([part.lid for part in parts]),
+        torch.cat([seen.witnesses for seen in known]),
+        torch.cat([seen.lid for seen in known]),
         own.in_degrees[0],
         local_dimension(_listed(points, own)),
     )
@@ -202,29 +207,36 @@ def covering_k(n_real: int, n_fake: int) -> int:
     return min(n_real - 1, math.floor(BALL_K * n_real / n_fake + 0.5))
 
 
-def blocks_of_fakes(n_real: int, n_fake: int, seed: int) -> list[Tensor]:
-    """Rows of the fakes in random blocks of about `n_real`; all in one, in order, if they are fewer than twice that.
+def blocks_of_fakes(n_real: int, n_fake: int, seed: int) -> tuple[Sequence[Tensor], Tensor]:
+    """Rows of the fakes in random blocks of `n_real`, or all of them if they are fewer; and rows that fill no block.
 
-    Random, because files are often sorted by class.
+    Blocks a little larger than the reals would not do: support grows with the fakes per real.
     """
-    count = n_fake // n_real
-    if count < 2:
-        return [torch.arange(n_fake)]
-    order = torch.randperm(n_fake, generator=torch.Generator().manual_seed(seed))
-    return [part.sort().values for part in order.tensor_split(count)]
+    if n_fake <= n_real:
+        return [torch.arange(n_fake)], torch.arange(0)
+    blocks = equal_blocks(n_fake, n_real, seed)
+    is_left = torch.ones(n_fake, dtype=torch.bool)
+    is_left[torch.cat(blocks)] = False
+    return blocks, is_left.nonzero()[:, 0]
 
 
 def pairs_of(n_real: int, n_fake: int) -> int:
     """Pairs of rows that are looked at: within the reals and each block of fakes, and twice between the two."""
-    blocks = [len(block) for block in blocks_of_fakes(n_real, n_fake, seed=0)]
-    return sum(size * (size - 1) // 2 for size in (n_real, *blocks)) + 2 * n_real * n_fake
+    size, count = min(n_real, n_fake), max(1, n_fake // n_real)
+    return n_real * (n_real - 1) // 2 + count * size * (size - 1) // 2 + 2 * n_real * n_fake
 
 
-class _Judged(NamedTuple):
-    """What one block of fakes tells: `witnesses` and `lid` of each fake, and both parts of diversity."""
+class _Seen(NamedTuple):
+    """What the reals say of each of some fakes: how many clipped balls of theirs hold it, and its local dimension."""
 
     witnesses: Tensor
     lid: Tensor
+
+
+class _Judged(NamedTuple):
+    """What one block of fakes tells: of each of them, and both parts of diversity."""
+
+    seen: _Seen
     support: float
     coverage: float
 
@@ -239,11 +251,20 @@ def _judged(points: Placed, own: Neighbourhood, k: int, queries: Placed, tick: T
         points, queries, real_sq_radii=own.sq_radii, fake_sq_radii=of_fakes.sq_radii, tick=tick
     )
     return _Judged(
-        counts.real_balls_per_fake[0],
-        local_dimension(nearest_between(queries, points, BALL_K, tick=tick)[1]),
+        _Seen(counts.real_balls_per_fake[0], _dimension_among(points, queries, tick)),
         witnessed_support(counts.fake_balls_per_real[0], of_fakes.in_degrees[0]),
         witnessed_coverage(counts.fakes_per_real_ball[1], n_fake=len(queries), k=k),
     )
+
+
+def _seen_among_reals(points: Placed, own: Neighbourhood, queries: Placed, tick: Tick) -> _Seen:
+    """Fakes that are in no block."""
+    counts = cross_counts(points, queries, real_sq_radii=own.sq_radii[:1], tick=tick)
+    return _Seen(counts.real_balls_per_fake[0], _dimension_among(points, queries, tick))
+
+
+def _dimension_among(points: Placed, queries: Placed, tick: Tick) -> Tensor:
+    return local_dimension(nearest_between(queries, points, BALL_K, tick=tick)[1])
 
 
 def _listed(points: Placed, own: Neighbourhood) -> Tensor:

@@ -400,6 +400,7 @@ class TestScans:
 
     def test_blocks_of_fakes_are_drawn_by_the_seed(self, rng):
         real, fake = (rng.normal(size=(n, 3)).astype(np.float32) for n in (40, 130))
+        fake += 0.8
         values = [
             score(real, fake, {"witnessed_diversity": 20}, seed=seed)["witnessed_diversity"].value
             for seed in (0, 3)

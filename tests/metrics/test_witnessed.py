@@ -19,6 +19,7 @@ from genpr.metrics.witnessed import (
     covering_k,
     cut_and_uncut,
     local_dimension,
+    pairs_of,
     witnessed,
     witnessed_coverage,
     witnessed_fidelity,
@@ -77,7 +78,7 @@ def plain_coverage(real: np.ndarray, fake: np.ndarray) -> float:
     return min(1, (counts >= 4).mean() / expected)
 
 
-SIZES = [(60, 60), (60, 90), (90, 50), (110, 21), (50, 120)]
+SIZES = [(60, 60), (60, 90), (90, 50), (110, 21), (50, 120), (40, 120), (50, 51)]
 
 
 @pytest.mark.parametrize(("n", "m"), SIZES)
@@ -86,7 +87,7 @@ def test_equals_the_plain_account(n, m, shift, rng):
     real = rng.normal(size=(n, 6)).astype(np.float32)
     fake = (shift + rng.normal(0, 1.1, size=(m, 6))).astype(np.float32)
     found = witnessed(real, fake, seed=4)
-    blocks = [fake[rows] for rows in blocks_of_fakes(n, m, 4)]
+    blocks = [fake[rows] for rows in blocks_of_fakes(n, m, 4)[0]]
     parts = [(plain_support(real, block), plain_coverage(real, block)) for block in blocks]
     expected = plain_fidelity(real, fake), np.mean([min(part) for part in parts]), *np.mean(parts, axis=0)
     assert found == pytest.approx(expected, abs=1e-12)
@@ -191,14 +192,32 @@ def test_balls_grow_where_fakes_are_few():
     assert covering_k(22, 21) == 21
 
 
-def test_blocks_are_random_and_hold_every_fake_once():
-    assert [rows.tolist() for rows in blocks_of_fakes(50, 99, 0)] == [list(range(99))]
-    blocks = blocks_of_fakes(50, 162, 0)
-    assert [len(rows) for rows in blocks] == [54, 54, 54]
-    assert torch.cat(blocks).sort().values.tolist() == list(range(162))
-    assert abs(float(blocks[0].double().mean()) - 80) < 20
-    assert [rows.tolist() for rows in blocks] != [rows.tolist() for rows in blocks_of_fakes(50, 162, 1)]
-    assert [rows.tolist() for rows in blocks] == [rows.tolist() for rows in blocks_of_fakes(50, 162, 0)]
+@pytest.mark.parametrize(("m", "count"), [(49, 1), (50, 1), (51, 1), (99, 1), (100, 2), (162, 3)])
+def test_blocks_are_random_and_of_as_many_fakes_as_reals(m, count):
+    blocks, rest = blocks_of_fakes(50, m, 0)
+    assert [len(rows) for rows in blocks] == [min(50, m)] * count
+    assert torch.cat([*blocks, rest]).sort().values.tolist() == list(range(m)), "each fake once"
+    assert rest.tolist() == sorted(rest.tolist())
+    again, other = blocks_of_fakes(50, m, 0)[0], blocks_of_fakes(50, m, 1)[0]
+    assert all(a.equal(b) for a, b in zip(blocks, again, strict=True))
+    assert any(not a.equal(b) for a, b in zip(blocks, other, strict=True)) == (m > 50)
+
+
+@pytest.mark.parametrize("m", [40, 50, 75, 100, 125])
+def test_pairs_of_are_those_that_are_told_of(m, rng):
+    real, fake = (torch.from_numpy(rng.normal(size=(rows, 3)).astype(np.float32)) for rows in (50, m))
+    done: list[int] = []
+    cut_and_uncut(real, fake, 0, done.append)
+    assert sum(done) == pairs_of(50, m)
+
+
+def test_fakes_beyond_whole_blocks_count_for_fidelity(rng):
+    real, fake = rng.normal(size=(100, 4)), rng.normal(size=(149, 4))
+    rest = blocks_of_fakes(100, 149, 0)[1]
+    fake[rest] += 50
+    found = witnessed(real, fake)
+    assert found.fidelity == pytest.approx(100 / 149, abs=0.06)
+    assert found.diversity == witnessed(real, np.delete(fake, rest, axis=0)).diversity
 
 
 def test_four_stray_reals_vouch_for_nothing(rng):
@@ -278,5 +297,6 @@ def test_sorted_fakes_are_shuffled_before_they_are_cut(rng, monkeypatch):
     modes = np.concatenate([rng.normal(size=(400, 4)), 30 + rng.normal(size=(400, 4))])
     real, fake = modes[::4], modes
     assert witnessed(real, fake).diversity > 0.9
-    monkeypatch.setattr(module, "blocks_of_fakes", lambda *_: torch.arange(800).tensor_split(4))
+    in_order = torch.arange(800).tensor_split(4), torch.arange(0)
+    monkeypatch.setattr(module, "blocks_of_fakes", lambda *_: in_order)
     assert witnessed(real, fake).diversity < 0.6

@@ -10,29 +10,14 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import torch
 from torch import Tensor
 
 from genpr.features.feature_set import FeatureSet
 from genpr.metrics.catalogue import IN_BLOCKS
+from genpr.metrics.equal_blocks import equal_blocks
 from genpr.metrics.progress import PairProgress
 from genpr.result import MetricValue
 from genpr.scoring import ManifoldRecipe, ManifoldScore, RealManifolds
-
-
-def equal_blocks(larger: int, size: int, seed: int) -> tuple[Tensor, ...]:
-    """Random disjoint blocks of equal size; what does not fill another block is left out.
-
-    Args:
-        larger: Rows to draw from.
-        size: Rows of each block, at most `larger`.
-        seed: What is drawn depends on these three numbers only.
-
-    Returns:
-        floor(larger / size) blocks of rows, (size,) each, ascending.
-    """
-    order = torch.randperm(larger, generator=torch.Generator().manual_seed(seed))
-    return order[: larger // size * size].reshape(-1, size).sort(dim=1).values.unbind()
 
 
 class EqualisedManifolds:
