@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.metrics.null import calibrated_clipped_coverage
-from genpr.metrics.replicate_values import REPLICATES, replicate_values
+from genpr.metrics.replicate_values import REPLICATES, Replicates
 from genpr.metrics.uncertainty import Interval, interval_of
 from genpr.neighbours.frame import Frame, Placed
 from genpr.neighbours.lists import NeighbourLists
+from genpr.neighbours.visit import visit
 
 KS = {
     "precision": 3,
@@ -146,7 +147,9 @@ def run_once(case: IntervalCase, number: int) -> Run:
     distances = Distances(*case.draw(_RUNS, number))
     values = distances.values()
     real, fake = distances.sides()
-    replicates = replicate_values(real, fake, KS, seed=number, replicates=REPLICATES)
+    halves = Replicates(real, fake, KS, seed=number, replicates=REPLICATES)
+    visit(real[0], fake[0], [halves.counter])
+    replicates = halves.values()
     return Run(
         np.array([values[name] for name in METRICS]),
         np.stack([replicates[name].numpy() for name in METRICS]),

@@ -11,18 +11,17 @@ from torch import Tensor
 
 from genpr.memory import fits, part_of
 from genpr.metrics.counted import COUNTED, needed_balls
-from genpr.metrics.features import Features
+from genpr.metrics.features import Features, check_features
 from genpr.metrics.null_geometry import share_reached
-from genpr.metrics.progress import PairProgress, first_of, tally
-from genpr.metrics.real_side import FakeSide, RealSide
-from genpr.metrics.replicate_values import RESAMPLED, replicate_values
+from genpr.metrics.progress import PairProgress, tally
+from genpr.metrics.real_side import FakeSide, PlacedFakes, RealSide, pairs_of
+from genpr.metrics.replicate_values import RESAMPLED, Replicates
 from genpr.metrics.scans import Halved, Scan, ScanOptions, needed_scans
 from genpr.neighbours.balls import Ball
 from genpr.neighbours.cross import Ties
 from genpr.neighbours.halves import others_for
 from genpr.neighbours.lists import NeighbourLists
 from genpr.neighbours.neighbourhood import Neighbourhood
-from genpr.neighbours.sweep import Tick
 
 _BYTES_PER_LISTED = 160  # while neighbours are searched
 _BESIDE = 2  # neighbours that tell near copies from images that are alike
@@ -107,27 +106,25 @@ class NeighbourMetrics:
     ) -> tuple[dict[str, NeighbourValue], FakeSide]:
         """Every metric of (m, d) fake features, and the counts behind them."""
         smallest = [scan.balls(self._k_of(names))[0] for names, scan in self._scans.items() if scan.smallest]
-        n, m = len(self.side.points), len(fake)
+        checked, fake_balls = check_features(fake, "fake"), self._fake_balls
+        m = len(checked)
         keep = self._listed(m, self._listed_fake)
         lacks = self._lacks(m, keep)
-        resampled = {name: k for name, k in self._resampled.items() if name not in lacks}
-        in_count = n * m + (m * (m - 1) // 2 if self._fake_balls else 0)
-        in_all = (
-            in_count + n * m * bool(resampled) + sum(self._pairs(scan, m) for scan in self._scans.values())
-        )
+        in_count = pairs_of(len(self.side.points), m, fake_balls)
+        tick = tally(in_count + sum(self._pairs(scan, m) for scan in self._scans.values()), progress)
+        fakes = self.side.place(checked, fake_balls, keep=keep, tick=tick)
+        replicates = self._replicates(fakes, [name for name in self._resampled if name not in lacks])
         side = self.side.count(
-            fake,
-            real_balls=self._real_balls,
-            fake_balls=self._fake_balls,
+            fakes,
+            self._real_balls,
             smallest_of=smallest[0] if smallest else None,
-            keep=keep,
-            progress=first_of(progress, in_all),
+            beside=[replicates.counter] if replicates else [],
+            tick=tick,
         )
-        tick = tally(in_all, progress, done=in_count)
         values = {name: self._of_counts(name, side, k) for name, k in self._counted.items()}
         values |= {name: replace(values[name], lack=lack) for name, lack in lacks.items()}
-        for name, replicates in self._replicates(side, resampled, tick).items():
-            values[name] = replace(values[name], replicates=replicates)
+        for name, found in (replicates.values() if replicates else {}).items():
+            values[name] = replace(values[name], replicates=found)
         for names, scan in self._scans.items():
             values |= self._scanned(scan, side, ScanOptions(self._k_of(names), self._seed, tick))
         return {name: values[name] for name in self._ks}, side
@@ -205,21 +202,20 @@ class NeighbourMetrics:
             self._smaller[m, k] = share_reached(own.in_degrees[0].cpu().numpy())
         return self._smaller[m, k]
 
-    def _replicates(self, fake: FakeSide, ks: Mapping[str, int], tick: Tick) -> dict[str, Tensor]:
-        """Of the metrics in `ks`, whose balls exist in halves of these sets."""
-        if not ks:
-            return {}
+    def _replicates(self, fakes: PlacedFakes, names: Collection[str]) -> Replicates | None:
+        """Of metrics whose balls exist in halves of these sets; None if there are no such."""
+        if not names:
+            return None
         real = self.side
         of_reals = real.lists or NeighbourLists.none(real.points.features)
-        of_fakes = fake.own.lists if fake.own else NeighbourLists.none(fake.points.features)
-        return replicate_values(
+        of_fakes = fakes.own.lists if fakes.own else NeighbourLists.none(fakes.points.features)
+        return Replicates(
             (real.points, of_reals),
-            (fake.points, of_fakes),
-            ks,
+            (fakes.points, of_fakes),
+            {name: self._resampled[name] for name in names},
             ties=real.ties,
             seed=self._seed,
             engine=real.engine,
-            tick=tick,
         )
 
 

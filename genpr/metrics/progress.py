@@ -10,11 +10,11 @@ PairProgress = Callable[[int, int], None]
 """Called with the pairs of rows that are done with, and their number."""
 
 
-def tally(total: int, progress: PairProgress | None, *, done: int = 0) -> Tick:
-    """What engines call with the pairs they have just done; `progress` hears the sum, from `done` on."""
+def tally(total: int, progress: PairProgress | None) -> Tick:
+    """What engines call with the pairs they have just done; `progress` hears the sum."""
     if progress is None:
         return no_tick
-    report = progress
+    report, done = progress, 0
 
     def tick(pairs: int) -> None:
         nonlocal done
@@ -22,11 +22,3 @@ def tally(total: int, progress: PairProgress | None, *, done: int = 0) -> Tick:
         report(done, total)
 
     return tick
-
-
-def first_of(progress: PairProgress | None, total: int) -> PairProgress | None:
-    """What the first of several searches calls, which have `total` pairs together."""
-    if progress is None:
-        return None
-    report = progress
-    return lambda done, _own_total: report(done, total)

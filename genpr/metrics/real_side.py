@@ -22,15 +22,31 @@ from genpr.metrics.membership import Memberships
 from genpr.metrics.progress import PairProgress, tally
 from genpr.neighbours.balls import Ball
 from genpr.neighbours.choose import choose_engine
-from genpr.neighbours.cross import Ties, cross_counts
+from genpr.neighbours.cross import CrossCounter, Ties
 from genpr.neighbours.engine import Engine
 from genpr.neighbours.frame import Placed
 from genpr.neighbours.lists import NeighbourLists
 from genpr.neighbours.neighbourhood import Neighbourhood
 from genpr.neighbours.plan import choose_frame, serves
-from genpr.neighbours.sweep import Tick
+from genpr.neighbours.sweep import Tick, no_tick
+from genpr.neighbours.visit import Visitor, visit
 
 _USUAL_K = 5  # to choose a frame by, where no neighbours are asked for
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedFakes:
+    """A fake set with its balls.
+
+    Attributes:
+        points: The m fakes, in the frame of the reals.
+        balls: The kinds that were drawn around them.
+        own: What the fakes tell about themselves; None if no ball was asked for.
+    """
+
+    points: Placed
+    balls: tuple[Ball, ...]
+    own: Neighbourhood | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,61 +155,73 @@ class RealSide:
     ) -> Memberships:
         """The integer counts behind `score`, sample by sample. Arguments and errors are those of `score`."""
         real_balls, fake_balls = needed_balls(ks)
-        side = self.count(fake, real_balls=real_balls, fake_balls=fake_balls, progress=progress)
-        return side.memberships
+        self._rows_of(real_balls)  # an error should come before any search
+        checked = check_features(fake, "fake")
+        tick = tally(pairs_of(len(self.points), len(checked), fake_balls), progress)
+        return self.count(self.place(checked, fake_balls, tick=tick), real_balls, tick=tick).memberships
+
+    def place(
+        self, fake: Tensor, balls: Sequence[Ball], *, keep: int = 0, tick: Tick = no_tick
+    ) -> PlacedFakes:
+        """Bring fakes into the frame of the reals, and draw balls around them.
+
+        Args:
+            fake: (m, d) features as `check_features` returns them, m more than every k.
+            balls: The kinds.
+            keep: Neighbours to list of each fake.
+            tick: Told of the pairs of fakes that are done with.
+
+        Raises:
+            FeatureError: The features are too few, or of another width than the reals.
+        """
+        check_same_width(self.points.features, fake)
+        check_rows(fake, "fake", k=max((ball.k for ball in balls), default=0))
+        points = self.points.frame.place(fake.to(self.points.device))
+        own = self._own(points, balls, keep, tick) if balls else None
+        return PlacedFakes(points, tuple(balls), own)
 
     def count(
         self,
-        fake: Features,
-        *,
+        fakes: PlacedFakes,
         real_balls: Sequence[Ball],
-        fake_balls: Sequence[Ball],
+        *,
         smallest_of: Ball | None = None,
-        keep: int = 0,
-        progress: PairProgress | None = None,
+        beside: Sequence[Visitor] = (),
+        tick: Tick = no_tick,
     ) -> FakeSide:
         """Who lies in whose balls.
 
         Args:
-            fake: (m, d) features, m more than every k of a fake ball.
+            fakes: What `place` returned.
             real_balls: Of the kinds that were fitted.
-            fake_balls: The balls around fakes to draw.
             smallest_of: Of which of `real_balls` to find the smallest around each fake.
-            keep: Neighbours to list of each fake.
-            progress: As in `fit`.
+            beside: Who else looks at the pairs between the two sets while they are searched.
+            tick: Told of the pairs between the sets that are done with.
 
         Raises:
-            FeatureError: The features are malformed, not finite, too few, or of another width than the reals.
             UsageError: A ball was not fitted.
         """
-        rows = self._rows_of(real_balls)
-        checked = check_features(fake, "fake")
-        check_same_width(self.points.features, checked)
-        check_rows(checked, "fake", k=max((ball.k for ball in fake_balls), default=0))
-        checked = checked.to(self.points.device)
-        points, n, m = self.points.frame.place(checked), len(self.points), len(checked)
-        tick = tally(n * m + (m * (m - 1) // 2 if fake_balls else 0), progress)
-        own = self._own(points, fake_balls, keep, tick) if fake_balls else None
-        counts = cross_counts(
+        rows, own = self._rows_of(real_balls), fakes.own
+        counter = CrossCounter(
             self.points,
-            points,
+            fakes.points,
             real_sq_radii=self.sq_radii[rows],
             fake_sq_radii=None if own is None else own.sq_radii,
             smallest_of=None if smallest_of is None else real_balls.index(smallest_of),
             ties=self.ties,
             engine=self.engine,
-            tick=tick,
         )
+        visit(self.points, fakes.points, [counter, *beside], engine=self.engine, tick=tick)
         found = Memberships.of(
-            counts,
-            n_real=n,
-            n_fake=m,
+            counter.counts(),
+            n_real=len(self.points),
+            n_fake=len(fakes.points),
             real_balls=real_balls,
-            fake_balls=fake_balls,
+            fake_balls=fakes.balls,
             real_in_degrees=() if self.in_degrees is None else self.in_degrees[rows],
             fake_in_degrees=() if own is None else own.in_degrees,
         )
-        return FakeSide(found, points, own)
+        return FakeSide(found, fakes.points, own)
 
     def sq_radii_of(self, ball: Ball) -> Tensor:
         """Squared radii (n,) float64 of one kind of ball."""
@@ -212,3 +240,8 @@ class RealSide:
         if not serves(points, most):
             points = choose_frame(points.features, most).place(points.features)
         return Neighbourhood.of(points, balls, ties=self.ties, keep=keep, engine=self.engine, tick=tick)
+
+
+def pairs_of(n: int, m: int, fake_balls: Sequence[Ball]) -> int:
+    """Pairs of rows that are looked at to count m fakes against n reals."""
+    return n * m + (m * (m - 1) // 2 if fake_balls else 0)

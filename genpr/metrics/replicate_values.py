@@ -20,8 +20,7 @@ from genpr.neighbours.frame import Placed
 from genpr.neighbours.halves import Halves
 from genpr.neighbours.lists import NeighbourLists
 from genpr.neighbours.replicate_sides import Asked, ResampledSet
-from genpr.neighbours.replicates import replicate_counts
-from genpr.neighbours.sweep import Tick, no_tick
+from genpr.neighbours.replicates import ReplicateCounter
 
 REPLICATES = 100
 _REAL_STREAM, _FAKE_STREAM = 0, 1
@@ -49,18 +48,8 @@ class _Metric:
     value: Callable[[int, _Sizes, Sequence[Tensor]], Tensor]
 
 
-def replicate_values(
-    real: tuple[Placed, NeighbourLists],
-    fake: tuple[Placed, NeighbourLists],
-    ks: Mapping[str, int],
-    *,
-    ties: Ties = "closed",
-    seed: int = 0,
-    replicates: int = REPLICATES,
-    engine: Engine | None = None,
-    tick: Tick = no_tick,
-) -> dict[str, Tensor]:
-    """Metrics of random halves of the reals against random halves of the fakes.
+class Replicates:
+    """Metrics of random halves of the reals against random halves of the fakes, counted as pairs are found.
 
     Halves are drawn without replacement and come in complementary pairs: replicates 2 s and 2 s + 1 share no image.
     Those of the reals depend on the seed and n alone, those of the fakes on the seed and m: two sets of fakes scored on
@@ -76,31 +65,46 @@ def replicate_values(
         seed: From 0.
         replicates: B, even.
         engine: What proposes pairs; None chooses by device.
-        tick: Told how many of the n m pairs are done with, now and then.
 
-    Returns:
-        By metric, (B,) float64. For the minimum of two metrics, the one that is lower on average over all halves.
+    Attributes:
+        counter: To be shown the pairs between the two sets.
 
     Raises:
         UsageError: A metric is unknown ("unknown-metric"), a k impossible ("bad-k") or too large for a half of either
             set ("too-few-for-halves"), or replicates or seed impossible ("bad-option").
     """
-    metrics = {name: (_metric(name), check_k(k)) for name, k in ks.items()}
-    check_count(replicates, "replicates", least=2)
-    check_count(seed, "seed", least=0)
-    if replicates % 2:
-        raise UsageError(f"replicates come in pairs: an even number, not {replicates}", code="bad-option")
-    asked = {name: metric.asked(k, ties) for name, (metric, k) in metrics.items()}
-    everything = list(dict.fromkeys(each for some in asked.values() for each in some))
-    halved_real = _halved(*real, seed, _REAL_STREAM, replicates)
-    halved_fake = _halved(*fake, seed, _FAKE_STREAM, replicates)
-    sizes = _Sizes(halved_real.halves.size, halved_fake.halves.size)
-    _check_sizes(everything, sizes)
-    counts = replicate_counts(halved_real, halved_fake, everything, engine=engine, tick=tick)
-    return {
-        name: metric.value(k, sizes, [counts[each] for each in asked[name]])
-        for name, (metric, k) in metrics.items()
-    }
+
+    def __init__(
+        self,
+        real: tuple[Placed, NeighbourLists],
+        fake: tuple[Placed, NeighbourLists],
+        ks: Mapping[str, int],
+        *,
+        ties: Ties = "closed",
+        seed: int = 0,
+        replicates: int = REPLICATES,
+        engine: Engine | None = None,
+    ) -> None:
+        self._metrics = {name: (_metric(name), check_k(k)) for name, k in ks.items()}
+        check_count(replicates, "replicates", least=2)
+        check_count(seed, "seed", least=0)
+        if replicates % 2:
+            raise UsageError(f"replicates come in pairs: an even number, not {replicates}", code="bad-option")
+        self._asked = {name: metric.asked(k, ties) for name, (metric, k) in self._metrics.items()}
+        everything = list(dict.fromkeys(each for some in self._asked.values() for each in some))
+        halved_real = _halved(*real, seed, _REAL_STREAM, replicates)
+        halved_fake = _halved(*fake, seed, _FAKE_STREAM, replicates)
+        self._sizes = _Sizes(halved_real.halves.size, halved_fake.halves.size)
+        _check_sizes(everything, self._sizes)
+        self.counter = ReplicateCounter(halved_real, halved_fake, everything, engine=engine)
+
+    def values(self) -> dict[str, Tensor]:
+        """By metric, (B,) float64. For the minimum of two metrics, the one that is lower on average over all halves."""
+        counts = self.counter.counts()
+        return {
+            name: metric.value(k, self._sizes, [counts[each] for each in self._asked[name]])
+            for name, (metric, k) in self._metrics.items()
+        }
 
 
 def _halved(points: Placed, lists: NeighbourLists, seed: int, stream: int, count: int) -> ResampledSet:

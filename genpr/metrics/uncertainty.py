@@ -91,7 +91,7 @@ def interval_of(
 
     Args:
         value: The metric of the whole sets.
-        replicates: (B,) its values for halves, as `replicate_values` returns them.
+        replicates: (B,) its values for halves, as `Replicates.values` returns them.
         n: Images that the metric is a share of, or a mean over: fakes for precision and density, reals for recall and
             coverage.
         lower: The least value possible.

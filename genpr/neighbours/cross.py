@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,11 +11,11 @@ from torch import Tensor
 
 from genpr.neighbours.choose import choose_engine
 from genpr.neighbours.closest import bounds_of_pairs
-from genpr.neighbours.engine import Engine, plain_arithmetic
+from genpr.neighbours.engine import Engine
 from genpr.neighbours.frame import Placed
-from genpr.neighbours.sweep import Pairs, Tick, no_tick, sweep_between
+from genpr.neighbours.sweep import Pairs, Tick, no_tick
 from genpr.neighbours.verify import sq_distances_at
-from genpr.neighbours.workers import Workers
+from genpr.neighbours.visit import visit
 
 Ties = Literal["closed", "strict"]
 
@@ -54,6 +53,24 @@ def cross_counts(
 ) -> CrossCounts:
     """Count who lies in whose balls, for all sets of radii in one pass over real x fake.
 
+    Arguments are those of `CrossCounter`; `tick` is told how many of the n m pairs are done with, now and then.
+    """
+    counter = CrossCounter(
+        real,
+        fake,
+        real_sq_radii=real_sq_radii,
+        fake_sq_radii=fake_sq_radii,
+        smallest_of=smallest_of,
+        ties=ties,
+        engine=engine,
+    )
+    visit(real, fake, [counter], engine=engine, tick=tick)
+    return counter.counts()
+
+
+class CrossCounter:
+    """Counts who lies in whose balls, for all sets of radii, from pairs as they are found.
+
     Args:
         real: n rows.
         fake: m rows, placed in the same frame.
@@ -61,29 +78,49 @@ def cross_counts(
         fake_sq_radii: (b, m) float64; None counts nothing for them.
         smallest_of: Of which row of `real_sq_radii` to find the smallest ball around each fake.
         ties: Whether a point on the sphere is inside: "closed" yes, "strict" no.
-        engine: What proposes pairs; None chooses by device.
-        tick: Told how many of the n m pairs are done with, now and then.
+        engine: What takes differences; None chooses by device.
+
+    Attributes:
+        reaches: How far the largest ball of each real and each fake reaches, (n,) and (m,).
     """
-    n, m = len(real), len(fake)
-    engine = engine or choose_engine(real.device)
-    in_real = _no_radii(n, real.device) if real_sq_radii is None else real_sq_radii
-    in_fake = _no_radii(m, real.device) if fake_sq_radii is None else fake_sq_radii
-    a = len(in_real)
-    tallies = _Tallies(a + len(in_fake), n, m, real.device)
 
-    def look(pairs: Pairs) -> None:
-        sq_radii = torch.cat([in_real[:, pairs.i], in_fake[:, pairs.j]])
-        inside = _inside(real, fake, pairs, sq_radii, ties, engine)
-        tallies.own.add(pairs, inside)
-        if smallest_of is not None:
-            tallies.own.note_radii(pairs.j, sq_radii[smallest_of].where(inside[smallest_of], torch.inf))
+    def __init__(
+        self,
+        real: Placed,
+        fake: Placed,
+        *,
+        real_sq_radii: Tensor | None,
+        fake_sq_radii: Tensor | None,
+        smallest_of: int | None = None,
+        ties: Ties = "closed",
+        engine: Engine | None = None,
+    ) -> None:
+        n, m = len(real), len(fake)
+        self._real, self._fake = real, fake
+        self._of_real = _no_radii(n, real.device) if real_sq_radii is None else real_sq_radii
+        self._of_fake = _no_radii(m, real.device) if fake_sq_radii is None else fake_sq_radii
+        self._smallest_of, self._ties = smallest_of, ties
+        self._engine = engine or choose_engine(real.device)
+        self._tallies = _Tallies(len(self._of_real) + len(self._of_fake), n, m, real.device)
+        self.reaches = _largest(self._of_real), _largest(self._of_fake)
 
-    with plain_arithmetic(real.device), Workers(real.device) as workers:
-        reaches = _largest(in_real), _largest(in_fake)
-        deque(sweep_between(real, fake, *reaches, engine, workers, look, tick), maxlen=0)
-    per_row, per_column = tallies.sums()
-    smallest = None if smallest_of is None else tallies.smallest()
-    return CrossCounts(per_column[:a], per_row[:a], per_row[a:], per_column[a:], smallest)
+    def look(self, pairs: Pairs) -> None:
+        """Count pairs, no pair twice."""
+        of_real, of_fake = self.reaches
+        pairs = pairs.select(pairs.sq_lower <= torch.maximum(of_real[pairs.i], of_fake[pairs.j]))
+        sq_radii = torch.cat([self._of_real[:, pairs.i], self._of_fake[:, pairs.j]])
+        inside = _inside(self._real, self._fake, pairs, sq_radii, self._ties, self._engine)
+        self._tallies.own.add(pairs, inside)
+        if self._smallest_of is not None:
+            within = inside[self._smallest_of]
+            self._tallies.own.note_radii(pairs.j, sq_radii[self._smallest_of].where(within, torch.inf))
+
+    def counts(self) -> CrossCounts:
+        """Of all pairs looked at."""
+        per_row, per_column = self._tallies.sums()
+        a = len(self._of_real)
+        smallest = None if self._smallest_of is None else self._tallies.smallest()
+        return CrossCounts(per_column[:a], per_row[:a], per_row[a:], per_column[a:], smallest)
 
 
 @dataclass(frozen=True, slots=True)

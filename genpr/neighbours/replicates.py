@@ -1,4 +1,4 @@
-"""Ball memberships between halves of two sets, for all halves in one pass over the pairs of the sets.
+"""Ball memberships between halves of two sets, for all halves as the pairs of the sets are found.
 
 Every pair that may be within the largest ball of one of its two rows is looked at once; no list of pairs is kept.
 What bounds settle needs no distance: a pair that is nearer than the smallest ball of a row over all halves, or
@@ -17,76 +17,73 @@ from torch import Tensor
 from genpr.neighbours.bounds import slack_factor
 from genpr.neighbours.choose import choose_engine
 from genpr.neighbours.engine import Engine, plain_arithmetic
-from genpr.neighbours.frame import Placed
 from genpr.neighbours.halves import Hits, counted
 from genpr.neighbours.lists import near_sq_distances
 from genpr.neighbours.replicate_sides import Asked, Found, ResampledSet, Side, proven_reach
-from genpr.neighbours.sweep import Pairs, Tick, no_tick, sweep_between
+from genpr.neighbours.sweep import Pairs
 from genpr.neighbours.workers import Workers
 
 _LISTED = 2**16  # pairs of a set with itself per piece of work
 _MASSES, _PARTS = 2**16, 16  # pairs of a portion, and in how many parts more than that are taken
 
 
-def replicate_counts(
-    real: ResampledSet,
-    fake: ResampledSet,
-    asked: Sequence[Asked],
-    *,
-    engine: Engine | None = None,
-    tick: Tick = no_tick,
-) -> dict[Asked, Tensor]:
-    """Count memberships between the halves of the reals and those of the fakes, half b with half b.
+class ReplicateCounter:
+    """Counts memberships between the halves of the reals and those of the fakes, half b with half b.
 
     The balls of a half are those of the half alone: each reaches the k-th nearest other row of the half. Distances are
-    `near_sq_distances`, equal for equal vectors.
+    `near_sq_distances`, equal for equal vectors. What is asked about a set's own rows is counted beforehand.
 
     Args:
         real: The reals; each half has more rows than any k that is asked for.
         fake: The fakes, placed in the same frame, with as many halves.
         asked: What to count.
-        engine: What proposes pairs; None chooses by device.
-        tick: Told how many of the n m pairs are done with, now and then.
+        engine: What finds balls and takes differences; None chooses by device.
 
-    Returns:
-        (most, B) int64 for each.
+    Attributes:
+        reaches: How far the largest ball of each real and each fake reaches over all halves, (n,) and (m,).
     """
-    engine = engine or choose_engine(real.points.device)
-    with plain_arithmetic(real.points.device), Workers(real.points.device) as workers:
-        whole = [
-            Side.of(name, this, other, asked, engine, workers)
-            for name, this, other in (("real", real, fake), ("fake", fake, real))
-        ]
-        sides = [side.towards("other") for side in whole]
-        alone = [side.towards("own") for side in whole]
-        tallies = _Tallies([*sides, *alone])
-        for side in alone:
-            _look_within(side, tallies, workers)
 
-        def look(pairs: Pairs) -> None:
-            _look(real.points, fake.points, pairs, sides, tallies.own, engine)
+    def __init__(
+        self,
+        real: ResampledSet,
+        fake: ResampledSet,
+        asked: Sequence[Asked],
+        *,
+        engine: Engine | None = None,
+    ) -> None:
+        self._real, self._fake, self._asked = real.points, fake.points, asked
+        self._engine = engine = engine or choose_engine(real.points.device)
+        with plain_arithmetic(real.points.device), Workers(real.points.device) as workers:
+            whole = [
+                Side.of(name, this, other, asked, engine, workers)
+                for name, this, other in (("real", real, fake), ("fake", fake, real))
+            ]
+            self._sides = [side.towards("other") for side in whole]
+            alone = [side.towards("own") for side in whole]
+            self._tallies = _Tallies([*self._sides, *alone])
+            for side in alone:
+                _look_within(side, self._tallies, workers)
+        of_real, of_fake = map(proven_reach, self._sides)
+        self.reaches = of_real, of_fake
 
-        of_real, of_fake = map(proven_reach, sides)
-        sweep = sweep_between(real.points, fake.points, of_real, of_fake, engine, workers, look, tick)
-        deque(sweep, maxlen=0)
-        totals = tallies.totals()
-    return {each: totals[each] for each in asked}
+    def look(self, pairs: Pairs) -> None:
+        """Count pairs, no pair twice."""
+        owners = pairs.i, pairs.j
+        x, y = self._real.features, self._fake.features
+        lower, upper = _near_bounds(pairs.sq_lower, pairs.sq_upper, x.shape[1])
+        is_open = torch.zeros_like(lower, dtype=torch.bool)
+        for side, owner in zip(self._sides, owners, strict=True):
+            is_open |= _undecided(side, owner, lower, upper)
+        at = is_open.nonzero()[:, 0]
+        # One distance costs less than a better bound and a second look.
+        lower[at] = upper[at] = near_sq_distances(x, y, pairs.i[at], pairs.j[at], self._engine)
+        for side, owner, other in zip(self._sides, owners, reversed(owners), strict=True):
+            _count(side, owner, other, lower, upper, self._tallies.own)
 
-
-def _look(
-    real: Placed, fake: Placed, pairs: Pairs, sides: Sequence[Side], tally: _Tally, engine: Engine
-) -> None:
-    """Count some pairs."""
-    owners = pairs.i, pairs.j
-    lower, upper = _near_bounds(pairs.sq_lower, pairs.sq_upper, real.features.shape[1])
-    is_open = torch.zeros_like(lower, dtype=torch.bool)
-    for side, owner in zip(sides, owners, strict=True):
-        is_open |= _undecided(side, owner, lower, upper)
-    at = is_open.nonzero()[:, 0]
-    # One distance costs less than a better bound and a second look.
-    lower[at] = upper[at] = near_sq_distances(real.features, fake.features, pairs.i[at], pairs.j[at], engine)
-    for side, owner, other in zip(sides, owners, reversed(owners), strict=True):
-        _count(side, owner, other, lower, upper, tally)
+    def counts(self) -> dict[Asked, Tensor]:
+        """Of all pairs looked at: (most, B) int64 for each that was asked."""
+        totals = self._tallies.totals()
+        return {each: totals[each] for each in self._asked}
 
 
 def _look_within(side: Side, tallies: _Tallies, workers: Workers) -> None:

@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist
 
 from genpr.errors import UsageError
 from genpr.metrics.null import clipped_coverage_curve
-from genpr.metrics.replicate_values import RESAMPLED, replicate_values
+from genpr.metrics.replicate_values import RESAMPLED, Replicates
 from genpr.metrics.uncertainty import (
     Resampled,
     are_paired,
@@ -26,6 +26,7 @@ from genpr.neighbours.balls import Ball
 from genpr.neighbours.frame import Frame
 from genpr.neighbours.halves import Halves, unpacked
 from genpr.neighbours.neighbourhood import Neighbourhood
+from genpr.neighbours.visit import visit
 
 KS = dict.fromkeys(RESAMPLED, 3)
 KS |= {"density": 4, "symmetric_precision": 2, "precision_cover": 2, "recall_cover": 2}
@@ -39,7 +40,10 @@ def sides_of(real: NDArray, fake: NDArray):
 
 
 def values_of(real: NDArray, fake: NDArray, ks=KS, **options) -> dict[str, torch.Tensor]:
-    return replicate_values(*sides_of(real, fake), ks, **{"replicates": COUNT, "seed": 2, **options})
+    sides = sides_of(real, fake)
+    halves = Replicates(*sides, ks, **{"replicates": COUNT, "seed": 2, **options})
+    visit(sides[0][0], sides[1][0], [halves.counter])
+    return halves.values()
 
 
 def halves_of(features: NDArray, stream: int, seed: int = 2) -> list[NDArray]:

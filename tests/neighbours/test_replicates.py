@@ -20,8 +20,10 @@ from genpr.neighbours.lists import NeighbourLists
 from genpr.neighbours.longer_lists import longer_lists as search_again
 from genpr.neighbours.neighbourhood import Neighbourhood
 from genpr.neighbours.replicate_sides import Asked, ResampledSet
-from genpr.neighbours.replicates import replicate_counts
+from genpr.neighbours.replicates import ReplicateCounter
+from genpr.neighbours.sweep import Pairs
 from genpr.neighbours.torch_engine import TorchEngine
+from genpr.neighbours.visit import visit
 from genpr.neighbours.workers import Workers
 
 CPU = torch.device("cpu")
@@ -50,6 +52,12 @@ def resampled(points: Placed, *, stream: int, listed: int = 64, count: int = COU
     return ResampledSet(
         points, lists, Halves.drawn(len(points), seed=5, stream=stream, count=count, device=CPU)
     )
+
+
+def replicate_counts(real: ResampledSet, fake: ResampledSet, asked, *, engine=None, tick=lambda _pairs: None):
+    counter = ReplicateCounter(real, fake, asked, engine=engine)
+    visit(real.points, fake.points, [counter], engine=engine, tick=tick)
+    return counter.counts()
 
 
 def members(side: ResampledSet, half: int) -> NDArray:
@@ -203,6 +211,27 @@ def test_progress_tells_of_every_pair(rng):
     ticks: list[int] = []
     replicate_counts(resampled(x, stream=0), resampled(y, stream=1), ASKED[:1], tick=ticks.append)
     assert sum(ticks) == 1600
+
+
+class Everything:
+    """Wants to see all pairs."""
+
+    def __init__(self, n: int, m: int) -> None:
+        self.reaches = torch.full((n,), torch.inf).double(), torch.full((m,), torch.inf).double()
+        self.seen = 0
+
+    def look(self, pairs: Pairs) -> None:
+        self.seen += len(pairs)
+
+
+def test_pairs_that_others_want_to_see_are_not_counted(rng):
+    x, y = place(*rng.normal(size=(2, 60, 3)).astype(np.float32))
+    sides = resampled(x, stream=0), resampled(y, stream=1)
+    alone = replicate_counts(*sides, [*ASKED, *OWN])
+    counter, other = ReplicateCounter(*sides, [*ASKED, *OWN]), Everything(60, 60)
+    visit(x, y, [other, counter])
+    assert other.seen == 3600
+    assert all((counter.counts()[each] == counts).all() for each, counts in alone.items())
 
 
 @pytest.mark.parametrize("k", [1, 3, 5, 20])
