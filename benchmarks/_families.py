@@ -80,7 +80,7 @@ def write_features(
         if learned is None:
             raise ValueError("learned features need two files")
         for side, (source, path) in enumerate([(learned.real, pair.real), (learned.fake, pair.fake)]):
-            np.save(path, _shuffled(_read(source), seed=_SEED + side)[:rows])
+            np.save(path, shuffled(read_features(source), seed=_SEED + side)[:rows])
         return pair
     rotation = None if family == "gaussian" else _rotation(d, folder)
     exponent = _EXPONENTS[family]
@@ -154,7 +154,8 @@ def _shape(path: Path) -> tuple[int, int]:
         return n, d
 
 
-def _read(path: Path) -> NDArray[np.float32]:
+def read_features(path: Path) -> NDArray[np.float32]:
+    """Features by `genpr features`, (n, d)."""
     from safetensors import safe_open
 
     with safe_open(path, framework="pt") as file:
@@ -162,6 +163,6 @@ def _read(path: Path) -> NDArray[np.float32]:
         return features
 
 
-def _shuffled(features: NDArray[np.float32], *, seed: int) -> NDArray[np.float32]:
+def shuffled(features: NDArray[np.float32], *, seed: int) -> NDArray[np.float32]:
     """Files list images class by class; a cut of them would hold a few classes only."""
     return features[np.random.default_rng(seed).permutation(len(features))]
