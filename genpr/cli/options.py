@@ -33,6 +33,16 @@ def image_options(command: Command) -> Command:
     return _with(source_options(command), _FEATURE_OPTIONS)
 
 
+def recipe_options(command: Command) -> Command:
+    """What to compute, and everything that decides how images become features."""
+    return _with(image_options(command), _RECIPE_OPTIONS)
+
+
+def names_in(text: str | None) -> list[str] | None:
+    """`a,b` as a list; None stays None."""
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
 def _with(command: Command, options: tuple[Callable[[Command], Command], ...]) -> Command:
     for option in reversed(options):
         command = option(command)
@@ -90,5 +100,30 @@ _FEATURE_OPTIONS = (
         metavar="SIZE",
         help="Plan with at most so much, such as 8GiB, of which libraries take 0.3; larger features are mapped from a file.  "
         "[default: what is free]",
+    ),
+)
+_RECIPE_OPTIONS = (
+    click.option(
+        "--metrics",
+        metavar="A,B",
+        help="Only these (see `genpr list metrics`), or all.  [default: the protocol's]",
+    ),
+    click.option(
+        "--k", type=int, help="Neighbours for every metric that counts them.  [default: the protocol's]"
+    ),
+    click.option(
+        "--ties", type=click.Choice(["closed", "strict"]), help="Balls with or without their surface."
+    ),
+    click.option(
+        "--intervals/--no-intervals",
+        default=True,
+        show_default=True,
+        help="95 % intervals, by halves of both sets.",
+    ),
+    click.option(
+        "--control/--no-control",
+        default=True,
+        show_default=True,
+        help="Score one half of the reals against the other, too.",
     ),
 )

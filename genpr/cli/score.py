@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genpr.cli.console import complain, emit, inner_workings, progress_bars, show_notices
-from genpr.cli.options import image_options
+from genpr.cli.options import names_in, recipe_options
 from genpr.errors import GenprError
 
 if TYPE_CHECKING:
@@ -47,28 +47,7 @@ def threshold(text: str) -> tuple[str, float]:
     show_default=True,
     help="Named recipe (see `genpr list protocols`); may be repeated.",
 )
-@click.option(
-    "--metrics",
-    metavar="A,B",
-    help="Only these (see `genpr list metrics`), or all.  [default: the protocol's]",
-)
-@click.option(
-    "--k", type=int, help="Neighbours for every metric that counts them.  [default: the protocol's]"
-)
-@click.option("--ties", type=click.Choice(["closed", "strict"]), help="Balls with or without their surface.")
-@image_options
-@click.option(
-    "--intervals/--no-intervals",
-    default=True,
-    show_default=True,
-    help="95 % intervals, by halves of both sets.",
-)
-@click.option(
-    "--control/--no-control",
-    default=True,
-    show_default=True,
-    help="Score one half of the reals against the other, too.",
-)
+@recipe_options
 @click.option(
     "--held-out",
     metavar="SOURCE",
@@ -119,7 +98,7 @@ def command(
     REAL and FAKE are folders of images (searched to any depth), .zip or .tar archives of images, .npz files
     with uint8 images in arr_0, or feature files (.npy, or .safetensors as `genpr features` writes them).
     """
-    chosen = None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()]
+    chosen = names_in(metrics)
     # What can be wrong at once is said at once: importing torch alone takes seconds.
     spaces = _spaces(
         protocols,

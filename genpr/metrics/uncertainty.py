@@ -33,9 +33,8 @@ from torch import Tensor
 from genpr.errors import UsageError
 
 _LEVEL = 0.95
-_OF_THE_DATA = (
-    50  # degrees of freedom, 1 / (2 cv^2), of a standard error that varies by cv = 10 % between data
-)
+# Degrees of freedom, 1 / (2 cv^2), of a standard error that varies by cv = 10 % between data.
+_OF_THE_DATA = 50
 Pairing = Literal["paired", "unpaired"]
 
 
