@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from genpr.features.embed import embed
     from genpr.features.extractor import ExtractorInfo, FeatureExtractor
     from genpr.features.registry import list_extractors, load_extractor
+    from genpr.generation.load import load_generator
+    from genpr.generation.sampler import Sampler
     from genpr.metrics.curves import pr_curve, prd_curve
     from genpr.metrics.diversity import vendi_score
     from genpr.metrics.frechet import frechet_distance
@@ -59,6 +61,7 @@ _HOME = {
     "PrecisionRecall": "genpr.metrics.manifold",
     "ResourceError": "genpr.errors",
     "Result": "genpr.result",
+    "Sampler": "genpr.generation.sampler",
     "UsageError": "genpr.errors",
     "WeightsError": "genpr.errors",
     "cmmd": "genpr.metrics.kernel",
@@ -70,6 +73,7 @@ _HOME = {
     "kernel_distance": "genpr.metrics.kernel",
     "list_extractors": "genpr.features.registry",
     "load_extractor": "genpr.features.registry",
+    "load_generator": "genpr.generation.load",
     "load_results": "genpr.comparison",
     "manifold_metrics": "genpr.metrics.manifold",
     "pr_curve": "genpr.metrics.curves",
@@ -99,6 +103,7 @@ __all__ = [
     "PrecisionRecall",
     "ResourceError",
     "Result",
+    "Sampler",
     "UsageError",
     "WeightsError",
     "__version__",
@@ -111,6 +116,7 @@ __all__ = [
     "kernel_distance",
     "list_extractors",
     "load_extractor",
+    "load_generator",
     "load_results",
     "manifold_metrics",
     "pr_curve",

@@ -78,6 +78,7 @@ ALLOWED = {
         "plan",
         "judge",
     },
+    "generation": BASE | {"images", "features"},
     "demo": BASE | {"images", "features", "metrics", "protocols", "result", "evaluator"},
     "audit": BASE | {"neighbours", "metrics", "features"},
     "report": BASE | {"features", "metrics", "protocols", "result", "comparison"},
