@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from genpr.features.registry import list_extractors, load_extractor
     from genpr.generation.load import load_generator
     from genpr.generation.sampler import Sampler
+    from genpr.generator_sweep import truncation_sweep
     from genpr.metrics.curves import pr_curve, prd_curve
     from genpr.metrics.diversity import vendi_score
     from genpr.metrics.frechet import frechet_distance
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from genpr.metrics.witnessed import witnessed
     from genpr.notices import Notice
     from genpr.result import MetricValue, Result
+    from genpr.sweep import Sweep
 
 __version__ = "0.1.0"
 
@@ -62,6 +64,7 @@ _HOME = {
     "ResourceError": "genpr.errors",
     "Result": "genpr.result",
     "Sampler": "genpr.generation.sampler",
+    "Sweep": "genpr.sweep",
     "UsageError": "genpr.errors",
     "WeightsError": "genpr.errors",
     "cmmd": "genpr.metrics.kernel",
@@ -82,6 +85,7 @@ _HOME = {
     "probabilistic_precision_recall": "genpr.metrics.probabilistic",
     "score": "genpr.evaluate",
     "score_protocols": "genpr.evaluate",
+    "truncation_sweep": "genpr.generator_sweep",
     "vendi_score": "genpr.metrics.diversity",
     "witnessed": "genpr.metrics.witnessed",
 }
@@ -104,6 +108,7 @@ __all__ = [
     "ResourceError",
     "Result",
     "Sampler",
+    "Sweep",
     "UsageError",
     "WeightsError",
     "__version__",
@@ -125,6 +130,7 @@ __all__ = [
     "probabilistic_precision_recall",
     "score",
     "score_protocols",
+    "truncation_sweep",
     "vendi_score",
     "witnessed",
 ]

@@ -154,6 +154,11 @@ class Evaluator:
         return tuple(self._plan.spaces)
 
     @property
+    def n_real(self) -> int:
+        """Number of reals."""
+        return self._judge.n_real
+
+    @property
     def recipe(self) -> dict[str, Any]:
         """Everything but the fakes that decides a score, as plain JSON types: two evaluators of equal recipe agree."""
         return self._judge.recipe

@@ -74,6 +74,11 @@ class Judge:
         return self._result(fakes, self._scorer.score(fakes, self._given_statistics(fakes)))
 
     @property
+    def n_real(self) -> int:
+        """Number of reals."""
+        return len(self._main(self._real))
+
+    @property
     def recipe(self) -> dict[str, Any]:
         """Everything but the fakes that decides a score, as plain JSON types."""
         plan, embedder = self._plan, self._embedder

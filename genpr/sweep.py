@@ -181,11 +181,7 @@ def _scored_points(
     points = []
     for done, setting in enumerate(settings, start=1):
         source = sources[setting]
-        key = (
-            None
-            if folder is None
-            else folder.key_of(evaluator, axis, setting, source, keys.get(setting))
-        )
+        key = None if folder is None else folder.key_of(evaluator, axis, setting, source, keys.get(setting))
         result = None if folder is None or key is None else folder.find(axis, setting, key)
         if result is None:
             result = _scored(evaluator, source, axis, setting)

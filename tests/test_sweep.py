@@ -90,9 +90,7 @@ def test_truncation_trades_recall_for_precision(found):
     assert "shrinkage" in warnings_of(found.points[0].result)
     assert found.best(Goal("precision", {"recall": recalls[2]})).setting == 0.8
     assert found.best(Goal("recall", {"precision": 2})) is None
-    assert found.area == pytest.approx(
-        genpr_area([point.tradeoff for point in found.points])
-    )
+    assert found.area == pytest.approx(genpr_area([point.tradeoff for point in found.points]))
 
 
 def genpr_area(points):
@@ -151,7 +149,9 @@ def test_fakes_that_changed_are_not_taken_for_the_old_ones(evaluator, fakes, tmp
     paths, folder = files_of(tmp_path / "fakes", fakes), SweepFolder(tmp_path / "out")
     sweep(evaluator, paths, folder=folder)
     np.save(paths[0.5], fakes[0.1])
-    with pytest.raises(UsageError, match="psi=0.5.json is a point of another sweep: fakes.listing was") as error:
+    with pytest.raises(
+        UsageError, match=r"psi=0.5.json is a point of another sweep: fakes.listing was"
+    ) as error:
         sweep(evaluator, paths, folder=folder)
     assert error.value.code == "other-sweep"
     counting = Counting(evaluator)
@@ -186,7 +186,7 @@ def test_keys_of_generated_fakes_decide(evaluator, fakes, tmp_path):
     for _ in range(2):
         sweep(counting, fakes, keys=keys, folder=folder)
     assert counting.scored == len(SETTINGS)
-    with pytest.raises(UsageError, match="fakes.seed was 1, now 2"):
+    with pytest.raises(UsageError, match=r"fakes.seed was 1, now 2"):
         sweep(counting, fakes, keys={psi: {"seed": 2, "n": 150} for psi in SETTINGS}, folder=folder)
     without = Counting(evaluator)
     sweep(without, fakes, folder=folder)
@@ -199,7 +199,7 @@ def test_a_damaged_point_is_named(evaluator, fakes, tmp_path):
     point = tmp_path / "out" / "points" / "psi=0.8.json"
     for content in (point.read_text()[:100], "{}", "[]", '{"schema": "other"}', ""):
         point.write_text(content)
-        with pytest.raises(DataError, match="psi=0.8.json holds no point of a sweep") as error:
+        with pytest.raises(DataError, match=r"psi=0.8.json holds no point of a sweep") as error:
             sweep(evaluator, paths, folder=folder)
         assert error.value.code == "not-a-point"
 
@@ -243,7 +243,7 @@ def test_a_sweep_needs_precision_and_recall(reals, fakes):
 
 
 def test_what_is_wrong_at_a_setting_says_which(evaluator, fakes):
-    with pytest.raises(DataError, match="^at psi = 0.5: "):
+    with pytest.raises(DataError, match=r"^at psi = 0.5: "):
         sweep(evaluator, {**fakes, 0.5: fakes[0.5][:, :3]})
 
 
