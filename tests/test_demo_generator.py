@@ -11,16 +11,31 @@ import genpr
 from genpr.demo import KINDS, LATENTS, ShapesGenerator, draw_latents
 from genpr.errors import UsageError
 
-PSIS = (1.0, 0.6, 0.3, 0.1, 0.02)
-N = 250
+# Near 0.1, where nearly all pictures are discs, the few between a disc and another kind are outliers, whose large balls
+# reach some reals: among hundreds of images recall is then a few per cent higher than at 0.2, among a thousand it is not.
+# So the whole grid is for the slow test.
+PSIS = (1.0, 0.6, 0.3, 0.02)
+GRID = (1.0, 0.8, 0.6, 0.4, 0.3, 0.2, 0.1, 0.05)
+
+
+def sweep(psis, *, n, **options):
+    real = ShapesGenerator()(draw_latents(n, seed=1))
+    evaluator = genpr.Evaluator(real, extractor="gabor", device="cpu", **options)
+    sampler = genpr.Sampler.of(ShapesGenerator(), n=n, seed=2)
+    return {psi: evaluator.score(sampler.images(psi)) for psi in psis}
+
+
+def check_direction(results):
+    """From each psi to the next smaller one, precision must not fall and recall not rise, beyond the paired interval."""
+    for (before, one), (after, two) in pairwise(results.items()):
+        compared = genpr.compare({"before": one, "after": two})
+        assert compared.contrast("after", "precision").interval.high >= 0, (before, after)
+        assert compared.contrast("after", "recall").interval.low <= 0, (before, after)
 
 
 @pytest.fixture(scope="module")
 def results():
-    real = ShapesGenerator()(draw_latents(N, seed=1))
-    evaluator = genpr.Evaluator(real, extractor="gabor", device="cpu")
-    sampler = genpr.Sampler.of(ShapesGenerator(), n=N, seed=2)
-    return {psi: evaluator.score(sampler.images(psi)) for psi in PSIS}
+    return sweep(PSIS, n=250)
 
 
 def test_without_truncation_it_is_a_perfect_generator(results):
@@ -30,23 +45,30 @@ def test_without_truncation_it_is_a_perfect_generator(results):
 
 
 def test_precision_does_not_fall_and_recall_does_not_rise_with_truncation(results):
-    for before, after in pairwise(PSIS):
-        one, two = results[before].metrics, results[after].metrics
-        assert two["precision"].value >= one["precision"].interval[0], (before, after)
-        assert two["recall"].value <= one["recall"].interval[1], (before, after)
-    assert results[0.3]["recall"] < results[1.0].metrics["recall"].interval[0]
+    check_direction(results)
+    for after in PSIS[1:]:
+        compared = genpr.compare({"before": results[1.0], "after": results[after]})
+        assert compared.contrast("after", "precision").interval.low > 0
+        assert compared.contrast("after", "recall").interval.high < 0
+
+
+@pytest.mark.slow
+def test_the_whole_way_down_among_a_thousand():
+    results = sweep(GRID, n=1000, metrics=["precision", "recall"], control=False)
+    check_direction(results)
+    assert results[GRID[-1]]["recall"] < 0.01
 
 
 def test_recall_goes_to_nothing_as_psi_does(results):
     recalls = [results[psi]["recall"] for psi in PSIS]
-    assert recalls[0] > 0.5
-    assert recalls[-2] < 0.2 * recalls[0]
+    assert recalls[0] > 0.8
+    assert recalls[-2] < 0.1
     assert recalls[-1] == 0
     assert results[PSIS[-1]]["precision"] == 1
 
 
 def test_shrinkage_is_told(results):
-    assert all("shrinkage" in {one.code for one in results[psi].notices} for psi in (0.3, 0.1))
+    assert all("shrinkage" in {one.code for one in results[psi].notices} for psi in PSIS[1:])
     assert "shrinkage" not in {one.code for one in results[1.0].notices}
     assert results[0.3]["density"] > 2 * results[1.0]["density"]
 
