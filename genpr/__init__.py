@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from genpr.features.embed import embed
     from genpr.features.extractor import ExtractorInfo, FeatureExtractor
     from genpr.features.registry import list_extractors, load_extractor
+    from genpr.generation.load import load_generator
+    from genpr.generation.sampler import Sampler
+    from genpr.generator_sweep import truncation_sweep
     from genpr.metrics.curves import pr_curve, prd_curve
     from genpr.metrics.diversity import vendi_score
     from genpr.metrics.frechet import frechet_distance
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from genpr.metrics.witnessed import witnessed
     from genpr.notices import Notice
     from genpr.result import MetricValue, Result
+    from genpr.sweep import Sweep
 
 __version__ = "0.1.0"
 
@@ -59,6 +63,8 @@ _HOME = {
     "PrecisionRecall": "genpr.metrics.manifold",
     "ResourceError": "genpr.errors",
     "Result": "genpr.result",
+    "Sampler": "genpr.generation.sampler",
+    "Sweep": "genpr.sweep",
     "UsageError": "genpr.errors",
     "WeightsError": "genpr.errors",
     "cmmd": "genpr.metrics.kernel",
@@ -70,6 +76,7 @@ _HOME = {
     "kernel_distance": "genpr.metrics.kernel",
     "list_extractors": "genpr.features.registry",
     "load_extractor": "genpr.features.registry",
+    "load_generator": "genpr.generation.load",
     "load_results": "genpr.comparison",
     "manifold_metrics": "genpr.metrics.manifold",
     "pr_curve": "genpr.metrics.curves",
@@ -78,6 +85,7 @@ _HOME = {
     "probabilistic_precision_recall": "genpr.metrics.probabilistic",
     "score": "genpr.evaluate",
     "score_protocols": "genpr.evaluate",
+    "truncation_sweep": "genpr.generator_sweep",
     "vendi_score": "genpr.metrics.diversity",
     "witnessed": "genpr.metrics.witnessed",
 }
@@ -99,6 +107,8 @@ __all__ = [
     "PrecisionRecall",
     "ResourceError",
     "Result",
+    "Sampler",
+    "Sweep",
     "UsageError",
     "WeightsError",
     "__version__",
@@ -111,6 +121,7 @@ __all__ = [
     "kernel_distance",
     "list_extractors",
     "load_extractor",
+    "load_generator",
     "load_results",
     "manifold_metrics",
     "pr_curve",
@@ -119,6 +130,7 @@ __all__ = [
     "probabilistic_precision_recall",
     "score",
     "score_protocols",
+    "truncation_sweep",
     "vendi_score",
     "witnessed",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -147,6 +147,21 @@ class Evaluator:
                 else embedded_held_out(held_out, self._opened_real, plans, self._embedder)
             )
             self._judge = Judge(self._plan, reals, self._embedder, kept)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """What a score computes, in display order."""
+        return tuple(self._plan.spaces)
+
+    @property
+    def n_real(self) -> int:
+        """Number of reals."""
+        return self._judge.n_real
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """Everything but the fakes that decides a score, as plain JSON types: two evaluators of equal recipe agree."""
+        return self._judge.recipe
 
     def score(self, fake: object) -> Result:
         """Score one fake set; only the fake side is embedded and fitted.

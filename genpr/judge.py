@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+from genpr import __version__
 from genpr.errors import FeatureError
 from genpr.features.feature_set import FeatureSet
 from genpr.findings import findings
@@ -70,6 +72,36 @@ class Judge:
         for space in self._plan.real_spaces:
             check_untrained(self._real[space], fakes[space])
         return self._result(fakes, self._scorer.score(fakes, self._given_statistics(fakes)))
+
+    @property
+    def n_real(self) -> int:
+        """Number of reals."""
+        return len(self._main(self._real))
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """Everything but the fakes that decides a score, as plain JSON types."""
+        plan, embedder = self._plan, self._embedder
+        extractors = [
+            {"name": info.name, "weights": info.weights_sha256, "resize": info.resize, "code": info.cache_key}
+            for info in self._labels.values()
+            if info is not None
+        ]
+        return {
+            "genpr": __version__,
+            "protocol": plan.protocol.name,
+            "metrics": list(plan.spaces),
+            "k": dict(plan.ks),
+            "ties": plan.ties,
+            "intervals": plan.intervals,
+            "control": plan.control,
+            "equal_sizes": plan.equal_sizes,
+            "extractors": extractors,
+            "seed": embedder.seed,
+            "max_images": embedder.max_images,
+            "real": self._real_identities.order,
+            "held_out": None if self._held_out is None else self._held_out.order,
+        }
 
     def _given_statistics(self, side: SideFeatures) -> dict[str, Gaussian]:
         """Mean and covariance by metric, where the protocol takes them from a side's file.

@@ -104,6 +104,11 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
         "no metric with an interval tells {names} apart from the first: every 95 % interval of a difference holds 0",
         "score more images before choosing one",
     ),
+    "clamped": (
+        "warning",
+        "{share} of the values that the generator returned lie outside of its declared range {low} to {high} and were cut off",
+        "check image_range; a generator in training may also overshoot that much for a while",
+    ),
     "skipped": (
         "warning",
         "{count} of {total} {role} images could not be used and were left out",

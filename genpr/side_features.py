@@ -99,7 +99,7 @@ class Embedder:
         )
         if cache is not None:
             notices += cache.notices
-        features = replace(features, notices=tuple(notices))
+        features = replace(features, notices=(*notices, *getattr(side.source, "notices", ())))
         return [features] if len(parts) == 1 else features.split(parts)
 
     def _open_cache(

@@ -17,6 +17,7 @@ from genpr.errors import BadImagesError, GenprError
 
 _COMMANDS = {
     "score": "Precision, recall, density and coverage of generated images.",
+    "sweep": "What truncation, guidance or any other setting trades for what.",
     "compare": "Results side by side, if they were made alike.",
     "features": "Embed images once, and keep the features in a file.",
     "pack": "Write images of one size to one .npz file, as OpenAI's evaluator reads them.",

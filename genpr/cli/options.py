@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -21,6 +22,19 @@ def share(text: str) -> float:
     if not 0 <= value <= 1:
         raise click.BadParameter(f"{text} is not between 0% and 100%")
     return value
+
+
+def threshold(text: str) -> tuple[str, float]:
+    """`metric=number`."""
+    metric, separator, number = text.partition("=")
+    try:
+        least = float(number)
+    except ValueError:
+        least = math.nan
+    if math.isnan(least):  # no value is ever below NaN: the gate would always be open
+        needed = "a number" if separator else "metric=x, such as precision=0.7"
+        raise click.BadParameter(f"{text!r}: needed {needed}")
+    return metric, least
 
 
 def source_options(command: Command) -> Command:

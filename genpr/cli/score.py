@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
@@ -13,26 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genpr.cli.console import complain, emit, inner_workings, progress_bars, show_notices
-from genpr.cli.options import names_in, recipe_options
+from genpr.cli.options import names_in, recipe_options, threshold
 from genpr.errors import GenprError
 
 if TYPE_CHECKING:
     from genpr.result import Result
 
 _THRESHOLD_MISSED = 5
-
-
-def threshold(text: str) -> tuple[str, float]:
-    """`metric=number`."""
-    metric, separator, number = text.partition("=")
-    try:
-        least = float(number)
-    except ValueError:
-        least = math.nan
-    if math.isnan(least):  # no value is ever below NaN: the gate would always be open
-        needed = "a number" if separator else "metric=x, such as precision=0.7"
-        raise click.BadParameter(f"{text!r}: needed {needed}")
-    return metric, least
 
 
 @click.command(name="score")

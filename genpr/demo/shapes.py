@@ -69,18 +69,26 @@ class ShapesGenerator:
                 f"kinds must be some of {', '.join(KINDS)}, but got {self.kinds!r}", code="unknown-kind"
             )
 
-    def __call__(self, latents: Tensor, *, psi: float = 1.0) -> Tensor:
+    @property
+    def z_dim(self) -> int:
+        """Coordinates of a latent, 24."""
+        return len(LATENTS)
+
+    def __call__(self, latents: Tensor, *, psi: float = 1.0, labels: Tensor | None = None) -> Tensor:
         """Draw one picture per latent.
+
+        At psi 1, normal latents and no labels it is a perfect generator of the demo's real images.
 
         Args:
             latents: (n, 24), standard normal; see `LATENTS` for what each coordinate controls.
             psi: Truncation: the latents are multiplied by it. 0 gives the average picture every time.
+            labels: (n,) integers, the kind of each picture as its place in `KINDS`; None leaves it to the latents.
 
         Returns:
             uint8 (n, 3, 64, 64). A picture depends on its own latent only.
 
         Raises:
-            UsageError: The latents have another shape.
+            UsageError: The latents have another shape, or a label is no kind that is drawn.
         """
         if latents.ndim != 2 or latents.shape[1] != len(LATENTS):
             raise UsageError(
@@ -89,8 +97,11 @@ class ShapesGenerator:
             )
         # Float64 throughout, so that no rounding shows in a picture when it is drawn in other company.
         truncated = latents.double() * psi
+        shares = self.kind_shares(truncated) if labels is None else self._shares_of(labels, len(latents))
         starts = range(0, max(1, len(truncated)), _BLOCK)
-        return torch.cat([self._draw(truncated[start : start + _BLOCK]) for start in starts])
+        return torch.cat(
+            [self._draw(truncated[s : s + _BLOCK], shares[s : s + _BLOCK].to(truncated)) for s in starts]
+        )
 
     def kind_shares(self, latents: Tensor) -> Tensor:
         """How much each of `KINDS` takes part in the shapes, (n, 5), rows summing to one."""
@@ -99,14 +110,28 @@ class ShapesGenerator:
         dropped = torch.tensor([kind not in self.kinds for kind in KINDS], device=logits.device)
         return torch.softmax(_KIND_SHARPNESS * logits.masked_fill(dropped, -torch.inf), dim=1)
 
-    def _draw(self, latents: Tensor) -> Tensor:
+    def _shares_of(self, labels: Tensor, n: int) -> Tensor:
+        """One kind alone for each of n labels, (n, 5)."""
+        drawn = [index for index, kind in enumerate(KINDS) if kind in self.kinds]
+        is_whole = not (labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool)
+        if (
+            labels.shape != (n,)
+            or not is_whole
+            or not torch.isin(labels, torch.tensor(drawn).to(labels)).all()
+        ):
+            raise UsageError(
+                f"labels must be {n} integers, one per latent, out of {', '.join(map(str, drawn))}, but are "
+                f"{labels.dtype} {tuple(labels.shape)}",
+                code="unknown-kind",
+            )
+        return torch.nn.functional.one_hot(labels.long(), len(KINDS))
+
+    def _draw(self, latents: Tensor, shares: Tensor) -> Tensor:
         z = {name: latents[:, i, None, None] for i, name in enumerate(LATENTS)}
         axis = torch.arange(SIZE, dtype=torch.float64, device=latents.device) + 0.5 - SIZE / 2
         x, y = axis[None, None, :], axis[None, :, None]
         u, v = _shape_coordinates(x, y, z)
-        distance = (
-            _shape_distance(u, v, self.kind_shares(latents)) * _SHAPE_SIZE * torch.exp(0.06 * z["size"])
-        )
+        distance = _shape_distance(u, v, shares) * _SHAPE_SIZE * torch.exp(0.06 * z["size"])
         shape = _shape_colour(u, v, distance, z)
         paper = _paper_colour(x, y, distance, z)
         inside = (0.5 - distance).clamp(0, 1)[:, None]

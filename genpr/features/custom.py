@@ -11,23 +11,17 @@ mixed sizes share a batch, and `prepares_on_device` (see `PreparingExtractor`). 
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import operator
-import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from types import ModuleType
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
-from genpr.errors import GenprError, UsageError
+from genpr.errors import UsageError
 from genpr.features.code_closure import UncoveredError
 from genpr.features.extractor import ExtractorInfo, FeatureExtractor, extractor_device, prepare_batch
 from genpr.features.fingerprint import fingerprint, weights_sha256
-from genpr.features.run_file import LoadedCode, running_file
+from genpr.features.run_file import LoadedCode
+from genpr.features.user_objects import load_object, takes_device
 
 _CODE = "custom-extractor"
 
@@ -105,18 +99,12 @@ def load_custom(spec: str, *, device: torch.device) -> FeatureExtractor:
     Raises:
         UsageError: There is no such file, module or factory, or it does not give an extractor.
     """
-    target, _, factory_name = spec.rpartition(":")
-    is_path = target.endswith(".py") or "/" in target or os.sep in target
-    with ExitStack() as stack, _blamed_on(spec):
-        if is_path:
-            path = Path(target).expanduser()
-            if not path.is_file():
-                raise UsageError(f"extractor {spec!r}: there is no file {path}", code=_CODE, path=str(path))
-            module, code = stack.enter_context(running_file(path))
-        else:
-            module, code = importlib.import_module(target), LoadedCode()
-        factory = _find_factory(module, factory_name, spec)
-        wrapped = factory(device=device) if _takes_device(factory) else factory()
+    wrapped, code = load_object(
+        spec,
+        kind="extractor",
+        code=_CODE,
+        call=lambda factory: factory(device=device) if takes_device(factory) else factory(),
+    )
     if isinstance(wrapped, nn.Module):
         wrapped.to(device)
     return adopt(wrapped, name=spec, code=code)
@@ -158,73 +146,5 @@ def adopt(extractor: object, *, name: str | None = None, code: LoadedCode | None
     )
 
 
-@contextmanager
-def evaluation_mode(extractor: FeatureExtractor) -> Iterator[None]:
-    """Put the networks of an extractor into evaluation mode, and torch into inference mode; undo both afterwards.
-
-    The training flag of every submodule is restored, since a callback may run in the middle of training.
-    """
-    networks = _networks(getattr(extractor, "wrapped", extractor))
-    flags = [(module, module.training) for network in networks for module in network.modules()]
-    try:
-        for network in networks:
-            network.eval()
-        with torch.inference_mode():
-            yield
-    finally:
-        for module, training in flags:
-            module.training = training
-
-
-def _networks(extractor: object) -> list[nn.Module]:
-    if isinstance(extractor, nn.Module):
-        return [extractor]
-    return [value for value in getattr(extractor, "__dict__", {}).values() if isinstance(value, nn.Module)]
-
-
 def _prepares(extractor: object) -> bool:
     return callable(getattr(extractor, "prepare", None)) and callable(getattr(extractor, "forward", None))
-
-
-@contextmanager
-def _blamed_on(spec: str) -> Iterator[None]:
-    """Turn whatever a user's code raises into one line about the extractor `spec`."""
-    try:
-        yield
-    except GenprError:
-        raise
-    except (Exception, SystemExit) as error:
-        text = " ".join(str(error).split())
-        raise UsageError(
-            f"extractor {spec!r} could not be loaded: {type(error).__name__}: {text}"
-            + ("" if ".py:" in spec else " (a file is given as path/to/file.py:factory)"),
-            code=_CODE,
-        ) from error
-
-
-def _find_factory(module: ModuleType, name: str, spec: str) -> Callable[..., object]:
-    try:
-        factory: object = operator.attrgetter(name)(module)
-    except AttributeError as error:
-        functions = sorted(
-            key
-            for key, value in vars(module).items()
-            if callable(value) and getattr(value, "__module__", None) == module.__name__
-        )
-        raise UsageError(
-            f"extractor {spec!r}: there is no {name!r} in it; it defines {', '.join(functions) or 'nothing to call'}",
-            code=_CODE,
-        ) from error
-    if not callable(factory):
-        raise UsageError(
-            f"extractor {spec!r}: {name!r} is a {type(factory).__name__}, but a factory must be callable",
-            code=_CODE,
-        )
-    return factory
-
-
-def _takes_device(factory: Callable[..., object]) -> bool:
-    try:
-        return "device" in inspect.signature(factory).parameters
-    except (TypeError, ValueError):  # some built-in callables have no signature
-        return False

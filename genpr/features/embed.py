@@ -17,12 +17,13 @@ from torch import Tensor
 
 from genpr.errors import FeatureError, ImageError
 from genpr.features.cache import FeatureCache, JoinedCache
-from genpr.features.custom import adopt, evaluation_mode
+from genpr.features.custom import adopt
 from genpr.features.extractor import FeatureExtractor, prepares_on_device
 from genpr.features.feature_set import FeatureSet
 from genpr.features.forward_pass import ForwardPass
 from genpr.features.read_ahead import LoadedImage, read_ahead
 from genpr.features.registry import describe
+from genpr.features.user_objects import evaluation_mode
 from genpr.images.decode import DecodePolicy, decoder_versions
 from genpr.images.item import known_length
 from genpr.images.policy import BadImagePolicy

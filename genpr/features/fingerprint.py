@@ -11,7 +11,6 @@ import dataclasses
 import enum
 import hashlib
 import json
-from collections.abc import Iterator
 from functools import partial
 from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType
@@ -28,6 +27,7 @@ from genpr.features.code_closure import (
     installed_version,
 )
 from genpr.features.run_file import LoadedCode
+from genpr.features.user_objects import captured
 from genpr.storage import tensors_sha256
 
 _PLAIN = {type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.layout, torch.memory_format}
@@ -156,7 +156,7 @@ class _Values:
         described: list[object] = [_class_name(cls)]
         for function in functions_of(cls):
             self.modules.add(function.__module__)
-            for name, value in _captured(function):
+            for name, value in captured(function):
                 if not isinstance(value, type) or value not in known:
                     described.append([name, self.of(value, f"{name} in {function.__qualname__}")])
         return described
@@ -192,14 +192,6 @@ def _parts(value: object) -> list[object] | None:
 
 def _is_network(value: object) -> bool:
     return isinstance(value, nn.Module)
-
-
-def _captured(function: FunctionType) -> Iterator[tuple[str, object]]:
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            yield name, cell.cell_contents
-        except ValueError:  # not filled yet
-            continue
 
 
 def _class_name(cls: type) -> str:

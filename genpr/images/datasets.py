@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +17,7 @@ from genpr.errors import DataError, ImageError, UsageError
 from genpr.images.decode import rgb_of_image
 from genpr.images.item import ImageSource, Item, printable, unreadable
 from genpr.images.layout import check_nchw, check_nhwc, is_tensor, pixels_of_tensor
+from genpr.notices import Notice
 
 _ELEMENTS = "PIL images, uint8 tensors (3, h, w) or uint8 arrays (h, w, 3), alone or first in a tuple"
 
@@ -30,6 +32,20 @@ class Dataset(Protocol):
     def __getitem__(self, index: int, /) -> Any:  # noqa: ANN401 - checked when it arrives
         """The image at `index`, perhaps first in a tuple."""
         ...
+
+
+class CountedBatches(Iterable[object]):
+    """Base of iterables of batches that know their number of images, and may have something to say about them."""
+
+    @property
+    @abstractmethod
+    def n_images(self) -> int:
+        """Number of images in all batches."""
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """What a reader of the score should know, once all batches were read."""
+        return ()
 
 
 @dataclass(frozen=True)
@@ -66,9 +82,10 @@ class DatasetSource(ImageSource):
 
 @dataclass
 class BatchSource(ImageSource):
-    """Images of an iterable: batches uint8 (n, 3, h, w) or (n, h, w, 3), or single images; it has no length.
+    """Images of an iterable: batches uint8 (n, 3, h, w) or (n, h, w, 3), or single images.
 
-    An iterator gives its images only once, and says so when it is asked again.
+    It has a length if the iterable is `CountedBatches`. An iterator gives its images only once, and says so when it is
+    asked again.
     """
 
     name: str
@@ -80,7 +97,14 @@ class BatchSource(ImageSource):
         """Whether it gives its images only once."""
         return iter(self.batches) is self.batches
 
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """What the iterable says about its images, once they were read."""
+        return self.batches.notices if isinstance(self.batches, CountedBatches) else ()
+
     def __len__(self) -> int:
+        if isinstance(self.batches, CountedBatches):
+            return self.batches.n_images
         raise TypeError(f"{self.name} is an iterable and does not know its number of images")
 
     def __iter__(self) -> Iterator[Item]:

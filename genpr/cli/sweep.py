@@ -1,0 +1,235 @@
+"""`genpr sweep REAL [SETTING=FAKES]...`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from genpr.cli.console import complain, emit, progress_bars, show_notices
+from genpr.cli.options import names_in, recipe_options, threshold
+
+if TYPE_CHECKING:
+    from genpr.generation.load import LoadedGenerator
+    from genpr.generation.sampler import Sampler
+    from genpr.result import Result
+    from genpr.sweep import PointProgress, Sweep
+    from genpr.sweep_folder import SweepFolder
+    from genpr.tradeoff import Goal
+
+_MISSED = 5
+_MOST_STEPS = 10_000
+
+
+def number_list(text: str) -> list[float]:
+    """`0.5,0.7,1`, or `0.2:1:0.1` with both ends."""
+    try:
+        numbers = _range(*map(float, text.split(":"))) if ":" in text else list(map(float, text.split(",")))
+    except (TypeError, ValueError, ZeroDivisionError):
+        numbers = []
+    if not numbers:
+        raise click.BadParameter(
+            f"{text!r}: needed numbers, such as 0.5,0.7,1, or first:last:step, such as 0.2:1:0.1"
+        )
+    return numbers
+
+
+def _range(first: float, last: float, step: float) -> list[float]:
+    """Nothing where no whole number of steps leads to the last."""
+    steps = (last - first) / step
+    if not 0 <= steps <= _MOST_STEPS or abs(steps - round(steps)) > 1e-6:
+        return []
+    return [round(first + place * step, 12) for place in range(round(steps) + 1)]
+
+
+def point(text: str) -> tuple[float, str]:
+    """`setting=source`."""
+    setting, _, source = text.partition("=")
+    try:
+        number = float(setting)
+    except ValueError:
+        source = ""
+    if not source:
+        raise click.BadParameter(f"{text!r}: needed SETTING=FAKES, such as 0.7=samples/psi0.7")
+    return number, source
+
+
+@click.command(name="sweep")
+@click.argument("real")
+@click.argument("points", metavar="[SETTING=FAKES]...", nargs=-1, type=point)
+@click.option(
+    "--generator",
+    metavar="SPEC",
+    help="package.module:factory or path/file.py:factory of a generator, instead of fakes for each setting.",
+)
+@click.option("--checkpoint", metavar="PATH", help="What the factory is called with.")
+@click.option(
+    "--psi",
+    "--settings",
+    "settings",
+    type=number_list,
+    metavar="LIST",
+    help="Settings for --generator: 0.5,0.7,1 or first:last:step, such as 0.2:1:0.1.",
+)
+@click.option("--n", type=click.IntRange(min=2), help="Images per setting.  [default: as many as reals]")
+@click.option(
+    "--rule",
+    type=click.Choice(["w-interpolate", "z-resample", "z-scale", "z-clip"]),
+    help="How psi truncates, if not the generator does it.",
+)
+@click.option(
+    "--latent-dim", type=click.IntRange(min=1), help="Coordinates of a latent.  [default: the generator's]"
+)
+@click.option(
+    "--image-range",
+    type=number_list,
+    metavar="LOW,HIGH",
+    help="Black and white of float images, such as -1,1.",
+)
+@click.option("--axis", default="psi", show_default=True, help="Name of what is varied.")
+@click.option(
+    "--maximize", default="f1", show_default=True, metavar="METRIC", help="What the best setting has most of."
+)
+@click.option(
+    "--at-least",
+    multiple=True,
+    type=threshold,
+    metavar="METRIC=X",
+    help="The best setting must have as much, such as recall=0.5; may be repeated.",
+)
+@click.option("--recall-at-least", type=float, metavar="X", help="The same as --at-least recall=X.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for sweep.json, sweep.csv, sweep.png and sweep.svg; run again, it is gone on with.",
+)
+@click.option("--restart", is_flag=True, help="Score again what --out holds of another sweep.")
+@click.option("--protocol", default="genpr", show_default=True, metavar="NAME", help="Named recipe.")
+@recipe_options
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
+def command(
+    real: str,
+    points: tuple[tuple[float, str], ...],
+    *,
+    generator: str | None,
+    checkpoint: str | None,
+    settings: list[float] | None,
+    n: int | None,
+    rule: str | None,
+    latent_dim: int | None,
+    image_range: list[float] | None,
+    axis: str,
+    maximize: str,
+    at_least: tuple[tuple[str, float], ...],
+    recall_at_least: float | None,
+    out: Path | None,
+    restart: bool,
+    metrics: str | None,
+    as_json: bool,
+    quiet: bool,
+    **options: Any,  # noqa: ANN401 - passed to genpr.Evaluator, which checks them
+) -> int:
+    r"""Score a generator at several settings of one axis against REAL: what does truncation or guidance trade?
+
+    \b
+    genpr sweep real/ 0.5=psi05/ 0.7=psi07/ 1=psi10/ --out sweep
+    genpr sweep real/ 1=cfg1.npz 3=cfg3.npz 7.5=cfg75.npz --axis guidance
+    genpr sweep real/ --generator gan.py:load --checkpoint G.pt --psi 0.2:1:0.1 --n 10000
+
+    Each FAKES is a folder, archive, .npz or feature file, as for `genpr score`. Of a generator, every setting gets the
+    same latents, drawn with --seed. Exits 5 if no setting reaches --at-least.
+    """
+    of_generator = {"rule": rule, "latent_dim": latent_dim, "image_range": image_range}
+    _check_sources(points, generator, {"checkpoint": checkpoint, "psi": settings, "n": n, **of_generator})
+
+    from genpr.evaluator import Evaluator
+    from genpr.generator_sweep import sweep_sampler
+    from genpr.sweep import sweep
+    from genpr.sweep_folder import SweepFolder
+    from genpr.tradeoff import Goal
+
+    floors = dict(at_least) | ({} if recall_at_least is None else {"recall": recall_at_least})
+    goal = Goal(maximize, floors)
+    folder = None if out is None else SweepFolder(out, restart=restart)
+    told = None if quiet else _teller(axis)
+    with redirect_stdout(sys.stderr), progress_bars(quiet=quiet) as progress:
+        loaded = None if generator is None else _loaded(generator, checkpoint, options["device"])
+        evaluator = Evaluator(real, metrics=names_in(metrics), progress=progress, **options)
+        goal.check(evaluator.metrics)
+        if loaded is None:
+            found = sweep(evaluator, dict(points), axis=axis, folder=folder, progress=told)
+        else:
+            own = {"n": n or evaluator.n_real, "seed": options["seed"], "batch_size": options["batch_size"]}
+            sampler = _sampler(loaded, axis, options["device"], own | of_generator)
+            found = sweep_sampler(sampler, evaluator, settings or [], folder=folder, progress=told)
+    return _shown(found, goal, folder, as_json=as_json, quiet=quiet)
+
+
+def _loaded(spec: str, checkpoint: str | None, device: str) -> LoadedGenerator:
+    """Before the reals are embedded: what is wrong with it is said at once."""
+    from genpr.generation.load import load_generator
+
+    return load_generator(spec, checkpoint, device=device)
+
+
+def _sampler(loaded: LoadedGenerator, axis: str, device: str, options: Mapping[str, Any]) -> Sampler:
+    from genpr.generation.sampler import Sampler
+
+    return Sampler.of(loaded, axis=axis, device=device, **options)
+
+
+def _check_sources(
+    points: tuple[tuple[float, str], ...], generator: str | None, of_generator: Mapping[str, object]
+) -> None:
+    """Fakes for each setting, or a generator with its settings."""
+    if generator is None:
+        if given := [name for name, value in of_generator.items() if value is not None]:
+            raise click.UsageError(f"--{given[0].replace('_', '-')} needs --generator")
+        if not points:
+            raise click.UsageError(
+                "needed SETTING=FAKES, such as 0.7=samples/psi0.7, or --generator with --psi"
+            )
+        if len(dict(points)) < len(points):
+            raise click.UsageError("each setting may be given once")
+    elif points:
+        raise click.UsageError("needed either SETTING=FAKES or --generator, found both")
+    elif of_generator["psi"] is None:
+        raise click.UsageError("--generator needs its settings, such as --psi 0.2:1:0.1")
+
+
+def _teller(axis: str) -> PointProgress:
+    """One line per finished setting, with the time that is left."""
+    started = time.monotonic()
+
+    def tell(done: int, total: int, setting: float, result: Result) -> None:
+        left = (time.monotonic() - started) * (total - done) / done
+        when = f", about {left / 60:.0f} min left" if left > 90 else ""
+        complain(
+            f"{axis} = {setting:g}: precision {result['precision']:.4f}, recall {result['recall']:.4f} "
+            f"({done} of {total}{when})"
+        )
+
+    return tell
+
+
+def _shown(found: Sweep, goal: Goal, folder: SweepFolder | None, *, as_json: bool, quiet: bool) -> int:
+    from genpr.report.sweep_files import write_sweep
+    from genpr.report.sweep_table import sweep_table
+
+    if not quiet:
+        notes = (item for each in found.points for item in each.result.notices if item.level == "note")
+        show_notices(tuple(dict.fromkeys(notes)))
+    if folder is not None:
+        write_sweep(found, goal, folder)
+        if not quiet:
+            complain(f"wrote sweep.json, sweep.csv, sweep.png and sweep.svg to {folder.path}")
+    emit(found.to_json(goal=goal) if as_json else sweep_table(found, goal))
+    if found.best(goal) is None:
+        complain(f"missed: no setting has {goal}")
+        return _MISSED
+    return 0

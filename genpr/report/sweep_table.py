@@ -1,0 +1,71 @@
+"""A sweep as text: one row per setting, and what the rows say together."""
+
+from __future__ import annotations
+
+from genpr.metrics.catalogue import METRICS
+from genpr.report.text import number, plain_table, render, wrapped
+from genpr.sweep import Sweep, SweepPoint, warnings_of
+from genpr.tradeoff import Goal
+
+_SHOWN = 4  # metrics that fit 80 columns with their intervals
+
+
+def sweep_table(sweep: Sweep, goal: Goal) -> str:
+    """Settings down, metrics across with half the width of their intervals; then front, knee and best."""
+    names = list(sweep.points[0].result.metrics)[:_SHOWN]
+    shown = plain_table(sweep.axis, *names, "f1", "")
+    for column in shown.columns[:-1]:
+        column.justify = "right"
+    for column in shown.columns:
+        column.overflow = "fold"
+    for point in sweep.points:
+        cells = [_value(point, name) for name in names]
+        shown.add_row(f"{point.setting:g}", *cells, f"{point.values['f1']:.3f}", _marks(sweep, point, goal))
+    return "\n".join([render(shown), *_legend(sweep, goal)])
+
+
+def _value(point: SweepPoint, name: str) -> str:
+    metric = point.result.metrics.get(name)
+    if metric is None:
+        return "-"
+    if metric.interval is None:
+        return number(metric.value)
+    low, high = metric.interval
+    return f"{metric.value:.3f} ±{(high - low) / 2:.3f}"
+
+
+def _marks(sweep: Sweep, point: SweepPoint, goal: Goal) -> str:
+    marks = [
+        mark
+        for mark, chosen in (("best", sweep.best(goal)), ("knee", sweep.knee))
+        if chosen is not None and chosen.setting == point.setting
+    ]
+    if point.setting not in {each.setting for each in sweep.front}:
+        marks.append("beaten")
+    return " ".join(marks)
+
+
+def _legend(sweep: Sweep, goal: Goal) -> list[str]:
+    axis, first = sweep.axis, sweep.points[0].result
+    nulls = ", ".join(
+        f"{name} {number(metric.null)}"
+        for name, metric in list(first.metrics.items())[:_SHOWN]
+        if metric.null is not None
+    )
+    best, knee = sweep.best(goal), sweep.knee
+    lines = [f"null: {nulls}"] if nulls else []
+    lines += [
+        f"best ({goal}): " + ("no setting reaches it" if best is None else f"{axis} = {best.setting:g}")
+    ]
+    if knee is not None:
+        lines.append(f"knee of the front: {axis} = {knee.setting:g}")
+    lines.append(
+        f"area below the front: {sweep.area:.4f}; beaten: another setting has as much of both, or more"
+    )
+    for code in dict.fromkeys(code for point in sweep.points for code in warnings_of(point.result)):
+        settings = [f"{point.setting:g}" for point in sweep.points if code in warnings_of(point.result)]
+        lines.append(f"warning: {code} at {axis} = {', '.join(settings)}")
+    hidden = [name for name in list(first.metrics)[_SHOWN:] if name in METRICS]
+    if hidden:
+        lines.append(f"also computed, see sweep.csv: {', '.join(hidden)}")
+    return [wrapped(line) for line in lines]

@@ -1,0 +1,319 @@
+"""Sweeps: what they compute, what they keep, and that they go on where they were stopped."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import genpr
+from genpr.errors import DataError, ResourceError, UsageError
+from genpr.sweep import Sweep, SweepPoint, sweep, warnings_of
+from genpr.sweep_folder import SweepFolder
+from genpr.tradeoff import Goal
+
+OPTIONS = {"control": False, "device": "cpu"}
+SETTINGS = (0.1, 0.5, 0.8, 1.0)
+
+
+@pytest.fixture(scope="module")
+def reals():
+    return np.random.default_rng(1).normal(size=(150, 6)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def fakes():
+    """Shrunken towards the middle, with noise that stays."""
+    rng = np.random.default_rng(2)
+    latents, noise = rng.normal(size=(2, 150, 6))
+    return {psi: (psi * latents + 0.3 * noise).astype(np.float32) for psi in SETTINGS}
+
+
+@pytest.fixture(scope="module")
+def evaluator(reals):
+    return genpr.Evaluator(reals, **OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def found(evaluator, fakes):
+    return sweep(evaluator, fakes)
+
+
+class Counting:
+    """An evaluator that counts what it scores."""
+
+    def __init__(self, evaluator):
+        self._evaluator, self.scored = evaluator, 0
+        self.metrics, self.recipe = evaluator.metrics, evaluator.recipe
+
+    def score(self, fake):
+        self.scored += 1
+        return self._evaluator.score(fake)
+
+
+def files_of(folder, fakes):
+    folder.mkdir(exist_ok=True)
+    paths = {psi: folder / f"{psi}.npy" for psi in fakes}
+    for psi, path in paths.items():
+        np.save(path, fakes[psi])
+    return paths
+
+
+def test_each_point_is_what_the_evaluator_says(evaluator, fakes, found):
+    assert [point.setting for point in found.points] == list(SETTINGS)
+    for point in found.points:
+        alone = evaluator.score(fakes[point.setting])
+        assert {name: metric.value for name, metric in alone.metrics.items()} == {
+            name: metric.value for name, metric in point.result.metrics.items()
+        }
+
+
+def test_settings_are_sorted_whatever_their_order(evaluator, fakes, found):
+    again = sweep(evaluator, dict(reversed(fakes.items())))
+    assert [point.values for point in again.points] == [point.values for point in found.points]
+
+
+def test_truncation_trades_recall_for_precision(found):
+    recalls, precisions = zip(*(point.tradeoff for point in found.points), strict=True)
+    assert list(recalls) == sorted(recalls)
+    assert precisions[0] == 1
+    assert recalls[0] < 0.2
+    assert "shrinkage" in warnings_of(found.points[0].result)
+    assert found.best(Goal("precision", {"recall": recalls[2]})).setting == 0.8
+    assert found.best(Goal("recall", {"precision": 2})) is None
+    assert found.area == pytest.approx(genpr_area([point.tradeoff for point in found.points]))
+
+
+def genpr_area(points):
+    """Of all that is reached, by rectangles between sorted recalls."""
+    recalls = sorted({recall for recall, _ in points})
+    left, total = 0.0, 0.0
+    for recall in recalls:
+        total += (recall - left) * max(p for r, p in points if r >= recall)
+        left = recall
+    return total
+
+
+def test_the_record_is_plain_json_and_says_it_all(found):
+    record = json.loads(found.to_json(goal=Goal("precision", {"recall": 0.3})))
+    assert record["schema"] == "genpr.sweep/1"
+    assert record["axis"] == "psi"
+    assert record["goal"] == "highest precision with recall at least 0.3"
+    assert record["best"] == found.best(Goal("precision", {"recall": 0.3})).setting
+    assert record["front"] == [point.setting for point in found.front]
+    assert [point["setting"] for point in record["points"]] == list(SETTINGS)
+    assert record["points"][1]["result"]["metrics"]["recall"]["value"] == found.points[1].result["recall"]
+
+
+def test_the_table_for_spreadsheets(found):
+    rows = list(csv.DictReader(io.StringIO(found.to_csv())))
+    assert [float(row["psi"]) for row in rows] == list(SETTINGS)
+    for row, point in zip(rows, found.points, strict=True):
+        metric = point.result.metrics["coverage"]
+        assert float(row["coverage"]) == metric.value
+        assert (float(row["coverage_low"]), float(row["coverage_high"])) == metric.interval
+        assert float(row["precision_null"]) == point.result.metrics["precision"].null
+        assert row["warnings"].split() == warnings_of(point.result)
+        assert row["on_front"] == str(point.setting in [each.setting for each in found.front])
+
+
+def test_progress_is_told_after_each_point(evaluator, fakes):
+    told = []
+    sweep(evaluator, fakes, progress=lambda *facts: told.append(facts[:3]))
+    assert told == [(place + 1, 4, psi) for place, psi in enumerate(SETTINGS)]
+
+
+def test_an_interrupted_sweep_goes_on(evaluator, fakes, tmp_path, found):
+    paths, folder = files_of(tmp_path / "fakes", fakes), SweepFolder(tmp_path / "out")
+    first = Counting(evaluator)
+    sweep(first, {psi: paths[psi] for psi in SETTINGS[:2]}, folder=folder)
+    second = Counting(evaluator)
+    again = sweep(second, paths, folder=folder)
+    assert (first.scored, second.scored) == (2, 2)
+    assert [point.values for point in again.points] == [point.values for point in found.points]
+    third = Counting(evaluator)
+    assert sweep(third, paths, folder=folder) == again
+    assert third.scored == 0
+
+
+def test_fakes_that_changed_are_not_taken_for_the_old_ones(evaluator, fakes, tmp_path):
+    paths, folder = files_of(tmp_path / "fakes", fakes), SweepFolder(tmp_path / "out")
+    sweep(evaluator, paths, folder=folder)
+    np.save(paths[0.5], fakes[0.1])
+    with pytest.raises(
+        UsageError, match=r"psi=0.5.json is a point of another sweep: fakes.listing was"
+    ) as error:
+        sweep(evaluator, paths, folder=folder)
+    assert error.value.code == "other-sweep"
+    counting = Counting(evaluator)
+    sweep(counting, paths, folder=SweepFolder(tmp_path / "out", restart=True))
+    assert counting.scored == 1
+    sweep(counting, paths, folder=folder)
+    assert counting.scored == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [({"k": 4}, "recipe.k.precision was 3, now 4"), ({"seed": 5}, "recipe.seed was 0, now 5")],
+)
+def test_another_recipe_is_another_sweep(options, what, evaluator, reals, fakes, tmp_path):
+    paths, folder = files_of(tmp_path / "fakes", fakes), SweepFolder(tmp_path / "out")
+    sweep(evaluator, paths, folder=folder)
+    with pytest.raises(UsageError, match=what):
+        sweep(genpr.Evaluator(reals, **OPTIONS, **options), paths, folder=folder)
+
+
+def test_other_reals_are_another_sweep(evaluator, reals, fakes, tmp_path):
+    paths, folder = files_of(tmp_path / "fakes", fakes), SweepFolder(tmp_path / "out")
+    sweep(evaluator, paths, folder=folder)
+    with pytest.raises(UsageError, match=r"recipe\.real was"):
+        sweep(genpr.Evaluator(reals + 1, **OPTIONS), paths, folder=folder)
+
+
+def test_keys_of_generated_fakes_decide(evaluator, fakes, tmp_path):
+    folder = SweepFolder(tmp_path / "out")
+    keys = {psi: {"seed": 1, "n": 150} for psi in SETTINGS}
+    counting = Counting(evaluator)
+    for _ in range(2):
+        sweep(counting, fakes, keys=keys, folder=folder)
+    assert counting.scored == len(SETTINGS)
+    with pytest.raises(UsageError, match=r"fakes.seed was 1, now 2"):
+        sweep(counting, fakes, keys={psi: {"seed": 2, "n": 150} for psi in SETTINGS}, folder=folder)
+    without = Counting(evaluator)
+    sweep(without, fakes, folder=folder)
+    assert without.scored == len(SETTINGS), "nobody knows what bare arrays are"
+
+
+def test_a_damaged_point_is_named(evaluator, fakes, tmp_path):
+    paths, folder = files_of(tmp_path / "fakes", fakes), SweepFolder(tmp_path / "out")
+    sweep(evaluator, paths, folder=folder)
+    point = tmp_path / "out" / "points" / "psi=0.8.json"
+    for content in (point.read_text()[:100], "{}", "[]", '{"schema": "other"}', ""):
+        point.write_text(content)
+        with pytest.raises(DataError, match=r"psi=0.8.json holds no point of a sweep") as error:
+            sweep(evaluator, paths, folder=folder)
+        assert error.value.code == "not-a-point"
+
+
+def test_a_folder_that_cannot_be_written_is_said(evaluator, fakes, tmp_path):
+    (tmp_path / "out").write_text("a file")
+    paths = files_of(tmp_path / "fakes", fakes)
+    with pytest.raises(ResourceError, match="cannot be written") as error:
+        sweep(evaluator, paths, folder=SweepFolder(tmp_path / "out"))
+    assert error.value.code == "cannot-write"
+
+
+def test_two_sweeps_do_not_share_a_folder(evaluator, fakes, tmp_path):
+    paths, folder = files_of(tmp_path / "fakes", fakes), SweepFolder(tmp_path / "out")
+    with folder.held(), pytest.raises(UsageError, match="another sweep is under way") as error:
+        sweep(evaluator, paths, folder=SweepFolder(tmp_path / "out"))
+    assert error.value.code == "sweep-running"
+    sweep(evaluator, paths, folder=folder)
+
+
+def test_what_a_killed_sweep_left_half_written_is_cleared_away(evaluator, fakes, tmp_path):
+    paths, folder = files_of(tmp_path / "fakes", fakes), SweepFolder(tmp_path / "out")
+    (tmp_path / "out" / "points").mkdir(parents=True)
+    left = tmp_path / "out" / "points" / ".psi=0.5.json.abc.tmp"
+    left.write_text("{")
+    sweep(evaluator, paths, folder=folder)
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("settings", [{}, {float("nan"): 0}, {float("inf"): 0}, {"0.5": 0}, {True: 0}])
+def test_settings_are_finite_numbers(settings, evaluator):
+    with pytest.raises(UsageError) as error:
+        sweep(evaluator, settings)
+    assert error.value.code == "bad-setting"
+
+
+def test_a_sweep_needs_precision_and_recall(reals, fakes):
+    with pytest.raises(UsageError, match="recall is not among the metrics precision, density") as error:
+        sweep(genpr.Evaluator(reals, metrics=["precision", "density"], **OPTIONS), fakes)
+    assert error.value.code == "no-tradeoff"
+
+
+def test_what_is_wrong_at_a_setting_says_which(evaluator, fakes):
+    with pytest.raises(DataError, match=r"^at psi = 0.5: "):
+        sweep(evaluator, {**fakes, 0.5: fakes[0.5][:, :3]})
+
+
+def test_points_of_equal_settings_are_equal(found):
+    assert Sweep("psi", tuple(SweepPoint(p.setting, p.result) for p in found.points)) == found
+
+
+SCRIPT = """
+import sys, time
+from pathlib import Path
+import numpy as np
+import genpr
+from genpr.report.sweep_files import write_sweep
+from genpr.sweep import sweep
+from genpr.sweep_folder import SweepFolder
+from genpr.tradeoff import Goal
+
+source, out = map(Path, sys.argv[1:])
+evaluator = genpr.Evaluator(np.load(source / "real.npy"), control=False, device="cpu")
+paths = {float(path.stem): path for path in source.glob("0.*.npy")}
+print("ready", flush=True)
+found = sweep(evaluator, paths, folder=SweepFolder(out))
+write_sweep(found, Goal(), SweepFolder(out))
+"""
+
+
+def run_script(script, source, out, *, kill_after=None):
+    """Whether it ended by itself."""
+    process = subprocess.Popen(
+        [sys.executable, script, source, out],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    with process:
+        process.stdout.readline()  # imports take longest, and leave nothing to go wrong
+        if kill_after is not None:
+            time.sleep(kill_after)
+            process.send_signal(signal.SIGKILL)
+    return process.returncode == 0
+
+
+def without_times(path):
+    """A file, but for how long things took."""
+    if path.suffix != ".json":
+        return path.read_bytes()
+
+    def cleaned(value):
+        if isinstance(value, dict):
+            return {key: cleaned(each) for key, each in value.items() if key != "seconds"}
+        return [cleaned(each) for each in value] if isinstance(value, list) else value
+
+    return cleaned(json.loads(path.read_text()))
+
+
+@pytest.mark.slow
+def test_a_sweep_that_is_killed_again_and_again_ends_in_the_same_files(reals, fakes, tmp_path):
+    source, script, out = tmp_path / "source", tmp_path / "script.py", tmp_path / "killed"
+    files_of(source, {psi: fakes[psi] for psi in SETTINGS[:3]})
+    np.save(source / "real.npy", reals)
+    script.write_text(SCRIPT)
+    assert run_script(script, source, tmp_path / "whole")
+    started = time.monotonic()
+    run_script(script, source, tmp_path / "again")
+    usual, rng = time.monotonic() - started, random.Random(0)
+    for _ in range(20):
+        if not any(out.glob("sweep.svg")):
+            run_script(script, source, out, kill_after=rng.uniform(0, usual / 8))
+    assert run_script(script, source, out)
+    whole = sorted(path.relative_to(tmp_path / "whole") for path in (tmp_path / "whole").rglob("*.*"))
+    left = sorted(path.relative_to(out) for path in out.rglob("*.*"))
+    assert left == whole
+    for name in whole:
+        assert without_times(out / name) == without_times(tmp_path / "whole" / name), name
