@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from genpr.metrics.probabilistic import probabilistic_precision_recall
     from genpr.metrics.witnessed import witnessed
     from genpr.notices import Notice
+    from genpr.ranking import Ranking, rank_checkpoints, rank_results
     from genpr.result import MetricValue, Result
 
 __version__ = "0.1.0"
@@ -57,6 +58,7 @@ _HOME = {
     "MetricValue": "genpr.result",
     "Notice": "genpr.notices",
     "PrecisionRecall": "genpr.metrics.manifold",
+    "Ranking": "genpr.ranking",
     "ResourceError": "genpr.errors",
     "Result": "genpr.result",
     "UsageError": "genpr.errors",
@@ -76,6 +78,8 @@ _HOME = {
     "prd_curve": "genpr.metrics.curves",
     "precision_recall": "genpr.metrics.manifold",
     "probabilistic_precision_recall": "genpr.metrics.probabilistic",
+    "rank_checkpoints": "genpr.ranking",
+    "rank_results": "genpr.ranking",
     "score": "genpr.evaluate",
     "score_protocols": "genpr.evaluate",
     "vendi_score": "genpr.metrics.diversity",
@@ -97,6 +101,7 @@ __all__ = [
     "MetricValue",
     "Notice",
     "PrecisionRecall",
+    "Ranking",
     "ResourceError",
     "Result",
     "UsageError",
@@ -117,6 +122,8 @@ __all__ = [
     "prd_curve",
     "precision_recall",
     "probabilistic_precision_recall",
+    "rank_checkpoints",
+    "rank_results",
     "score",
     "score_protocols",
     "vendi_score",

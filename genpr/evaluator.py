@@ -148,6 +148,11 @@ class Evaluator:
             )
             self._judge = Judge(self._plan, reals, self._embedder, kept)
 
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """What a score computes, in display order."""
+        return tuple(self._plan.spaces)
+
     def score(self, fake: object) -> Result:
         """Score one fake set; only the fake side is embedded and fitted.
 

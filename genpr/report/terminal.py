@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import io
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from textwrap import fill
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-
 from genpr.comparison import Comparison
 from genpr.metrics.catalogue import METRICS
+from genpr.report.text import WIDTH, number, plain_table, render, wrapped
 from genpr.result import Control, MetricValue, Result, SideSummary
 
-_WIDTH = 80
 _PERFECT = "perfect"
 
 
@@ -24,7 +17,7 @@ def score_table(result: Result, *, details: bool = False) -> str:
     """Every metric with its interval, its null and the control, then what was compared with what."""
     control = result.control
     columns = ["metric", "value", "95 % interval", "null", "/null", "k"]
-    table = _table(*columns, *(["real v. real"] if control else []))
+    table = plain_table(*columns, *(["real v. real"] if control else []))
     for column in table.columns[1:]:
         column.justify = "right"
     for column in table.columns:
@@ -32,13 +25,13 @@ def score_table(result: Result, *, details: bool = False) -> str:
     for name, metric in result.metrics.items():
         low_high = "-" if metric.interval is None else " - ".join(f"{end:.3f}" for end in metric.interval)
         is_known = metric.null_source != "real halves"
-        null = _number(metric.null) if is_known and metric.null is not None else "-"
+        null = number(metric.null) if is_known and metric.null is not None else "-"
         is_share = metric.relative is not None and METRICS[name].better == "higher"
         relative = f"{metric.relative:.0%}" if is_share else "-"
         k = "-" if metric.k is None else str(metric.k)
         table.add_row(name, _value(metric), low_high, null, relative, k, *_controlled(name, control))
     hubs = _hubs(result) if details else []
-    return "\n".join([_render(table), *_legend(result), *_remarks(result), *hubs, _footer(result)])
+    return "\n".join([render(table), *_legend(result), *_remarks(result), *hubs, _footer(result)])
 
 
 def _hubs(result: Result) -> list[str]:
@@ -47,7 +40,7 @@ def _hubs(result: Result) -> list[str]:
     if found is None:
         return []
     return [
-        _wrapped(
+        wrapped(
             f"hubness, k = {found.k}: {found.orphan_rate:.1%} of the reals lie in no other's ball "
             f"({found.expected_orphan_rate:.1%} without hubs), skewness {found.skewness:.1f}; "
             f"{found.largest_name} vouches for {found.largest_share:.1%} of the fakes"
@@ -56,16 +49,8 @@ def _hubs(result: Result) -> list[str]:
 
 
 def _value(metric: MetricValue) -> str:
-    text = _number(metric.value)
+    text = number(metric.value)
     return text if metric.exact else f"~{text}"
-
-
-def _number(value: float) -> str:
-    """Four decimals for shares, fewer for distances, which may be of any size."""
-    size = abs(value)
-    if 0 < size < 0.001:
-        return f"{value:.1e}"
-    return f"{value:.4f}" if size < 10 else f"{value:.2f}" if size < 1e6 else f"{value:.4g}"
 
 
 def _controlled(name: str, control: Control | None) -> list[str]:
@@ -75,7 +60,7 @@ def _controlled(name: str, control: Control | None) -> list[str]:
     value, null = control.values.get(name), control.nulls.get(name)
     if value is None:
         return ["-"]
-    return [_number(value) if null is None else f"{value:.3f} ({null:.3f})"]
+    return [number(value) if null is None else f"{value:.3f} ({null:.3f})"]
 
 
 def _legend(result: Result) -> list[str]:
@@ -106,7 +91,7 @@ def _remarks(result: Result) -> list[str]:
         if metric.variant is not None:
             facts.append(metric.variant)
         if facts:
-            lines.append(_wrapped(f"{name}: {'; '.join(facts)}"))
+            lines.append(wrapped(f"{name}: {'; '.join(facts)}"))
     return lines
 
 
@@ -117,33 +102,33 @@ def _purposes(result: Result) -> list[str]:
         names = [name for name in result.metrics if f"({purpose})" in METRICS[name].meaning]
         if names:
             parts.append(f"{purpose}: {', '.join(names)}")
-    return [_wrapped("; ".join(parts))] if parts else []
+    return [wrapped("; ".join(parts))] if parts else []
 
 
 def comparison_table(results: Mapping[str, Result], captions: Mapping[str, str]) -> str:
     """One row per named fake set, with a caption that says what its numbers show; and one for a perfect generator."""
     metrics = list(next(iter(results.values())).metrics)
-    table = _table("fakes", *metrics, "what it shows")
+    table = plain_table("fakes", *metrics, "what it shows")
     for name, result in results.items():
         table.add_row(name, *(f"{result[metric]:.2f}" for metric in metrics), captions[name])
     nulls = [next(iter(results.values())).metrics[metric].null for metric in metrics]
     table.add_row(_PERFECT, *("-" if null is None else f"{null:.2f}" for null in nulls), captions[_PERFECT])
     for column in table.columns[1:-1]:
         column.justify = "right"
-    return _render(table)
+    return render(table)
 
 
 def side_by_side_table(comparison: Comparison) -> str:
     """Metrics down and results across while they fit; many results go down, with the metrics across."""
     results, metrics = comparison.results, comparison.metrics
     if len(results) <= _MOST_ACROSS:
-        table = _table("metric", *results, "better")
+        table = plain_table("metric", *results, "better")
         for name in metrics:
             values = [_value(result.metrics[name]) for result in results.values()]
             table.add_row(name, *values, METRICS[name].better)
         numbers = table.columns[1:-1]
     else:
-        table = _table("result", *metrics)
+        table = plain_table("result", *metrics)
         for label, result in results.items():
             table.add_row(label, *(_value(result.metrics[name]) for name in metrics))
         numbers = table.columns[1:]
@@ -151,8 +136,8 @@ def side_by_side_table(comparison: Comparison) -> str:
         column.overflow = "fold"
     for column in numbers:
         column.justify = "right"
-    differences = [_wrapped(f"not made alike: {difference}") for difference in comparison.differences]
-    return "\n".join([_render(table), *differences, *_contrasts(comparison)])
+    differences = [wrapped(f"not made alike: {difference}") for difference in comparison.differences]
+    return "\n".join([render(table), *differences, *_contrasts(comparison)])
 
 
 def _contrasts(comparison: Comparison) -> list[str]:
@@ -160,7 +145,7 @@ def _contrasts(comparison: Comparison) -> list[str]:
     first, *others = comparison.results
     blocks = []
     for name in others:
-        table = _table("metric", "difference", "95 % interval", "verdict")
+        table = plain_table("metric", "difference", "95 % interval", "verdict")
         table.columns[1].justify = table.columns[2].justify = "right"
         pairing = ""
         for metric in comparison.metrics:
@@ -171,7 +156,7 @@ def _contrasts(comparison: Comparison) -> list[str]:
             low, high = contrast.interval.low, contrast.interval.high
             pairing = f" ({contrast.pairing}: {_PAIRINGS[contrast.pairing]})"
             table.add_row(metric, f"{contrast.value:+.4f}", f"{low:+.4f} to {high:+.4f}", contrast.verdict)
-        blocks += ["", _wrapped(f"{name} against {first}{pairing}"), _render(table)]
+        blocks += ["", wrapped(f"{name} against {first}{pairing}"), render(table)]
     return blocks
 
 
@@ -184,15 +169,15 @@ _MOST_ACROSS = 3
 def listing(rows: Sequence[Mapping[str, object]], details: Sequence[str]) -> str:
     """Records with equal keys: the short facts in columns, and the `details` below each, one to a line."""
     columns = [key for key in rows[0] if key not in details]
-    table = _table(*columns)
+    table = plain_table(*columns)
     for column in table.columns:
         column.no_wrap = True
     for row in rows:
         table.add_row(*("-" if row[key] is None else str(row[key]) for key in columns))
-    head, rule, *lines = _render(table).splitlines()
+    head, rule, *lines = render(table).splitlines()
     texts = [[str(row[key]) for key in details if row[key] is not None] for row in rows]
     below = [
-        "\n".join(fill(text, _WIDTH, initial_indent="   ", subsequent_indent="     ") for text in each)
+        "\n".join(fill(text, WIDTH, initial_indent="   ", subsequent_indent="     ") for text in each)
         for each in texts
     ]
     return "\n".join([head, rule, *(f"{line}\n{text}" for line, text in zip(lines, below, strict=True))])
@@ -206,35 +191,12 @@ def _footer(result: Result) -> str:
     comparable = "" if result.comparable else "\nnot comparable with published numbers"
     return (
         f"real  {_side(result.real)}\nfake  {_side(result.fake)}\n"
-        + _wrapped(f"{features}, protocol {result.protocol}, {result.ties} balls, {result.device}")
+        + wrapped(f"{features}, protocol {result.protocol}, {result.ties} balls, {result.device}")
         + f"\nfingerprint {result.fingerprint}{comparable}"
     )
-
-
-def _wrapped(text: str) -> str:
-    return fill("".join(c if c.isprintable() else "?" for c in text), _WIDTH, subsequent_indent="  ")
 
 
 def _side(side: SideSummary) -> str:
     skipped = f", {len(side.skipped):,} left out" if side.skipped else ""
     source = "".join(c if c.isprintable() else "?" for c in side.source)  # names may hold line breaks
     return f"{side.n:,} images of {source}{skipped}"
-
-
-def _table(*columns: str) -> Table:
-    table = Table(
-        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="bold"
-    )
-    for column in columns:
-        table.add_column(column)
-    return table
-
-
-def _render(table: Table) -> str:
-    """As text; in colour only where stdout is a terminal that wants it."""
-    terminal = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    buffer = io.StringIO()
-    console = Console(file=buffer, width=_WIDTH, force_terminal=terminal, no_color=not terminal, markup=False)
-    console.print(table)
-    lines = [line.rstrip() for line in buffer.getvalue().splitlines()]
-    return "\n".join(lines).strip("\n")
