@@ -347,7 +347,7 @@ def test_a_checkpoint_that_fails_is_named(evaluator, fakes, files):
     bad[3, 1] = math.nan
     with pytest.raises(DataError, match=r"^checkpoint broken: ") as caught:
         rank_checkpoints(evaluator, {"good": fakes["good"], "broken": bad})
-    assert caught.value.code == "feature-not-finite"
+    assert caught.value.code == "non-finite"
     with pytest.raises(UsageError, match=r"^checkpoint gone.npy: ") as caught:
         rank_checkpoints(evaluator, [*files, files[0].parent / "gone.npy"])
     assert caught.value.exit_code == 2

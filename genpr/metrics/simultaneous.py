@@ -11,9 +11,9 @@ their e stand in rows of their own, and the variances add up, as they do in `unc
 
 **The largest of many.** Sums of the rows of e with random normal weights, u_j = sum over s of g_s e_sj, are normal with
 just these variances and correlations: the multiplier bootstrap (Chernozhukov, Chetverikov & Kato 2013, "Gaussian
-approximations and multiplier bootstrap for maxima of sums of high-dimensional random vectors"). A standard error is
-itself an estimate, and among many the largest ratio prefers those that came out too small. So each draw estimates them
-anew, from as many further sums as there are degrees of freedom; the ratio of one pair is then exactly Student's t.
+approximations and multiplier bootstrap for maxima of sums of high-dimensional random vectors"). Standard errors are
+estimates too, so the largest ratio of each draw is divided by the root of a chi-squared number over its degrees of freedom,
+one for all pairs: they share their reals and their splits. The ratio of one pair is then exactly Student's t.
 
 **Who may be the best.** A score is out if another one is higher by more than c standard errors of their difference
 (multiple comparisons with the best: Hsu 1981, "Simultaneous Confidence Intervals for All Distances from the Best"; Hsu
@@ -47,10 +47,10 @@ from genpr.metrics.uncertainty import (
 )
 
 _LEVEL = 0.95
-_DRAWS = 2000
+_DRAWS = 5000
 _BYTES = 2**19  # of the largest array of one chunk of draws: what a cache of a processor holds
 _SAME = 1e-10  # of two variances: a smaller variance of a difference is rounding
-_STEP = 1e-4  # quantiles are rounded up to it, so that the order of a sum does not show
+_DIGITS = 4  # of quantiles, so that the order in which a machine adds does not show
 
 Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
@@ -158,7 +158,8 @@ class _Errors:
         squares = np.stack([np.square(self.halved - column[:, None]).sum(axis=0) for column in self.halved.T])
         self.scale: Floats = np.sqrt(squares / self.splits)
         own = np.square(self.halved).sum(axis=0)
-        self._differs: Flags = squares > _SAME * (own[:, None] + own)
+        # What differs by rounding alone has no error.
+        self._norms: Floats = np.sqrt(np.where(squares > _SAME * (own[:, None] + own), squares, np.inf))
         # As in `difference`, but for as many scores as there are.
         share = np.array([unseen_share(score.n, tail=(1 - _LEVEL) / max(len(scores), 2)) for score in scores])
         size = np.maximum(1.0, np.abs(self.values))
@@ -169,24 +170,10 @@ class _Errors:
         return np.maximum(quantile * self.scale, self.least)
 
     def largest_ratios(self, sums: Floats) -> Floats:
-        """Largest error of any score over each one, in standard errors.
-
-        Args:
-            sums: (draws, 1 + f, J); the errors, and f sums to estimate their standard errors from.
-
-        Returns:
-            (draws, J), from 0.
-        """
-        errors, others = sums[:, 0], sums[:, 1:]
-        squares = np.matmul(others.transpose(0, 2, 1), others)
-        variances = np.diagonal(squares, axis1=1, axis2=2).copy()
-        squares *= -2.0
-        squares += variances[:, :, None]
-        squares += variances[:, None, :]
-        squares[:, ~self._differs] = np.inf  # no error at all
-        ratios = errors[:, :, None] - errors[:, None, :]
-        ratios /= np.sqrt(squares, out=squares)
-        found: Floats = math.sqrt(others.shape[1]) * ratios.max(axis=1)
+        """Largest error of any score over each one, in standard errors: (draws, J), from 0, of errors (draws, J)."""
+        ratios = sums[:, :, None] - sums[:, None, :]
+        ratios /= self._norms
+        found: Floats = ratios.max(axis=1)
         return found
 
 
@@ -232,15 +219,15 @@ def _largest_ratios(metrics: Sequence[_Errors], seed: int) -> Floats:
     """(draws, J): the largest ratio over rivals and metrics. All metrics meet the same random weights."""
     halved = np.concatenate([each.halved for each in metrics], axis=1)
     rows, width = metrics[0].halved.shape
-    freedom = max(math.floor(degrees_of_freedom(2 * metrics[0].splits)), 1)
+    freedom = degrees_of_freedom(2 * metrics[0].splits)
     rng, found = np.random.default_rng(seed), list[Floats]()
-    chunk = max(_BYTES // (8 * max(width**2, (1 + freedom) * rows)), 1)
+    chunk = max(_BYTES // (8 * max(width**2, rows)), 1)
     for start in range(0, _DRAWS, chunk):
         count = min(chunk, _DRAWS - start)
-        sums = (rng.standard_normal((count * (1 + freedom), rows)) @ halved).reshape(count, 1 + freedom, -1)
-        parts = np.split(sums, len(metrics), axis=2)
+        parts = np.split(rng.standard_normal((count, rows)) @ halved, len(metrics), axis=1)
         ratios = [each.largest_ratios(part) for each, part in zip(metrics, parts, strict=True)]
-        found.append(np.maximum.reduce(ratios))
+        scatter = np.sqrt(rng.chisquare(freedom, count) / freedom)
+        found.append(np.maximum.reduce(ratios) / scatter[:, None])
     return np.concatenate(found)
 
 
@@ -255,4 +242,4 @@ def _step_down(largest: Floats, out: Callable[[float], Flags], quantile: float) 
 
 
 def _upper_quantile(largest: Floats) -> float:
-    return math.ceil(float(np.quantile(largest.max(axis=1), _LEVEL, method="higher")) / _STEP) * _STEP
+    return round(float(np.quantile(largest.max(axis=1), _LEVEL, method="higher")), _DIGITS)
