@@ -112,6 +112,15 @@ def test_on_other_reals_variances_add_up(rng):
     assert found.intervals[0].high - found.intervals[0].low == pytest.approx(2 * half)
 
 
+def test_unknown_reals_are_not_the_same_reals(rng):
+    a, b = (replace(each, real_identity=None) for each in scores_of(rng, [0.7, 0.7], shared=0.1))
+    found, usual = against_best([a, b]), difference(a, b)
+    assert usual.pairing == "unpaired"
+    assert found.intervals[1].high - found.intervals[1].low == pytest.approx(
+        usual.interval.high - usual.interval.low
+    )
+
+
 def test_who_is_far_below_is_out_and_who_is_near_is_not(rng):
     found = against_best(scores_of(rng, [0.5, 0.71, 0.7, 0.7, 0.3]))
     assert found.winner == 1
