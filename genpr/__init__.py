@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from genpr.metrics.probabilistic import probabilistic_precision_recall
     from genpr.metrics.witnessed import witnessed
     from genpr.notices import Notice
+    from genpr.ranking import Ranking, rank_checkpoints, rank_results
     from genpr.result import MetricValue, Result
     from genpr.sweep import Sweep
 
@@ -61,6 +62,7 @@ _HOME = {
     "MetricValue": "genpr.result",
     "Notice": "genpr.notices",
     "PrecisionRecall": "genpr.metrics.manifold",
+    "Ranking": "genpr.ranking",
     "ResourceError": "genpr.errors",
     "Result": "genpr.result",
     "Sampler": "genpr.generation.sampler",
@@ -83,6 +85,8 @@ _HOME = {
     "prd_curve": "genpr.metrics.curves",
     "precision_recall": "genpr.metrics.manifold",
     "probabilistic_precision_recall": "genpr.metrics.probabilistic",
+    "rank_checkpoints": "genpr.ranking",
+    "rank_results": "genpr.ranking",
     "score": "genpr.evaluate",
     "score_protocols": "genpr.evaluate",
     "truncation_sweep": "genpr.generator_sweep",
@@ -105,6 +109,7 @@ __all__ = [
     "MetricValue",
     "Notice",
     "PrecisionRecall",
+    "Ranking",
     "ResourceError",
     "Result",
     "Sampler",
@@ -128,6 +133,8 @@ __all__ = [
     "prd_curve",
     "precision_recall",
     "probabilistic_precision_recall",
+    "rank_checkpoints",
+    "rank_results",
     "score",
     "score_protocols",
     "truncation_sweep",

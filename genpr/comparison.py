@@ -57,11 +57,12 @@ class Comparison:
         first = next(iter(self.results.values()))
         if recipe_of(first)[metric] != recipe_of(self.results[name])[metric]:
             return None
-        ours, theirs = _resampled(self.results[name], metric), _resampled(first, metric)
+        ours, theirs = resampled(self.results[name], metric), resampled(first, metric)
         return None if ours is None or theirs is None else difference(ours, theirs)
 
 
-def _resampled(result: Result, metric: str) -> Resampled | None:
+def resampled(result: Result, metric: str) -> Resampled | None:
+    """A metric of a result with its replicates; None where it has none."""
     value = result.metrics[metric]
     if value.replicates is None or value.n_counted is None or value.k is None:
         return None

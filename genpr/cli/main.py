@@ -19,6 +19,7 @@ _COMMANDS = {
     "score": "Precision, recall, density and coverage of generated images.",
     "sweep": "What truncation, guidance or any other setting trades for what.",
     "compare": "Results side by side, if they were made alike.",
+    "rank": "Checkpoints by their generated images: the best, and who cannot be told from it.",
     "features": "Embed images once, and keep the features in a file.",
     "pack": "Write images of one size to one .npz file, as OpenAI's evaluator reads them.",
     "demo": "See what the four numbers mean, on images drawn for the purpose.",

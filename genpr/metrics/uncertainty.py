@@ -79,7 +79,7 @@ def lower_part(a: Tensor, b: Tensor) -> Tensor:
     only: intervals of symmetric recall held the truth in 89 % of a simulation (d = 64, shift 3), those of the one that is
     lower on average in 95 %. Where one varies far more, it is that one which makes the smaller one vary.
     """
-    ends = [float(part.mean()) - _quantile(len(part)) * standard_error(part) for part in (a, b)]
+    ends = [float(part.mean()) - student_quantile(len(part)) * standard_error(part) for part in (a, b)]
     return a if ends[0] <= ends[1] else b
 
 
@@ -101,17 +101,22 @@ def interval_of(
     """
     if n < 1:
         raise UsageError(f"an interval needs at least one image, not {n}", code="bad-option")
-    half = _quantile(len(replicates)) * standard_error(replicates)
+    half = student_quantile(len(replicates)) * standard_error(replicates)
     exact = _unseen(value, n) if upper is None else _binomial(value, n, lower, upper)
     low, high = min(value - half, exact.low), max(value + half, exact.high)
     return Interval(max(low, lower), high if upper is None else min(high, upper))
 
 
-def _quantile(replicates: int) -> float:
+def degrees_of_freedom(replicates: int) -> float:
+    """How well a standard error from so many replicates is known: see the quantile above."""
+    return 1 / (2 / replicates + 1 / _OF_THE_DATA)
+
+
+def student_quantile(replicates: int) -> float:
+    """Half width of a 95 % interval in standard errors that come from so many replicates."""
     from scipy.special import stdtrit  # scipy.stats takes seconds to import
 
-    freedom = 1 / (2 / replicates + 1 / _OF_THE_DATA)
-    return float(stdtrit(freedom, (1 + _LEVEL) / 2))
+    return float(stdtrit(degrees_of_freedom(replicates), (1 + _LEVEL) / 2))
 
 
 def _binomial(value: float, n: int, lower: float, upper: float) -> Interval:
@@ -131,12 +136,13 @@ def _unseen(value: float, n: int) -> Interval:
     A kind of image that none of n was may still have a share of 1 - .025^(1/n), the exact binomial bound. If such images are worth nothing, or
     twice the mean and at least 1, this is what they change.
     """
-    share = _unseen_share(n)
+    share = unseen_share(n)
     return Interval(value - share * value, value + share * max(value, 1.0))
 
 
-def _unseen_share(n: int) -> float:
-    return -math.expm1(math.log((1 - _LEVEL) / 2) / n)
+def unseen_share(n: int, *, tail: float = (1 - _LEVEL) / 2) -> float:
+    """The largest share of a kind of image that none of n is, but for a probability of `tail`."""
+    return -math.expm1(math.log(tail) / n)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +202,8 @@ def difference(a: Resampled, b: Resampled) -> Difference:
         splits, pairing = min(len(a.replicates), len(b.replicates)), "unpaired"
     value = a.value - b.value
     # As in `_unseen`: what neither score has seen may still tell them apart.
-    least = _unseen_share(min(a.n, b.n)) * max(1.0, abs(a.value), abs(b.value))
-    half = max(_quantile(splits) * error, least)
+    least = unseen_share(min(a.n, b.n)) * max(1.0, abs(a.value), abs(b.value))
+    half = max(student_quantile(splits) * error, least)
     interval = Interval(value - half, value + half)
     return Difference(
         value, interval, pairing, "not distinguishable" if 0.0 in interval else "distinguishable"

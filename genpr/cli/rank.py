@@ -1,0 +1,157 @@
+"""`genpr rank REAL CKPT...`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from genpr.cli.console import emit, inner_workings, progress_bars, show_notices
+from genpr.cli.options import names_in, recipe_options
+
+if TYPE_CHECKING:
+    from genpr.notices import Notice
+    from genpr.ranking import Ranking
+    from genpr.result import Result
+
+_FREE = {"sources", "by", "from_results", "force", "as_json", "quiet"}
+
+
+@click.command(name="rank")
+@click.argument("sources", nargs=-1, required=True, metavar="REAL CHECKPOINT...")
+@click.option(
+    "--by",
+    default="f1",
+    show_default=True,
+    metavar="NAME",
+    help="f1, f0.5, f2 or any F-score of precision and recall; a metric (see `genpr list metrics`); or pareto.",
+)
+@click.option(
+    "--results",
+    "from_results",
+    is_flag=True,
+    help="Rank files that `genpr score --json` wrote: no REAL, and nothing is computed.",
+)
+@click.option("--protocol", default="genpr", show_default=True, metavar="NAME", help="Named recipe.")
+@recipe_options
+@click.option("--skip-bad", is_flag=True, help="Leave out checkpoints that cannot be scored, and say so.")
+@click.option(
+    "--force", is_flag=True, help="Rank even what was not made alike, or has other numbers of images."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
+@click.pass_context
+def command(
+    context: click.Context,
+    /,
+    sources: tuple[str, ...],
+    *,
+    by: str,
+    from_results: bool,
+    skip_bad: bool,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+    **options: Any,  # noqa: ANN401 - passed to genpr.Evaluator, which checks them
+) -> None:
+    """Rank checkpoints by their generated images: which is best, and which cannot be told from it.
+
+    REAL holds the real images, and each CHECKPOINT what one checkpoint generated, equally many images each: folders,
+    archives, or feature files, as for `genpr score`. All are scored on the same reals, each once.
+
+    \b
+    genpr rank real/ samples/step-*               by F1 of precision and recall
+    genpr rank real/ samples/step-* --by f0.5     precision counts twice as much
+    genpr rank real/ samples/step-* --by pareto   who is beaten in both, and by whom
+    genpr rank --results scores/*.json            scores that are there already
+
+    A * marks those that may be the best: with 95 %, the truly best one is among them, however many there are.
+    """  # noqa: D301 - click reads the backspace as "do not rewrap"
+    from genpr.criterion import criterion_of
+
+    if from_results:
+        _refuse_recipe(context)
+        ranking = _of_files([Path(source) for source in sources], by, force=force)
+    else:
+        if len(sources) < 2:
+            raise click.UsageError("needed REAL and at least one CHECKPOINT, found one path (or --results)")
+        criterion_of(by)  # what can be wrong at once is said at once
+        ranking = _of_images(sources, by, options, skip_bad=skip_bad, force=force, quiet=quiet)
+    if not quiet:
+        show_notices(_notices(ranking.results))
+    if as_json:
+        emit(ranking.to_json())
+        return
+    from genpr.report.ranking_table import ranking_table
+
+    emit(ranking_table(ranking))
+
+
+def _of_images(
+    sources: Sequence[str], by: str, options: dict[str, Any], *, skip_bad: bool, force: bool, quiet: bool
+) -> Ranking:
+    from genpr.evaluator import Evaluator
+    from genpr.ranking import rank_checkpoints
+
+    real, *checkpoints = sources
+    metrics = names_in(options.pop("metrics"))
+    # What a custom extractor prints must not end up in the ranking.
+    stderr = redirect_stdout(sys.stderr)
+    with stderr, inner_workings(shown=False), progress_bars(quiet=quiet) as progress:
+        evaluator = Evaluator(
+            real, metrics=_with_needed(metrics, by, options["protocol"]), progress=progress, **options
+        )
+        return rank_checkpoints(evaluator, checkpoints, by=by, skip_bad=skip_bad, force=force)
+
+
+def _with_needed(metrics: list[str] | None, by: str, protocol: str) -> list[str] | None:
+    """The metrics that were asked for, and those that the ranking needs."""
+    from genpr.criterion import criterion_of
+    from genpr.protocols import find_protocol
+
+    chosen = find_protocol(protocol).choose_metrics(metrics)
+    needs = [need for each in criterion_of(by) for need in each.needs if need not in chosen]
+    return metrics if not needs else [*chosen, *needs]
+
+
+def _of_files(paths: Sequence[Path], by: str, *, force: bool) -> Ranking:
+    from genpr.comparison import load_results, short_labels
+    from genpr.errors import UsageError
+    from genpr.ranking import rank_results
+
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise UsageError("a file is given twice: each result is ranked once", code="bad-checkpoints")
+    results: dict[str, Result] = {}
+    for path, label in zip(paths, short_labels(paths), strict=True):
+        results |= load_results(path, label=label.removesuffix(".json"))
+    return rank_results(results, by=by, force=force)
+
+
+def _refuse_recipe(context: click.Context) -> None:
+    """Options that would change nothing."""
+    given = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name not in _FREE
+        and parameter.name is not None
+        and context.get_parameter_source(parameter.name) != ParameterSource.DEFAULT
+    ]
+    if given:
+        raise click.UsageError(f"{', '.join(given)}: results are ranked as they were scored, with --results")
+
+
+def _notices(results: Mapping[str, Result]) -> list[Notice]:
+    """Each once, with the names of those that it is about, if not all."""
+    about: dict[Notice, list[str]] = {}
+    for name, result in results.items():
+        for item in result.notices:
+            about.setdefault(item, []).append(name)
+    return [
+        item if len(names) == len(results) else replace(item, message=f"{', '.join(names)}: {item.message}")
+        for item, names in about.items()
+    ]

@@ -1,0 +1,90 @@
+"""What results are ranked by: a metric, the F-score of precision and recall, or the Pareto front of the two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from genpr.comparison import resampled
+from genpr.errors import UsageError
+from genpr.metrics.catalogue import METRICS
+from genpr.metrics.f_beta import beta_of, f_beta, resampled_f_beta
+from genpr.metrics.uncertainty import Interval, Resampled, interval_of
+from genpr.result import Result
+
+PARETO = "pareto"
+_PAIR = ("precision", "recall")
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """One number of a result, and which way is better.
+
+    Attributes:
+        name: As the user wrote it.
+        needs: The metrics that it is found from.
+        better: "higher" or "lower".
+        beta: Of an F-score; None for a metric.
+    """
+
+    name: str
+    needs: tuple[str, ...]
+    better: str = "higher"
+    beta: float | None = None
+
+    @property
+    def sign(self) -> int:
+        """What turns the number into one of which more is better."""
+        return 1 if self.better == "higher" else -1
+
+    def value(self, result: Result) -> float:
+        """The number; every metric that it needs has a value."""
+        if self.beta is None:
+            return result[self.name]
+        precision, recall = (result[name] for name in _PAIR)
+        return f_beta(precision, recall, self.beta)
+
+    def resampled(self, result: Result) -> Resampled | None:
+        """The number with its replicates, in the sign in which more is better; None where it has none."""
+        if self.beta is None:
+            found = resampled(result, self.name)
+            if found is None:
+                return None
+            return replace(found, value=self.sign * found.value, replicates=self.sign * found.replicates)
+        precision, recall = (resampled(result, name) for name in _PAIR)
+        if precision is None or recall is None:
+            return None
+        return resampled_f_beta(precision, recall, self.beta)
+
+    def interval(self, result: Result) -> Interval | None:
+        """95 %, of this result alone; None where none is known."""
+        if self.beta is None:
+            ends = result.metrics[self.name].interval
+            return None if ends is None else Interval(*ends)
+        found = self.resampled(result)
+        return None if found is None else interval_of(found.value, found.replicates, n=found.n)
+
+
+def criterion_of(by: str) -> tuple[Criterion, ...]:
+    """The number that `by` names; for "pareto", precision and recall.
+
+    Raises:
+        UsageError: It is unknown ("unknown-metric"), an F-score of an impossible beta ("bad-beta"), or a metric of
+            which neither more nor less is better ("no-order").
+    """
+    if by == PARETO:
+        return tuple(Criterion(name, (name,)) for name in _PAIR)
+    beta = beta_of(by)
+    if beta is not None:
+        return (Criterion(by, _PAIR, beta=beta),)
+    if by not in METRICS:
+        raise UsageError(
+            f"unknown ranking {by!r}: needed f<beta> such as f1, f0.5 or f2, {PARETO}, or one of {', '.join(METRICS)}",
+            code="unknown-metric",
+        )
+    better = METRICS[by].better
+    if better == "at null":
+        raise UsageError(
+            f"{by} cannot rank: a perfect generator is in its middle, so neither more nor less is better",
+            code="no-order",
+        )
+    return (Criterion(by, (by,), better=better),)

@@ -1,0 +1,76 @@
+"""F-scores of precision and recall as rankings name them: `f1`, `f0.5`, `f2`.
+
+F-beta = (1 + beta^2) P R / (beta^2 P + R), in which recall counts beta times as much (van Rijsbergen 1979, "Information
+Retrieval"); 0 where both are 0, as scikit-learn has it with `zero_division=0`.
+
+`f8` and `f1_8` are metrics of their own: the best F-scores on a whole precision-recall curve (Sykes et al. 2024). They
+keep these names here; the F-score of precision and recall with beta = 8 is `f8.0`.
+"""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+from genpr.errors import UsageError
+from genpr.metrics.catalogue import METRICS
+from genpr.metrics.frontier import f_scores
+from genpr.metrics.uncertainty import Resampled
+
+_NAME = re.compile(r"f(\d+(?:\.\d+)?)", re.ASCII)
+_MOST = 1e6  # recall counts alone long before
+
+
+def beta_of(name: str) -> float | None:
+    """The beta that `f0.5` names; None for any other name, and for the metrics `f8` and `f1_8`.
+
+    Raises:
+        UsageError: It names a beta that is not positive, or beyond a million ("bad-beta").
+    """
+    found = _NAME.fullmatch(name)
+    if found is None or name in METRICS:
+        return None
+    beta = float(found[1])
+    if not 0 < beta <= _MOST:
+        raise UsageError(
+            f"{name}: beta must be above 0 and at most {_MOST:,.0f}, not {found[1]}", code="bad-beta"
+        )
+    return beta
+
+
+def f_beta(precision: float, recall: float, beta: float) -> float:
+    """The F-score of one pair of values."""
+    return float(f_scores(precision, recall, beta))
+
+
+def resampled_f_beta(precision: Resampled, recall: Resampled, beta: float) -> Resampled:
+    """The F-score of two metrics of the same halves: each replicate is the F-score of this half's pair.
+
+    Args:
+        precision: Of one score.
+        recall: Of the same score.
+        beta: How much more recall counts.
+
+    Raises:
+        UsageError: They are not of the same halves ("bad-option").
+    """
+    ours, theirs = (
+        (each.seed, each.n_real, each.real_identity, each.replicates.shape) for each in (precision, recall)
+    )
+    if ours != theirs:
+        raise UsageError(
+            "an F-score needs precision and recall of the same score, with equally many replicates",
+            code="bad-option",
+        )
+    replicates = f_scores(precision.replicates.cpu().numpy(), recall.replicates.cpu().numpy(), beta)
+    return Resampled(
+        value=f_beta(precision.value, recall.value, beta),
+        replicates=torch.from_numpy(replicates),
+        n=min(precision.n, recall.n),
+        seed=precision.seed,
+        n_real=precision.n_real,
+        # A metric of its own: its k is only compared with that of other F-scores, whose recipes are known to be alike.
+        k=precision.k,
+        real_identity=precision.real_identity,
+    )

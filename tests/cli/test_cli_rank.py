@@ -1,0 +1,204 @@
+"""`genpr rank`: the table, the JSON, and which exit code says what."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+QUICK = ("--no-control", "--device", "cpu")
+
+
+@pytest.fixture
+def files(tmp_path):
+    rng = np.random.default_rng(0)
+    sets = {"real": 1.0, "step-1": 0.3, "step-2": 1.0, "step-3": 1.0}
+    for name, scale in sets.items():
+        np.save(tmp_path / f"{name}.npy", (scale * rng.normal(size=(150, 4))).astype(np.float32))
+    return [tmp_path / f"{name}.npy" for name in sets]
+
+
+def test_the_table_ranks_and_marks_who_may_be_the_best(genpr, files):
+    code, out, _ = genpr("rank", *files, *QUICK)
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0] == "3 checkpoints by f1, higher is better"
+    assert lines[2].split() == [
+        "checkpoint",
+        "precision",
+        "recall",
+        "f1",
+        "95",
+        "%",
+        "interval",
+        "to",
+        "the",
+        "winner",
+    ]
+    record = json.loads(genpr("rank", *files, *QUICK, "--json")[1])
+    for line, standing in zip(lines[4:7], record["checkpoints"], strict=True):
+        assert line.split()[0] == str(standing["rank"])
+        assert ("*" in line) is standing["is_contender"]
+        result = record["results"][standing["name"]]["metrics"]
+        cells = line.split(standing["name"])[1].split()
+        assert cells[:3] == [
+            f"{value:.4f}"
+            for value in (result["precision"]["value"], result["recall"]["value"], standing["value"])
+        ]
+        assert cells[3:6] == [
+            f"{standing['interval']['low']:.3f}",
+            "-",
+            f"{standing['interval']['high']:.3f}",
+        ]
+        half = (standing["bounds"]["high"] - standing["bounds"]["low"]) / 2
+        assert cells[6:] == (
+            [] if standing["difference"] == 0 else [f"{standing['difference']:+.3f}", "±", f"{half:.3f}"]
+        )
+    assert "*" not in lines[6]
+    assert "with 95 %, the truly best of these 3 is among those marked *" in " ".join(out.split())
+    assert all(len(line) <= 80 for line in lines)
+    assert "\x1b" not in out
+
+
+def test_json_is_one_object_and_nothing_else(genpr, files):
+    code, out, _ = genpr("rank", *files, *QUICK, "--json", "--by", "f0.5")
+    assert (code, out.count("\n")) == (0, 1)
+    record = json.loads(out)
+    assert (record["by"], record["winner"]) == ("f0.5", record["checkpoints"][0]["name"])
+    assert record["results"]["step-1.npy"]["metrics"]["precision"]["replicates"]
+
+
+def test_the_front_says_who_beats_whom(genpr, files):
+    far = files[0].parent / "far.npy"
+    np.save(far, 50 + np.random.default_rng(1).normal(size=(150, 4)).astype(np.float32))
+    code, out, _ = genpr("rank", *files, far, *QUICK, "--by", "pareto")
+    assert code == 0
+    assert out.startswith("4 checkpoints by their Pareto front of precision and recall\n")
+    far_row = next(line for line in out.splitlines() if "far.npy" in line)
+    assert "*" not in far_row
+    assert "step-1" in far_row
+    assert all(len(line) <= 80 for line in out.splitlines())
+
+
+def test_a_metric_that_is_not_computed_otherwise_is_computed(genpr, files):
+    code, out, _ = genpr("rank", *files, *QUICK, "--by", "fd")
+    assert code == 0
+    assert out.startswith("3 checkpoints by fd, lower is better\n")
+    assert "no bounds: no interval of fd is known for any of them" in out
+    code, out, _ = genpr("rank", *files, *QUICK, "--by", "recall", "--metrics", "precision", "--json")
+    assert code == 0
+    assert set(json.loads(out)["results"]["step-1.npy"]["metrics"]) == {"precision", "recall"}
+
+
+def test_stored_results_rank_like_their_images(genpr, files, tmp_path):
+    stored = []
+    for path in files[1:]:
+        stored.append(tmp_path / f"{path.stem}.json")
+        stored[-1].write_text(genpr("score", files[0], path, *QUICK, "--json", "-q")[1])
+    code, out, _ = genpr("rank", "--results", *stored, "--json")
+    assert code == 0
+    ours, theirs = json.loads(out), json.loads(genpr("rank", *files, *QUICK, "--json")[1])
+    for mine, other in zip(ours["checkpoints"], theirs["checkpoints"], strict=True):
+        assert mine.pop("name") + ".npy" == other.pop("name")
+        assert mine == other
+
+
+def test_stored_results_that_differ_are_refused_unless_forced(genpr, files, tmp_path):
+    for name, options in (("a", ()), ("b", ("--k", 4))):
+        record = genpr("score", files[0], files[1], *QUICK, *options, "--json", "-q")[1]
+        (tmp_path / f"{name}.json").write_text(record)
+    pair = [tmp_path / "a.json", tmp_path / "b.json"]
+    code, out, err = genpr("rank", "--results", *pair)
+    assert (code, out) == (3, "")
+    assert "k of precision is 4 in b and 3 in a" in err
+    code, out, _ = genpr("rank", "--results", *pair, "--force")
+    assert code == 0
+    assert "not made alike: k of precision" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--by", "best"), "unknown ranking 'best'"),
+        (("--by", "f0"), "beta must be above 0"),
+        (("--by", "rarity"), "neither more nor less is better"),
+        (("--protocol", "nonsense"), "unknown protocol"),
+        (("--metrics", "nonsense"), "nonsense"),
+    ],
+)
+def test_wrong_options_are_usage_errors(genpr, files, options, words):
+    code, out, err = genpr("rank", *files, *QUICK, *options)
+    assert (code, out) == (2, "")
+    assert words in err
+
+
+def test_too_few_paths_and_useless_options_are_usage_errors(genpr, files):
+    assert genpr("rank")[0] == 2
+    code, _, err = genpr("rank", files[0])
+    assert code == 2
+    assert "at least one CHECKPOINT" in err
+    code, _, err = genpr("rank", "--results", "a.json", "--k", 4, "--no-control")
+    assert code == 2
+    assert "--k, --control" in err
+    code, _, err = genpr("rank", "--results", files[0], files[0])
+    assert (code, "given twice" in err) == (2, True)
+    code, _, err = genpr("rank", files[0], files[1], files[1])
+    assert (code, "step-1.npy is given twice" in err) == (2, True)
+
+
+def test_a_bad_checkpoint_is_named_and_nothing_is_printed(genpr, files):
+    np.save(files[2], np.full((150, 4), np.nan, dtype=np.float32))
+    code, out, err = genpr("rank", *files, *QUICK)
+    assert (code, out) == (3, "")
+    assert "error: checkpoint step-2.npy: " in err
+    code, out, err = genpr("rank", *files, *QUICK, "--json")
+    assert json.loads(out)["error"]["message"].startswith("checkpoint step-2.npy: ")
+    code, out, _ = genpr("rank", *files, *QUICK, "--skip-bad")
+    assert code == 0
+    assert out.startswith("2 checkpoints by f1")
+    assert "left out: checkpoint step-2.npy: " in out
+
+
+def test_unequal_numbers_are_refused_with_a_remedy(genpr, files):
+    np.save(files[2], np.load(files[2])[:120])
+    code, out, err = genpr("rank", *files, *QUICK)
+    assert (code, out) == (3, "")
+    assert "150 fake images in step-1.npy and 120 in step-2.npy" in err
+    assert genpr("rank", *files, *QUICK, "--max-images", 120)[0] == 0
+    code, out, _ = genpr("rank", *files, *QUICK, "--force")
+    assert code == 0
+    assert "not made alike: 120 fake images" in " ".join(out.split())
+
+
+def test_folders_of_images_and_their_cache(genpr, write_images, rng):
+    folders = [
+        write_images(name, rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)) for name in ("real", "a", "b")
+    ]
+    gabor = ("--extractor", "gabor", "--device", "cpu")
+    first, second = genpr("rank", *folders, *gabor), genpr("rank", *folders, *gabor, "--json")
+    assert first[0] == second[0] == 0
+    assert [result["fake"]["n_cached"] for result in json.loads(second[1])["results"].values()] == [20, 20]
+    assert "only 20 images" in first[2]
+    assert genpr("rank", *folders, *gabor, "-q")[2] == ""
+
+
+def test_a_note_about_one_checkpoint_names_it(genpr, files):
+    np.save(files[1], np.load(files[0]))
+    _, _, err = genpr("rank", *files, *QUICK)
+    assert "step-1.npy: real and fake hold the same images" in err
+
+
+def test_long_and_strange_names_fit(genpr, files):
+    renamed = [path.rename(path.parent / f"{'very-long-' * 5}[bold]{path.name}") for path in files[1:]]
+    for by in ("f1", "pareto"):
+        code, out, _ = genpr("rank", files[0], *renamed, *QUICK, "--by", by)
+        assert code == 0
+        assert all(len(line) <= 80 for line in out.splitlines())
+        assert "bold" in out
+
+
+def test_help_shows_examples(genpr):
+    code, out, _ = genpr("rank", "--help")
+    assert code == 0
+    assert "genpr rank real/ samples/step-* --by pareto" in out

@@ -1,0 +1,293 @@
+"""Bounds for many scores at once: they agree with those of two, and do not crown luck."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from genpr.errors import UsageError
+from genpr.metrics.simultaneous import against_best, on_front
+from genpr.metrics.uncertainty import Resampled, difference, standard_error
+
+HALVES = 100
+
+
+def score(value, replicates, **changed) -> Resampled:
+    known = {"n": 10**6, "seed": 0, "n_real": 100, "k": 3, "real_identity": "abc"}
+    return Resampled(float(value), torch.as_tensor(replicates, dtype=torch.float64), **{**known, **changed})
+
+
+def scores_of(rng, values, *, error=0.01, shared=0.02, **changed) -> list[Resampled]:
+    """Scores whose differences have a standard error near sqrt(2) `error`."""
+    common = shared * rng.normal(size=HALVES)
+    noise = math.sqrt(2) * error * rng.normal(size=(len(values), HALVES))
+    return [score(value, value + common + own, **changed) for value, own in zip(values, noise, strict=True)]
+
+
+def left(found) -> list[int]:
+    return [place for place, is_in in enumerate(found.contenders) if is_in]
+
+
+@pytest.mark.parametrize("lead", [0.0, 0.02, 0.2])
+@pytest.mark.parametrize("apart", [{}, {"real_identity": "other"}, {"seed": 1}, {"real_identity": None}])
+def test_two_scores_are_compared_as_ever(rng, lead, apart):
+    a, b = scores_of(rng, [0.7, 0.7 + lead])
+    b = replace(b, **apart)
+    found, usual = against_best([a, b]), difference(a, b)
+    other = found.intervals[1 - found.winner]
+    expected = usual if found.winner == 1 else difference(b, a)
+    assert (other.low, other.high) == pytest.approx(
+        (expected.interval.low, expected.interval.high), abs=1e-14
+    )
+    assert found.contenders.count(True) == (2 if usual.verdict == "not distinguishable" else 1)
+    assert found.quantile == pytest.approx(stats.t.ppf(0.975, 25))
+
+
+@pytest.mark.parametrize("value", [1.0, 0.9995, 3.0])
+def test_two_scores_whose_halves_all_agree_have_the_usual_least_width(value):
+    a, b = (score(each, torch.full((HALVES,), each), n=500) for each in (value, value - 0.005))
+    found, usual = against_best([a, b]), difference(b, a)
+    assert (found.intervals[1].low, found.intervals[1].high) == pytest.approx(
+        (usual.interval.low, usual.interval.high)
+    )
+    assert found.contenders == (True, 0 in usual.interval)
+
+
+def test_the_least_width_grows_with_the_number_of_scores():
+    def half(count):
+        found = against_best([score(1.0, torch.ones(HALVES), n=400) for _ in range(count)])
+        assert all(found.contenders)
+        return found.intervals[-1].high
+
+    assert half(2) == pytest.approx(1 - 0.025 ** (1 / 400))
+    assert half(20) == pytest.approx(1 - (0.05 / 20) ** (1 / 400))
+
+
+def test_one_score_is_the_best(rng):
+    (only,) = scores_of(rng, [0.7])
+    found = against_best([only])
+    assert (found.winner, found.contenders) == (0, (True,))
+    assert (found.intervals[0].low, found.intervals[0].high) == (0, 0)
+
+
+@pytest.mark.parametrize("count", [3, 8, 20])
+def test_the_quantile_of_unrelated_scores_is_that_of_the_studentised_range(rng, count):
+    found = against_best(scores_of(rng, [0.7] * count))
+    expected = stats.studentized_range.ppf(0.95, count, 25) / math.sqrt(2)
+    assert found.quantile == pytest.approx(expected, rel=0.04)
+
+
+def test_correlated_errors_need_less_than_independent_ones(rng):
+    """Of three scores, two of which differ by next to nothing of their own, there is only one difference to bound."""
+    one, two = scores_of(rng, [0.7, 0.7])
+    twin = replace(
+        two, replicates=two.replicates + 1e-6 * torch.randn(HALVES, generator=torch.manual_seed(0))
+    )
+    assert against_best([one, two, twin]).quantile == pytest.approx(2.37, abs=0.2)
+    copies = against_best([one, two, *[two] * 30])
+    assert copies.quantile == pytest.approx(stats.t.ppf(0.975, 25), rel=0.06)
+    assert all(copies.contenders)
+
+
+def test_what_the_reals_do_to_all_cancels(rng):
+    values = [0.7, 0.7, 0.6, 0.69]
+    noisy, calm = (scores_of(np.random.default_rng(3), values, shared=shared) for shared in (5.0, 0.0))
+    for one, other in zip(against_best(noisy).intervals, against_best(calm).intervals, strict=True):
+        assert one.low == pytest.approx(other.low, abs=1e-3)
+        assert one.high == pytest.approx(other.high, abs=1e-3)
+
+
+def test_on_other_reals_variances_add_up(rng):
+    scores = [
+        replace(each, real_identity=str(place))
+        for place, each in enumerate(scores_of(rng, [0.7, 0.8, 0.7], shared=0.1))
+    ]
+    found = against_best(scores)
+    half = found.quantile * math.hypot(*(standard_error(scores[place].replicates) for place in (0, 1)))
+    assert found.intervals[0].high - found.intervals[0].low == pytest.approx(2 * half)
+
+
+def test_unknown_reals_are_not_the_same_reals(rng):
+    a, b = (replace(each, real_identity=None) for each in scores_of(rng, [0.7, 0.7], shared=0.1))
+    found, usual = against_best([a, b]), difference(a, b)
+    assert usual.pairing == "unpaired"
+    assert found.intervals[1].high - found.intervals[1].low == pytest.approx(
+        usual.interval.high - usual.interval.low
+    )
+
+
+def test_who_is_far_below_is_out_and_who_is_near_is_not(rng):
+    found = against_best(scores_of(rng, [0.5, 0.71, 0.7, 0.7, 0.3]))
+    assert found.winner == 1
+    assert left(found) == [1, 2, 3]
+    assert found.intervals[4].high < 0
+    assert found.intervals[4].low < -0.41 < found.intervals[4].high
+
+
+def test_a_difference_beyond_its_interval_is_never_a_contender(rng):
+    for seed in range(5):
+        values = 0.03 * np.random.default_rng(seed).normal(size=8)
+        found = against_best(scores_of(rng, values))
+        assert left(found)
+        for is_in, interval in zip(found.contenders, found.intervals, strict=True):
+            assert 0 in interval or not is_in
+
+
+def test_once_the_others_are_out_less_is_needed(rng):
+    """One rival, 3.4 standard errors behind: too little for the range of 20 scores, enough for what is left of them."""
+    scores = scores_of(rng, [0.7, 0.7, *[0.1] * 18], shared=0.0)
+    found = against_best(scores)
+    error = standard_error(scores[0].replicates - scores[1].replicates)
+    assert found.quantile > 3.5
+    near = [replace(scores[0], value=0.7 + 3.4 * error), *scores[1:]]
+    found = against_best(near)
+    assert left(found) == [0]
+    assert 0 in found.intervals[1]
+    alone = against_best(near[:2])
+    assert left(alone) == [0]
+    too_near = [replace(scores[0], value=0.7 + 2.5 * error), *scores[1:]]
+    assert left(against_best(too_near)) == [0, 1]
+
+
+def test_the_order_of_the_scores_does_not_matter(rng):
+    scores = scores_of(rng, [0.7, 0.72, 0.71, 0.5, 0.69])
+    forward, backward = against_best(scores), against_best(scores[::-1])
+    assert backward.winner == 4 - forward.winner
+    assert backward.contenders == forward.contenders[::-1]
+    assert backward.quantile == pytest.approx(forward.quantile, abs=2e-4)
+
+
+def test_of_equal_scores_the_first_wins_and_both_stay(rng):
+    scores = scores_of(rng, [0.6, 0.7, 0.7])
+    found = against_best(scores)
+    assert found.winner == 1
+    assert left(found) == [1, 2]
+
+
+def test_it_is_deterministic_and_touches_no_global_state(rng):
+    scores = scores_of(rng, [0.7, 0.7, 0.71])
+    np.random.seed(0)  # noqa: NPY002 - what must not be touched
+    state = np.random.get_state()[1].copy()  # noqa: NPY002
+    first = against_best(scores)
+    assert first == against_best(scores)
+    assert (state == np.random.get_state()[1]).all()  # noqa: NPY002
+    assert first.quantile != against_best(scores, seed=1).quantile
+
+
+@pytest.mark.parametrize(
+    ("scores", "what"),
+    [
+        ([], "found none"),
+        ([score(0.5, torch.rand(4)), score(0.5, torch.rand(4), k=5)], "k = 3, 5"),
+        ([score(0.5, torch.rand(4)), score(0.5, torch.rand(6))], r"shapes \(4,\), \(6,\)"),
+        ([score(0.5, torch.rand(3))], "pairs"),
+        ([score(0.5, torch.rand(0))], "pairs"),
+        ([score(0.5, torch.rand(2, 2))], "pairs"),
+        ([score(math.nan, torch.rand(4))], "finite"),
+        ([score(0.5, torch.tensor([1.0, math.inf]))], "finite"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_compared_is_refused(scores, what):
+    with pytest.raises(UsageError, match=what) as caught:
+        against_best(scores)
+    assert caught.value.code == "bad-option"
+
+
+# Two metrics ---------------------------------------------------------------------------------------------------
+
+
+def front_of(rng, pairs, **options):
+    first, second = zip(*pairs, strict=True)
+    return on_front(scores_of(rng, first, **options), scores_of(rng, second, **options))
+
+
+def test_only_who_is_clearly_below_in_both_is_off_the_front(rng):
+    pairs = {
+        "precise": (0.9, 0.3),
+        "diverse": (0.3, 0.9),
+        "below both": (0.2, 0.2),
+        "below the precise in one": (0.7, 0.3),
+        "hardly below the precise": (0.895, 0.295),
+        "below the diverse": (0.1, 0.7),
+    }
+    assert front_of(rng, pairs.values()) == (True, True, False, True, True, False)
+
+
+def test_two_equal_pairs_and_one_alone_are_on_the_front(rng):
+    scores = scores_of(rng, [0.5])
+    assert on_front(scores, scores) == (True,)
+    assert on_front(scores * 2, scores * 2) == (True, True)
+
+
+def test_a_front_needs_both_metrics_of_each(rng):
+    with pytest.raises(UsageError, match="not 2 and 1"):
+        on_front(scores_of(rng, [0.5, 0.6]), scores_of(rng, [0.5]))
+
+
+def test_equal_pairs_are_seldom_put_off_the_front():
+    kept = [all(front_of(np.random.default_rng(seed), [(0.5, 0.5)] * 4)) for seed in range(20)]
+    assert np.mean(kept) >= 0.9
+
+
+# What it is for ------------------------------------------------------------------------------------------------
+
+
+def shares(rng, true, splits=50, n=400):
+    """Shares of n fakes of which each is good with probability `true` (J,), and what halves of them and of reals show."""
+    good, real = rng.random((n, len(true))) < true, 0.4 * rng.normal(size=n)
+    sides = [np.where(rng.random((splits, n)).argsort(axis=1) < n // 2, 1.0, 0.0) for _ in range(2)]
+    first = (sides[0] @ good + (sides[1] @ real)[:, None]) / (n // 2)
+    whole = good.mean(axis=0) + real.mean()
+    replicates = np.stack([first, 2 * whole - first], axis=1).reshape(2 * splits, -1)
+    return [score(value, each, n=n) for value, each in zip(whole, replicates.T, strict=True)]
+
+
+def all_pairwise(scores):
+    """Who is left by ordinary intervals, one at a time."""
+    best = max(scores, key=lambda each: each.value)
+    return [each is best or difference(best, each).verdict == "not distinguishable" for each in scores]
+
+
+@pytest.mark.parametrize(("count", "naive"), [(2, (0.85, 1.0)), (12, (0.0, 0.8))])
+def test_of_equal_generators_nobody_is_put_out(count, naive):
+    rng = np.random.default_rng(count)
+    draws = [shares(rng, np.full(count, 0.8)) for _ in range(40)]
+    assert np.mean([all(against_best(scores).contenders) for scores in draws]) >= 0.9
+    one_at_a_time = np.mean([all(all_pairwise(scores)) for scores in draws])
+    assert naive[0] <= one_at_a_time <= naive[1], "ordinary intervals crown luck"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 5, 20])
+def test_of_equal_generators_all_stay_in_95_percent(count):
+    rng = np.random.default_rng(count)
+    kept, naive, held = [], [], []
+    for _ in range(300):
+        scores = shares(rng, np.full(count, 0.8))
+        found = against_best(scores)
+        kept.append(all(found.contenders))
+        held.append(all(0 in interval for interval in found.intervals))
+        naive.append(all(all_pairwise(scores)))
+    assert np.mean(kept) >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / 300)
+    assert np.mean(held) >= np.mean(kept)
+    if count == 20:
+        assert np.mean(naive) < 0.7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 5, 20])
+def test_the_truly_best_stays_and_often_stands_alone(count):
+    rng = np.random.default_rng(count)
+    best_in, alone = [], []
+    for _ in range(200):
+        found = against_best(shares(rng, np.array([0.9, *[0.75] * (count - 1)])))
+        best_in.append(found.contenders[0])
+        alone.append(left(found) == [0])
+    assert np.mean(best_in) >= 0.97
+    assert np.mean(alone) >= 0.8
