@@ -13,9 +13,11 @@ from typing import Any
 
 from genpr.errors import GenprError, UsageError
 from genpr.evaluator import Evaluator
+from genpr.goal import Goal
+from genpr.metrics.f_beta import f_beta
 from genpr.result import MetricValue, Result
 from genpr.sweep_folder import SweepFolder
-from genpr.tradeoff import Goal, Point, dominated_area, f_beta, knee, pareto_front
+from genpr.tradeoff import Point, dominated_area, knee, pareto_front
 
 SCHEMA = "genpr.sweep/1"
 
@@ -45,7 +47,7 @@ class SweepPoint:
         """By metric, with "f1" of precision and recall."""
         recall, precision = self.tradeoff
         return {name: each.value for name, each in self.result.metrics.items()} | {
-            "f1": f_beta(precision, recall)
+            "f1": f_beta(precision, recall, 1.0)
         }
 
 
@@ -87,8 +89,7 @@ class Sweep:
         Raises:
             UsageError: The goal is about metrics that were not computed, or of which less is better.
         """
-        goal.check(list(self.points[0].result.metrics))
-        place = goal.best([point.values for point in self.points])
+        place = goal.best([point.result for point in self.points])
         return None if place is None else self.points[place]
 
     def to_dict(self, goal: Goal | None = None) -> dict[str, Any]:

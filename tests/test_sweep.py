@@ -17,9 +17,9 @@ import pytest
 
 import genpr
 from genpr.errors import DataError, ResourceError, UsageError
+from genpr.goal import Goal
 from genpr.sweep import Sweep, SweepPoint, sweep, warnings_of
 from genpr.sweep_folder import SweepFolder
-from genpr.tradeoff import Goal
 
 OPTIONS = {"control": False, "device": "cpu"}
 SETTINGS = (0.1, 0.5, 0.8, 1.0)
@@ -259,7 +259,7 @@ import genpr
 from genpr.report.sweep_files import write_sweep
 from genpr.sweep import sweep
 from genpr.sweep_folder import SweepFolder
-from genpr.tradeoff import Goal
+from genpr.goal import Goal
 
 source, out = map(Path, sys.argv[1:])
 evaluator = genpr.Evaluator(np.load(source / "real.npy"), control=False, device="cpu")

@@ -17,10 +17,10 @@ from genpr.cli.options import names_in, recipe_options, threshold
 if TYPE_CHECKING:
     from genpr.generation.load import LoadedGenerator
     from genpr.generation.sampler import Sampler
+    from genpr.goal import Goal
     from genpr.result import Result
     from genpr.sweep import PointProgress, Sweep
     from genpr.sweep_folder import SweepFolder
-    from genpr.tradeoff import Goal
 
 _MISSED = 5
 _MOST_STEPS = 10_000
@@ -149,9 +149,9 @@ def command(
 
     from genpr.evaluator import Evaluator
     from genpr.generator_sweep import sweep_sampler
+    from genpr.goal import Goal
     from genpr.sweep import sweep
     from genpr.sweep_folder import SweepFolder
-    from genpr.tradeoff import Goal
 
     floors = dict(at_least) | ({} if recall_at_least is None else {"recall": recall_at_least})
     goal = Goal(maximize, floors)

@@ -9,9 +9,9 @@ from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from genpr.goal import Goal
 from genpr.result import MetricValue
 from genpr.sweep import Sweep, SweepPoint, warnings_of
-from genpr.tradeoff import Goal
 
 _INK, _QUIET = "#222222", "#888888"
 # Told apart with any colour vision: Okabe & Ito 2008.

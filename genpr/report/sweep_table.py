@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from genpr.goal import Goal
 from genpr.metrics.catalogue import METRICS
 from genpr.report.text import number, plain_table, render, wrapped
 from genpr.sweep import Sweep, SweepPoint, warnings_of
-from genpr.tradeoff import Goal
 
 _SHOWN = 4  # metrics that fit 80 columns with their intervals
 
