@@ -17,12 +17,14 @@ from genpr.errors import BadImagesError, GenprError
 
 _COMMANDS = {
     "score": "Precision, recall, density and coverage of generated images.",
+    "watch": "Score samples as a training run writes them, and keep the best.",
     "compare": "Results side by side, if they were made alike.",
     "features": "Embed images once, and keep the features in a file.",
     "pack": "Write images of one size to one .npz file, as OpenAI's evaluator reads them.",
     "demo": "See what the four numbers mean, on images drawn for the purpose.",
     "audit": "Hold metrics against sanity checks with known answers.",
     "weights": "Show, download and check the weights of the extractors.",
+    "cache": "Show what the feature cache holds, and make it smaller.",
     "list": "Show the known extractors, protocols and metrics.",
 }
 
