@@ -30,8 +30,8 @@ def check_rank_by(metric: str, computed: Sequence[str]) -> None:
     missing = [name for name in needed if name not in computed]
     if missing:
         raise UsageError(
-            f"the best cannot be chosen by {metric}: {' and '.join(missing)} is not among the computed metrics "
-            f"{', '.join(computed)}; add it to metrics, or choose by another",
+            f"the best cannot be chosen by {metric}: the computed metrics {', '.join(computed)} lack "
+            f"{' and '.join(missing)}; compute that too (--metrics), or choose by another (--by)",
             code="unknown-metric",
         )
     if direction(metric) == "at null":

@@ -672,6 +672,13 @@ def test_a_second_watch_is_refused_until_the_first_ends(watch, folder):
         pass
 
 
+def test_a_file_that_cannot_be_read_is_told(watch, folder):
+    (folder / "genpr.jsonl").mkdir()
+    with pytest.raises(ResourceError, match="cannot be written") as caught:
+        watch()
+    assert caught.value.code == "unwritable"
+
+
 def test_a_failed_start_leaves_no_lock(watch, folder):
     (folder / "best.json").write_text("mine")
     with pytest.raises(UsageError):
@@ -715,24 +722,19 @@ def test_killed_at_random_lines_it_ends_as_if_undisturbed(tmp_path):
     """20 kills, spread over four folders, so that many of them fall into the work on every source."""
     np.save(tmp_path / "real.npy", np.random.default_rng(0).normal(size=(30, 3)))
     fill(tmp_path / "whole")
-    script = [sys.executable, str(Path(__file__).with_name("watch_kills.py")), str(tmp_path / "real.npy")]
-
-    def watched(folder, *at):
-        done = subprocess.run([*script, folder, *map(str, at)], capture_output=True, text=True, check=True)
-        return int(done.stdout)
-
-    trials = [copied(tmp_path / "whole", tmp_path / f"trial_{number}") for number in range(4)]
-    assert watched(tmp_path / "whole") == 0
-    expected = contents(tmp_path / "whole")
-    assert [line["name"] for line in expected[1]["genpr.jsonl"]] == [
-        f"epoch_{n}.npy" for n in (1, 2, 3, 4, 10, 20)
-    ]
     draw = random.Random(0)
-    killed = 0
+    trials = [copied(tmp_path / "whole", tmp_path / f"trial_{number}") for number in range(4)]
+    plan = {str(tmp_path / "whole"): []}
+    plan |= {str(trial): [draw.randint(1, 420) for _ in range(5)] for trial in trials}
+    script = str(Path(__file__).with_name("watch_kills.py"))
+    command = [sys.executable, script, str(tmp_path / "real.npy"), json.dumps(plan)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout) >= 18  # the others had nothing left to do
+    expected = contents(tmp_path / "whole")
+    scored = [line["name"] for line in expected[1]["genpr.jsonl"]]
+    assert scored == [f"epoch_{number}.npy" for number in (1, 2, 3, 4, 10, 20)]
     for trial in trials:
-        killed += watched(trial, *(draw.randint(1, 420) for _ in range(5)))
         assert contents(trial) == expected
-    assert killed >= 18  # the others may have had nothing left to do
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """Watches that are killed: each runs in a process of its own, and gets SIGKILL before a line of genpr of its choice.
 
-    python watch_kills.py REAL FOLDER LINE...
+    python watch_kills.py REAL '{"FOLDER": [LINE, ...], ...}'
 
 For every LINE a watch starts on FOLDER and is killed before it executes that many lines of the files that write scores;
 then one runs to its end. Forked after the imports, which would take most of the time. Prints how many were killed.
@@ -8,6 +8,7 @@ then one runs to its end. Forked after the imports, which would take most of the
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -39,19 +40,20 @@ def watch(real: str, folder: Path, killed_before: int | None) -> None:
         watching.Watcher(scores, folder, log, settle=0, give_up=0).run(once=True)
 
 
-def main(real: str, folder: Path, lines: list[int]) -> int:
+def main(real: str, plan: dict[str, list[int]]) -> int:
     killed = 0
-    for line in [*lines, None]:
-        child = os.fork()
-        if child == 0:
-            watch(real, folder, line)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        killed += os.WIFSIGNALED(status)
-        if line is None and status:
-            raise SystemExit(f"the last watch ended with status {status}")
+    for folder, lines in plan.items():
+        for line in [*lines, None]:
+            child = os.fork()
+            if child == 0:
+                watch(real, Path(folder), line)
+                os._exit(0)
+            _, status = os.waitpid(child, 0)
+            killed += os.WIFSIGNALED(status)
+            if line is None and status:
+                raise SystemExit(f"the last watch on {folder} ended with status {status}")
     return killed
 
 
 if __name__ == "__main__":
-    print(main(sys.argv[1], Path(sys.argv[2]), [int(line) for line in sys.argv[3:]]))
+    print(main(sys.argv[1], json.loads(sys.argv[2])))

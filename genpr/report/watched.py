@@ -33,11 +33,11 @@ def watched_table(records: Sequence[Record], best: Record | None, by: str) -> st
     table = _table("source", "images", *names, "")
     for record in records:
         if record["status"] == "failed":
-            table.add_row(record["name"], "-", *("-" for _ in names), record["error"]["code"])
+            table.add_row(_plain(record["name"]), "-", *("-" for _ in names), record["error"]["code"])
             continue
         known = record["metrics"]
         values = [_number(known[name]) if name in known else "-" for name in names]
-        table.add_row(record["name"], f"{record['n_fake']:,}", *values, "best" * (record is best))
+        table.add_row(_plain(record["name"]), f"{record['n_fake']:,}", *values, "best" * (record is best))
     for column in table.columns:
         column.overflow = "fold"
     for column in table.columns[1:-1]:
@@ -64,3 +64,8 @@ def _shown(records: Sequence[Record], by: str) -> list[str]:
     names = list(dict.fromkeys(name for record in records for name in record["metrics"]))
     others = [name for name in names if name != by]
     return [*others[: _MOST_METRICS - 1], *([by] if by in names else [])]
+
+
+def _plain(name: str) -> str:
+    """Names of files may hold line breaks."""
+    return "".join(c if c.isprintable() else "?" for c in name)

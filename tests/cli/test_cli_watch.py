@@ -179,7 +179,7 @@ def test_a_second_watch_is_refused(genpr, run):
         (["missing.npy", "run"], "nothing at 'missing.npy'"),
         (["run", "run"], "cannot be both"),
         (["real.npy", "run", "--by", "nonsense"], "cannot be chosen by nonsense"),
-        (["real.npy", "run", "--metrics", "precision"], "recall is not among the computed metrics"),
+        (["real.npy", "run", "--metrics", "precision"], "the computed metrics precision lack recall"),
         (["real.npy", "run", "--metrics", "rarity", "--by", "rarity"], "both worse"),
         (["real.npy", "run", "--metrics", "nonsense"], "unknown metrics"),
         (["real.npy", "run", "--protocol", "nonsense"], "nonsense"),
