@@ -19,7 +19,7 @@ from genpr.errors import DataError, ResourceError, UsageError
 from genpr.score_lines import SCHEMA, Record, direction, is_record, stylegan_line
 from genpr.storage import atomic_path
 
-BEST, STYLEGAN = "best.json", "metric-genpr.jsonl"
+BEST, STYLEGAN, RESULTS = "best.json", "metric-genpr.jsonl", "genpr-results"
 _LOCK = ".genpr-watch.lock"
 _START = b'{"schema": 1, "name": '  # of every line
 
@@ -106,6 +106,20 @@ class ScoreLog:
         self.records.append(json.loads(line))
         self._write_others()
 
+    def keep_result(self, name: str, text: str) -> None:
+        """Write a whole result, as JSON, to a file of its own; to be called before its line is appended.
+
+        Raises:
+            ResourceError: It cannot be written.
+        """
+        path = self.path.parent / RESULTS / f"{name}.json"
+        try:
+            path.parent.mkdir(exist_ok=True)
+            with atomic_path(path) as temporary:
+                temporary.write_text(text + "\n")
+        except OSError as error:
+            raise _unwritable(path, error) from error
+
     def _read(self) -> list[Record]:
         """All whole lines; half a line at the end, which only a killed process can have left, is cut off."""
         try:
@@ -155,10 +169,12 @@ class ScoreLog:
 
     def _remove_left_over(self) -> None:
         """Remove what a killed process was writing; whoever holds the lock is the only one who writes."""
-        names = f"{re.escape(BEST)}|{re.escape(STYLEGAN)}"
-        for path in self.path.parent.iterdir():
-            if re.fullmatch(rf"\.(?:{names})\.[^.]+\.tmp", path.name):
-                path.unlink(missing_ok=True)
+        folder = self.path.parent
+        results = folder / RESULTS
+        for inside, names in ((folder, f"{re.escape(BEST)}|{re.escape(STYLEGAN)}"), (results, r".+\.json")):
+            for path in inside.iterdir() if inside.is_dir() else ():
+                if re.fullmatch(rf"\.(?:{names})\.[^.]+\.tmp", path.name):
+                    path.unlink(missing_ok=True)
 
     def _write_others(self) -> None:
         """Bring the other files up to date with the lines."""

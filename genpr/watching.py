@@ -51,6 +51,7 @@ class Watcher:
         give_up: Seconds after which a source that still fails as it is, is recorded as failed.
         done_file: Name of a file that marks complete folders; then no folder is scored without it.
         cache_fakes: Keep features of what is scored in the cache, if the evaluator does.
+        keep_results: Keep every whole result in a file of its own, too.
         source_of: What in `folder` is scored, and how it is read.
         ignored: Files and folders that are not scored, such as the reals.
         told: Called with one line about what happens beside scores.
@@ -74,6 +75,7 @@ class Watcher:
         give_up: float = 600.0,
         done_file: str | None = None,
         cache_fakes: bool = False,
+        keep_results: bool = False,
         source_of: SourceOf = samples_at,
         ignored: Collection[Path] = (),
         told: Callable[[str], None] = lambda _line: None,
@@ -98,6 +100,7 @@ class Watcher:
         self._settle, self._give_up = settle, give_up
         self._done_file, self._source_of, self._ignored = done_file, source_of, (*ignored, log.path)
         self._cache = None if cache_fakes else False
+        self._keep_results = keep_results
         self._told, self._on_record, self._on_result = told, on_record, on_result
         self._clock, self._sleep, self._now = clock, sleep, now
         self._settling = Settling(settle)
@@ -191,6 +194,8 @@ class Watcher:
             return False
         self._check_alike(result)
         self._on_result(result)
+        if self._keep_results:
+            self._log.keep_result(arrival.name, result.to_json(indent=1))
         self._append(
             scored_record(arrival.name, arrival.listing, result, seconds=seconds, timestamp=self._now())
         )

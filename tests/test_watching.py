@@ -705,6 +705,14 @@ def test_a_line_that_cannot_be_written_whole_is_not_written(
     assert (folder / "genpr.jsonl").read_bytes() == two_lines
 
 
+def test_a_result_that_cannot_be_kept_leaves_no_line(folder, clock, watch):
+    put(folder, "a.npy")
+    (folder / "genpr-results").touch()
+    with watch(settle=0, keep_results=True) as run, pytest.raises(ResourceError, match="genpr-results"):
+        run.watcher.poll()
+    assert not (folder / "genpr.jsonl").exists()
+
+
 def fill(folder):
     folder.mkdir()
     for number, scale in ((1, 0.2), (2, 0.5), (4, 0.9), (10, 0.8), (20, 3.0)):

@@ -64,6 +64,11 @@ _seconds = click.FloatRange(min=0)
     metavar="S",
     help="Seconds until a source that fails and does not change is recorded as failed.",
 )
+@click.option(
+    "--keep-results",
+    is_flag=True,
+    help="Keep each whole result in genpr-results/NAME.json, for `genpr compare`.",
+)
 @click.option("--cache-fakes", is_flag=True, help="Keep features of the samples in the cache, too.")
 @click.option(
     "--protocol", default="genpr", metavar="NAME", show_default=True, help="See `genpr list protocols`."
@@ -86,6 +91,7 @@ def command(
     done_file: str | None,
     give_up: float,
     cache_fakes: bool,
+    keep_results: bool,
     protocol: str,
     metrics: str | None,
     quiet: bool,
@@ -118,6 +124,7 @@ def command(
                 give_up=give_up,
                 done_file=done_file,
                 cache_fakes=cache_fakes,
+                keep_results=keep_results,
                 ignored=[Path(real)],
                 told=complain,
                 on_record=_teller(log),

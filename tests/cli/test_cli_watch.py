@@ -95,6 +95,19 @@ def test_json_holds_every_line_and_the_best(genpr, run):
     assert record["by"] == json.loads((run / "best.json").read_text())["by"] == "recall"
 
 
+def test_whole_results_can_be_kept_and_compared(genpr, run):
+    left = run / "genpr-results" / ".epoch_1.npy.json.abc_1.tmp"
+    left.parent.mkdir()
+    left.write_text("half, of a watch that was killed")
+    assert genpr("watch", "real.npy", "run", *NOW, "--keep-results")[0] == 0
+    files = [run / "genpr-results" / f"{line['name']}.json" for line in lines(run)]
+    assert sorted(files) == sorted(left.parent.iterdir())
+    code, out, _ = genpr("compare", *files, "--json")
+    assert code == 0
+    compared = json.loads(out)["values"].values()
+    assert [values["recall"] for values in compared] == [line["metrics"]["recall"] for line in lines(run)]
+
+
 def test_stylegan_lines_lie_beside(genpr, run):
     genpr("watch", "real.npy", "run", *NOW, "--format", "stylegan")
     assert [line["snapshot_pkl"] for line in lines(run, "metric-genpr.jsonl")] == [
