@@ -106,7 +106,8 @@ class Watcher:
         self._settling = Settling(settle)
         self._failures: dict[str, _Failure] = {}
         self._scored = {record["name"] for record in log.scored}
-        self._failed = {record["name"]: record["listing"] for record in log.records}  # the last word counts
+        failed = [record for record in log.records if record["status"] == "failed"]
+        self._failed = {record["name"]: record["listing"] for record in failed}  # the last word counts
         self._as_scored: dict[str, int] = {}
 
     def run(self, *, once: bool = False, until: int | None = None, interval: float = 10.0) -> None:

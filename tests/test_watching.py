@@ -154,6 +154,17 @@ def test_a_restart_scores_only_what_is_new(watch, folder):
     assert [line["name"] for line in lines(folder)] == ["a.npy", "b.npy"]
 
 
+def test_what_has_a_score_keeps_it_whatever_becomes_of_it(watch, folder):
+    for scale in (1, 0.5):
+        put(folder, "a.npy", scale=scale)
+        with watch(settle=0) as run:
+            run.watcher.run(once=True)
+    (folder / "a.npy").write_bytes(b"nothing")
+    with watch(settle=0, give_up=0) as run:
+        run.watcher.run(once=True)
+    assert len(lines(folder)) == 1
+
+
 def test_a_source_must_rest_for_the_settling_time(watch, folder, clock):
     put(folder, "a.npy")
     with watch(settle=10) as run:
