@@ -25,7 +25,12 @@ _seconds = click.FloatRange(min=0)
 @click.command(name="watch")
 @click.argument("real")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="[default: DIR/genpr.jsonl]")
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Where scores go; other files lie beside it.  [default: DIR/genpr.jsonl]",
+)
 @click.option("--by", default="f1", metavar="METRIC", show_default=True, help="What best.json is chosen by.")
 @click.option(
     "--format",
