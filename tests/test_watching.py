@@ -692,11 +692,12 @@ def test_a_file_that_cannot_be_read_is_told(watch, folder):
 
 def test_a_failed_start_leaves_no_lock(watch, folder):
     (folder / "best.json").write_text("mine")
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError) as caught:
         watch()
     (folder / "best.json").unlink()
     with watch():
         pass
+    assert caught.tb is not None  # it keeps the log that failed, and its lock, from being collected
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
