@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -163,12 +164,14 @@ class Evaluator:
         """Everything but the fakes that decides a score, as plain JSON types: two evaluators of equal recipe agree."""
         return self._judge.recipe
 
-    def score(self, fake: object) -> Result:
+    def score(self, fake: object, *, cache: bool | None = None) -> Result:
         """Score one fake set; only the fake side is embedded and fitted.
 
         Args:
             fake: Anything that `real` may be, of the same kind: images against images, features against
                 features of the same extractor.
+            cache: Keep features of this set for the next run; None does as the Evaluator was told to. The samples of a
+                training run are seldom scored twice, and would only fill the disk.
 
         Raises:
             UsageError: The path does not exist.
@@ -177,8 +180,7 @@ class Evaluator:
         with limited_memory(self._max_memory):
             opened = open_side(fake, "fake")
             check_same_kind(self._opened_real, opened)
-            fakes = SideFeatures(
-                opened, "fake", self._embedder, limit=self._plan.most_fake, own=[self._plan.own]
-            )
+            embedder = self._embedder if cache is None else replace(self._embedder, cache=cache)
+            fakes = SideFeatures(opened, "fake", embedder, limit=self._plan.most_fake, own=[self._plan.own])
             fakes.require(self._plan.spaces.values(), minimum=self._plan.least_fake)
             return self._judge.score(fakes)

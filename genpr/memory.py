@@ -51,17 +51,26 @@ def parse_size(size: str | int) -> int:
     Raises:
         UsageError: It is not such a size ("bad-option"), or less than genpr needs for itself.
     """
-    match = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([kmgt]i?)?b?\s*", str(size).lower())
-    if match is None or isinstance(size, bool):
-        raise UsageError(
-            f"a memory size is a number of bytes such as 8GiB or 500MB, not {size!r}", code="bad-option"
-        )
-    count = int(float(match[1]) * _UNITS[match[2] or ""])
+    count = parse_bytes(size, "memory size")
     if count < _LEAST:
         raise UsageError(
             f"a memory size of {size} is too small: at least {_LEAST >> 20} MiB", code="bad-option"
         )
     return count
+
+
+def parse_bytes(size: str | int, what: str) -> int:
+    """Bytes, written as for `parse_size`, down to none; `what` says in an error what was meant.
+
+    Raises:
+        UsageError: It is not such a size ("bad-option").
+    """
+    match = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([kmgt]i?)?b?\s*", str(size).lower())
+    if match is None or isinstance(size, bool):
+        raise UsageError(
+            f"a {what} is a number of bytes such as 8GiB or 500MB, not {size!r}", code="bad-option"
+        )
+    return int(float(match[1]) * _UNITS[match[2] or ""])
 
 
 @contextmanager

@@ -44,7 +44,7 @@ OWN = "<as in the feature file>"
 
 @dataclass(frozen=True, kw_only=True)
 class Embedder:
-    """Turns images into features, always with the same options (see `genpr.Evaluator`); loads each network once."""
+    """Turns images into features, always with the same options (see `genpr.Evaluator`); copies share loaded networks."""
 
     device: torch.device
     weights: str | os.PathLike[str] | None = None
@@ -58,7 +58,7 @@ class Embedder:
     max_bad: float = 0.01
     max_pixels: int = MAX_PIXELS
     progress: StageProgress | None = None
-    _loaded: dict[tuple[str, ...], FeatureExtractor] = field(default_factory=dict, init=False, repr=False)
+    _loaded: dict[tuple[str, ...], FeatureExtractor] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         BadImagePolicy(self.on_bad, self.max_bad)  # refuses what is impossible

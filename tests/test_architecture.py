@@ -88,6 +88,10 @@ ALLOWED = {
     "sweep_folder": BASE | {"evaluator", "records", "result"},
     "sweep": BASE | {"evaluator", "goal", "metrics", "result", "sweep_folder", "tradeoff"},
     "generator_sweep": BASE | {"evaluator", "generation", "sweep", "sweep_folder"},
+    "arrivals": {"images"},
+    "score_lines": BASE | {"metrics", "result"},
+    "score_log": BASE | {"score_lines"},
+    "watching": BASE | {"arrivals", "score_lines", "score_log", "result"},
     "demo": BASE | {"images", "features", "metrics", "protocols", "result", "evaluator"},
     "audit": BASE | {"neighbours", "metrics", "features"},
     "report": BASE
@@ -102,6 +106,7 @@ ALLOWED = {
         "sweep",
         "sweep_folder",
         "goal",
+        "score_lines",
     },
     "cli": {"*"},
     "__init__": {"*"},

@@ -18,6 +18,7 @@ from genpr.errors import BadImagesError, GenprError
 _COMMANDS = {
     "score": "Precision, recall, density and coverage of generated images.",
     "sweep": "What truncation, guidance or any other setting trades for what.",
+    "watch": "Score samples as a training run writes them, and keep the best.",
     "compare": "Results side by side, if they were made alike.",
     "rank": "Checkpoints by their generated images: the best, and who cannot be told from it.",
     "features": "Embed images once, and keep the features in a file.",
@@ -25,6 +26,7 @@ _COMMANDS = {
     "demo": "See what the four numbers mean, on images drawn for the purpose.",
     "audit": "Hold metrics against sanity checks with known answers.",
     "weights": "Show, download and check the weights of the extractors.",
+    "cache": "Show what the feature cache holds, and make it smaller.",
     "list": "Show the known extractors, protocols and metrics.",
 }
 

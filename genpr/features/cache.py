@@ -3,6 +3,9 @@
 An image is known by the sha256 of its bytes, wherever it lies and whatever it is called. A shard is one
 checksummed file of up to `SHARD_ROWS` images; shards are written when full and at the end of a run, so an
 interrupted run keeps what it embedded. Extractor, weights, resize rule, decoder and device kind choose the folder.
+
+The modification time of a shard is when it was last used, which is what `genpr cache prune` goes by. A shard that
+another process removes is embedded anew.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import re
 import threading
 from collections import OrderedDict
@@ -21,6 +25,7 @@ import torch
 from torch import Tensor
 
 from genpr.errors import DataError, GenprError
+from genpr.features.cache_files import SHARD_FORMAT
 from genpr.features.extractor import ExtractorInfo
 from genpr.images.decode import FLAGS, MAX_PIXELS, decoder_versions
 from genpr.notices import Notice, notice
@@ -124,7 +129,7 @@ class FeatureCache:
         if not self._writable:
             return
         try:
-            save_tensors(shard, tensors, {"format": "genpr.cache/1"})
+            save_tensors(shard, tensors, {"format": SHARD_FORMAT})
         except (OSError, GenprError) as error:
             self._writable = False  # one notice, not one per shard
             self.notices.append(notice("cache-write-failed", folder=self.folder, reason=error))
@@ -138,6 +143,8 @@ class FeatureCache:
         try:
             with safe_open(shard, framework="pt") as file:
                 identities = file.get_tensor("identities").numpy()
+        except FileNotFoundError:
+            return  # pruned meanwhile
         except (SafetensorError, OSError, ValueError, KeyError):
             self._discard(shard)
             return
@@ -152,9 +159,12 @@ class FeatureCache:
         try:
             tensors, _ = load_tensors(shard)
         except DataError:
-            self._discard(shard)
+            if shard.exists():  # and was not pruned meanwhile
+                self._discard(shard)
             self._index = {identity: place for identity, place in self._index.items() if place[0] != shard}
             return None
+        with contextlib.suppress(OSError):  # in a read-only folder
+            os.utime(shard)  # used now; the time of access is kept by few file systems
         self._open[shard] = tensors
         if len(self._open) > _OPEN_SHARDS:
             self._open.popitem(last=False)

@@ -1,0 +1,180 @@
+"""`genpr cache list | prune`: what the feature cache takes of the disk, and how to make it take less."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from genpr.cli.console import emit, printable
+from genpr.errors import UsageError
+
+if TYPE_CHECKING:
+    from genpr.features.cache_files import CacheFile, CacheFolder
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+_cache_dir = click.option(
+    "--cache-dir", type=click.Path(path_type=Path), help="Where it is.  [default: GENPR_CACHE]"
+)
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+
+
+@click.group(name="cache")
+def command() -> None:
+    """Show the cached features of images, or remove those that were not used for long.
+
+    \b
+    genpr cache list                      by extractor: files, images, bytes, last use
+    genpr cache prune --max-size 5GB      the longest unused go, until so much is left
+    genpr cache prune --older-than 30d    what was not used for so long goes
+
+    Removing features is safe at any time, beside a running genpr too: they are made again when needed.
+    """  # noqa: D301 - click reads the backspace as "do not rewrap"
+
+
+@command.command(name="list", short_help="Show what is kept, by extractor.")
+@_cache_dir
+@_as_json
+def list_folders(*, cache_dir: Path | None, as_json: bool) -> None:
+    """Show what is kept: one entry for each extractor with its weights, resize rule, decoder and device."""
+    root, folders = _open(cache_dir)
+    rows = [_row(folder) for folder in folders]
+    if as_json:
+        emit(json.dumps({"path": str(root), "size": sum(row["size"] for row in rows), "folders": rows}))
+    else:
+        emit(_table(root, rows))
+
+
+@command.command(short_help="Remove what was not used for long.")
+@click.option("--max-size", metavar="SIZE", help="Most that may stay, such as 5GB or 500MiB.")
+@click.option("--older-than", metavar="AGE", help="Remove what was not used for so long: 12h, 30d, 8w.")
+@click.option("--extractor", metavar="NAME", help="Only features of this one; alone, all of them.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only say what would go.")
+@_cache_dir
+@_as_json
+def prune(
+    *,
+    max_size: str | None,
+    older_than: str | None,
+    extractor: str | None,
+    dry_run: bool,
+    cache_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Remove cached features, the longest unused first, and nothing that genpr did not write."""
+    from genpr.features.cache_files import abandoned_files, choose_files, remove_files
+    from genpr.memory import parse_bytes
+
+    if max_size is None and older_than is None and extractor is None:
+        raise click.UsageError("say what may go: --max-size 5GB, --older-than 30d or --extractor NAME")
+    most = None if max_size is None else parse_bytes(max_size, "cache size")
+    age = None if older_than is None else _seconds(older_than)
+    root, folders = _open(cache_dir)
+    chosen = folders if extractor is None else _of(extractor, folders)
+    going = [*abandoned_files(chosen), *choose_files(chosen, max_size=most, older_than=age)]
+    gone = going if dry_run else remove_files(going)
+    left = sum(folder.size for folder in chosen) - sum(
+        file.size for file in gone if file.path.suffix != ".tmp"
+    )
+    if as_json:
+        emit(
+            json.dumps(
+                {
+                    "path": str(root),
+                    "dry_run": dry_run,
+                    "removed": [str(file.path) for file in gone],
+                    "removed_size": sum(file.size for file in gone),
+                    "left_size": left,
+                }
+            )
+        )
+    else:
+        emit(_outcome(gone, left, dry_run=dry_run))
+
+
+def _open(cache_dir: Path | None) -> tuple[Path, list[CacheFolder]]:
+    """The cache that was named, or the usual one, which may not exist yet."""
+    from genpr.features.cache_files import find_folders
+    from genpr.runtime import cache_root
+
+    if cache_dir is not None and not cache_dir.is_dir():
+        raise UsageError(
+            f"there is no folder {cache_dir}; is it misspelt?", code="path-not-found", path=str(cache_dir)
+        )
+    root = cache_dir or cache_root()
+    return root, find_folders(root)
+
+
+def _of(extractor: str, folders: Sequence[CacheFolder]) -> list[CacheFolder]:
+    found = [folder for folder in folders if folder.extractor == extractor]
+    if not found:
+        known = ", ".join(dict.fromkeys(folder.extractor for folder in folders)) or "none at all"
+        raise UsageError(
+            f"no features of {extractor!r} are cached; there are those of: {known}", code="unknown-extractor"
+        )
+    return found
+
+
+def _seconds(age: str) -> float:
+    """Of `30d` and the like."""
+    match = re.fullmatch(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([smhdw])\s*", age.lower())
+    if match is None:
+        raise click.BadParameter(f"{age!r} is no age such as 12h, 30d or 8w", param_hint="--older-than")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def _row(folder: CacheFolder) -> dict[str, Any]:
+    return {
+        "extractor": folder.extractor,
+        "device": folder.key.get("device"),
+        "files": len(folder.files),
+        "images": folder.count_rows(),
+        "size": folder.size,
+        "last_used": folder.used,
+        "path": str(folder.path),
+        "key": folder.key,
+    }
+
+
+def _table(root: Path, rows: Sequence[dict[str, Any]]) -> str:
+    """Two lines per entry: what one would ask for, and the folder's name below."""
+    if not any(row["files"] for row in rows):
+        return printable(f"no features are cached in {root}")
+    lines = [_columns("extractor", "device", "files", "images", "size", "last use")]
+    for row in rows:
+        used = (
+            "-"
+            if row["last_used"] is None
+            else time.strftime("%Y-%m-%d %H:%M", time.localtime(row["last_used"]))
+        )
+        name = row["extractor"] if len(row["extractor"]) <= 24 else f"{row['extractor'][:23]}…"
+        counts = f"{row['files']:,}", f"{row['images']:,}", _size(row["size"])
+        lines += [_columns(name, row["device"] or "?", *counts, used), f"  {Path(row['path']).name}"]
+    total = f"{sum(row['files'] for row in rows):,} files, {_size(sum(row['size'] for row in rows))}"
+    return printable("\n".join([*lines, f"{total} in {root / 'features'}"]), newlines=True)
+
+
+def _columns(extractor: str, device: str, files: str, images: str, size: str, used: str) -> str:
+    return f"{extractor:<24}  {device:<6}  {files:>6}  {images:>9}  {size:>7}  {used:<16}".rstrip()
+
+
+def _outcome(gone: Sequence[CacheFile], left: int, *, dry_run: bool) -> str:
+    verb = "would remove" if dry_run else "removed"
+    size = _size(sum(file.size for file in gone))
+    return f"{verb} {len(gone):,} file{'s' * (len(gone) != 1)}, {size}; {_size(left)} left"
+
+
+def _size(count: int) -> str:
+    """Three digits and a decimal unit, as --max-size reads them."""
+    value = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if value < 999.5:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 99.5 else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"

@@ -1,0 +1,208 @@
+"""`genpr watch REAL DIR`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from genpr.cli.console import complain, emit, progress_bars, show_notices
+from genpr.cli.options import names_in, recipe_options
+from genpr.errors import UsageError
+
+if TYPE_CHECKING:
+    from genpr.result import Result
+    from genpr.score_log import ScoreLog
+
+_seconds = click.FloatRange(min=0)
+
+
+@click.command(name="watch")
+@click.argument("real")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Where scores go; other files lie beside it.  [default: DIR/genpr.jsonl]",
+)
+@click.option("--by", default="f1", metavar="METRIC", show_default=True, help="What best.json is chosen by.")
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(["genpr", "stylegan"]),
+    default="genpr",
+    show_default=True,
+    help="stylegan also writes metric-genpr.jsonl, as StyleGAN's metric files are.",
+)
+@click.option("--once", is_flag=True, help="Score what is there and complete, and leave.")
+@click.option("--until", type=click.IntRange(min=1), metavar="N", help="Leave when N sources are recorded.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0, min_open=True),
+    default=10,
+    show_default=True,
+    metavar="S",
+    help="Seconds between two looks.",
+)
+@click.option(
+    "--settle",
+    type=_seconds,
+    default=10,
+    show_default=True,
+    metavar="S",
+    help="A source is complete when nothing about it has changed for so many seconds.",
+)
+@click.option(
+    "--done-file", metavar="NAME", help="Folders are complete when they hold this file, and not before."
+)
+@click.option(
+    "--give-up",
+    type=_seconds,
+    default=600,
+    show_default=True,
+    metavar="S",
+    help="Seconds until a source that fails and does not change is recorded as failed.",
+)
+@click.option(
+    "--keep-results",
+    is_flag=True,
+    help="Keep each whole result in genpr-results/NAME.json, for `genpr compare`.",
+)
+@click.option("--cache-fakes", is_flag=True, help="Keep features of the samples in the cache, too.")
+@click.option(
+    "--protocol", default="genpr", metavar="NAME", show_default=True, help="See `genpr list protocols`."
+)
+@recipe_options
+@click.option(
+    "--json", "as_json", is_flag=True, help="In the end print one JSON object instead of the table."
+)
+def command(
+    real: str,
+    folder: Path,
+    *,
+    out: Path | None,
+    by: str,
+    file_format: str,
+    once: bool,
+    until: int | None,
+    interval: float,
+    settle: float,
+    done_file: str | None,
+    give_up: float,
+    cache_fakes: bool,
+    keep_results: bool,
+    protocol: str,
+    metrics: str | None,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,  # noqa: ANN401 - passed to genpr.Evaluator, which checks them
+) -> None:
+    """Score new samples in DIR against REAL as a training run writes them.
+
+    Samples are folders of images, .zip or .tar archives, .npz or feature files directly in DIR. Each is scored once it
+    is complete, in natural order of the names, and never again, after a restart neither. Scores are appended to
+    DIR/genpr.jsonl; best.json beside it holds the best.
+    """
+    chosen = names_in(metrics)
+    _check(real, folder, protocol, chosen, by)
+    from genpr.score_log import ScoreLog
+
+    with ScoreLog(out or folder / "genpr.jsonl", by=by, stylegan=file_format == "stylegan") as log:
+        if log.dropped:
+            complain("note: the last line was cut short when an earlier watch was killed; it is scored again")
+        with _summary(log, as_json=as_json), redirect_stdout(sys.stderr), progress_bars(quiet=quiet) as bars:
+            from genpr.evaluator import Evaluator
+            from genpr.watching import Watcher
+
+            evaluator = Evaluator(real, protocol=protocol, metrics=chosen, progress=bars, **options)
+            watcher = Watcher(
+                evaluator,
+                folder,
+                log,
+                settle=settle,
+                give_up=give_up,
+                done_file=done_file,
+                cache_fakes=cache_fakes,
+                keep_results=keep_results,
+                ignored=[Path(real)],
+                told=complain,
+                on_record=_teller(log),
+                on_result=_noticer(quiet=quiet),
+            )
+            watcher.run(once=once, until=until, interval=interval)
+
+
+def _check(real: str, folder: Path, protocol: str, metrics: list[str] | None, by: str) -> None:
+    """What can be wrong at once is said at once: importing torch alone takes seconds."""
+    from genpr.protocols import find_protocol
+    from genpr.score_lines import check_rank_by
+
+    check_rank_by(by, find_protocol(protocol).choose_metrics(metrics))
+    if not folder.is_dir():
+        raise UsageError(
+            f"there is no folder {folder} to watch; make it before the training run does",
+            code="path-not-found",
+            path=str(folder),
+        )
+    if Path(real).exists() and folder.samefile(real):
+        raise UsageError(
+            f"{real} cannot be both the reals and the folder to watch; samples are expected as folders or files in it",
+            code="same-folder",
+            path=real,
+        )
+
+
+@contextmanager
+def _summary(log: ScoreLog, *, as_json: bool) -> Iterator[None]:
+    """Show all scores in the end, also after Ctrl-C, which is how most watches end."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not as_json:  # else stdout says that it was interrupted, and nothing else
+            _show(log, as_json=False)
+        raise
+    _show(log, as_json=as_json)
+
+
+def _show(log: ScoreLog, *, as_json: bool) -> None:
+    from genpr.report.watched import watched_table
+
+    if as_json:
+        emit(json.dumps({"by": log.by, "best": log.best, "records": log.records}, allow_nan=False))
+    elif log.records:
+        emit(watched_table(log.records, log.best, log.by))
+    else:
+        complain("no samples were scored: there was none that is complete")
+
+
+def _teller(log: ScoreLog) -> Callable[[Any], None]:
+    """One line per record on stderr."""
+    from genpr.report.watched import score_line
+
+    def tell(record: dict[str, Any]) -> None:
+        if record["status"] == "failed":
+            complain(f"{record['name']} is given up ({record['error']['code']})")
+        else:
+            is_best = log.best is not None and log.best["name"] == record["name"]
+            complain(score_line(record, log.by, is_best=is_best))
+
+    return tell
+
+
+def _noticer(*, quiet: bool) -> Callable[[Result], None]:
+    """Each kind of notice once, at the first source that has it."""
+    seen: set[str] = set()
+
+    def show(result: Result) -> None:
+        new = [item for item in result.notices if item.code not in seen]
+        seen.update(item.code for item in new)
+        if not quiet:
+            show_notices(new)
+
+    return show

@@ -1,0 +1,133 @@
+"""`genpr cache list | prune`."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def cached(genpr, folders, tmp_path):
+    """The cache after two folders were embedded one after the other, the first 40 days ago, the second an hour ago."""
+    days = {0: 40 * 86400, 1: 3600}
+    seen = set()
+    for number, side in enumerate(folders):
+        assert genpr("features", side, tmp_path / f"{number}.safetensors", "--extractor", "gabor")[0] == 0
+        for shard in set(root().rglob("*.safetensors")) - seen:
+            used = time.time() - days[number]
+            os.utime(shard, (used, used))
+            seen.add(shard)
+    return root()
+
+
+def root():
+    return Path(os.environ["GENPR_CACHE"])
+
+
+def shards():
+    return sorted(root().rglob("*.safetensors"))
+
+
+def test_an_empty_cache_is_listed_as_such(genpr):
+    assert genpr("cache", "list") == (0, f"no features are cached in {root()}\n", "")
+    assert json.loads(genpr("cache", "list", "--json")[1])["folders"] == []
+    assert "removed 0 files" in genpr("cache", "prune", "--max-size", "1GB")[1]
+
+
+def test_the_table_fits_80_columns_and_counts_images(genpr, cached):
+    code, out, err = genpr("cache", "list")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert all(len(line) <= 80 for line in lines[:-1])
+    assert lines[1].split()[:4] == ["gabor", "cpu", "2", "40"]
+    assert lines[-1].endswith(f"in {cached / 'features'}")
+
+
+def test_the_json_says_all(genpr, cached):
+    record = json.loads(genpr("cache", "list", "--json")[1])
+    (folder,) = record["folders"]
+    assert (folder["extractor"], folder["files"], folder["images"]) == ("gabor", 2, 40)
+    assert record["size"] == folder["size"] == sum(path.stat().st_size for path in shards())
+    assert abs(time.time() - 3600 - folder["last_used"]) < 600
+    assert folder["key"]["extractor"] == "gabor"
+
+
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [
+        (["--older-than", "41d"], 2),
+        (["--older-than", "30d"], 1),
+        (["--older-than", "30m"], 0),
+        (["--older-than", "7w", "--max-size", "1GB"], 2),
+        (["--max-size", "0"], 0),
+        (["--extractor", "gabor"], 0),
+        (["--extractor", "gabor", "--older-than", "30d"], 1),
+    ],
+    ids=str,
+)
+def test_pruning_leaves_what_it_should(genpr, cached, options, left):
+    newest = max(shards(), key=lambda path: path.stat().st_mtime)
+    dry = json.loads(genpr("cache", "prune", *options, "--dry-run", "--json")[1])
+    assert len(shards()) == 2
+    code, out, _ = genpr("cache", "prune", *options, "--json")
+    done = json.loads(out)
+    assert code == 0
+    assert done == {**dry, "dry_run": False}
+    assert len(done["removed"]) == 2 - left
+    assert shards() == [newest][:left] if left < 2 else len(shards()) == 2
+    assert done["left_size"] == sum(path.stat().st_size for path in shards())
+
+
+def test_a_size_between_the_two_files_keeps_the_recent_one(genpr, cached):
+    newest = max(shards(), key=lambda path: path.stat().st_mtime)
+    code, out, _ = genpr("cache", "prune", "--max-size", str(newest.stat().st_size))
+    assert code == 0
+    assert out.startswith("removed 1 file, ")
+    assert shards() == [newest]
+
+
+def test_the_features_are_made_again(genpr, cached, folders):
+    before = genpr("score", *folders, "--extractor", "gabor", "--json")
+    genpr("cache", "prune", "--max-size", "0")
+    after = genpr("score", *folders, "--extractor", "gabor", "--json")
+    first, second = (json.loads(out) for _, out, _ in (before, after))
+    assert first["metrics"] == second["metrics"]
+    assert (first["real"]["n_embedded"], second["real"]["n_embedded"]) == (0, 20)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["prune"], 2, "say what may go"),
+        (["prune", "--max-size", "big"], 2, "a cache size is a number of bytes"),
+        (["prune", "--max-size", "-1"], 2, "a cache size is a number of bytes"),
+        (["prune", "--older-than", "30"], 2, "no age such as"),
+        (["prune", "--older-than", "soon"], 2, "no age such as"),
+        (["prune", "--extractor", "nonsense"], 2, "there are those of: gabor"),
+        (["prune", "--max-size", "0", "--cache-dir", "missing"], 2, "no folder missing"),
+        (["list", "--cache-dir", "missing"], 2, "no folder missing"),
+        (["list", "--cache-dir", "stranger"], 2, "no cache of genpr"),
+        (["prune", "--max-size", "0", "--cache-dir", "stranger"], 2, "no cache of genpr"),
+    ],
+    ids=str,
+)
+def test_bad_input_is_told_and_nothing_goes(genpr, cached, tmp_path, monkeypatch, arguments, code, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "stranger").mkdir()
+    np.save(tmp_path / "stranger" / "a.npy", np.zeros(2))
+    found, out, err = genpr("cache", *arguments)
+    assert (found, out) == (code, "")
+    assert words in err
+    assert len(shards()) == 2
+    assert (tmp_path / "stranger" / "a.npy").exists()
+
+
+def test_another_folder_may_be_named(genpr, cached, monkeypatch, tmp_path):
+    monkeypatch.setenv("GENPR_CACHE", str(tmp_path / "unused"))
+    out = genpr("cache", "list", "--cache-dir", cached)[1]
+    assert "gabor" in out

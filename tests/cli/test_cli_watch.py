@@ -1,0 +1,212 @@
+"""`genpr watch`: what it prints, what it writes, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from genpr import watching
+from genpr.score_log import ScoreLog
+
+
+@pytest.fixture
+def run(tmp_path, rng, monkeypatch):
+    """A folder with three sets of features of growing quality, and the reals beside it; the working folder."""
+    monkeypatch.chdir(tmp_path)
+    np.save("real.npy", rng.normal(size=(40, 3)))
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for number, scale in ((1, 0.2), (2, 0.5), (10, 0.9)):
+        np.save(folder / f"epoch_{number}.npy", scale * rng.normal(size=(40, 3)))
+    return folder
+
+
+NOW = ["--once", "--settle", "0"]
+
+
+def lines(folder, name="genpr.jsonl"):
+    return [json.loads(line) for line in (folder / name).read_text().splitlines()]
+
+
+def test_a_line_per_score_on_stderr_and_the_table_on_stdout(genpr, run):
+    code, out, err = genpr("watch", "real.npy", "run", *NOW, "--quiet")
+    assert code == 0
+    told = err.splitlines()
+    assert [line.split(":")[0] for line in told] == ["epoch_1.npy", "epoch_2.npy", "epoch_10.npy"]
+    assert all("f1 0." in line for line in told)
+    table = out.splitlines()
+    assert all(len(line) <= 80 for line in table)
+    assert table[0].split() == ["source", "images", "precision", "recall", "density", "coverage", "f1"]
+    (best,) = [line for line in table if line.endswith(" best")]
+    assert table[-1].startswith(f"best by f1 (higher is better): {best.split()[0]}, ")
+    assert json.loads((run / "best.json").read_text())["name"] == best.split()[0]
+
+
+def test_the_numbers_are_those_of_score(genpr, run):
+    genpr("watch", "real.npy", "run", *NOW, "--k", "4", "--seed", "3", "--max-images", "30")
+    for record in lines(run):
+        out = genpr(
+            "score",
+            "real.npy",
+            run / record["name"],
+            "--k",
+            "4",
+            "--seed",
+            "3",
+            "--max-images",
+            "30",
+            "--json",
+        )[1]
+        score = json.loads(out)
+        assert {name: record["metrics"][name] for name in score["metrics"]} == {
+            name: metric["value"] for name, metric in score["metrics"].items()
+        }
+        assert record["intervals"] == {
+            name: metric["interval"] for name, metric in score["metrics"].items() if metric["interval"]
+        }
+        assert record["fingerprint"] == score["fingerprint"]
+
+
+def test_each_notice_is_shown_once_and_never_with_quiet(genpr, run):
+    err = genpr("watch", "real.npy", "run", *NOW)[2]
+    assert err.count("below 1,000") == 1
+    (run / "genpr.jsonl").unlink()
+    assert "below 1,000" not in genpr("watch", "real.npy", "run", *NOW, "--quiet")[2]
+
+
+def test_images_are_scored_and_not_cached(genpr, write_images, rng, tmp_path):
+    for name in ("real", "run/a", "run/b"):
+        write_images(name, rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8))
+    folders = tmp_path / "real", tmp_path / "run"
+    assert genpr("watch", *folders, *NOW, "--extractor", "gabor", "--no-control")[0] == 0
+    assert [line["name"] for line in lines(tmp_path / "run")] == ["a", "b"]
+    (cached,) = json.loads(genpr("cache", "list", "--json")[1])["folders"]
+    assert cached["images"] == 20
+
+
+def test_json_holds_every_line_and_the_best(genpr, run):
+    code, out, _ = genpr("watch", "real.npy", "run", *NOW, "--by", "recall", "--json")
+    record = json.loads(out)
+    assert code == 0
+    assert record["records"] == lines(run)
+    assert record["best"] in record["records"]
+    assert record["by"] == json.loads((run / "best.json").read_text())["by"] == "recall"
+
+
+def test_whole_results_can_be_kept_and_compared(genpr, run):
+    left = run / "genpr-results" / ".epoch_1.npy.json.abc_1.tmp"
+    left.parent.mkdir()
+    left.write_text("half, of a watch that was killed")
+    assert genpr("watch", "real.npy", "run", *NOW, "--keep-results")[0] == 0
+    files = [run / "genpr-results" / f"{line['name']}.json" for line in lines(run)]
+    assert sorted(files) == sorted(left.parent.iterdir())
+    code, out, _ = genpr("compare", *files, "--json")
+    assert code == 0
+    compared = json.loads(out)["values"].values()
+    assert [values["recall"] for values in compared] == [line["metrics"]["recall"] for line in lines(run)]
+
+
+def test_stylegan_lines_lie_beside(genpr, run):
+    genpr("watch", "real.npy", "run", *NOW, "--format", "stylegan")
+    assert [line["snapshot_pkl"] for line in lines(run, "metric-genpr.jsonl")] == [
+        line["name"] for line in lines(run)
+    ]
+
+
+def test_another_file_takes_its_companions_along(genpr, run, tmp_path):
+    (tmp_path / "scores").mkdir()
+    assert genpr("watch", "real.npy", "run", *NOW, "--out", "scores/run7.jsonl")[0] == 0
+    assert not (run / "genpr.jsonl").exists()
+    assert len(lines(tmp_path / "scores", "run7.jsonl")) == 3
+    assert (tmp_path / "scores" / "best.json").exists()
+
+
+def test_reals_that_lie_in_the_folder_are_no_sample(genpr, run):
+    (run.parent / "real.npy").rename(run / "real.npy")
+    assert genpr("watch", "run/real.npy", "run", *NOW)[0] == 0
+    assert "real.npy" not in [line["name"] for line in lines(run)]
+
+
+def test_a_failed_source_and_other_sizes_are_in_the_table(genpr, run, rng):
+    (run / "a.npz").write_bytes(b"PK\3\4")
+    np.save(run / "b.npy", rng.normal(size=(30, 3)))
+    code, out, err = genpr("watch", "real.npy", "run", *NOW, "--give-up", "0")
+    assert code == 0
+    (failed,) = [line for line in out.splitlines() if line.startswith("a.npz")]
+    assert failed.split()[-1] == "npz-damaged"
+    assert "30 to 40 images" in out
+    assert "a.npz is given up (npz-damaged)" in err
+
+
+def test_nothing_to_score_is_no_error(genpr, run):
+    for path in run.iterdir():
+        path.unlink()
+    code, out, err = genpr("watch", "real.npy", "run", *NOW)
+    assert (code, out) == (0, "")
+    assert "no samples were scored" in err
+    assert (
+        genpr("watch", "real.npy", "run", *NOW, "--json")[1] == '{"by": "f1", "best": null, "records": []}\n'
+    )
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_an_interrupt_leaves_whole_files_and_the_table(genpr, run, monkeypatch, as_json):
+    def interrupted(_seconds):
+        raise KeyboardInterrupt
+
+    arguments = ["--settle", "0", *["--json"] * as_json]
+    monkeypatch.setitem(watching.Watcher.__init__.__kwdefaults__, "sleep", interrupted)
+    code, out, err = genpr("watch", "real.npy", "run", *arguments)
+    assert code == 130
+    assert "interrupted" in err
+    assert len(lines(run)) == 3
+    if as_json:
+        assert json.loads(out)["error"]["code"] == "interrupted"
+    else:
+        assert "best by f1" in out
+
+
+def test_a_dropped_line_is_told(genpr, run):
+    genpr("watch", "real.npy", "run", *NOW)
+    whole = (run / "genpr.jsonl").read_bytes()
+    (run / "genpr.jsonl").write_bytes(whole[:-9])
+    code, _, err = genpr("watch", "real.npy", "run", *NOW)
+    assert code == 0
+    assert "cut short" in err
+    assert [line["name"] for line in lines(run)] == ["epoch_1.npy", "epoch_2.npy", "epoch_10.npy"]
+
+
+def test_a_second_watch_is_refused(genpr, run):
+    with ScoreLog(run / "genpr.jsonl"):
+        code, out, err = genpr("watch", "real.npy", "run", *NOW)
+    assert (code, out) == (4, "")
+    assert "another genpr watch" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["real.npy", "missing"], "there is no folder missing"),
+        (["missing.npy", "run"], "nothing at 'missing.npy'"),
+        (["run", "run"], "cannot be both"),
+        (["real.npy", "run", "--by", "nonsense"], "cannot be chosen by nonsense"),
+        (["real.npy", "run", "--metrics", "precision"], "the computed metrics precision lack recall"),
+        (["real.npy", "run", "--metrics", "rarity", "--by", "rarity"], "both worse"),
+        (["real.npy", "run", "--metrics", "nonsense"], "unknown metrics"),
+        (["real.npy", "run", "--protocol", "nonsense"], "nonsense"),
+        (["real.npy", "run", "--out", "missing/a.jsonl"], "the folder missing does not exist"),
+        (["real.npy", "run", "--settle", "-1"], "--settle"),
+        (["real.npy", "run", "--interval", "0"], "--interval"),
+        (["real.npy", "run", "--until", "0"], "--until"),
+        (["real.npy", "run", "--format", "csv"], "--format"),
+    ],
+    ids=str,
+)
+def test_bad_input_is_told_and_nothing_is_written(genpr, run, arguments, words):
+    code, out, err = genpr("watch", *NOW, *arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert "Traceback" not in err
+    assert not (run / "genpr.jsonl").exists()

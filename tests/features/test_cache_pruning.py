@@ -1,0 +1,267 @@
+"""The feature cache as files: what is in it, what goes first, and that nobody is hurt when it goes."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import genpr
+from genpr.errors import ResourceError, UsageError
+from genpr.features import cache as cache_module
+from genpr.features.cache import FeatureCache
+from genpr.features.cache_files import abandoned_files, choose_files, find_folders, remove_files
+from genpr.features.extractor import ExtractorInfo
+
+INFO = ExtractorInfo("toy", 3, "none", None, comparable=False, cache_key="a" * 64)
+NOW = 1_000_000.0
+
+
+def ids(*numbers):
+    return [number.to_bytes(32, "big") for number in numbers]
+
+
+def fill(root, numbers, *, info=INFO, used=None):
+    """One shard with the images of these numbers, last used then."""
+    cache = FeatureCache(root, info, "cpu")
+    before = set(cache.folder.glob("*.safetensors"))
+    features = torch.tensor([[float(number)] * 3 for number in numbers])
+    cache.add(ids(*numbers), features, [()] * len(numbers))
+    cache.flush()
+    (shard,) = set(cache.folder.glob("*.safetensors")) - before
+    if used is not None:
+        os.utime(shard, (used, used))
+    return shard
+
+
+@pytest.fixture
+def shards(tmp_path):
+    """Three of 10, 20 and 30 images, used 300, 200 and 100 seconds ago."""
+    sizes = {10: 300, 20: 200, 30: 100}
+    return [fill(tmp_path, range(100 * n, 101 * n), used=NOW - ago) for n, ago in sizes.items()]
+
+
+def test_folders_know_their_extractor_files_rows_and_bytes(tmp_path, shards):
+    other = fill(tmp_path, [1], info=replace(INFO, name="another:one"))
+    first, second = find_folders(tmp_path)
+    assert (first.extractor, second.extractor) == ("another:one", "toy")
+    assert first.files[0].path == other
+    assert [file.path for file in second.files] == shards
+    assert second.count_rows() == 60
+    assert second.size == sum(path.stat().st_size for path in shards)
+    assert second.used == NOW - 100
+    assert second.key["device"] == "cpu"
+
+
+def test_the_longest_unused_go_first_and_no_more_than_needed(tmp_path, shards):
+    folders = find_folders(tmp_path)
+    sizes = [path.stat().st_size for path in shards]
+
+    def gone(**limits):
+        return [file.path for file in choose_files(folders, now=NOW, **limits)]
+
+    assert gone(max_size=sum(sizes)) == []
+    assert gone(max_size=sum(sizes) - 1) == shards[:1]
+    assert gone(max_size=sum(sizes[1:])) == shards[:1]
+    assert gone(max_size=sizes[2]) == shards[:2]
+    assert gone(max_size=0) == gone() == shards
+    assert gone(older_than=300) == []
+    assert gone(older_than=299) == shards[:1]
+    assert gone(older_than=150, max_size=sum(sizes)) == shards[:2]
+    assert gone(older_than=1e9, max_size=sizes[2]) == shards[:2]
+
+
+def test_reading_makes_a_file_recent_and_listing_does_not(tmp_path, shards):
+    find_folders(tmp_path)
+    cache = FeatureCache(tmp_path, INFO, "cpu")  # reads every index
+    assert [path.stat().st_mtime for path in shards] == [NOW - 300, NOW - 200, NOW - 100]
+    assert cache.get(ids(1005)[0]).features.tolist() == [1005.0] * 3
+    oldest, *others = shards
+    assert oldest.stat().st_mtime > NOW
+    assert [path.stat().st_mtime for path in others] == [NOW - 200, NOW - 100]
+
+
+def test_what_was_used_since_it_was_listed_stays(tmp_path, shards):
+    files = choose_files(find_folders(tmp_path))
+    os.utime(shards[1], (NOW, NOW))
+    shards[2].unlink()  # another prune was faster
+    assert [file.path for file in remove_files(files)] == [shards[0]]
+    assert shards[1].exists()
+
+
+@pytest.mark.parametrize("is_indexed", [False, True], ids=["while it starts", "while it runs"])
+def test_a_shard_that_vanishes_is_a_miss(tmp_path, shards, is_indexed, monkeypatch):
+    def prune():
+        remove_files(choose_files(find_folders(tmp_path)))
+
+    if is_indexed:
+        cache = FeatureCache(tmp_path, INFO, "cpu")
+        assert ids(1005)[0] in cache
+        prune()
+    else:
+        index = FeatureCache._index_shard
+        monkeypatch.setattr(FeatureCache, "_index_shard", lambda *args: (prune(), index(*args)))
+        cache = FeatureCache(tmp_path, INFO, "cpu")
+    assert all(cache.get(identity) is None for identity in ids(1005, 2005, 3005))
+    monkeypatch.undo()
+    assert cache.notices == []
+    cache.add(ids(1005), torch.zeros(1, 3), [()])
+    cache.flush()
+    assert FeatureCache(tmp_path, INFO, "cpu").get(ids(1005)[0]).features.tolist() == [0.0] * 3
+
+
+def test_a_damaged_shard_is_still_told(tmp_path, shards):
+    cache = FeatureCache(tmp_path, INFO, "cpu")
+    shards[0].write_bytes(b"damaged")
+    assert cache.get(ids(1005)[0]) is None
+    assert [item.code for item in cache.notices] == ["cache-discarded"]
+    assert not shards[0].exists()
+
+
+def test_a_score_survives_a_prune_at_every_look(write_images, rng, monkeypatch, tmp_path):
+    """As `genpr cache prune` in another process would: all files go whenever one is about to be opened."""
+    monkeypatch.setattr(cache_module, "SHARD_ROWS", 7)
+    options = {"extractor": "gabor", "device": "cpu", "cache_dir": tmp_path / "cache"}
+    sides = [
+        write_images(name, rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)) for name in ("real", "fake")
+    ]
+    expected = genpr.score(*sides, **options)
+    load = cache_module.load_tensors
+
+    def pruned(path):
+        remove_files(choose_files(find_folders(tmp_path / "cache")))
+        return load(path)
+
+    monkeypatch.setattr(cache_module, "load_tensors", pruned)
+    result = genpr.score(*sides, **options)
+    assert result.to_flat_dict() == expected.to_flat_dict()
+    assert (result.real.n_embedded, result.fake.n_embedded) == (20, 20)
+    assert not [item for item in result.notices if item.code.startswith("cache")]
+
+
+def test_only_files_of_genpr_are_seen(tmp_path, shards):
+    inside = shards[0].parent
+    elsewhere = tmp_path / "elsewhere.safetensors"
+    elsewhere.write_bytes(shards[0].read_bytes())
+    (inside / "notes.txt").write_text("mine")
+    (inside / "model.safetensors").write_bytes(b"mine")
+    (inside / f"{'b' * 32}.safetensors").symlink_to(elsewhere)
+    (inside / f"{'c' * 32}.safetensors").mkdir()
+    stranger = tmp_path / "features" / f"weights-{'0' * 16}"
+    stranger.mkdir()
+    (stranger / f"{'d' * 32}.safetensors").write_bytes(b"no shard")
+    (tmp_path / "features" / "plain").mkdir()
+    (tmp_path / "features" / f"link-{'1' * 16}").symlink_to(inside)
+    (folder,) = find_folders(tmp_path)
+    remove_files(choose_files([folder], max_size=0))
+    assert not any(path.exists() for path in shards)
+    assert {path.name for path in inside.iterdir()} == {
+        "key.json",
+        "notes.txt",
+        "model.safetensors",
+        f"{'b' * 32}.safetensors",
+        f"{'c' * 32}.safetensors",
+    }
+    assert (stranger / f"{'d' * 32}.safetensors").exists()
+    assert elsewhere.exists()
+
+
+@pytest.mark.parametrize("text", [None, "{", "[]", "{}"])
+def test_a_folder_without_its_description_is_known_by_its_shards(tmp_path, shards, text):
+    key = shards[0].parent / "key.json"
+    key.unlink()
+    if text is not None:
+        key.write_text(text)
+    (folder,) = find_folders(tmp_path)
+    assert (folder.extractor, len(folder.files), folder.key) == ("toy", 3, {})
+
+
+def test_damaged_shards_count_as_bytes_and_not_as_images(tmp_path, shards):
+    shards[0].write_bytes(b"x" * 99)
+    (folder,) = find_folders(tmp_path)
+    assert (folder.count_rows(), len(folder.files)) == (50, 3)
+
+
+def test_what_a_killed_process_left_goes_after_an_hour(tmp_path, shards):
+    left = shards[0].with_name(f".{shards[0].name}.abc123.tmp")
+    left.write_bytes(b"half")
+    os.utime(left, (NOW - 3601, NOW - 3601))
+    folders = find_folders(tmp_path)
+    assert abandoned_files(folders, now=NOW - 2) == []
+    assert [file.path for file in abandoned_files(folders, now=NOW)] == [left]
+
+
+def test_a_folder_that_is_no_cache_is_refused(tmp_path):
+    assert find_folders(tmp_path / "missing") == []
+    assert find_folders(tmp_path) == []  # to be one
+    (tmp_path / "weights").mkdir()
+    assert find_folders(tmp_path) == []
+    project = tmp_path / "project"
+    (project / "features").mkdir(parents=True)
+    (project / "features" / "model.py").touch()
+    for folder in (project, project / "features"):
+        with pytest.raises(UsageError, match="no cache of genpr") as caught:
+            find_folders(folder)
+        assert caught.value.code == "not-a-cache"
+
+
+def test_what_cannot_be_removed_is_told(tmp_path, shards, monkeypatch):
+    def refuse(self):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.unlink", refuse)
+    with pytest.raises(ResourceError, match="Permission denied") as caught:
+        remove_files(choose_files(find_folders(tmp_path)))
+    assert caught.value.code == "cache-unusable"
+
+
+def test_an_evaluator_may_leave_the_fakes_of_one_score_out_of_the_cache(write_images, rng, tmp_path):
+    real, one, two = (
+        write_images(name, rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)) for name in ("r", "a", "b")
+    )
+
+    def rows():
+        return sum(folder.count_rows() for folder in find_folders(tmp_path / "cache"))
+
+    options = {"extractor": "gabor", "device": "cpu", "cache_dir": tmp_path / "cache"}
+    evaluator = genpr.Evaluator(real, **options)
+    assert rows() == 20
+    left_out = evaluator.score(one, cache=False)
+    assert rows() == 20
+    kept = evaluator.score(one)
+    assert rows() == 40
+    assert evaluator.score(one, cache=False).fake.n_embedded == 20
+    assert evaluator.score(one, cache=True).fake.n_cached == 20
+    assert left_out.to_flat_dict() == kept.to_flat_dict()
+    without = genpr.Evaluator(real, **options, cache=False)
+    without.score(two)
+    assert rows() == 40
+    without.score(two, cache=True)
+    assert rows() == 60
+
+
+def test_scores_with_and_without_the_cache_share_one_network(write_images, rng, monkeypatch):
+    real, fake = (
+        write_images(name, rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)) for name in ("r", "f")
+    )
+    loaded = []
+    from genpr import side_features
+
+    load = side_features.load_joint
+    monkeypatch.setattr(side_features, "load_joint", lambda *a, **k: (loaded.append(a), load(*a, **k))[1])
+    evaluator = genpr.Evaluator(real, extractor="gabor", device="cpu")
+    evaluator.score(fake, cache=False)
+    evaluator.score(fake, cache=True)
+    assert len(loaded) == 1
+
+
+def test_the_description_is_what_the_folder_is_named_after(tmp_path, shards):
+    """Pruning trusts the name and `key.json`; both come from one dictionary."""
+    (folder,) = find_folders(tmp_path)
+    written = json.loads((folder.path / "key.json").read_text())
+    assert folder.key == written
+    assert written["extractor"] == "toy"
