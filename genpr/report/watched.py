@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from genpr.report.terminal import _number, _render, _table, _wrapped
+from genpr.report.text import number, plain_table, render, wrapped
 from genpr.score_lines import direction
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ _MOST_METRICS = 5  # that fit 80 columns
 
 def score_line(record: Record, by: str, *, is_best: bool) -> str:
     """One score in one line, what is best last."""
-    values = ", ".join(f"{name} {_number(record['metrics'][name])}" for name in _shown([record], by))
+    values = ", ".join(f"{name} {number(record['metrics'][name])}" for name in _shown([record], by))
     return f"{record['name']}: {values}" + " (best so far)" * is_best
 
 
@@ -30,29 +30,29 @@ def watched_table(records: Sequence[Record], best: Record | None, by: str) -> st
     """
     scored = [record for record in records if record["status"] == "scored"]
     names = _shown(scored, by)
-    table = _table("source", "images", *names, "")
+    table = plain_table("source", "images", *names, "")
     for record in records:
         if record["status"] == "failed":
             table.add_row(_plain(record["name"]), "-", *("-" for _ in names), record["error"]["code"])
             continue
         known = record["metrics"]
-        values = [_number(known[name]) if name in known else "-" for name in names]
+        values = [number(known[name]) if name in known else "-" for name in names]
         table.add_row(_plain(record["name"]), f"{record['n_fake']:,}", *values, "best" * (record is best))
     for column in table.columns:
         column.overflow = "fold"
     for column in table.columns[1:-1]:
         column.justify = "right"
-    lines = [_render(table)]
+    lines = [render(table)]
     if best is not None:
         lines.append(
-            _wrapped(
-                f"best by {by} ({direction(by)} is better): {best['name']}, {_number(best['metrics'][by])}"
+            wrapped(
+                f"best by {by} ({direction(by)} is better): {best['name']}, {number(best['metrics'][by])}"
             )
         )
     sizes = sorted({record["n_fake"] for record in scored})
     if len(sizes) > 1:
         lines.append(
-            _wrapped(
+            wrapped(
                 f"sources of {sizes[0]:,} to {sizes[-1]:,} images: recall and coverage depend on how many there are"
             )
         )
