@@ -7,10 +7,9 @@ import io
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
-import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +22,7 @@ from genpr.sweep_folder import SweepFolder
 
 OPTIONS = {"control": False, "device": "cpu"}
 SETTINGS = (0.1, 0.5, 0.8, 1.0)
+LINES = 330  # that a whole sweep executes in the files that write, or a little fewer
 
 
 @pytest.fixture(scope="module")
@@ -251,40 +251,6 @@ def test_points_of_equal_settings_are_equal(found):
     assert Sweep("psi", tuple(SweepPoint(p.setting, p.result) for p in found.points)) == found
 
 
-SCRIPT = """
-import sys, time
-from pathlib import Path
-import numpy as np
-import genpr
-from genpr.report.sweep_files import write_sweep
-from genpr.sweep import sweep
-from genpr.sweep_folder import SweepFolder
-from genpr.goal import Goal
-
-source, out = map(Path, sys.argv[1:])
-evaluator = genpr.Evaluator(np.load(source / "real.npy"), control=False, device="cpu")
-paths = {float(path.stem): path for path in source.glob("0.*.npy")}
-print("ready", flush=True)
-found = sweep(evaluator, paths, folder=SweepFolder(out))
-write_sweep(found, Goal(), SweepFolder(out))
-"""
-
-
-def run_script(script, source, out, *, kill_after=None):
-    """Whether it ended by itself."""
-    process = subprocess.Popen(
-        [sys.executable, script, source, out],
-        stdout=subprocess.PIPE,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    with process:
-        process.stdout.readline()  # imports take longest, and leave nothing to go wrong
-        if kill_after is not None:
-            time.sleep(kill_after)
-            process.send_signal(signal.SIGKILL)
-    return process.returncode == 0
-
-
 def without_times(path):
     """A file, but for how long things took."""
     if path.suffix != ".json":
@@ -298,22 +264,25 @@ def without_times(path):
     return cleaned(json.loads(path.read_text()))
 
 
-@pytest.mark.slow
-def test_a_sweep_that_is_killed_again_and_again_ends_in_the_same_files(reals, fakes, tmp_path):
-    source, script, out = tmp_path / "source", tmp_path / "script.py", tmp_path / "killed"
-    files_of(source, {psi: fakes[psi] for psi in SETTINGS[:3]})
+def test_sweeps_that_are_killed_end_in_the_same_files(reals, fakes, tmp_path):
+    source = tmp_path / "source"
+    files_of(source, fakes)
     np.save(source / "real.npy", reals)
-    script.write_text(SCRIPT)
-    assert run_script(script, source, tmp_path / "whole")
-    started = time.monotonic()
-    run_script(script, source, tmp_path / "again")
-    usual, rng = time.monotonic() - started, random.Random(0)
-    for _ in range(20):
-        if not any(out.glob("sweep.svg")):
-            run_script(script, source, out, kill_after=rng.uniform(0, usual / 8))
-    assert run_script(script, source, out)
-    whole = sorted(path.relative_to(tmp_path / "whole") for path in (tmp_path / "whole").rglob("*.*"))
-    left = sorted(path.relative_to(out) for path in out.rglob("*.*"))
-    assert left == whole
-    for name in whole:
-        assert without_times(out / name) == without_times(tmp_path / "whole" / name), name
+    lines = random.Random(0).sample(range(1, LINES), 20)
+    folders = [tmp_path / name for name in ("whole", "a", "b", "c")]
+    plan = {folders[0]: [], folders[1]: sorted(lines[:8]), folders[2]: lines[8:14], folders[3]: lines[14:]}
+    script = Path(__file__).with_name("sweep_kills.py")
+    done = subprocess.run(
+        [sys.executable, script, source, json.dumps({str(out): each for out, each in plan.items()})],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert int(done.stdout) >= 18, "the others came to their end before that line"
+    names = sorted(path.relative_to(folders[0]) for path in folders[0].rglob("*.*"))
+    assert len(names) == len(SETTINGS) + 5, "points, lock, sweep.*"
+    for folder in folders[1:]:
+        assert sorted(path.relative_to(folder) for path in folder.rglob("*.*")) == names
+        for name in names:
+            assert without_times(folder / name) == without_times(folders[0] / name), name

@@ -1,0 +1,41 @@
+"""Sweeps that are killed, each before a line of its choice.
+
+    python sweep_kills.py SOURCE '{"FOLDER": [LINE, ...], ...}'
+
+For every LINE a sweep of the fakes in SOURCE starts in FOLDER and is killed before it executes that many lines of the
+files that write points; then one runs to its end. Prints how many were killed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+
+from kills import run_killed
+
+from genpr import evaluator, storage, sweep, sweep_folder
+from genpr.goal import Goal
+from genpr.report import sweep_files, sweep_plot
+
+FILES = {module.__file__ for module in (storage, sweep, sweep_folder, sweep_files, sweep_plot)}
+
+
+def swept(source: Path, out: Path) -> None:
+    reals = evaluator.Evaluator(source / "real.npy", control=False, intervals=False, device="cpu")
+    paths = {float(path.stem): path for path in source.glob("[0-9]*.npy")}
+    folder = sweep_folder.SweepFolder(out)
+    found = sweep.sweep(reals, paths, folder=folder)
+    sweep_files.write_sweep(found, Goal(), folder)
+
+
+def main(source: str, plan: dict[str, list[int]]) -> int:
+    return sum(
+        run_killed(partial(swept, Path(source), Path(out)), [*lines, None], FILES)
+        for out, lines in plan.items()
+    )
+
+
+if __name__ == "__main__":
+    print(main(sys.argv[1], json.loads(sys.argv[2])))
