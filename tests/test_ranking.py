@@ -125,6 +125,8 @@ def test_less_of_a_distance_is_better_and_there_are_no_bounds(real, fakes):
     assert values == sorted(values)
     assert ranking.better == "lower"
     assert {each.difference >= 0 for each in ranking.standings} == {True}
+    with pytest.raises(KeyError):
+        ranking["nobody"]
     assert {(each.bounds, each.is_contender, each.interval) for each in ranking.standings} == {
         (None, None, None)
     }
