@@ -64,8 +64,12 @@ class Ranking:
         return summary_of(self.by, self.standings)
 
     def __getitem__(self, name: str) -> Standing:
-        """Where the checkpoint `name` stands."""
-        return next(each for each in self.standings if each.name == name)
+        """Where the checkpoint `name` stands.
+
+        Raises:
+            KeyError: It is not ranked.
+        """
+        return {each.name: each for each in self.standings}[name]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain JSON types."""
@@ -113,10 +117,12 @@ def rank_checkpoints(
         ResourceError: Weights, device or memory are missing.
 
     Example:
+        >>> import genpr
         >>> import numpy as np
         >>> rng = np.random.default_rng(0)
         >>> real, late = rng.normal(size=(2, 300, 4))
-        >>> ranking = rank_checkpoints(Evaluator(real), {"early": 0.3 * late, "late": late}, by="recall")
+        >>> sets = {"early": 0.3 * late, "late": late}
+        >>> ranking = genpr.rank_checkpoints(genpr.Evaluator(real), sets, by="recall")
         >>> ranking.winner, ranking.contenders
         ('late', ('late',))
     """

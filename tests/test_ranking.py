@@ -125,6 +125,8 @@ def test_less_of_a_distance_is_better_and_there_are_no_bounds(real, fakes):
     assert values == sorted(values)
     assert ranking.better == "lower"
     assert {each.difference >= 0 for each in ranking.standings} == {True}
+    with pytest.raises(KeyError):
+        ranking["nobody"]
     assert {(each.bounds, each.is_contender, each.interval) for each in ranking.standings} == {
         (None, None, None)
     }
@@ -390,3 +392,28 @@ def test_the_facade_has_it(evaluator, fakes):
     ranking = genpr.rank_checkpoints(evaluator, {"good": fakes["good"]})
     assert isinstance(ranking, genpr.Ranking)
     assert genpr.rank_results is rank_results
+
+
+@pytest.mark.slow
+def test_of_perfect_generators_rankings_put_nobody_out_where_ordinary_intervals_do():
+    """On whole scores: 8 draws of 400 reals, 20 sets of 400 fakes each; contests of 2, 5 and 20 by four criteria."""
+    nobody_out = {2: [], 5: [], 20: []}
+    one_at_a_time = []
+    for number in range(8):
+        rng = np.random.default_rng([number, 2])
+        reals, *sets = rng.normal(size=(21, 400, 4)).astype(np.float32)
+        evaluator = genpr.Evaluator(reals, control=False, seed=number)
+        scored = {str(place): evaluator.score(fake) for place, fake in enumerate(sets)}
+        for by in ("f1", "precision", "density", "coverage"):
+            for count, kept in nobody_out.items():
+                chosen = dict(list(scored.items())[:count])
+                kept.append(len(rank_results(chosen, by=by).contenders) == count)
+        best = max(scored, key=lambda name: scored[name]["precision"])
+        others = {best: scored[best], **{name: each for name, each in scored.items() if name != best}}
+        comparison = compare(others)
+        verdicts = {comparison.contrast(name, "precision").verdict for name in list(others)[1:]}
+        one_at_a_time.append(verdicts == {"not distinguishable"})
+    assert {count: np.mean(kept) >= 0.85 for count, kept in nobody_out.items()} == dict.fromkeys(
+        (2, 5, 20), True
+    )
+    assert np.mean(one_at_a_time) <= 0.6

@@ -1,8 +1,8 @@
 """Which of many scores are the best: 95 % bounds that hold for all of them at once.
 
-Of twenty equally good generators, one is ahead by luck, and an ordinary 95 % interval of its lead over the last has
-room for half of that lead: taken one at a time, such intervals "find" a winner in most such contests. The bounds here
-are for the largest of all errors.
+Of twenty equally good generators one comes out first by luck. Ordinary 95 % intervals of its lead over each of the others,
+every one of them wrong in a case of twenty, "find" it better than some in most such contests. The bounds here are for the
+largest of all errors.
 
 **Errors.** Let e_sj be half the difference of the metric j between the two halves of split s, as in `uncertainty`. The
 error of the difference of scores i and j has the variance s_ij^2 = mean over s of (e_si - e_sj)^2; errors of differences
