@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 
 from genpr.features.extractor import FeatureExtractor
+from genpr.features.feature_set import FeatureSet
 from genpr.held_out import embedded_held_out
 from genpr.images.policy import MAX_PIXELS
 from genpr.judge import Judge
@@ -148,12 +149,23 @@ class Evaluator:
             )
             self._judge = Judge(self._plan, reals, self._embedder, kept)
 
+    @property
+    def plan(self) -> ScorePlan:
+        """What it computes, of which features."""
+        return self._plan
+
+    @property
+    def embedder(self) -> Embedder:
+        """How images become features."""
+        return self._embedder
+
     def score(self, fake: object) -> Result:
         """Score one fake set; only the fake side is embedded and fitted.
 
         Args:
             fake: Anything that `real` may be, of the same kind: images against images, features against
-                features of the same extractor.
+                features of the same extractor. A `FeatureSet` that says by which extractor it was embedded goes with
+                reals of either kind.
 
         Raises:
             UsageError: The path does not exist.
@@ -161,7 +173,8 @@ class Evaluator:
         """
         with limited_memory(self._max_memory):
             opened = open_side(fake, "fake")
-            check_same_kind(self._opened_real, opened)
+            if not (isinstance(fake, FeatureSet) and fake.extractor is not None):
+                check_same_kind(self._opened_real, opened)
             fakes = SideFeatures(
                 opened, "fake", self._embedder, limit=self._plan.most_fake, own=[self._plan.own]
             )

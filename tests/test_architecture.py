@@ -81,6 +81,17 @@ ALLOWED = {
     "demo": BASE | {"images", "features", "metrics", "protocols", "result", "evaluator"},
     "audit": BASE | {"neighbours", "metrics", "features"},
     "report": BASE | {"features", "metrics", "protocols", "result", "comparison"},
+    "integrations": BASE
+    | {
+        "images",
+        "features",
+        "metrics",
+        "sides",
+        "side_features",
+        "result",
+        "plan",
+        "evaluator",
+    },
     "cli": {"*"},
     "__init__": {"*"},
     "__main__": {"cli"},
@@ -146,7 +157,17 @@ def test_facade_types_match_runtime():
     assert {*typed, "__version__"} == set(genpr.__all__)
 
 
-HEAVY = ("torch", "torchvision", "faiss", "scipy", "matplotlib", "PIL")
+HEAVY = (
+    "torch",
+    "torchvision",
+    "faiss",
+    "scipy",
+    "matplotlib",
+    "PIL",
+    "torchmetrics",
+    "lightning",
+    "tensorboard",
+)
 
 
 def loaded_after(statement: str) -> set[str]:
