@@ -54,7 +54,7 @@ def test_the_checkpoint_kept_is_the_best(tmp_path, evaluator, validates):
     assert [record.step for record in callback.history.records] == list(range(len(DARKNESS)))
     assert values[BEST_EPOCH] > max(values[:BEST_EPOCH] + values[BEST_EPOCH + 1 :])
     assert callback.best.step == BEST_EPOCH
-    assert darkness_of(checkpoint) == DARKNESS[BEST_EPOCH]
+    assert darkness_of(checkpoint) == pytest.approx(DARKNESS[BEST_EPOCH])
     assert checkpoint.best_model_score.item() == pytest.approx(values[BEST_EPOCH], rel=1e-6)
     for name, value in callback.history.records[-1].scores.items():
         assert trainer.callback_metrics[name].item() == pytest.approx(value, rel=1e-6)
@@ -73,7 +73,7 @@ def test_every_second_epoch(tmp_path, evaluator):
     checkpoint = ModelCheckpoint(tmp_path, monitor="genpr/f1", mode="max", every_n_epochs=2)
     fit(tmp_path, callback, checkpoint=checkpoint)
     assert [record.step for record in callback.history.records] == [1, 3]
-    assert darkness_of(checkpoint) == DARKNESS[1]
+    assert darkness_of(checkpoint) == pytest.approx(DARKNESS[1])
 
 
 def test_training_is_as_without_it(tmp_path, evaluator):
@@ -113,7 +113,7 @@ def test_under_its_other_name(tmp_path, evaluator):
     package = pytest.importorskip("pytorch_lightning")
     callback = GenprLightningCallback(evaluator, generate)
     _, checkpoint = fit(tmp_path, callback, package=package)
-    assert darkness_of(checkpoint) == DARKNESS[BEST_EPOCH]
+    assert darkness_of(checkpoint) == pytest.approx(DARKNESS[BEST_EPOCH])
 
 
 def test_an_error_ends_the_run(tmp_path, evaluator):

@@ -147,6 +147,17 @@ def test_reset_may_keep_the_reals(numbers):
     assert metric._fitted[1] is not fitted
 
 
+def test_the_record_knows_the_images(evaluator):
+    metric = fill(metric_of())
+    metric.update(images()[0][:3], real=False)
+    metric.compute()
+    direct = evaluator.score(torch.cat([images()[1], images()[0][:3]]))
+    for side in ("real", "fake"):
+        found, known = getattr(metric.result, side), getattr(direct, side)
+        assert (found.n, found.content, found.order) == (known.n, known.content, known.order)
+    assert metric.result.n_shared == direct.n_shared == 3
+
+
 def test_update_after_compute_counts():
     metric = fill(metric_of())
     first = floats(metric.compute())
@@ -310,6 +321,8 @@ def test_copies_are_independent_and_share_the_network(numbers, evaluator):
         copied = metric.clone()
         assert copied._maker is metric._maker
         metric.reset()
+        assert sum(map(len, copied.fake_rows)) == len(images()[1])
+        copied._computed = None
         assert floats(copied.compute()) == numbers
         copied.reset()
         assert floats(fill(metric, real=metric._reals.evaluator is None).compute()) == numbers
