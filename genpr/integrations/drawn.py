@@ -46,10 +46,10 @@ class Drawn(Generic[Model]):
         """
         _seed(self.seed)
         left = self.n
-        with torch.no_grad():  # the first lines of `generate` may run the model, too
+        with _without_gradients():  # the first lines of `generate` may run the model, too
             batches = iter(self.generate(self.model))
         while left != 0:
-            with torch.no_grad():  # not around the loop: a scorer should not find its own mode changed
+            with _without_gradients():  # not around the loop: a scorer should not find its own mode changed
                 batch = next(batches, None)
             if batch is None:
                 break
@@ -73,6 +73,13 @@ class Drawn(Generic[Model]):
             )
         images: Images = as_uint8(batch, self.image_range) if isinstance(batch, Tensor) else batch
         return images if left is None else images[:left]
+
+
+@contextmanager
+def _without_gradients() -> Iterator[None]:
+    """And not in a scorer's inference mode, whose tensors a model that keeps some could not train with afterwards."""
+    with torch.inference_mode(False), torch.no_grad():
+        yield
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from training_images import N_FAKE, OPTIONS, expected, images
 import genpr
 from genpr.errors import DataError, UsageError
 from genpr.integrations.callback import GenprCallback
+from genpr.integrations.drawn import Drawn
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +128,7 @@ def test_modes_gradients_and_random_numbers_are_as_before(evaluator):
         )
         for part in generate(model):
             assert not torch.is_grad_enabled()
+            assert not torch.is_inference_mode_enabled()
             yield part
 
     def state():
@@ -146,6 +148,19 @@ def test_modes_gradients_and_random_numbers_are_as_before(evaluator):
     assert seen[0][:2] == (False, False)
     assert states[0] == states[1] == GenprCallback(evaluator, generate)(0, None)
     assert torch.is_grad_enabled()
+
+
+def test_drawing_needs_no_gradients_whoever_asks():
+    seen = []
+
+    def watched(model):
+        for part in generate(model):
+            seen.append(torch.is_grad_enabled())
+            yield part
+
+    for _ in Drawn(watched, None, 50, 0, None):
+        assert torch.is_grad_enabled()
+    assert seen == [False] * 3
 
 
 def test_modes_and_random_numbers_are_as_before_after_an_error(evaluator):
