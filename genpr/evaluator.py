@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 
 from genpr.features.extractor import FeatureExtractor
+from genpr.features.feature_set import FeatureSet
 from genpr.held_out import embedded_held_out
 from genpr.images.policy import MAX_PIXELS
 from genpr.judge import Judge
@@ -164,12 +165,23 @@ class Evaluator:
         """Everything but the fakes that decides a score, as plain JSON types: two evaluators of equal recipe agree."""
         return self._judge.recipe
 
+    @property
+    def plan(self) -> ScorePlan:
+        """What it computes, of which features."""
+        return self._plan
+
+    @property
+    def embedder(self) -> Embedder:
+        """How images become features."""
+        return self._embedder
+
     def score(self, fake: object, *, cache: bool | None = None) -> Result:
         """Score one fake set; only the fake side is embedded and fitted.
 
         Args:
             fake: Anything that `real` may be, of the same kind: images against images, features against
-                features of the same extractor.
+                features of the same extractor. A `FeatureSet` that says by which extractor it was embedded goes with
+                reals of either kind.
             cache: Keep features of this set for the next run; None does as the Evaluator was told to. The samples of a
                 training run are seldom scored twice, and would only fill the disk.
 
@@ -179,7 +191,8 @@ class Evaluator:
         """
         with limited_memory(self._max_memory):
             opened = open_side(fake, "fake")
-            check_same_kind(self._opened_real, opened)
+            if not (isinstance(fake, FeatureSet) and fake.extractor is not None):
+                check_same_kind(self._opened_real, opened)
             embedder = self._embedder if cache is None else replace(self._embedder, cache=cache)
             fakes = SideFeatures(opened, "fake", embedder, limit=self._plan.most_fake, own=[self._plan.own])
             fakes.require(self._plan.spaces.values(), minimum=self._plan.least_fake)

@@ -13,6 +13,7 @@ from typing import Any
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.identities import Identities
+from genpr.metrics.manifold import PrecisionRecall
 from genpr.notices import Notice
 
 SCHEMA = 3
@@ -229,9 +230,22 @@ class Result:
         """`to_dict` as text; NaN and infinities cannot occur."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
-    def to_flat_dict(self) -> dict[str, float]:
-        """`{"genpr/precision": ...}`, for loggers and for monitoring a checkpoint metric."""
-        return {f"genpr/{name}": metric.value for name, metric in self.metrics.items()}
+    def to_flat_dict(self, *, intervals: bool = False) -> dict[str, float]:
+        """`{"genpr/precision": ...}`, for loggers and for monitoring a checkpoint metric.
+
+        Args:
+            intervals: Add both ends of each interval that is known, as `genpr/precision_low` and `_high`.
+
+        Returns:
+            Every metric; and where precision and recall are among them, their harmonic mean as `genpr/f1`.
+        """
+        flat = {f"genpr/{name}": metric.value for name, metric in self.metrics.items()}
+        if {"precision", "recall"} <= self.metrics.keys():
+            flat["genpr/f1"] = PrecisionRecall(self["precision"], self["recall"]).f_score()
+        for name, metric in self.metrics.items() if intervals else ():
+            if metric.interval is not None:
+                flat[f"genpr/{name}_low"], flat[f"genpr/{name}_high"] = metric.interval
+        return flat
 
 
 def fingerprint_of(recipe: Mapping[str, Any]) -> str:

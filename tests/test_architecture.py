@@ -108,6 +108,17 @@ ALLOWED = {
         "goal",
         "score_lines",
     },
+    "integrations": BASE
+    | {
+        "images",
+        "features",
+        "metrics",
+        "sides",
+        "side_features",
+        "result",
+        "plan",
+        "evaluator",
+    },
     "cli": {"*"},
     "__init__": {"*"},
     "__main__": {"cli"},
@@ -173,7 +184,17 @@ def test_facade_types_match_runtime():
     assert {*typed, "__version__"} == set(genpr.__all__)
 
 
-HEAVY = ("torch", "torchvision", "faiss", "scipy", "matplotlib", "PIL")
+HEAVY = (
+    "torch",
+    "torchvision",
+    "faiss",
+    "scipy",
+    "matplotlib",
+    "PIL",
+    "torchmetrics",
+    "lightning",
+    "tensorboard",
+)
 
 
 def loaded_after(statement: str) -> set[str]:

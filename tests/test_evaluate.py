@@ -214,7 +214,10 @@ def test_k_per_metric_is_the_protocols_unless_given(rng):
     result = genpr.score(real, fake, k=4)
     assert {item.k for item in result.metrics.values()} == {4}
     direct = genpr.manifold_metrics(real, fake, k=4)
-    assert result.to_flat_dict() == {f"genpr/{name}": value for name, value in direct._asdict().items()}
+    f1 = genpr.precision_recall(real, fake, k=4).f_score()
+    assert result.to_flat_dict() == {
+        f"genpr/{name}": value for name, value in (direct._asdict() | {"f1": f1}).items()
+    }
 
 
 def test_metrics_can_be_chosen(rng):

@@ -1,0 +1,299 @@
+"""Precision, recall, density and coverage, or any other metrics of one network, as a `torchmetrics.Metric`."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from typing import Any, Literal, NoReturn, Self
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from genpr.errors import ResourceError, UsageError
+from genpr.evaluator import Evaluator
+from genpr.features.extractor import ExtractorInfo, FeatureExtractor
+from genpr.features.feature_set import FeatureSet
+from genpr.integrations.pixels import ImageRange, as_uint8, declared_range
+from genpr.integrations.ranks import check_seconds, meet, place_of
+from genpr.integrations.reals import GivenReals, RealOptions
+from genpr.integrations.rows import RowMaker, content_of
+from genpr.metrics.catalogue import METRICS
+from genpr.result import Result
+from genpr.sides import check_same_extractor
+
+try:
+    from torchmetrics import Metric
+    from torchmetrics.utilities import dim_zero_cat
+except ModuleNotFoundError as error:
+    raise ResourceError(
+        "genpr.integrations.torchmetrics needs the package torchmetrics: pip install torchmetrics",
+        code="package-missing",
+    ) from error
+
+_STATES = ("real_rows", "fake_rows")
+
+
+class PrecisionRecallDensityCoverage(Metric):
+    """Precision, recall, density and coverage as a `torchmetrics.Metric`.
+
+    `update(images, real=...)` embeds images, and `compute()` gives a flat dict with one float64 value per metric, and
+    `f1` where precision and recall are among them; NaN for a metric that has no value with these images. The numbers are
+    those of `genpr.Evaluator` on the same images. `result` then holds the whole record, with intervals and notices.
+
+    In a distributed run every rank updates with its own images, as many as it has, and all ranks call `compute`. Whatever
+    counts neighbours is then bit-equal to one process with all images, whoever had which. Intervals go by the order of the
+    images, rank 0's first. Images that two ranks have count twice, as those do that torch's `DistributedSampler` adds to
+    make shards even.
+
+    Args:
+        real: The real side once and for all: an `Evaluator`, or whatever it takes as reals. None if reals come by
+            `update(images, real=True)`.
+        extractor: See `genpr.Evaluator`, as for all down to `offline`; they belong to it if `real` is one.
+        protocol: Name of a recipe.
+        metrics: Names, all of one network; None for the protocol's.
+        k: Neighbours.
+        ties: "closed" or "strict" balls.
+        seed: Of intervals and of whatever else is drawn at random.
+        device: Where images are embedded and neighbours counted. Values are on the device of the metric.
+        batch_size: Images per forward pass. A smaller update is padded to it, for features that depend on nothing else:
+            so updates of a multiple of it are the quickest.
+        weights: File or folder with the extractor's weights.
+        offline: Never download.
+        normalize: Float images run from 0 to 1, as in torchmetrics' own metrics. uint8 images are always taken as they are.
+        image_range: What float images run from and to, such as (-1, 1).
+        intervals: Add both ends of 95 % intervals, as `precision_low` and `precision_high`.
+        reset_real_features: Whether `reset` forgets the reals that came by `update`.
+        sync_timeout: Seconds that `compute` waits for the other ranks, before it says which did not call it.
+        sync_on_compute: Whether `compute` gathers the images of all ranks; without it, each rank scores its own.
+        process_group: The ranks that work together; None for all.
+        dist_sync_fn: Gathers a tensor from all ranks; None for torchmetrics' own.
+        distributed_available_fn: Whether this run is distributed; None for torchmetrics' own.
+        compute_on_cpu: Keep rows in the memory of the CPU.
+        compute_with_cache: Keep what `compute` gave until the next `update`.
+
+    Raises:
+        UsageError: An option is impossible, or given beside an Evaluator that it belongs to; or the metrics need several
+            networks.
+        DataError: The real side cannot be used.
+        ResourceError: Weights, device or memory are missing.
+
+    Example:
+        >>> import torch
+        >>> images = torch.randint(256, (40, 3, 16, 16), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
+        >>> metric = PrecisionRecallDensityCoverage(extractor="gabor")
+        >>> metric.update(images[:20], real=True)
+        >>> metric.update(images[20:], real=False)
+        >>> list(metric.compute())
+        ['precision', 'recall', 'density', 'coverage', 'f1']
+    """
+
+    is_differentiable = False
+    full_state_update = False
+    plot_lower_bound = 0.0
+    real_rows: list[Tensor]
+    fake_rows: list[Tensor]
+
+    def __init__(
+        self,
+        real: object = None,
+        *,
+        extractor: str | FeatureExtractor | None = None,
+        protocol: str = "genpr",
+        metrics: Sequence[str] | None = None,
+        k: int | None = None,
+        ties: Literal["closed", "strict"] | None = None,
+        seed: int = 0,
+        device: str | torch.device = "auto",
+        batch_size: int = 64,
+        weights: str | os.PathLike[str] | None = None,
+        offline: bool = False,
+        normalize: bool = False,
+        image_range: ImageRange | None = None,
+        intervals: bool = False,
+        reset_real_features: bool = True,
+        sync_timeout: float = 300.0,
+        sync_on_compute: bool = True,
+        process_group: dist.ProcessGroup | None = None,
+        dist_sync_fn: Callable[..., Any] | None = None,
+        distributed_available_fn: Callable[[], bool] | None = None,
+        compute_on_cpu: bool = False,
+        compute_with_cache: bool = True,
+    ) -> None:
+        super().__init__(
+            sync_on_compute=sync_on_compute,
+            process_group=process_group,
+            dist_sync_fn=dist_sync_fn,
+            distributed_available_fn=distributed_available_fn,
+            compute_on_cpu=compute_on_cpu,
+            compute_with_cache=compute_with_cache,
+        )
+        check_seconds("sync_timeout", sync_timeout)
+        self._image_range = declared_range(normalize=normalize, image_range=image_range)
+        self._intervals = intervals
+        self._sync_timeout = sync_timeout
+        self.reset_real_features = reset_real_features
+        self._reals = GivenReals.of(
+            real,
+            RealOptions(
+                extractor=extractor,
+                protocol=protocol,
+                metrics=metrics,
+                k=k,
+                ties=ties,
+                seed=seed,
+                device=device,
+                batch_size=batch_size,
+                weights=weights,
+                offline=offline,
+            ),
+            intervals=intervals,
+        )
+        self._maker = RowMaker.of(self._reals.plan, self._reals.embedder)
+        self._fitted: tuple[bytes, Evaluator] | None = None
+        self._info: ExtractorInfo | None = None
+        self.result: Result | None = None
+        for state in _STATES:
+            self.add_state(state, [], dist_reduce_fx="cat")
+
+    @property
+    def higher_is_better(self) -> bool | None:  # type: ignore[override]
+        """None where the metrics differ in it."""
+        better = {METRICS[name].better for name in self._reals.plan.spaces}
+        return {"higher": True, "lower": False}.get(better.pop()) if len(better) == 1 else None
+
+    def update(self, images: Tensor, real: bool) -> None:
+        """Embed images and keep their features.
+
+        Args:
+            images: (n, 3, h, w): uint8, or floats of the declared range.
+            real: Whether they are real.
+
+        Raises:
+            UsageError: They are real, and the real side was given when the metric was made.
+            DataError: They cannot be used.
+        """
+        if not isinstance(real, bool):
+            raise UsageError(f"real must be True or False, not {real!r}", code="bad-option")
+        if real and self._reals.evaluator is not None:
+            raise UsageError(
+                "the real side was given when the metric was made, so update takes fakes only",
+                code="real-given",
+            )
+        role = "real" if real else "fake"
+        rows, info = self._maker.rows(as_uint8(images, self._image_range), role)
+        if self._info is not None:
+            check_same_extractor("this update", info, "earlier ones", self._info)
+        self._info = info
+        (self.real_rows if real else self.fake_rows).append(rows.to(self.device))
+
+    def compute(self) -> dict[str, Tensor]:
+        """Score all images since the last reset, of all ranks.
+
+        Returns:
+            One float64 value per metric.
+
+        Raises:
+            DataError: There are too few images.
+            ResourceError: Another rank did not call it in time.
+        """
+        try:
+            fakes = self._side("fake")
+            evaluator = self._reals.evaluator or self._fitted_to(self._side("real"))
+            self.result = evaluator.score(fakes)
+        except BaseException:
+            if self._is_synced and self._to_sync:
+                self.unsync()  # else the metric would keep everybody's rows as its own
+            raise
+        return self._flat(self.result)
+
+    def reset(self) -> None:
+        """Forget the fakes; and the reals that came by `update`, unless `reset_real_features` is False."""
+        if self._is_synced:
+            self.unsync()
+        kept = [] if self.reset_real_features else [*self.real_rows]
+        super().reset()
+        self.real_rows = kept
+        self.result = None
+
+    def forward(self, *_: object, **__: object) -> NoReturn:
+        """Refuse: a batch has no score.
+
+        Raises:
+            UsageError: Always ("no-batch-score").
+        """
+        raise UsageError(
+            "one batch has no precision or recall of its own; call metric.update(images, real=...), and metric.compute() "
+            "once all images are in",
+            code="no-batch-score",
+        )
+
+    def sync(
+        self,
+        dist_sync_fn: Callable[..., Any] | None = None,
+        process_group: dist.ProcessGroup | None = None,
+        should_sync: bool = True,
+        distributed_available: Callable[[], bool] | None = None,
+    ) -> None:
+        """Gather the rows of all ranks, once all of them are here; see `torchmetrics.Metric.sync`.
+
+        Raises:
+            ResourceError: A rank did not come in time ("ranks-missing"), or is gone ("ranks-lost").
+        """
+        available = distributed_available or self.distributed_available_fn
+        if should_sync and not self._is_synced and callable(available) and available():
+            meet(
+                f"{type(self).__name__}.compute",
+                place_of(process_group or self.process_group),
+                timeout=self._sync_timeout,
+                hint="call compute on every rank, or make the metric with sync_on_compute=False to score the images of "
+                "one rank alone, or give slower ranks a longer sync_timeout",
+            )
+            for name in _STATES:
+                if not getattr(self, name):  # torchmetrics would send one dimension where others send two
+                    setattr(self, name, [self._maker.empty().to(self.device)])
+        super().sync(dist_sync_fn, process_group, should_sync, distributed_available)
+
+    def set_dtype(self, dst_type: str | torch.dtype) -> Self:
+        """Change nothing: features are float32 as the extractor gives them, values are float64."""
+        return self
+
+    def plot(self, val: Any = None, ax: Any = None) -> Any:  # noqa: ANN401 - torchmetrics' signature
+        """Plot values of one or several calls of `compute`; see `torchmetrics.Metric.plot`."""
+        return self._plot(val, ax)
+
+    def _side(self, role: Literal["real", "fake"]) -> FeatureSet:
+        rows = getattr(self, f"{role}_rows")
+        gathered = dim_zero_cat(rows) if len(rows) else self._maker.empty()
+        return self._maker.feature_set(gathered, role, self._info or self._maker.info)
+
+    def _fitted_to(self, reals: FeatureSet) -> Evaluator:
+        """An evaluator for these reals: the last one, if they are the same."""
+        key = hashlib.sha256(content_of(reals)).digest()
+        if self._fitted is None or self._fitted[0] != key:
+            self._fitted = (key, self._reals.fit(reals))
+        return self._fitted[1]
+
+    def _flat(self, result: Result) -> dict[str, Tensor]:
+        names = ("genpr/" + name for name in self._reals.plan.spaces)
+        flat = dict.fromkeys(names, math.nan) | result.to_flat_dict(intervals=self._intervals)
+        return {
+            name.removeprefix("genpr/"): torch.tensor(value, dtype=torch.float64, device=self.device)
+            for name, value in flat.items()
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process: without networks and what was fitted, which are made again there."""
+        return {**super().__getstate__(), "_maker": self._maker.unloaded(), "_fitted": None, "result": None}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """A copy with state of its own, that shares networks and the fitted real side."""
+        for shared in (self._maker, self._reals, self._fitted, self.result, self.process_group):
+            memo[id(shared)] = shared
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        copied.__setstate__(deepcopy(super().__getstate__(), memo))
+        return copied

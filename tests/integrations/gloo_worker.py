@@ -1,0 +1,119 @@
+"""One of two processes: `python gloo_worker.py SCENARIO RANK PORT OUT.json`."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from training_images import GABOR, OPTIONS, images
+
+import genpr
+from genpr.errors import GenprError, UsageError
+from genpr.integrations.ranks import from_rank_zero, place_of
+from genpr.integrations.torchmetrics import PrecisionRecallDensityCoverage
+
+warnings.simplefilter("error")
+
+
+def scored(rank, shards, **options):
+    """What rank `rank` computes, where it has the rows `shards[rank]` of reals and fakes."""
+    metric = PrecisionRecallDensityCoverage(**{**OPTIONS, **options}, sync_timeout=60)
+    for role, rows in zip((True, False), shards[rank], strict=True):
+        for part in rows.split(64) if len(rows) else ():
+            metric.update(images()[0 if role else 1][part], real=role)
+    return metric, {name: value.item() for name, value in metric.compute().items()}
+
+
+def error_of(action):
+    """Its code, message and seconds."""
+    started = time.monotonic()
+    try:
+        action()
+    except GenprError as error:
+        return {"code": error.code, "message": str(error), "seconds": time.monotonic() - started}
+    return None
+
+
+def metric_scenario(rank):
+    """Shards of all kinds; then meetings that fail."""
+    real, fake = (torch.arange(len(part)) for part in images())
+    nothing = torch.arange(0)
+    found = {}
+    contiguous = [(real[:45], fake[:13]), (real[45:], fake[13:])]
+    metric, found["contiguous"] = scored(rank, contiguous, intervals=True)
+    found["gabor"] = scored(rank, contiguous, **GABOR)[1]
+    found["rows_after"] = [sum(map(len, rows)) for rows in (metric.real_rows, metric.fake_rows)]
+    metric.compute_with_cache, metric._computed = False, None
+    found["again"] = {name: value.item() for name, value in metric.compute().items()}
+    found["interleaved"] = scored(rank, [(real[0::2], fake[0::2]), (real[1::2], fake[1::2])])[1]
+    found["one_has_none"] = scored(rank, [(real, nothing), (nothing, fake)])[1]
+    found["distances"] = scored(rank, contiguous, metrics=["fd", "kd"])[1]
+    given = PrecisionRecallDensityCoverage(
+        genpr.Evaluator(images()[0], **OPTIONS, control=False), sync_timeout=60
+    )
+    given.update(images()[1][contiguous[rank][1]], real=False)
+    found["given_real"] = {name: value.item() for name, value in given.compute().items()}
+    found["own_shard"] = scored(
+        rank, [(real[:45], fake[:30]), (real[45:], fake[30:])], sync_on_compute=False
+    )[1]
+
+    metric._sync_timeout = 1.0
+    dist.barrier()
+    found["alone"] = error_of(metric.compute) if rank == 0 else None
+    dist.barrier()
+    metric._sync_timeout = 60.0
+    found["together_again"] = {name: value.item() for name, value in metric.compute().items()}
+
+    few = PrecisionRecallDensityCoverage(**OPTIONS, sync_timeout=60)
+    few.update(images()[0][:1], real=True)
+    few.update(images()[1][:2], real=False)
+    found["too_few"] = error_of(few.compute)
+    found["rows_after_error"] = sum(map(len, few.real_rows))
+
+    def slow():
+        time.sleep(0.3)
+        return {"rank": rank}
+
+    found["told"] = from_rank_zero("the answer", place_of(), slow, timeout=60)
+
+    def fail():
+        raise UsageError("there is no such answer", code="bad-option")
+
+    found["told_error"] = error_of(lambda: from_rank_zero("the answer", place_of(), fail, timeout=60))
+    return found
+
+
+def failing_scenario(rank, culprit):
+    """The culprit raises before it computes."""
+    metric = PrecisionRecallDensityCoverage(**OPTIONS, sync_timeout=2)
+    metric.update(images()[0][:20], real=True)
+    dist.barrier()
+    if rank == culprit:
+        raise RuntimeError("the generator diverged")
+    metric.update(images()[1][:20], real=False)
+    metric.compute()
+
+
+def main(scenario, rank, port, out):
+    """Run a scenario and write what it found."""
+    torch.set_num_threads(1)
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+    dist.init_process_group("gloo", rank=rank, world_size=2, timeout=datetime.timedelta(seconds=60))
+    if scenario == "metric":
+        found = metric_scenario(rank)
+        Path(out).write_text(json.dumps(found))
+        dist.barrier()
+        dist.destroy_process_group()
+    else:
+        failing_scenario(rank, culprit=int(scenario))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

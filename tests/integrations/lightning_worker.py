@@ -1,0 +1,46 @@
+"""A run of Lightning on two ranks: `python lightning_worker.py FOLDER [FAILING_EPOCH]`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+from fading_module import generate, module_of, trainer_options
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
+from training_images import OPTIONS, images
+
+from genpr.integrations.lightning import GenprLightningCallback
+
+
+def main(folder, failing_epoch=-1):
+    """Train, and write what each rank knows."""
+    torch.set_num_threads(1)
+    places = []
+
+    def generate_or_fail(module):
+        places.append(module.global_rank)
+        if module.current_epoch == failing_epoch:
+            raise RuntimeError("the generator diverged")
+        yield from generate(module)
+
+    callback = GenprLightningCallback(
+        images()[0], generate_or_fail, extractor=OPTIONS["extractor"], timeout=60
+    )
+    checkpoint = ModelCheckpoint(folder / "kept", monitor="genpr/f1", mode="max")
+    trainer = Trainer(**trainer_options(folder), devices=2, strategy="ddp", callbacks=[checkpoint, callback])
+    trainer.fit(module_of(LightningModule))
+    found = {
+        "history": callback.state_dict(),
+        "best": callback.best.step,
+        "kept": checkpoint.best_model_path,
+        "logged": {name: value.item() for name, value in trainer.callback_metrics.items()},
+        "places": places,
+    }
+    (folder / f"{trainer.global_rank}.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))

@@ -1,0 +1,253 @@
+"""The callback for any training loop."""
+
+# ruff: noqa: NPY002 - the global state of users' code is what is tested
+from __future__ import annotations
+
+import json
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from training_images import N_FAKE, OPTIONS, expected, images
+
+import genpr
+from genpr.errors import DataError, UsageError
+from genpr.integrations.callback import GenprCallback
+from genpr.integrations.drawn import Drawn
+
+
+@pytest.fixture(scope="module")
+def evaluator():
+    return genpr.Evaluator(images()[0], **OPTIONS, control=False, intervals=False)
+
+
+class Fader(nn.Module):
+    """A generator: the fakes, darkened."""
+
+    def __init__(self, darkness=0.0):
+        super().__init__()
+        self.darkness = nn.Parameter(torch.tensor(darkness))
+        self.dropout = nn.Dropout()
+        self.frozen = nn.Dropout().eval()
+
+    def forward(self, pixels):
+        return (self.dropout(self.frozen(pixels / 255)) * (1 - self.darkness) * 255).to(torch.uint8)
+
+
+def generate(model):
+    for part in images()[1].split(20):
+        yield model(part) if isinstance(model, nn.Module) else part
+
+
+def test_it_gives_the_numbers_of_the_evaluator(evaluator):
+    scores = GenprCallback(evaluator, generate)(0, None)
+    assert scores == {f"genpr/{name}": value for name, value in expected().items()}
+    assert list(scores) == [f"genpr/{name}" for name in ("precision", "recall", "density", "coverage", "f1")]
+
+
+def test_reals_may_be_images():
+    callback = GenprCallback(images()[0], generate, extractor=OPTIONS["extractor"], intervals=True)
+    assert callback(0, None) == {f"genpr/{name}": value for name, value in expected(intervals=True).items()}
+    assert callback.result.metrics["recall"].interval is not None
+
+
+def test_it_scores_every_so_many_steps_and_logs(evaluator):
+    logged = []
+    callback = GenprCallback(
+        evaluator, generate, every=3, n=25, log=lambda scores, step: logged.append((step, scores))
+    )
+    given = {step: callback(step, None) for step in range(7)}
+    assert [step for step, scores in given.items() if scores] == [0, 3, 6]
+    assert logged == [(step, given[step]) for step in (0, 3, 6)]
+    assert [record.step for record in callback.history.records] == [0, 3, 6]
+    assert callback.result.fake.n == 25
+
+
+def test_the_real_side_is_embedded_once(monkeypatch):
+    seen = []
+    callback = GenprCallback(
+        genpr.Evaluator(images()[0], **OPTIONS, control=False, progress=lambda stage, *_: seen.append(stage)),
+        generate,
+    )
+    assert seen.count("real") == len(images()[0])
+    for step in range(2):
+        callback(step, None)
+    assert seen.count("real") == len(images()[0])
+    assert seen.count("fake") == 2 * N_FAKE
+
+
+def test_the_best_is_the_first_of_the_best(evaluator):
+    callback = GenprCallback(evaluator, generate)
+    for step, darkness in enumerate([0.6, 0.0, 0.3, 0.0]):
+        callback(step, Fader(darkness))
+    values = [record.scores["genpr/f1"] for record in callback.history.records]
+    assert values[1] == values[3] == max(values)
+    assert values[0] < values[1] > values[2]
+    assert callback.best.step == 1
+
+
+def test_lower_may_be_better():
+    callback = GenprCallback(
+        images()[0], generate, extractor=OPTIONS["extractor"], metrics=["fd"], monitor="genpr/fd", mode="min"
+    )
+    for step, darkness in enumerate([0.6, 0.0, 0.3]):
+        callback(step, Fader(darkness))
+    assert callback.best.step == 1
+
+
+def test_n_takes_the_first_images_and_draws_no_more(evaluator):
+    drawn = []
+
+    def counted(_):
+        for part in images()[1].split(20):
+            drawn.append(len(part))
+            yield part
+
+    scores = GenprCallback(evaluator, counted, n=30)(0, None)
+    assert drawn == [20, 20]
+    assert scores == evaluator.score(images()[1][:30]).to_flat_dict()
+
+
+def test_fewer_than_n_is_an_error(evaluator):
+    callback = GenprCallback(evaluator, generate, n=N_FAKE + 1)
+    with pytest.raises(DataError, match=f"gave {N_FAKE} images, but n = {N_FAKE + 1}"):
+        callback(0, None)
+    assert not callback.history.records
+
+
+def test_modes_gradients_and_random_numbers_are_as_before(evaluator):
+    model, states = Fader().train(), []
+    model.frozen.eval()
+    seen = []
+
+    def noisy(model):
+        seen.append(
+            (model.training, torch.is_grad_enabled(), torch.rand(1).item(), random.random(), np.random.rand())
+        )
+        for part in generate(model):
+            assert not torch.is_grad_enabled()
+            assert not torch.is_inference_mode_enabled()
+            yield part
+
+    def state():
+        return torch.get_rng_state().tolist(), random.getstate(), np.random.get_state()[1].tolist()
+
+    callback = GenprCallback(evaluator, noisy)
+    for step in range(2):
+        torch.manual_seed(step)
+        random.seed(step)
+        np.random.seed(step)
+        before = state()
+        callback(step, model)
+        assert state() == before
+        states.append(callback.history.records[-1].scores)
+        assert [module.training for module in model.modules()] == [True, True, False]
+    assert seen[0] == seen[1]
+    assert seen[0][:2] == (False, False)
+    assert states[0] == states[1] == GenprCallback(evaluator, generate)(0, None)
+    assert torch.is_grad_enabled()
+
+
+def test_drawing_needs_no_gradients_whoever_asks():
+    seen = []
+
+    def watched(model):
+        for part in generate(model):
+            seen.append(torch.is_grad_enabled())
+            yield part
+
+    for _ in Drawn(watched, None, 50, 0, None):
+        assert torch.is_grad_enabled()
+    assert seen == [False] * 3
+
+
+def test_modes_and_random_numbers_are_as_before_after_an_error(evaluator):
+    model = Fader().train()
+    before = torch.get_rng_state()
+
+    def failing(_):
+        torch.rand(5)
+        raise RuntimeError("out of paint")
+        yield
+
+    with pytest.raises(RuntimeError, match="out of paint"):
+        GenprCallback(evaluator, failing)(0, model)
+    assert model.training
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_float_images_of_a_declared_range(evaluator):
+    callback = GenprCallback(evaluator, lambda _: [images()[1] / 127.5 - 1], image_range=(-1, 1))
+    assert callback(0, None) == GenprCallback(evaluator, generate)(0, None)
+    with pytest.raises(DataError, match="image_range"):
+        GenprCallback(evaluator, lambda _: [images()[1] / 255])(0, None)
+
+
+def test_numpy_batches(evaluator):
+    callback = GenprCallback(evaluator, lambda _: [images()[1].permute(0, 2, 3, 1).numpy()])
+    assert callback(0, None) == GenprCallback(evaluator, generate)(0, None)
+
+
+def test_one_batch_instead_of_a_list(evaluator):
+    with pytest.raises(DataError, match="one batch instead of a list of batches"):
+        GenprCallback(evaluator, lambda _: images()[1])(0, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"every": 0}, "every must be an integer of at least 1"),
+        ({"every": 1.5}, "every must be an integer"),
+        ({"n": 0}, "n must be an integer"),
+        ({"n": True}, "n must be an integer"),
+        ({"mode": "best"}, "mode must be 'max' or 'min'"),
+        ({"monitor": "f1"}, "monitor 'f1' is not computed; there are genpr/precision"),
+        ({"monitor": "genpr/fid"}, "is not computed"),
+        ({"monitor": "genpr/recall_low"}, "is not computed"),
+        ({"image_range": (0, 0)}, "image_range"),
+        ({"extractor": "gabor"}, "extractor belong to the Evaluator"),
+        ({"intervals": True}, "intervals=False"),
+    ],
+)
+def test_options_that_are_refused(options, message, evaluator):
+    with pytest.raises(UsageError, match=message):
+        GenprCallback(evaluator, generate, **options)
+
+
+def test_reals_are_needed():
+    with pytest.raises(UsageError, match="NoneType cannot be read as images"):
+        GenprCallback(None, generate)
+
+
+def test_a_history_goes_on(evaluator):
+    first = GenprCallback(evaluator, generate)
+    for step, darkness in enumerate([0.0, 0.6]):
+        first(step, Fader(darkness))
+    second = GenprCallback(evaluator, generate)
+    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    assert second.history.records == first.history.records
+    second(2, Fader(0.5))
+    assert second.best == first.best
+    assert second.best.step == 0
+
+
+@pytest.mark.parametrize(
+    "state",
+    [{}, {"records": 3}, {"records": [{"step": 1}]}, {"records": [{"step": 1, "scores": {"a": "b"}}]}],
+)
+def test_what_is_no_history_is_refused(state, evaluator):
+    callback = GenprCallback(evaluator, generate)
+    callback(0, None)
+    with pytest.raises(DataError, match="no history of scores"):
+        callback.load_state_dict(state)
+    assert len(callback.history.records) == 1
+
+
+def test_where_the_monitor_has_no_value_nothing_is_best(evaluator):
+    callback = GenprCallback(evaluator, generate)
+    callback.history.add(0, {"genpr/precision": 1.0})
+    assert callback.best is None
+    callback.history.add(1, {"genpr/f1": 0.0})
+    assert callback.best.step == 1

@@ -1,0 +1,87 @@
+"""What docs/integrations.md shows is what happens."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from fading_module import generate, module_of, trainer_options
+from training_images import OPTIONS, images
+
+import genpr
+from genpr.integrations.callback import GenprCallback
+
+TEXT = (Path(__file__).parents[2] / "docs" / "integrations.md").read_text()
+LOOP, METRIC, LIGHTNING, BOARD, *OTHERS = re.findall(
+    r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL
+)
+
+
+@pytest.fixture
+def run_code(write_images, monkeypatch):
+    folder = write_images("real", images()[0].permute(0, 2, 3, 1).numpy())
+    monkeypatch.chdir(folder.parent)
+
+    def run(code, changes, **names):
+        for before, after in changes.items():
+            assert before in code, before
+            code = code.replace(before, after)
+        exec(compile(code, "integrations.md", "exec"), names)
+        return names
+
+    return run
+
+
+def noise(part):
+    return 2 * torch.rand(len(part), 3, 16, 16) - 1
+
+
+def test_the_loop(run_code):
+    changes = {'"real/",': '"real/", extractor="gabor",', "2000": "40", "every=1000": "every=2"}
+    names = run_code(LOOP, changes, steps=4, train_one_step=lambda model: None, model=noise)
+    assert [record.step for record in names["score"].history.records] == [0, 2]
+    assert names["score"].result.fake.n == 40
+
+
+def test_the_metric(run_code):
+    names = run_code(
+        METRIC,
+        {"(reset_real": '(extractor="gabor", reset_real'},
+        real_loader=images()[0].split(20),
+        fake_batches=images()[1].div(255).split(20),
+    )
+    assert len(names["metric"].real_rows) == 4
+    assert not names["metric"].fake_rows
+
+
+@pytest.mark.filterwarnings("default")  # Lightning's advice about workers
+def test_lightning(run_code, tmp_path):
+    pl = pytest.importorskip("lightning.pytorch")
+    changes = {"generate,": 'generate, extractor="gabor",', "=5": "=2", "Trainer(c": "Trainer(**options, c"}
+    module = module_of(pl.LightningModule)
+    names = run_code(LIGHTNING, changes, generate=generate, module=module, options=trainer_options(tmp_path))
+    assert [record.step for record in names["scores"].history.records] == [1, 3]
+    assert Path(names["best"].best_model_path).exists()
+
+
+@pytest.mark.filterwarnings("default::DeprecationWarning")  # of tensorboard's own
+def test_tensorboard(run_code):
+    pytest.importorskip("tensorboard")
+    evaluator = genpr.Evaluator(images()[0], **OPTIONS, control=False)
+    known = {
+        "GenprCallback": GenprCallback,
+        "evaluator": evaluator,
+        "generate": lambda _: images()[1].split(20),
+    }
+    names = run_code(BOARD, {}, **known)
+    names["score"](0, None)
+    names["writer"].close()
+    assert list(Path("runs/1").glob("events*"))
+
+
+def test_the_others_compile():
+    assert len(OTHERS) == 2
+    for code in OTHERS:
+        compile(code, "integrations.md", "exec")

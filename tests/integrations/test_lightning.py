@@ -1,0 +1,176 @@
+"""The callback in real runs of Lightning: the checkpoint that is kept is the one with the best score."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from fading_module import BEST_EPOCH, DARKNESS, generate, module_of, trainer_options
+from training_images import OPTIONS, images
+
+import genpr
+from genpr.errors import DataError, UsageError
+from genpr.integrations.callback import GenprCallback
+
+pl = pytest.importorskip("lightning.pytorch")
+from lightning.pytorch.callbacks import ModelCheckpoint  # noqa: E402
+
+from genpr.integrations.lightning import GenprLightningCallback  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings(
+    "default"
+)  # Lightning's advice about workers, and what its own imports warn of
+WORKER = Path(__file__).with_name("lightning_worker.py")
+
+
+@pytest.fixture(scope="module")
+def evaluator():
+    return genpr.Evaluator(images()[0], **OPTIONS, control=False, intervals=False)
+
+
+def fit(folder, callback, *, package=pl, validates=False, checkpoint=None, module=None, **options):
+    checkpoint = checkpoint or package.callbacks.ModelCheckpoint(folder, monitor="genpr/f1", mode="max")
+    trainer = package.Trainer(
+        **{**trainer_options(folder), **options}, devices=1, callbacks=[checkpoint, callback]
+    )
+    trainer.fit(module or module_of(package.LightningModule, validates=validates))
+    return trainer, checkpoint
+
+
+def darkness_of(checkpoint):
+    return torch.load(checkpoint.best_model_path, weights_only=True)["state_dict"]["darkness"].item()
+
+
+@pytest.mark.parametrize("validates", [False, True])
+def test_the_checkpoint_kept_is_the_best(tmp_path, evaluator, validates):
+    callback = GenprLightningCallback(evaluator, generate)
+    trainer, checkpoint = fit(tmp_path, callback, validates=validates)
+    values = [record.scores["genpr/f1"] for record in callback.history.records]
+    assert [record.step for record in callback.history.records] == list(range(len(DARKNESS)))
+    assert values[BEST_EPOCH] > max(values[:BEST_EPOCH] + values[BEST_EPOCH + 1 :])
+    assert callback.best.step == BEST_EPOCH
+    assert darkness_of(checkpoint) == pytest.approx(DARKNESS[BEST_EPOCH])
+    assert checkpoint.best_model_score.item() == pytest.approx(values[BEST_EPOCH], rel=1e-6)
+    for name, value in callback.history.records[-1].scores.items():
+        assert trainer.callback_metrics[name].item() == pytest.approx(value, rel=1e-6)
+
+
+def test_its_numbers_are_those_of_the_plain_callback(tmp_path, evaluator):
+    callback = GenprLightningCallback(evaluator, generate)
+    fit(tmp_path, callback, max_epochs=1)
+    module = module_of(pl.LightningModule)
+    module.darkness.fill_(DARKNESS[0])
+    assert callback.history.records[0].scores == GenprCallback(evaluator, generate)(0, module)
+
+
+def test_every_second_epoch(tmp_path, evaluator):
+    callback = GenprLightningCallback(evaluator, generate, every=2)
+    checkpoint = ModelCheckpoint(tmp_path, monitor="genpr/f1", mode="max", every_n_epochs=2)
+    fit(tmp_path, callback, checkpoint=checkpoint)
+    assert [record.step for record in callback.history.records] == [1, 3]
+    assert darkness_of(checkpoint) == pytest.approx(DARKNESS[1])
+
+
+def test_training_is_as_without_it(tmp_path, evaluator):
+    def drawn(callback):
+        seen = []
+
+        class Watched(type(module_of(pl.LightningModule))):
+            def training_step(self, batch, index):
+                seen.append((torch.rand(1).item(), self.dropout.training))
+                return super().training_step(batch, index)
+
+        torch.manual_seed(0)
+        fit(tmp_path, callback, module=Watched(), checkpoint=ModelCheckpoint(tmp_path), max_epochs=3)
+        return seen
+
+    def noisy(module):
+        torch.rand(3)
+        yield from generate(module)
+
+    without = drawn(pl.Callback())
+    assert len(without) == 6
+    assert drawn(GenprLightningCallback(evaluator, noisy)) == without
+
+
+def test_a_run_goes_on_with_its_history(tmp_path, evaluator):
+    first = GenprLightningCallback(evaluator, generate)
+    _, kept = fit(tmp_path, first, max_epochs=3)
+    second = GenprLightningCallback(evaluator, generate)
+    trainer = pl.Trainer(**trainer_options(tmp_path), callbacks=[second])
+    trainer.fit(module_of(pl.LightningModule), ckpt_path=kept.best_model_path)
+    assert [record.step for record in second.history.records] == [0, 1, 2, 3]
+    assert second.history.records[:3] == first.history.records
+    assert second.best.step == BEST_EPOCH
+
+
+def test_under_its_other_name(tmp_path, evaluator):
+    package = pytest.importorskip("pytorch_lightning")
+    callback = GenprLightningCallback(evaluator, generate)
+    _, checkpoint = fit(tmp_path, callback, package=package)
+    assert darkness_of(checkpoint) == pytest.approx(DARKNESS[BEST_EPOCH])
+
+
+def test_an_error_ends_the_run(tmp_path, evaluator):
+    with pytest.raises(DataError, match="gave 61 images, but n = 100"):
+        fit(tmp_path, GenprLightningCallback(evaluator, generate, n=100))
+    with pytest.raises(UsageError, match="'genpr/fid' is not computed"):
+        fit(tmp_path, GenprLightningCallback(evaluator, generate, monitor="genpr/fid"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"every": 0}, "every must be"),
+        ({"n": 0}, "n must be"),
+        ({"mode": "best"}, "mode must be"),
+        ({"timeout": 0}, "timeout must be"),
+        ({"image_range": (1, 0)}, "image_range"),
+    ],
+)
+def test_options_that_are_refused(options, message, evaluator):
+    with pytest.raises(UsageError, match=message):
+        GenprLightningCallback(evaluator, generate, **options)
+
+
+def run_worker(*arguments):
+    paths = os.pathsep.join([str(WORKER.parents[2]), str(WORKER.parent)])
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, str(WORKER), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=200,
+    )
+
+
+@pytest.mark.slow
+def test_two_ranks_know_the_same(tmp_path, evaluator):
+    done = run_worker(tmp_path)
+    assert done.returncode == 0, done.stderr
+    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
+    assert first["places"] == [0] * len(DARKNESS)
+    assert second["places"] == []
+    alone = GenprLightningCallback(evaluator, generate)
+    fit(tmp_path, alone)
+    for each in (first, second):
+        assert each["history"] == alone.state_dict()
+        assert each["best"] == BEST_EPOCH
+        assert each["logged"] == first["logged"]
+        assert each["kept"] == first["kept"]
+    kept = torch.load(first["kept"], weights_only=True)["state_dict"]["darkness"].item()
+    assert kept == DARKNESS[BEST_EPOCH]
+
+
+@pytest.mark.slow
+def test_an_error_on_the_first_rank_ends_the_run(tmp_path):
+    done = run_worker(tmp_path, 1)
+    assert done.returncode != 0
+    assert "RuntimeError: the generator diverged" in done.stderr
+    assert not list(tmp_path.glob("*.json"))

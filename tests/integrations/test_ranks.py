@@ -1,0 +1,152 @@
+"""Two processes: the same numbers as one, and no hang where one of them does not come."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from training_images import GABOR, N_FAKE, N_REAL, OPTIONS, expected, images
+
+import genpr
+from genpr.errors import UsageError
+from genpr.integrations.ranks import check_seconds, from_rank_zero, meet, place_of
+
+WORKER = Path(__file__).with_name("gloo_worker.py")
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def run_two(scenario, folder, *, timeout):
+    """Exit code, stderr and findings of both ranks."""
+    port, paths = str(free_port()), [folder / f"{rank}.json" for rank in (0, 1)]
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join([str(WORKER.parents[2]), str(WORKER.parent)]),
+    }
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(WORKER), scenario, str(rank), port, str(path)],
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        for rank, path in enumerate(paths)
+    ]
+    try:
+        errors = [process.communicate(timeout=timeout)[1] for process in ranks]
+    finally:
+        for process in ranks:
+            process.kill()
+            process.wait()
+    found = [json.loads(path.read_text()) if path.exists() else None for path in paths]
+    return [process.returncode for process in ranks], errors, found
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    codes, errors, found = run_two("metric", tmp_path_factory.mktemp("metric"), timeout=240)
+    assert codes == [0, 0], errors
+    return found
+
+
+@pytest.fixture(scope="module")
+def one_process():
+    return expected(intervals=True)
+
+
+def test_uneven_shards_equal_one_process(found, one_process):
+    assert one_process.keys() > {"precision", "recall", "density", "coverage", "f1", "recall_low"}
+    assert 0.1 < one_process["recall"] < one_process["precision"] < 1
+    for rank in (0, 1):
+        assert found[rank]["contiguous"] == one_process
+
+
+def test_with_gabor_too(found):
+    assert [each["gabor"] for each in found] == 2 * [expected(options=GABOR)]
+
+
+def test_any_shards_give_equal_values(found, one_process):
+    values = {name: one_process[name] for name in ("precision", "recall", "density", "coverage", "f1")}
+    for rank in (0, 1):
+        assert found[rank]["interleaved"] == values
+        assert found[rank]["one_has_none"] == values
+        assert found[rank]["given_real"] == values
+
+
+def test_distances_of_shards_in_order_equal_one_process(found):
+    one = genpr.score(*images(), **OPTIONS, metrics=["fd", "kd"], control=False)
+    assert [each["distances"] for each in found] == 2 * [{"fd": one["fd"], "kd": one["kd"]}]
+
+
+def test_each_rank_keeps_its_own_rows(found):
+    assert [each["rows_after"] for each in found] == [[45, 13], [N_REAL - 45, N_FAKE - 13]]
+    assert [each["again"] for each in found] == [each["contiguous"] for each in found]
+
+
+def test_without_sync_each_rank_scores_its_own(found, one_process):
+    one, other = (each["own_shard"] for each in found)
+    assert one != other
+    assert one["density"] != one_process["density"] != other["density"]
+
+
+def test_a_rank_that_computes_alone_is_told(found):
+    alone = found[0]["alone"]
+    assert alone["code"] == "ranks-missing"
+    assert (
+        "rank 0 came to PrecisionRecallDensityCoverage.compute, but rank 1 did not within 1 s"
+        in alone["message"]
+    )
+    assert "sync_on_compute=False" in alone["message"]
+    assert 1 <= alone["seconds"] < 5
+
+
+def test_after_that_the_ranks_meet_again(found, one_process):
+    assert [each["together_again"] for each in found] == [one_process, one_process]
+
+
+def test_an_error_in_compute_comes_on_every_rank_and_leaves_the_metric_as_it_was(found):
+    assert [each["too_few"]["code"] for each in found] == ["too-few-images", "too-few-images"]
+    assert [each["rows_after_error"] for each in found] == [1, 1]
+
+
+def test_what_the_first_rank_computes_is_known_to_all(found):
+    assert [each["told"] for each in found] == [{"rank": 0}, {"rank": 0}]
+
+
+def test_an_error_of_the_first_rank_is_known_to_all(found):
+    first, second = (each["told_error"] for each in found)
+    assert second["code"] == "rank-failed"
+    assert first["message"] in second["message"]
+    assert second["seconds"] < 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_a_rank_that_raises_ends_the_job(culprit, tmp_path):
+    codes, errors, _ = run_two(str(culprit), tmp_path, timeout=240)  # mostly imports, on a busy machine
+    assert all(codes), errors
+    assert "the generator diverged" in errors[culprit]
+    assert "genpr.errors.ResourceError" in errors[1 - culprit]
+
+
+def test_alone_nobody_waits():
+    place = place_of()
+    assert place.is_alone
+    meet("nothing", place, timeout=0.01, hint="")
+    assert from_rank_zero("nothing", place, lambda: 7, timeout=0.01) == 7
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "5", True, float("nan")])
+def test_times_are_positive_numbers(seconds):
+    with pytest.raises(UsageError, match="sync_timeout must be a positive number of seconds"):
+        check_seconds("sync_timeout", seconds)

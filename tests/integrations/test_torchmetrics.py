@@ -1,0 +1,381 @@
+"""The metric of torchmetrics: its numbers are the evaluator's, and it keeps torchmetrics' contract."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torchmetrics import Metric, MetricCollection
+from torchmetrics.aggregation import SumMetric
+from training_images import GABOR, OPTIONS, expected, images
+
+import genpr
+from genpr.cli.main import run
+from genpr.errors import DataError, FeatureError, UsageError
+from genpr.integrations.callback import GenprCallback
+from genpr.integrations.torchmetrics import PrecisionRecallDensityCoverage
+
+NAMES = ["precision", "recall", "density", "coverage", "f1"]
+
+
+def metric_of(real=None, **options):
+    return PrecisionRecallDensityCoverage(
+        real, **({} if isinstance(real, genpr.Evaluator) else OPTIONS), **options
+    )
+
+
+def fill(metric, *, real=True, batch=25):
+    for is_real in (True, False) if real else (False,):
+        for part in images()[0 if is_real else 1].split(batch):
+            metric.update(part, real=is_real)
+    return metric
+
+
+def floats(values):
+    return {name: value.item() for name, value in values.items()}
+
+
+@pytest.fixture(scope="module")
+def numbers():
+    return expected()
+
+
+@pytest.fixture(scope="module")
+def evaluator():
+    return genpr.Evaluator(images()[0], **OPTIONS, control=False, intervals=False)
+
+
+def test_it_gives_the_numbers_of_the_evaluator(numbers):
+    values = fill(metric_of()).compute()
+    assert list(values) == NAMES
+    assert all(value.dtype == torch.float64 and value.shape == () for value in values.values())
+    assert floats(values) == numbers
+    assert 0 < numbers["recall"] < numbers["precision"] < 1
+
+
+def test_metric_callback_evaluator_and_command_line_give_the_same_numbers(write_images, capsys):
+    evaluator = genpr.Evaluator(images()[0], **GABOR, control=False, intervals=False)
+    numbers = {
+        name.removeprefix("genpr/"): value
+        for name, value in evaluator.score(images()[1]).to_flat_dict().items()
+    }
+    assert floats(fill(PrecisionRecallDensityCoverage(**GABOR), batch=64).compute()) == numbers
+    callback = GenprCallback(images()[0], lambda _: images()[1].split(64), extractor="gabor")
+    assert callback(0, None) == {f"genpr/{name}": value for name, value in numbers.items()}
+    folders = [
+        write_images(name, part.permute(0, 2, 3, 1).numpy())
+        for name, part in zip("rf", images(), strict=True)
+    ]
+    options = ["--extractor", "gabor", "--device", "cpu", "--json", "-q", "--no-intervals", "--no-control"]
+    assert run(["score", *map(str, folders), *options]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert {name: value["value"] for name, value in record["metrics"].items()} == {
+        name: numbers[name] for name in NAMES[:4]
+    }
+
+
+def test_intervals_are_those_of_the_evaluator():
+    metric = fill(metric_of(intervals=True), batch=7)
+    values = floats(metric.compute())
+    assert values == expected(intervals=True)
+    assert values["recall_low"] < values["recall"] < values["recall_high"]
+    assert metric.result.metrics["recall"].interval == (values["recall_low"], values["recall_high"])
+
+
+@pytest.mark.parametrize("batch", [1, 13, 64, 100])
+def test_how_images_are_batched_changes_nothing(batch, numbers, evaluator):
+    assert floats(fill(metric_of(evaluator), real=False, batch=batch).compute()) == numbers
+
+
+def test_the_real_side_may_be_given_once(numbers, evaluator, write_images):
+    folder = write_images("real", images()[0].permute(0, 2, 3, 1).numpy())
+    for real in (evaluator, images()[0], folder):
+        metric = metric_of(real)
+        assert floats(fill(metric, real=False).compute()) == numbers
+        with pytest.raises(UsageError, match="update takes fakes only"):
+            metric.update(images()[0], real=True)
+
+
+def test_other_metrics_of_the_same_network(numbers):
+    metric = fill(metric_of(metrics=["recall", "fd"]))
+    values = floats(metric.compute())
+    assert list(values) == ["recall", "fd"]
+    assert values["recall"] == numbers["recall"]
+    assert metric.higher_is_better is None
+    assert metric_of(metrics=["fd"]).higher_is_better is False
+    assert metric_of().higher_is_better is True
+
+
+def test_a_metric_without_value_is_nan():
+    metric = fill(metric_of(metrics=["precision", "fd_infinity"]))
+    real, fake = images()
+    metric.reset()
+    metric.update(real[:4], real=True)
+    metric.update(fake[:4], real=False)
+    result = genpr.score(real[:4], fake[:4], **OPTIONS, metrics=["precision", "fd_infinity"], control=False)
+    values = floats(metric.compute())
+    assert ("fd_infinity" in result.undefined) == np.isnan(values["fd_infinity"])
+    assert values["precision"] == result["precision"]
+
+
+def test_reset_forgets_everything():
+    metric = fill(metric_of())
+    before = metric.compute()
+    metric.reset()
+    assert metric.result is None
+    assert not metric.real_rows
+    assert not metric.fake_rows
+    assert floats(fill(metric).compute()) == floats(before)
+
+
+def test_reset_may_keep_the_reals(numbers):
+    metric = fill(metric_of(reset_real_features=False))
+    metric.compute()
+    fitted = metric._fitted[1]
+    metric.reset()
+    metric.update(images()[1][:20], real=False)
+    assert floats(metric.compute()) != numbers
+    metric.reset()
+    assert floats(fill(metric, real=False).compute()) == numbers
+    assert metric._fitted[1] is fitted  # the radii are not found again
+    metric.update(images()[1][:20], real=True)
+    metric.compute()
+    assert metric._fitted[1] is not fitted
+
+
+def test_the_record_knows_the_images(evaluator):
+    metric = fill(metric_of())
+    metric.update(images()[0][:3], real=False)
+    metric.compute()
+    direct = evaluator.score(torch.cat([images()[1], images()[0][:3]]))
+    for side in ("real", "fake"):
+        found, known = getattr(metric.result, side), getattr(direct, side)
+        assert (found.n, found.content, found.order) == (known.n, known.content, known.order)
+    assert metric.result.n_shared == direct.n_shared == 3
+
+
+def test_update_after_compute_counts():
+    metric = fill(metric_of())
+    first = floats(metric.compute())
+    metric.update(images()[0][:30], real=False)
+    assert floats(metric.compute())["precision"] > first["precision"]
+
+
+def test_float_images_of_a_declared_range(numbers):
+    for low, high, options in [(0, 1, {"normalize": True}), (-1, 1, {"image_range": (-1, 1)})]:
+        metric = metric_of(**options)
+        for role, part in zip((True, False), images(), strict=True):
+            metric.update(part / 255 * (high - low) + low, real=role)
+        assert floats(metric.compute()) == numbers
+        metric.reset()
+        assert floats(fill(metric).compute()) == numbers  # uint8 as it is
+
+
+def test_half_levels_round_up():
+    metric = metric_of(image_range=(0, 255))
+    metric.update(torch.full((1, 3, 8, 8), 99.5), real=True)
+    metric.update(torch.full((1, 3, 8, 8), 100, dtype=torch.uint8), real=True)
+    first, second = metric.real_rows
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("options", "factor", "message"),
+    [
+        ({}, 1 / 255, "normalize=True for values in 0..1"),
+        ({"normalize": True}, 1.0, "beyond the declared range 0 to 1.*clamp"),
+        ({"image_range": (-1, 1)}, 1.02, "beyond the declared range -1 to 1"),
+        ({"image_range": (-1, 1)}, float("nan"), "NaN"),
+    ],
+)
+def test_float_images_that_are_refused(options, factor, message):
+    metric = metric_of(**options)
+    with pytest.raises(DataError, match=message):
+        metric.update(
+            images()[0][:4].float() * factor if factor != 1.02 else torch.full((1, 3, 8, 8), 1.02), real=True
+        )
+    assert not metric.real_rows
+
+
+@pytest.mark.parametrize(
+    ("images_", "message"),
+    [
+        (torch.zeros(2, 1, 8, 8, dtype=torch.uint8), "needs shape"),
+        (torch.zeros(3, 8, 8, dtype=torch.uint8), "needs shape"),
+        (torch.zeros(0, 3, 8, 8, dtype=torch.uint8), "has no images"),
+        (torch.zeros(2, 3, 8, 8, dtype=torch.int64), "needs uint8"),
+    ],
+)
+def test_images_that_are_none(images_, message):
+    with pytest.raises(DataError, match=message):
+        metric_of().update(images_, real=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"image_range": (1, -1)}, "two numbers, black and white"),
+        ({"image_range": (0, float("inf"))}, "two numbers"),
+        ({"image_range": "01"}, "two numbers"),
+        ({"image_range": (0, 1), "normalize": True}, "one of the two"),
+        ({"sync_timeout": 0}, "sync_timeout must be"),
+        ({"metrics": ["precision", "fid"]}, "one object per network"),
+        ({"metrics": ["nonsense"]}, "nonsense"),
+        ({"k": 0}, "k"),
+        ({"ties": "loose"}, "ties"),
+        ({"batch_size": 0}, "batch_size"),
+    ],
+)
+def test_options_that_are_refused(options, message):
+    with pytest.raises(UsageError, match=message):
+        metric_of(**options)
+
+
+def test_options_beside_an_evaluator(evaluator):
+    with pytest.raises(UsageError, match="extractor, k belong to the Evaluator"):
+        PrecisionRecallDensityCoverage(evaluator, extractor="gabor", k=4)
+    with pytest.raises(UsageError, match="intervals=False"):
+        PrecisionRecallDensityCoverage(evaluator, intervals=True)
+
+
+def test_real_features_of_unknown_origin_are_refused(rng):
+    with pytest.raises(UsageError, match="do not say which extractor"):
+        PrecisionRecallDensityCoverage(genpr.Evaluator(rng.normal(size=(30, 8))))
+
+
+def test_which_side_must_be_said():
+    with pytest.raises(UsageError, match="True or False, not 1"):
+        metric_of().update(images()[0], real=1)
+
+
+def test_too_few_images():
+    metric = metric_of()
+    metric.update(images()[0], real=True)
+    with pytest.raises(DataError, match="fake has 0 images"):
+        metric.compute()
+    metric.update(images()[1][:2], real=False)
+    with pytest.raises(DataError, match="2 images"):
+        metric.compute()
+
+
+def test_a_batch_has_no_score():
+    with pytest.raises(UsageError, match=r"call metric.update"):
+        metric_of()(images()[0], real=True)
+
+
+class Trained(nn.Module):
+    """An extractor that somebody trains."""
+
+    dim = 12
+    name = "trained"
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(12, 12)
+
+    def forward(self, batch):
+        return self.linear(nn.functional.adaptive_avg_pool2d(batch.float() / 255, 2).flatten(1))
+
+
+def test_an_extractor_that_changes_between_updates_is_refused():
+    network = Trained()
+    metric = PrecisionRecallDensityCoverage(extractor=network, device="cpu")
+    metric.update(images()[0], real=True)
+    metric.update(images()[1], real=False)
+    assert metric.compute()["precision"] > 0
+    with torch.no_grad():
+        network.linear.weight += 1
+    with pytest.raises(FeatureError, match="not embedded by the same extractor"):
+        metric.update(images()[1], real=False)
+
+
+def test_the_network_is_not_part_of_the_module():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.metric = PrecisionRecallDensityCoverage(extractor=Trained(), device="cpu")
+
+    model = Model()
+    model.metric.update(images()[0], real=True)
+    assert not list(model.parameters())
+    assert not model.state_dict()
+    assert model.metric._maker.space.training
+    model.eval()
+    assert model.metric._maker.space.training  # its owner's business
+
+
+def test_casting_the_module_rounds_nothing(numbers):
+    metric = fill(metric_of())
+    nn.ModuleList([metric]).to(torch.bfloat16).half()
+    assert metric.set_dtype(torch.float16) is metric
+    assert floats(metric.compute()) == numbers
+
+
+def test_copies_are_independent_and_share_the_network(numbers, evaluator):
+    for metric in (fill(metric_of()), fill(metric_of(evaluator), real=False)):
+        metric.compute()
+        copied = metric.clone()
+        assert copied._maker is metric._maker
+        metric.reset()
+        assert sum(map(len, copied.fake_rows)) == len(images()[1])
+        copied._computed = None
+        assert floats(copied.compute()) == numbers
+        copied.reset()
+        assert floats(fill(metric, real=metric._reals.evaluator is None).compute()) == numbers
+
+
+def test_it_can_be_sent_to_another_process(numbers):
+    metric = pickle.loads(pickle.dumps(fill(metric_of())))
+    assert floats(metric.compute()) == numbers
+    metric.reset()
+    assert floats(fill(metric).compute()) == numbers
+
+
+def test_a_fitted_real_side_stays_in_its_process(evaluator):
+    with pytest.raises(UsageError, match="make the metric in the process that uses it"):
+        pickle.dumps(metric_of(evaluator))
+
+
+def test_it_works_in_a_collection(numbers):
+    collection = MetricCollection({"near": metric_of(k=2), "usual": metric_of()}, prefix="val/")
+    for role, part in zip((True, False), images(), strict=True):
+        collection.update(part, real=role)
+    values = floats(collection.compute())
+    assert {name: values[f"val/usual_{name}"] for name in NAMES} == numbers
+    assert values["val/near_recall"] < numbers["recall"]
+
+
+def test_states_merge(numbers):
+    metric, other = metric_of(), metric_of()
+    real, fake = images()
+    for each, part in ((metric, slice(0, 30)), (other, slice(30, None))):
+        each.update(real[part], real=True)
+        each.update(fake[part], real=False)
+    metric.merge_state(other)
+    assert floats(metric.compute()) == numbers
+
+
+def test_attributes_that_torchmetrics_expects():
+    metric = metric_of()
+    assert isinstance(metric, Metric)
+    assert metric.is_differentiable is False
+    assert metric.full_state_update is False
+    assert metric.plot_lower_bound == 0
+    assert isinstance(metric + SumMetric(), Metric)
+
+
+def test_random_numbers_are_left_alone():
+    metric = metric_of()
+    before = torch.get_rng_state()
+    fill(metric).compute()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_plot():
+    pytest.importorskip("matplotlib").use("Agg")
+    figure, _ = fill(metric_of()).plot()
+    assert figure is not None
