@@ -50,8 +50,9 @@ def f1_of(metrics: Mapping[str, float]) -> float | None:
     """Harmonic mean of precision and recall, 0 where both are; None if one is unknown."""
     if "precision" not in metrics or "recall" not in metrics:
         return None
-    precision, recall = metrics["precision"], metrics["recall"]
-    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+    from genpr.metrics.manifold import PrecisionRecall
+
+    return PrecisionRecall(metrics["precision"], metrics["recall"]).f_score()
 
 
 def is_record(value: object) -> bool:

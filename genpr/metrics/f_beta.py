@@ -16,6 +16,7 @@ import torch
 from genpr.errors import UsageError
 from genpr.metrics.catalogue import METRICS
 from genpr.metrics.frontier import f_scores
+from genpr.metrics.manifold import PrecisionRecall
 from genpr.metrics.uncertainty import Resampled
 
 _NAME = re.compile(r"f(\d+(?:\.\d+)?)", re.ASCII)
@@ -41,7 +42,7 @@ def beta_of(name: str) -> float | None:
 
 def f_beta(precision: float, recall: float, beta: float) -> float:
     """The F-score of one pair of values."""
-    return float(f_scores(precision, recall, beta))
+    return PrecisionRecall(precision, recall).f_score(beta)
 
 
 def resampled_f_beta(precision: Resampled, recall: Resampled, beta: float) -> Resampled:
