@@ -183,15 +183,18 @@ def test_it_is_deterministic_and_touches_no_global_state(rng):
     ("scores", "what"),
     [
         ([], "found none"),
-        ([score(0.5, torch.rand(4)), score(0.5, torch.rand(4), k=5)], "k = 3, 5"),
-        ([score(0.5, torch.rand(4)), score(0.5, torch.rand(6))], r"shapes \(4,\), \(6,\)"),
-        ([score(0.5, torch.rand(3))], "pairs"),
-        ([score(0.5, torch.rand(0))], "pairs"),
-        ([score(0.5, torch.rand(2, 2))], "pairs"),
-        ([score(math.nan, torch.rand(4))], "finite"),
+        ([score(0.5, torch.linspace(0, 1, 4)), score(0.5, torch.linspace(0, 1, 4), k=5)], "k = 3, 5"),
+        (
+            [score(0.5, torch.linspace(0, 1, 4)), score(0.5, torch.linspace(0, 1, 6))],
+            r"shapes \(4,\), \(6,\)",
+        ),
+        ([score(0.5, torch.linspace(0, 1, 3))], "pairs"),
+        ([score(0.5, torch.linspace(0, 1, 0))], "pairs"),
+        ([score(0.5, torch.full((2, 2), 0.5))], "pairs"),
+        ([score(math.nan, torch.linspace(0, 1, 4))], "finite"),
         ([score(0.5, torch.tensor([1.0, math.inf]))], "finite"),
     ],
-    ids=str,
+    ids=["none", "other k", "other count", "odd count", "no replicates", "no vector", "no value", "infinite"],
 )
 def test_what_cannot_be_compared_is_refused(scores, what):
     with pytest.raises(UsageError, match=what) as caught:
