@@ -75,7 +75,9 @@ def truncation_sweep(
         image_range: Black and white of float images, such as (-1, 1); uint8 images need none.
         batch_size: Images per call of the generator.
         device: "auto" is where the generator's networks are.
-        out: Folder where finished points are kept; with the same call again, the sweep goes on from there.
+        out: Folder where finished points are kept; with the same call again, the sweep goes on from there. What draws the
+            images is known by its weights and code where it has any, and a plain function by its name alone: give it
+            another folder when you change it.
         progress: Called after each setting: how many are done, of how many, which one, and its result.
 
     Raises:

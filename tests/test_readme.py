@@ -49,9 +49,8 @@ def test_the_python_lines_run(write_images, rng, monkeypatch):
 
 
 def test_the_options_it_names_exist(capsys):
-    run(["score", "--help"])
-    run(["features", "--help"])
-    run(["demo", "--help"])
+    for command in ("score", "features", "demo", "rank", "sweep", "watch"):
+        run([command, "--help"])
     known = capsys.readouterr().out
     for option in set(re.findall(r"--[a-z][a-z-]+", README)):
         assert option in known, option
