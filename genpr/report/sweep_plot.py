@@ -29,6 +29,7 @@ _STYLE: dict[Any, Any] = {
 }
 _MOST_LABELS = 12
 _NEAR_TOP = 0.95
+_MOST_DENSITY = 2.5  # drawn; shrunken fakes have any
 _MARKS = "^vsX*"  # of warnings
 
 
@@ -134,12 +135,9 @@ def _draw_metrics(axes: Axes, sweep: Sweep) -> None:
         _draw_null(axes, sweep.points, name, colour)
     _draw_warnings(axes, sweep)
     top = max(point.result.metrics[name].value for point in sweep.points for name in names)
-    axes.set(xlabel=sweep.axis, ylim=(0, max(1.05, min(1.1 * top, 2.5))))
-    axes.set_title(
-        "dotted: a perfect generator; above 1.05: cut" if top > 2.5 else "dotted: a perfect generator",
-        fontsize=9,
-        loc="left",
-    )
+    axes.set(xlabel=sweep.axis, ylim=(0, max(1.05, min(1.1 * top, _MOST_DENSITY))))
+    cut = f"; cut at {_MOST_DENSITY:g}" if 1.1 * top > _MOST_DENSITY else ""
+    axes.set_title(f"dotted: a perfect generator{cut}", fontsize=9, loc="left")
     _put_legend(axes, columns=3)
 
 

@@ -54,6 +54,8 @@ def test_the_files_agree_with_the_table(genpr, points, tmp_path):
     drawing = (tmp_path / "out" / "sweep.svg").read_text()
     assert "precision (fidelity)" in drawing
     assert "warning: shrinkage" in drawing
+    density = max(point["result"]["metrics"]["density"]["value"] for point in record["points"])
+    assert ("cut at 2.5" in drawing) == (1.1 * density > 2.5)
 
 
 def test_run_again_nothing_is_scored_and_nothing_changes(genpr, points, tmp_path):
