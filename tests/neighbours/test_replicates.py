@@ -176,7 +176,7 @@ def test_tiles_and_threads_change_nothing(rng, monkeypatch):
     before = replicate_counts(*sides, [*ASKED, *OWN])
     monkeypatch.setattr(replicate_balls, "_ROWS", 7)
     monkeypatch.setattr(replicates, "_MASSES", 3)
-    monkeypatch.setattr(replicates, "_LISTED", 11)
+    monkeypatch.setattr(replicates, "_LISTED", 211)
     torch.set_num_threads(3)  # the fixture for all tests puts the number back
     for engine in (TorchEngine(7, 64), TorchEngine(40, 9)):
         after = replicate_counts(*sides, [*ASKED, *OWN], engine=engine)
