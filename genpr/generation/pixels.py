@@ -1,45 +1,20 @@
 """What a generator returns, checked and turned into uint8 (n, 3, h, w).
 
-Floats are scaled to 0..255 and rounded half up, and what lies outside is cut off: floor(x * scale + offset + 0.5).
-That is what the field does when it saves images: StyleGAN's `(x * 127.5 + 128).clamp(0, 255).to(uint8)` for -1..1, and
-torchvision's `save_image`, `x.mul(255).add(0.5).clamp(0, 255).to(uint8)` for 0..1. Both are met bit by bit.
+What lies outside of the range is cut off, as the field does when it saves images: networks that are still young overshoot.
 """
 
 from __future__ import annotations
-
-import math
-from collections.abc import Sequence
-from numbers import Real
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.errors import DataError, UsageError
-
-_HALF_PRECISION = {torch.float16, torch.bfloat16}
-
-
-def checked_range(image_range: Sequence[float] | None) -> tuple[float, float] | None:
-    """The declared range of float images as two floats.
-
-    Raises:
-        UsageError: It is not two finite numbers, the lower first.
-    """
-    if image_range is None:
-        return None
-    values = tuple(image_range) if isinstance(image_range, Sequence) else ()
-    is_pair = len(values) == 2 and all(isinstance(value, Real) and math.isfinite(value) for value in values)
-    if not is_pair or not values[0] < values[1]:
-        raise UsageError(
-            f"image_range must be two numbers, the lower first, such as (-1, 1), not {image_range!r}",
-            code="bad-option",
-        )
-    return float(values[0]), float(values[1])
+from genpr.errors import DataError
+from genpr.images.float_range import ImageRange, cut_to_uint8, scaled
 
 
 def to_uint8(
-    output: object, *, expected: int, image_range: tuple[float, float] | None, who: str
+    output: object, *, expected: int, image_range: ImageRange | None, who: str
 ) -> tuple[Tensor, float]:
     """Turn what a generator returned into images.
 
@@ -104,7 +79,7 @@ def _wrong_type(output: object, who: str) -> DataError:
     )
 
 
-def _levels(images: Tensor, image_range: tuple[float, float] | None, who: str) -> tuple[Tensor, float]:
+def _levels(images: Tensor, image_range: ImageRange | None, who: str) -> tuple[Tensor, float]:
     """Float images as uint8, and the share of values that were cut off."""
     if image_range is None:
         low, high = images.amin().item(), images.amax().item()
@@ -113,16 +88,11 @@ def _levels(images: Tensor, image_range: tuple[float, float] | None, who: str) -
             "declare their range, such as image_range=(-1, 1), or return uint8",
             code="generator-range",
         )
-    if images.dtype in _HALF_PRECISION:
-        images = images.float()  # in half precision, scaling alone would lose levels
     if not images.isfinite().all():
         raise DataError(
             f"{who} returned NaN or infinite values; its weights may be damaged, training has diverged, or it "
             "overflows in low precision",
             code="generator-non-finite",
         )
-    low, high = image_range
-    scale = 255 / (high - low)
-    levels = images * scale + (0.5 - low * scale)
-    clamped = ((levels < -0.5) | (levels > 256.5)).double().mean().item()
-    return levels.clamp(0, 255).to(torch.uint8), clamped
+    levels = scaled(images, image_range)
+    return cut_to_uint8(levels), ((levels < -0.5) | (levels > 256.5)).double().mean().item()

@@ -26,8 +26,9 @@ from genpr.generation.generator import (
 )
 from genpr.generation.latents import Latents, check_count, check_psi
 from genpr.generation.load import LoadedGenerator
-from genpr.generation.pixels import checked_range, to_uint8
+from genpr.generation.pixels import to_uint8
 from genpr.images.datasets import CountedBatches
+from genpr.images.float_range import ImageRange, checked_range
 from genpr.notices import Notice, notice
 
 _CLAMPED = 0.1  # share of cut off values above which the declared range is doubted
@@ -55,7 +56,7 @@ class Sampler:
     axis: str
     rule: str | None
     labels: Tensor | None = field(repr=False)
-    image_range: tuple[float, float] | None
+    image_range: ImageRange | None
     batch_size: int
     device: torch.device
     _route: Route = field(repr=False)

@@ -7,9 +7,9 @@ from typing import Any, Generic
 
 from genpr.evaluator import Evaluator
 from genpr.features.extractor import FeatureExtractor
+from genpr.images.float_range import ImageRange, checked_range
 from genpr.integrations.drawn import Drawn, Generate, Model, check_count, undisturbed
 from genpr.integrations.history import History, Mode, Record, check_monitor
-from genpr.integrations.pixels import ImageRange, check_range
 from genpr.integrations.reals import GivenReals, RealOptions
 from genpr.plan import ScorePlan
 from genpr.result import Result
@@ -76,7 +76,6 @@ class GenprCallback(Generic[Model]):
         check_count("every", every)
         if n is not None:
             check_count("n", n)
-        check_range(image_range)
         self.history = History(monitor, mode)
         reals = GivenReals.of(real, RealOptions(extractor=extractor, metrics=metrics), intervals=intervals)
         check_monitor(monitor, _score_names(reals.plan, intervals=intervals))
@@ -86,7 +85,7 @@ class GenprCallback(Generic[Model]):
         self._n = n
         self._log = log
         self._intervals = intervals
-        self._image_range = image_range
+        self._image_range = checked_range(image_range)
         self._seed = seed
         self.result: Result | None = None
 

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from genpr.errors import DataError, UsageError
-from genpr.integrations.pixels import ImageRange, as_uint8
+from genpr.images.float_range import ImageRange
+from genpr.integrations.pixels import as_uint8
 
 Model = TypeVar("Model")
 Images = Tensor | np.ndarray[Any, np.dtype[np.uint8]]

@@ -7,10 +7,10 @@ from typing import Any
 
 from genpr.errors import ResourceError
 from genpr.features.extractor import FeatureExtractor
+from genpr.images.float_range import ImageRange, checked_range
 from genpr.integrations.callback import GenprCallback
 from genpr.integrations.drawn import Images, check_count
 from genpr.integrations.history import History, Mode, Record
-from genpr.integrations.pixels import ImageRange, check_range
 from genpr.integrations.ranks import check_seconds, from_rank_zero, place_of
 
 try:
@@ -77,7 +77,7 @@ class GenprLightningCallback(pl.Callback):
         check_count("every", every)
         if n is not None:
             check_count("n", n)
-        check_range(image_range)
+        checked_range(image_range)
         check_seconds("timeout", timeout)
         self.history = History(monitor, mode)
         self._every = every

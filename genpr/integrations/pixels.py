@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from genpr.errors import DataError, UsageError
-
-ImageRange = tuple[float, float]
+from genpr.images.float_range import ImageRange, checked_range, cut_to_uint8, scaled
 
 
 def declared_range(*, normalize: bool, image_range: ImageRange | None) -> ImageRange | None:
@@ -18,31 +16,14 @@ def declared_range(*, normalize: bool, image_range: ImageRange | None) -> ImageR
     """
     if normalize and image_range is not None:
         raise UsageError("normalize=True says image_range=(0, 1); give one of the two", code="image-range")
-    check_range(image_range)
-    return (0.0, 1.0) if normalize else image_range
-
-
-def check_range(image_range: ImageRange | None) -> None:
-    """Refuse what is no range.
-
-    Raises:
-        UsageError: It is not two finite numbers, the lower first ("image-range").
-    """
-    if image_range is None:
-        return
-    ends = torch.tensor(image_range, dtype=torch.float64) if _are_numbers(image_range) else torch.empty(0)
-    if ends.shape != (2,) or not ends.isfinite().all() or ends[0] >= ends[1]:
-        raise UsageError(
-            f"image_range must be two numbers, black and white, such as (-1, 1), but is {image_range!r}",
-            code="image-range",
-        )
+    return (0.0, 1.0) if normalize else checked_range(image_range)
 
 
 def as_uint8(images: Tensor, image_range: ImageRange | None) -> Tensor:
     """Images as uint8; uint8 ones as they are.
 
-    Floats are scaled to 0..255 and rounded half up, as StyleGAN and torchvision's `save_image` do; truncation, which
-    torchmetrics' own metrics use, makes every image half a level darker.
+    Floats are rounded half up (see `genpr.images.float_range`); truncation, which torchmetrics' own metrics use, makes
+    every image half a level darker.
 
     Args:
         images: (n, 3, h, w), uint8 or floats.
@@ -60,19 +41,13 @@ def as_uint8(images: Tensor, image_range: ImageRange | None) -> Tensor:
             code="image-range",
         )
     low, high = image_range
-    levels = (images.detach().float() - low) * (255 / (high - low))
+    levels = scaled(images.detach(), image_range)
     if levels.isnan().any():
         raise DataError("images hold NaN; did the generator diverge?", code="non-finite")
-    if levels.numel() and (levels.min() < -0.5 or levels.max() > 255.5):
+    if levels.numel() and (levels.min() < 0 or levels.max() > 256):
         raise DataError(
             f"images have values from {images.min():.4g} to {images.max():.4g}, beyond the declared range {low:g} to "
             f"{high:g}; if the generator overshoots, clamp them first: images.clamp({low:g}, {high:g})",
             code="image-range",
         )
-    return (levels + 0.5).floor().clamp(0, 255).to(torch.uint8)
-
-
-def _are_numbers(values: object) -> bool:
-    return isinstance(values, tuple | list) and all(
-        isinstance(value, int | float) and not isinstance(value, bool) for value in values
-    )
+    return cut_to_uint8(levels)

@@ -17,7 +17,8 @@ from genpr.errors import ResourceError, UsageError
 from genpr.evaluator import Evaluator
 from genpr.features.extractor import ExtractorInfo, FeatureExtractor
 from genpr.features.feature_set import FeatureSet
-from genpr.integrations.pixels import ImageRange, as_uint8, declared_range
+from genpr.images.float_range import ImageRange
+from genpr.integrations.pixels import as_uint8, declared_range
 from genpr.integrations.ranks import check_seconds, meet, place_of
 from genpr.integrations.reals import GivenReals, RealOptions
 from genpr.integrations.rows import RowMaker, content_of

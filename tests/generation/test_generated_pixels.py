@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from genpr.errors import DataError, UsageError
-from genpr.generation.pixels import checked_range, to_uint8
+from genpr.generation.pixels import to_uint8
+from genpr.images.float_range import checked_range
 
 GRID = torch.arange(2 * 3 * 4 * 5).view(2, 3, 4, 5).to(torch.uint8)
 
@@ -150,5 +151,7 @@ def test_a_range_is_two_numbers_in_order():
     assert checked_range(None) is None
     assert checked_range([-1, 1]) == (-1.0, 1.0)
     for bad in [(1, -1), (0, 0), (0,), (0, 1, 2), (0, math.inf), (math.nan, 1), "01", 1]:
-        with pytest.raises(UsageError, match="image_range must be two numbers, the lower first"):
+        with pytest.raises(
+            UsageError, match="image_range must be two numbers, black and white, the lower first"
+        ):
             checked_range(bad)

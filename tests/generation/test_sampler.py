@@ -420,7 +420,7 @@ class Both:
         (plain, {"n": 0}, "bad-option", "n must be an integer of at least 1"),
         (plain, {"batch_size": 0}, "bad-option", "batch_size must be an integer of at least 1"),
         (plain, {"seed": -1}, "seed", "seed must be an integer"),
-        (plain, {"image_range": (1, 0)}, "bad-option", "image_range must be two numbers"),
+        (plain, {"image_range": (1, 0)}, "image-range", "image_range must be two numbers"),
         (
             labelled,
             {"labels": [0] * 9},
