@@ -13,11 +13,11 @@ import os
 import re
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from genpr.errors import DataError, ResourceError, UsageError
+from genpr.errors import DataError, UsageError
 from genpr.score_lines import SCHEMA, Record, direction, is_record, stylegan_line
-from genpr.storage import atomic_path
+from genpr.storage import atomic_path, exclusive_lock, unwritable
 
 BEST, STYLEGAN, RESULTS = "best.json", "metric-genpr.jsonl", "genpr-results"
 _LOCK = ".genpr-watch.lock"
@@ -46,7 +46,8 @@ class ScoreLog:
         self.path = path
         self.by = by
         self._stylegan = stylegan
-        self._lock = _locked(path.parent)
+        busy = f"another genpr watch writes to {path.parent}; stop it, or write to another folder (--out)"
+        self._lock = exclusive_lock(path.parent / _LOCK, busy=busy)
         try:
             self.dropped = 0
             self.records = self._read()
@@ -102,7 +103,7 @@ class ScoreLog:
                         file.truncate(end)
                     raise
         except OSError as error:
-            raise _unwritable(self.path, error) from error
+            raise unwritable(self.path, error) from error
         self.records.append(json.loads(line))
         self._write_others()
 
@@ -118,14 +119,14 @@ class ScoreLog:
             with atomic_path(path) as temporary:
                 temporary.write_text(text + "\n")
         except OSError as error:
-            raise _unwritable(path, error) from error
+            raise unwritable(path, error) from error
 
     def _read(self) -> list[Record]:
         """All whole lines; half a line at the end, which only a killed process can have left, is cut off."""
         try:
             data = self.path.read_bytes() if self.path.exists() else b""
         except OSError as error:
-            raise _unwritable(self.path, error) from error
+            raise unwritable(self.path, error) from error
         whole, _, rest = data.rpartition(b"\n")
         records = [self._parsed(line, number) for number, line in enumerate(whole.split(b"\n"), 1) if whole]
         if rest:
@@ -135,7 +136,7 @@ class ScoreLog:
             try:
                 os.truncate(self.path, len(data) - len(rest))
             except OSError as error:
-                raise _unwritable(self.path, error) from error
+                raise unwritable(self.path, error) from error
         return records
 
     def _parsed(self, line: bytes, number: int) -> Record:
@@ -197,7 +198,7 @@ class ScoreLog:
             with atomic_path(path) as temporary:
                 temporary.write_text(text)
         except OSError as error:
-            raise _unwritable(path, error) from error
+            raise unwritable(path, error) from error
 
 
 def _is_best(path: Path) -> bool:
@@ -213,30 +214,3 @@ def _is_stylegan(path: Path) -> bool:
         return all(json.loads(line)["metric"] == "genpr" for line in path.read_bytes().splitlines())
     except (OSError, ValueError, KeyError, TypeError):
         return False
-
-
-def _locked(folder: Path) -> Any:  # noqa: ANN401 - filelock's classes differ between systems
-    """The lock of a folder, which goes with the process that holds it, however that ends."""
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(str(folder / _LOCK), timeout=0)
-    try:
-        lock.acquire()
-    except Timeout as error:
-        raise ResourceError(
-            f"another genpr watch writes to {folder}; stop it, or write to another folder (--out)",
-            code="locked",
-            path=str(folder),
-        ) from error
-    except (OSError, NotImplementedError) as error:
-        raise _unwritable(folder / _LOCK, error) from error
-    return lock
-
-
-def _unwritable(path: Path, error: Exception) -> ResourceError:
-    reason = getattr(error, "strerror", None) or error
-    return ResourceError(
-        f"{path} cannot be written ({reason}); is the disk full, or the folder somebody else's?",
-        code="unwritable",
-        path=str(path),
-    )

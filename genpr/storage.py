@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from genpr.errors import DataError
+from genpr.errors import DataError, ResourceError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,6 +47,38 @@ def atomic_path(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def exclusive_lock(path: Path, *, busy: str) -> Any:  # noqa: ANN401 - filelock's classes differ between systems
+    """Hold a lock file, which goes with the process that holds it, however that ends; `release` gives it up.
+
+    Args:
+        path: The file; it stays behind.
+        busy: What to say where another process holds it.
+
+    Raises:
+        ResourceError: Another process holds it ("locked"), or it cannot be made ("unwritable").
+    """
+    from filelock import FileLock, Timeout
+
+    try:
+        lock = FileLock(str(path), timeout=0)
+        lock.acquire()
+    except Timeout as error:
+        raise ResourceError(busy, code="locked", path=str(path.parent)) from error
+    except (OSError, NotImplementedError) as error:  # a file system without locks
+        raise unwritable(path, error) from error
+    return lock
+
+
+def unwritable(path: Path, error: Exception) -> ResourceError:
+    """What to raise where a file cannot be written."""
+    reason = getattr(error, "strerror", None) or error
+    return ResourceError(
+        f"{path} cannot be written ({reason}); is the disk full, or the folder somebody else's?",
+        code="unwritable",
+        path=str(path),
+    )
 
 
 def _umask() -> int:

@@ -10,13 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
-from genpr.errors import DataError, ResourceError, UsageError
+from genpr.errors import DataError, UsageError
 from genpr.evaluator import Evaluator
 from genpr.records import result_of
 from genpr.result import Result
-from genpr.storage import atomic_path
+from genpr.storage import atomic_path, exclusive_lock, unwritable
 
 _SCHEMA = "genpr.sweep-point/1"
 
@@ -32,31 +30,26 @@ class SweepFolder:
     def __init__(self, path: Path, *, restart: bool = False) -> None:
         self.path, self.restart = path, restart
         self._points = path / "points"
-        self._lock = FileLock(self._points / ".lock", timeout=0)
 
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep other sweeps out meanwhile, and clear away what a killed one left half written.
 
         Raises:
-            UsageError: Another sweep is under way there ("sweep-running").
-            ResourceError: The folder cannot be made ("cannot-write").
+            ResourceError: Another sweep is under way there ("locked"), or the folder cannot be made ("unwritable").
         """
         try:
             self._points.mkdir(parents=True, exist_ok=True)
-            lock = self._lock.acquire()
-        except Timeout as error:
-            raise UsageError(
-                f"another sweep is under way in {self.path}; wait for it, or choose another folder",
-                code="sweep-running",
-                path=str(self.path),
-            ) from error
         except OSError as error:
-            raise _cannot_write(self.path, error) from error
-        with lock:
+            raise unwritable(self.path, error) from error
+        busy = f"another sweep is under way in {self.path}; wait for it, or choose another folder"
+        lock = exclusive_lock(self._points / ".lock", busy=busy)
+        try:
             for half_written in [*self.path.glob(".*.tmp"), *self._points.glob(".*.tmp")]:
                 half_written.unlink(missing_ok=True)
             yield
+        finally:
+            lock.release()
 
     def key_of(
         self,
@@ -112,20 +105,16 @@ class SweepFolder:
         """Write a file of the folder atomically.
 
         Raises:
-            ResourceError: It cannot be written ("cannot-write").
+            ResourceError: It cannot be written ("unwritable").
         """
         try:
             with atomic_path(path) as temporary:
                 temporary.write_bytes(content.encode() if isinstance(content, str) else content)
         except OSError as error:
-            raise _cannot_write(path, error) from error
+            raise unwritable(path, error) from error
 
     def _path_of(self, axis: str, setting: float) -> Path:
         return self._points / f"{axis}={setting!r}.json"
-
-
-def _cannot_write(path: Path, error: OSError) -> ResourceError:
-    return ResourceError(f"{path} cannot be written: {error.strerror}", code="cannot-write", path=str(path))
 
 
 def _point_of(record: Mapping[str, Any]) -> tuple[Any, Result]:

@@ -209,14 +209,14 @@ def test_a_folder_that_cannot_be_written_is_said(evaluator, fakes, tmp_path):
     paths = files_of(tmp_path / "fakes", fakes)
     with pytest.raises(ResourceError, match="cannot be written") as error:
         sweep(evaluator, paths, folder=SweepFolder(tmp_path / "out"))
-    assert error.value.code == "cannot-write"
+    assert error.value.code == "unwritable"
 
 
 def test_two_sweeps_do_not_share_a_folder(evaluator, fakes, tmp_path):
     paths, folder = files_of(tmp_path / "fakes", fakes), SweepFolder(tmp_path / "out")
-    with folder.held(), pytest.raises(UsageError, match="another sweep is under way") as error:
+    with folder.held(), pytest.raises(ResourceError, match="another sweep is under way") as error:
         sweep(evaluator, paths, folder=SweepFolder(tmp_path / "out"))
-    assert error.value.code == "sweep-running"
+    assert error.value.code == "locked"
     sweep(evaluator, paths, folder=folder)
 
 
