@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from genpr.features.embed import embed
     from genpr.features.extractor import ExtractorInfo, FeatureExtractor
     from genpr.features.registry import list_extractors, load_extractor
+    from genpr.generation.checkpoints import CheckpointImages
     from genpr.generation.load import load_generator
     from genpr.generation.sampler import Sampler
     from genpr.generator_sweep import truncation_sweep
@@ -49,6 +50,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "BadImagesError": "genpr.errors",
+    "CheckpointImages": "genpr.generation.checkpoints",
     "Curve": "genpr.metrics.frontier",
     "DataError": "genpr.errors",
     "Evaluator": "genpr.evaluator",
@@ -96,6 +98,7 @@ _HOME = {
 
 __all__ = [
     "BadImagesError",
+    "CheckpointImages",
     "Curve",
     "DataError",
     "Evaluator",

@@ -1,15 +1,21 @@
-"""What results are ranked by: a metric, the F-score of precision and recall, or the Pareto front of the two."""
+"""What results are ranked by: a metric, the F-score of precision and recall, or the Pareto front of the two.
+
+Importing this module does not import torch.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from genpr.comparison import resampled
 from genpr.errors import UsageError
 from genpr.metrics.catalogue import METRICS
 from genpr.metrics.f_beta import beta_of, f_beta, resampled_f_beta
-from genpr.metrics.uncertainty import Interval, Resampled, interval_of
-from genpr.result import Result
+
+if TYPE_CHECKING:
+    from genpr.metrics.uncertainty import Interval, Resampled
+    from genpr.result import Result
 
 PARETO = "pareto"
 _PAIR = ("precision", "recall")
@@ -38,13 +44,22 @@ class Criterion:
 
     def value(self, result: Result) -> float:
         """The number; every metric that it needs has a value."""
+        return self._of({name: result[name] for name in self.needs})
+
+    def value_in(self, values: Mapping[str, float]) -> float | None:
+        """The number from values by metric; None where one that it needs is missing."""
+        return self._of(values) if all(name in values for name in self.needs) else None
+
+    def _of(self, values: Mapping[str, float]) -> float:
         if self.beta is None:
-            return result[self.name]
-        precision, recall = (result[name] for name in _PAIR)
+            return values[self.name]
+        precision, recall = (values[name] for name in _PAIR)
         return f_beta(precision, recall, self.beta)
 
     def resampled(self, result: Result) -> Resampled | None:
         """The number with its replicates, in the sign in which more is better; None where it has none."""
+        from genpr.comparison import resampled
+
         if self.beta is None:
             found = resampled(result, self.name)
             if found is None:
@@ -57,6 +72,8 @@ class Criterion:
 
     def interval(self, result: Result) -> Interval | None:
         """95 %, of this result alone; None where none is known."""
+        from genpr.metrics.uncertainty import Interval, interval_of
+
         if self.beta is None:
             ends = result.metrics[self.name].interval
             return None if ends is None else Interval(*ends)
@@ -88,3 +105,38 @@ def criterion_of(by: str) -> tuple[Criterion, ...]:
             code="no-order",
         )
     return (Criterion(by, (by,), better=better),)
+
+
+def number_of(by: str) -> Criterion:
+    """The one number that `by` names.
+
+    Raises:
+        UsageError: As `criterion_of`; or `by` is "pareto", which names two ("no-order").
+    """
+    first, *others = criterion_of(by)
+    if others:
+        raise UsageError(
+            f"{by} is no single number, so it names no best one; needed f<beta> such as f1, f0.5 or f2, or a metric",
+            code="no-order",
+        )
+    return first
+
+
+def check_computed(by: str, held: Sequence[str], who: str = "the Evaluator does not compute") -> None:
+    """Refuse what cannot be ranked by.
+
+    Args:
+        by: As for `criterion_of`.
+        held: The metrics that there are.
+        who: Has them, for the message.
+
+    Raises:
+        UsageError: As `criterion_of`; or a metric that is needed is not there ("not-computed").
+    """
+    missing = [need for each in criterion_of(by) for need in each.needs if need not in held]
+    if missing:
+        raise UsageError(
+            f"ranking by {by} needs {' and '.join(dict.fromkeys(missing))}, which {who} "
+            f"(there are {', '.join(held)}); score again with these metrics, or rank by another",
+            code="not-computed",
+        )

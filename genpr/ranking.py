@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genpr.comparison import compare, short_labels
-from genpr.criterion import PARETO, Criterion, criterion_of
+from genpr.criterion import PARETO, Criterion, check_computed, criterion_of
 from genpr.errors import DataError, GenprError, ResourceError, UsageError
+from genpr.images.datasets import CountedBatches
 from genpr.ranking_words import listed, summary_of
 from genpr.result import Result, recipe_of
 from genpr.standings import Standing, front_standings, standings
@@ -34,6 +35,7 @@ class Ranking:
         results: The score of each, in the same order.
         left_out: Why, by name; only where that was asked for.
         remarks: What a reader of the order should know, in sentences.
+        drawn_by: What drew the images of those that genpr drew itself, as plain JSON types, by name.
     """
 
     by: str
@@ -42,6 +44,7 @@ class Ranking:
     results: Mapping[str, Result]
     left_out: Mapping[str, str]
     remarks: tuple[str, ...]
+    drawn_by: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
     @property
     def winner(self) -> str:
@@ -83,6 +86,7 @@ class Ranking:
             "summary": self.summary,
             "remarks": list(self.remarks),
             "left_out": dict(self.left_out),
+            "drawn_by": {name: dict(what) for name, what in self.drawn_by.items()},
             "checkpoints": [asdict(each) for each in self.standings],
             "results": {name: result.to_dict() for name, result in self.results.items()},
         }
@@ -127,8 +131,9 @@ def rank_checkpoints(
         ('late', ('late',))
     """
     named = _named(checkpoints)
-    _check_computed(by, evaluator.metrics)
+    check_computed(by, evaluator.metrics)
     results, left_out = dict[str, Result](), dict[str, str]()
+    drawn_by = dict[str, Mapping[str, object]]()
     for name, source in named.items():
         try:
             results[name] = evaluator.score(source)
@@ -139,13 +144,15 @@ def rank_checkpoints(
                 raise
             left_out[name] = str(error)
             continue
+        if isinstance(source, CountedBatches) and source.drawn_by is not None:
+            drawn_by[name] = source.drawn_by
         if not force:
             _check_sizes(results)
     if not results:
         raise DataError(
             f"no checkpoint is left to rank: {'; '.join(left_out.values())}", code="no-checkpoints-left"
         )
-    return replace(rank_results(results, by=by, force=force), left_out=left_out)
+    return replace(rank_results(results, by=by, force=force), left_out=left_out, drawn_by=drawn_by)
 
 
 def rank_results(results: Mapping[str, Result], *, by: str = "f1", force: bool = False) -> Ranking:
@@ -165,7 +172,7 @@ def rank_results(results: Mapping[str, Result], *, by: str = "f1", force: bool =
         raise UsageError("a ranking needs at least one checkpoint, found none", code="no-checkpoints")
     needs = tuple(dict.fromkeys(metric for each in criteria for metric in each.needs))
     for name, result in results.items():
-        _check_computed(by, (*result.metrics, *result.undefined), f"{name} does not hold")
+        check_computed(by, (*result.metrics, *result.undefined), f"{name} does not hold")
     valued = {
         name: result for name, result in results.items() if all(need in result.metrics for need in needs)
     }
@@ -215,24 +222,29 @@ def _named(checkpoints: object) -> dict[str, object]:
                 f"checkpoints without names must be paths, not a {type(strangers[0]).__name__}; give a mapping of names",
                 code="bad-checkpoints",
             )
-        paths = short_labels([Path(each).absolute() for each in given]) if given else []
-        named = dict(zip(paths, map(os.fspath, given), strict=True))
-    if not named:
-        raise UsageError("a ranking needs at least one checkpoint, found none", code="no-checkpoints")
-    if len(named) < len(paths):
-        twice = next(name for name in paths if paths.count(name) > 1)
-        raise UsageError(f"the checkpoint {twice} is given twice", code="bad-checkpoints")
+        return dict(by_name(given))
+    _check_names(named, paths)
     return named
 
 
-def _check_computed(by: str, held: Sequence[str], who: str = "the Evaluator does not compute") -> None:
-    missing = [need for each in criterion_of(by) for need in each.needs if need not in held]
-    if missing:
-        raise UsageError(
-            f"ranking by {by} needs {' and '.join(dict.fromkeys(missing))}, which {who} "
-            f"(there are {', '.join(held)}); score again with these metrics, or rank by another",
-            code="not-computed",
-        )
+def by_name(paths: Sequence[str | os.PathLike[str]]) -> dict[str, str]:
+    """Paths by what a ranking calls them: their file names where these tell them apart.
+
+    Raises:
+        UsageError: There are none ("no-checkpoints"), or one of them twice ("bad-checkpoints").
+    """
+    names = short_labels([Path(each).absolute() for each in paths]) if paths else []
+    named = dict(zip(names, [os.fspath(each) for each in paths], strict=True))
+    _check_names(named, names)
+    return named
+
+
+def _check_names(named: Mapping[str, object], names: Sequence[str]) -> None:
+    if not named:
+        raise UsageError("a ranking needs at least one checkpoint, found none", code="no-checkpoints")
+    if len(named) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UsageError(f"the checkpoint {twice} is given twice", code="bad-checkpoints")
 
 
 def _check_sizes(results: Mapping[str, Result]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.identities import Identities
-from genpr.metrics.manifold import PrecisionRecall
+from genpr.metrics.f_beta import f_beta
 from genpr.notices import Notice
 
 SCHEMA = 3
@@ -241,7 +241,7 @@ class Result:
         """
         flat = {f"genpr/{name}": metric.value for name, metric in self.metrics.items()}
         if {"precision", "recall"} <= self.metrics.keys():
-            flat["genpr/f1"] = PrecisionRecall(self["precision"], self["recall"]).f_score()
+            flat["genpr/f1"] = f_beta(self["precision"], self["recall"])
         for name, metric in self.metrics.items() if intervals else ():
             if metric.interval is not None:
                 flat[f"genpr/{name}_low"], flat[f"genpr/{name}_high"] = metric.interval

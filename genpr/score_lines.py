@@ -1,13 +1,13 @@
-"""One line per score: what `genpr watch` keeps of a result, which of two is better, and StyleGAN's shape of it."""
+"""One line per score: what `genpr watch` keeps of a result, and StyleGAN's shape of it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from genpr.errors import DataError, UsageError
-from genpr.metrics.catalogue import METRICS
+from genpr.errors import DataError
+from genpr.metrics.f_beta import f_beta
 
 if TYPE_CHECKING:
     from genpr.result import Result
@@ -15,44 +15,17 @@ if TYPE_CHECKING:
 SCHEMA = 1
 _NOT_OF_THE_SAMPLES = "cache"  # warnings about the cache depend on what ran before
 _MAY_MOVE = ("n_fake", "undefined")  # the fingerprint, for it names what a metric does with few images
+_OF_ONE = ("checkpoint", "weights")  # what each checkpoint has of its own
 
 Record = Mapping[str, Any]
 """One line; see docs/watching.md."""
 
 
-def check_rank_by(metric: str, computed: Sequence[str]) -> None:
-    """Refuse a metric of which it is not known which of two scores is better.
-
-    Raises:
-        UsageError: It is not among those computed ("unknown-metric"), or best in the middle ("no-direction").
-    """
-    needed = ("precision", "recall") if metric == "f1" else (metric,)
-    missing = [name for name in needed if name not in computed]
-    if missing:
-        raise UsageError(
-            f"the best cannot be chosen by {metric}: the computed metrics {', '.join(computed)} lack "
-            f"{' and '.join(missing)}; compute that too (--metrics), or choose by another (--by)",
-            code="unknown-metric",
-        )
-    if direction(metric) == "at null":
-        raise UsageError(
-            f"the best cannot be chosen by {metric}, of which more and less than a perfect generator has are both worse",
-            code="no-direction",
-        )
-
-
-def direction(metric: str) -> str:
-    """Whether "higher" or "lower" is better, or neither."""
-    return "higher" if metric == "f1" else METRICS[metric].better
-
-
 def f1_of(metrics: Mapping[str, float]) -> float | None:
-    """Harmonic mean of precision and recall, 0 where both are; None if one is unknown."""
+    """F1 of precision and recall, 0 where both are; None if one is unknown."""
     if "precision" not in metrics or "recall" not in metrics:
         return None
-    from genpr.metrics.manifold import PrecisionRecall
-
-    return PrecisionRecall(metrics["precision"], metrics["recall"]).f_score()
+    return f_beta(metrics["precision"], metrics["recall"])
 
 
 def is_record(value: object) -> bool:
@@ -77,16 +50,30 @@ def is_record(value: object) -> bool:
 
 def differences(before: Record, after: Mapping[str, Any]) -> list[str]:
     """What of `facts_of` keeps a score from standing beside an earlier one; empty if they were made alike."""
-    differing = [
-        key for key in after if key not in ("fingerprint", *_MAY_MOVE) and after[key] != before.get(key)
-    ]
+    apart = ("fingerprint", "generator", *_MAY_MOVE)
+    differing = [key for key in after if key not in apart and after[key] != before.get(key)]
+    differing += _other_generator(before.get("generator"), after["generator"])
     are_as_many = all(after[key] == before.get(key) for key in _MAY_MOVE)
     is_other = are_as_many and after["fingerprint"] != before.get("fingerprint")
     return differing + ["fingerprint"] * is_other
 
 
-def facts_of(result: Result) -> dict[str, Any]:
-    """What has to be equal for two scores to stand in one file, with the numbers that may move the fingerprint."""
+def _other_generator(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> list[str]:
+    """In what images were not drawn alike: by what, or with which of its options."""
+    if before is None or after is None:
+        return ["generator"] if before != after else []
+    keys = dict.fromkeys([*after, *before])
+    return [f"generator.{key}" for key in keys if after.get(key) != before.get(key)]
+
+
+def facts_of(result: Result, drawn_by: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What has to be equal for two scores to stand in one file, with the numbers that may move the fingerprint.
+
+    Args:
+        result: The score.
+        drawn_by: What drew the images, of images that genpr drew.
+    """
+    shared = None if drawn_by is None else {key: drawn_by[key] for key in drawn_by if key not in _OF_ONE}
     return {
         "protocol": result.protocol,
         "asked": sorted({*result.metrics, *result.undefined}),
@@ -97,11 +84,18 @@ def facts_of(result: Result) -> dict[str, Any]:
         "n_fake": result.fake.n,
         "max_images": result.max_images,
         "seed": result.seed,
+        "generator": shared,
     }
 
 
 def scored_record(
-    name: str, listing: str, result: Result, *, seconds: float, timestamp: float
+    name: str,
+    listing: str,
+    result: Result,
+    *,
+    drawn_by: Mapping[str, Any] | None = None,
+    seconds: float,
+    timestamp: float,
 ) -> dict[str, Any]:
     """The line of one score: the same whenever the same images are scored in the same way, but for the times."""
     metrics = {name: metric.value for name, metric in result.metrics.items()}
@@ -116,7 +110,10 @@ def scored_record(
         "intervals": {name: list(metric.interval) for name, metric in known if metric.interval is not None},
         "nulls": {name: metric.null for name, metric in known if metric.null is not None},
         "warnings": [code for code in dict.fromkeys(warnings) if not code.startswith(_NOT_OF_THE_SAMPLES)],
-        **facts_of(result),
+        **facts_of(result, drawn_by),
+        "checkpoint": None
+        if drawn_by is None
+        else {"sha256": drawn_by.get("checkpoint"), "weights": drawn_by.get("weights")},
         "extractor": None if result.extractor is None else result.extractor.name,
         "device": result.device,
         "versions": {name: result.versions[name] for name in ("genpr", "torch")},

@@ -15,8 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from genpr.criterion import number_of
 from genpr.errors import DataError, UsageError
-from genpr.score_lines import SCHEMA, Record, direction, is_record, stylegan_line
+from genpr.score_lines import SCHEMA, Record, is_record, stylegan_line
 from genpr.storage import atomic_path, exclusive_lock, unwritable
 
 BEST, STYLEGAN, RESULTS = "best.json", "metric-genpr.jsonl", "genpr-results"
@@ -29,11 +30,11 @@ class ScoreLog:
 
     Args:
         path: The file of lines; `best.json` lies beside it.
-        by: What is best: a metric, or f1.
+        by: What is best: a metric, or an F-score such as f1 or f0.5.
         stylegan: Also keep `metric-genpr.jsonl`, in the shape of StyleGAN's metric files.
 
     Raises:
-        UsageError: The folder does not exist, or `best.json` or `metric-genpr.jsonl` there is not of genpr.
+        UsageError: `by` names no single number of which more or less is better, the folder does not exist, or `best.json` or `metric-genpr.jsonl` there is not of genpr.
         DataError: The file holds something else ("not-a-log"), or is damaged ("file-damaged").
         ResourceError: Another process writes there ("locked"), or the folder cannot be written.
     """
@@ -45,6 +46,7 @@ class ScoreLog:
             )
         self.path = path
         self.by = by
+        self._criterion = number_of(by)
         self._stylegan = stylegan
         busy = f"another genpr watch writes to {path.parent}; stop it, or write to another folder (--out)"
         self._lock = exclusive_lock(path.parent / _LOCK, busy=busy)
@@ -73,6 +75,11 @@ class ScoreLog:
             self._lock.release()
 
     @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files that are written here, of which not all need to be there."""
+        return self.path, self.path.with_name(BEST), self.path.with_name(STYLEGAN)
+
+    @property
     def scored(self) -> list[Record]:
         """The records with a score, in the order of the file."""
         return [record for record in self.records if record["status"] == "scored"]
@@ -80,9 +87,13 @@ class ScoreLog:
     @property
     def best(self) -> Record | None:
         """The first of the best; None if nothing has a value of what is asked for."""
-        known = [record for record in self.scored if self.by in record["metrics"]]
-        sign = -1 if direction(self.by) == "lower" else 1
-        return max(known, key=lambda record: sign * record["metrics"][self.by], default=None)
+        values = [(self.value(record), record) for record in self.scored]
+        known = [(self._criterion.sign * value, record) for value, record in values if value is not None]
+        return max(known, key=lambda pair: pair[0], default=(0.0, None))[1]
+
+    def value(self, record: Record) -> float | None:
+        """What is best most, or least, of; None where the images have no value of it."""
+        return self._criterion.value_in(record["metrics"])
 
     def append(self, record: Record) -> None:
         """Write one line, whole or not at all as long as this process lives, and what follows from it.
@@ -181,8 +192,8 @@ class ScoreLog:
         """Bring the other files up to date with the lines."""
         best = self.best
         if best is not None:
-            facts = {"schema": SCHEMA, "name": best["name"], "by": self.by, "better": direction(self.by)}
-            chosen = {**facts, "value": best["metrics"][self.by], "record": best}
+            facts = {"schema": SCHEMA, "name": best["name"], "by": self.by, "better": self._criterion.better}
+            chosen = {**facts, "value": self.value(best), "record": best}
             self._write(BEST, json.dumps(chosen, indent=1, allow_nan=False) + "\n")
         else:
             self.path.with_name(BEST).unlink(missing_ok=True)  # it was chosen by another metric

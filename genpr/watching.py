@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from genpr.arrivals import Arrival, Settling, SourceOf, arrival_at, look, samples_at
 from genpr.errors import DataError, ResourceError, UsageError
+from genpr.images.datasets import CountedBatches
 from genpr.score_lines import Record, differences, facts_of, failed_record, scored_record
 from genpr.score_log import ScoreLog
 
@@ -45,7 +46,7 @@ class Watcher:
 
     Args:
         evaluator: Scores one source; its real side is fitted once.
-        folder: Where samples appear: folders of images, archives, .npz or feature files.
+        folder: Where samples appear: folders of images, archives, .npz or feature files; or whatever `source_of` knows.
         log: Where scores go.
         settle: Seconds for which nothing about a source may have changed before it is scored.
         give_up: Seconds after which a source that still fails as it is, is recorded as failed.
@@ -98,7 +99,7 @@ class Watcher:
             )
         self._evaluator, self._folder, self._log = evaluator, folder, log
         self._settle, self._give_up = settle, give_up
-        self._done_file, self._source_of, self._ignored = done_file, source_of, (*ignored, log.path)
+        self._done_file, self._source_of, self._ignored = done_file, source_of, (*ignored, *log.paths)
         self._cache = None if cache_fakes else False
         self._keep_results = keep_results
         self._told, self._on_record, self._on_result = told, on_record, on_result
@@ -193,13 +194,20 @@ class Watcher:
             self._told(f"{arrival.name} changed while it was scored; it will be scored when it is complete")
             self._settling.begin_again(arrival, self._clock())
             return False
-        self._check_alike(result)
+        drawn_by = arrival.source.drawn_by if isinstance(arrival.source, CountedBatches) else None
+        self._check_alike(facts_of(result, drawn_by))
         self._on_result(result)
         if self._keep_results:
             self._log.keep_result(arrival.name, result.to_json(indent=1))
-        self._append(
-            scored_record(arrival.name, arrival.listing, result, seconds=seconds, timestamp=self._now())
+        record = scored_record(
+            arrival.name,
+            arrival.listing,
+            result,
+            drawn_by=drawn_by,
+            seconds=seconds,
+            timestamp=self._now(),
         )
+        self._append(record)
         self._scored.add(arrival.name)
         self._failures.pop(arrival.name, None)
         self._failed.pop(arrival.name, None)
@@ -237,15 +245,15 @@ class Watcher:
         failure.delay = min(2 * failure.delay, _LONGEST_DELAY_S)
         return False
 
-    def _check_alike(self, result: Result) -> None:
+    def _check_alike(self, facts: Mapping[str, Any]) -> None:
         """Refuse to put a score beside others that were not made alike: the best of them would mean nothing."""
         if not self._log.scored:
             return
-        differing = differences(self._log.scored[-1], facts_of(result))
+        differing = differences(self._log.scored[-1], facts)
         if differing:
             raise UsageError(
                 f"the scores in {self._log.path} were made otherwise ({', '.join(differing)}); write to a file in another "
-                "folder (--out), or go on with the options and reals of then",
+                "folder (--out), or go on with the options, reals and generator of then",
                 code="other-recipe",
                 path=str(self._log.path),
             )

@@ -82,7 +82,8 @@ ALLOWED = {
     "criterion": BASE | {"comparison", "metrics", "result"},
     "standings": BASE | {"criterion", "metrics", "result"},
     "ranking_words": {"criterion", "standings"},
-    "ranking": BASE | {"comparison", "criterion", "evaluator", "ranking_words", "result", "standings"},
+    "ranking": BASE
+    | {"images", "comparison", "criterion", "evaluator", "ranking_words", "result", "standings"},
     "tradeoff": {"errors"},
     "goal": BASE | {"criterion", "result"},
     "sweep_folder": BASE | {"evaluator", "records", "result"},
@@ -90,8 +91,8 @@ ALLOWED = {
     "generator_sweep": BASE | {"evaluator", "generation", "sweep", "sweep_folder"},
     "arrivals": {"images"},
     "score_lines": BASE | {"metrics", "result"},
-    "score_log": BASE | {"score_lines"},
-    "watching": BASE | {"arrivals", "score_lines", "score_log", "result"},
+    "score_log": BASE | {"criterion", "score_lines"},
+    "watching": BASE | {"arrivals", "images", "score_lines", "score_log", "result"},
     "demo": BASE | {"images", "features", "metrics", "protocols", "result", "evaluator"},
     "audit": BASE | {"neighbours", "metrics", "features"},
     "report": BASE

@@ -18,7 +18,8 @@ import pytest
 import genpr
 from genpr.arrivals import look, natural_order
 from genpr.errors import DataError, ResourceError, UsageError
-from genpr.score_lines import check_rank_by, f1_of, stylegan_line, time_text
+from genpr.report.watched import watched_table
+from genpr.score_lines import f1_of, stylegan_line, time_text
 from genpr.score_log import ScoreLog
 from genpr.watching import Watcher
 
@@ -504,16 +505,45 @@ def test_f1_is_the_harmonic_mean():
 @pytest.mark.parametrize(
     ("by", "code"),
     [
-        ("f1", "unknown-metric"),
         ("nonsense", "unknown-metric"),
-        ("fid", "unknown-metric"),
-        ("rarity", "no-direction"),
+        ("rarity", "no-order"),
+        ("pareto", "no-order"),
+        ("f0", "bad-beta"),
     ],
 )
-def test_a_metric_that_cannot_choose_is_refused(by, code):
+def test_what_cannot_choose_a_best_is_refused(folder, by, code):
     with pytest.raises(UsageError) as caught:
-        check_rank_by(by, ["precision", "rarity"])
+        ScoreLog(folder / "genpr.jsonl", by=by)
     assert caught.value.code == code
+    assert not list(folder.iterdir())
+
+
+def test_any_f_score_of_the_lines_may_choose(folder, clock, watch):
+    """The lines do not depend on what chooses, so a later watch may choose otherwise."""
+    for name, scale in (("a", 0.5), ("b", 1.3)):
+        put(folder, f"{name}.npy", scale=scale)
+    chosen = {}
+    for by in ("f1", "f0.1", "f10"):
+        with watch(settle=0, by=by) as run:
+            run.watcher.poll()
+        best = json.loads((folder / "best.json").read_text())
+        beta = float(by[1:])
+        values = {
+            line["name"]: (1 + beta**2)
+            * line["metrics"]["precision"]
+            * line["metrics"]["recall"]
+            / (beta**2 * line["metrics"]["precision"] + line["metrics"]["recall"])
+            for line in lines(folder)
+        }
+        assert best["name"] == max(values, key=values.get)
+        assert best["value"] == pytest.approx(values[best["name"]])
+        assert (best["by"], best["better"]) == (by, "higher")
+        chosen[by] = best["name"]
+        assert f"best by {by} (higher is better): {best['name']}" in watched_table(
+            lines(folder), best["record"], by
+        )
+    assert (chosen["f0.1"], chosen["f10"]) == ("a.npy", "b.npy")
+    assert len(lines(folder)) == 2
 
 
 def test_lines_hold_what_the_docs_say(folder, clock, watch):

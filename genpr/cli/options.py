@@ -39,17 +39,17 @@ def threshold(text: str) -> tuple[str, float]:
 
 def source_options(command: Command) -> Command:
     """Everything that decides which images of a source are used."""
-    return _with(command, _SOURCE_OPTIONS)
+    return with_options(command, _SOURCE_OPTIONS)
 
 
 def image_options(command: Command) -> Command:
     """Everything that decides how images become features."""
-    return _with(source_options(command), _FEATURE_OPTIONS)
+    return with_options(source_options(command), _FEATURE_OPTIONS)
 
 
 def recipe_options(command: Command) -> Command:
     """What to compute, and everything that decides how images become features."""
-    return _with(image_options(command), _RECIPE_OPTIONS)
+    return with_options(image_options(command), _RECIPE_OPTIONS)
 
 
 def names_in(text: str | None) -> list[str] | None:
@@ -57,7 +57,8 @@ def names_in(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _with(command: Command, options: tuple[Callable[[Command], Command], ...]) -> Command:
+def with_options(command: Command, options: tuple[Callable[[Command], Command], ...]) -> Command:
+    """Add options to a command, in this order."""
     for option in reversed(options):
         command = option(command)
     return command

@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from genpr.cli.console import emit, inner_workings, progress_bars, show_notices
+from genpr.cli.generator_options import CheckpointOptions, checkpoint_options
 from genpr.cli.options import names_in, recipe_options
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ _FREE = {"sources", "by", "from_results", "force", "as_json", "quiet"}
     is_flag=True,
     help="Rank files that `genpr score --json` wrote: no REAL, and nothing is computed.",
 )
+@checkpoint_options
 @click.option("--protocol", default="genpr", show_default=True, metavar="NAME", help="Named recipe.")
 @recipe_options
 @click.option("--skip-bad", is_flag=True, help="Leave out checkpoints that cannot be scored, and say so.")
@@ -62,18 +64,21 @@ def command(
     """Rank checkpoints by their generated images: which is best, and which cannot be told from it.
 
     REAL holds the real images, and each CHECKPOINT what one checkpoint generated, equally many images each: folders,
-    archives, or feature files, as for `genpr score`. All are scored on the same reals, each once.
+    archives, or feature files, as for `genpr score`. All are scored on the same reals, each once. With --generator, each
+    CHECKPOINT is a file that the factory is called with, and all draw from the same latents, by --seed.
 
     \b
     genpr rank real/ samples/step-*               by F1 of precision and recall
     genpr rank real/ samples/step-* --by f0.5     precision counts twice as much
     genpr rank real/ samples/step-* --by pareto   who is beaten in both, and by whom
     genpr rank --results scores/*.json            scores that are there already
+    genpr rank real/ step-*.pt --generator gan.py:load --n 5000 --psi 0.7
 
     A * marks those that may be the best: with 95 %, the truly best one is among them, however many there are.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     from genpr.criterion import criterion_of
 
+    drawn = CheckpointOptions.taken(options)
     if from_results:
         _refuse_recipe(context)
         ranking = _of_files([Path(source) for source in sources], by, force=force)
@@ -81,7 +86,8 @@ def command(
         if len(sources) < 2:
             raise click.UsageError("needed REAL and at least one CHECKPOINT, found one path (or --results)")
         criterion_of(by)  # what can be wrong at once is said at once
-        ranking = _of_images(sources, by, options, skip_bad=skip_bad, force=force, quiet=quiet)
+        drawn.check()
+        ranking = _of_images(sources, by, options, drawn, skip_bad=skip_bad, force=force, quiet=quiet)
     if not quiet:
         show_notices(_notices(ranking.results))
     if as_json:
@@ -93,12 +99,22 @@ def command(
 
 
 def _of_images(
-    sources: Sequence[str], by: str, options: dict[str, Any], *, skip_bad: bool, force: bool, quiet: bool
+    sources: Sequence[str],
+    by: str,
+    options: dict[str, Any],
+    drawn: CheckpointOptions,
+    *,
+    skip_bad: bool,
+    force: bool,
+    quiet: bool,
 ) -> Ranking:
     from genpr.evaluator import Evaluator
-    from genpr.ranking import rank_checkpoints
+    from genpr.ranking import by_name, rank_checkpoints
 
-    real, *checkpoints = sources
+    real, *given = sources
+    checkpoints: Mapping[str, object] = by_name(given)
+    if drawn.generator is not None:
+        _check_there(given)
     metrics = names_in(options.pop("metrics"))
     # What a custom extractor prints must not end up in the ranking.
     stderr = redirect_stdout(sys.stderr)
@@ -106,7 +122,19 @@ def _of_images(
         evaluator = Evaluator(
             real, metrics=_with_needed(metrics, by, options["protocol"]), progress=progress, **options
         )
+        if drawn.generator is not None:
+            own = {name: options[name] for name in ("seed", "batch_size", "device")}
+            images_of = drawn.images_of(evaluator, **own)
+            checkpoints = {name: images_of(Path(str(path))) for name, path in checkpoints.items()}
         return rank_checkpoints(evaluator, checkpoints, by=by, skip_bad=skip_bad, force=force)
+
+
+def _check_there(paths: Sequence[str]) -> None:
+    """Before anything is embedded: the last of many checkpoints would be missed after hours."""
+    from genpr.errors import UsageError
+
+    if gone := [path for path in paths if not Path(path).exists()]:
+        raise UsageError(f"there is no checkpoint {gone[0]}", code="no-checkpoint", path=gone[0])
 
 
 def _with_needed(metrics: list[str] | None, by: str, protocol: str) -> list[str] | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genpr.cli.console import complain, emit, progress_bars, show_notices
+from genpr.cli.generator_options import check_needs_generator, generator_options, number_list
 from genpr.cli.options import names_in, recipe_options, threshold
 
 if TYPE_CHECKING:
@@ -23,28 +24,6 @@ if TYPE_CHECKING:
     from genpr.sweep_folder import SweepFolder
 
 _MISSED = 5
-_MOST_STEPS = 10_000
-
-
-def number_list(text: str) -> list[float]:
-    """`0.5,0.7,1`, or `0.2:1:0.1` with both ends."""
-    try:
-        numbers = _range(*map(float, text.split(":"))) if ":" in text else list(map(float, text.split(",")))
-    except (TypeError, ValueError, ZeroDivisionError):
-        numbers = []
-    if not numbers:
-        raise click.BadParameter(
-            f"{text!r}: needed numbers, such as 0.5,0.7,1, or first:last:step, such as 0.2:1:0.1"
-        )
-    return numbers
-
-
-def _range(first: float, last: float, step: float) -> list[float]:
-    """Nothing where no whole number of steps leads to the last."""
-    steps = (last - first) / step
-    if not 0 <= steps <= _MOST_STEPS or abs(steps - round(steps)) > 1e-6:
-        return []
-    return [round(first + place * step, 12) for place in range(round(steps) + 1)]
 
 
 def point(text: str) -> tuple[float, str]:
@@ -62,11 +41,7 @@ def point(text: str) -> tuple[float, str]:
 @click.command(name="sweep")
 @click.argument("real")
 @click.argument("points", metavar="[SETTING=FAKES]...", nargs=-1, type=point)
-@click.option(
-    "--generator",
-    metavar="SPEC",
-    help="package.module:factory or path/file.py:factory of a generator, instead of fakes for each setting.",
-)
+@generator_options
 @click.option("--checkpoint", metavar="PATH", help="What the factory is called with.")
 @click.option(
     "--psi",
@@ -75,21 +50,6 @@ def point(text: str) -> tuple[float, str]:
     type=number_list,
     metavar="LIST",
     help="Settings for --generator: 0.5,0.7,1 or first:last:step, such as 0.2:1:0.1.",
-)
-@click.option("--n", type=click.IntRange(min=2), help="Images per setting.  [default: as many as reals]")
-@click.option(
-    "--rule",
-    type=click.Choice(["w-interpolate", "z-resample", "z-scale", "z-clip"]),
-    help="How psi truncates, if not the generator does it.",
-)
-@click.option(
-    "--latent-dim", type=click.IntRange(min=1), help="Coordinates of a latent.  [default: the generator's]"
-)
-@click.option(
-    "--image-range",
-    type=number_list,
-    metavar="LOW,HIGH",
-    help="Black and white of float images, such as -1,1.",
 )
 @click.option("--axis", default="psi", show_default=True, help="Name of what is varied.")
 @click.option(
@@ -188,8 +148,7 @@ def _check_sources(
 ) -> None:
     """Fakes for each setting, or a generator with its settings."""
     if generator is None:
-        if given := [name for name, value in of_generator.items() if value is not None]:
-            raise click.UsageError(f"--{given[0].replace('_', '-')} needs --generator")
+        check_needs_generator(generator, of_generator)
         if not points:
             raise click.UsageError(
                 "needed SETTING=FAKES, such as 0.7=samples/psi0.7, or --generator with --psi"

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genpr.cli.console import complain, emit, progress_bars, show_notices
+from genpr.cli.generator_options import CheckpointOptions, checkpoint_options
 from genpr.cli.options import names_in, recipe_options
 from genpr.errors import UsageError
 
 if TYPE_CHECKING:
+    from genpr.arrivals import SourceOf
+    from genpr.evaluator import Evaluator
     from genpr.result import Result
     from genpr.score_log import ScoreLog
 
@@ -74,6 +77,12 @@ _seconds = click.FloatRange(min=0)
     is_flag=True,
     help="Keep each whole result in genpr-results/NAME.json, for `genpr compare`.",
 )
+@checkpoint_options
+@click.option(
+    "--pattern",
+    metavar="GLOB",
+    help="Names of checkpoints, such as '*ema.pt'.  [default: *.pt, .pth, .ckpt, .pkl, .safetensors, .bin]",
+)
 @click.option("--cache-fakes", is_flag=True, help="Keep features of the samples in the cache, too.")
 @click.option(
     "--protocol", default="genpr", metavar="NAME", show_default=True, help="See `genpr list protocols`."
@@ -95,6 +104,7 @@ def command(
     settle: float,
     done_file: str | None,
     give_up: float,
+    pattern: str | None,
     cache_fakes: bool,
     keep_results: bool,
     protocol: str,
@@ -103,14 +113,21 @@ def command(
     as_json: bool,
     **options: Any,  # noqa: ANN401 - passed to genpr.Evaluator, which checks them
 ) -> None:
-    """Score new samples in DIR against REAL as a training run writes them.
+    """Score new samples or checkpoints in DIR against REAL as a training run writes them.
 
-    Samples are folders of images, .zip or .tar archives, .npz or feature files directly in DIR. Each is scored once it
-    is complete, in natural order of the names, and never again, after a restart neither. Scores are appended to
-    DIR/genpr.jsonl; best.json beside it holds the best.
-    """
+    Samples are folders of images, .zip or .tar archives, .npz or feature files directly in DIR. With --generator, DIR holds
+    checkpoint files instead: the factory is called with each, and what it returns draws --n images, of the same latents
+    each time. Each is scored once it is complete, in natural order of the names, and never again, after a restart neither.
+    Scores are appended to DIR/genpr.jsonl; best.json beside it holds the best.
+
+    \b
+    genpr watch real/ runs/7/samples
+    genpr watch real/ runs/7 --generator gan.py:load --n 2000 --psi 0.7
+    """  # noqa: D301 - click reads the backspace as "do not rewrap"
     chosen = names_in(metrics)
+    drawn = CheckpointOptions.taken(options)
     _check(real, folder, protocol, chosen, by)
+    _check_drawn(drawn, pattern, done_file, cache_fakes=cache_fakes)
     from genpr.score_log import ScoreLog
 
     with ScoreLog(out or folder / "genpr.jsonl", by=by, stylegan=file_format == "stylegan") as log:
@@ -125,6 +142,7 @@ def command(
                 evaluator,
                 folder,
                 log,
+                source_of=_source_of(drawn, evaluator, pattern, options),
                 settle=settle,
                 give_up=give_up,
                 done_file=done_file,
@@ -132,7 +150,7 @@ def command(
                 keep_results=keep_results,
                 ignored=[Path(real)],
                 told=complain,
-                on_record=_teller(log),
+                on_record=_teller(log, quiet=quiet),
                 on_result=_noticer(quiet=quiet),
             )
             watcher.run(once=once, until=until, interval=interval)
@@ -140,10 +158,11 @@ def command(
 
 def _check(real: str, folder: Path, protocol: str, metrics: list[str] | None, by: str) -> None:
     """What can be wrong at once is said at once: importing torch alone takes seconds."""
+    from genpr.criterion import check_computed, number_of
     from genpr.protocols import find_protocol
-    from genpr.score_lines import check_rank_by
 
-    check_rank_by(by, find_protocol(protocol).choose_metrics(metrics))
+    number_of(by)
+    check_computed(by, find_protocol(protocol).choose_metrics(metrics), "this watch does not compute")
     if not folder.is_dir():
         raise UsageError(
             f"there is no folder {folder} to watch; make it before the training run does",
@@ -156,6 +175,34 @@ def _check(real: str, folder: Path, protocol: str, metrics: list[str] | None, by
             code="same-folder",
             path=real,
         )
+
+
+def _check_drawn(
+    drawn: CheckpointOptions, pattern: str | None, done_file: str | None, *, cache_fakes: bool
+) -> None:
+    drawn.check(pattern=pattern)
+    if drawn.generator is None:
+        return
+    for option, is_given in (("--done-file", done_file is not None), ("--cache-fakes", cache_fakes)):
+        if is_given:
+            what = "is for folders of samples" if option == "--done-file" else "keeps features of files"
+            raise click.UsageError(
+                f"{option} {what}, and --generator scores what it draws from checkpoint files"
+            )
+
+
+def _source_of(
+    drawn: CheckpointOptions, evaluator: Evaluator, pattern: str | None, options: dict[str, Any]
+) -> SourceOf:
+    """What in the folder is scored: samples, or what a generator draws from checkpoints."""
+    if drawn.generator is None:
+        from genpr.arrivals import samples_at
+
+        return samples_at
+    from genpr.generation.checkpoints import checkpoints_at
+
+    own = {name: options[name] for name in ("seed", "batch_size", "device")}
+    return checkpoints_at(drawn.images_of(evaluator, **own), pattern=pattern)
 
 
 @contextmanager
@@ -181,14 +228,14 @@ def _show(log: ScoreLog, *, as_json: bool) -> None:
         complain("no samples were scored: there was none that is complete")
 
 
-def _teller(log: ScoreLog) -> Callable[[Any], None]:
-    """One line per record on stderr."""
+def _teller(log: ScoreLog, *, quiet: bool) -> Callable[[Any], None]:
+    """One line per record on stderr; if `quiet`, only of what has no score."""
     from genpr.report.watched import score_line
 
     def tell(record: dict[str, Any]) -> None:
         if record["status"] == "failed":
             complain(f"{record['name']} is given up ({record['error']['code']})")
-        else:
+        elif not quiet:
             is_best = log.best is not None and log.best["name"] == record["name"]
             complain(score_line(record, log.by, is_best=is_best))
 

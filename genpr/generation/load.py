@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from genpr.errors import ResourceError, UsageError
+from genpr.errors import DataError, GenprError, ResourceError, UsageError
 from genpr.features.run_file import LoadedCode
 from genpr.features.user_objects import load_object, signature_of, takes_device
 from genpr.generation.generator import check_generator
@@ -54,17 +55,14 @@ def load_generator(
 
     Raises:
         UsageError: There is no such factory or checkpoint, or it does not give a generator.
-        ResourceError: The checkpoint cannot be read, or CUDA was asked for and is not there.
+        DataError: The factory fails with this checkpoint ("checkpoint-failed").
+        ResourceError: The checkpoint cannot be read, the device has no memory left, or CUDA is not there.
 
     Example:
         >>> load_generator("genpr.demo:ShapesGenerator").spec
         'genpr.demo:ShapesGenerator'
     """
-    target, _, factory_name = spec.rpartition(":")
-    if not target or not factory_name:
-        raise UsageError(
-            f"generator {spec!r}: expected path/to/file.py:factory or package.module:factory", code=_CODE
-        )
+    _check_spec(spec)
     resolved = resolve_device(device)
     path = None if checkpoint is None else Path(checkpoint).expanduser()
     digest = None if path is None else checkpoint_sha256(path)
@@ -72,13 +70,26 @@ def load_generator(
     def call(factory: Callable[..., object]) -> object:
         given = () if path is None else (str(path),)
         _check_call(factory, spec, n_given=len(given))
-        return factory(*given, device=resolved) if takes_device(factory) else factory(*given)
+        with _blamed_on(path, spec):
+            return factory(*given, device=resolved) if takes_device(factory) else factory(*given)
 
     generator, code = load_object(spec, kind="generator", code=_CODE, call=call)
     check_generator(generator, f"generator {spec!r}")
     if isinstance(generator, nn.Module):
         generator.to(resolved)
     return LoadedGenerator(generator, spec, path, digest, _code_sha256(code))
+
+
+def check_factory(spec: str) -> None:
+    """Refuse a factory that cannot be called with a checkpoint, before there is one.
+
+    Raises:
+        UsageError: There is none, or it takes no checkpoint.
+    """
+    _check_spec(spec)
+    load_object(
+        spec, kind="generator", code=_CODE, call=lambda factory: _check_call(factory, spec, n_given=1)
+    )
 
 
 def checkpoint_sha256(path: Path) -> str:
@@ -100,6 +111,38 @@ def checkpoint_sha256(path: Path) -> str:
             f"cannot read the checkpoint {path} ({error.strerror})", code="unreadable", path=str(path)
         ) from error
     return hashlib.sha256("\n".join(content).encode()).hexdigest()
+
+
+def _check_spec(spec: str) -> None:
+    target, _, factory_name = spec.rpartition(":")
+    if not target or not factory_name:
+        raise UsageError(
+            f"generator {spec!r}: expected path/to/file.py:factory or package.module:factory", code=_CODE
+        )
+
+
+@contextmanager
+def _blamed_on(checkpoint: Path | None, spec: str) -> Iterator[None]:
+    """Blame a checkpoint for whatever a factory raises with it: half a file makes any reader raise anything."""
+    try:
+        yield
+    except GenprError:
+        raise
+    except torch.OutOfMemoryError as error:
+        raise ResourceError(
+            f"generator {spec!r} has no memory left on its device while it is loaded; free memory, or use another device",
+            code="oom",
+        ) from error
+    except (Exception, SystemExit) as error:
+        if checkpoint is None:
+            raise
+        text = " ".join(str(error).split())
+        raise DataError(
+            f"generator {spec!r} could not be loaded from {checkpoint}: {type(error).__name__}: {text}; is the file whole, "
+            "and a checkpoint of this generator?",
+            code="checkpoint-failed",
+            path=str(checkpoint),
+        ) from error
 
 
 def _check_call(factory: Callable[..., object], spec: str, *, n_given: int) -> None:

@@ -222,6 +222,11 @@ class GeneratedImages(CountedBatches):
         low, high = self.sampler.image_range
         return (notice("clamped", share=f"{self.clamped:.0%}", low=f"{low:g}", high=f"{high:g}"),)
 
+    @property
+    def drawn_by(self) -> dict[str, object]:
+        """The identity of the sampler, and the setting."""
+        return {**self.sampler.identity, "setting": self.setting}
+
     def __iter__(self) -> Iterator[Tensor]:
         sampler, clamped = self.sampler, 0.0
         for batch, start in enumerate(range(0, sampler.n, sampler.batch_size)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
@@ -46,6 +46,11 @@ class CountedBatches(Iterable[object]):
     def notices(self) -> tuple[Notice, ...]:
         """What a reader of the score should know, once all batches were read."""
         return ()
+
+    @property
+    def drawn_by(self) -> Mapping[str, object] | None:
+        """What drew the images, as plain JSON types, once they were read; None if nobody can tell."""
+        return None
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,20 @@ Retrieval"); 0 where both are 0, as scikit-learn has it with `zero_division=0`.
 
 `f8` and `f1_8` are metrics of their own: the best F-scores on a whole precision-recall curve (Sykes et al. 2024). They
 keep these names here; the F-score of precision and recall with beta = 8 is `f8.0`.
+
+Importing this module does not import torch.
 """
 
 from __future__ import annotations
 
 import re
-
-import torch
+from typing import TYPE_CHECKING
 
 from genpr.errors import UsageError
 from genpr.metrics.catalogue import METRICS
-from genpr.metrics.frontier import f_scores
-from genpr.metrics.manifold import PrecisionRecall
-from genpr.metrics.uncertainty import Resampled
+
+if TYPE_CHECKING:
+    from genpr.metrics.uncertainty import Resampled
 
 _NAME = re.compile(r"f(\d+(?:\.\d+)?)", re.ASCII)
 _MOST = 1e6  # recall counts alone long before
@@ -40,9 +41,18 @@ def beta_of(name: str) -> float | None:
     return beta
 
 
-def f_beta(precision: float, recall: float, beta: float) -> float:
-    """The F-score of one pair of values."""
-    return PrecisionRecall(precision, recall).f_score(beta)
+def f_beta(precision: float, recall: float, beta: float = 1.0) -> float:
+    """The F-score of one pair of values.
+
+    Raises:
+        UsageError: `beta` is not positive ("bad-beta").
+    """
+    if not beta > 0:
+        raise UsageError(f"beta must be positive, not {beta!r}", code="bad-beta")
+    if precision == recall == 0:
+        return 0.0
+    weight = beta**2
+    return (1 + weight) * precision * recall / (weight * precision + recall)
 
 
 def resampled_f_beta(precision: Resampled, recall: Resampled, beta: float) -> Resampled:
@@ -56,6 +66,11 @@ def resampled_f_beta(precision: Resampled, recall: Resampled, beta: float) -> Re
     Raises:
         UsageError: They are not of the same halves ("bad-option").
     """
+    import torch
+
+    from genpr.metrics.frontier import f_scores
+    from genpr.metrics.uncertainty import Resampled
+
     ours, theirs = (
         (each.seed, each.n_real, each.real_identity, each.replicates.shape) for each in (precision, recall)
     )

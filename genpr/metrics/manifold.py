@@ -17,6 +17,7 @@ import torch
 
 from genpr.errors import UsageError
 from genpr.memory import limited_memory
+from genpr.metrics.f_beta import f_beta
 from genpr.metrics.features import (
     Features,
     check_features,
@@ -54,12 +55,7 @@ class PrecisionRecall(NamedTuple):
         Raises:
             UsageError: `beta` is not positive.
         """
-        if not beta > 0:
-            raise UsageError(f"beta must be positive, not {beta!r}", code="bad-beta")
-        if self.precision == self.recall == 0:
-            return 0.0
-        weight = beta**2
-        return (1 + weight) * self.precision * self.recall / (weight * self.precision + self.recall)
+        return f_beta(self.precision, self.recall, beta)
 
 
 def manifold_metrics(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from genpr.criterion import number_of
 from genpr.report.text import number, plain_table, render, wrapped
-from genpr.score_lines import direction
 
 if TYPE_CHECKING:
     from genpr.score_lines import Record
@@ -16,8 +16,9 @@ _MOST_METRICS = 5  # that fit 80 columns
 
 def score_line(record: Record, by: str, *, is_best: bool) -> str:
     """One score in one line, what is best last."""
-    values = ", ".join(f"{name} {number(record['metrics'][name])}" for name in _shown([record], by))
-    return f"{record['name']}: {values}" + " (best so far)" * is_best
+    values = _values(record, by)
+    shown = ", ".join(f"{name} {number(values[name])}" for name in _shown([values], by))
+    return f"{record['name']}: {shown}" + " (best so far)" * is_best
 
 
 def watched_table(records: Sequence[Record], best: Record | None, by: str) -> str:
@@ -29,13 +30,13 @@ def watched_table(records: Sequence[Record], best: Record | None, by: str) -> st
         by: The metric that says so.
     """
     scored = [record for record in records if record["status"] == "scored"]
-    names = _shown(scored, by)
+    names = _shown([_values(record, by) for record in scored], by)
     table = plain_table("source", "images", *names, "")
     for record in records:
         if record["status"] == "failed":
             table.add_row(_plain(record["name"]), "-", *("-" for _ in names), record["error"]["code"])
             continue
-        known = record["metrics"]
+        known = _values(record, by)
         values = [number(known[name]) if name in known else "-" for name in names]
         table.add_row(_plain(record["name"]), f"{record['n_fake']:,}", *values, "best" * (record is best))
     for column in table.columns:
@@ -46,7 +47,7 @@ def watched_table(records: Sequence[Record], best: Record | None, by: str) -> st
     if best is not None:
         lines.append(
             wrapped(
-                f"best by {by} ({direction(by)} is better): {best['name']}, {number(best['metrics'][by])}"
+                f"best by {by} ({number_of(by).better} is better): {best['name']}, {number(_values(best, by)[by])}"
             )
         )
     sizes = sorted({record["n_fake"] for record in scored})
@@ -59,9 +60,15 @@ def watched_table(records: Sequence[Record], best: Record | None, by: str) -> st
     return "\n".join(lines)
 
 
-def _shown(records: Sequence[Record], by: str) -> list[str]:
+def _values(record: Record, by: str) -> dict[str, float]:
+    """By metric, with the number that decides."""
+    value = number_of(by).value_in(record["metrics"])
+    return {**record["metrics"], **({} if value is None else {by: value})}
+
+
+def _shown(values: Sequence[Mapping[str, float]], by: str) -> list[str]:
     """The first metrics that any record has, and the one that decides."""
-    names = list(dict.fromkeys(name for record in records for name in record["metrics"]))
+    names = list(dict.fromkeys(name for each in values for name in each))
     others = [name for name in names if name != by]
     return [*others[: _MOST_METRICS - 1], *([by] if by in names else [])]
 

@@ -31,9 +31,9 @@ def lines(folder, name="genpr.jsonl"):
 
 
 def test_a_line_per_score_on_stderr_and_the_table_on_stdout(genpr, run):
-    code, out, err = genpr("watch", "real.npy", "run", *NOW, "--quiet")
+    code, out, err = genpr("watch", "real.npy", "run", *NOW)
     assert code == 0
-    told = err.splitlines()
+    told = [line for line in err.splitlines() if ".npy: " in line]
     assert [line.split(":")[0] for line in told] == ["epoch_1.npy", "epoch_2.npy", "epoch_10.npy"]
     assert all("f1 0." in line for line in told)
     table = out.splitlines()
@@ -67,6 +67,15 @@ def test_the_numbers_are_those_of_score(genpr, run):
             name: metric["interval"] for name, metric in score["metrics"].items() if metric["interval"]
         }
         assert record["fingerprint"] == score["fingerprint"]
+
+
+def test_quiet_says_only_what_went_wrong(genpr, run):
+    (run / "a.npz").write_bytes(b"PK\3\4")
+    code, out, err = genpr("watch", "real.npy", "run", *NOW, "--give-up", "0", "--quiet")
+    assert code == 0
+    assert out.splitlines()[0].startswith("source")
+    assert {line.split(" ")[0] for line in err.splitlines()} == {"a.npz"}
+    assert "a.npz is given up (npz-damaged)" in err
 
 
 def test_each_notice_is_shown_once_and_never_with_quiet(genpr, run):
@@ -191,9 +200,14 @@ def test_a_second_watch_is_refused(genpr, run):
         (["real.npy", "missing"], "there is no folder missing"),
         (["missing.npy", "run"], "nothing at 'missing.npy'"),
         (["run", "run"], "cannot be both"),
-        (["real.npy", "run", "--by", "nonsense"], "cannot be chosen by nonsense"),
-        (["real.npy", "run", "--metrics", "precision"], "the computed metrics precision lack recall"),
-        (["real.npy", "run", "--metrics", "rarity", "--by", "rarity"], "both worse"),
+        (["real.npy", "run", "--by", "nonsense"], "unknown ranking 'nonsense'"),
+        (
+            ["real.npy", "run", "--metrics", "precision"],
+            "ranking by f1 needs recall, which this watch does not compute (there are precision)",
+        ),
+        (["real.npy", "run", "--metrics", "rarity", "--by", "rarity"], "neither more nor less is better"),
+        (["real.npy", "run", "--by", "pareto"], "pareto is no single number"),
+        (["real.npy", "run", "--by", "f0"], "beta must be above 0"),
         (["real.npy", "run", "--metrics", "nonsense"], "unknown metrics"),
         (["real.npy", "run", "--protocol", "nonsense"], "nonsense"),
         (["real.npy", "run", "--out", "missing/a.jsonl"], "the folder missing does not exist"),

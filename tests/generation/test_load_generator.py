@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import genpr
-from genpr.errors import GenprError, UsageError
+from genpr.errors import DataError, GenprError, UsageError
 from genpr.generation.load import checkpoint_sha256, load_generator
 
 NET = """
@@ -127,7 +127,6 @@ def test_a_folder_is_hashed_by_names_and_contents(tmp_path):
             r"given no checkpoint, which does not fit .*\(missing a required argument: 'checkp",
         ),
         (NET, "never", "2.5", "given the path of a checkpoint, which does not fit .*too many positional"),
-        (NET, "load", "many", "could not be loaded: ValueError: could not convert string to float: 'many'"),
         ("def load(): return 3", "load", None, "must be callable, latents in and images out, or have"),
         ("def load(): return", "load", None, "but is a NoneType"),
         ("count = 3", "count", None, "'count' is a int, but a factory must be callable"),
@@ -142,6 +141,14 @@ def test_what_is_wrong_with_a_generator_is_said_in_one_line(source, factory, che
     assert caught.value.code == "custom-generator"
     assert str(caught.value).startswith(f"generator '{path}:{factory}'")
     assert "\n" not in str(caught.value)
+
+
+def test_a_checkpoint_that_the_factory_cannot_read_is_bad_data(write):
+    path = write("net.py", NET)
+    with pytest.raises(DataError, match=r"could not be loaded from .*a\.txt: ValueError: .*'many'") as caught:
+        load_generator(f"{path}:load", write("a.txt", "many"))
+    assert caught.value.code == "checkpoint-failed"
+    assert str(caught.value).startswith(f"generator '{path}:load'")
 
 
 @pytest.mark.parametrize("spec", ["net.py", "net.py:", ":load", "", "some.package"])

@@ -1,0 +1,225 @@
+"""`genpr rank` and `genpr watch` on checkpoint files, through a generator."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from blob_checkpoints import GENERATOR, real_blobs, write_checkpoint, write_generator
+
+from genpr.cli.main import run as main
+from genpr.generation.load import load_generator
+from genpr.generation.sampler import Sampler
+
+LOAD = ("--generator", "gan.py:load", "--image-range=-1,1")
+QUICK = ("--extractor", "pixels", "--no-control", "--device", "cpu")
+NOW = ("--once", "--settle", "0")
+SPREADS = {"step-2.pt": 0.3, "step-10.pt": 0.9}
+
+
+@pytest.fixture
+def files(tmp_path, write_images, monkeypatch):
+    """Reals, a generator and a folder of checkpoints; the folder is the working one."""
+    monkeypatch.chdir(tmp_path)
+    write_images("real", real_blobs(60))
+    write_generator(tmp_path)
+    (tmp_path / "run").mkdir()
+    for name, spread in SPREADS.items():
+        write_checkpoint(tmp_path / "run" / name, spread)
+    return tmp_path
+
+
+@pytest.fixture
+def checkpoints(files):
+    return [f"run/{name}" for name in SPREADS]
+
+
+def lines(folder):
+    return [json.loads(line) for line in (folder / "run" / "genpr.jsonl").read_text().splitlines()]
+
+
+def scored_by_hand(genpr, files, name, psi, n, seed):
+    """The metrics of `genpr score` on the same images, as an .npz."""
+    import numpy as np
+
+    sampler = Sampler.of(
+        load_generator("gan.py:load", f"run/{name}", device="cpu"),
+        n=n,
+        seed=seed,
+        image_range=(-1, 1),
+        batch_size=16,
+    )
+    drawn = np.concatenate([batch.permute(0, 2, 3, 1).numpy() for batch in sampler.images(psi)])
+    np.savez(files / "drawn.npz", drawn)
+    out = genpr("score", "real", "drawn.npz", *QUICK, "--seed", seed, "--json")[1]
+    return {name: metric["value"] for name, metric in json.loads(out)["metrics"].items()}
+
+
+def test_checkpoints_are_ranked_by_what_they_draw(genpr, files, checkpoints):
+    arguments = ("rank", "real", *checkpoints, *LOAD, *QUICK)
+    code, out, err = genpr(*arguments, "--n", 50, "--seed", 9, "--psi", 0.8, "--batch-size", 16, "--json")
+    assert code == 0, err
+    record = json.loads(out)
+    assert record["winner"] == "step-10.pt"
+    assert {name: each["fake"]["n"] for name, each in record["results"].items()} == dict.fromkeys(SPREADS, 50)
+    known = record["drawn_by"]["step-2.pt"]
+    assert (known["name"], known["n"], known["seed"], known["setting"]) == ("gan.py:load", 50, 9, 0.8)
+    values = {name: metric["value"] for name, metric in record["results"]["step-2.pt"]["metrics"].items()}
+    assert values == scored_by_hand(genpr, files, "step-2.pt", 0.8, 50, 9)
+
+
+def test_as_many_as_reals_are_drawn_and_none_is_cached(genpr, files, checkpoints):
+    code, out, _ = genpr("rank", "real", *checkpoints, *LOAD, *QUICK, "-q")
+    assert code == 0
+    assert out.startswith("2 checkpoints by f1")
+    assert out.splitlines()[4].split()[2] == "step-10.pt"
+    (cached,) = json.loads(genpr("cache", "list", "--json")[1])["folders"]
+    assert cached["images"] == 60
+    assert genpr("watch", "real", "run", *LOAD, *QUICK, *NOW)[0] == 0
+    assert [line["n_fake"] for line in lines(files)] == [60, 60]
+    (cached,) = json.loads(genpr("cache", "list", "--json")[1])["folders"]
+    assert cached["images"] == 60
+
+
+def test_a_bad_checkpoint_is_named_or_left_out(genpr, files, checkpoints):
+    (files / checkpoints[0]).write_bytes(b"half")
+    code, out, err = genpr("rank", "real", *checkpoints, *LOAD, *QUICK, "--n", 20)
+    assert (code, out) == (3, "")
+    assert "checkpoint step-2.pt: generator 'gan.py:load' could not be loaded from run/step-2.pt" in err
+    code, out, _ = genpr("rank", "real", *checkpoints, *LOAD, *QUICK, "--n", 20, "--skip-bad")
+    assert code == 0
+    assert "left out: checkpoint step-2.pt" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--n", "20"], "--n needs --generator"),
+        (["--psi", "0.7"], "--psi needs --generator"),
+        (["--axis", "guidance"], "--axis needs --generator"),
+        (["--rule", "z-clip"], "--rule needs --generator"),
+        (["--latent-dim", "3"], "--latent-dim needs --generator"),
+        (["--image-range", "0,1"], "--image-range needs --generator"),
+        ([*LOAD, "--rule", "z-clip"], "--rule needs --psi"),
+        ([*LOAD, "--axis", "guidance"], "--axis needs --psi"),
+        ([*LOAD, "--psi", "-1", "--rule", "z-clip"], "psi must be a finite number of at least 0"),
+        ([*LOAD, "--n", "1"], "--n"),
+        (["--generator", "gan.py"], "expected path/to/file.py:factory"),
+        (["--generator", "gan.py:gone"], "there is no 'gone' in it"),
+        (["--generator", "gone.py:load"], "there is no file gone.py"),
+        ([*LOAD, "--image-range", "1"], "image_range must be two numbers"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("command", ["rank", "watch"])
+def test_what_cannot_be_drawn_is_said_before_anything_is_read(genpr, files, command, arguments, words):
+    """There are no reals: whoever looked for them first would say that."""
+    sources = ["gone", "run/step-2.pt"] if command == "rank" else ["gone", "run", *NOW]
+    code, out, err = genpr(command, *sources, *arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert not (files / "run" / "genpr.jsonl").exists()
+
+
+def test_checkpoints_that_are_missing_or_given_twice_are_refused_at_once(genpr, files, checkpoints):
+    code, _, err = genpr("rank", "gone", *checkpoints, "run/step-3.pt", *LOAD)
+    assert (code, "there is no checkpoint run/step-3.pt" in err) == (2, True)
+    code, _, err = genpr("rank", "gone", checkpoints[0], checkpoints[0], *LOAD)
+    assert (code, "step-2.pt is given twice" in err) == (2, True)
+    code, _, err = genpr("rank", "--results", "a.json", *LOAD)
+    assert (code, "--generator" in err) == (2, True)
+
+
+def test_a_watch_scores_checkpoints_and_nothing_else(genpr, files):
+    for name in ("log.txt", "step-3.pt.tmp", ".step-4.pt"):
+        (files / "run" / name).write_text("no checkpoint")
+    (files / "run" / "samples").mkdir()
+    arguments = ("watch", "real", "run", *LOAD, *QUICK, *NOW, "--n", 50, "--seed", 9, "--psi", 0.8)
+    code, _, err = genpr(*arguments, "--batch-size", 16)
+    assert code == 0, err
+    found = lines(files)
+    assert [line["name"] for line in found] == ["step-2.pt", "step-10.pt"]
+    assert json.loads((files / "run" / "best.json").read_text())["name"] == "step-10.pt"
+    values = {name: value for name, value in found[0]["metrics"].items() if name != "f1"}
+    assert values == scored_by_hand(genpr, files, "step-2.pt", 0.8, 50, 9)
+    assert found[0]["generator"] == found[1]["generator"]
+    assert found[0]["generator"]["name"] == "gan.py:load"
+    assert found[0]["checkpoint"]["sha256"] != found[1]["checkpoint"]["sha256"]
+    before = (files / "run" / "genpr.jsonl").read_bytes()
+    assert genpr(*arguments, "--batch-size", 16)[0] == 0
+    assert (files / "run" / "genpr.jsonl").read_bytes() == before
+
+
+@pytest.fixture
+def watched(genpr, files):
+    """One checkpoint has its score, and another has come since."""
+    late = (files / "run" / "step-10.pt").rename(files / "late")
+    assert genpr("watch", "real", "run", *LOAD, *QUICK, *NOW, "--n", 30, "--psi", 1)[0] == 0
+    late.rename(files / "run" / "step-10.pt")
+    return files
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--n", "31", "--psi", "1"], "(generator.n)"),
+        (["--n", "30", "--psi", "0.5"], "(generator.setting)"),
+        (["--n", "30"], "generator.rule"),
+        (["--n", "30", "--psi", "1", "--seed", "1"], "(seed, generator.seed)"),
+        (["--n", "30", "--psi", "1", "--batch-size", "7"], "(generator.batch_size)"),
+        (["--n", "30", "--psi", "1", "--generator", "other.py:load"], "generator.name, generator.code"),
+    ],
+    ids=str,
+)
+def test_a_watch_does_not_go_on_with_images_drawn_otherwise(genpr, watched, arguments, words):
+    write_generator(watched, "# edited\n" + GENERATOR, "other.py")
+    before = (watched / "run" / "genpr.jsonl").read_bytes()
+    code, _, err = genpr("watch", "real", "run", *LOAD, *QUICK, *NOW, *arguments)
+    assert code == 2
+    assert "were made otherwise (" in err
+    assert words in err
+    assert (watched / "run" / "genpr.jsonl").read_bytes() == before
+
+
+def test_nor_with_samples_beside_checkpoints(genpr, watched, write_images):
+    write_images("run/samples", real_blobs(30))
+    code, _, err = genpr("watch", "real", "run", *QUICK, *NOW)
+    assert code == 2
+    assert "were made otherwise (generator)" in err
+
+
+def test_half_a_checkpoint_waits_and_a_bad_one_is_given_up(genpr, files):
+    whole = (files / "run" / "step-2.pt").read_bytes()
+    (files / "run" / "step-2.pt").write_bytes(whole[: len(whole) // 2])
+    arguments = ("watch", "real", "run", *LOAD, *QUICK, *NOW, "--n", 20)
+    code, _, err = genpr(*arguments)
+    assert code == 0
+    assert "step-2.pt cannot be scored yet (checkpoint-failed)" in err
+    assert [line["name"] for line in lines(files)] == ["step-10.pt"]
+    genpr(*arguments, "--give-up", 0)
+    assert [line["status"] for line in lines(files)] == ["scored", "failed"]
+    assert lines(files)[1]["error"]["code"] == "checkpoint-failed"
+    (files / "run" / "step-2.pt").write_bytes(whole)
+    genpr(*arguments)
+    assert [line["name"] for line in lines(files)] == ["step-10.pt", "step-2.pt", "step-2.pt"]
+    assert lines(files)[2]["status"] == "scored"
+
+
+def test_a_pattern_chooses_and_genprs_own_files_are_no_checkpoints(genpr, files):
+    write_checkpoint(files / "run" / "ema-1.zip", 0.8)
+    for pattern, names in (("ema*", ["ema-1.zip"]), ("*", ["ema-1.zip", "step-2.pt", "step-10.pt"])):
+        for _ in range(2):
+            arguments = ("--n", 20, "--pattern", pattern, "--give-up", 0, "--format", "stylegan")
+            assert genpr("watch", "real", "run", *LOAD, *QUICK, *NOW, *arguments)[0] == 0
+        assert [line["name"] for line in lines(files)] == names
+    for option in (["--pattern", "*"], [*LOAD, "--done-file", "DONE"], [*LOAD, "--cache-fakes"]):
+        assert genpr("watch", "real", "run", *QUICK, *NOW, *option)[0] == 2
+
+
+def test_help_is_the_same_for_every_command(capsys):
+    shown = []
+    for command in ("sweep", "rank", "watch"):
+        main([command, "--help"])
+        text = " ".join(capsys.readouterr().out.split())
+        shown.append(text[text.index("--generator SPEC") : text.index("Black and white of float images")])
+    assert shown[0] == shown[1] == shown[2]
