@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from genpr.criterion import PARETO, Criterion, criterion_of
 from genpr.errors import UsageError
-from genpr.result import Result
+from genpr.result import Result, recipe_of
+from genpr.standings import standings
 
 
 @dataclass(frozen=True)
@@ -42,19 +45,59 @@ class Goal:
         Raises:
             UsageError: As `check`.
         """
+        wanted = _higher(self.maximize)
+        fit = self._fit(results)
+        return max(fit, key=lambda place: (wanted.value(results[place]), -place), default=None)
+
+    def contenders(self, results: Sequence[Result]) -> tuple[int, ...] | None:
+        """Places of the best and of those that cannot be told from it, among all that are not too low.
+
+        With 95 %, the truly best of those that are not too low is among them, however many there are; see
+        `genpr.metrics.simultaneous`. Whether one is too low is told by its value alone.
+
+        Args:
+            results: At least one, all on the same reals.
+
+        Returns:
+            Ascending; empty if all of them are out. None where nobody can tell: one has no replicates, or they were not made
+            alike, or differ in their number of fakes.
+
+        Raises:
+            UsageError: As `check`.
+        """
+        wanted = _higher(self.maximize)
+        fit = {str(place): results[place] for place in self._fit(results)}
+        if not fit:
+            return ()
+        made = {
+            (result.fake.n, json.dumps([recipe_of(result)[need] for need in wanted.needs]))
+            for result in fit.values()
+        }
+        if len(made) > 1:
+            return None
+        found = standings(wanted, fit, bounded=True)
+        if found[0].is_contender is None:
+            return None
+        return tuple(sorted(int(each.name) for each in found if each.is_contender))
+
+    def _fit(self, results: Sequence[Result]) -> list[int]:
+        """Places of those that have a value and are not too low."""
         self.check(list(results[0].metrics))
-        floors = {_higher(name): least for name, least in self.at_least.items()}
-        fit = [
+        floors = {self.maximize: -math.inf, **self.at_least}
+        return [
             place
             for place, result in enumerate(results)
-            if all(criterion.value(result) >= least for criterion, least in floors.items())
+            if all(_is_at_least(result, name, least) for name, least in floors.items())
         ]
-        wanted = _higher(self.maximize)
-        return max(fit, key=lambda place: (wanted.value(results[place]), -place), default=None)
 
     def __str__(self) -> str:
         floors = [f"{name} at least {least:g}" for name, least in self.at_least.items()]
         return f"highest {self.maximize}" + (f" with {' and '.join(floors)}" if floors else "")
+
+
+def _is_at_least(result: Result, name: str, least: float) -> bool:
+    value = _higher(name).value_in({key: metric.value for key, metric in result.metrics.items()})
+    return value is not None and value >= least
 
 
 def _higher(name: str) -> Criterion:

@@ -92,9 +92,18 @@ class Sweep:
         place = goal.best([point.result for point in self.points])
         return None if place is None else self.points[place]
 
+    def contenders(self, goal: Goal) -> tuple[SweepPoint, ...] | None:
+        """The best point and those that cannot be told from it; see `Goal.contenders`. None where nobody can tell.
+
+        Raises:
+            UsageError: As `best`.
+        """
+        places = goal.contenders([point.result for point in self.points])
+        return None if places is None else tuple(self.points[place] for place in places)
+
     def to_dict(self, goal: Goal | None = None) -> dict[str, Any]:
         """Everything, as plain JSON types."""
-        knee, best = self.knee, self.best(goal or Goal())
+        knee, best, contenders = self.knee, self.best(goal or Goal()), self.contenders(goal or Goal())
         return {
             "schema": SCHEMA,
             "axis": self.axis,
@@ -103,6 +112,7 @@ class Sweep:
             "knee": None if knee is None else knee.setting,
             "goal": str(goal or Goal()),
             "best": None if best is None else best.setting,
+            "contenders": None if contenders is None else [point.setting for point in contenders],
             "points": [
                 {"setting": point.setting, "f1": point.values["f1"], "result": point.result.to_dict()}
                 for point in self.points

@@ -85,7 +85,7 @@ ALLOWED = {
     "ranking": BASE
     | {"images", "comparison", "criterion", "evaluator", "ranking_words", "result", "standings"},
     "tradeoff": {"errors"},
-    "goal": BASE | {"criterion", "result"},
+    "goal": BASE | {"criterion", "result", "standings"},
     "sweep_folder": BASE | {"evaluator", "records", "result"},
     "sweep": BASE | {"evaluator", "goal", "metrics", "result", "sweep_folder", "tradeoff"},
     "generator_sweep": BASE | {"evaluator", "generation", "sweep", "sweep_folder"},

@@ -59,6 +59,81 @@ def test_the_first_of_equals_is_best(results):
     assert Goal("precision").best([results[1], results[0], results[0]]) == 1
 
 
+@pytest.fixture(scope="module")
+def scored():
+    """Three generators on the same latents, two of them alike, and one that is shrunken."""
+    rng = np.random.default_rng(4)
+    real, latents = rng.normal(size=(2, 200, 4))
+    evaluator = genpr.Evaluator(real, metrics=["precision", "recall", "fd"], control=False)
+    return [evaluator.score(psi * latents) for psi in (0.4, 1.0, 0.98)]
+
+
+@pytest.mark.parametrize(
+    ("goal", "places"),
+    [
+        (Goal(), (1, 2)),
+        (Goal("recall"), (1, 2)),
+        (Goal("precision"), (0,)),
+        (Goal("precision", {"recall": 0.5}), (1, 2)),
+        (Goal("recall", {"recall": 2.0}), ()),
+    ],
+)
+def test_who_cannot_be_told_from_the_best(goal, places, scored):
+    assert goal.contenders(scored) == places
+    assert goal.contenders(scored[::-1]) == tuple(2 - place for place in places[::-1])
+
+
+@pytest.mark.parametrize("by", ["f1", "f0.5", "precision", "recall"])
+def test_they_are_those_of_a_ranking(by, scored):
+    names = {f"{place}": result for place, result in enumerate(scored)}
+    expected = sorted(int(name) for name in genpr.rank_results(names, by=by).contenders)
+    assert Goal(by).contenders(scored) == tuple(expected)
+    best = Goal(by).best(scored)
+    assert best in expected
+    floor = Goal(by, {"recall": scored[1]["recall"]})
+    left = {name: result for name, result in names.items() if result["recall"] >= scored[1]["recall"]}
+    assert floor.contenders(scored) == tuple(
+        sorted(int(name) for name in genpr.rank_results(left, by=by).contenders)
+    )
+
+
+def test_a_single_one_that_is_not_too_low_is_alone(scored):
+    assert Goal("precision", {"recall": 0.5}).contenders(scored[:2]) == (1,)
+
+
+def test_without_replicates_or_alike_results_nothing_is_claimed(scored):
+    bare = {name: replace(metric, replicates=None) for name, metric in scored[1].metrics.items()}
+    silent = replace(scored[1], metrics=bare)
+    assert Goal().contenders([scored[0], silent]) is None
+    assert Goal("precision", {"recall": 0.5}).contenders([silent, scored[2]]) is None
+    assert Goal("precision", {"recall": 0.5}).contenders([scored[0], scored[2]]) == (1,)
+    fewer = replace(scored[2], fake=replace(scored[2].fake, n=199))
+    assert Goal().contenders([scored[1], fewer]) is None
+    assert Goal().contenders([scored[1], replace(scored[2], ties="strict")]) is None
+
+
+def test_what_has_no_value_is_out(scored):
+    without = {name: metric for name, metric in scored[1].metrics.items() if name != "recall"}
+    results = [scored[0], replace(scored[1], metrics=without, undefined=("recall",)), scored[2]]
+    assert Goal("recall").best(results) == 2
+    assert Goal("recall").contenders(results) == (2,)
+
+
+def test_the_same_latents_at_each_setting_are_paired():
+    """Shared latents leave less of a difference to chance than others do."""
+    rng = np.random.default_rng(5)
+    real, latents, others = rng.normal(size=(3, 300, 3))
+    evaluator = genpr.Evaluator(real, metrics=["precision", "recall"], control=False)
+    one = evaluator.score(latents)
+    widths = []
+    for fake in (0.99 * latents, 0.99 * others):
+        bounds = (
+            genpr.rank_results({"one": one, "other": evaluator.score(fake)}, by="recall").standings[1].bounds
+        )
+        widths.append(bounds.high - bounds.low)
+    assert widths[0] < 0.7 * widths[1]
+
+
 def test_goals_are_said_in_words():
     assert str(Goal("precision", {"recall": 0.5})) == "highest precision with recall at least 0.5"
     assert str(Goal()) == "highest f1"

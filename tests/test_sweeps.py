@@ -17,6 +17,8 @@ import pytest
 import genpr
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.goal import Goal
+from genpr.report.sweep_plot import sweep_plot
+from genpr.report.sweep_table import sweep_table
 from genpr.sweep import Sweep, SweepPoint, sweep, warnings_of
 from genpr.sweep_folder import SweepFolder
 
@@ -112,6 +114,49 @@ def test_the_record_is_plain_json_and_says_it_all(found):
     assert record["front"] == [point.setting for point in found.front]
     assert [point["setting"] for point in record["points"]] == list(SETTINGS)
     assert record["points"][1]["result"]["metrics"]["recall"]["value"] == found.points[1].result["recall"]
+
+
+def test_the_record_and_the_table_say_who_may_be_the_best(found):
+    for goal in (Goal(), Goal("precision"), Goal("recall")):
+        contenders = found.contenders(goal)
+        expected = [point.setting for point in contenders]
+        assert json.loads(found.to_json(goal=goal))["contenders"] == expected
+        best = found.best(goal).setting
+        others = [f"{setting:g}" for setting in expected if setting != best]
+        table = " ".join(sweep_table(found, goal).split())
+        told = f"not distinguishable from it: psi = {', '.join(others)} ("
+        assert (told in table) == bool(others)
+        assert ("no other setting is as good" in table) == (not others)
+        drawn = sweep_plot(found, goal, form="svg").decode()
+        assert ("not told from the best" in drawn) == bool(others)
+    out_of_reach = Goal("recall", {"recall": 2.0})
+    assert json.loads(found.to_json(goal=out_of_reach))["contenders"] == []
+    assert "distinguishable" not in sweep_table(found, out_of_reach)
+
+
+def test_without_intervals_nobody_is_claimed_to_be_worse(reals, fakes):
+    bare = sweep(genpr.Evaluator(reals, **OPTIONS, intervals=False), fakes)
+    assert json.loads(bare.to_json())["contenders"] is None
+    table = sweep_table(bare, Goal())
+    assert "distinguishable" not in table
+    assert "as good" not in table
+    assert "not told" not in sweep_plot(bare, Goal(), form="svg").decode()
+
+
+def test_a_resumed_sweep_tells_the_same_settings_apart(evaluator, fakes, tmp_path, found):
+    """Stored points keep their replicates: what was read back agrees with what was computed, to the bit."""
+    paths = files_of(tmp_path / "fakes", fakes)
+    folder = SweepFolder(tmp_path / "out")
+    sweep(evaluator, {psi: paths[psi] for psi in SETTINGS[:2]}, folder=folder)
+    resumed = sweep(evaluator, paths, folder=SweepFolder(tmp_path / "out"))
+    for goal in (Goal(), Goal("precision", {"recall": 0.3})):
+        assert resumed.contenders(goal) is not None
+        assert [point.setting for point in resumed.contenders(goal)] == [
+            point.setting for point in found.contenders(goal)
+        ]
+    for point, other in zip(resumed.points, found.points, strict=True):
+        assert point.result.metrics == other.result.metrics
+        assert point.result.metrics["recall"].replicates is not None
 
 
 def test_the_table_for_spreadsheets(found):

@@ -94,9 +94,24 @@ def _draw_tradeoff(axes: Axes, sweep: Sweep, goal: Goal) -> None:
 
 
 def _draw_chosen(axes: Axes, sweep: Sweep, goal: Goal) -> None:
+    best = sweep.best(goal)
+    others = [point.tradeoff for point in sweep.contenders(goal) or () if point != best]
+    if others:
+        recalls, precisions = zip(*others, strict=True)
+        label = "not told from the best"
+        axes.scatter(
+            recalls,
+            precisions,
+            s=160,
+            facecolors="none",
+            edgecolors=_QUIET,
+            linewidths=0.9,
+            zorder=5,
+            label=label,
+        )
     for point, marker, size, name in (
         (sweep.knee, "D", 90, "knee"),
-        (sweep.best(goal), "o", 160, f"best: {goal}"),
+        (best, "o", 160, f"best: {goal}"),
     ):
         if point is not None:
             axes.scatter(

@@ -45,6 +45,18 @@ def _marks(sweep: Sweep, point: SweepPoint, goal: Goal) -> str:
     return " ".join(marks)
 
 
+def _doubts(sweep: Sweep, goal: Goal, best: SweepPoint | None) -> list[str]:
+    """Who else may be the best; nothing where nobody can tell, or there is nobody else."""
+    contenders = sweep.contenders(goal)
+    if not contenders or best is None or len(sweep.points) == 1:
+        return []
+    others = [f"{point.setting:g}" for point in contenders if point.setting != best.setting]
+    if others:
+        return [f"not distinguishable from it: {sweep.axis} = {', '.join(others)} (simultaneous 95 % bounds)"]
+    worse = "reaches it and is as good" if goal.at_least else "is as good"
+    return [f"no other setting {worse}: simultaneous 95 % bounds tell"]
+
+
 def _legend(sweep: Sweep, goal: Goal) -> list[str]:
     axis, first = sweep.axis, sweep.points[0].result
     nulls = ", ".join(
@@ -57,6 +69,7 @@ def _legend(sweep: Sweep, goal: Goal) -> list[str]:
     lines += [
         f"best ({goal}): " + ("no setting reaches it" if best is None else f"{axis} = {best.setting:g}")
     ]
+    lines += _doubts(sweep, goal, best)
     if knee is not None:
         lines.append(f"knee of the front: {axis} = {knee.setting:g}")
     lines.append(
