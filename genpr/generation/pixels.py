@@ -1,7 +1,4 @@
-"""What a generator returns, checked and turned into uint8 (n, 3, h, w).
-
-What lies outside of the range is cut off, as the field does when it saves images: networks that are still young overshoot.
-"""
+"""What a generator returns, checked and turned into uint8 (n, 3, h, w)."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import torch
 from torch import Tensor
 
 from genpr.errors import DataError
-from genpr.images.float_range import ImageRange, cut_to_uint8, scaled
+from genpr.images.float_range import ImageRange, levels_of
 
 
 def to_uint8(
@@ -94,5 +91,4 @@ def _levels(images: Tensor, image_range: ImageRange | None, who: str) -> tuple[T
             "overflows in low precision",
             code="generator-non-finite",
         )
-    levels = scaled(images, image_range)
-    return cut_to_uint8(levels), ((levels < -0.5) | (levels > 256.5)).double().mean().item()
+    return levels_of(images, image_range)

@@ -28,10 +28,8 @@ from genpr.generation.latents import Latents, check_count, check_psi
 from genpr.generation.load import LoadedGenerator
 from genpr.generation.pixels import to_uint8
 from genpr.images.datasets import CountedBatches
-from genpr.images.float_range import ImageRange, checked_range
+from genpr.images.float_range import MOST_OUTSIDE, ImageRange, checked_range
 from genpr.notices import Notice, notice
-
-_CLAMPED = 0.1  # share of cut off values above which the declared range is doubted
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +214,7 @@ class GeneratedImages(CountedBatches):
     @property
     def notices(self) -> tuple[Notice, ...]:
         """What the last whole pass noticed."""
-        if self.clamped is None or self.clamped <= _CLAMPED:
+        if self.clamped is None or self.clamped <= MOST_OUTSIDE:
             return ()
         assert self.sampler.image_range is not None
         low, high = self.sampler.image_range

@@ -3,6 +3,9 @@
 Floats are scaled to 0..255 and rounded half up: floor(x * scale + offset + 0.5). That is what the field does when it
 saves images: StyleGAN's `(x * 127.5 + 128).clamp(0, 255).to(uint8)` for -1..1, and torchvision's `save_image`,
 `x.mul(255).add(0.5).clamp(0, 255).to(uint8)` for 0..1. Both are met bit by bit.
+
+What lies outside of the range is cut off, as both do it too: networks without a last tanh overshoot. Where more than a
+tenth of the values does (`MOST_OUTSIDE`), the range is doubted, and whoever takes the images warns.
 """
 
 from __future__ import annotations
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
 
 ImageRange = tuple[float, float]
 """The floats that are black and white."""
+
+MOST_OUTSIDE = 0.1
+"""Share of values outside of the declared range above which it is doubted."""
 
 
 def checked_range(image_range: Sequence[float] | None) -> ImageRange | None:
@@ -39,22 +45,21 @@ def checked_range(image_range: Sequence[float] | None) -> ImageRange | None:
     return float(values[0]), float(values[1])
 
 
-def scaled(images: Tensor, image_range: ImageRange) -> Tensor:
-    """Levels plus a half, not cut off: what is outside of the range is below 0 or above 256."""
+def levels_of(images: Tensor, image_range: ImageRange) -> tuple[Tensor, float]:
+    """Floats of any shape, all finite, as uint8, cut off at both ends of the range.
+
+    Returns:
+        The levels, and the share of values that were more than one level of 255 outside of the range.
+    """
     import torch
 
     if images.dtype in (torch.float16, torch.bfloat16):
         images = images.float()  # in half precision, scaling alone would lose levels
     low, high = image_range
     scale = 255 / (high - low)
-    return images * scale + (0.5 - low * scale)
-
-
-def cut_to_uint8(levels: Tensor) -> Tensor:
-    """What `scaled` gives as uint8."""
-    import torch
-
-    return levels.clamp(0, 255).to(torch.uint8)
+    levels = images * scale + (0.5 - low * scale)
+    outside = ((levels < -0.5) | (levels > 256.5)).double().mean().item()
+    return levels.clamp(0, 255).to(torch.uint8), outside
 
 
 def _is_number(value: object) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+
 from torch import Tensor
 
 from genpr.errors import DataError, UsageError
-from genpr.images.float_range import ImageRange, checked_range, cut_to_uint8, scaled
+from genpr.images.float_range import MOST_OUTSIDE, ImageRange, checked_range, levels_of
 
 
 def declared_range(*, normalize: bool, image_range: ImageRange | None) -> ImageRange | None:
@@ -27,10 +29,11 @@ def as_uint8(images: Tensor, image_range: ImageRange | None) -> Tensor:
 
     Args:
         images: (n, 3, h, w), uint8 or floats.
-        image_range: The floats that are black and white; values beyond it by half a level are taken as its ends.
+        image_range: The floats that are black and white; values beyond it are cut off, with a Python warning if
+            they are more than a tenth.
 
     Raises:
-        DataError: Floats without a range, beyond it, or not finite.
+        DataError: Floats without a range, or not finite.
     """
     if not isinstance(images, Tensor) or not images.is_floating_point():
         return images  # the source that takes them says what is wrong with anything else
@@ -40,14 +43,16 @@ def as_uint8(images: Tensor, image_range: ImageRange | None) -> Tensor:
             "normalize=True for values in 0..1, else image_range=(-1, 1) or whatever it is",
             code="image-range",
         )
-    low, high = image_range
-    levels = scaled(images.detach(), image_range)
-    if levels.isnan().any():
-        raise DataError("images hold NaN; did the generator diverge?", code="non-finite")
-    if levels.numel() and (levels.min() < 0 or levels.max() > 256):
-        raise DataError(
-            f"images have values from {images.min():.4g} to {images.max():.4g}, beyond the declared range {low:g} to "
-            f"{high:g}; if the generator overshoots, clamp them first: images.clamp({low:g}, {high:g})",
-            code="image-range",
+    if not images.isfinite().all():
+        raise DataError("images hold NaN or infinite values; did the generator diverge?", code="non-finite")
+    levels, outside = levels_of(images.detach(), image_range)
+    if outside > MOST_OUTSIDE:
+        low, high = image_range
+        # The same words each time, so that Python shows them once and not at every batch.
+        warnings.warn(
+            f"more than {MOST_OUTSIDE:.0%} of the values of images lie outside of their declared range {low:g} to {high:g} "
+            "and were cut off; check it (normalize, image_range). A generator in training may also overshoot that much for a "
+            "while",
+            stacklevel=2,
         )
-    return cut_to_uint8(levels)
+    return levels

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -242,3 +244,23 @@ def test_checkpoints_are_files_by_suffix_or_pattern(tmp_path):
     assert found() == ["a.pt", "b.PTH", "c.ckpt", "d.pkl", "e.safetensors", "f.bin"]
     assert found(pattern="ema*") == ["ema.zip"]
     assert found(pattern="*.pt") == ["a.pt"]
+
+
+def test_the_example_in_the_docs_runs(tmp_path, monkeypatch, write_images):
+    page = (Path(__file__).parents[2] / "docs" / "checkpoints.md").read_text()
+    (code,) = [
+        text
+        for text in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+        if "CheckpointImages" in text
+    ]
+    code = code.replace("5000", "40").replace('"real/"', '"real/", extractor="pixels", control=False')
+    monkeypatch.chdir(tmp_path)
+    write_images("real", real_blobs(40))
+    write_generator(tmp_path)
+    (tmp_path / "gan").mkdir()
+    for step, spread in ((1000, 0.9), (200, 0.1)):
+        write_checkpoint(tmp_path / "gan" / f"step-{step}.pt", spread)
+    names = {"genpr": genpr, "Path": Path}
+    exec(compile(code, "checkpoints.md", "exec"), names)
+    assert names["ranking"].winner == "step-1000"
+    assert names["ranking"].drawn_by["step-1000"]["n"] == 40

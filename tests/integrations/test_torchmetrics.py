@@ -187,17 +187,14 @@ def test_half_levels_round_up():
     ("options", "factor", "message"),
     [
         ({}, 1 / 255, "normalize=True for values in 0..1"),
-        ({"normalize": True}, 1.0, "beyond the declared range 0 to 1.*clamp"),
-        ({"image_range": (-1, 1)}, 1.02, "beyond the declared range -1 to 1"),
-        ({"image_range": (-1, 1)}, float("nan"), "NaN"),
+        ({"image_range": (-1, 1)}, float("nan"), "NaN or infinite"),
+        ({"image_range": (-1, 1)}, float("inf"), "NaN or infinite"),
     ],
 )
 def test_float_images_that_are_refused(options, factor, message):
     metric = metric_of(**options)
     with pytest.raises(DataError, match=message):
-        metric.update(
-            images()[0][:4].float() * factor if factor != 1.02 else torch.full((1, 3, 8, 8), 1.02), real=True
-        )
+        metric.update(images()[0][:4].float() * factor, real=True)
     assert not metric.real_rows
 
 
