@@ -18,7 +18,7 @@ from genpr.errors import BadImagesError, GenprError
 _COMMANDS = {
     "score": "Precision, recall, density and coverage of generated images.",
     "sweep": "What truncation, guidance or any other setting trades for what.",
-    "watch": "Score samples as a training run writes them, and keep the best.",
+    "watch": "Score what a training run writes, samples or checkpoints; keep the best.",
     "compare": "Results side by side, if they were made alike.",
     "rank": "Checkpoints by their generated images: the best, and who cannot be told from it.",
     "features": "Embed images once, and keep the features in a file.",

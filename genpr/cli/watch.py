@@ -34,7 +34,13 @@ _seconds = click.FloatRange(min=0)
     type=click.Path(path_type=Path),
     help="Where scores go; other files lie beside it.  [default: DIR/genpr.jsonl]",
 )
-@click.option("--by", default="f1", metavar="METRIC", show_default=True, help="What best.json is chosen by.")
+@click.option(
+    "--by",
+    default="f1",
+    metavar="NAME",
+    show_default=True,
+    help="What best.json is chosen by: f1, f0.5, f2 or any F-score of precision and recall, or a metric.",
+)
 @click.option(
     "--format",
     "file_format",
