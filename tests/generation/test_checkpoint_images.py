@@ -32,7 +32,7 @@ def checkpoint(tmp_path):
 
 @pytest.fixture(scope="module")
 def evaluator():
-    return genpr.Evaluator(real_blobs(40), extractor="pixels", control=False)
+    return genpr.Evaluator(real_blobs(40), extractor="pixels", control=False, intervals=False)
 
 
 def drawn(images):
