@@ -31,6 +31,8 @@ def listed(names: Sequence[str]) -> str:
 
 def _of_number(by: str, standings: Sequence[Standing]) -> str:
     first = [each.name for each in standings if each.rank == 1]
+    if len(first) == len(standings):
+        return f"all {len(first)} are equal by {by}."
     ahead = f"{listed(first)} {'are equal first' if len(first) > 1 else 'is first'} by {by}"
     if standings[0].is_contender is None:
         return f"{ahead}; without bounds, nobody can say whether that is more than luck."

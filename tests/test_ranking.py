@@ -214,6 +214,11 @@ def test_a_single_checkpoint_is_first_of_one(results):
         assert ranking.summary == "good is the only checkpoint: there is nothing to compare it with."
 
 
+def test_where_all_are_equal_nobody_is_worse(results):
+    ranking = rank_results({"a": results["good"], "b": results["good"]})
+    assert ranking.summary == "all 2 are equal by f1."
+
+
 @pytest.mark.parametrize(
     ("by", "code"),
     [

@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import io
-from typing import Any, Literal
+from typing import Literal
 
 from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from genpr.goal import Goal
+from genpr.report.metric_curves import INK, QUIET, STYLE, draw_metrics, put_legend
 from genpr.result import MetricValue
-from genpr.sweep import Sweep, SweepPoint, warnings_of
+from genpr.sweep import Sweep
 
-_INK, _QUIET = "#222222", "#888888"
-# Told apart with any colour vision: Okabe & Ito 2008.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
-_STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": _QUIET,
-    "axes.labelcolor": _INK,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
-    "svg.fonttype": "none",  # text stays text
-    "svg.hashsalt": "genpr",  # the same sweep gives the same file
-}
 _MOST_LABELS = 12
 _NEAR_TOP = 0.95
-_MOST_DENSITY = 2.5  # drawn; shrunken fakes have any
-_MARKS = "^vsX*"  # of warnings
 
 
 def sweep_plot(sweep: Sweep, goal: Goal, *, form: Literal["png", "svg"]) -> bytes:
@@ -39,11 +24,12 @@ def sweep_plot(sweep: Sweep, goal: Goal, *, form: Literal["png", "svg"]) -> byte
     Returns:
         The file; the same for the same sweep.
     """
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         figure = Figure(figsize=(9.6, 5.0), layout="constrained")
         left, right = figure.subplots(1, 2)
         _draw_tradeoff(left, sweep, goal)
-        _draw_metrics(right, sweep)
+        draw_metrics(right, sweep.axis, {point.setting: point.result for point in sweep.points})
+        put_legend(right, columns=3)
         buffer = io.BytesIO()
         undated = {"Date": None} if form == "svg" else {"Software": None}
         figure.savefig(buffer, format=form, dpi=160, metadata=undated)
@@ -56,7 +42,7 @@ def _draw_tradeoff(axes: Axes, sweep: Sweep, goal: Goal) -> None:
         [point.tradeoff[0] for point in front],
         [point.tradeoff[1] for point in front],
         where="pre",
-        color=_QUIET,
+        color=QUIET,
         linewidth=1,
         zorder=1,
         label="front",
@@ -69,7 +55,7 @@ def _draw_tradeoff(axes: Axes, sweep: Sweep, goal: Goal) -> None:
         xerr=_arms([recall for recall, _ in metrics]),
         yerr=_arms([precision for _, precision in metrics]),
         fmt="none",
-        ecolor=_QUIET,
+        ecolor=QUIET,
         elinewidth=0.8,
         zorder=2,
     )
@@ -81,16 +67,16 @@ def _draw_tradeoff(axes: Axes, sweep: Sweep, goal: Goal) -> None:
             points[place].tradeoff,
             xytext=(6, -13 if points[place].tradeoff[1] > _NEAR_TOP else 5),
             textcoords="offset points",
-            color=_INK,
+            color=INK,
             zorder=4,
         )
     _draw_chosen(axes, sweep, goal)
     recall, precision = (points[0].result.metrics[name].null for name in ("recall", "precision"))
     if recall is not None and precision is not None:
-        axes.scatter(recall, precision, marker="+", color=_INK, s=80, label="perfect generator", zorder=3)
+        axes.scatter(recall, precision, marker="+", color=INK, s=80, label="perfect generator", zorder=3)
     axes.set(xlabel="recall (diversity)", ylabel="precision (fidelity)", xlim=(0, 1.02), ylim=(0, 1.02))
     axes.set_title(f"{sweep.axis} beside each point, 95 % intervals", fontsize=9, loc="left")
-    _put_legend(axes, columns=2)
+    put_legend(axes, columns=2)
 
 
 def _draw_chosen(axes: Axes, sweep: Sweep, goal: Goal) -> None:
@@ -104,7 +90,7 @@ def _draw_chosen(axes: Axes, sweep: Sweep, goal: Goal) -> None:
             precisions,
             s=160,
             facecolors="none",
-            edgecolors=_QUIET,
+            edgecolors=QUIET,
             linewidths=0.9,
             zorder=5,
             label=label,
@@ -119,66 +105,11 @@ def _draw_chosen(axes: Axes, sweep: Sweep, goal: Goal) -> None:
                 marker=marker,
                 s=size,
                 facecolors="none",
-                edgecolors=_INK,
+                edgecolors=INK,
                 linewidths=1.2,
                 zorder=5,
                 label=name,
             )
-
-
-def _draw_metrics(axes: Axes, sweep: Sweep) -> None:
-    """Shares and densities only: other metrics have other units."""
-    settings = [point.setting for point in sweep.points]
-    names = [
-        name
-        for name in ("precision", "recall", "density", "coverage")
-        if all(name in point.result.metrics for point in sweep.points)
-    ]
-    for name, colour in zip(names, _COLOURS, strict=False):
-        found = [point.result.metrics[name] for point in sweep.points]
-        values = [metric.value for metric in found]
-        axes.plot(settings, values, color=colour, linewidth=1.4, marker="o", markersize=3, label=name)
-        ends = [metric.interval or (metric.value, metric.value) for metric in found]
-        axes.fill_between(
-            settings,
-            [low for low, _ in ends],
-            [high for _, high in ends],
-            color=colour,
-            alpha=0.18,
-            linewidth=0,
-        )
-        _draw_null(axes, sweep.points, name, colour)
-    _draw_warnings(axes, sweep)
-    top = max(point.result.metrics[name].value for point in sweep.points for name in names)
-    axes.set(xlabel=sweep.axis, ylim=(0, max(1.05, min(1.1 * top, _MOST_DENSITY))))
-    cut = f"; cut at {_MOST_DENSITY:g}" if 1.1 * top > _MOST_DENSITY else ""
-    axes.set_title(f"dotted: a perfect generator{cut}", fontsize=9, loc="left")
-    _put_legend(axes, columns=3)
-
-
-def _draw_null(axes: Axes, points: tuple[SweepPoint, ...], name: str, colour: str) -> None:
-    known = [
-        (point.setting, null) for point in points if (null := point.result.metrics[name].null) is not None
-    ]
-    if known:
-        settings, nulls = zip(*known, strict=True)
-        axes.plot(settings, nulls, color=colour, linewidth=0.9, linestyle=":")
-
-
-def _draw_warnings(axes: Axes, sweep: Sweep) -> None:
-    """A tick below each setting that something is wrong with."""
-    codes = dict.fromkeys(code for point in sweep.points for code in warnings_of(point.result))
-    for place, code in enumerate(codes):
-        settings = [point.setting for point in sweep.points if code in warnings_of(point.result)]
-        mark, height = _MARKS[place % len(_MARKS)], 0.02 + 0.04 * place
-        axes.scatter(
-            settings, [height] * len(settings), marker=mark, color=_INK, s=22, label=f"warning: {code}"
-        )
-
-
-def _put_legend(axes: Axes, *, columns: int) -> None:
-    """Below the axis, where it hides nothing."""
-    axes.legend(frameon=False, fontsize=8, ncols=columns, loc="upper left", bbox_to_anchor=(0, -0.12))
 
 
 def _arms(metrics: list[MetricValue]) -> tuple[list[float], list[float]]:

@@ -1,0 +1,76 @@
+"""Metrics along an axis, such as psi or the steps of a training run, with intervals and what a perfect generator scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from matplotlib.axes import Axes
+
+from genpr.result import Result
+from genpr.sweep import warnings_of
+
+INK, QUIET = "#222222", "#888888"
+# Told apart with any colour vision: Okabe & Ito 2008.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": QUIET,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "genpr",  # the same numbers give the same file
+}
+"""For `matplotlib.rc_context`."""
+_DRAWN = ("precision", "recall", "density", "coverage")  # other metrics have other units
+_MOST_DENSITY = 2.5  # drawn; shrunken fakes have any
+_MARKS = "^vsX*"  # of warnings
+
+
+def draw_metrics(axes: Axes, label: str, results: Mapping[float, Result]) -> None:
+    """Precision, recall, density and coverage as lines with their 95 % intervals; dotted, a perfect generator.
+
+    Args:
+        axes: Where to draw.
+        label: Of the axis.
+        results: By place on it, in ascending order; at least one.
+    """
+    names = [name for name in _DRAWN if all(name in result.metrics for result in results.values())]
+    for name, colour in zip(names, COLOURS, strict=False):
+        _draw_metric(axes, name, colour, results)
+    _draw_warnings(axes, results)
+    top = max((result[name] for result in results.values() for name in names), default=1.0)
+    axes.set(xlabel=label, ylim=(0, max(1.05, min(1.1 * top, _MOST_DENSITY))))
+    cut = f"; cut at {_MOST_DENSITY:g}" if 1.1 * top > _MOST_DENSITY else ""
+    axes.set_title(f"95 % intervals; dotted: a perfect generator{cut}", fontsize=9, loc="left")
+
+
+def put_legend(axes: Axes, *, columns: int) -> None:
+    """Below the axis, where it hides nothing."""
+    axes.legend(frameon=False, fontsize=8, ncols=columns, loc="upper left", bbox_to_anchor=(0, -0.12))
+
+
+def _draw_metric(axes: Axes, name: str, colour: str, results: Mapping[float, Result]) -> None:
+    places = list(results)
+    found = [result.metrics[name] for result in results.values()]
+    values = [metric.value for metric in found]
+    axes.plot(places, values, color=colour, linewidth=1.4, marker="o", markersize=3, label=name)
+    ends = [metric.interval or (metric.value, metric.value) for metric in found]
+    low, high = zip(*ends, strict=True)
+    axes.fill_between(places, low, high, color=colour, alpha=0.18, linewidth=0)
+    nulls = {
+        place: metric.null for place, metric in zip(places, found, strict=True) if metric.null is not None
+    }
+    axes.plot(list(nulls), list(nulls.values()), color=colour, linewidth=0.9, linestyle=":")
+
+
+def _draw_warnings(axes: Axes, results: Mapping[float, Result]) -> None:
+    """A mark at the bottom for each score that something is wrong with."""
+    codes = dict.fromkeys(code for result in results.values() for code in warnings_of(result))
+    for row, code in enumerate(codes):
+        places = [place for place, result in results.items() if code in warnings_of(result)]
+        mark, height = _MARKS[row % len(_MARKS)], 0.02 + 0.04 * row
+        axes.scatter(places, [height] * len(places), marker=mark, color=INK, s=22, label=f"warning: {code}")
