@@ -1,0 +1,255 @@
+"""Train a small GAN, let genpr choose the checkpoint while it trains, and sweep the truncation of the chosen one.
+
+python scripts/train_gan.py cifar10/train.zip --only automobile --extractor gabor --out gan    (20 minutes on two cores)
+python scripts/train_gan.py my-images/ --steps 100000 --out gan
+
+A page to copy from: the data, the loop, and what came of it; what genpr does begins in `main`. `small_gan.py` has the
+networks. --out gets log.jsonl, a checkpoint and samples.png at each score, and in the end training.png and sweep/.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+from zipfile import ZipFile
+
+import click
+import numpy as np
+import torch
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+from PIL import Image, ImageOps
+from small_gan import SIZE, Z_DIM, Generator, Training, load
+from torch import Tensor
+from torchvision.utils import save_image
+
+import genpr
+from genpr.goal import Goal
+from genpr.integrations.callback import GenprCallback
+from genpr.report.metric_curves import STYLE, draw_metrics, put_legend
+from genpr.report.ranking_table import ranking_table
+from genpr.report.sweep_files import write_sweep
+from genpr.report.sweep_table import sweep_table
+from genpr.sweep_folder import SweepFolder
+
+IMAGES = (".jpg", ".jpeg", ".png", ".webp")
+
+# ---- Dataa: images of a folder or a zip, in memory.
+
+
+def read_images(source: Path, only: str | None) -> Tensor:
+    """uint8 (n, 3, 32, 32); `only` those in a folder of that name."""
+    wanted = [
+        ImageOps.fit(Image.open(io.BytesIO(data)).convert("RGB"), (SIZE, SIZE), Image.Resampling.BICUBIC)
+        for name, data in files_in(source)
+        if name.lower().endswith(IMAGES) and (only is None or f"/{only}/" in f"/{name}")
+    ]
+    if not wanted:
+        where = "" if only is None else f" in a folder {only}"
+        raise click.UsageError(f"{source} holds no images ({', '.join(IMAGES)}){where}")
+    return torch.from_numpy(np.stack([np.asarray(image) for image in wanted])).permute(0, 3, 1, 2)
+
+
+def files_in(source: Path) -> Iterator[tuple[str, bytes]]:
+    """Names and contents, in one order everywhere."""
+    if source.is_dir():
+        for path in sorted(path for path in source.rglob("*") if path.is_file()):
+            yield path.relative_to(source).as_posix(), path.read_bytes()
+    else:
+        with ZipFile(source) as archive:
+            for name in sorted(archive.namelist()):
+                yield name, archive.read(name)
+
+
+def batches(images: Tensor, size: int) -> Iterator[tuple[int, Tensor]]:
+    """The epoch, and images of -1 to 1, half of them mirrored, for ever."""
+    epoch = 0
+    while True:
+        for rows in torch.randperm(len(images)).split(size):
+            batch = images[rows].float() / 127.5 - 1
+            yield epoch, torch.where(torch.rand(len(batch), 1, 1, 1) < 0.5, batch.flip(3), batch)
+        epoch += 1
+
+
+# ---- Training.
+
+
+class Recent:
+    """The last 100 steps: their means go to the log, and a gradient far above their median is a spike."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, deque[float]] = {}
+
+    def add(self, facts: dict[str, float]) -> dict[str, float]:
+        """Take one step's losses and norms; gives the norms that are more than five times as large as usual."""
+        spikes = {}
+        for name, value in facts.items():
+            before = self._values.setdefault(name, deque(maxlen=100))
+            if name.startswith("grad") and len(before) == before.maxlen and value > 5 * median(before):
+                spikes[name] = value
+            before.append(value)
+        return spikes
+
+    def means(self) -> dict[str, float]:
+        """By name."""
+        return {name: sum(values) / len(values) for name, values in self._values.items()}
+
+
+Results = dict[int, genpr.Result]  # by step
+Lines = list[dict[str, Any]]  # of log.jsonl
+
+
+def train(
+    training: Training, data: Iterator[tuple[int, Tensor]], score: GenprCallback[Generator], out: Path
+) -> tuple[Results, Lines]:
+    """All steps. Whatever is scored is kept as a checkpoint."""
+    recent, results, lines = Recent(), Results(), Lines()
+    grid = torch.randn(64, Z_DIM, device=training.device)
+    with (out / "log.jsonl").open("w") as log:
+        for step, (epoch, real) in zip(range(1, training.steps + 1), data, strict=False):
+            spikes = recent.add(training.step(real))
+            scores = score(step, training.average)
+            if scores and score.result is not None:
+                results[step] = score.result
+                torch.save(training.average.state_dict(), checkpoint(out, step))
+                save_image(training.average(grid), out / "samples.png", normalize=True, value_range=(-1, 1))
+            if scores or spikes or step % 50 == 0:
+                facts = {"step": step, "epoch": epoch, "lr": training.rate, **recent.means()}
+                lines.append(facts | {"spikes": spikes} | scores)
+                print(json.dumps(lines[-1]), file=log, flush=True)
+            if scores or spikes:
+                click.echo(told(lines[-1]))
+    return results, lines
+
+
+def checkpoint(out: Path, step: int) -> Path:
+    """In the order of the steps when sorted by name."""
+    return out / f"step-{step:06}.pt"
+
+
+def told(line: dict[str, Any]) -> str:
+    """One line of the log for people."""
+    shown = {name: value for name, value in line.items() if isinstance(value, float)}
+    texts = [
+        f"{name.removeprefix('genpr/')} {value:.3g}"
+        for name, value in shown.items()
+        if not name.endswith(("_low", "_high"))
+    ]
+    texts += [f"SPIKE of {name}: {value:.3g}" for name, value in line["spikes"].items()]
+    return f"step {line['step']}, epoch {line['epoch']}: {', '.join(texts)}"
+
+
+# ---- What came of it.
+
+
+def plot_run(results: Results, lines: Lines, chosen: int, out: Path) -> None:
+    """training.png: the scores with their intervals and the chosen step; losses; norms of gradients with their spikes."""
+    with rc_context(STYLE):
+        figure = Figure(figsize=(9.6, 5.0), layout="constrained")
+        axes = figure.subplot_mosaic([["scores", "loss"], ["scores", "grad"]])
+        draw_metrics(axes["scores"], "step", results)
+        axes["scores"].axvline(chosen, color="black", linewidth=0.8, label=f"chosen: {chosen}")
+        put_legend(axes["scores"], columns=3)
+        for panel in ("loss", "grad"):
+            for name in (f"{panel}_g", f"{panel}_d"):
+                axes[panel].plot([line["step"] for line in lines], [line[name] for line in lines], label=name)
+            axes[panel].set_title(f"{panel}, means of 100 steps", loc="left", fontsize=9)
+        for line in lines:
+            axes["grad"].plot([line["step"]] * len(line["spikes"]), line["spikes"].values(), "kx")
+        axes["grad"].set(yscale="log", xlabel="step")
+        for panel in ("loss", "grad"):
+            axes[panel].legend(frameon=False, fontsize=8)
+        figure.savefig(out / "training.png", dpi=160)
+
+
+def look_again(evaluator: genpr.Evaluator, lines: Lines, chosen: int, out: Path) -> genpr.Ranking:
+    """The chosen checkpoint beside others, with latents that chose none of them."""
+    scored = {line["step"]: line for line in lines if "genpr/f1" in line}
+    roles = {
+        "chosen": chosen,
+        "last": max(scored),
+        "lowest loss": min(scored, key=lambda step: scored[step]["loss_g"]),
+        "any": random.choice(list(scored)),
+    }
+    images = {}
+    for step in dict.fromkeys(roles.values()):
+        names = ", ".join(role for role, at in roles.items() if at == step)
+        sampler = genpr.Sampler.of(
+            load(str(checkpoint(out, step))), n=evaluator.n_real, seed=1, image_range=(-1, 1)
+        )
+        images[f"step {step} ({names})"] = sampler.images(1.0)
+    return genpr.rank_checkpoints(evaluator, images, by="f1")
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.argument("source", type=click.Path(exists=True, path_type=Path))
+@click.option("--only", metavar="NAME", help="Images in folders of this name, such as one class.")
+@click.option("--steps", default=8000, type=click.IntRange(min=1))
+@click.option("--batch-size", default=32, type=click.IntRange(min=2))
+@click.option("--every", default=500, type=click.IntRange(min=1), help="Steps between two scores.")
+@click.option(
+    "--n", default=5000, type=click.IntRange(min=50), help="At most so many reals, and fakes per score."
+)
+@click.option("--extractor", help="See `genpr list extractors`.")
+@click.option("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+@click.option("--seed", default=0)
+@click.option("--out", default="gan", type=click.Path(file_okay=False, path_type=Path))
+def main(
+    source: Path,
+    only: str | None,
+    steps: int,
+    batch_size: int,
+    every: int,
+    n: int,
+    extractor: str | None,
+    device: str,
+    seed: int,
+    out: Path,
+) -> None:
+    """Train on the images in SOURCE, a folder or a zip."""
+    out.mkdir(parents=True, exist_ok=True)
+    if (out / "log.jsonl").exists() or every > steps:
+        raise click.UsageError(
+            f"{out} holds a run already" if every <= steps else "--every is more than --steps"
+        )
+    torch.manual_seed(seed)
+    random.seed(seed)
+    images = read_images(source, only)
+    training = Training(steps, torch.device(device))
+
+    # The reals are embedded once, here. Each score then costs the fakes, from the same latents every time.
+    evaluator = genpr.Evaluator(images[torch.randperm(len(images))[:n]], extractor=extractor, device=device)
+    latents = torch.randn(evaluator.n_real, Z_DIM, device=training.device)
+
+    def draw(generator: Generator) -> Iterator[Tensor]:
+        return (generator(part) for part in latents.split(100))
+
+    score = GenprCallback(
+        evaluator, draw, every=every, monitor="genpr/f1", intervals=True, image_range=(-1, 1)
+    )
+    results, lines = train(training, batches(images, batch_size), score, out)
+    assert score.best is not None, "there was a score"
+    chosen = score.best.step
+    plot_run(results, lines, chosen, out)
+    click.echo(ranking_table(look_again(evaluator, lines, chosen, out)))
+
+    psis = [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+    generator = load(str(checkpoint(out, chosen))).to(training.device)
+    sweep = genpr.truncation_sweep(
+        generator, evaluator, psis, n=evaluator.n_real, seed=2, image_range=(-1, 1), out=out / "sweep"
+    )
+    write_sweep(sweep, Goal(), SweepFolder(out / "sweep"))
+    click.echo(sweep_table(sweep, Goal()))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except genpr.GenprError as error:
+        raise SystemExit(f"error: {error}") from None

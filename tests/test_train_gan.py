@@ -1,0 +1,194 @@
+"""The training example: what it reads, logs, flags, keeps and chooses."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from zipfile import ZipFile
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from PIL import Image
+
+import genpr
+
+SCRIPTS = Path(__file__).parent.parent / "scripts"
+
+
+@pytest.fixture(scope="module")
+def script() -> Iterator[ModuleType]:
+    sys.path.insert(0, str(SCRIPTS))
+    try:
+        import train_gan
+
+        yield train_gan
+    finally:
+        sys.path.remove(str(SCRIPTS))
+
+
+@pytest.fixture(scope="module")
+def network(script) -> ModuleType:
+    return sys.modules["small_gan"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Thirty plain images of each of two kinds, and a file that is no image."""
+    root = tmp_path_factory.mktemp("kinds")
+    rng = np.random.default_rng(0)
+    for kind, colour in (("red", (200, 40, 40)), ("blue", (40, 40, 200))):
+        (root / kind).mkdir()
+        for number in range(30):
+            pixels = np.clip(rng.normal(colour, 25, size=(40, 36, 3)), 0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(root / kind / f"{number}.png")
+    (root / "red" / "readme.txt").write_text("no image")
+    return root
+
+
+@pytest.fixture(scope="module")
+def trained(script, folder, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("run") / "gan"
+    options = ["--steps", "6", "--every", "2", "--batch-size", "8", "--n", "50", "--extractor", "pixels"]
+    done = CliRunner().invoke(
+        script.main, [str(folder), *options, "--device", "cpu", "--out", str(out)], catch_exceptions=False
+    )
+    assert done.exit_code == 0, done.output
+    (out / "output.txt").write_text(done.output)
+    return out
+
+
+def test_a_folder_and_a_zip_of_it_are_one(script, folder, tmp_path):
+    archive = tmp_path / "kinds.zip"
+    with ZipFile(archive, "w") as file:
+        for path in sorted(folder.rglob("*")):
+            file.write(path, f"top/{path.relative_to(folder)}")
+    images = script.read_images(folder, None)
+    assert (images.shape, images.dtype) == ((60, 3, 32, 32), torch.uint8)
+    assert torch.equal(images, script.read_images(archive, None))
+    red = script.read_images(archive, "red")
+    assert torch.equal(red, images[30:])
+    assert red.float().mean(dim=(0, 2, 3)).argmax() == 0
+
+
+def test_no_images_is_an_error(script, folder, tmp_path):
+    done = CliRunner().invoke(script.main, [str(folder), "--only", "green", "--out", str(tmp_path / "gan")])
+    assert done.exit_code == 2
+    assert "no images" in done.output
+    assert "green" in done.output
+
+
+def test_a_run_is_never_written_over(script, folder, trained):
+    done = CliRunner().invoke(script.main, [str(folder), "--out", str(trained)])
+    assert done.exit_code == 2
+    assert "holds a run" in done.output
+
+
+def test_every_image_comes_once_per_epoch(script):
+    images = torch.arange(10, dtype=torch.uint8).view(10, 1, 1, 1).expand(10, 3, 32, 32)
+    flow = script.batches(images, 4)
+    seen = [next(flow) for _ in range(6)]
+    assert [epoch for epoch, _ in seen] == [0, 0, 0, 1, 1, 1]
+    for epoch in (0, 1):
+        values = torch.cat([batch[:, 0, 0, 0] for which, batch in seen if which == epoch])
+        assert torch.equal(((values + 1) * 127.5).round().sort().values, torch.arange(10.0))
+
+
+def test_half_of_the_images_are_mirrored(script):
+    torch.manual_seed(0)
+    images = torch.zeros(200, 3, 32, 32, dtype=torch.uint8)
+    images[:, :, :, 0] = 255
+    _, batch = next(script.batches(images, 200))
+    assert 70 < (batch[:, 0, 0, -1] == 1).sum() < 130
+
+
+def test_a_gradient_far_above_the_usual_is_a_spike(script):
+    recent = script.Recent()
+    flags = [recent.add({"loss_g": 1.0, "grad_g": norm}) for norm in [50.0] + [1.0] * 99 + [4.9, 5.1]]
+    assert flags == [{}] * 101 + [{"grad_g": 5.1}]
+    assert recent.add({"loss_g": 100.0, "grad_g": 1.0}) == {}
+    assert recent.means()["loss_g"] == pytest.approx(1.99)
+
+
+def test_the_log_has_training_and_scores_side_by_side(trained):
+    lines = [json.loads(line) for line in (trained / "log.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [2, 4, 6]
+    facts = {"step", "epoch", "lr", "loss_g", "loss_d", "grad_g", "grad_d", "spikes"}
+    scores = {f"genpr/{name}" for name in ("precision", "recall", "density", "coverage", "f1", "recall_low")}
+    assert all(facts | scores <= line.keys() for line in lines)
+    assert lines[0]["lr"] > lines[1]["lr"] > lines[2]["lr"]
+
+
+def test_checkpoints_pictures_and_the_sweep_are_there(trained):
+    assert sorted(path.name for path in trained.glob("*.pt")) == [f"step-00000{n}.pt" for n in (2, 4, 6)]
+    for name in ("samples.png", "training.png", "sweep/sweep.png"):
+        with Image.open(trained / name) as picture:
+            assert min(picture.size) > 200
+    output = (trained / "output.txt").read_text()
+    assert "chosen" in output
+    assert len(json.loads((trained / "sweep" / "sweep.json").read_text())["points"]) == 9
+
+
+def test_the_scores_are_those_of_the_kept_checkpoint(script, network, folder, trained):
+    """What chose the checkpoint is the average network, which was saved: its images score as the log says."""
+    torch.manual_seed(0)
+    images = script.read_images(folder, None)
+    network.Training(6, torch.device("cpu"))
+    reals = images[torch.randperm(60)[:50]]
+    evaluator = genpr.Evaluator(reals, extractor="pixels")
+    latents = torch.randn(50, 64)
+    generator = network.load(str(trained / "step-000004.pt")).eval()
+    with torch.no_grad():
+        drawn = ((generator(latents) + 1) * 127.5).round().clamp(0, 255).to(torch.uint8)
+    line = json.loads((trained / "log.jsonl").read_text().splitlines()[1])
+    found = evaluator.score(drawn).to_flat_dict()
+    assert found == {name: line[name] for name in found}
+
+
+def test_psi_0_draws_one_image_and_psi_1_many(network, trained):
+    generator = genpr.load_generator(f"{SCRIPTS / 'small_gan.py'}:load", trained / "step-000006.pt")
+    sampler = genpr.Sampler.of(generator, n=8, image_range=(-1, 1))
+    assert sampler.rule == "w-interpolate"
+    none, all_ = (torch.cat(list(sampler.images(psi))).float() for psi in (0.0, 1.0))
+    assert none.std(dim=0).max() == 0
+    assert all_.std(dim=0).mean() > 1
+
+
+def test_both_networks_learn(network):
+    """On one colour, twenty steps bring the generator's colour towards it."""
+    torch.manual_seed(0)
+    training = network.Training(60, torch.device("cpu"))
+    real = torch.full((16, 3, 32, 32), 0.8)
+    z = torch.randn(16, 64)
+
+    def distance() -> float:
+        with torch.no_grad():
+            return (training.average(z) - 0.8).abs().mean().item()
+
+    before = distance()
+    for _ in range(60):
+        facts = training.step(real)
+    assert distance() < 0.7 * before
+    assert facts["grad_g"] > 0
+    assert training.rate == pytest.approx(1e-3 * 0.05)
+
+
+def test_an_average_follows_its_network_slowly(network):
+    torch.manual_seed(0)
+    training = network.Training(10, torch.device("cpu"))
+    before = training.average.synthesis.last.bias.clone()
+    training.step(torch.zeros(4, 3, 32, 32))
+    moved = training.average.synthesis.last.bias - before
+    latest = training._generator.synthesis.last.bias - before
+    assert torch.allclose(moved, 0.005 * latest, atol=1e-9)
+    assert latest.abs().max() > 0
+
+
+def test_the_penalty_is_the_squared_slope(network):
+    judge = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 1))
+    slope = judge[1].weight.square().sum()
+    assert network.r1_penalty(judge, torch.randn(5, 3, 2, 2)).item() == pytest.approx(0.005 * slope.item())
