@@ -163,6 +163,7 @@ def plot_run(results: Results, lines: Lines, chosen: int, out: Path) -> None:
         for line in lines:
             axes["grad"].plot([line["step"]] * len(line["spikes"]), line["spikes"].values(), "kx")
         axes["grad"].set(yscale="log", xlabel="step")
+        axes["grad"].tick_params(axis="y", which="minor", labelleft=False)
         for panel in ("loss", "grad"):
             axes[panel].legend(frameon=False, fontsize=8)
         figure.savefig(out / "training.png", dpi=160)

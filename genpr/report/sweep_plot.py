@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from typing import Literal
 
 from matplotlib import colormaps, rc_context
@@ -16,6 +17,7 @@ from genpr.sweep import Sweep
 
 _MOST_LABELS = 12
 _NEAR_TOP = 0.95
+_FAR_BELOW = 0.5
 
 
 def sweep_plot(sweep: Sweep, goal: Goal, *, form: Literal["png", "svg"]) -> bytes:
@@ -71,12 +73,31 @@ def _draw_tradeoff(axes: Axes, sweep: Sweep, goal: Goal) -> None:
             zorder=4,
         )
     _draw_chosen(axes, sweep, goal)
-    recall, precision = (points[0].result.metrics[name].null for name in ("recall", "precision"))
-    if recall is not None and precision is not None:
-        axes.scatter(recall, precision, marker="+", color=INK, s=80, label="perfect generator", zorder=3)
-    axes.set(xlabel="recall (diversity)", ylabel="precision (fidelity)", xlim=(0, 1.02), ylim=(0, 1.02))
+    limits = [
+        _end_of_axis([point.result.metrics[name] for point in points]) for name in ("recall", "precision")
+    ]
+    _draw_perfect(axes, points[0].result.metrics, limits)
+    axes.set(
+        xlabel="recall (diversity)", ylabel="precision (fidelity)", xlim=(0, limits[0]), ylim=(0, limits[1])
+    )
     axes.set_title(f"{sweep.axis} beside each point, 95 % intervals", fontsize=9, loc="left")
     put_legend(axes, columns=2)
+
+
+def _end_of_axis(metrics: list[MetricValue]) -> float:
+    """1, or less where everything is far below: points that lie on each other show nothing."""
+    highest = max((metric.interval or (0.0, metric.value))[1] for metric in metrics)
+    return 1.02 if highest > _FAR_BELOW else max(1.25 * highest, 0.02)
+
+
+def _draw_perfect(axes: Axes, metrics: Mapping[str, MetricValue], limits: list[float]) -> None:
+    recall, precision = metrics["recall"].null, metrics["precision"].null
+    if recall is None or precision is None:
+        return
+    label = f"perfect: ({recall:.2f}, {precision:.2f})"
+    if recall > limits[0] or precision > limits[1]:
+        label += ", outside"
+    axes.scatter(recall, precision, marker="+", color=INK, s=80, label=label, zorder=3)
 
 
 def _draw_chosen(axes: Axes, sweep: Sweep, goal: Goal) -> None:
