@@ -75,6 +75,7 @@ def hostile(folders):
     names = ["=cmd().png", "<script>alert(1)</script>.png", "-1;=2.png", '@x,"y\n.png', "\udcff.png"]
     for folder in folders:
         for row, name in enumerate(names):
+            (folder / name).parent.mkdir(exist_ok=True)  # the slash in one of them makes a folder
             (folder / f"{row:05d}.png").rename(folder / name)
     return folders, names
 
@@ -124,7 +125,7 @@ def test_numbers_are_written_in_full(genpr, folders):
 
 def test_copies_have_infinite_realism_and_strangers_no_rarity(tmp_path, rng):
     real = rng.normal(size=(30, 4))
-    found = package.Evaluator(real, intervals=False, control=False, device="cpu").evidence(
+    found = package.Evaluator(real, metrics=["precision"], intervals=False, device="cpu").evidence(
         np.concatenate([real[:1], 1000 + real[:1]])
     )
     assert package.write_samples(tmp_path / "a.csv", found) == 32
