@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from genpr.evaluate import score, score_protocols
     from genpr.evaluator import Evaluator
+    from genpr.evidence import Evidence
     from genpr.features.embed import embed
     from genpr.features.extractor import ExtractorInfo, FeatureExtractor
     from genpr.features.registry import list_extractors, load_extractor
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from genpr.metrics.witnessed import witnessed
     from genpr.notices import Notice
     from genpr.ranking import Ranking, rank_checkpoints, rank_results
+    from genpr.report.sample_table import write_samples
     from genpr.result import MetricValue, Result
     from genpr.sweep import Sweep
 
@@ -54,6 +56,7 @@ _HOME = {
     "Curve": "genpr.metrics.frontier",
     "DataError": "genpr.errors",
     "Evaluator": "genpr.evaluator",
+    "Evidence": "genpr.evidence",
     "ExtractorInfo": "genpr.features.extractor",
     "FeatureError": "genpr.errors",
     "FeatureExtractor": "genpr.features.extractor",
@@ -94,6 +97,7 @@ _HOME = {
     "truncation_sweep": "genpr.generator_sweep",
     "vendi_score": "genpr.metrics.diversity",
     "witnessed": "genpr.metrics.witnessed",
+    "write_samples": "genpr.report.sample_table",
 }
 
 __all__ = [
@@ -102,6 +106,7 @@ __all__ = [
     "Curve",
     "DataError",
     "Evaluator",
+    "Evidence",
     "ExtractorInfo",
     "FeatureError",
     "FeatureExtractor",
@@ -143,6 +148,7 @@ __all__ = [
     "truncation_sweep",
     "vendi_score",
     "witnessed",
+    "write_samples",
 ]
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import torch
 
+from genpr.evidence import Evidence, check_samples
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
 from genpr.held_out import embedded_held_out
@@ -190,10 +191,40 @@ class Evaluator:
             DataError: The fake side cannot be used, or does not belong to the real side.
         """
         with limited_memory(self._max_memory):
-            opened = open_side(fake, "fake")
-            if not (isinstance(fake, FeatureSet) and fake.extractor is not None):
-                check_same_kind(self._opened_real, opened)
-            embedder = self._embedder if cache is None else replace(self._embedder, cache=cache)
-            fakes = SideFeatures(opened, "fake", embedder, limit=self._plan.most_fake, own=[self._plan.own])
-            fakes.require(self._plan.spaces.values(), minimum=self._plan.least_fake)
-            return self._judge.score(fakes)
+            return self._judge.score(self._embedded(fake, cache))
+
+    def evidence(self, fake: object, *, cache: bool | None = None) -> Evidence:
+        """Score one fake set as `score` does, and keep what is known of each image on both sides.
+
+        It takes about twice the search of a score, and memory for one row of numbers per image.
+
+        Args:
+            fake: As of `score`.
+            cache: As of `score`.
+
+        Raises:
+            UsageError: The path does not exist, or no metric of this evaluator tells of single images.
+            DataError: The fake side cannot be used, or does not belong to the real side; or there are too few reals.
+
+        Example:
+            >>> import numpy as np
+            >>> rng = np.random.default_rng(0)
+            >>> evaluator = Evaluator(rng.normal(size=(200, 8)))
+            >>> found = evaluator.evidence(rng.normal(size=(200, 8)))
+            >>> bool(found.fake.inside.mean() == found.result["precision"])
+            True
+            >>> found.fake.names[found.fake.realism.argmin()]  # the least realistic
+            'row 179'
+        """
+        with limited_memory(self._max_memory):
+            check_samples(self._plan, self._judge.reals)
+            return self._judge.evidence(self._embedded(fake, cache))
+
+    def _embedded(self, fake: object, cache: bool | None) -> SideFeatures:
+        opened = open_side(fake, "fake")
+        if not (isinstance(fake, FeatureSet) and fake.extractor is not None):
+            check_same_kind(self._opened_real, opened)
+        embedder = self._embedder if cache is None else replace(self._embedder, cache=cache)
+        fakes = SideFeatures(opened, "fake", embedder, limit=self._plan.most_fake, own=[self._plan.own])
+        fakes.require(self._plan.spaces.values(), minimum=self._plan.least_fake)
+        return fakes

@@ -12,11 +12,12 @@ from typing import Any
 
 from genpr import __version__
 from genpr.errors import FeatureError
+from genpr.evidence import Evidence
 from genpr.features.feature_set import FeatureSet
 from genpr.findings import findings
 from genpr.identities import Identities
 from genpr.images.statistics import read_statistics
-from genpr.metrics.evidence import Evidence
+from genpr.metrics.evidence import Evidence as Suspects
 from genpr.metrics.frechet import Gaussian
 from genpr.metrics.kinds import RealKinds
 from genpr.notices import Notice
@@ -68,10 +69,34 @@ class Judge:
         Raises:
             DataError: It does not belong to the real side.
         """
+        fakes = self._checked(fake)
+        return self._result(fakes, self._scorer.score(fakes, self._given_statistics(fakes)))
+
+    def evidence(self, fake: SideFeatures) -> Evidence:
+        """Score one fake side as `score` does, and keep what is known of each image, as `check_samples` allows.
+
+        Raises:
+            DataError: It does not belong to the real side.
+        """
+        fakes = self._checked(fake)
+        scored = self._scorer.score(fakes, self._given_statistics(fakes))
+        result = self._result(fakes, scored)
+        rows = self._scorer.samples(scored)
+        assert scored.searched is not None
+        sides = scored.searched.reals, scored.searched.fakes
+        return Evidence.of(result, sides, rows, k=self._plan.sample_ks, ties=self._plan.ties)
+
+    def _checked(self, fake: SideFeatures) -> SideFeatures:
+        """As much of a fake side as is used."""
         fakes = fake.cut(self._plan.most_fake)
         for space in self._plan.real_spaces:
             check_untrained(self._real[space], fakes[space])
-        return self._result(fakes, self._scorer.score(fakes, self._given_statistics(fakes)))
+        return fakes
+
+    @property
+    def reals(self) -> FeatureSet:
+        """The features that stand for the real side."""
+        return self._main(self._real)
 
     @property
     def n_real(self) -> int:
@@ -242,7 +267,7 @@ def _check_finite(metrics: Mapping[str, MetricValue]) -> None:
             )
 
 
-def _hub_summary(evidence: Evidence | None, reals: FeatureSet) -> HubSummary | None:
+def _hub_summary(evidence: Suspects | None, reals: FeatureSet) -> HubSummary | None:
     """With the name of the real, where names are known."""
     if evidence is None or evidence.hubness is None:
         return None

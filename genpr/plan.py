@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from genpr.errors import UsageError
 from genpr.features.extractor import FeatureExtractor
@@ -12,6 +12,7 @@ from genpr.features.lookup import canonical_name, with_variants_of
 from genpr.features.registry import describe
 from genpr.metrics.catalogue import IN_BLOCKS, METRICS
 from genpr.metrics.neighbour_metrics import least_images
+from genpr.metrics.samples import SAMPLE_METRICS
 from genpr.protocols import EvaluationProtocol, Ties, find_protocol
 from genpr.side_features import OWN, Space
 from genpr.sides import OpenedSide
@@ -30,6 +31,7 @@ class ScorePlan:
         intervals: Whether to find intervals, where any are known.
         control: Whether to score one half of the reals against the other.
         equal_sizes: Whether to score some metrics in blocks of equal size, where the sides differ in size.
+        sample_ks: k by metric, of those that the numbers of single images belong to.
     """
 
     protocol: EvaluationProtocol
@@ -40,6 +42,7 @@ class ScorePlan:
     intervals: bool = True
     control: bool = True
     equal_sizes: bool = False
+    sample_ks: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -82,6 +85,7 @@ class ScorePlan:
             intervals=intervals,
             control=control,
             equal_sizes=equal_sizes,
+            sample_ks=recipe.choose_ks(SAMPLE_METRICS, k),
         )
 
     @property

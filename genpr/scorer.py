@@ -15,9 +15,10 @@ from genpr.metrics.evidence import Evidence
 from genpr.metrics.frechet import Gaussian
 from genpr.metrics.memorisation import ct_z
 from genpr.metrics.neighbour_metrics import Lack
+from genpr.metrics.samples import FakeRows, RealRows, sample_rows
 from genpr.plan import ScorePlan
 from genpr.result import Control, MetricValue
-from genpr.scoring import ManifoldRecipe, RealCompanions, RealManifolds
+from genpr.scoring import ManifoldRecipe, RealCompanions, RealManifolds, Searched
 from genpr.side_features import Embedder, SideFeatures, StageProgress
 
 Values = dict[str, MetricValue | None]
@@ -34,6 +35,7 @@ class Scored:
         seconds: By stage.
         lacks: What keeps metrics from the interval that was asked for.
         of_blocks: The values of metrics that were also scored in blocks of equal size.
+        searched: The search among neighbours; None where none were counted.
     """
 
     values: Values
@@ -41,6 +43,7 @@ class Scored:
     seconds: dict[str, float]
     lacks: Mapping[str, Lack] = field(default_factory=dict)
     of_blocks: Mapping[str, MetricValue] = field(default_factory=dict)
+    searched: Searched | None = None
 
 
 @dataclass
@@ -101,16 +104,31 @@ class Scorer:
         started = time.perf_counter()
         values: Values = {**self._companions.score(fake, given)}
         companions = self._companion_seconds + time.perf_counter() - started
-        evidence, lacks, of_blocks = None, dict[str, Lack](), dict[str, MetricValue]()
+        evidence, searched, lacks, of_blocks = None, None, dict[str, Lack](), dict[str, MetricValue]()
         with self._searching() as search:
             if self._manifolds is not None:
                 found = self._manifolds.score(fake[self._plan.own], search.report)
                 values |= found.values
-                evidence, lacks, of_blocks = found.evidence, {**found.lacks}, {**found.of_blocks}
+                evidence, searched = found.evidence, found.searched
+                lacks, of_blocks = {**found.lacks}, {**found.of_blocks}
             if "c_t" in self._plan.spaces:
                 values["c_t"] = self._copying(fake, search)
         seconds = {"fit_real": self._fit_seconds, "score_fake": search.seconds, "companions": companions}
-        return Scored(values, evidence, seconds, lacks, of_blocks)
+        return Scored(values, evidence, seconds, lacks, of_blocks, searched)
+
+    def samples(self, scored: Scored) -> tuple[FakeRows, RealRows]:
+        """What is known of each image of a score that counted neighbours."""
+        searched = scored.searched
+        assert searched is not None
+        copies = None if scored.evidence is None else scored.evidence.near_copies
+        with self._searching() as search:
+            return sample_rows(
+                searched.real_side,
+                searched.fake_side,
+                ks=self._plan.sample_ks,
+                nearest_reals=None if copies is None else copies.nearest,
+                progress=search.report,
+            )
 
     def _copying(self, fake: SideFeatures, search: _Search) -> MetricValue | None:
         """C_T: a standard normal number under the null."""

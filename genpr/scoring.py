@@ -20,6 +20,7 @@ from genpr.metrics.evidence import Evidence
 from genpr.metrics.frechet import Gaussian
 from genpr.metrics.neighbour_metrics import Lack, NeighbourMetrics, NeighbourValue
 from genpr.metrics.progress import PairProgress
+from genpr.metrics.real_side import FakeSide, RealSide
 from genpr.metrics.uncertainty import interval_of
 from genpr.protocols import EvaluationProtocol, Ties
 from genpr.result import MetricValue
@@ -56,10 +57,28 @@ class ManifoldRecipe:
 
 @dataclass(frozen=True)
 class _Fit:
-    """The reals' balls in the space of each member of the extractor, and on emulated distances if asked for."""
+    """The reals that are used, and their balls in the space of each member of the extractor, and on emulated distances if asked for."""
 
+    reals: FeatureSet
     exact: tuple[NeighbourMetrics, ...]
     emulated: EmulatedSide | None
+
+
+@dataclass(frozen=True)
+class Searched:
+    """The search behind a score.
+
+    Attributes:
+        reals: The reals among which neighbours were counted: a part of them, if the protocol limits them.
+        fakes: Likewise.
+        real_side: The reals with their balls.
+        fake_side: The fakes, counted against them.
+    """
+
+    reals: FeatureSet
+    fakes: FeatureSet
+    real_side: RealSide
+    fake_side: FakeSide
 
 
 @dataclass(frozen=True)
@@ -70,12 +89,14 @@ class ManifoldScore:
         values: By metric, of the sides as they are; None where it is undefined.
         evidence: What the first member of the extractor reveals beside them; None where only a part was counted.
         lacks: What keeps metrics from the interval that was asked for.
+        searched: What the first member of the extractor was counted by.
         of_blocks: The values of metrics that were also scored in blocks of equal size.
     """
 
     values: Mapping[str, MetricValue | None]
     evidence: Evidence | None
     lacks: Mapping[str, Lack]
+    searched: Searched
     of_blocks: Mapping[str, MetricValue] = field(default_factory=dict)
 
 
@@ -93,7 +114,8 @@ class RealManifolds:
         ks = self._recipe.ks
         rows = self._rows(len(self._real), len(fake))
         fit = self._fit(rows, progress)
-        fakes = _members(_cut(fake, rows, self._recipe.seed))
+        fake = _cut(fake, rows, self._recipe.seed)
+        fakes = _members(fake)
         sides = zip(fit.exact, fakes, strict=True)
         exact, counted = zip(*(side.score(features, progress) for side, features in sides), strict=True)
         is_wanted = self._recipe.evidence and rows is None
@@ -108,7 +130,8 @@ class RealManifolds:
         if fit.emulated is not None:
             found = fit.emulated.memberships(fakes[0], ks=ks, progress=progress)
             values = {name: _emulated(name, values[name], value_of(name, found, k)) for name, k in ks.items()}
-        return ManifoldScore(values, evidence, lacks)
+        searched = Searched(fit.reals, fake, fit.exact[0].side, counted[0])
+        return ManifoldScore(values, evidence, lacks, searched)
 
     def _rows(self, *sizes: int) -> int | None:
         """Of each side, if the protocol limits them: as many reals as fakes. None where that leaves all of them."""
@@ -126,7 +149,8 @@ class RealManifolds:
 
     def _fitted(self, rows: int | None, progress: PairProgress) -> _Fit:
         recipe = self._recipe
-        reals = _members(_cut(self._real, rows, recipe.seed))
+        real = _cut(self._real, rows, recipe.seed)
+        reals = _members(real)
         exact = tuple(
             NeighbourMetrics(
                 features,
@@ -140,7 +164,7 @@ class RealManifolds:
             for features in reals
         )
         if recipe.protocol.distances == "exact":
-            return _Fit(exact, None)
+            return _Fit(real, exact, None)
         emulated = EmulatedSide.fit(
             reals[0],
             ks=recipe.real_ks,
@@ -148,7 +172,7 @@ class RealManifolds:
             device=recipe.device,
             progress=progress,
         )
-        return _Fit(exact, emulated)
+        return _Fit(real, exact, emulated)
 
 
 def _cut(features: FeatureSet, rows: int | None, seed: int) -> FeatureSet:

@@ -37,8 +37,11 @@ ALLOWED = {
     "equalised": {"features", "metrics", "result", "scoring"},
     "scorer": BASE | {"equalised", "metrics", "plan", "result", "scoring", "side_features"},
     "suspicions": BASE | {"features", "metrics", "result"},
+    "evidence": BASE | {"features", "metrics", "plan", "protocols", "result"},
+    "pictures": BASE | {"images", "features", "sides"},
     "judge": BASE
     | {
+        "evidence",
         "images",
         "features",
         "metrics",
@@ -54,6 +57,7 @@ ALLOWED = {
     "held_out": {"plan", "side_features", "sides"},
     "evaluator": BASE
     | {
+        "evidence",
         "images",
         "features",
         "metrics",
@@ -98,6 +102,7 @@ ALLOWED = {
     "report": BASE
     | {
         "features",
+        "evidence",
         "metrics",
         "protocols",
         "result",

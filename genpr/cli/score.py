@@ -44,6 +44,13 @@ _THRESHOLD_MISSED = 5
     is_flag=True,
     help="Where the sides differ in size, score coverage and its kin in blocks of the larger as large as the smaller.",
 )
+@click.option(
+    "--csv",
+    "table",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write what is known of each image to FILE (.csv): inside or not, realism, nearest real, and more.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
 @click.option(
     "-v", "--verbose", is_flag=True, help="Say how the neighbours are searched, and how uneven they are."
@@ -72,6 +79,7 @@ def command(
     offline: bool,
     metrics: str | None,
     k: int | None,
+    table: Path | None,
     as_json: bool,
     fail_under: tuple[tuple[str, float], ...],
     fail_over: tuple[tuple[str, float], ...],
@@ -95,17 +103,18 @@ def command(
         equal_sizes=options["equal_sizes"],
     )
     _check_thresholds(list(spaces), fail_under, fail_over)
+    _check_table(table, protocols)
     _check_weights(real, fake, [space for each in spaces.values() for space in each], weights, offline)
 
-    from genpr.evaluate import score_protocols
     from genpr.report.terminal import score_table
 
     # What a custom extractor prints must not end up in the result.
     stderr = redirect_stdout(sys.stderr)
     with stderr, inner_workings(shown=verbose), progress_bars(quiet=quiet) as progress:
-        results = score_protocols(
+        found = _scored(
             real,
             fake,
+            table,
             extractor=extractor,
             protocols=protocols,
             weights=weights,
@@ -115,7 +124,6 @@ def command(
             progress=progress,
             **options,
         )
-    found = list(results.values())
     if not quiet:
         show_notices(tuple(dict.fromkeys(item for result in found for item in result.notices)))
     if not as_json:
@@ -128,6 +136,46 @@ def command(
     for line in missed:
         complain(line)
     return _THRESHOLD_MISSED if missed else 0
+
+
+def _scored(
+    real: str,
+    fake: str,
+    table: Path | None,
+    *,
+    protocols: Sequence[str],
+    **options: Any,  # noqa: ANN401 - passed to genpr.score_protocols or genpr.Evaluator, which check them
+) -> list[Result]:
+    """One result per protocol; with `table`, of the only one, and what is known of each image in that file."""
+    if table is None:
+        from genpr.evaluate import score_protocols
+
+        return list(score_protocols(real, fake, protocols=protocols, **options).values())
+    from genpr.evaluator import Evaluator
+    from genpr.memory import limited_memory
+    from genpr.report.sample_table import write_samples
+    from genpr.sides import check_same_kind, open_side
+
+    with limited_memory(options["max_memory"]):
+        # Both are found and compared in kind before the first image is embedded.
+        sides = open_side(real, "real"), open_side(fake, "fake")
+        check_same_kind(*sides)
+        evidence = Evaluator(sides[0], protocol=protocols[0], **options).evidence(sides[1])
+    rows = write_samples(table, evidence)
+    if options["progress"] is not None:
+        complain(f"wrote {rows:,} rows to {table}")
+    return [evidence.result]
+
+
+def _check_table(table: Path | None, protocols: Sequence[str]) -> None:
+    """Refuse a table that cannot be written before minutes of work."""
+    if table is None:
+        return
+    if len(set(protocols)) > 1:
+        raise click.UsageError("--csv: a table is of one protocol; name one, or write one table for each")
+    from genpr.report.sample_table import check_table
+
+    check_table(table)
 
 
 def _missed(results: Sequence[Result], thresholds: Sequence[tuple[str, float]], side: str) -> list[str]:

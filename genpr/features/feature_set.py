@@ -70,7 +70,7 @@ class FeatureSet:
         return replace(
             self,
             features=part_of(self.features, rows),
-            names=tuple(self.names[row] for row in rows.tolist()) if self.names else (),
+            names=tuple(map(self.name_of, rows.tolist())),
             identities=None if self.identities is None else self.identities[rows],
             n_decoded=self.n_decoded or len(self),
         )

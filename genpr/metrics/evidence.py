@@ -48,6 +48,7 @@ class NearCopies:
         expected: Share of the reals that are as near to another real, each left out in turn.
         n: Number of reals.
         m: Number of fakes.
+        nearest: Row of the real that is nearest to each fake, (m,) int64, and its squared distance, (m,) float64.
     """
 
     fakes: Tensor
@@ -56,6 +57,7 @@ class NearCopies:
     expected: float
     n: int
     m: int
+    nearest: tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,8 @@ def _near_copies(real: RealSide, fake: FakeSide, progress: PairProgress | None) 
     rows = near.nonzero()[:, 0]
     rows = rows[sq[rows].argsort(stable=True)]
     m = len(sq)
-    return NearCopies(rows, index[rows], len(rows) / m, int(of_reals.sum()) / len(of_reals), len(of_reals), m)
+    expected, n = int(of_reals.sum()) / len(of_reals), len(of_reals)
+    return NearCopies(rows, index[rows], len(rows) / m, expected, n, m, (index, sq))
 
 
 def is_copying(copies: NearCopies) -> bool:

@@ -1,0 +1,209 @@
+"""What is known of each image: equal to the definitions, and to the score whose rows it is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from oracle import kth_sq_distances, memberships, sq_distances
+
+import genpr
+from genpr.errors import FeatureError, UsageError
+from genpr.features.feature_set import FeatureSet
+from genpr.metrics import real_side
+from genpr.neighbours.torch_engine import TorchEngine
+
+ALL = ["precision", "recall", "density", "coverage", "realism", "rarity", "authenticity"]
+OPTIONS = {"control": False, "intervals": False, "device": "cpu"}
+ENGINES = {"7 x 64": TorchEngine(7, 64), "33 x 20": TorchEngine(33, 20), "any": None}
+
+
+def lattice(rng, n):
+    """Rows of which many are equally far from each other, or equal."""
+    return rng.integers(0, 5, (n, 3)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def sides():
+    """On a lattice, beside rows in general position; some fakes are copies of reals, and some lie far outside."""
+    rng = np.random.default_rng(5)
+    real = np.concatenate([lattice(rng, 70), rng.normal(2, 1.5, (43, 3)).astype(np.float32)])
+    fake = np.concatenate([lattice(rng, 50), real[:9], rng.normal(2, 3, (61, 3)).astype(np.float32)])
+    return real, np.concatenate([fake, 40 + lattice(rng, 4)])
+
+
+def expected(real, fake, k, ties):
+    """Every column by the definition, in plain numpy."""
+    between = sq_distances(real, fake)
+    sq_radii = {each: kth_sq_distances(real, [each])[0] for each in {*k.values(), 1}}
+    within = {each: memberships(between, sq_radii[each], ties) for each in sq_radii}
+    kept = sq_radii[k["realism"]] <= np.sort(sq_radii[k["realism"]])[(len(real) - 1) // 2]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = sq_radii[k["realism"]][:, None] / between
+    realism = np.sqrt(np.where(between > 0, ratio, np.inf)[kept].max(axis=0))
+    smallest = np.where(within[k["rarity"]], sq_radii[k["rarity"]][:, None], np.inf).min(axis=0)
+    rare = np.sqrt(np.where(np.isfinite(smallest), smallest, np.nan))
+    radii = np.sqrt(sq_radii[k["rarity"]])
+    percentile = np.array([np.nan if np.isnan(r) else 100 * (radii <= r).mean() for r in rare])
+    nearest = between.argmin(axis=0)
+    covering = within[k["coverage"]]
+    return {
+        "inside": within[k["precision"]].any(axis=0),
+        "n_balls": within[k["density"]].sum(axis=0),
+        "realism": realism,
+        "rarity": rare,
+        "rarity_percentile": percentile,
+        "nearest_real": nearest,
+        "nearest_real_distance": np.sqrt(between.min(axis=0)),
+        "authentic": between.min(axis=0) > sq_radii[1][nearest],
+    }, {
+        "covered": covering.any(axis=1),
+        "n_fakes": covering.sum(axis=1),
+        "radius": np.sqrt(sq_radii[k["coverage"]]),
+        "nearest_fake": between.argmin(axis=1),
+        "nearest_fake_distance": np.sqrt(between.min(axis=1)),
+    }
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+@pytest.mark.parametrize("ties", ["closed", "strict"])
+@pytest.mark.parametrize("metrics", [["precision"], ["recall"], ALL], ids=["precision", "recall", "all"])
+def test_every_row_is_what_the_definition_says(sides, ties, metrics, engine, monkeypatch):
+    if engine is not None:
+        monkeypatch.setattr(real_side, "choose_engine", lambda _device: engine)
+    found = genpr.Evaluator(sides[0], metrics=metrics, ties=ties, **OPTIONS).evidence(sides[1])
+    assert found.k == {
+        "precision": 3,
+        "density": 5,
+        "coverage": 5,
+        "realism": 3,
+        "rarity": 3,
+        "authenticity": 1,
+    }
+    assert found.ties == ties
+    for side, columns in zip((found.fake, found.real), expected(*sides, found.k, ties), strict=True):
+        assert {"names", *columns} == set(side.columns())
+        for name, column in columns.items():
+            got = getattr(side, name)
+            assert got.dtype == column.dtype, name
+            if name in {"rarity", "rarity_percentile", "realism"}:  # roots and quotients, in another order
+                np.testing.assert_allclose(got, column, rtol=1e-14, err_msg=name)
+            else:
+                np.testing.assert_array_equal(got, column, err_msg=name)
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+@pytest.mark.parametrize("ties", ["closed", "strict"])
+@pytest.mark.parametrize("k", [None, 1, 4])
+def test_means_are_the_metrics_bit_for_bit(sides, ties, k, engine, monkeypatch):
+    if engine is not None:
+        monkeypatch.setattr(real_side, "choose_engine", lambda _device: engine)
+    evaluator = genpr.Evaluator(sides[0], metrics=ALL, ties=ties, k=k, **OPTIONS)
+    found = evaluator.evidence(sides[1])
+    fake, real, result = found.fake, found.real, found.result
+    assert fake.inside.mean() == result["precision"]
+    assert fake.n_balls.sum() / (found.k["density"] * len(fake)) == result["density"]
+    assert real.covered.mean() == result["coverage"]
+    assert real.n_fakes.sum() == fake.n_balls.sum()  # of one k
+    assert (real.n_fakes > 0).tolist() == real.covered.tolist()
+    assert fake.authentic.mean() == result["authenticity"]
+    assert np.median(fake.realism) == result["realism"]
+    assert np.nanmean(fake.rarity_percentile) == pytest.approx(result["rarity"], rel=1e-14)
+    assert {name: found.k[name] for name in found.k} == {
+        name: result.metrics[name].k or 1 for name in found.k
+    }
+    alone = evaluator.score(sides[1])
+    assert {name: alone[name] for name in ALL} == {name: result[name] for name in ALL}
+    assert alone.notices == result.notices
+    assert alone.hubness == result.hubness
+
+
+def test_rules_for_ties_and_ks_differ_here(sides):
+    """Else the two cases above would prove little."""
+    closed, strict = (
+        genpr.Evaluator(sides[0], ties=ties, **OPTIONS).evidence(sides[1]).fake
+        for ties in ("closed", "strict")
+    )
+    assert (closed.n_balls > strict.n_balls).sum() > 20
+    assert ((closed.n_balls > 0) & ~closed.inside).any()  # of 5 neighbours, and of 3
+
+
+def spied(name, function, seen):
+    def spy(*args, **options):
+        seen.append((name, len(args[0])))
+        return function(*args, **options)
+
+    return spy
+
+
+def test_what_the_score_found_is_not_searched_again(sides, monkeypatch):
+    from genpr.metrics import samples
+
+    searched = []
+    for name in ("kth_sq_distances", "cross_counts", "nearest_between", "realism_of"):
+        monkeypatch.setattr(samples, name, spied(name, getattr(samples, name), searched))
+    real, fake = sides
+    told = []
+    evaluator = genpr.Evaluator(real, metrics=ALL, progress=lambda *said: told.append(said), **OPTIONS)
+    evaluator.evidence(fake)
+    assert searched == [
+        ("kth_sq_distances", len(real)),
+        ("realism_of", len(real)),
+        ("nearest_between", len(real)),
+    ]
+    assert {stage for stage, *_ in told} == {"neighbours"}
+    assert max(done for _, done, _ in told) == 100
+
+
+def test_names_and_hashes_are_those_of_the_images(write_images, rng):
+    pixels = rng.integers(0, 256, (2, 12, 8, 8, 3), dtype=np.uint8)
+    folders = [write_images(name, images) for name, images in zip(("real", "fake"), pixels, strict=True)]
+    found = genpr.Evaluator(folders[0], extractor="pixels", **OPTIONS).evidence(folders[1])
+    assert found.fake.names == tuple(f"{row:05d}.png" for row in range(12))
+    assert found.fake.identities.shape == (12, 32)
+    assert "identities" not in found.fake.columns()
+    some = genpr.Evaluator(folders[0], extractor="pixels", max_images=7, **OPTIONS).evidence(folders[1])
+    assert len(some.fake) == len(some.real) == 7
+    assert set(some.fake.names) < set(found.fake.names)
+    arrays = genpr.Evaluator(pixels[0], extractor="pixels", **OPTIONS).evidence(pixels[1])
+    assert arrays.fake.names[3] == "[3]"
+    np.testing.assert_array_equal(arrays.fake.inside, found.fake.inside)
+
+
+def test_a_protocol_that_takes_a_part_tells_of_that_part(sides, monkeypatch):
+    from dataclasses import replace
+
+    from genpr import plan
+    from genpr.protocols import find_protocol
+
+    limited = replace(find_protocol("genpr"), max_rows=40)
+    monkeypatch.setattr(plan, "find_protocol", lambda _name: limited)
+    found = genpr.Evaluator(sides[0], **OPTIONS).evidence(sides[1])
+    assert len(found.fake) == len(found.real) == 40
+    assert found.fake.inside.mean() == found.result["precision"]
+    rows = [int(name.removeprefix("row ")) for name in found.fake.names]
+    names = [int(name.removeprefix("row ")) for name in found.real.names]
+    between = sq_distances(sides[0][names], sides[1][rows])
+    np.testing.assert_array_equal(found.fake.nearest_real, between.argmin(axis=0))
+
+
+def test_emulated_distances_are_told_by_the_definition(sides):
+    found = genpr.Evaluator(
+        torch.from_numpy(sides[0]), protocol="adm", metrics=["precision", "recall"], **OPTIONS
+    ).evidence(sides[1])
+    assert found.fake.inside.mean() == found.result.metrics["precision"].exact_value
+
+
+def test_what_tells_nothing_of_single_images_is_refused(sides, rng):
+    real, fake = sides
+    with pytest.raises(UsageError, match="fd says nothing of single images") as caught:
+        genpr.Evaluator(real, metrics=["fd"], **OPTIONS).evidence(fake)
+    assert caught.value.code == "no-samples"
+    with pytest.raises(FeatureError, match=r"real has 5 images, .* at least 6"):
+        genpr.Evaluator(real[:5], metrics=["precision"], **OPTIONS).evidence(fake)
+    genpr.Evaluator(real[:6], metrics=["precision"], **OPTIONS).evidence(fake[:1])
+    info = genpr.ExtractorInfo("three", 3, "none", None, comparable=False, members=3)
+    networks = [FeatureSet(torch.from_numpy(side), "side", extractor=info) for side in sides]
+    with pytest.raises(UsageError, match="by 3 random networks is a mean") as caught:
+        genpr.Evaluator(networks[0], metrics=["precision"], **OPTIONS).evidence(networks[1])
+    assert caught.value.code == "no-samples"
