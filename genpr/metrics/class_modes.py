@@ -63,10 +63,10 @@ def ranked_classes(
     """Significant classes first, by how far their share is beyond expectation; and that share.
 
     Args:
-        near: Neighbours of all images, the n reals first.
+        near: Neighbours of all images.
         is_real: (n + m,) bool.
-        uncovered: (n,) bool.
-        labels: Class of each of the n reals; None where they are not known.
+        uncovered: (n,) bool, of the reals.
+        labels: Class of each real; None where they are not known.
         k: Of coverage's balls.
         seed: Of the divisions.
     """
@@ -95,14 +95,17 @@ def _spread(
     rng = np.random.default_rng(seed)
     n, count = len(number), int(number.max()) + 1
     rows, others = near.nearest_of(is_real, k)
-    kept = np.arange(n) < max(round(n * n / (n + m)), 1)
+    reals, own = np.flatnonzero(is_real), np.zeros(len(is_real), dtype=np.int64)
+    own[reals] = number
+    kept = max(round(n * n / (n + m)), 1)
 
     def counted() -> Counts:
-        is_kept = rng.permutation(kept)
+        is_kept = np.zeros(len(is_real), dtype=bool)
+        is_kept[rng.permutation(reals)[:kept]] = True
         flags = is_kept[rows] & is_kept[others].all(axis=1)
         return (
-            np.bincount(number[rows[flags]], minlength=count),
-            np.bincount(number[rows[is_kept[rows]]], minlength=count),
+            np.bincount(own[rows[flags]], minlength=count),
+            np.bincount(own[rows[is_kept[rows]]], minlength=count),
         )
 
     found = [counted() for _ in range(_LABELLINGS)]

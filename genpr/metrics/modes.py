@@ -34,6 +34,7 @@ from genpr.metrics.features import (
     choose_device,
 )
 from genpr.metrics.joint import JointNeighbours, list_length
+from genpr.metrics.mixed import Mixed
 from genpr.metrics.progress import PairProgress
 
 _PER_CLUSTER, _MOST_CLUSTERS = 4, 50  # clusters: root of the smaller set's quarter
@@ -153,34 +154,28 @@ def modes_of(
     check_same_width(*sides)
     check_count(seed, "seed", least=0)
     labels = [_checked(each, side) for each, side in zip((real_labels, fake_labels), sides, strict=True)]
-    rows = [_part(len(side), _UNEQUAL * min(map(len, sides)), seed) for side in sides]
-    n, m = map(len, rows)
-    most = min(n, m) // 2
+    smaller = min(map(len, sides))
+    mixed = Mixed.of(*sides, most=_UNEQUAL * smaller, seed=seed)
+    n, m = int(mixed.is_real.sum()), int((~mixed.is_real).sum())
     count = (
-        max(2, min(_MOST_CLUSTERS, round(math.sqrt(min(n, m) / _PER_CLUSTER))))
+        max(2, min(_MOST_CLUSTERS, round(math.sqrt(smaller / _PER_CLUSTER))))
         if clusters is None
-        else check_count(clusters, "clusters", least=2, most=most)
-    )
-    joint = torch.cat(
-        [side if len(at) == len(side) else side[at] for side, at in zip(sides, rows, strict=True)]
+        else check_count(clusters, "clusters", least=2, most=smaller // 2)
     )
     length = max(list_length(n, m, uncovered_k), list_length(n, m, outside_k))
-    near = JointNeighbours.of(joint, length, device=where, progress=progress)
-    cells = _cells(joint, count, seed)
-    is_real = np.arange(n + m) < n
-    return _Found(joint, cells, near, is_real, (uncovered_k, outside_k), rows, labels, seed).modes(count)
+    near = JointNeighbours.of(mixed.features, length, device=where, progress=progress)
+    cells = _cells(mixed.features, count, seed)
+    return _Found(mixed, cells, near, (uncovered_k, outside_k), labels, seed).modes(count)
 
 
 @dataclass(frozen=True)
 class _Found:
-    """Everything that the report is made from: both sets in one, reals first."""
+    """Everything that the report is made from."""
 
-    joint: Tensor
+    mixed: Mixed
     cells: NDArray[np.int64]
     near: JointNeighbours
-    is_real: Flags
     ks: tuple[int, int]
-    rows: list[Tensor]
     labels: list[list[str] | None]
     seed: int
 
@@ -193,19 +188,19 @@ class _Found:
             size = [np.bincount(self.cells[each], minlength=count) for each in (is_real, ~is_real)]
             return np.concatenate(flagged), np.concatenate(size)
 
-        found = excess_by_relabelling(self.is_real, counts, seed=self.seed)
-        uncovered = self.near.uncovered(self.is_real, self.ks[0])
-        outside = self.near.outside(self.is_real, self.ks[1])
-        n, m = map(len, self.rows)
+        is_real, rows = self.mixed.is_real, self.mixed.rows
+        found = excess_by_relabelling(is_real, counts, seed=self.seed)
+        uncovered, outside = self.near.uncovered(is_real, self.ks[0]), self.near.outside(is_real, self.ks[1])
+        labels = None if self.labels[0] is None else [self.labels[0][row] for row in rows[is_real]]
         classes, null = ranked_classes(
-            self.near, self.is_real, uncovered[:n], self._labels_of(0), k=self.ks[0], seed=self.seed
+            self.near, is_real, uncovered[is_real], labels, k=self.ks[0], seed=self.seed
         )
         return Modes(
             self._ranked(found, range(count), uncovered),
             self._ranked(found, range(count, 2 * count), outside),
             classes,
-            n,
-            m,
+            int(is_real.sum()),
+            int((~is_real).sum()),
             *self.ks,
             null,
             self.seed,
@@ -224,36 +219,23 @@ class _Found:
         return tuple(sorted(clusters, key=lambda each: (not each.is_significant, -each.excess)))
 
     def _described(self, at: NDArray[np.int64]) -> tuple[tuple[int, ...], tuple[tuple[str, int], ...]]:
-        """Rows of their own set of joint rows of one side, nearest to their mean first, and their classes."""
-        part = self.joint[torch.from_numpy(at)]
+        """Rows in their own set of some images of one side, nearest to their mean first, and their classes."""
+        part = self.mixed.features[torch.from_numpy(at)]
         mean = mean_of(part)
         _, sq = nearest_centres(part, mean, torch.zeros_like(mean)[None])
-        side = int(at[0] >= len(self.rows[0]))
-        own = at[sq.argsort(stable=True).numpy()] - side * len(self.rows[0])
-        labels = self._labels_of(side)
-        names = [] if labels is None else [labels[row] for row in own.tolist()]
-        classes = sorted(Counter(names).items(), key=lambda entry: (-entry[1], entry[0]))
-        return tuple(self.rows[side][torch.from_numpy(own)].tolist()), tuple(classes)
-
-    def _labels_of(self, side: int) -> list[str] | None:
-        """Of the rows that are used."""
-        labels = self.labels[side]
-        return None if labels is None else [labels[row] for row in self.rows[side].tolist()]
+        rows = self.mixed.rows[at[sq.argsort(stable=True).numpy()]].tolist()
+        labels = self.labels[0 if self.mixed.is_real[at[0]] else 1]
+        names = Counter([] if labels is None else [labels[row] for row in rows])
+        return tuple(rows), tuple(sorted(names.items(), key=lambda entry: (-entry[1], entry[0])))
 
 
-def _cells(joint: Tensor, count: int, seed: int) -> NDArray[np.int64]:
-    """Cluster of each row."""
-    order = torch.randperm(len(joint), generator=torch.Generator().manual_seed(seed))
-    mean = mean_of(joint)
-    fitted = joint[order[: _FITTED * count].sort().values].double() - mean
-    label, _ = nearest_centres(joint, mean, fitted_centres(fitted, count, seed=seed))
+def _cells(features: Tensor, count: int, seed: int) -> NDArray[np.int64]:
+    """Cluster of each row, found from the first ones, which are of both sets at random."""
+    mean = mean_of(features)
+    fitted = features[: _FITTED * count].double() - mean
+    label, _ = nearest_centres(features, mean, fitted_centres(fitted, count, seed=seed))
     cells: NDArray[np.int64] = label.numpy()
     return cells
-
-
-def _part(n: int, most: int, seed: int) -> Tensor:
-    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
-    return torch.arange(n) if n <= most else order[:most].sort().values
 
 
 def _check_enough(side: Tensor, name: str, k: int) -> None:
