@@ -28,6 +28,9 @@ SCHEMA = "genpr.modes/1"
 REPRESENTATIVES = 8
 """Images that stand for a cluster in a record."""
 
+NAMED = 0.02
+"""Share of the flagged images from which on a class is worth naming."""
+
 _IMAGES_PER_CLASS = 10  # on average; folders of fewer are no classes
 
 
@@ -244,5 +247,5 @@ def _sentence(verb: str, images: str, what: str, clusters: Sequence[ModeCluster]
     for name, count in (entry for each in worst for entry in each.classes):
         classes[name] = classes.get(name, 0) + count
     largest = sorted(classes.items(), key=lambda entry: (-entry[1], entry[0]))[:3]
-    named = ", ".join(f"{name} {count / flagged:.0%}" for name, count in largest)
+    named = ", ".join(f"{name} {count / flagged:.0%}" for name, count in largest if count >= NAMED * flagged)
     return f"{text}: {named}" if named else text

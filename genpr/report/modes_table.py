@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from genpr.metrics.modes import ModeCluster
-from genpr.modes import FoundModes
+from genpr.modes import NAMED, FoundModes
 from genpr.report.text import plain_table, render, wrapped
 
 _MOST_CLASSES = 2
@@ -51,7 +51,7 @@ def _clusters(found: FoundModes, side: Literal["real", "fake"], clusters: Sequen
             f"{each.others:,}",
             f"{each.p:.3f}",
         )
-        largest = each.classes[:_MOST_CLASSES]
+        largest = [entry for entry in each.classes if entry[1] >= NAMED * each.flagged][:_MOST_CLASSES]
         mostly = ", ".join(f"{_safe(name)} {count / each.flagged:.0%}" for name, count in largest)
         example = _safe(found.name_of(side, each.rows[0]))
         table.add_row(*numbers, *([mostly] if has_classes else []), example)
