@@ -11,6 +11,7 @@ from scipy.stats import binom, nbinom
 
 from genpr.errors import FeatureError, UsageError
 from genpr.metrics import modes as modes_module
+from genpr.metrics.class_modes import _spread
 from genpr.metrics.clusters import fitted_centres, nearest_centres
 from genpr.metrics.excess import excess_by_relabelling, holm, surprise
 from genpr.metrics.joint import JointNeighbours, list_length
@@ -130,6 +131,29 @@ def test_a_kind_that_is_left_out_comes_first(missed):
     assert sums.tolist() == sorted(sums.tolist())
 
 
+def test_clusters_are_ranked_by_share_and_not_by_size(draw):
+    """A small kind that is missing comes before a large one that is half covered."""
+    kinds = np.repeat([0, 1, 2, 3], [120, 100, 30, 60])
+    real = draw(kinds, 1)
+    half = real[kinds == 0][:3] + 0.1 * draw(np.zeros(3, int), 5)
+    fake = np.concatenate([half, draw(np.repeat([1, 3], [200, 100]), 2)])
+    found = modes_of(real, fake, clusters=4, device="cpu")
+    shares = [each.excess for each in found.missed if each.is_significant]
+    assert len(shares) >= 2
+    assert shares == sorted(shares, reverse=True)
+    assert {kinds[row] for row in found.missed[0].rows} == {2}
+    assert found.missed[1].size > found.missed[0].size
+
+
+def test_counts_of_a_class_of_lumps_scatter_more(rng):
+    """Of 12 lumps of 8 images each, all of one are covered or none; the other class is spread out."""
+    lumps = np.repeat(50 * rng.normal(size=(12, 6)), 8, axis=0) + 0.01 * rng.normal(size=(96, 6))
+    near = joint_of(np.concatenate([lumps, rng.normal(size=(96, 6))]).astype(np.float32))
+    spread = _spread(near, np.ones(192, bool), np.repeat([0, 1], 96), 192, k=3, seed=0)
+    assert spread[0] > 1.3 * spread[1]
+    assert spread[1] >= 1
+
+
 def test_its_class_comes_first_and_the_cluster_names_it(missed):
     _, _, _, found = missed
     assert found.classes[0].name == "kind 3"
@@ -188,9 +212,13 @@ def test_false_alarms_are_at_most_one_in_twenty(draw):
     assert of_classes <= 14
 
 
-def test_threads_change_nothing_and_are_left_as_they_were(rng):
+def test_threads_change_nothing_and_are_left_as_they_were(rng, monkeypatch):
     import faiss
 
+    train, during = faiss.Kmeans.train, []
+    monkeypatch.setattr(
+        faiss.Kmeans, "train", lambda *given: during.append(faiss.omp_get_max_threads()) or train(*given)
+    )
     part = torch.from_numpy(rng.normal(size=(3000, 20)))
     before, found = faiss.omp_get_max_threads(), []
     try:
@@ -200,6 +228,7 @@ def test_threads_change_nothing_and_are_left_as_they_were(rng):
             assert faiss.omp_get_max_threads() == threads
     finally:
         faiss.omp_set_num_threads(before)
+    assert during == [1, 1]
     assert torch.equal(*found)
     assert not torch.equal(found[0], fitted_centres(part, 12, seed=4))
 
