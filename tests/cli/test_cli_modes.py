@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -90,10 +91,12 @@ def test_without_names_rows_are_named(files, found):
     assert found.name_of("real", 7) == found.real_names[7]
 
 
-def test_no_hostile_name_reaches_the_terminal(found):
-    table = modes_table(found, every=True)
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_no_hostile_name_reaches_the_terminal(found, name):
+    table = modes_table(replace(found, real_names=(name,) * 200))
     assert not [c for c in table if not (c.isprintable() or c == "\n")]
     assert all(len(line) <= 80 for line in table.splitlines())
+    assert len(table) < 3000
 
 
 def test_options_decide_what_is_found(files, found):

@@ -131,9 +131,10 @@ def test_a_kind_that_is_left_out_comes_first(missed):
     assert sums.tolist() == sorted(sums.tolist())
 
 
-def test_clusters_are_ranked_by_share_and_not_by_size(draw):
-    """A small kind that is missing comes before a large one that is half covered."""
-    kinds = np.repeat([0, 1, 2, 3], [120, 100, 30, 60])
+@pytest.mark.parametrize(("partly", "missing"), [(120, 30), (40, 110)])
+def test_clusters_are_ranked_by_share_and_not_by_size(draw, partly, missing):
+    """A kind that is missing comes before one that is half covered, be it smaller or larger."""
+    kinds = np.repeat([0, 1, 2, 3], [partly, 100, missing, 60])
     real = draw(kinds, 1)
     half = real[kinds == 0][:3] + 0.1 * draw(np.zeros(3, int), 5)
     fake = np.concatenate([half, draw(np.repeat([1, 3], [200, 100]), 2)])
@@ -142,7 +143,7 @@ def test_clusters_are_ranked_by_share_and_not_by_size(draw):
     assert len(shares) >= 2
     assert shares == sorted(shares, reverse=True)
     assert {kinds[row] for row in found.missed[0].rows} == {2}
-    assert found.missed[1].size > found.missed[0].size
+    assert (found.missed[1].size > found.missed[0].size) is (partly > missing)
 
 
 def test_counts_of_a_class_of_lumps_scatter_more(rng):
