@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from genpr.metrics.memorisation import ct_score
     from genpr.metrics.probabilistic import probabilistic_precision_recall
     from genpr.metrics.witnessed import witnessed
+    from genpr.modes import FoundModes, find_modes
     from genpr.notices import Notice
     from genpr.ranking import Ranking, rank_checkpoints, rank_results
     from genpr.report.sample_table import write_samples
@@ -60,6 +61,7 @@ _HOME = {
     "ExtractorInfo": "genpr.features.extractor",
     "FeatureError": "genpr.errors",
     "FeatureExtractor": "genpr.features.extractor",
+    "FoundModes": "genpr.modes",
     "GenprError": "genpr.errors",
     "ImageError": "genpr.errors",
     "KNNManifold": "genpr.metrics.knn_manifold",
@@ -78,6 +80,7 @@ _HOME = {
     "compare": "genpr.comparison",
     "ct_score": "genpr.metrics.memorisation",
     "embed": "genpr.features.embed",
+    "find_modes": "genpr.modes",
     "frechet_distance": "genpr.metrics.frechet",
     "inception_score": "genpr.metrics.inception_score",
     "kernel_distance": "genpr.metrics.kernel",
@@ -110,6 +113,7 @@ __all__ = [
     "ExtractorInfo",
     "FeatureError",
     "FeatureExtractor",
+    "FoundModes",
     "GenprError",
     "ImageError",
     "KNNManifold",
@@ -129,6 +133,7 @@ __all__ = [
     "compare",
     "ct_score",
     "embed",
+    "find_modes",
     "frechet_distance",
     "inception_score",
     "kernel_distance",

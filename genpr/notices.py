@@ -87,7 +87,7 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
     "missing-kinds": (
         "warning",
         "kinds of images that make up {real} of the reals are {fake} of the fakes, such as: {shown}",
-        "check which classes or modes the generator leaves out",
+        "check which classes or modes the generator leaves out: `genpr modes` shows them",
     ),
     "odd-features": (
         "warning",

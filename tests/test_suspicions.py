@@ -118,8 +118,12 @@ def test_one_odd_feature_among_many(rng):
 
 def test_kinds_are_looked_for_once_per_real_set(images, monkeypatch):
     real, other = images
-    fitted, centres = [], kinds._centres
-    monkeypatch.setattr(kinds, "_centres", lambda part: fitted.append(len(part)) or centres(part))
+    fitted, centres = [], kinds.fitted_centres
+    monkeypatch.setattr(
+        kinds,
+        "fitted_centres",
+        lambda part, count, *, seed: fitted.append(len(part)) or centres(part, count, seed=seed),
+    )
     evaluator = genpr.Evaluator(real, device="cpu", control=False, intervals=False)
     kept = other[np.arange(len(other)) % 10 >= 3]
     told = [

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from genpr.metrics.blocks import double_blocks
+from genpr.metrics.clusters import fitted_centres, mean_of, nearest_centres
 
-_CELLS, _STEPS, _FITTED = 20, 8, 5000
+_CELLS, _FITTED = 20, 5000
 _LEAST_SHARE, _STARVED = 0.01, 0.2  # of the reals in a cell; of its fair part that it gets
 _CHANCE = 1e-6
 _COMPARED = 2000  # rows per side, among which a distance of .3 is far beyond chance
@@ -78,17 +78,15 @@ class RealKinds:
             seed: Of the clustering.
         """
         n, d = real.shape
-        centre = torch.zeros(d, dtype=torch.float64)
         if n < 10 * _CELLS:
-            return cls(centre, centre.new_empty(0, d), centre[:0], torch.empty(0, dtype=torch.int64))
-        for block in double_blocks(real, centre.device):
-            centre += block.sum(dim=0)
-        centre /= n
+            nothing = torch.zeros(d, dtype=torch.float64)
+            return cls(nothing, nothing.new_empty(0, d), nothing[:0], torch.empty(0, dtype=torch.int64))
+        centre = mean_of(real)
         # A real pulls the centre that it is fitted to towards itself; others are counted, as fakes are.
         order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
         fitted, counted = order[: min(_FITTED, n // 2)], order[min(_FITTED, n // 2) :].sort().values
-        centres = _centres(real[fitted].double() - centre)
-        label, sq = _nearest(real, centre, centres, rows=counted)
+        centres = fitted_centres(real[fitted].double() - centre, _CELLS, seed=seed)
+        label, sq = nearest_centres(real, centre, centres, rows=counted)
         nearest = [sq.where(label == cell, torch.inf).argmin() for cell in range(len(centres))]
         shares = label.bincount(minlength=len(centres)).double() / len(counted)
         return cls(centre, centres, shares, counted[torch.stack(nearest)])
@@ -107,7 +105,7 @@ class RealKinds:
         if not len(self.centres):
             return ()
         m = len(fake if fake_rows is None else fake_rows)
-        label, _ = _nearest(fake, self.centre, self.centres, rows=fake_rows)
+        label, _ = nearest_centres(fake, self.centre, self.centres, rows=fake_rows)
         found = []
         for ours, theirs, row in zip(
             self.shares.tolist(),
@@ -159,31 +157,6 @@ def _part(features: Tensor, seed: int) -> Tensor:
 def _distinct_share(rows: Tensor) -> Tensor:
     ordered = rows.sort(dim=0).values
     return ((ordered[1:] != ordered[:-1]).sum(dim=0) + 1).double() / len(rows)
-
-
-def _centres(part: Tensor) -> Tensor:
-    """Lloyd's algorithm on (p, d) float64 rows in random order: (c, d)."""
-    centres = part[:_CELLS].clone()
-    for _ in range(_STEPS):
-        label = (part @ centres.T - centres.square().sum(dim=1) / 2).argmax(dim=1)
-        size = label.bincount(minlength=_CELLS)
-        total = torch.zeros_like(centres).index_add_(0, label, part)
-        centres = torch.where(size[:, None] > 0, total / size.clamp(min=1)[:, None], centres)
-    return centres
-
-
-def _nearest(
-    features: Tensor, centre: Tensor, centres: Tensor, rows: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """Cell of each row, or of those named, and its squared distance to the centre of that: two of (n,)."""
-    labels, distances = [], []
-    for block in double_blocks(features, centre.device, rows=rows):
-        moved = block - centre
-        sq = moved.square().sum(dim=1, keepdim=True) + centres.square().sum(dim=1) - 2 * moved @ centres.T
-        distance, label = sq.min(dim=1)
-        labels.append(label)
-        distances.append(distance)
-    return torch.cat(labels), torch.cat(distances)
 
 
 def _chance_of_at_most(count: int, total: int, share: float) -> float:

@@ -1,0 +1,52 @@
+"""`genpr modes REAL FAKE`."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+from typing import Any
+
+import click
+
+from genpr.cli.console import emit, progress_bars, show_notices
+from genpr.cli.options import image_options
+
+
+@click.command(name="modes")
+@click.argument("real")
+@click.argument("fake")
+@image_options
+@click.option("--k", type=int, help="Neighbours that set a ball's radius.  [default: 5 missed, 3 invented]")
+@click.option(
+    "--clusters",
+    type=click.IntRange(min=2),
+    help="Kinds to look for.  [default: sqrt(images / 4), 2 to 50]",
+)
+@click.option(
+    "--all", "every", is_flag=True, help="Show every cluster, not only what chance does not explain."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the tables.")
+def command(
+    real: str,
+    fake: str,
+    *,
+    every: bool,
+    as_json: bool,
+    quiet: bool,
+    **options: Any,  # noqa: ANN401 - passed to genpr.find_modes, which checks them
+) -> None:
+    """Which kinds of images in REAL the generator misses, and which kinds in FAKE it invents.
+
+    REAL and FAKE are what `genpr score` takes. Both are clustered together; a cluster is missed if more of its reals
+    are covered by no fake than chance explains, and invented if more of its fakes lie off the reals' manifold. Where
+    REAL has sub-folders, these are its classes, and are ranked too.
+    """
+    from genpr.modes import find_modes
+    from genpr.report.modes_table import modes_table
+
+    # What a custom extractor prints must not end up in the result.
+    with redirect_stdout(sys.stderr), progress_bars(quiet=quiet) as progress:
+        found = find_modes(real, fake, progress=progress, **options)
+    if not quiet:
+        show_notices(found.notices)
+    emit(found.to_json() if as_json else modes_table(found, every=every))

@@ -1,0 +1,251 @@
+"""From two sources to the kinds of images that a generator misses, and those that it invents."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, Literal
+
+import torch
+
+from genpr.features.extractor import ExtractorInfo, FeatureExtractor
+from genpr.features.feature_set import FeatureSet
+from genpr.images.policy import MAX_PIXELS
+from genpr.memory import limited_memory, parse_size
+from genpr.metrics.class_modes import ClassShare
+from genpr.metrics.features import check_count
+from genpr.metrics.modes import ModeCluster, Modes, modes_of
+from genpr.notices import Notice
+from genpr.plan import ScorePlan
+from genpr.runtime import resolve_device
+from genpr.side_features import Embedder, SideFeatures, StageProgress
+from genpr.sides import check_same_kind, check_untrained, open_side
+
+SCHEMA = "genpr.modes/1"
+REPRESENTATIVES = 8
+"""Images that stand for a cluster in a record."""
+
+NAMED = 0.02
+"""Share of the flagged images from which on a class is worth naming."""
+
+_IMAGES_PER_CLASS = 10  # on average; folders of fewer are no classes
+
+
+@dataclass(frozen=True)
+class FoundModes:
+    """Missed and invented modes of two sources.
+
+    Attributes:
+        modes: The clusters and classes, with rows.
+        real: Source of the reals, as the user wrote it.
+        fake: Of the fakes.
+        real_names: What to call the image of each row; empty when unknown.
+        fake_names: Likewise.
+        extractor: Which function made the features; None when a file does not say.
+        notices: What happened on the way that a reader should know.
+    """
+
+    modes: Modes
+    real: str
+    fake: str
+    real_names: tuple[str, ...]
+    fake_names: tuple[str, ...]
+    extractor: ExtractorInfo | None
+    notices: tuple[Notice, ...]
+
+    def name_of(self, side: Literal["real", "fake"], row: int) -> str:
+        """What to call an image."""
+        names = self.real_names if side == "real" else self.fake_names
+        return names[row] if names else f"row {row}"
+
+    @property
+    def summary(self) -> tuple[str, ...]:
+        """What came out, a sentence each."""
+        found = self.modes
+        share = f"{found.uncovered_null:.1%}"
+        sentences = [
+            _sentence("missed", "reals", "covered by no fake", found.missed),
+            _sentence("invented", "fakes", "off the reals' manifold", found.invented),
+        ]
+        worst = [each for each in found.classes if each.is_significant]
+        if worst:
+            named = ", ".join(f"{each.name} ({each.uncovered / each.size:.0%})" for each in worst[:3])
+            more = f" and {len(worst) - 3} more" if len(worst) > 3 else ""
+            sentences.append(f"classes most uncovered: {named}{more}, where {share} is expected")
+        elif found.classes:
+            sentences.append("classes: none is less covered than chance explains")
+        return tuple(sentences)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types, with the names of the first 8 representatives of each cluster."""
+        found = self.modes
+        return {
+            "schema": SCHEMA,
+            "real": {"source": self.real, "n": found.n_real},
+            "fake": {"source": self.fake, "n": found.n_fake},
+            "extractor": None if self.extractor is None else self.extractor.name,
+            "seed": found.seed,
+            "uncovered_k": found.uncovered_k,
+            "outside_k": found.outside_k,
+            "uncovered_null": found.uncovered_null,
+            "missed": [self._record("real", each) for each in found.missed],
+            "invented": [self._record("fake", each) for each in found.invented],
+            "classes": [_with_verdict(each) for each in found.classes],
+            "summary": list(self.summary),
+            "notices": [asdict(item) for item in self.notices],
+        }
+
+    def to_json(self) -> str:
+        """`to_dict` as text."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def _record(self, side: Literal["real", "fake"], cluster: ModeCluster) -> dict[str, Any]:
+        record = _with_verdict(cluster)
+        rows = record.pop("rows")[:REPRESENTATIVES]
+        record["classes"] = dict(cluster.classes)
+        return {**record, "representatives": [{"row": row, "name": self.name_of(side, row)} for row in rows]}
+
+
+def find_modes(
+    real: object,
+    fake: object,
+    *,
+    extractor: str | FeatureExtractor | None = None,
+    k: int | None = None,
+    clusters: int | None = None,
+    labels: Sequence[str] | None = None,
+    max_images: int | None = None,
+    seed: int = 0,
+    device: str | torch.device = "auto",
+    batch_size: int = 64,
+    weights: str | os.PathLike[str] | None = None,
+    offline: bool = False,
+    cache: bool = True,
+    cache_dir: str | os.PathLike[str] | None = None,
+    on_bad: Literal["error", "skip"] = "error",
+    max_bad: float = 0.01,
+    max_pixels: int = MAX_PIXELS,
+    max_memory: str | int | None = None,
+    progress: StageProgress | None = None,
+) -> FoundModes:
+    """Find the kinds of reals that a generator misses, and the kinds of fakes that it invents.
+
+    Of each side at least 50 images are needed. `k` is for both; None takes 5 for uncovered reals and 3 for fakes
+    outside, as coverage and precision do. `clusters` None takes sqrt(min(n, m) / 4) of them, from 2 to 50. `labels` are
+    the class of each real that is used; None takes the sub-folders, if there are any. `Evaluator` documents every other
+    argument.
+
+    Raises:
+        UsageError: A path or name does not exist, or an option is impossible.
+        DataError: A side cannot be used, or the two do not belong together.
+        ResourceError: Weights, device or memory are missing.
+    """
+    check_count(seed, "seed", least=0)
+    if clusters is not None:
+        check_count(clusters, "clusters", least=2)
+    embedder = Embedder(
+        device=resolve_device(device),
+        weights=weights,
+        offline=offline,
+        max_images=max_images,
+        seed=seed,
+        batch_size=batch_size,
+        cache=cache,
+        cache_dir=cache_dir,
+        on_bad=on_bad,
+        max_bad=max_bad,
+        max_pixels=max_pixels,
+        progress=progress,
+    )
+    with limited_memory(None if max_memory is None else parse_size(max_memory)):
+        sides, ks = _embedded(real, fake, extractor, k, embedder)
+        reals, fakes = sides
+        found = modes_of(
+            reals.features,
+            fakes.features,
+            uncovered_k=ks["coverage"],
+            outside_k=ks["precision"],
+            clusters=clusters,
+            real_labels=folder_classes(reals.names) if labels is None else labels,
+            fake_labels=folder_classes(fakes.names),
+            seed=seed,
+            device=embedder.device,
+            progress=None if progress is None else partial(_report, progress),
+        )
+    notices = tuple(dict.fromkeys((*reals.notices, *fakes.notices)))
+    info = fakes.extractor or reals.extractor
+    return FoundModes(found, reals.source, fakes.source, reals.names, fakes.names, info, notices)
+
+
+def folder_classes(names: Sequence[str]) -> list[str] | None:
+    """Class of each image by the first folder in which their paths differ; None where folders are no classes.
+
+    Example:
+        >>> folder_classes([f"test/{name}/{i}.png" for name in ("cat", "dog") for i in range(10)])[::10]
+        ['cat', 'dog']
+    """
+    folders = [name.split("/")[:-1] for name in names]
+    shortest = min(map(len, folders), default=0)
+    for depth in range(shortest):
+        found = [parts[depth] for parts in folders]
+        different = len(set(found))
+        if different > 1:
+            return found if _IMAGES_PER_CLASS * different <= len(found) else None
+    return None
+
+
+def _embedded(
+    real: object, fake: object, extractor: str | FeatureExtractor | None, k: int | None, embedder: Embedder
+) -> tuple[tuple[FeatureSet, FeatureSet], dict[str, int]]:
+    opened_real, opened_fake = open_side(real, "real"), open_side(fake, "fake")
+    check_same_kind(opened_real, opened_fake)
+    plan = ScorePlan.of(
+        "genpr",
+        opened_real,
+        extractor=extractor,
+        metrics=["precision", "coverage"],
+        k=k,
+        ties=None,
+        intervals=False,
+        control=False,
+    )
+    sides = []
+    for opened, role, least in (
+        (opened_real, "real", plan.least_real),
+        (opened_fake, "fake", plan.least_fake),
+    ):
+        side = SideFeatures(opened, role, embedder, own=[plan.own])
+        side.require([plan.own], minimum=least)
+        sides.append(side[plan.own])
+    check_untrained(*sides)
+    return (sides[0], sides[1]), dict(plan.ks)
+
+
+def _report(progress: StageProgress, done: int, total: int) -> None:
+    progress("neighbours", 100 * done // max(total, 1), 100)
+
+
+def _with_verdict(found: ModeCluster | ClassShare) -> dict[str, Any]:
+    return {**asdict(found), "is_significant": found.is_significant}
+
+
+def _sentence(verb: str, images: str, what: str, clusters: Sequence[ModeCluster]) -> str:
+    worst = [each for each in clusters if each.is_significant]
+    if not worst:
+        return f"{verb}: no kind; chance explains how many {images} of each are {what}"
+    flagged, size = sum(each.flagged for each in worst), sum(each.size for each in worst)
+    expected = sum(each.expected for each in worst)
+    plural = "s" if len(worst) > 1 else ""
+    text = (
+        f"{verb}: {len(worst)} kind{plural}, of whose {size:,} {images} {flagged:,} are {what} "
+        f"({expected:,.0f} expected)"
+    )
+    classes: dict[str, int] = {}
+    for name, count in (entry for each in worst for entry in each.classes):
+        classes[name] = classes.get(name, 0) + count
+    largest = sorted(classes.items(), key=lambda entry: (-entry[1], entry[0]))[:3]
+    named = ", ".join(f"{name} {count / flagged:.0%}" for name, count in largest if count >= NAMED * flagged)
+    return f"{text}: {named}" if named else text

@@ -1,0 +1,169 @@
+"""`genpr modes` and `genpr.find_modes`: tables, JSON, names and exit codes."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import genpr as package
+from genpr.features.feature_set import FeatureSet, save_features
+from genpr.modes import find_modes, folder_classes
+from genpr.report.modes_table import modes_table
+
+HOSTILE = ("<script>alert(1)</script>", "=cmd()", "a\x1b[31mred", "n" * 4000, "\udcff")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Features of four classes, of which the fakes lack one whose file names are hostile."""
+    folder, rng = tmp_path_factory.mktemp("modes"), np.random.default_rng(0)
+    kinds = np.arange(200) % 4
+    centres = 6 * rng.normal(size=(4, 8))
+    names = tuple(
+        f"all/class {kind}/{HOSTILE[row // 4 % 5] if kind == 1 else 'image'} {row}.png"
+        for row, kind in enumerate(kinds)
+    )
+    real = torch.from_numpy((centres[kinds] + rng.normal(size=(200, 8))).astype(np.float32))
+    theirs = np.array([0, 2, 3])[np.arange(180) % 3]
+    fake = torch.from_numpy((centres[theirs] + rng.normal(size=(180, 8))).astype(np.float32))
+    paths = folder / "real.safetensors", folder / "fake.safetensors"
+    for path, features, own in zip(paths, (real, fake), (names, ()), strict=True):
+        save_features(path, FeatureSet(features, source=str(path), names=own))
+    return paths
+
+
+@pytest.fixture(scope="module")
+def found(files):
+    return find_modes(*files, clusters=4, device="cpu")
+
+
+def test_the_table_says_what_is_missing_in_80_columns(genpr, files):
+    code, out, err = genpr("modes", *files, "--clusters", 4, "--device", "cpu")
+    assert code == 0
+    lines = out.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert lines[0].startswith("missed: 1 kind, of whose 50 reals 50 are covered by no fake (")
+    assert " ".join(lines[:2]).endswith(" expected): class   1 100%")
+    assert "invented: no kind; chance explains how many fakes of each are off" in out
+    null = math.prod((200 - i) / (380 - i) for i in range(1, 6))  # all of the first 5 neighbours are real
+    assert f"classes most uncovered: class 1 (100%), where {null:.1%} is expected" in out
+    row = next(line for line in lines if line.startswith(("     1  ", "1  ")))
+    assert "0.002" in row
+    assert "class 1" in row
+    assert any(line.startswith("class 1") and "100.0%" in line for line in lines)
+    assert "\x1b" not in out
+    assert "does not say which extractor" in err
+
+
+def test_every_cluster_can_be_shown(found):
+    assert len(modes_table(found, every=True)) > len(modes_table(found))
+
+
+def test_the_record_holds_names_as_they_are(genpr, files, found):
+    code, out, _ = genpr("modes", *files, "--clusters", 4, "--device", "cpu", "--json", "--quiet")
+    assert code == 0
+    record = json.loads(out)
+    assert record == json.loads(found.to_json())
+    assert record["schema"] == "genpr.modes/1"
+    first = record["missed"][0]
+    assert first["is_significant"]
+    assert first["classes"] == {"class 1": 50}
+    assert (first["size"], first["flagged"], first["others"], first["p"]) == (50, 50, 0, 0.002)
+    assert len(first["representatives"]) == 8
+    for each in first["representatives"]:
+        assert each["name"] == found.real_names[each["row"]]
+        assert each["row"] % 4 == 1
+    assert record["classes"][0]["name"] == "class 1"
+    assert record["uncovered_k"] == 5
+    assert record["outside_k"] == 3
+    assert record["summary"] == list(found.summary)
+
+
+def test_without_names_rows_are_named(files, found):
+    assert found.name_of("fake", 7) == "row 7"
+    assert found.name_of("real", 7) == found.real_names[7]
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_no_hostile_name_reaches_the_terminal(found, name):
+    table = modes_table(replace(found, real_names=(name,) * 200))
+    assert not [c for c in table if not (c.isprintable() or c == "\n")]
+    assert all(len(line) <= 80 for line in table.splitlines())
+    assert len(table) < 3000
+
+
+def test_options_decide_what_is_found(files, found):
+    assert find_modes(*files, clusters=4, k=2, device="cpu").modes.uncovered_k == 2
+    own = find_modes(*files, clusters=4, labels=["x"] * 200, device="cpu")
+    assert [each.name for each in own.modes.classes] == ["x"]
+    part = find_modes(*files, max_images=100, device="cpu")
+    assert (part.modes.n_real, part.modes.n_fake) == (100, 100)
+    assert package.find_modes is find_modes
+    assert isinstance(found, package.FoundModes)
+
+
+def test_folders_of_images(genpr, tmp_path):
+    """Images of two classes; the fakes are of one."""
+    rng = np.random.default_rng(0)
+    for side, shades in (("real", (20, 200)), ("fake", (20, 20))):
+        for index in range(100):
+            shade = shades[index % 2]
+            folder = tmp_path / side / ("dark", "light")[index % 2]
+            folder.mkdir(parents=True, exist_ok=True)
+            pixels = np.clip(rng.normal(shade, 15, (8, 8, 3)), 0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(folder / f"{index}.png")
+    options = ("--extractor", "pixels", "--device", "cpu", "--no-cache", "--json", "-q")
+    code, out, _ = genpr("modes", tmp_path / "real", tmp_path / "fake", *options)
+    assert code == 0
+    record = json.loads(out)
+    assert record["classes"][0]["name"] == "light"
+    assert record["classes"][0]["uncovered"] == 50
+    assert record["missed"][0]["representatives"][0]["name"].startswith("light/")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("--clusters", "1"), 2, "not in the range"),
+        (("--clusters", "150"), 2, "at most 90, not 150"),
+        (("--k", "0"), 2, "k must be"),
+        (("--max-images", "20"), 3, "real has 20 images, but at least 50 are needed"),
+        (("--seed", "-1"), 2, "seed must"),
+        (("--extractor", "inception"), 3, "does not say what it holds|has 8 features"),
+    ],
+)
+def test_what_cannot_be_done_is_said(genpr, files, arguments, code, message):
+    got, out, err = genpr("modes", *files, *arguments, "--device", "cpu")
+    assert got == code
+    assert re.search(message, err)
+    assert not out
+    assert "Traceback" not in err
+
+
+def test_a_missing_path_is_named(genpr, files):
+    code, _, err = genpr("modes", files[0], "nowhere", "--device", "cpu")
+    assert code == 2
+    assert "nowhere" in err
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ([f"{folder}/{row}.png" for folder in "ab" for row in range(10)], ["a"] * 10 + ["b"] * 10),
+        ([f"train/{folder}/x/{row}.png" for folder in "ab" for row in range(10)], ["a"] * 10 + ["b"] * 10),
+        ([f"a/{row}.png" for row in range(20)], None),
+        ([f"{row}.png" for row in range(20)], None),
+        ([f"{folder}/{row}.png" for folder in "ab" for row in range(9)], None),
+        ([*(f"{folder}/{row}.png" for folder in "ab" for row in range(10)), "top.png"], None),
+        ([], None),
+    ],
+)
+def test_classes_are_the_first_folders_that_differ(names, expected):
+    assert folder_classes(names) == expected

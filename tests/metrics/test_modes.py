@@ -1,0 +1,297 @@
+"""Missed and invented modes: what is counted, that the test is valid, and that what is missing is found."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binom, nbinom
+
+from genpr.errors import FeatureError, UsageError
+from genpr.metrics import modes as modes_module
+from genpr.metrics.class_modes import _spread
+from genpr.metrics.clusters import fitted_centres, nearest_centres
+from genpr.metrics.excess import excess_by_relabelling, holm, surprise
+from genpr.metrics.joint import JointNeighbours, list_length
+from genpr.metrics.knn_manifold import KNNManifold
+from genpr.metrics.modes import modes_of
+
+CPU = torch.device("cpu")
+KINDS = 10
+
+
+@pytest.fixture(scope="module")
+def draw():
+    """Features of images of ten kinds."""
+    centres = 3 * np.random.default_rng(5).normal(size=(KINDS, 12))
+
+    def of(kinds, seed):
+        noise = np.random.default_rng(seed).normal(size=(len(kinds), 12))
+        return (centres[kinds] + noise).astype(np.float32)
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def missed(draw):
+    """Kind 3, a tenth of the reals, is missing among the fakes; 5 % of these are noise instead."""
+    kinds = np.arange(400) % KINDS
+    theirs = np.delete(np.arange(KINDS), 3)[np.arange(380) % 9]
+    noise = 40 + np.random.default_rng(7).normal(size=(20, 12))
+    fake = np.concatenate([draw(theirs, 2), noise.astype(np.float32)])
+    labels = [f"kind {kind}" for kind in kinds]
+    return kinds, draw(kinds, 1), fake, modes_of(draw(kinds, 1), fake, real_labels=labels, device="cpu")
+
+
+def joint_of(features, length=None):
+    tensor = torch.from_numpy(features)
+    return JointNeighbours.of(tensor, length or len(tensor) - 1, device=CPU)
+
+
+@pytest.mark.parametrize("kind", ["spread", "lattice", "repeats"])
+def test_flags_are_those_of_the_exact_counts_for_any_labelling(rng, kind):
+    features = {
+        "spread": rng.normal(size=(90, 5)),
+        "lattice": rng.integers(0, 3, (90, 3)),
+        "repeats": np.repeat(rng.normal(size=(30, 4)), 3, axis=0),
+    }[kind].astype(np.float32)
+    near = joint_of(features)
+    for k in (1, 3, 5):
+        is_real = rng.permutation(np.arange(90) < 50)
+        manifold = KNNManifold.fit(features[is_real], k=k, device="cpu")
+        assert (~near.outside(is_real, k)[~is_real]).tolist() == manifold.contains(
+            features[~is_real]
+        ).tolist()
+        assert not near.outside(is_real, k)[is_real].any()
+        sq = ((features[is_real][:, None] - features[~is_real]) ** 2).sum(axis=2)
+        covered = (sq <= manifold.sq_radii.numpy()[:, None] * (1 + 1e-6)).any(axis=1)
+        assert (~near.uncovered(is_real, k)[is_real]).tolist() == covered.tolist()
+        assert not near.uncovered(is_real, k)[~is_real].any()
+
+
+def test_short_lists_change_hardly_anything(rng):
+    features = rng.normal(size=(400, 6)).astype(np.float32)
+    is_real = rng.permutation(np.arange(400) < 200)
+    short, full = joint_of(features, list_length(200, 200, 5)), joint_of(features)
+    assert short.index.shape[1] < 50
+    assert (short.outside(is_real, 3) == full.outside(is_real, 3)).all()
+    assert (short.uncovered(is_real, 5) == full.uncovered(is_real, 5)).all()
+
+
+@pytest.mark.parametrize(("n", "m", "k"), [(500, 500, 5), (500, 2000, 3), (2000, 500, 3)])
+def test_lists_are_as_long_as_they_must_be_and_no_longer(n, m, k):
+    length, share = list_length(n, m, k), n / (n + m)
+    assert binom.cdf(k - 1, length, share) <= 1e-4 < binom.cdf(k - 1, length - 1, share)
+    assert list_length(3, 4, 5) == 6
+
+
+def test_surprise_is_the_tail_of_a_negative_binomial():
+    flagged, mean, spread = np.array([0, 3, 12]), np.array([2.0, 2.0, 5.0]), np.array([1.5, 1.5, 2.0])
+    size, chance = mean / (spread - 1), 1 / spread
+    expected = -np.log(nbinom.sf(flagged - 1, size, chance))
+    assert surprise(flagged, mean, spread) == pytest.approx(expected, abs=1e-9)
+
+
+def test_holms_adjustment():
+    assert holm(np.array([0.01, 0.04, 0.03])).tolist() == pytest.approx([0.03, 0.06, 0.06])
+    assert holm(np.array([0.9, 0.8])).tolist() == [1.0, 1.0]
+
+
+def test_p_is_the_place_among_random_labellings():
+    """Independent flags: of 40 images called real, those of group 0 that are."""
+    is_real, group = np.arange(80) < 40, (np.arange(80) % 4 == 0).astype(int)
+
+    def count(real):
+        return np.bincount(group[real], minlength=2), np.array([40, 40])
+
+    usual = excess_by_relabelling(is_real, count, seed=0)
+    assert usual.flagged.tolist() == [30, 10]
+    assert usual.expected == pytest.approx([30, 10], abs=0.6)
+    assert (usual.p > 0.3).all()
+    extreme = excess_by_relabelling(group == 1, lambda real: (*count(real)[:1], np.array([40, 40])), seed=0)
+    assert extreme.p[1] == 1 / 500
+    assert extreme.p[0] == 1
+    assert excess_by_relabelling(is_real, count, seed=0).p.tolist() == usual.p.tolist()
+
+
+def test_a_kind_that_is_left_out_comes_first(missed):
+    kinds, real, _, found = missed
+    worst = found.missed[0]
+    assert worst.is_significant
+    assert Counter(kinds[list(worst.rows)].tolist()).most_common(1)[0][0] == 3
+    assert worst.flagged > 0.9 * 40
+    assert worst.flagged / worst.size > 0.8
+    assert worst.expected < 0.2 * worst.size
+    assert not [each for each in found.missed[1:] if each.is_significant]
+    rows = real[list(worst.rows)].astype(np.float64)
+    sums = ((rows[:, None] - rows) ** 2).sum(axis=(1, 2))
+    assert sums.argmin() == 0  # the medoid
+    assert sums.tolist() == sorted(sums.tolist())
+
+
+@pytest.mark.parametrize(("partly", "missing"), [(120, 30), (40, 110)])
+def test_clusters_are_ranked_by_share_and_not_by_size(draw, partly, missing):
+    """A kind that is missing comes before one that is half covered, be it smaller or larger."""
+    kinds = np.repeat([0, 1, 2, 3], [partly, 100, missing, 60])
+    real = draw(kinds, 1)
+    half = real[kinds == 0][:3] + 0.1 * draw(np.zeros(3, int), 5)
+    fake = np.concatenate([half, draw(np.repeat([1, 3], [200, 100]), 2)])
+    found = modes_of(real, fake, clusters=4, device="cpu")
+    shares = [each.excess for each in found.missed if each.is_significant]
+    assert len(shares) >= 2
+    assert shares == sorted(shares, reverse=True)
+    assert {kinds[row] for row in found.missed[0].rows} == {2}
+    assert (found.missed[1].size > found.missed[0].size) is (partly > missing)
+
+
+def test_counts_of_a_class_of_lumps_scatter_more(rng):
+    """Of 12 lumps of 8 images each, all of one are covered or none; the other class is spread out."""
+    lumps = np.repeat(50 * rng.normal(size=(12, 6)), 8, axis=0) + 0.01 * rng.normal(size=(96, 6))
+    near = joint_of(np.concatenate([lumps, rng.normal(size=(96, 6))]).astype(np.float32))
+    spread = _spread(near, np.ones(192, bool), np.repeat([0, 1], 96), 192, k=3, seed=0)
+    assert spread[0] > 1.3 * spread[1]
+    assert spread[1] >= 1
+
+
+def test_its_class_comes_first_and_the_cluster_names_it(missed):
+    _, _, _, found = missed
+    assert found.classes[0].name == "kind 3"
+    assert found.classes[0].is_significant
+    assert found.classes[0].size == 40
+    assert not [each for each in found.classes[1:] if each.is_significant]
+    assert found.missed[0].classes[0][0] == "kind 3"
+    assert sum(count for _, count in found.missed[0].classes) == found.missed[0].flagged
+    assert sum(each.uncovered for each in found.classes) == sum(each.flagged for each in found.missed)
+    assert found.classes[1].expected == pytest.approx(40 * found.uncovered_null)
+
+
+def test_noise_is_what_was_invented(missed):
+    _, _, _, found = missed
+    first = found.invented[0]
+    assert first.is_significant
+    assert set(first.rows) == set(range(380, 400))
+    assert first.others == 0
+    assert first.classes == ()
+
+
+def test_every_flagged_image_is_in_one_cluster(missed):
+    _, real, fake, found = missed
+    inside = KNNManifold.fit(real, k=3, device="cpu").contains(fake).numpy()
+    rows = [row for each in found.invented for row in each.rows]
+    assert sorted(rows) == np.flatnonzero(~inside).tolist()
+    assert all(len(each.rows) == each.flagged for each in (*found.missed, *found.invented))
+
+
+@pytest.mark.parametrize("case", ["kinds", "hubs", "lattice", "unequal"])
+def test_one_distribution_misses_and_invents_nothing(draw, case):
+    rng = np.random.default_rng(4)
+    sets = {
+        "kinds": lambda: (draw(np.arange(200) % KINDS, 11), draw(np.arange(200) % KINDS, 12)),
+        "hubs": lambda: rng.normal(size=(2, 150, 200)),
+        "lattice": lambda: rng.integers(0, 3, (2, 150, 4)),
+        "unequal": lambda: (draw(np.arange(300) % KINDS, 13), draw(np.arange(100) % KINDS, 14)),
+    }
+    real, fake = sets[case]()
+    found = modes_of(real, fake, real_labels=[str(row % 3) for row in range(len(real))], device="cpu")
+    groups = (*found.missed, *found.invented, *found.classes)
+    assert not [each for each in groups if each.is_significant]
+
+
+@pytest.mark.slow
+def test_false_alarms_are_at_most_one_in_twenty(draw):
+    """150 pairs of equal distribution: with a rate of .05, more than 14 alarms come in 1.2 % of such tests."""
+    alarms, of_classes = 0, 0
+    for run in range(150):
+        rng = np.random.default_rng(run)
+        kinds, others = rng.integers(0, KINDS, (2, 100))
+        found = modes_of(draw(kinds, 2 * run), draw(others, 2 * run + 1), real_labels=kinds, seed=run)
+        alarms += any(each.is_significant for each in (*found.missed, *found.invented))
+        of_classes += any(each.is_significant for each in found.classes)
+    assert alarms <= 14
+    assert of_classes <= 14
+
+
+def test_threads_change_nothing_and_are_left_as_they_were(rng, monkeypatch):
+    import faiss
+
+    train, during = faiss.Kmeans.train, []
+    monkeypatch.setattr(
+        faiss.Kmeans, "train", lambda *given: during.append(faiss.omp_get_max_threads()) or train(*given)
+    )
+    part = torch.from_numpy(rng.normal(size=(3000, 20)))
+    before, found = faiss.omp_get_max_threads(), []
+    try:
+        for threads in (1, 2):
+            faiss.omp_set_num_threads(threads)
+            found.append(fitted_centres(part, 12, seed=3))
+            assert faiss.omp_get_max_threads() == threads
+    finally:
+        faiss.omp_set_num_threads(before)
+    assert during == [1, 1]
+    assert torch.equal(*found)
+    assert not torch.equal(found[0], fitted_centres(part, 12, seed=4))
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1e25])
+def test_centres_are_means_at_any_scale(rng, scale):
+    part = torch.from_numpy(scale * (rng.integers(0, 2, (200, 1)) * 9 + rng.normal(size=(200, 3))))
+    part = part - part.mean(dim=0)
+    centres = fitted_centres(part, 2, seed=0)
+    label, sq = nearest_centres(part, part.new_zeros(3), centres)
+    for cell in range(2):
+        assert centres[cell].numpy() == pytest.approx(part[label == cell].mean(dim=0).numpy(), rel=1e-4)
+    assert sq.numpy() == pytest.approx(
+        (part - centres[label]).square().sum(dim=1).numpy(), rel=1e-6, abs=1e-9 * scale**2
+    )
+
+
+def test_of_a_much_larger_set_a_part_is_used_and_rows_are_those_of_all(draw, monkeypatch):
+    monkeypatch.setattr(modes_module, "_UNEQUAL", 2)
+    kinds = np.arange(600) % KINDS
+    fake = draw(np.full(60, 1), 3)
+    labels = [f"kind {kind}" for kind in kinds]
+    found = modes_of(draw(kinds, 1), fake, clusters=10, real_labels=labels, device="cpu")
+    assert (found.n_real, found.n_fake) == (120, 60)
+    assert max(row for each in found.missed for row in each.rows) > 120
+    for each in found.missed:
+        assert dict(each.classes) == Counter(f"kind {kinds[row]}" for row in each.rows)
+    assert sum(each.size for each in found.classes) == 120
+
+
+def test_repeated_images_are_no_error():
+    same = np.ones((60, 4), np.float32)
+    found = modes_of(same, same, device="cpu")
+    assert not [each for each in (*found.missed, *found.invented) if each.is_significant]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"uncovered_k": 0}, "k must be an integer of at least 1"),
+        ({"outside_k": True}, "k must be an integer"),
+        ({"clusters": 1}, "clusters must be an integer of at least 2 and at most 30"),
+        ({"clusters": 31}, "at most 30, not 31"),
+        ({"seed": -1}, "seed must be an integer of at least 0"),
+        ({"real_labels": ["a"] * 59}, "59 labels of 60 images"),
+        ({"fake_labels": ["a"] * 61}, "61 labels of 60 images"),
+    ],
+)
+def test_impossible_options_are_refused(options, message):
+    features = np.random.default_rng(0).normal(size=(60, 3))
+    with pytest.raises(UsageError, match=message):
+        modes_of(features, features, **options)
+
+
+@pytest.mark.parametrize(
+    ("real", "fake", "message"),
+    [
+        ((49, 3), (60, 3), "real has 49 images, but at least 50 are needed"),
+        ((60, 3), (10, 3), "fake has 10 images, but at least 50"),
+        ((60, 3), (60, 4), "real has 3 features per image but fake has 4"),
+    ],
+)
+def test_impossible_features_are_refused(real, fake, message):
+    with pytest.raises(FeatureError, match=message):
+        modes_of(np.ones(real), np.ones(fake))
