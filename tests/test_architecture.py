@@ -51,6 +51,21 @@ ALLOWED = {
         "scorer",
         "suspicions",
     },
+    "labels": BASE | {"images"},
+    "class_scores": BASE | {"metrics", "result"},
+    "class_scoring": BASE
+    | {
+        "images",
+        "features",
+        "labels",
+        "metrics",
+        "class_scores",
+        "plan",
+        "result",
+        "scoring",
+        "side_features",
+        "sides",
+    },
     "held_out": {"plan", "side_features", "sides"},
     "evaluator": BASE
     | {
@@ -64,6 +79,8 @@ ALLOWED = {
         "result",
         "plan",
         "judge",
+        "class_scores",
+        "class_scoring",
     },
     "evaluate": BASE
     | {
@@ -108,6 +125,7 @@ ALLOWED = {
         "sweep_folder",
         "goal",
         "score_lines",
+        "class_scores",
     },
     "integrations": BASE
     | {
