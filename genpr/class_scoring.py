@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
+from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -35,7 +37,7 @@ from genpr.plan import ScorePlan
 from genpr.result import Result
 from genpr.scoring import ManifoldRecipe, RealManifolds
 from genpr.side_features import Embedder, SideFeatures
-from genpr.sides import OpenedSide
+from genpr.sides import OpenedSide, holds_features, open_side
 
 MIN_IMAGES = 50
 """Images of each side that a class needs: see docs/classes.md for why."""
@@ -101,14 +103,7 @@ class ClassRecipe:
         Raises:
             DataError: See `genpr.labels.sides.check_labels`.
         """
-        sides = []
-        for role, opened, labels in (("real", real, self.real), ("fake", fake, self.fake)):
-            names = names_of(opened)
-            if names is None:
-                return
-            found = labels.of(names, range(len(names)), len(names))
-            sides.append(LabelledSide(role, _source(opened), labels.origin, names, found))
-        check_labels(*sides, self._policy)
+        _check_names((real, fake), (self.real, self.fake), self._policy)
 
     def score(self, real: SideFeatures, fake: SideFeatures, overall: Result) -> ClassScores:
         """Score every class that has enough images.
@@ -194,6 +189,41 @@ class ClassRecipe:
         return ClassScore(label, len(real), len(fake), metrics)
 
 
+def check_sources(
+    real: str,
+    fake: str,
+    *,
+    real_labels: object = None,
+    fake_labels: object = None,
+    on_bad: Literal["error", "skip"] = "error",
+    max_bad: float = 0.01,
+) -> None:
+    """Refuse labels that do not fit two paths, before an image of either is embedded; features need no such haste.
+
+    Raises:
+        UsageError: There is no such path or file.
+        DataError: The labels cannot be read, or do not belong together.
+    """
+    policy = BadImagePolicy(on_bad, max_bad)
+    given = zip((real_labels, fake_labels), (real, fake), ("real", "fake"), strict=True)
+    if any(holds_features(Path(path)) for path in (real, fake)):
+        return
+    sides = open_side(real, "real"), open_side(fake, "fake")
+    _check_names(sides, [open_labels(labels, source, role) for labels, source, role in given], policy)
+
+
+def _check_names(sides: Sequence[OpenedSide], labels: Sequence[Labels], policy: BadImagePolicy) -> None:
+    found = []
+    for role, opened, each in zip(("real", "fake"), sides, labels, strict=True):
+        names = names_of(opened)
+        if names is None:
+            return
+        source = opened.source if isinstance(opened, FeatureSet) else opened.source.name
+        by_image = each.of(names, range(len(names)), len(names))
+        found.append(LabelledSide(role, source, each.origin, names, by_image))
+    check_labels(found[0], found[1], policy)
+
+
 def _nothing(done: int, total: int) -> None:
     """Classes are small: progress is told per class."""
 
@@ -248,10 +278,6 @@ def names_of(opened: OpenedSide) -> list[str] | None:
     if isinstance(source, ArraySource | TensorSource | NpzSource):
         return [f"[{row}]" for row in range(len(source))]
     return [item.name for item in source] if isinstance(source, FolderSource | ZipSource | TarSource) else None
-
-
-def _source(opened: OpenedSide) -> str:
-    return opened.source if isinstance(opened, FeatureSet) else opened.source.name
 
 
 def _rows_in_source(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from genpr.cli.class_options import ClassOptions, class_options
 from genpr.cli.console import complain, emit, inner_workings, progress_bars, show_notices
 from genpr.cli.options import names_in, recipe_options, threshold
 from genpr.errors import GenprError
@@ -44,6 +45,7 @@ _THRESHOLD_MISSED = 5
     is_flag=True,
     help="Where the sides differ in size, score coverage and its kin in blocks of the larger as large as the smaller.",
 )
+@class_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
 @click.option(
     "-v", "--verbose", is_flag=True, help="Say how the neighbours are searched, and how uneven they are."
@@ -84,7 +86,8 @@ def command(
     REAL and FAKE are folders of images (searched to any depth), .zip or .tar archives of images, .npz files
     with uint8 images in arr_0, or feature files (.npy, or .safetensors as `genpr features` writes them).
     """
-    chosen = names_in(metrics)
+    chosen, by_class = names_in(metrics), ClassOptions.taken_from(options, protocols)
+    options |= {"extractor": extractor, "weights": weights, "offline": offline, "metrics": chosen, "k": k}
     # What can be wrong at once is said at once: importing torch alone takes seconds.
     spaces = _spaces(
         protocols,
@@ -98,30 +101,25 @@ def command(
     _check_weights(real, fake, [space for each in spaces.values() for space in each], weights, offline)
 
     from genpr.evaluate import score_protocols
+    from genpr.report.class_table import class_table
     from genpr.report.terminal import score_table
 
     # What a custom extractor prints must not end up in the result.
     stderr = redirect_stdout(sys.stderr)
     with stderr, inner_workings(shown=verbose), progress_bars(quiet=quiet) as progress:
-        results = score_protocols(
-            real,
-            fake,
-            extractor=extractor,
-            protocols=protocols,
-            weights=weights,
-            offline=offline,
-            metrics=chosen,
-            k=k,
-            progress=progress,
-            **options,
-        )
-    found = list(results.values())
+        classes = None if by_class is None else by_class.score(real, fake, progress=progress, **options)
+        if classes is None:
+            scored = score_protocols(real, fake, protocols=protocols, progress=progress, **options)
+            found = list(scored.values())
+        else:
+            found = [classes.overall]
     if not quiet:
         show_notices(tuple(dict.fromkeys(item for result in found for item in result.notices)))
     if not as_json:
-        emit("\n\n".join(score_table(result, details=verbose) for result in found))
+        tables = [score_table(result, details=verbose) for result in found]
+        emit("\n\n".join([*tables, *([] if classes is None else [class_table(classes)])]))
     elif len(found) == 1:
-        emit(found[0].to_json())
+        emit((classes or found[0]).to_json())
     else:
         emit(json.dumps({"results": [result.to_dict() for result in found]}, allow_nan=False))
     missed = [*_missed(found, fail_under, "below"), *_missed(found, fail_over, "above")]
