@@ -171,7 +171,9 @@ def _average(classes: Sequence[ClassScore], name: str, *, weighted: bool) -> Ave
     weights = [count / sum(counts) if weighted else 1 / len(counts) for count in counts]
     value = sum(weight * metric.value for weight, metric in zip(weights, metrics, strict=True))
     nulls = [metric.null for metric in metrics if metric.null is not None]
-    null = sum(w * each for w, each in zip(weights, nulls, strict=True)) if len(nulls) == len(metrics) else None
+    null = (
+        sum(w * each for w, each in zip(weights, nulls, strict=True)) if len(nulls) == len(metrics) else None
+    )
     interval = _interval(name, value, metrics, weights, counts)
     return Average(value, null, interval, len(classes))
 

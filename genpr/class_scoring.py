@@ -90,7 +90,9 @@ class ClassRecipe:
             )
         known = (WEAKEST_FIRST, *_metrics(plan))
         if worst_by not in known:
-            raise UsageError(f"worst_by must be one of {', '.join(known)}, not {worst_by!r}", code="bad-option")
+            raise UsageError(
+                f"worst_by must be one of {', '.join(known)}, not {worst_by!r}", code="bad-option"
+            )
         real, fake = (
             open_labels(given, source, role)
             for given, source, role in zip(labels, sources, ("real", "fake"), strict=True)
@@ -149,9 +151,7 @@ class ClassRecipe:
         found = labels.of(names, rows, total)
         return LabelledSide(side.role, features.source, labels.origin, names, found)
 
-    def _chosen(
-        self, real: LabelledSide, fake: LabelledSide
-    ) -> tuple[list[str], tuple[LeftOutClass, ...]]:
+    def _chosen(self, real: LabelledSide, fake: LabelledSide) -> tuple[list[str], tuple[LeftOutClass, ...]]:
         """Classes with enough images, and the others."""
         chosen, left_out = [], []
         for label in dict.fromkeys([*real.rows, *fake.rows]):
@@ -277,12 +277,12 @@ def names_of(opened: OpenedSide) -> list[str] | None:
     source = opened.source
     if isinstance(source, ArraySource | TensorSource | NpzSource):
         return [f"[{row}]" for row in range(len(source))]
-    return [item.name for item in source] if isinstance(source, FolderSource | ZipSource | TarSource) else None
+    return (
+        [item.name for item in source] if isinstance(source, FolderSource | ZipSource | TarSource) else None
+    )
 
 
-def _rows_in_source(
-    opened: OpenedSide, features: FeatureSet, total: int | None, seed: int
-) -> Sequence[int]:
+def _rows_in_source(opened: OpenedSide, features: FeatureSet, total: int | None, seed: int) -> Sequence[int]:
     """Where each image stands in its source, of which a part may have been chosen and unusable ones left out."""
     if total == len(features):
         return range(total)
@@ -290,7 +290,9 @@ def _rows_in_source(
         return choose_rows(total or 0, len(features), seed).tolist()
     if not isinstance(opened, FeatureSet) and all(_is_place(name) for name in features.names):
         return [int(name[1:-1]) for name in features.names]
-    listed: Iterable[str] = opened.names if isinstance(opened, FeatureSet) else (i.name for i in opened.source)
+    listed: Iterable[str] = (
+        opened.names if isinstance(opened, FeatureSet) else (i.name for i in opened.source)
+    )
     places = {name: place for place, name in enumerate(listed)}
     return [places[name] for name in features.names]
 

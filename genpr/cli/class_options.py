@@ -74,7 +74,10 @@ _OPTIONS = (
     ),
     click.option("--fake-labels", metavar="FILE", help="Classes of FAKE, likewise."),
     click.option(
-        "--min-per-class", type=int, metavar="N", help="Images that a class needs on each side.  [default: 50]"
+        "--min-per-class",
+        type=int,
+        metavar="N",
+        help="Images that a class needs on each side.  [default: 50]",
     ),
     click.option(
         "--worst-by",

@@ -174,7 +174,7 @@ def _from_json(data: bytes, origin: str) -> NamedLabels:
     labels = record.get("labels") if isinstance(record, dict) else None
     if isinstance(record, dict) and "labels" in record and labels is None:
         raise DataError(
-            f"{printable(origin)} says that there are no labels (\"labels\": null); was the dataset made without them? "
+            f'{printable(origin)} says that there are no labels ("labels": null); was the dataset made without them? '
             "Give them otherwise, or say folders if sub-folders are classes",
             code="no-labels",
             path=origin,

@@ -21,7 +21,7 @@ class FolderLabels:
 
     origin: str = "sub-folders"
 
-    def of(self, names: Sequence[str], rows: Sequence[int], total: int | None) -> list[Label]:  # noqa: ARG002
+    def of(self, names: Sequence[str], rows: Sequence[int], total: int | None) -> list[Label]:
         """One label per image; None for those beside the folders of the others."""
         folders = [PurePosixPath(name.replace("\\", "/")).parts[:-1] for name in names]
         shared = _shared(folders)
@@ -51,7 +51,7 @@ class NamedLabels:
     by_name: Mapping[str, str]
     origin: str
 
-    def of(self, names: Sequence[str], rows: Sequence[int], total: int | None) -> list[Label]:  # noqa: ARG002
+    def of(self, names: Sequence[str], rows: Sequence[int], total: int | None) -> list[Label]:
         """One label per image: by relative path, or by file name where the labels name no folders and files differ.
 
         Raises:
