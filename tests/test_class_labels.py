@@ -100,7 +100,7 @@ class TestCsv:
 
 
 class TestDatasetJson:
-    ENTRIES = [["00000/img0.png", 6], ["00000/img1.png", 10]]
+    ENTRIES = (["00000/img0.png", 6], ["00000/img1.png", 10])
 
     def test_in_a_folder(self, tmp_path):
         (tmp_path / "dataset.json").write_text(json.dumps({"labels": self.ENTRIES}))
@@ -189,7 +189,7 @@ class TestRows:
 
     def test_pickles_are_not_opened(self, tmp_path):
         np.save(tmp_path / "l.npy", np.array([{}], object))
-        with pytest.raises(DataError, match="not an intact .npy file"):
+        with pytest.raises(DataError, match=r"not an intact \.npy file"):
             open_labels(tmp_path / "l.npy", "x", "real")
 
 
