@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from pathlib import Path
-from typing import Literal
 
 import torch
 
+from genpr.class_labels import check_names, labelled
 from genpr.class_scores import (
     PER_CLASS,
     WEAKEST_FIRST,
@@ -23,21 +22,17 @@ from genpr.class_scores import (
 )
 from genpr.errors import DataError, UsageError
 from genpr.features.feature_set import FeatureSet
-from genpr.images.archive import TarSource, ZipSource
-from genpr.images.arrays import ArraySource, NpzSource, TensorSource
-from genpr.images.folder import FolderSource
-from genpr.images.item import known_length
 from genpr.images.policy import BadImagePolicy
-from genpr.images.source import choose_rows
 from genpr.labels.read import open_labels
 from genpr.labels.sides import LabelledSide, check_labels
 from genpr.labels.table import Labels, short
 from genpr.metrics.neighbour_metrics import least_images
 from genpr.plan import ScorePlan
+from genpr.protocols import EvaluationProtocol
 from genpr.result import Result
 from genpr.scoring import ManifoldRecipe, RealManifolds
 from genpr.side_features import Embedder, SideFeatures
-from genpr.sides import OpenedSide, holds_features, open_side
+from genpr.sides import OpenedSide
 
 MIN_IMAGES = 50
 """Images of each side that a class needs: see docs/classes.md for why."""
@@ -80,19 +75,9 @@ class ClassRecipe:
             UsageError: An option is impossible, or the protocol is of whole sets.
             DataError: Labels cannot be read.
         """
-        _check_plan(plan)
-        least = max(least_images({name: plan.ks[name] for name in _metrics(plan)}))
-        if isinstance(min_images, bool) or not isinstance(min_images, Integral) or min_images < least:
-            raise UsageError(
-                f"min_per_class must be an integer of at least {least}, since k neighbours of each image are needed, "
-                f"not {min_images!r}",
-                code="bad-option",
-            )
-        known = (WEAKEST_FIRST, *_metrics(plan))
-        if worst_by not in known:
-            raise UsageError(
-                f"worst_by must be one of {', '.join(known)}, not {worst_by!r}", code="bad-option"
-            )
+        check_options(
+            plan.protocol, plan.ks, equal_sizes=plan.equal_sizes, min_per_class=min_images, worst_by=worst_by
+        )
         real, fake = (
             open_labels(given, source, role)
             for given, source, role in zip(labels, sources, ("real", "fake"), strict=True)
@@ -105,7 +90,7 @@ class ClassRecipe:
         Raises:
             DataError: See `genpr.labels.sides.check_labels`.
         """
-        _check_names((real, fake), (self.real, self.fake), self._policy)
+        check_names((real, fake), (self.real, self.fake), self._policy)
 
     def score(self, real: SideFeatures, fake: SideFeatures, overall: Result) -> ClassScores:
         """Score every class that has enough images.
@@ -143,13 +128,7 @@ class ClassRecipe:
         return BadImagePolicy(self.embedder.on_bad, self.embedder.max_bad)
 
     def _labelled(self, side: SideFeatures, labels: Labels) -> LabelledSide:
-        """Each embedded image with its class."""
-        features = side[self.plan.own]
-        total = len(side.side) if isinstance(side.side, FeatureSet) else known_length(side.side.source)
-        rows = _rows_in_source(side.side, features, total, self.embedder.seed)
-        names = [features.name_of(row) for row in range(len(features))]
-        found = labels.of(names, rows, total)
-        return LabelledSide(side.role, features.source, labels.origin, names, found)
+        return labelled(side.role, side.side, side[self.plan.own], labels, seed=self.embedder.seed)
 
     def _chosen(self, real: LabelledSide, fake: LabelledSide) -> tuple[list[str], tuple[LeftOutClass, ...]]:
         """Classes with enough images, and the others."""
@@ -177,7 +156,7 @@ class ClassRecipe:
         plan = self.plan
         recipe = ManifoldRecipe(
             protocol=plan.protocol,
-            ks={name: plan.ks[name] for name in _metrics(plan)},
+            ks={name: plan.ks[name] for name in _metrics(plan.ks)},
             ties=plan.ties,
             device=self.embedder.device,
             seed=self.embedder.seed,
@@ -189,41 +168,6 @@ class ClassRecipe:
         return ClassScore(label, len(real), len(fake), metrics)
 
 
-def check_sources(
-    real: str,
-    fake: str,
-    *,
-    real_labels: object = None,
-    fake_labels: object = None,
-    on_bad: Literal["error", "skip"] = "error",
-    max_bad: float = 0.01,
-) -> None:
-    """Refuse labels that do not fit two paths, before an image of either is embedded; features need no such haste.
-
-    Raises:
-        UsageError: There is no such path or file.
-        DataError: The labels cannot be read, or do not belong together.
-    """
-    policy = BadImagePolicy(on_bad, max_bad)
-    given = zip((real_labels, fake_labels), (real, fake), ("real", "fake"), strict=True)
-    if any(holds_features(Path(path)) for path in (real, fake)):
-        return
-    sides = open_side(real, "real"), open_side(fake, "fake")
-    _check_names(sides, [open_labels(labels, source, role) for labels, source, role in given], policy)
-
-
-def _check_names(sides: Sequence[OpenedSide], labels: Sequence[Labels], policy: BadImagePolicy) -> None:
-    found = []
-    for role, opened, each in zip(("real", "fake"), sides, labels, strict=True):
-        names = names_of(opened)
-        if names is None:
-            return
-        source = opened.source if isinstance(opened, FeatureSet) else opened.source.name
-        by_image = each.of(names, range(len(names)), len(names))
-        found.append(LabelledSide(role, source, each.origin, names, by_image))
-    check_labels(found[0], found[1], policy)
-
-
 def _nothing(done: int, total: int) -> None:
     """Classes are small: progress is told per class."""
 
@@ -232,19 +176,37 @@ def _part(features: FeatureSet, rows: Sequence[int]) -> FeatureSet:
     return features.select(torch.tensor(rows))
 
 
-def _metrics(plan: ScorePlan) -> tuple[str, ...]:
-    return tuple(name for name in PER_CLASS if name in plan.ks)
+def _metrics(ks: Mapping[str, int]) -> tuple[str, ...]:
+    return tuple(name for name in PER_CLASS if name in ks)
 
 
-def _check_plan(plan: ScorePlan) -> None:
-    protocol = plan.protocol
-    if not _metrics(plan):
+def check_options(
+    protocol: EvaluationProtocol,
+    ks: Mapping[str, int],
+    *,
+    equal_sizes: bool = False,
+    min_per_class: int = MIN_IMAGES,
+    worst_by: str = WEAKEST_FIRST,
+) -> None:
+    """Refuse what cannot be scored class by class.
+
+    Args:
+        protocol: The recipe.
+        ks: k of each metric that counts neighbours.
+        equal_sizes: Whether blocks of equal size are asked for.
+        min_per_class: Images that a class needs on each side.
+        worst_by: What the order is by.
+
+    Raises:
+        UsageError: One of them.
+    """
+    metrics = _metrics(ks)
+    if not metrics:
         raise UsageError(
-            f"per-class scores are of {', '.join(PER_CLASS)}, and none of them is asked for but "
-            f"{', '.join(plan.spaces)}",
+            f"per-class scores are of {', '.join(PER_CLASS)}, and none of them is asked for",
             code="per-class-metrics",
         )
-    if plan.equal_sizes:
+    if equal_sizes:
         raise UsageError(
             "per-class scores are of all images of a class and not in blocks of equal size; leave equal_sizes "
             "(--equal-sizes) out",
@@ -257,6 +219,16 @@ def _check_plan(plan: ScorePlan) -> None:
             "--protocol genpr or prdc for per-class scores",
             code="protocol-pinned",
         )
+    least = max(least_images({name: ks[name] for name in metrics}))
+    if isinstance(min_per_class, bool) or not isinstance(min_per_class, Integral) or min_per_class < least:
+        raise UsageError(
+            f"min_per_class must be an integer of at least {least}, since k neighbours of each image are needed, "
+            f"not {min_per_class!r}",
+            code="bad-option",
+        )
+    known = (WEAKEST_FIRST, *metrics)
+    if worst_by not in known:
+        raise UsageError(f"worst_by must be one of {', '.join(known)}, not {worst_by!r}", code="bad-option")
 
 
 def _reason(n_real: int, n_fake: int, least: int) -> Reason | None:
@@ -268,34 +240,3 @@ def _reason(n_real: int, n_fake: int, least: int) -> Reason | None:
     if n_real < least:
         return "too few reals"
     return "too few fakes" if n_fake < least else None
-
-
-def names_of(opened: OpenedSide) -> list[str] | None:
-    """What the images of a side are called, in order; None where that cannot be known without reading them."""
-    if isinstance(opened, FeatureSet):
-        return [opened.name_of(row) for row in range(len(opened))]
-    source = opened.source
-    if isinstance(source, ArraySource | TensorSource | NpzSource):
-        return [f"[{row}]" for row in range(len(source))]
-    return (
-        [item.name for item in source] if isinstance(source, FolderSource | ZipSource | TarSource) else None
-    )
-
-
-def _rows_in_source(opened: OpenedSide, features: FeatureSet, total: int | None, seed: int) -> Sequence[int]:
-    """Where each image stands in its source, of which a part may have been chosen and unusable ones left out."""
-    if total == len(features):
-        return range(total)
-    if not features.names:
-        return choose_rows(total or 0, len(features), seed).tolist()
-    if not isinstance(opened, FeatureSet) and all(_is_place(name) for name in features.names):
-        return [int(name[1:-1]) for name in features.names]
-    listed: Iterable[str] = (
-        opened.names if isinstance(opened, FeatureSet) else (i.name for i in opened.source)
-    )
-    places = {name: place for place, name in enumerate(listed)}
-    return [places[name] for name in features.names]
-
-
-def _is_place(name: str) -> bool:
-    return name.startswith("[") and name.endswith("]") and name[1:-1].isdecimal()

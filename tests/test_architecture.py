@@ -53,14 +53,17 @@ ALLOWED = {
     },
     "labels": BASE | {"images"},
     "class_scores": BASE | {"metrics", "result"},
+    "class_labels": BASE | {"images", "features", "labels", "sides"},
     "class_scoring": BASE
     | {
         "images",
         "features",
         "labels",
         "metrics",
+        "class_labels",
         "class_scores",
         "plan",
+        "protocols",
         "result",
         "scoring",
         "side_features",

@@ -55,9 +55,15 @@ class ClassOptions:
         **options: Any,  # noqa: ANN401 - passed to genpr.Evaluator, which checks them
     ) -> ClassScores:
         """All images together, and class by class; labels that do not fit are told before anything is embedded."""
-        from genpr.class_scoring import check_sources
+        from genpr.class_labels import check_sources
+        from genpr.class_scoring import check_options
         from genpr.evaluator import Evaluator
+        from genpr.protocols import find_protocol
 
+        recipe = find_protocol(self.protocol)
+        ks = recipe.choose_ks(recipe.choose_metrics(options["metrics"]), options["k"])
+        order = {name: self.given[name] for name in ("min_per_class", "worst_by") if name in self.given}
+        check_options(recipe, ks, equal_sizes=options["equal_sizes"], **order)
         labels = {name: self.given[name] for name in ("real_labels", "fake_labels") if name in self.given}
         check_sources(real, fake, **labels, on_bad=options["on_bad"], max_bad=options["max_bad"])
         evaluator = Evaluator(real, protocol=self.protocol, progress=progress, **options)

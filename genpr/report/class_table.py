@@ -13,7 +13,7 @@ from genpr.result import MetricValue
 
 _MOST_ROWS, _WORST, _BEST = 24, 12, 5
 _MOST_NAMED = 5
-_NARROWEST, _WIDEST = 6, 30
+_NARROWEST, _WIDEST, _GAP = 6, 30, 2
 
 
 def class_table(scores: ClassScores) -> str:
@@ -31,13 +31,13 @@ def class_table(scores: ClassScores) -> str:
             *rows[-_BEST:],
         ]
     averages = [
-        ["macro average", "", "", *(_average(scores.macro[name]) for name in metrics)],
-        ["micro average", "", "", *(_average(scores.micro[name]) for name in metrics)],
+        ["macro average", "", "", *(_value(scores.macro[name]) for name in metrics)],
+        ["micro average", "", "", *(_value(scores.micro[name]) for name in metrics)],
         ["perfect (macro)", "", "", *(_null(scores.macro[name]) for name in metrics)],
     ]
     heads = ["class, worst first", "reals", "fakes", *metrics]
     columns = list(zip(heads, *rows, *averages, strict=True))
-    others = sum(max(map(len, column)) + 1 for column in columns[1:])
+    others = sum(max(map(len, column)) + _GAP for column in columns[1:])
     width = min(max(WIDTH - others, _NARROWEST), _WIDEST)
     table = plain_table(cut(heads[0], width), *heads[1:])
     for column in table.columns:
@@ -82,10 +82,6 @@ def _value(metric: MetricValue | Average) -> str:
         return f"{metric.value:.2f}"
     low, high = metric.interval
     return f"{metric.value:.2f} ±{(high - low) / 2:.2f}"
-
-
-def _average(average: Average) -> str:
-    return _value(average)
 
 
 def _null(average: Average) -> str:
