@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from matplotlib import colormaps
 from PIL import Image
 from rich.cells import cell_len
 
@@ -21,7 +22,7 @@ from genpr.errors import DataError, UsageError
 from genpr.metrics.uncertainty import interval_of
 from genpr.protocols import find_protocol
 from genpr.records import result_of
-from genpr.report.class_plot import class_heat_map
+from genpr.report.class_plot import class_heat_map, ink_on, luminance
 from genpr.report.class_table import class_table, cut
 from genpr.result import MetricValue
 
@@ -435,6 +436,14 @@ class TestHeatMap:
         assert "<script>alert(1)</script>" in texts
         assert "$\\frac$" in texts
         assert "<script" not in svg
+
+
+def test_numbers_can_be_read_on_every_colour():
+    for share in np.linspace(0, 1, 101):
+        colour = colormaps["cividis"](share)
+        light, dark = luminance(colour) + 0.05, (1.0 if ink_on(colour) == "#ffffff" else 0.0) + 0.05
+        assert max(light, dark) / min(light, dark) >= 4.5
+    assert luminance((1.0, 1.0, 1.0, 1.0)) == pytest.approx(1)
 
 
 def test_json_holds_all_and_no_nan(scores):

@@ -70,7 +70,8 @@ def _from_file(path: Path, role: str) -> Labels:
             path=str(path),
         )
     with damage_reported(path, "file of labels", code="labels-damaged"):
-        data = _bounded(path.stat().st_size, shown, path) or path.read_bytes()
+        _check_size(path.stat().st_size, shown, path)
+        data = path.read_bytes()
     return _from_json(data, shown) if suffix == ".json" else _from_csv(data, shown, suffix)
 
 
@@ -81,7 +82,7 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _bounded(size: int, shown: str, path: Path) -> None:
+def _check_size(size: int, shown: str, path: Path) -> None:
     """Refuse what would fill the memory."""
     if size > _MOST_BYTES:
         raise DataError(
@@ -113,7 +114,7 @@ def _in_zip(path: Path) -> Labels | None:
             return None
         member = min(members, key=lambda info: info.filename.count("/"))
         shown = f"{printable(str(path))}/{printable(member.filename)}"
-        _bounded(member.file_size, shown, path)
+        _check_size(member.file_size, shown, path)
         data = archive.read(member)
     labels = _from_json(data, shown)
     folder = member.filename.removesuffix("dataset.json")

@@ -29,7 +29,7 @@ _STYLE: dict[Any, Any] = {
 }
 _MOST_ROWS, _WORST, _BEST = 40, 28, 10
 _NAME_WIDTH = 28
-_DARK = 0.55  # share of the null below which cells are dark, and numbers in them white
+_MIDDLE = 0.179  # luminance on which black and white are seen equally well, at a contrast of 4.58
 
 
 def class_heat_map(scores: ClassScores) -> str:
@@ -74,14 +74,25 @@ def _draw(axes: Axes, classes: Sequence[ClassScore | None], metrics: Sequence[st
     axes.tick_params(length=0)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    axes.set_xlabel("colour: value over that of a perfect generator, from 0 (dark) to 1 and more (light)")
+    axes.set_xlabel("colour: value over that of a perfect generator,\nfrom 0 (dark) to 1 and more (light)")
 
 
 def _draw_cell(axes: Axes, place: tuple[int, int], value: float, share: float) -> None:
     column, row = place
-    axes.add_artist(_box(column, row, colormaps["cividis"](share)))
-    ink = "#ffffff" if share < _DARK else _INK
-    axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=ink, fontsize=8)
+    colour = colormaps["cividis"](share)
+    axes.add_artist(_box(column, row, colour))
+    axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=ink_on(colour), fontsize=8)
+
+
+def ink_on(colour: tuple[float, ...]) -> str:
+    """Black or white, whichever has more contrast on an sRGB colour: at least 4.5, as WCAG 2 asks for (level AA)."""
+    return "#000000" if luminance(colour) > _MIDDLE else "#ffffff"
+
+
+def luminance(colour: tuple[float, ...]) -> float:
+    """Relative luminance of an sRGB colour, 0 to 1 (WCAG 2)."""
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour[:3]]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def _box(column: int, row: int, colour: Any) -> Any:  # noqa: ANN401 - matplotlib's colours
