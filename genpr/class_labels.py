@@ -16,7 +16,7 @@ from genpr.images.source import choose_rows
 from genpr.labels.read import open_labels
 from genpr.labels.sides import LabelledSide, check_labels
 from genpr.labels.table import Labels
-from genpr.sides import OpenedSide, holds_features, open_side
+from genpr.sides import OpenedSide, check_same_kind, holds_features, open_side
 
 
 def check_sources(
@@ -36,9 +36,11 @@ def check_sources(
     """
     policy = BadImagePolicy(on_bad, max_bad)
     given = zip((real_labels, fake_labels), (real, fake), ("real", "fake"), strict=True)
-    if any(holds_features(Path(path)) for path in (real, fake)):
+    are_features = [holds_features(Path(path)) for path in (real, fake)]
+    if all(are_features):
         return
     sides = open_side(real, "real"), open_side(fake, "fake")
+    check_same_kind(*sides)
     check_names(sides, [open_labels(labels, source, role) for labels, source, role in given], policy)
 
 
@@ -82,7 +84,8 @@ def _rows_in_source(opened: OpenedSide, features: FeatureSet, total: int | None,
     if total == len(features):
         return range(total)
     if not features.names:
-        return choose_rows(total or 0, len(features), seed).tolist()
+        chosen: list[int] = choose_rows(total or 0, len(features), seed).tolist()
+        return chosen
     if not isinstance(opened, FeatureSet) and all(_is_place(name) for name in features.names):
         return [int(name[1:-1]) for name in features.names]
     listed: Iterable[str] = (

@@ -318,6 +318,25 @@ class TestImages:
                 np.ones((20, 4)), real_labels=["a", "b"] * 10, fake_labels=["c"] * 20
             )
 
+    def test_features_against_images(self, folders, tmp_path, rng, capsys, monkeypatch):
+        monkeypatch.setattr("genpr.side_features.embed_source", lambda *_, **__: pytest.fail("embedded"))
+        np.save(tmp_path / "fake.npy", rng.normal(size=(20, 3)))
+        assert run(["score", str(folders[0]), str(tmp_path / "fake.npy"), *self.OPTIONS]) == 3
+        assert "holds features but" in capsys.readouterr().err
+
+    def test_features_with_files_of_labels(self, tmp_path, rng, capsys):
+        for side in ("real", "fake"):
+            np.save(tmp_path / f"{side}.npy", rng.normal(size=(40, 3)))
+            np.save(tmp_path / f"{side}_labels.npy", np.repeat([3, 12], 20))
+        sides = [str(tmp_path / f"{side}.npy") for side in ("real", "fake")]
+        labels = [f"--{side}-labels={tmp_path / side}_labels.npy" for side in ("real", "fake")]
+        options = ("--per-class", "--min-per-class", "12", "-q", "--no-control", "--json")
+        assert run(["score", *sides, *labels, *options]) == 0
+        found = json.loads(capsys.readouterr().out)["per_class"]
+        assert sorted(each["label"] for each in found["classes"]) == ["12", "3"]
+        assert run(["score", *sides, *options]) == 3
+        assert "real has no labels" in json.loads(capsys.readouterr().out)["error"]["message"]
+
     def test_images_without_a_label(self, folders, capsys):
         Image.new("RGB", (8, 8)).save(folders[1] / "stray.png")
         assert run(["score", *map(str, folders), *self.OPTIONS]) == 3
