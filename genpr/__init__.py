@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from genpr.class_scores import ClassScores
     from genpr.comparison import compare, load_results
     from genpr.errors import (
         BadImagesError,
@@ -54,6 +55,7 @@ __version__ = "0.1.0"
 _HOME = {
     "BadImagesError": "genpr.errors",
     "CheckpointImages": "genpr.generation.checkpoints",
+    "ClassScores": "genpr.class_scores",
     "Curve": "genpr.metrics.frontier",
     "DataError": "genpr.errors",
     "Evaluator": "genpr.evaluator",
@@ -106,6 +108,7 @@ _HOME = {
 __all__ = [
     "BadImagesError",
     "CheckpointImages",
+    "ClassScores",
     "Curve",
     "DataError",
     "Evaluator",

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import torch
 
+from genpr.class_scores import WEAKEST_FIRST, ClassScores
+from genpr.class_scoring import MIN_IMAGES, ClassRecipe
 from genpr.evidence import Evidence, check_samples
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
@@ -22,7 +24,7 @@ from genpr.protocols import find_protocol
 from genpr.result import Result
 from genpr.runtime import resolve_device
 from genpr.side_features import Embedder, SideFeatures, StageProgress
-from genpr.sides import check_same_kind, open_side
+from genpr.sides import OpenedSide, check_same_kind, open_side
 
 
 class Evaluator:
@@ -122,6 +124,7 @@ class Evaluator:
             progress=progress,
         )
         with limited_memory(self._max_memory):
+            self._real = real if isinstance(real, str | os.PathLike) else None  # where labels may be
             self._opened_real = open_side(real, "real")
             self._plan = ScorePlan.of(
                 protocol,
@@ -191,7 +194,7 @@ class Evaluator:
             DataError: The fake side cannot be used, or does not belong to the real side.
         """
         with limited_memory(self._max_memory):
-            return self._judge.score(self._embedded(fake, cache))
+            return self._judge.score(self._embedded(self._opened(fake), cache))
 
     def evidence(self, fake: object, *, cache: bool | None = None) -> Evidence:
         """Score one fake set as `score` does, and keep what is known of each image on both sides.
@@ -218,12 +221,54 @@ class Evaluator:
         """
         with limited_memory(self._max_memory):
             check_samples(self._plan, self._judge.reals)
-            return self._judge.evidence(self._embedded(fake, cache))
+            return self._judge.evidence(self._embedded(self._opened(fake), cache))
 
-    def _embedded(self, fake: object, cache: bool | None) -> SideFeatures:
+    def score_classes(
+        self,
+        fake: object,
+        *,
+        real_labels: object = None,
+        fake_labels: object = None,
+        min_per_class: int = MIN_IMAGES,
+        worst_by: str = WEAKEST_FIRST,
+    ) -> ClassScores:
+        """Score one fake set as `score` does, and its classes one by one: reals of a class against fakes of the same.
+
+        Every image is embedded once.
+
+        Args:
+            fake: As for `score`.
+            real_labels: Labels of the reals: a `.csv`, `.json` (StyleGAN's) or `.npy` file; "folders"; a label per image
+                in the order of the source; None to look into the source (`genpr.labels.read.open_labels`).
+            fake_labels: Labels of the fakes.
+            min_per_class: Images that a class needs on each side to be scored.
+            worst_by: The order of the classes: "null", by the mean of value over null, or one metric.
+
+        Raises:
+            UsageError: An option is impossible, or the protocol is of whole sets.
+            DataError: The fake side cannot be used, or the labels of the sides do not belong together.
+        """
+        with limited_memory(self._max_memory):
+            opened = self._opened(fake)
+            recipe = ClassRecipe.of(
+                self._plan,
+                self._embedder,
+                sources=(self._real, fake),
+                labels=(real_labels, fake_labels),
+                min_images=min_per_class,
+                worst_by=worst_by,
+            )
+            recipe.check(self._opened_real, opened)
+            fakes = self._embedded(opened, None)
+            return recipe.score(self._judge.real, fakes, self._judge.score(fakes))
+
+    def _opened(self, fake: object) -> OpenedSide:
         opened = open_side(fake, "fake")
         if not (isinstance(fake, FeatureSet) and fake.extractor is not None):
             check_same_kind(self._opened_real, opened)
+        return opened
+
+    def _embedded(self, opened: OpenedSide, cache: bool | None) -> SideFeatures:
         embedder = self._embedder if cache is None else replace(self._embedder, cache=cache)
         fakes = SideFeatures(opened, "fake", embedder, limit=self._plan.most_fake, own=[self._plan.own])
         fakes.require(self._plan.spaces.values(), minimum=self._plan.least_fake)

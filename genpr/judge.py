@@ -104,6 +104,11 @@ class Judge:
         return len(self._main(self._real))
 
     @property
+    def real(self) -> SideFeatures:
+        """The reals, embedded."""
+        return self._real
+
+    @property
     def recipe(self) -> dict[str, Any]:
         """Everything but the fakes that decides a score, as plain JSON types."""
         plan, embedder = self._plan, self._embedder

@@ -50,7 +50,7 @@ def open_side(source: object, role: str) -> OpenedSide:
 
 
 def _open_path(path: Path) -> OpenedSide:
-    if not _holds_features(path):
+    if not holds_features(path):
         return OpenedImages(open_source(path), on_disk=True)
     features = load_features(path)
     if features.extractor is not None:
@@ -58,7 +58,7 @@ def _open_path(path: Path) -> OpenedSide:
     return replace(features, notices=(notice("unlabelled-features", source=features.source),))
 
 
-def _holds_features(path: Path) -> bool:
+def holds_features(path: Path) -> bool:
     """By suffix and array header: images are 4-D, and everything else in an array file is meant as features."""
     if not path.is_file():
         return False

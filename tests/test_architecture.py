@@ -54,6 +54,24 @@ ALLOWED = {
         "scorer",
         "suspicions",
     },
+    "labels": BASE | {"images"},
+    "class_scores": BASE | {"metrics", "result"},
+    "class_labels": BASE | {"images", "features", "labels", "sides"},
+    "class_scoring": BASE
+    | {
+        "images",
+        "features",
+        "labels",
+        "metrics",
+        "class_labels",
+        "class_scores",
+        "plan",
+        "protocols",
+        "result",
+        "scoring",
+        "side_features",
+        "sides",
+    },
     "held_out": {"plan", "side_features", "sides"},
     "evaluator": BASE
     | {
@@ -68,6 +86,8 @@ ALLOWED = {
         "result",
         "plan",
         "judge",
+        "class_scores",
+        "class_scoring",
     },
     "evaluate": BASE
     | {
@@ -115,6 +135,7 @@ ALLOWED = {
         "sweep_folder",
         "goal",
         "score_lines",
+        "class_scores",
     },
     "integrations": BASE
     | {

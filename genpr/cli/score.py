@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from genpr.cli.class_options import ClassOptions, class_options
 from genpr.cli.console import complain, emit, inner_workings, progress_bars, show_notices
 from genpr.cli.options import names_in, recipe_options, threshold
+from genpr.cli.table_options import check_table_options, scored_with_table, table_options
 from genpr.errors import GenprError
 
 if TYPE_CHECKING:
@@ -44,13 +46,8 @@ _THRESHOLD_MISSED = 5
     is_flag=True,
     help="Where the sides differ in size, score coverage and its kin in blocks of the larger as large as the smaller.",
 )
-@click.option(
-    "--csv",
-    "table",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write what is known of each image to FILE (.csv): inside or not, realism, nearest real, and more.",
-)
+@class_options
+@table_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
 @click.option(
     "-v", "--verbose", is_flag=True, help="Say how the neighbours are searched, and how uneven they are."
@@ -92,7 +89,8 @@ def command(
     REAL and FAKE are folders of images (searched to any depth), .zip or .tar archives of images, .npz files
     with uint8 images in arr_0, or feature files (.npy, or .safetensors as `genpr features` writes them).
     """
-    chosen = names_in(metrics)
+    chosen, by_class = names_in(metrics), ClassOptions.taken_from(options, protocols)
+    options |= {"extractor": extractor, "weights": weights, "offline": offline, "metrics": chosen, "k": k}
     # What can be wrong at once is said at once: importing torch alone takes seconds.
     spaces = _spaces(
         protocols,
@@ -103,33 +101,25 @@ def command(
         equal_sizes=options["equal_sizes"],
     )
     _check_thresholds(list(spaces), fail_under, fail_over)
-    _check_table(table, protocols)
+    check_table_options(table, protocols, per_class=by_class is not None)
     _check_weights(real, fake, [space for each in spaces.values() for space in each], weights, offline)
 
+    from genpr.report.class_table import class_table
     from genpr.report.terminal import score_table
 
     # What a custom extractor prints must not end up in the result.
     stderr = redirect_stdout(sys.stderr)
     with stderr, inner_workings(shown=verbose), progress_bars(quiet=quiet) as progress:
-        found = _scored(
-            real,
-            fake,
-            table,
-            extractor=extractor,
-            protocols=protocols,
-            weights=weights,
-            offline=offline,
-            metrics=chosen,
-            k=k,
-            progress=progress,
-            **options,
-        )
+        options["progress"] = progress
+        classes = None if by_class is None else by_class.score(real, fake, **options)
+        found = [classes.overall] if classes else _scored(real, fake, table, protocols, options)
     if not quiet:
         show_notices(tuple(dict.fromkeys(item for result in found for item in result.notices)))
     if not as_json:
-        emit("\n\n".join(score_table(result, details=verbose) for result in found))
+        tables = [score_table(result, details=verbose) for result in found]
+        emit("\n\n".join([*tables, *([] if classes is None else [class_table(classes)])]))
     elif len(found) == 1:
-        emit(found[0].to_json())
+        emit((classes or found[0]).to_json())
     else:
         emit(json.dumps({"results": [result.to_dict() for result in found]}, allow_nan=False))
     missed = [*_missed(found, fail_under, "below"), *_missed(found, fail_over, "above")]
@@ -139,43 +129,14 @@ def command(
 
 
 def _scored(
-    real: str,
-    fake: str,
-    table: Path | None,
-    *,
-    protocols: Sequence[str],
-    **options: Any,  # noqa: ANN401 - passed to genpr.score_protocols or genpr.Evaluator, which check them
+    real: str, fake: str, table: Path | None, protocols: Sequence[str], options: dict[str, Any]
 ) -> list[Result]:
     """One result per protocol; with `table`, of the only one, and what is known of each image in that file."""
-    if table is None:
-        from genpr.evaluate import score_protocols
+    if table is not None:
+        return [scored_with_table(real, fake, table, protocol=protocols[0], **options)]
+    from genpr.evaluate import score_protocols
 
-        return list(score_protocols(real, fake, protocols=protocols, **options).values())
-    from genpr.evaluator import Evaluator
-    from genpr.memory import limited_memory
-    from genpr.report.sample_table import write_samples
-    from genpr.sides import check_same_kind, open_side
-
-    with limited_memory(options["max_memory"]):
-        # Both are found and compared in kind before the first image is embedded.
-        sides = open_side(real, "real"), open_side(fake, "fake")
-        check_same_kind(*sides)
-        evidence = Evaluator(sides[0], protocol=protocols[0], **options).evidence(sides[1])
-    rows = write_samples(table, evidence)
-    if options["progress"] is not None:
-        complain(f"wrote {rows:,} rows to {table}")
-    return [evidence.result]
-
-
-def _check_table(table: Path | None, protocols: Sequence[str]) -> None:
-    """Refuse a table that cannot be written before minutes of work."""
-    if table is None:
-        return
-    if len(set(protocols)) > 1:
-        raise click.UsageError("--csv: a table is of one protocol; name one, or write one table for each")
-    from genpr.report.sample_table import check_table
-
-    check_table(table)
+    return list(score_protocols(real, fake, protocols=protocols, **options).values())
 
 
 def _missed(results: Sequence[Result], thresholds: Sequence[tuple[str, float]], side: str) -> list[str]:

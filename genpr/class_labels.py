@@ -1,0 +1,99 @@
+"""Which image of a side is of which class: the names and places of images, matched to labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from genpr.features.feature_set import FeatureSet
+from genpr.images.archive import TarSource, ZipSource
+from genpr.images.arrays import ArraySource, NpzSource, TensorSource
+from genpr.images.folder import FolderSource
+from genpr.images.item import known_length
+from genpr.images.policy import BadImagePolicy
+from genpr.images.source import choose_rows
+from genpr.labels.read import open_labels
+from genpr.labels.sides import LabelledSide, check_labels
+from genpr.labels.table import Labels
+from genpr.sides import OpenedSide, check_same_kind, holds_features, open_side
+
+
+def check_sources(
+    real: str,
+    fake: str,
+    *,
+    real_labels: object = None,
+    fake_labels: object = None,
+    on_bad: Literal["error", "skip"] = "error",
+    max_bad: float = 0.01,
+) -> None:
+    """Refuse labels that do not fit two paths, before an image of either is embedded; features need no such haste.
+
+    Raises:
+        UsageError: There is no such path or file.
+        DataError: The labels cannot be read, or do not belong together.
+    """
+    policy = BadImagePolicy(on_bad, max_bad)
+    given = zip((real_labels, fake_labels), (real, fake), ("real", "fake"), strict=True)
+    are_features = [holds_features(Path(path)) for path in (real, fake)]
+    if all(are_features):
+        return
+    sides = open_side(real, "real"), open_side(fake, "fake")
+    check_same_kind(*sides)
+    check_names(sides, [open_labels(labels, source, role) for labels, source, role in given], policy)
+
+
+def check_names(sides: Sequence[OpenedSide], labels: Sequence[Labels], policy: BadImagePolicy) -> None:
+    """The same for opened sides, as far as the images' names are known without reading them."""
+    found = []
+    for role, opened, each in zip(("real", "fake"), sides, labels, strict=True):
+        names = _names_of(opened)
+        if names is None:
+            return
+        source = opened.source if isinstance(opened, FeatureSet) else opened.source.name
+        by_image = each.of(names, range(len(names)), len(names))
+        found.append(LabelledSide(role, source, each.origin, names, by_image))
+    check_labels(found[0], found[1], policy)
+
+
+def labelled(
+    role: str, opened: OpenedSide, features: FeatureSet, labels: Labels, *, seed: int
+) -> LabelledSide:
+    """Each embedded image with its class; `seed` chose them, where they are a part of nameless features."""
+    total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
+    rows = _rows_in_source(opened, features, total, seed)
+    names = [features.name_of(row) for row in range(len(features))]
+    return LabelledSide(role, features.source, labels.origin, names, labels.of(names, rows, total))
+
+
+def _names_of(opened: OpenedSide) -> list[str] | None:
+    """What the images of a side are called, in order; None where that cannot be known without reading them."""
+    if isinstance(opened, FeatureSet):
+        return [opened.name_of(row) for row in range(len(opened))]
+    source = opened.source
+    if isinstance(source, ArraySource | TensorSource | NpzSource):
+        return [f"[{row}]" for row in range(len(source))]
+    return (
+        [item.name for item in source] if isinstance(source, FolderSource | ZipSource | TarSource) else None
+    )
+
+
+def _rows_in_source(opened: OpenedSide, features: FeatureSet, total: int | None, seed: int) -> Sequence[int]:
+    """Where each image stands in its source, of which a part may have been chosen and unusable ones left out."""
+    if total == len(features):
+        return range(total)
+    if not features.names:
+        chosen: list[int] = choose_rows(total or 0, len(features), seed).tolist()
+        return chosen
+    if not isinstance(opened, FeatureSet) and all(_is_place(name) for name in features.names):
+        return [int(name[1:-1]) for name in features.names]
+    listed: Iterable[str] = (
+        opened.names if isinstance(opened, FeatureSet) else (i.name for i in opened.source)
+    )
+    places = {name: place for place, name in enumerate(listed)}
+    return [places[name] for name in features.names]
+
+
+def _is_place(name: str) -> bool:
+    return name.startswith("[") and name.endswith("]") and name[1:-1].isdecimal()

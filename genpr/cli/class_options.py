@@ -1,0 +1,93 @@
+"""Options of `genpr score --per-class`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import click
+
+from genpr.cli.options import Command, with_options
+
+if TYPE_CHECKING:
+    from genpr.class_scores import ClassScores
+    from genpr.side_features import StageProgress
+
+_NAMES = ("real_labels", "fake_labels", "min_per_class", "worst_by")
+
+
+def class_options(command: Command) -> Command:
+    """Whether and how to score class by class."""
+    return with_options(command, _OPTIONS)
+
+
+@dataclass(frozen=True)
+class ClassOptions:
+    """What was asked for; options that were not given are not in `given`."""
+
+    protocol: str
+    given: dict[str, Any]
+
+    @classmethod
+    def taken_from(cls, options: dict[str, Any], protocols: Sequence[str]) -> Self | None:
+        """Take the options of classes out of all `options`; None if no classes are asked for.
+
+        Raises:
+            click.UsageError: They are given without --per-class, or there are several protocols.
+        """
+        given = {name: value for name in _NAMES if (value := options.pop(name)) is not None}
+        if not options.pop("per_class"):
+            if given:
+                names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+                raise click.UsageError(f"{names} needs --per-class")
+            return None
+        if len(protocols) > 1:
+            raise click.UsageError("--per-class takes one --protocol")
+        return cls(protocols[0], given)
+
+    def score(
+        self,
+        real: str,
+        fake: str,
+        *,
+        progress: StageProgress | None,
+        **options: Any,  # noqa: ANN401 - passed to genpr.Evaluator, which checks them
+    ) -> ClassScores:
+        """All images together, and class by class; labels that do not fit are told before anything is embedded."""
+        from genpr.class_labels import check_sources
+        from genpr.class_scoring import check_options
+        from genpr.evaluator import Evaluator
+        from genpr.protocols import find_protocol
+
+        recipe = find_protocol(self.protocol)
+        ks = recipe.choose_ks(recipe.choose_metrics(options["metrics"]), options["k"])
+        order = {name: self.given[name] for name in ("min_per_class", "worst_by") if name in self.given}
+        check_options(recipe, ks, equal_sizes=options["equal_sizes"], **order)
+        labels = {name: self.given[name] for name in ("real_labels", "fake_labels") if name in self.given}
+        check_sources(real, fake, **labels, on_bad=options["on_bad"], max_bad=options["max_bad"])
+        evaluator = Evaluator(real, protocol=self.protocol, progress=progress, **options)
+        return evaluator.score_classes(fake, **self.given)
+
+
+_OPTIONS = (
+    click.option("--per-class", is_flag=True, help="Score each class within itself, too: which are worst?"),
+    click.option(
+        "--real-labels",
+        metavar="FILE",
+        help="Classes of REAL: .csv of name,label, StyleGAN's .json, .npy in their order, or the word folders.  "
+        "[default: dataset.json in it, arr_1 of an .npz, else sub-folders]",
+    ),
+    click.option("--fake-labels", metavar="FILE", help="Classes of FAKE, likewise."),
+    click.option(
+        "--min-per-class",
+        type=int,
+        metavar="N",
+        help="Images that a class needs on each side.  [default: 50]",
+    ),
+    click.option(
+        "--worst-by",
+        metavar="METRIC",
+        help="Order of the classes: one metric, or null for the mean of all over their nulls.  [default: null]",
+    ),
+)

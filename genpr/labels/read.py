@@ -1,0 +1,229 @@
+"""Labels from where people keep them: sub-folders, StyleGAN's dataset.json, a CSV, an array."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import zipfile
+from collections.abc import Sequence
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from genpr.errors import DataError, UsageError
+from genpr.images.damage import damage_reported
+from genpr.images.item import printable
+from genpr.labels.table import FolderLabels, Label, Labels, NamedLabels, RowLabels, named, short
+
+_MOST_BYTES = 2**29  # of a file of labels: 10 million lines
+_NAME_HEADS = {"name", "filename", "file", "path", "image"}
+_LABEL_HEADS = {"label", "class", "target"}
+_KINDS = "a .csv of name,label, a dataset.json, an .npy in the order of the images, or the word folders"
+
+
+def open_labels(labels: object, source: object, role: str) -> Labels:
+    """Read the labels of one side.
+
+    Args:
+        labels: A file: `.csv` or `.tsv` with a name and a label per line, `.json` as StyleGAN's tools write it, `.npy` with
+            a label per image; "folders"; a sequence or 1-D array of labels in the order of the source; or None to look
+            into the source: dataset.json, arr_1 of an .npz file, else sub-folders.
+        source: The side as the user gave it.
+        role: "real" or "fake", for messages.
+
+    Raises:
+        UsageError: There is no such file, or it is of no such kind.
+        DataError: It is damaged, or holds something else than one class per image.
+    """
+    if isinstance(labels, FolderLabels | NamedLabels | RowLabels):
+        return labels
+    if labels is None:
+        return _in_source(source)
+    if isinstance(labels, str) and labels == "folders":
+        return FolderLabels()
+    if isinstance(labels, str | os.PathLike):
+        return _from_file(Path(labels), role)
+    return RowLabels(_classes(labels, f"{role}_labels"), f"{role}_labels")
+
+
+def _from_file(path: Path, role: str) -> Labels:
+    shown = printable(str(path))
+    if not _is_file(path):
+        raise UsageError(
+            f"there is no file {shown!r} with labels of the {role} images; needed is {_KINDS}",
+            code="path-not-found",
+            path=str(path),
+        )
+    suffix = path.suffix.lower()
+    if suffix == ".npy":
+        with damage_reported(path, ".npy file", code="npy-damaged"):
+            array = np.load(path, allow_pickle=False)
+        return RowLabels(_classes(array, shown), shown)
+    if suffix not in {".csv", ".tsv", ".json"}:
+        raise UsageError(
+            f"{shown} is of unknown kind ({suffix or 'no suffix'}); labels are {_KINDS}",
+            code="labels-kind",
+            path=str(path),
+        )
+    with damage_reported(path, "file of labels", code="labels-damaged"):
+        _check_size(path.stat().st_size, shown, path)
+        data = path.read_bytes()
+    return _from_json(data, shown) if suffix == ".json" else _from_csv(data, shown, suffix)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that is too long, or holds a NUL
+        return False
+
+
+def _check_size(size: int, shown: str, path: Path) -> None:
+    """Refuse what would fill the memory."""
+    if size > _MOST_BYTES:
+        raise DataError(
+            f"{shown} has {size:,} bytes, more than the {_MOST_BYTES:,} that labels may take; is it another file?",
+            code="labels-damaged",
+            path=str(path),
+        )
+
+
+def _in_source(source: object) -> Labels:
+    """What the source itself says; sub-folders where it says nothing."""
+    path = Path(os.fsdecode(source)) if isinstance(source, str | os.PathLike) else None
+    if path is None:
+        return FolderLabels()
+    if path.is_dir() and (path / "dataset.json").is_file():
+        return _from_file(path / "dataset.json", "")
+    if path.is_file() and path.suffix.lower() == ".zip":
+        return _in_zip(path) or FolderLabels()
+    if path.is_file() and path.suffix.lower() == ".npz":
+        return _in_npz(path) or FolderLabels()
+    return FolderLabels()
+
+
+def _in_zip(path: Path) -> Labels | None:
+    """The dataset.json nearest to the root, whose names are relative to it."""
+    with damage_reported(path, "zip archive", code="archive-damaged"), zipfile.ZipFile(path) as archive:
+        members = [info for info in archive.infolist() if info.filename.split("/")[-1] == "dataset.json"]
+        if not members:
+            return None
+        member = min(members, key=lambda info: info.filename.count("/"))
+        shown = f"{printable(str(path))}/{printable(member.filename)}"
+        _check_size(member.file_size, shown, path)
+        data = archive.read(member)
+    labels = _from_json(data, shown)
+    folder = member.filename.removesuffix("dataset.json")
+    return NamedLabels({folder + name: label for name, label in labels.by_name.items()}, labels.origin)
+
+
+def _in_npz(path: Path) -> Labels | None:
+    """`arr_1`, where guided-diffusion's sampler writes classes; None if there is none."""
+    with damage_reported(path, ".npz file", code="npz-damaged"), path.open("rb") as file:
+        loaded = np.load(file, allow_pickle=False)
+        if "arr_1" not in loaded.files:
+            return None
+        array = loaded["arr_1"]
+    origin = f"arr_1 of {printable(str(path))}"
+    return RowLabels(_classes(array, origin), origin)
+
+
+def _classes(labels: Any, origin: str) -> tuple[Label, ...]:  # noqa: ANN401 - a user's object
+    """Integers and strings as text; None and empty ones are no class.
+
+    Raises:
+        DataError: Something else ("label-kind").
+    """
+    if hasattr(labels, "detach"):
+        labels = labels.detach().cpu().numpy()
+    if isinstance(labels, np.ndarray):
+        if labels.ndim != 1 or labels.dtype.kind not in "iuUO":
+            came = f"{labels.dtype} of shape {labels.shape}"
+            raise _no_class(origin, came, "for one-hot rows pass x.argmax(axis=1)")
+        labels = labels.tolist()
+    if isinstance(labels, bytes) or not isinstance(labels, Sequence):
+        raise _no_class(origin, type(labels).__name__, "pass a list or an array in the order of the images")
+    return tuple(_class(label, origin) for label in labels)
+
+
+def _class(label: object, origin: str) -> Label:
+    if label is None or isinstance(label, str):
+        return label or None
+    if isinstance(label, Integral) and not isinstance(label, bool):
+        return str(int(label))
+    raise _no_class(origin, short(repr(label)), "for one-hot rows pass their argmax")
+
+
+def _no_class(origin: str, came: str, cause: str) -> DataError:
+    return DataError(
+        f"{printable(origin)} needs one class per image, an integer or a name, found {came}; {cause}",
+        code="label-kind",
+        path=origin,
+    )
+
+
+def _from_json(data: bytes, origin: str) -> NamedLabels:
+    """`{"labels": [[name, class], ...]}`, as dataset_tool.py of StyleGAN writes it."""
+    try:
+        record = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise _damaged(origin, "JSON", error) from error
+    labels = record.get("labels") if isinstance(record, dict) else None
+    if isinstance(record, dict) and "labels" in record and labels is None:
+        raise DataError(
+            f'{printable(origin)} says that there are no labels ("labels": null); was the dataset made without them? '
+            "Give them otherwise, or say folders if sub-folders are classes",
+            code="no-labels",
+            path=origin,
+        )
+    if isinstance(labels, dict):
+        labels = list(labels.items())
+    if not isinstance(labels, list):
+        raise _damaged(origin, "JSON", 'needed is {"labels": [[name, class], ...]}')
+    pairs = []
+    for entry in labels:
+        if not isinstance(entry, list | tuple) or len(entry) != 2 or not isinstance(entry[0], str):
+            raise _damaged(origin, "JSON", f"{short(repr(entry))} is no [name, class]")
+        pairs.append((entry[0], _class(entry[1], origin) or ""))
+    return named(pairs, origin)
+
+
+def _from_csv(data: bytes, origin: str, suffix: str) -> NamedLabels:
+    """Two columns, name and label, or more with a heading that names these two."""
+    text = data.decode("utf-8-sig", errors="surrogateescape")  # names of files may be any bytes
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if suffix == ".tsv" else ",")
+    try:
+        rows = [(lines.line_num, row) for row in lines if row]
+    except csv.Error as error:
+        raise _damaged(origin, "CSV", error) from error
+    if not rows:
+        raise _damaged(origin, "CSV", "it is empty")
+    heads = [cell.strip().lower() for cell in rows[0][1]]
+    columns = _column(heads, _NAME_HEADS), _column(heads, _LABEL_HEADS)
+    name, label = (0, 1) if None in columns else (columns[0] or 0, columns[1] or 0)
+    width = 2 if None in columns else len(heads)
+    for number, row in rows:
+        if len(row) != width:
+            raise _damaged(
+                origin,
+                "CSV",
+                f"line {number} has {len(row)} columns, needed are name,label, or a heading with name and label",
+            )
+    body = rows if None in columns else rows[1:]
+    return named([(row[name], row[label].strip()) for _, row in body], origin)
+
+
+def _column(heads: Sequence[str], known: set[str]) -> int | None:
+    return next((place for place, head in enumerate(heads) if head in known), None)
+
+
+def _damaged(origin: str, kind: str, reason: object) -> DataError:
+    return DataError(
+        f"{printable(origin)} is no {kind} of labels ({printable(str(reason))}); was it cut short, or is it another file?",
+        code="labels-damaged",
+        path=origin,
+    )

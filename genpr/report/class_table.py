@@ -1,0 +1,127 @@
+"""A score class by class as text: the worst classes, the averages, and what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from rich.cells import cell_len, chop_cells
+
+from genpr.class_scores import OVER_FAKES, WEAKEST_FIRST, Average, ClassScore, ClassScores, LeftOutClass
+from genpr.report.text import WIDTH, plain_table, render, wrapped
+from genpr.result import MetricValue
+
+_MOST_ROWS, _WORST, _BEST = 24, 12, 5
+_MOST_NAMED = 5
+_NARROWEST, _WIDEST, _GAP = 6, 30, 2
+
+
+def class_table(scores: ClassScores) -> str:
+    """Classes down, the worst first, and metrics across with half the width of their intervals.
+
+    Of many classes, the worst and the best are shown.
+    """
+    metrics = list(scores.macro)
+    rows = [_row(found, metrics) for found in scores.classes]
+    if len(rows) > _MOST_ROWS:
+        between = len(rows) - _WORST - _BEST
+        rows = [
+            *rows[:_WORST],
+            [f"({between:,} between)", *[""] * (len(metrics) + 2)],
+            *rows[-_BEST:],
+        ]
+    averages = [
+        ["macro average", "", "", *(_value(scores.macro[name]) for name in metrics)],
+        ["micro average", "", "", *(_value(scores.micro[name]) for name in metrics)],
+        ["perfect (macro)", "", "", *(_null(scores.macro[name]) for name in metrics)],
+    ]
+    heads = ["class, worst first", "reals", "fakes", *metrics]
+    columns = list(zip(heads, *rows, *averages, strict=True))
+    others = sum(max(map(len, column)) + _GAP for column in columns[1:])
+    width = min(max(WIDTH - others, _NARROWEST), _WIDEST)
+    table = plain_table(cut(heads[0], width), *heads[1:])
+    for column in table.columns:
+        column.no_wrap = True
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for row in rows:
+        table.add_row(cut(row[0], width), *row[1:])
+    table.add_section()
+    for row in averages:
+        table.add_row(cut(row[0], width), *row[1:])
+    return "\n".join([render(table), *_legend(scores), *_left_out(scores)])
+
+
+def cut(name: str, width: int) -> str:
+    """A name for one cell: without what a terminal obeys, its middle left out where it is too wide."""
+    shown = "".join(c if c.isprintable() else "?" for c in name[: 4 * WIDTH])
+    if cell_len(shown) <= width and len(name) <= 4 * WIDTH:
+        return shown
+    tail = (width - 1) // 2
+    head = chop_cells(shown, width - 1 - tail)[0]
+    return f"{head}…{_last_cells(''.join(c if c.isprintable() else '?' for c in name[-WIDTH:]), tail)}"
+
+
+def _last_cells(text: str, width: int) -> str:
+    while cell_len(text) > width:
+        text = text[1:]
+    return text
+
+
+def _row(found: ClassScore, metrics: Sequence[str]) -> list[str]:
+    return [
+        found.label,
+        f"{found.n_real:,}",
+        f"{found.n_fake:,}",
+        *(_value(found.metrics[name]) for name in metrics),
+    ]
+
+
+def _value(metric: MetricValue | Average) -> str:
+    if metric.interval is None:
+        return f"{metric.value:.2f}"
+    low, high = metric.interval
+    return f"{metric.value:.2f} ±{(high - low) / 2:.2f}"
+
+
+def _null(average: Average) -> str:
+    return "-" if average.null is None else f"{average.null:.2f}"
+
+
+def _legend(scores: ClassScores) -> list[str]:
+    by = "all metrics over their nulls" if scores.worst_by == WEAKEST_FIRST else scores.worst_by
+    over_fakes = [name for name in scores.micro if name in OVER_FAKES]
+    over_reals = [name for name in scores.micro if name not in OVER_FAKES]
+    weights = "; ".join(
+        f"its {role} for {' and '.join(names)}"
+        for role, names in (("fakes", over_fakes), ("reals", over_reals))
+        if names
+    )
+    count = len(scores.classes)
+    origins = "; ".join(f"{role} labels: {origin}" for role, origin in scores.origins.items())
+    return [
+        wrapped(f"{count:,} class{'es' * (count > 1)}, each scored within itself, worst by {by}"),
+        wrapped(f"macro: each class counts the same; micro: each by {weights}"),
+        wrapped("± is half the 95 % interval of one class: of many, some look bad by chance alone"),
+        wrapped(origins),
+    ]
+
+
+def _left_out(scores: ClassScores) -> list[str]:
+    """Classes that were not scored by reason, largest first; then images without a class."""
+    ordered = sorted(scores.left_out, key=lambda each: (each.reason, -each.n_real - each.n_fake))
+    lines = []
+    for reason, group in groupby(ordered, key=lambda each: each.reason):
+        found = list(group)
+        need = f" (needed: {scores.min_images:,})" if reason.startswith("too few") else ""
+        names = ", ".join(map(_sized, found[:_MOST_NAMED]))
+        more = f" and {len(found) - _MOST_NAMED:,} more (all in --json)" if len(found) > _MOST_NAMED else ""
+        lines.append(wrapped(f"left out, {reason}{need}: {names}{more}"))
+    for role, count in scores.unlabelled.items():
+        if count:
+            lines.append(wrapped(f"{count:,} {role} images without a label are in no class"))
+    return lines
+
+
+def _sized(found: LeftOutClass) -> str:
+    return f"{cut(found.label, _WIDEST)} ({found.n_real:,} reals, {found.n_fake:,} fakes)"
