@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from genpr.metrics.witnessed import witnessed
     from genpr.notices import Notice
     from genpr.ranking import Ranking, rank_checkpoints, rank_results
+    from genpr.report.gallery import Gallery, Picture
+    from genpr.report.page import html_report
     from genpr.result import MetricValue, Result
     from genpr.sweep import Sweep
 
@@ -57,12 +59,14 @@ _HOME = {
     "ExtractorInfo": "genpr.features.extractor",
     "FeatureError": "genpr.errors",
     "FeatureExtractor": "genpr.features.extractor",
+    "Gallery": "genpr.report.gallery",
     "GenprError": "genpr.errors",
     "ImageError": "genpr.errors",
     "KNNManifold": "genpr.metrics.knn_manifold",
     "ManifoldMetrics": "genpr.metrics.manifold",
     "MetricValue": "genpr.result",
     "Notice": "genpr.notices",
+    "Picture": "genpr.report.gallery",
     "PrecisionRecall": "genpr.metrics.manifold",
     "Ranking": "genpr.ranking",
     "ResourceError": "genpr.errors",
@@ -76,6 +80,7 @@ _HOME = {
     "ct_score": "genpr.metrics.memorisation",
     "embed": "genpr.features.embed",
     "frechet_distance": "genpr.metrics.frechet",
+    "html_report": "genpr.report.page",
     "inception_score": "genpr.metrics.inception_score",
     "kernel_distance": "genpr.metrics.kernel",
     "list_extractors": "genpr.features.registry",
@@ -105,12 +110,14 @@ __all__ = [
     "ExtractorInfo",
     "FeatureError",
     "FeatureExtractor",
+    "Gallery",
     "GenprError",
     "ImageError",
     "KNNManifold",
     "ManifoldMetrics",
     "MetricValue",
     "Notice",
+    "Picture",
     "PrecisionRecall",
     "Ranking",
     "ResourceError",
@@ -125,6 +132,7 @@ __all__ = [
     "ct_score",
     "embed",
     "frechet_distance",
+    "html_report",
     "inception_score",
     "kernel_distance",
     "list_extractors",

@@ -195,6 +195,7 @@ HEAVY = (
     "torchmetrics",
     "lightning",
     "tensorboard",
+    "jinja2",
 )
 
 

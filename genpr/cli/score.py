@@ -13,6 +13,7 @@ import click
 
 from genpr.cli.console import complain, emit, inner_workings, progress_bars, show_notices
 from genpr.cli.options import names_in, recipe_options, threshold
+from genpr.cli.page_options import check_page_options, page_options, write_score_page
 from genpr.errors import GenprError
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ _THRESHOLD_MISSED = 5
     help="Where the sides differ in size, score coverage and its kin in blocks of the larger as large as the smaller.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
+@page_options
 @click.option(
     "-v", "--verbose", is_flag=True, help="Say how the neighbours are searched, and how uneven they are."
 )
@@ -73,6 +75,8 @@ def command(
     metrics: str | None,
     k: int | None,
     as_json: bool,
+    html: Path | None,
+    earlier: tuple[Path, ...],
     fail_under: tuple[tuple[str, float], ...],
     fail_over: tuple[tuple[str, float], ...],
     quiet: bool,
@@ -95,6 +99,7 @@ def command(
         equal_sizes=options["equal_sizes"],
     )
     _check_thresholds(list(spaces), fail_under, fail_over)
+    others = check_page_options(html, earlier, protocols)
     _check_weights(real, fake, [space for each in spaces.values() for space in each], weights, offline)
 
     from genpr.evaluate import score_protocols
@@ -124,6 +129,7 @@ def command(
         emit(found[0].to_json())
     else:
         emit(json.dumps({"results": [result.to_dict() for result in found]}, allow_nan=False))
+    write_score_page(html, found, others, quiet=quiet)
     missed = [*_missed(found, fail_under, "below"), *_missed(found, fail_over, "above")]
     for line in missed:
         complain(line)
