@@ -202,10 +202,10 @@ def _earlier(result: Result, earlier: Mapping[str, Result]) -> list[Earlier]:
             differences = compare({"this result": result, "it": other}, force=True).differences
         except DataError as error:
             differences = (str(error),)
-        values = [
+        precision, recall = (
             f"{other[metric]:.3f}" if metric in other.metrics else "–" for metric in ("precision", "recall")
-        ]
-        found.append(Earlier(number if has_plane(other) else None, name, *values, differences))
+        )
+        found.append(Earlier(number if has_plane(other) else None, name, precision, recall, differences))
     return found
 
 

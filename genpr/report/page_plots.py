@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,7 +39,7 @@ def plane(result: Result, earlier: Sequence[Result] = ()) -> str:
         for number, other in enumerate(earlier, 1):
             if has_plane(other):
                 _point(axes, other, OTHER, "s", size=5)
-                place = [other[name] for name in _PLANE]
+                place = (other["recall"], other["precision"])
                 axes.annotate(str(number), place, (7, 6), textcoords="offset points", color=OTHER)
         _references(axes, result)
         _point(axes, result, THIS, "o", size=9, label="this result, 95 % intervals")
@@ -132,21 +132,23 @@ def _f_lines(axes: Axes) -> None:
 
 def _references(axes: Axes, result: Result) -> None:
     """What a perfect generator scores, and what the reals do against each other."""
-    nulls = [result.metrics[name].null for name in _PLANE]
-    if None not in nulls:
+    recall, precision = (result.metrics[name].null for name in _PLANE)
+    if recall is not None and precision is not None:
         axes.plot(
-            *([null] for null in nulls),
+            [recall],
+            [precision],
             "+",
             color=INK,
             markersize=13,
             markeredgewidth=1.6,
             label="perfect generator",
             zorder=6,
-        )  # type: ignore[arg-type]
-    values = [] if result.control is None else [result.control.values.get(name) for name in _PLANE]
-    if values and None not in values:
+        )
+    values: Mapping[str, float] = {} if result.control is None else result.control.values
+    if all(name in values for name in _PLANE):
         axes.plot(
-            *([value] for value in values),  # type: ignore[arg-type]
+            [values["recall"]],
+            [values["precision"]],
             "D",
             color=CONTROL,
             markerfacecolor=PAPER,

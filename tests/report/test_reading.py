@@ -13,7 +13,7 @@ from genpr.demo import build_demo
 from genpr.report.reading import read
 from genpr.report.shares import Grade, about, percent, share_of
 
-BLAME = ("misses", "no real one", "almost none", "Almost none", "leaves out", "contradicts")
+BLAME = ("misses", "images look like no real one", "almost none", "Almost none", "leaves out", "contradicts")
 PRDC = ("precision", "recall", "density", "coverage")
 
 
