@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from genpr.modes import FoundModes, find_modes
     from genpr.notices import Notice
     from genpr.ranking import Ranking, rank_checkpoints, rank_results
+    from genpr.report.gallery import Gallery, Picture
+    from genpr.report.page import html_report
     from genpr.report.sample_table import write_samples
     from genpr.result import MetricValue, Result
     from genpr.sweep import Sweep
@@ -64,12 +66,14 @@ _HOME = {
     "FeatureError": "genpr.errors",
     "FeatureExtractor": "genpr.features.extractor",
     "FoundModes": "genpr.modes",
+    "Gallery": "genpr.report.gallery",
     "GenprError": "genpr.errors",
     "ImageError": "genpr.errors",
     "KNNManifold": "genpr.metrics.knn_manifold",
     "ManifoldMetrics": "genpr.metrics.manifold",
     "MetricValue": "genpr.result",
     "Notice": "genpr.notices",
+    "Picture": "genpr.report.gallery",
     "PrecisionRecall": "genpr.metrics.manifold",
     "Ranking": "genpr.ranking",
     "ResourceError": "genpr.errors",
@@ -84,6 +88,7 @@ _HOME = {
     "embed": "genpr.features.embed",
     "find_modes": "genpr.modes",
     "frechet_distance": "genpr.metrics.frechet",
+    "html_report": "genpr.report.page",
     "inception_score": "genpr.metrics.inception_score",
     "kernel_distance": "genpr.metrics.kernel",
     "list_extractors": "genpr.features.registry",
@@ -117,12 +122,14 @@ __all__ = [
     "FeatureError",
     "FeatureExtractor",
     "FoundModes",
+    "Gallery",
     "GenprError",
     "ImageError",
     "KNNManifold",
     "ManifoldMetrics",
     "MetricValue",
     "Notice",
+    "Picture",
     "PrecisionRecall",
     "Ranking",
     "ResourceError",
@@ -138,6 +145,7 @@ __all__ = [
     "embed",
     "find_modes",
     "frechet_distance",
+    "html_report",
     "inception_score",
     "kernel_distance",
     "list_extractors",

@@ -223,6 +223,7 @@ HEAVY = (
     "torchmetrics",
     "lightning",
     "tensorboard",
+    "jinja2",
 )
 
 

@@ -14,6 +14,7 @@ import click
 from genpr.cli.class_options import ClassOptions, class_options
 from genpr.cli.console import complain, emit, inner_workings, progress_bars, show_notices
 from genpr.cli.options import names_in, recipe_options, threshold
+from genpr.cli.page_options import check_page_options, page_options, write_score_page
 from genpr.cli.table_options import check_table_options, scored_with_table, table_options
 from genpr.errors import GenprError
 
@@ -49,6 +50,7 @@ _THRESHOLD_MISSED = 5
 @class_options
 @table_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
+@page_options
 @click.option(
     "-v", "--verbose", is_flag=True, help="Say how the neighbours are searched, and how uneven they are."
 )
@@ -78,6 +80,8 @@ def command(
     k: int | None,
     table: Path | None,
     as_json: bool,
+    html: Path | None,
+    earlier: tuple[Path, ...],
     fail_under: tuple[tuple[str, float], ...],
     fail_over: tuple[tuple[str, float], ...],
     quiet: bool,
@@ -102,6 +106,7 @@ def command(
     )
     _check_thresholds(list(spaces), fail_under, fail_over)
     check_table_options(table, protocols, per_class=by_class is not None)
+    others = check_page_options(html, earlier, protocols)
     _check_weights(real, fake, [space for each in spaces.values() for space in each], weights, offline)
 
     from genpr.report.class_table import class_table
@@ -122,6 +127,7 @@ def command(
         emit((classes or found[0]).to_json())
     else:
         emit(json.dumps({"results": [result.to_dict() for result in found]}, allow_nan=False))
+    write_score_page(html, found, others, quiet=quiet)
     missed = [*_missed(found, fail_under, "below"), *_missed(found, fail_over, "above")]
     for line in missed:
         complain(line)

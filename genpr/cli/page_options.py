@@ -1,0 +1,94 @@
+"""`--html FILE` and what goes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from genpr.cli.console import complain
+from genpr.cli.options import with_options
+
+if TYPE_CHECKING:
+    from genpr.result import Result
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+
+def page_options(command: Command) -> Command:
+    """`--html` and `--earlier`."""
+    return with_options(command, _PAGE_OPTIONS)
+
+
+def check_page_options(
+    html: Path | None, earlier: Sequence[Path], protocols: Sequence[str]
+) -> dict[str, Result]:
+    """Refuse what cannot be written, and read the earlier results, before anything is computed.
+
+    Returns:
+        Earlier results by name.
+
+    Raises:
+        UsageError: The page has no place, there are several results for it, or an earlier file does not exist.
+        DataError: An earlier file holds no result.
+    """
+    if html is None:
+        if earlier:
+            raise click.UsageError("--earlier puts results on the page of --html FILE, which is missing")
+        return {}
+    if len(protocols) > 1:
+        raise click.UsageError("--html shows one score: give one --protocol, or run once for each")
+    from genpr.report.page_file import check_page_path
+
+    check_page_path(html)
+    if not earlier:
+        return {}
+    from genpr.comparison import load_results, short_labels
+
+    found = [
+        item
+        for path, label in zip(earlier, short_labels(earlier), strict=True)
+        for item in load_results(path, label=label).items()
+    ]
+    names = [name for name, _ in found]
+    return {
+        name if names.count(name) == 1 else f"{name} [{number}]": result
+        for number, (name, result) in enumerate(found, 1)
+    }
+
+
+def write_score_page(
+    html: Path | None, results: Sequence[Result], earlier: dict[str, Result], *, quiet: bool
+) -> None:
+    """Write the page of the one result, and say so.
+
+    Raises:
+        ResourceError: It cannot be written.
+    """
+    if html is None:
+        return
+    from genpr.report.page import html_report
+    from genpr.report.page_file import write_page
+
+    write_page(html, html_report(results[0], earlier=earlier))
+    if not quiet:
+        complain(f"wrote {html}")
+
+
+_PAGE_OPTIONS = (
+    click.option(
+        "--html",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Also write the score as one page for a browser, which needs no other file.",
+    ),
+    click.option(
+        "--earlier",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        multiple=True,
+        help="A result of `genpr score --json` to show in that page's plane; may be repeated.",
+    ),
+)

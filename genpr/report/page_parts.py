@@ -1,0 +1,193 @@
+"""What a page shows of a result, as plain text: rows of its table, facts of its provenance, strips of its intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from genpr.metrics.catalogue import METRICS
+from genpr.report.safe_text import shown
+from genpr.report.text import number
+from genpr.result import Control, MetricValue, Result, SideSummary
+
+_STRIP_TOP = 1.2  # shares and density; a value beyond it is drawn at the end
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """A value, its interval and its null along a line from 0 to 1.2; positions in units of 1/100 of the line.
+
+    Attributes:
+        value: Place of the value.
+        low: Place of the lower end; that of the value where no interval is known.
+        high: Place of the upper end.
+        null: Place of what a perfect generator scores; None if not known.
+    """
+
+    value: float
+    low: float
+    high: float
+    null: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One metric of the table; a dash where something is not known.
+
+    Attributes:
+        name: Of the metric.
+        meaning: What it measures.
+        value: As text; `~` marks the arithmetic of another tool.
+        interval: 95 %.
+        null: What a perfect generator scores.
+        relative: The value over that.
+        k: Neighbours.
+        control: Of the reals against the reals, with its own null.
+        better: Which direction is.
+        strip: How it lies; None for what is no share.
+        remarks: What stands behind it.
+    """
+
+    name: str
+    meaning: str
+    value: str
+    interval: str
+    null: str
+    relative: str
+    k: str
+    control: str
+    better: str
+    strip: Strip | None
+    remarks: tuple[str, ...]
+
+
+def rows_of(result: Result) -> list[Row]:
+    """The table, in display order."""
+    return [_row(result, name, metric) for name, metric in result.metrics.items()]
+
+
+def provenance_of(result: Result) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Everything needed to repeat the score, in groups of (heading, facts)."""
+    groups = [
+        ("How it was scored", _recipe(result)),
+        ("Real images", _side(result.real)),
+        ("Fake images", _side(result.fake)),
+    ]
+    if result.held_out is not None:
+        groups.append(("Held-out reals", _side(result.held_out)))
+    for info in result.extractors.values():
+        facts = {
+            "dimensions": f"{info.dim:,}",
+            "resize": info.resize,
+            "weights, sha256": info.weights_sha256 or "none, or not known",
+            "code, sha256": info.cache_key or info.uncached_reason or "not known",
+            "comparable with published numbers": "yes" if info.comparable else "no",
+        }
+        groups.append((f"Extractor {info.name}", list(facts.items())))
+    groups.append(
+        ("Time", [(key.replace("_", " "), f"{value:.1f} s") for key, value in result.seconds.items()])
+    )
+    groups.append(("Versions", list(result.versions.items())))
+    return groups
+
+
+def _recipe(result: Result) -> list[tuple[str, str]]:
+    facts = {
+        "protocol": result.protocol,
+        "protocol met": "; ".join(result.deviations) or "yes",
+        "features of": "an unknown extractor" if result.extractor is None else result.extractor.name,
+        "balls": result.ties,
+        "distances": result.distances,
+        "every value exact": "yes" if result.exact else "no, see the table",
+        "comparable with published numbers": "yes" if result.comparable else "no",
+        "seed": str(result.seed),
+        "most images per side": "no limit" if result.max_images is None else f"{result.max_images:,}",
+        "fakes identical to a real": f"{result.n_shared:,}",
+        "device": result.device,
+        "fingerprint": result.fingerprint,
+    }
+    if result.hubness is not None:
+        hubs = result.hubness
+        facts["hubness of the reals"] = (
+            f"k = {hubs.k}: {hubs.orphan_rate:.1%} lie in no other's ball ({hubs.expected_orphan_rate:.1%} without hubs), "
+            f"skewness {hubs.skewness:.1f}; {hubs.largest_name} vouches for {hubs.largest_share:.1%} of the fakes"
+        )
+    return list(facts.items())
+
+
+def _side(side: SideSummary) -> list[tuple[str, str]]:
+    facts = {
+        "source": side.source,
+        "images scored": f"{side.n:,}",
+        "embedded in this run": f"{side.n_embedded:,}",
+        "from the cache": f"{side.n_cached:,}",
+        "repeats": f"{side.n_duplicates:,}",
+        "left out": _skipped(side.skipped),
+        "decoding": ", ".join(f"{flag}: {count:,}" for flag, count in side.flags.items())
+        or "nothing unusual",
+        "decoder": ", ".join(f"{name} {version}" for name, version in side.decoder.items()) or "none",
+        "contents, sha256": side.content,
+        "contents in order, sha256": side.order,
+    }
+    return list(facts.items())
+
+
+def _skipped(skipped: Sequence[tuple[str, str]]) -> str:
+    if not skipped:
+        return "none"
+    named = ", ".join(f"{shown(path)} ({code})" for path, code in skipped[:_MOST_SKIPPED])
+    rest = len(skipped) - _MOST_SKIPPED
+    return f"{len(skipped):,}: {named}" + (f" and {rest:,} more, all in the JSON" if rest > 0 else "")
+
+
+_MOST_SKIPPED = 5
+
+
+def _row(result: Result, name: str, metric: MetricValue) -> Row:
+    info = METRICS[name]
+    has_null = metric.null is not None and metric.null_source != "real halves"
+    is_share = metric.relative is not None and info.better == "higher"
+    return Row(
+        name=name,
+        meaning=info.meaning,
+        value=number(metric.value) if metric.exact else f"~{number(metric.value)}",
+        interval="–" if metric.interval is None else " to ".join(f"{end:.3f}" for end in metric.interval),
+        null=number(metric.null) if has_null and metric.null is not None else "–",
+        relative=f"{metric.relative:.0%}".replace("%", " %") if is_share else "–",
+        k="–" if metric.k is None else str(metric.k),
+        control=_control(name, result.control),
+        better={"higher": "more", "lower": "less", "at null": "at its null"}[info.better],
+        strip=_strip(metric) if is_share else None,
+        remarks=tuple(_remarks(result, metric)),
+    )
+
+
+def _control(name: str, control: Control | None) -> str:
+    values: Mapping[str, float] = {} if control is None else control.values
+    if name not in values or control is None:
+        return "–"
+    null = control.nulls.get(name)
+    return number(values[name]) if null is None else f"{values[name]:.3f} (null {null:.3f})"
+
+
+def _strip(metric: MetricValue) -> Strip:
+    low, high = metric.interval or (metric.value, metric.value)
+    value, low, high = (_place(end) for end in (metric.value, low, high))
+    return Strip(value, low, high, None if metric.null is None else _place(metric.null))
+
+
+def _place(value: float) -> float:
+    return round(100 * min(max(value, 0.0), _STRIP_TOP) / _STRIP_TOP, 2)
+
+
+def _remarks(result: Result, metric: MetricValue) -> list[str]:
+    found = []
+    if metric.exact_value is not None:
+        found.append(f"{result.distances} arithmetic; the exact value is {metric.exact_value:.4f}")
+    if metric.spread is not None:
+        found.append(f"standard deviation {metric.spread:.4g} over {metric.spread_over}")
+    if metric.extractor is not None and result.extractor and metric.extractor != result.extractor.name:
+        found.append(f"on {metric.extractor} features")
+    if metric.variant is not None:
+        found.append(metric.variant)
+    return found

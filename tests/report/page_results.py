@@ -1,0 +1,90 @@
+"""Results made up for pages: any values, intervals, nulls and notices, without scoring anything."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import numpy as np
+from PIL import Image
+
+from genpr.features.extractor import ExtractorInfo
+from genpr.notices import notice
+from genpr.result import Control, MetricValue, Result, SideSummary
+
+GABOR = ExtractorInfo("gabor", 736, "bicubic", None, comparable=False, cache_key="ab" * 32)
+NULLS = {"precision": 0.9, "recall": 0.9, "density": 1.0, "coverage": 0.97}
+HOSTILE = (
+    "<script>alert(1)</script>.png",
+    "=cmd()",
+    "\x1b[31mred\x07.png",
+    "\udc80broken.png",
+    "\u202egnp.exe",
+    '"><img src=x onerror=alert(1)>',
+    "$\\frac{1}{$",
+    "x" * 4000,
+)
+
+
+def a_side(source="real", n=1000):
+    return SideSummary(source, n, n, 0, 0, (), {}, {"pillow": "12"}, 1.0, "c" * 64, "d" * 64)
+
+
+def a_result(values=None, *, arm=0.03, codes=(), n=1000, nulls=NULLS, control=True, **changes):
+    """`values` are shares of the nulls; intervals reach `arm` of the null to both sides, or are unknown."""
+    shares = {"precision": 1.0, "recall": 1.0, "density": 1.0, "coverage": 1.0} if values is None else values
+    metrics = {
+        name: MetricValue(
+            share * nulls[name],
+            5,
+            extractor="gabor",
+            null=nulls[name],
+            null_source="leave-one-out",
+            interval=None
+            if arm is None
+            else (max(0.0, share - arm) * nulls[name], (share + arm) * nulls[name]),
+            n_counted=n,
+        )
+        for name, share in shares.items()
+    }
+    facts = {
+        "n": n,
+        "shown": "a.png",
+        "real": "20.0%",
+        "fake": "0.1%",
+        "count": 3,
+        "total": 9,
+        "sign": "so",
+        "z": "-9",
+        "share": "9%",
+        "expected": "1%",
+        "largest": "0.9",
+    }
+    halves = Control(n // 2, n // 2, dict.fromkeys(metrics, 0.88), dict.fromkeys(metrics, 0.87))
+    made = Result(
+        metrics=metrics,
+        protocol="genpr",
+        ties="closed",
+        distances="exact",
+        extractor=GABOR,
+        extractors={"gabor": GABOR},
+        deviations=(),
+        real=a_side("data/real", n),
+        fake=a_side("out/fake", n),
+        n_shared=0,
+        device="cpu",
+        seed=0,
+        max_images=None,
+        seconds={"fit_real": 1.0},
+        versions={"genpr": "0.1.0"},
+        notices=tuple(notice(code, **facts) for code in codes),
+        control=halves if control else None,
+    )
+    return replace(made, **changes)
+
+
+def picture(form="PNG", seed=0):
+    buffer = io.BytesIO()
+    pixels = np.random.default_rng(seed).integers(0, 256, (16, 16, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(buffer, form)
+    return buffer.getvalue()
