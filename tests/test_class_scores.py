@@ -149,6 +149,14 @@ def test_classes_that_all_score_alike_still_have_an_interval():
     assert low == pytest.approx(0.025 ** (1 / 120), abs=1e-9), "Clopper and Pearson's, of 120 images"
 
 
+def test_an_average_with_a_class_without_an_interval_has_none():
+    found = classes_of((0.5, 0.5), (0.7, 0.7))
+    found[0] = replace(found[0], metrics={"recall": metric(0.5, replicates=(0.4, 0.6) * 10)})
+    found[1] = replace(found[1], metrics={"recall": metric(0.7)})
+    for weighted in (False, True):
+        assert averages(found, weighted=weighted)["recall"].interval is None
+
+
 @pytest.mark.slow
 def test_intervals_of_averages_hold_the_truth():
     rng = np.random.default_rng(5)
