@@ -19,6 +19,7 @@ from genpr.class_scores import Average, ClassScore, LeftOutClass, averages, wors
 from genpr.class_scoring import check_options
 from genpr.cli.main import run
 from genpr.errors import DataError, UsageError
+from genpr.images.source import choose_rows
 from genpr.metrics.uncertainty import interval_of
 from genpr.protocols import find_protocol
 from genpr.records import result_of
@@ -149,6 +150,14 @@ def test_classes_that_all_score_alike_still_have_an_interval():
     assert low == pytest.approx(0.025 ** (1 / 120), abs=1e-9), "Clopper and Pearson's, of 120 images"
 
 
+def test_an_average_with_a_class_without_an_interval_has_none():
+    found = classes_of((0.5, 0.5), (0.7, 0.7))
+    found[0] = replace(found[0], metrics={"recall": metric(0.5, replicates=(0.4, 0.6) * 10)})
+    found[1] = replace(found[1], metrics={"recall": metric(0.7)})
+    for weighted in (False, True):
+        assert averages(found, weighted=weighted)["recall"].interval is None
+
+
 @pytest.mark.slow
 def test_intervals_of_averages_hold_the_truth():
     rng = np.random.default_rng(5)
@@ -246,14 +255,15 @@ def test_protocols_of_any_number_are_taken(protocol):
 
 
 def test_a_random_part_keeps_each_label_with_its_image(rng):
-    labels = np.repeat(["a", "b"], 40)
-    real, fake = rng.normal(size=(2, 80, 2))
-    real[labels == "b"] += 100
-    fake[labels == "b"] += 100
+    labels = rng.permutation(np.repeat(["a", "b"], 40))
+    real, fake = rng.normal(size=(2, 80, 2)) + 100 * (labels == "b")[:, None]
     evaluator = genpr.Evaluator(real, control=False, intervals=False, max_images=60)
     found = evaluator.score_classes(fake, real_labels=labels, fake_labels=labels, min_per_class=12)
-    assert sum(each.n_real for each in found.classes) == 60
-    assert all(each["recall"] > 0.5 for each in found.classes), "mixed-up labels would be 100 apart"
+    rows = choose_rows(80, 60, 0)
+    for each in found.classes:
+        own = rows[labels[rows] == each.label]
+        alone = genpr.score(real[own], fake[own], control=False, intervals=False)
+        assert (each.n_real, dict(each.metrics)) == (len(own), dict(alone.metrics))
 
 
 class TestImages:
