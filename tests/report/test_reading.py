@@ -110,8 +110,8 @@ def test_recall_is_not_believed_where_coverage_contradicts_it():
 
 
 def test_bad_images_that_cover_nothing_are_not_counted_as_missing_variety():
-    """Half as many good fakes cover (1 - 1.5^-5) / (1 - 2^-5) of what all would."""
-    sentence = said(0.5, 1.0, coverage=(1 - 1.5**-5) / (1 - 2**-5), arm=0.01).sentence
+    """A fifth as many good fakes cover (1 - 1.2^-5) / (1 - 2^-5) of what all would, not all of it."""
+    sentence = said(0.2, 1.0, coverage=(1 - 1.2**-5) / (1 - 2**-5), arm=0.01).sentence
     assert "reaches all of the variety" in sentence
 
 
