@@ -12,7 +12,6 @@ from genpr.images.arrays import ArraySource, NpzSource, TensorSource
 from genpr.images.folder import FolderSource
 from genpr.images.item import known_length
 from genpr.images.policy import BadImagePolicy
-from genpr.images.source import choose_rows
 from genpr.labels.read import open_labels
 from genpr.labels.sides import LabelledSide, check_labels
 from genpr.labels.table import Labels
@@ -57,12 +56,10 @@ def check_names(sides: Sequence[OpenedSide], labels: Sequence[Labels], policy: B
     check_labels(found[0], found[1], policy)
 
 
-def labelled(
-    role: str, opened: OpenedSide, features: FeatureSet, labels: Labels, *, seed: int
-) -> LabelledSide:
-    """Each embedded image with its class; `seed` chose them, where they are a part of nameless features."""
+def labelled(role: str, opened: OpenedSide, features: FeatureSet, labels: Labels) -> LabelledSide:
+    """Each embedded image with its class."""
     total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
-    rows = _rows_in_source(opened, features, total, seed)
+    rows = _rows_in_source(opened, features, total)
     names = [features.name_of(row) for row in range(len(features))]
     return LabelledSide(role, features.source, labels.origin, names, labels.of(names, rows, total))
 
@@ -79,17 +76,16 @@ def _names_of(opened: OpenedSide) -> list[str] | None:
     )
 
 
-def _rows_in_source(opened: OpenedSide, features: FeatureSet, total: int | None, seed: int) -> Sequence[int]:
+def _rows_in_source(opened: OpenedSide, features: FeatureSet, total: int | None) -> Sequence[int]:
     """Where each image stands in its source, of which a part may have been chosen and unusable ones left out."""
     if total == len(features):
         return range(total)
-    if not features.names:
-        chosen: list[int] = choose_rows(total or 0, len(features), seed).tolist()
-        return chosen
     if not isinstance(opened, FeatureSet) and all(_is_place(name) for name in features.names):
         return [int(name[1:-1]) for name in features.names]
     listed: Iterable[str] = (
-        opened.names if isinstance(opened, FeatureSet) else (i.name for i in opened.source)
+        map(opened.name_of, range(len(opened)))
+        if isinstance(opened, FeatureSet)
+        else (item.name for item in opened.source)
     )
     places = {name: place for place, name in enumerate(listed)}
     return [places[name] for name in features.names]

@@ -128,7 +128,7 @@ class ClassRecipe:
         return BadImagePolicy(self.embedder.on_bad, self.embedder.max_bad)
 
     def _labelled(self, side: SideFeatures, labels: Labels) -> LabelledSide:
-        return labelled(side.role, side.side, side[self.plan.own], labels, seed=self.embedder.seed)
+        return labelled(side.role, side.side, side[self.plan.own], labels)
 
     def _chosen(self, real: LabelledSide, fake: LabelledSide) -> tuple[list[str], tuple[LeftOutClass, ...]]:
         """Classes with enough images, and the others."""

@@ -247,7 +247,7 @@ def test_adm_reports_five_numbers_from_one_pass(weights, pixels, tmp_path, rng):
     )
     np.savez(tmp_path / "samples.npz", arr_0=fake)
     sides = (tmp_path / "VIRTUAL_reference.npz", tmp_path / "samples.npz")
-    result = genpr.score(*sides, protocol="adm", weights=weights, device="cpu", batch_size=8)
+    result = genpr.score(*sides, protocol="adm", weights=weights, device="cpu", batch_size=8, control=False)
     assert list(result.metrics) == ["precision", "recall", "fid", "sfid", "is"]
     assert result["fid"] == pytest.approx(frechet_distance(whole[0], Gaussian.of(fake_features[0])), rel=1e-9)
     assert result["sfid"] == pytest.approx(
@@ -258,7 +258,7 @@ def test_adm_reports_five_numbers_from_one_pass(weights, pixels, tmp_path, rng):
         result.metrics["precision"].exact_value
         == genpr.precision_recall(real_features[0], fake_features[0]).precision
     )
-    own = genpr.score(*sides, metrics=["fid"], weights=weights, device="cpu", batch_size=8)
+    own = genpr.score(*sides, metrics=["fid"], weights=weights, device="cpu", batch_size=8, control=False)
     assert own["fid"] == pytest.approx(frechet_distance(real_features[0], fake_features[0]), rel=1e-6)
     assert own.fingerprint != result.fingerprint
     assert result_of(json.loads(result.to_json())) == result
@@ -310,7 +310,13 @@ def test_fid_follows_the_variant_of_the_scores_own_inception(weights, pixels):
     """pytorch-fid's and clean-fid's numbers are asked for by their resize rule."""
     name = "inception@torch-bilinear"
     result = genpr.score(
-        *pixels, extractor=name, metrics=["fid", "is"], weights=weights, device="cpu", batch_size=8
+        *pixels,
+        extractor=name,
+        metrics=["fid", "is"],
+        weights=weights,
+        device="cpu",
+        batch_size=8,
+        control=False,
     )
     assert result.metrics["fid"].extractor == name
     assert result.metrics["is"].extractor == "inception-softmax@torch-bilinear"
@@ -369,7 +375,7 @@ def test_the_statistics_of_the_samples_are_used_too(weights, pixels, tmp_path, r
     np.savez(tmp_path / "f.npz", arr_0=fake, mu=mean, sigma=factor @ factor.T)
     sides, options = (
         (tmp_path / "r.npz", tmp_path / "f.npz"),
-        {"weights": weights, "device": "cpu", "batch_size": 8},
+        {"weights": weights, "device": "cpu", "batch_size": 8, "control": False},
     )
     result = genpr.score(*sides, protocol="adm", metrics=["fid"], **options)
     features = genpr.embed(

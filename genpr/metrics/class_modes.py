@@ -80,7 +80,7 @@ def ranked_classes(
     size = np.bincount(number, minlength=len(names))
     flagged = np.bincount(number[uncovered], minlength=len(names))
     spread = _spread(near, is_real, number, m, k=k, seed=seed)
-    p = holm(np.exp(-surprise(flagged, null * size, spread)))
+    p = holm(np.exp(-surprise(flagged, (null * size).astype(np.float64), spread)))
     found = [
         ClassShare(name, int(own), int(count), null * int(own), float(chance))
         for name, own, count, chance in zip(names, size, flagged, p, strict=True)

@@ -41,12 +41,12 @@ class Mixed:
         features = torch.empty(
             total, real.shape[1], dtype=torch.promote_types(real.dtype, fake.dtype), device="cpu"
         )
-        places = torch.randperm(total, generator=generator).split([len(part) for part in parts])
+        places = torch.split(torch.randperm(total, generator=generator), [len(part) for part in parts])
         is_real, rows = np.zeros(total, dtype=bool), np.empty(total, dtype=np.int64)
         is_real[places[0].numpy()] = True
         for side, part, place in zip((real, fake), parts, places, strict=True):
             rows[place.numpy()] = part.numpy()
-            for own, at in zip(part.split(_BLOCK), place.split(_BLOCK), strict=True):
+            for own, at in zip(torch.split(part, _BLOCK), torch.split(place, _BLOCK), strict=True):
                 features[at] = side[own].to(features.dtype)
         return cls(features, is_real, rows)
 

@@ -53,7 +53,7 @@ def test_the_files_agree_with_the_table(genpr, points, tmp_path):
         assert len(np.unique(np.asarray(picture.convert("L")))) > 10, "not blank"
     drawing = (tmp_path / "out" / "sweep.svg").read_text()
     assert "precision (fidelity)" in drawing
-    assert "warning: shrinkage" in drawing
+    assert "shrinkage" in drawing
     density = max(point["result"]["metrics"]["density"]["value"] for point in record["points"])
     assert ("cut at 2.5" in drawing) == (1.1 * density > 2.5)
 
