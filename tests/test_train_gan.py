@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 import genpr
+from genpr.images.float_range import levels_of
 
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 
@@ -143,7 +144,7 @@ def test_the_scores_are_those_of_the_kept_checkpoint(script, network, folder, tr
     latents = torch.randn(50, 64)
     generator = network.load(str(trained / "step-000004.pt")).eval()
     with torch.no_grad():
-        drawn = ((generator(latents) + 1) * 127.5).round().clamp(0, 255).to(torch.uint8)
+        drawn, _ = levels_of(generator(latents), (-1.0, 1.0))
     line = json.loads((trained / "log.jsonl").read_text().splitlines()[1])
     found = evaluator.score(drawn).to_flat_dict()
     assert found == {name: line[name] for name in found}
