@@ -14,6 +14,7 @@ import torch
 from genpr.features.extractor import ExtractorInfo, FeatureExtractor
 from genpr.features.feature_set import FeatureSet
 from genpr.images.policy import MAX_PIXELS
+from genpr.labels.table import FolderLabels
 from genpr.memory import limited_memory, parse_size
 from genpr.metrics.class_modes import ClassShare
 from genpr.metrics.features import check_count
@@ -181,20 +182,16 @@ def find_modes(
 
 
 def folder_classes(names: Sequence[str]) -> list[str] | None:
-    """Class of each image by the first folder in which their paths differ; None where folders are no classes.
+    """Class of each image, as `genpr score --per-class` finds it in sub-folders; None where folders are no classes.
 
     Example:
         >>> folder_classes([f"test/{name}/{i}.png" for name in ("cat", "dog") for i in range(10)])[::10]
         ['cat', 'dog']
     """
-    folders = [name.split("/")[:-1] for name in names]
-    shortest = min(map(len, folders), default=0)
-    for depth in range(shortest):
-        found = [parts[depth] for parts in folders]
-        different = len(set(found))
-        if different > 1:
-            return found if _IMAGES_PER_CLASS * different <= len(found) else None
-    return None
+    found = [label for label in FolderLabels().of(names, (), None) if label is not None]
+    different = len(set(found))
+    is_class = len(found) == len(names) and different > 1 and _IMAGES_PER_CLASS * different <= len(found)
+    return found if is_class else None
 
 
 def _embedded(

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from genpr.errors import DataError, ResourceError
+from genpr.errors import DataError, ResourceError, UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -69,6 +69,29 @@ def exclusive_lock(path: Path, *, busy: str) -> Any:  # noqa: ANN401 - filelock'
     except (OSError, NotImplementedError) as error:  # a file system without locks
         raise unwritable(path, error) from error
     return lock
+
+
+def check_place(path: Path) -> None:
+    """Refuse a place where no file can be written, before hours are spent on what it should hold.
+
+    Raises:
+        UsageError: It is a folder ("is-a-folder"), or its folder does not exist ("path-not-found") or cannot be written to
+            ("unwritable").
+    """
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder, and a file is needed", code="is-a-folder", path=str(path))
+    if not path.parent.is_dir():
+        raise UsageError(
+            f"the folder {path.parent} does not exist; is it misspelt, or still to be made?",
+            code="path-not-found",
+            path=str(path.parent),
+        )
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise UsageError(
+            f"the folder {path.parent} cannot be written to; is it somebody else's?",
+            code="unwritable",
+            path=str(path.parent),
+        )
 
 
 def unwritable(path: Path, error: Exception) -> ResourceError:

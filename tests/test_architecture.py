@@ -102,7 +102,7 @@ ALLOWED = {
         "plan",
         "judge",
     },
-    "modes": BASE | {"images", "features", "metrics", "plan", "side_features", "sides"},
+    "modes": BASE | {"images", "features", "labels", "metrics", "plan", "side_features", "sides"},
     "generation": BASE | {"images", "features"},
     "criterion": BASE | {"comparison", "metrics", "result"},
     "standings": BASE | {"criterion", "metrics", "result"},

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from genpr.cli.console import complain
-from genpr.cli.options import with_options
+from genpr.cli.options import Command, with_options
 
 if TYPE_CHECKING:
     from genpr.result import Result
-
-Command = TypeVar("Command", bound=Callable[..., object])
 
 
 def page_options(command: Command) -> Command:
@@ -40,9 +38,9 @@ def check_page_options(
         return {}
     if len(protocols) > 1:
         raise click.UsageError("--html shows one score: give one --protocol, or run once for each")
-    from genpr.report.page_file import check_page_path
+    from genpr.storage import check_place
 
-    check_page_path(html)
+    check_place(html)
     if not earlier:
         return {}
     from genpr.comparison import load_results, short_labels

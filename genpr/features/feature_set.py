@@ -19,7 +19,7 @@ from genpr.errors import FeatureError, ImageError, UsageError
 from genpr.features.extractor import ExtractorInfo
 from genpr.memory import fits, float_rows, part_of
 from genpr.notices import Notice
-from genpr.storage import load_tensors, save_tensors
+from genpr.storage import check_place, load_tensors, save_tensors
 
 _FORMAT = "genpr.features/1"
 
@@ -87,16 +87,13 @@ def check_output(path: Path) -> None:
     """Refuse a path that `save_features` could not write, before anything is embedded.
 
     Raises:
-        UsageError: `path` has another suffix than `.safetensors`, or its folder does not exist.
+        UsageError: `path` has another suffix than `.safetensors`, or no file can be written there.
     """
     if path.suffix.lower() != ".safetensors":
         raise UsageError(
             f"{path} must end in .safetensors, the only feature format genpr writes", code="output-suffix"
         )
-    if not path.parent.is_dir():
-        raise UsageError(
-            f"the folder {path.parent} does not exist", code="path-not-found", path=str(path.parent)
-        )
+    check_place(path)
 
 
 def save_features(path: Path, features: FeatureSet) -> None:

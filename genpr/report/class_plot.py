@@ -16,16 +16,12 @@ from matplotlib.figure import Figure
 
 from genpr.class_scores import ClassScore, ClassScores, relative_of
 from genpr.report.class_table import cut
+from genpr.report.metric_curves import STYLE
 
-_INK, _QUIET = "#222222", "#888888"
-_STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.edgecolor": _QUIET,
-    "axes.labelcolor": _INK,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
-    "svg.fonttype": "none",  # text stays text
-    "svg.hashsalt": "genpr-classes",  # the same scores give the same picture
+_STYLE = STYLE | {
+    "axes.spines.top": True,
+    "axes.spines.right": True,
+    "svg.hashsalt": "genpr-classes",  # ids of its own, beside other pictures of a page
 }
 _MOST_ROWS, _WORST, _BEST = 40, 28, 10
 _NAME_WIDTH = 28

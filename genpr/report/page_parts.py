@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from genpr.metrics.catalogue import METRICS
+from genpr.report.remarks import remarks_of
 from genpr.report.safe_text import shown
 from genpr.report.text import number
 from genpr.result import Control, MetricValue, Result, SideSummary
@@ -158,7 +159,7 @@ def _row(result: Result, name: str, metric: MetricValue) -> Row:
         control=_control(name, result.control),
         better={"higher": "more", "lower": "less", "at null": "at its null"}[info.better],
         strip=_strip(metric) if is_share else None,
-        remarks=tuple(_remarks(result, metric)),
+        remarks=tuple(remarks_of(result, metric)),
     )
 
 
@@ -178,16 +179,3 @@ def _strip(metric: MetricValue) -> Strip:
 
 def _place(value: float) -> float:
     return round(100 * min(max(value, 0.0), _STRIP_TOP) / _STRIP_TOP, 2)
-
-
-def _remarks(result: Result, metric: MetricValue) -> list[str]:
-    found = []
-    if metric.exact_value is not None:
-        found.append(f"{result.distances} arithmetic; the exact value is {metric.exact_value:.4f}")
-    if metric.spread is not None:
-        found.append(f"standard deviation {metric.spread:.4g} over {metric.spread_over}")
-    if metric.extractor is not None and result.extractor and metric.extractor != result.extractor.name:
-        found.append(f"on {metric.extractor} features")
-    if metric.variant is not None:
-        found.append(metric.variant)
-    return found

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genpr.errors import UsageError
-from genpr.storage import atomic_path, unwritable
+from genpr.storage import atomic_path, check_place, unwritable
 
 if TYPE_CHECKING:
     from genpr.evidence import Evidence
@@ -41,19 +41,14 @@ def check_table(path: Path) -> None:
     """Refuse a path that the table cannot be written to.
 
     Raises:
-        UsageError: It does not end in .csv, its folder does not exist, or it is a folder.
+        UsageError: It does not end in .csv, or no file can be written there.
     """
     if path.suffix.lower() != ".csv":
         raise UsageError(
             f"{path} must end in .csv, the only form of the table; pandas.read_csv(...).to_parquet(...) makes others of it",
             code="output-suffix",
         )
-    if not path.parent.is_dir():
-        raise UsageError(
-            f"the folder {path.parent} does not exist", code="path-not-found", path=str(path.parent)
-        )
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder; the table needs a file", code="output-folder", path=str(path))
+    check_place(path)
 
 
 def write_samples(path: str | os.PathLike[str], evidence: Evidence) -> int:
@@ -67,7 +62,7 @@ def write_samples(path: str | os.PathLike[str], evidence: Evidence) -> int:
         How many rows it has, without the header.
 
     Raises:
-        UsageError: The path has another suffix, its folder does not exist, or it is a folder.
+        UsageError: As `check_table`.
         ResourceError: It cannot be written.
     """
     path = Path(path)

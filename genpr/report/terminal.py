@@ -7,6 +7,7 @@ from textwrap import fill
 
 from genpr.comparison import Comparison
 from genpr.metrics.catalogue import METRICS
+from genpr.report.remarks import remarks_of
 from genpr.report.text import WIDTH, number, plain_table, render, wrapped
 from genpr.result import Control, MetricValue, Result, SideSummary
 
@@ -78,21 +79,9 @@ def _legend(result: Result) -> list[str]:
 
 
 def _remarks(result: Result) -> list[str]:
-    """What stands behind single values: exact ones beside emulated ones, spreads, other features, variants."""
-    lines = []
-    for name, metric in result.metrics.items():
-        facts = []
-        if metric.exact_value is not None:
-            facts.append(f"{result.distances} arithmetic; the exact value is {metric.exact_value:.4f}")
-        if metric.spread is not None:
-            facts.append(f"standard deviation {metric.spread:.4g} over {metric.spread_over}")
-        if metric.extractor is not None and result.extractor and metric.extractor != result.extractor.name:
-            facts.append(f"on {metric.extractor} features")
-        if metric.variant is not None:
-            facts.append(metric.variant)
-        if facts:
-            lines.append(wrapped(f"{name}: {'; '.join(facts)}"))
-    return lines
+    """What stands behind single values, a line for each."""
+    facts = {name: remarks_of(result, metric) for name, metric in result.metrics.items()}
+    return [wrapped(f"{name}: {'; '.join(found)}") for name, found in facts.items() if found]
 
 
 def _purposes(result: Result) -> list[str]:

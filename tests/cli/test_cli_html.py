@@ -21,7 +21,7 @@ def test_what_cannot_be_written_is_refused_before_scoring(genpr, tmp_path):
     missing = (tmp_path / "no-real", tmp_path / "no-fake", "--extractor", "gabor")
     code, _, err = genpr("score", *missing, "--html", tmp_path / "nowhere" / "page.html")
     assert code == 2
-    assert "there is no folder" in err
+    assert "does not exist" in err
     assert "nowhere" in err
     assert genpr("score", *missing, "--html", tmp_path)[0] == 2
 

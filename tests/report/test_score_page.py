@@ -18,9 +18,10 @@ from genpr.notices import Notice
 from genpr.records import result_of
 from genpr.report.gallery import Gallery, Picture, within
 from genpr.report.page import Figure, html_report
-from genpr.report.page_file import check_page_path, write_page
+from genpr.report.page_file import write_page
 from genpr.report.page_plots import histogram_range
 from genpr.report.safe_text import shown
+from genpr.storage import check_place
 
 
 def parsed(page):
@@ -252,5 +253,5 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path):
 @pytest.mark.parametrize(("place", "code"), [("", "is-a-folder"), ("no/page.html", "path-not-found")])
 def test_a_place_that_cannot_be_written_is_refused_at_once(tmp_path, place, code):
     with pytest.raises(UsageError) as caught:
-        check_page_path(tmp_path / place)
+        check_place(tmp_path / place)
     assert caught.value.code == code
