@@ -9,14 +9,18 @@ import os
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import genpr
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.goal import Goal
+from genpr.notices import Notice
+from genpr.report.metric_curves import draw_metrics
 from genpr.report.sweep_plot import sweep_plot
 from genpr.report.sweep_table import sweep_table
 from genpr.sweep import Sweep, SweepPoint, sweep, warnings_of
@@ -68,6 +72,25 @@ def files_of(folder, fakes):
     for psi, path in paths.items():
         np.save(path, fakes[psi])
     return paths
+
+
+@pytest.mark.parametrize("density", [0.5, 9.0])
+def test_rows_of_warnings_stay_apart_below_zero(found, density):
+    result = found.points[0].result
+    high = replace(result.metrics["density"], value=density, interval=None)
+    warned = replace(
+        result,
+        metrics={**result.metrics, "density": high},
+        notices=tuple(Notice(code, "warning", code) for code in ("a", "b", "c")),
+    )
+    axes = Figure().subplots()
+    draw_metrics(axes, "psi", {1.0: warned})
+    low, top = axes.get_ylim()
+    heights = [mark.get_offsets()[0][1] for mark in axes.collections if mark.get_label() in ("a", "b", "c")]
+    places = [(height - low) / (top - low) for height in [0.0, *heights]]
+    assert len(places) == 4
+    assert min(np.diff(places[::-1])) > 0.035
+    assert min(places) > 0
 
 
 def test_each_point_is_what_the_evaluator_says(evaluator, fakes, found):

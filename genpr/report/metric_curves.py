@@ -28,7 +28,7 @@ STYLE: dict[Any, Any] = {
 _DRAWN = ("precision", "recall", "density", "coverage")  # other metrics have other units
 _MOST_DENSITY = 2.5  # drawn; shrunken fakes have any
 _MARKS = "^vsX*"  # of warnings
-_ROW = 0.05  # height of a row of them
+_ROW = 0.05  # height of a row of them, over that of the picture above 0
 
 
 def draw_metrics(axes: Axes, label: str, results: Mapping[float, Result]) -> None:
@@ -42,11 +42,12 @@ def draw_metrics(axes: Axes, label: str, results: Mapping[float, Result]) -> Non
     names = [name for name in _DRAWN if all(name in result.metrics for result in results.values())]
     for name, colour in zip(names, COLOURS, strict=False):
         _draw_metric(axes, name, colour, results)
-    rows = _draw_warnings(axes, results)
-    top = max((result[name] for result in results.values() for name in names), default=1.0)
-    axes.set(xlabel=label, ylim=(-_ROW * (rows + 0.4 * bool(rows)), max(1.05, min(1.1 * top, _MOST_DENSITY))))
-    axes.set_yticks([tick for tick in axes.get_yticks() if 0 <= tick <= axes.get_ylim()[1]])
-    cut = f"; cut at {_MOST_DENSITY:g}" if 1.1 * top > _MOST_DENSITY else ""
+    highest = 1.1 * max((result[name] for result in results.values() for name in names), default=1.0)
+    top = max(1.05, min(highest, _MOST_DENSITY))
+    rows = _draw_warnings(axes, results, _ROW * top)
+    axes.set(xlabel=label, ylim=(-_ROW * top * (rows + 0.4 * bool(rows)), top))
+    axes.set_yticks([tick for tick in axes.get_yticks() if 0 <= tick <= top])
+    cut = f"; cut at {_MOST_DENSITY:g}" if highest > _MOST_DENSITY else ""
     below = "; below 0: warnings" if rows else ""
     axes.set_title(f"dotted: a perfect generator{cut}{below}", fontsize=9, loc="left")
 
@@ -70,13 +71,13 @@ def _draw_metric(axes: Axes, name: str, colour: str, results: Mapping[float, Res
     axes.plot(list(nulls), list(nulls.values()), color=colour, linewidth=0.9, linestyle=":")
 
 
-def _draw_warnings(axes: Axes, results: Mapping[float, Result]) -> int:
+def _draw_warnings(axes: Axes, results: Mapping[float, Result], height: float) -> int:
     """Marks below zero for each score that something is wrong with, one row per code; the number of rows."""
     codes = dict.fromkeys(code for result in results.values() for code in warnings_of(result))
     for row, code in enumerate(codes, start=1):
         places = [place for place, result in results.items() if code in warnings_of(result)]
-        mark, height = _MARKS[(row - 1) % len(_MARKS)], -_ROW * row
-        axes.scatter(places, [height] * len(places), marker=mark, color=INK, s=18, label=code)
+        mark = _MARKS[(row - 1) % len(_MARKS)]
+        axes.scatter(places, [-height * row] * len(places), marker=mark, color=INK, s=18, label=code)
     if codes:
         axes.axhline(0, color=QUIET, linewidth=0.8)
     return len(codes)
