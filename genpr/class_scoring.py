@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
+from typing import TypedDict
 
 import torch
 
@@ -36,6 +37,15 @@ from genpr.sides import OpenedSide
 
 MIN_IMAGES = 50
 """Images of each side that a class needs: see docs/classes.md for why."""
+
+
+class ClassOptions(TypedDict, total=False):
+    """Keyword arguments of `genpr.Evaluator.score_classes`, which documents them."""
+
+    real_labels: object
+    fake_labels: object
+    min_per_class: int
+    worst_by: str
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 
 from genpr.class_scores import WEAKEST_FIRST, ClassScores
-from genpr.class_scoring import MIN_IMAGES, ClassRecipe
+from genpr.class_scoring import MIN_IMAGES, ClassOptions, ClassRecipe
 from genpr.evidence import Evidence, check_samples
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
@@ -196,7 +196,9 @@ class Evaluator:
         with limited_memory(self._max_memory):
             return self._judge.score(self._embedded(self._opened(fake), cache))
 
-    def evidence(self, fake: object, *, cache: bool | None = None) -> Evidence:
+    def evidence(
+        self, fake: object, *, cache: bool | None = None, classes: ClassOptions | None = None
+    ) -> Evidence:
         """Score one fake set as `score` does, and keep what is known of each image on both sides.
 
         It takes about twice the search of a score, and memory for one row of numbers per image.
@@ -204,6 +206,8 @@ class Evaluator:
         Args:
             fake: As of `score`.
             cache: As of `score`.
+            classes: Score class by class, too, with these keyword arguments of `score_classes`, of which there may be
+                none; None does not.
 
         Raises:
             UsageError: The path does not exist, or no metric of this evaluator tells of single images.
@@ -221,7 +225,13 @@ class Evaluator:
         """
         with limited_memory(self._max_memory):
             check_samples(self._plan, self._judge.reals)
-            return self._judge.evidence(self._embedded(self._opened(fake), cache))
+            opened = self._opened(fake)
+            recipe = None if classes is None else self._class_recipe(fake, opened, **classes)
+            fakes = self._embedded(opened, cache)
+            found = self._judge.evidence(fakes)
+            if recipe is None:
+                return found
+            return replace(found, classes=recipe.score(self._judge.real, fakes, found.result))
 
     def score_classes(
         self,
@@ -250,17 +260,34 @@ class Evaluator:
         """
         with limited_memory(self._max_memory):
             opened = self._opened(fake)
-            recipe = ClassRecipe.of(
-                self._plan,
-                self._embedder,
-                sources=(self._real, fake),
-                labels=(real_labels, fake_labels),
-                min_images=min_per_class,
-                worst_by=worst_by,
+            labels = {"real_labels": real_labels, "fake_labels": fake_labels}
+            recipe = self._class_recipe(
+                fake, opened, **labels, min_per_class=min_per_class, worst_by=worst_by
             )
-            recipe.check(self._opened_real, opened)
             fakes = self._embedded(opened, None)
             return recipe.score(self._judge.real, fakes, self._judge.score(fakes))
+
+    def _class_recipe(
+        self,
+        fake: object,
+        opened: OpenedSide,
+        *,
+        real_labels: object = None,
+        fake_labels: object = None,
+        min_per_class: int = MIN_IMAGES,
+        worst_by: str = WEAKEST_FIRST,
+    ) -> ClassRecipe:
+        """Checked against the names of the images, as far as they are known before these are embedded."""
+        recipe = ClassRecipe.of(
+            self._plan,
+            self._embedder,
+            sources=(self._real, fake),
+            labels=(real_labels, fake_labels),
+            min_images=min_per_class,
+            worst_by=worst_by,
+        )
+        recipe.check(self._opened_real, opened)
+        return recipe
 
     def _opened(self, fake: object) -> OpenedSide:
         opened = open_side(fake, "fake")

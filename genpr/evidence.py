@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from genpr.class_scores import ClassScores
 from genpr.errors import FeatureError, UsageError
 from genpr.features.feature_set import FeatureSet
 from genpr.metrics.samples import FakeRows, RealRows
 from genpr.plan import ScorePlan
 from genpr.protocols import Ties
 from genpr.result import Result
+from genpr.scoring import Searched
 
 
 class _Columns:
@@ -71,6 +73,7 @@ class RealSamples(_Columns):
         covered: (n,) bool, whether its ball contains a fake; the mean is coverage.
         n_fakes: (n,) int64, how many fakes its ball contains.
         radius: (n,) float64, of that ball, in the unit of the features.
+        other_distance: (n,) float64, to the nearest other real, in the unit of the features.
         nearest_fake: (n,) int64, row of the nearest fake, the first of equally near ones.
         nearest_fake_distance: (n,) float64, in the unit of the features.
         identities: (n, 32) uint8, sha256 of each image's bytes; None where they are not known.
@@ -80,9 +83,25 @@ class RealSamples(_Columns):
     covered: NDArray[np.bool_]
     n_fakes: NDArray[np.int64]
     radius: NDArray[np.float64]
+    other_distance: NDArray[np.float64]
     nearest_fake: NDArray[np.int64]
     nearest_fake_distance: NDArray[np.float64]
     identities: NDArray[np.uint8] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class OwnRadii:
+    """How far the images of each side lie apart: distances to the k-th nearest other image of the same side.
+
+    Attributes:
+        k: Which neighbour.
+        real: (n,) float64, in the unit of the features.
+        fake: (m,) float64, likewise.
+    """
+
+    k: int
+    real: NDArray[np.float64]
+    fake: NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +115,9 @@ class Evidence:
         k: Neighbours by metric: `inside` goes by that of precision, `n_balls` by density's, `covered`, `n_fakes` and
             `radius` by coverage's, realism and rarity by their own.
         ties: "closed" or "strict" balls.
+        sides: The features of the reals and of the fakes, row by row.
+        own_radii: How far the images of each side lie apart; None if the metrics draw no balls around fakes.
+        classes: The same score class by class; None if it was not asked for.
     """
 
     result: Result
@@ -103,19 +125,22 @@ class Evidence:
     real: RealSamples
     k: Mapping[str, int]
     ties: Ties
+    sides: tuple[FeatureSet, FeatureSet] = field(repr=False)
+    own_radii: OwnRadii | None = field(default=None, repr=False)
+    classes: ClassScores | None = None
 
     @classmethod
     def of(
         cls,
         result: Result,
-        sides: tuple[FeatureSet, FeatureSet],
+        searched: Searched,
         rows: tuple[FakeRows, RealRows],
         *,
         k: Mapping[str, int],
         ties: Ties,
     ) -> Evidence:
-        """From tensors: `sides` are the reals and the fakes that were counted, `rows` what is known of fakes and reals."""
-        reals, fakes = sides
+        """From the search behind a score, and from what is known of fakes and reals."""
+        reals, fakes = searched.reals, searched.fakes
         of_fakes, of_reals = rows
         return cls(
             result,
@@ -123,6 +148,8 @@ class Evidence:
             RealSamples(_names_of(reals), **_arrays(of_reals._asdict()), identities=_array(reals.identities)),
             k=dict(k),
             ties=ties,
+            sides=(reals, fakes),
+            own_radii=_own_radii(searched),
         )
 
 
@@ -152,6 +179,17 @@ def check_samples(plan: ScorePlan, reals: FeatureSet) -> None:
             "choose a smaller k",
             code="too-few-images",
         )
+
+
+def _own_radii(searched: Searched) -> OwnRadii | None:
+    """Of the largest balls that were drawn around both sides."""
+    own, real = searched.fake_side.own, searched.real_side
+    both = [] if own is None else [ball for ball in own.balls if not ball.clipped and ball in real.balls]
+    if own is None or not both:
+        return None
+    sq = real.sq_radii_of(both[-1]), own.radii_of(both[-1:])[0]
+    of_reals, of_fakes = (np.sqrt(each.cpu().numpy()) for each in sq)
+    return OwnRadii(both[-1].k, of_reals, of_fakes)
 
 
 def _names_of(features: FeatureSet) -> tuple[str, ...]:

@@ -83,8 +83,7 @@ class Judge:
         result = self._result(fakes, scored)
         rows = self._scorer.samples(scored)
         assert scored.searched is not None
-        sides = scored.searched.reals, scored.searched.fakes
-        return Evidence.of(result, sides, rows, k=self._plan.sample_ks, ties=self._plan.ties)
+        return Evidence.of(result, scored.searched, rows, k=self._plan.sample_ks, ties=self._plan.ties)
 
     def _checked(self, fake: SideFeatures) -> SideFeatures:
         """As much of a fake side as is used."""

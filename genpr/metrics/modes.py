@@ -114,6 +114,7 @@ def modes_of(
     clusters: int | None = None,
     real_labels: Sequence[str] | None = None,
     fake_labels: Sequence[str] | None = None,
+    most: int | None = None,
     seed: int = 0,
     device: str | torch.device = "auto",
     progress: PairProgress | None = None,
@@ -130,6 +131,7 @@ def modes_of(
         clusters: Their number; None takes sqrt(min(n, m) / 4), from 2 to 50.
         real_labels: Class of each real.
         fake_labels: Class of each fake; only names what is found.
+        most: Images of each side that are used, chosen at random; None for no limit.
         seed: Of the clusters, the labellings and the part of a larger set.
         device: As in `manifold_metrics`.
         progress: Called with the pairs of rows done with and their number.
@@ -155,7 +157,8 @@ def modes_of(
     check_count(seed, "seed", least=0)
     labels = [_checked(each, side) for each, side in zip((real_labels, fake_labels), sides, strict=True)]
     smaller = min(map(len, sides))
-    mixed = Mixed.of(*sides, most=_UNEQUAL * smaller, seed=seed)
+    smaller = smaller if most is None else min(smaller, check_count(most, "most", least=_LEAST))
+    mixed = Mixed.of(*sides, most=min(_UNEQUAL * smaller, most or max(map(len, sides))), seed=seed)
     n, m = int(mixed.is_real.sum()), int((~mixed.is_real).sum())
     count = (
         max(2, min(_MOST_CLUSTERS, round(math.sqrt(smaller / _PER_CLUSTER))))

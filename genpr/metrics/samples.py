@@ -70,6 +70,7 @@ class RealRows(NamedTuple):
         covered: Whether its ball contains a fake (bool).
         n_fakes: How many fakes its ball contains (int64).
         radius: Of that ball (float64).
+        other_distance: To the nearest other real (float64).
         nearest_fake: Row of the nearest fake (int64), the first of equally near ones.
         nearest_fake_distance: How far that is (float64).
     """
@@ -77,6 +78,7 @@ class RealRows(NamedTuple):
     covered: Tensor
     n_fakes: Tensor
     radius: Tensor
+    other_distance: Tensor
     nearest_fake: Tensor
     nearest_fake_distance: Tensor
 
@@ -122,7 +124,8 @@ def sample_rows(
     index, sq = _nearest(real.points, fake.points, real, tick)
     ball = Ball(ks["coverage"])
     n_fakes = counts.per_real[ball]
-    return fakes, RealRows(n_fakes > 0, n_fakes, _roots(sq_radii[ball]), index, _roots(sq))
+    of_reals = _roots(sq_radii[ball]), _roots(sq_radii[_NEIGHBOUR])
+    return fakes, RealRows(n_fakes > 0, n_fakes, *of_reals, index, _roots(sq))
 
 
 class _Counts(NamedTuple):

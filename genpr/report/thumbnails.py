@@ -1,0 +1,33 @@
+"""Small copies of pictures for a page."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+SIDE = 128
+"""Longest side of a thumbnail, in pixels; smaller pictures stay as they are."""
+
+_QUALITY = 88
+
+
+def thumbnail(pixels: NDArray[np.uint8], side: int = SIDE) -> bytes:
+    """A picture as a JPEG file, no side longer than `side`.
+
+    Args:
+        pixels: (h, w, 3) uint8, RGB.
+        side: In pixels.
+
+    Example:
+        >>> thumbnail(np.zeros((256, 512, 3), np.uint8))[:3]
+        b'\\xff\\xd8\\xff'
+    """
+    image = Image.fromarray(pixels)
+    # Rounded up: a picture may be a thousand times as wide as high.
+    image.thumbnail((side, side), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=_QUALITY, subsampling=0)  # colours of small pictures are detail, too
+    return buffer.getvalue()
