@@ -117,9 +117,8 @@ def project(
 
 
 class _Plane(NamedTuple):
-    """Where the axes lie: `origin` and `centre` (d,) add up to the middle; `axes` (2, d) are orthonormal or zero."""
+    """Where the axes lie: `centre` (d,) is the middle between both means, `axes` (2, d) are orthonormal or zero."""
 
-    origin: Tensor
     centre: Tensor
     axes: Tensor
     explained: NDArray[np.float64]
@@ -132,33 +131,29 @@ def _shares(n: int, m: int, most: int) -> tuple[int, int]:
 
 
 def _plane(sides: Sequence[Tensor], rows: Sequence[Tensor], device: torch.device) -> _Plane:
-    # Relative to one of the rows, columns that do not vary are exactly zero, and their sums are, too.
-    origin = sides[0][0].to(device, torch.float64)
     means = []
     for side, part in zip(sides, rows, strict=True):
-        total = torch.zeros_like(origin)
+        total = torch.zeros(side.shape[1], dtype=torch.float64, device=device)
         for block in double_blocks(side, device, rows=part):
-            total += (block - origin).sum(dim=0)
+            total += block.sum(dim=0)
         means.append(total / len(part))
     centre = (means[0] + means[1]) / 2
-    values, axes, variance = _leading(sides, rows, origin, centre)
-    is_noise = values <= max(sum(map(len, rows)), len(origin)) * _EPS * values.max()
+    values, axes, variance = _leading(sides, rows, centre)
+    is_noise = values <= max(sum(map(len, rows)), len(centre)) * _EPS * values.max()
     values[is_noise], axes[is_noise] = 0, 0
     explained = values.cpu().numpy() / (variance or 1.0)
-    return _Plane(origin, centre, _signed(axes), explained)
+    return _Plane(centre, _signed(axes), explained)
 
 
-def _leading(
-    sides: Sequence[Tensor], rows: Sequence[Tensor], origin: Tensor, centre: Tensor
-) -> tuple[Tensor, Tensor, float]:
+def _leading(sides: Sequence[Tensor], rows: Sequence[Tensor], centre: Tensor) -> tuple[Tensor, Tensor, float]:
     """Both variances (2,), largest first, axes (2, d) and the sum of all variances."""
-    d, device = len(origin), origin.device
+    d, device = len(centre), centre.device
     is_wide = sum(map(len, rows)) < d
     scatter = torch.zeros(d, d, dtype=torch.float64, device=device)
     scaled = []
     for side, part in zip(sides, rows, strict=True):
         for block in double_blocks(side, device, rows=part):
-            centred = block - origin - centre
+            centred = block - centre
             if is_wide:
                 scaled.append(centred / (2 * len(part)) ** 0.5)
             else:
@@ -210,6 +205,6 @@ def _places(features: Tensor, rows: Tensor, plane: _Plane, device: torch.device)
     """(p, 2); each from its own row alone, in an order of summation that does not depend on the others."""
     places = []
     for block in double_blocks(features, device, rows=rows):
-        centred = block - plane.origin - plane.centre
+        centred = block - plane.centre
         places.append(torch.stack([(centred * axis).sum(dim=1) for axis in plane.axes], dim=1))
     return torch.cat(places)

@@ -93,10 +93,10 @@ def picture(form="PNG", seed=0):
 
 
 def a_map():
-    """Sixteen points on a lattice, eight of a side, with hostile names; pictures of one colour each, but for the last."""
+    """Sixteen points on a slanting lattice, eight of a side, with hostile names; pictures of one colour each, but for the last."""
     numbers = np.arange(16)
     points = Projection(
-        places=np.stack([numbers % 4, numbers // 4], axis=1).astype(np.float64),
+        places=np.stack([numbers % 4 + 0.1 * (numbers // 4), 0.5 * (numbers // 4)], axis=1),
         is_real=numbers < 8,
         rows=numbers % 8 * 3,
         explained=np.array([0.5, 0.25]),
