@@ -1,4 +1,4 @@
-"""A score as one HTML file that needs no other: reading, warnings, table, figures, galleries and provenance."""
+"""A score as one HTML file that needs no other: reading, warnings, table, figures, map, galleries and provenance."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from genpr.report.gallery import Gallery, data_uri, within
 from genpr.report.page_parts import provenance_of, rows_of
 from genpr.report.reading import read
 from genpr.report.safe_text import shown
+from genpr.report.set_map import SetMap
 from genpr.result import Result
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def html_report(
     real_radii: ArrayLike | None = None,
     fake_radii: ArrayLike | None = None,
     figures: Sequence[Figure] = (),
+    set_map: SetMap | None = None,
     most_bytes: int = MOST_BYTES,
 ) -> str:
     """A result as one self-contained page: no other file, no network, light or dark as the reader likes it.
@@ -82,7 +84,9 @@ def html_report(
         real_radii: (n,) distances of reals to their k-th neighbours; drawn as a histogram.
         fake_radii: (m,) the same of the fakes, over the same bins.
         figures: More drawings, after these.
-        most_bytes: The page stays below that by leaving out pictures; it says how many.
+        set_map: Both sets on a plane, as `genpr.report.set_map.set_map` draws it.
+        most_bytes: The page stays below that by leaving out pictures of galleries, and says how many. A map that would
+            take more than half of it loses all of its pictures.
 
     Returns:
         The text of the file, in characters that UTF-8 can hold.
@@ -109,6 +113,7 @@ def html_report(
         "rows": rows_of(result),
         "figures": drawn,
         "earlier": others,
+        "set_map": set_map.without_pictures() if set_map and set_map.size > most_bytes / 2 else set_map,
         "provenance": provenance_of(result),
         "record": base64.b64encode(result.to_json().encode()).decode(),
     }
@@ -123,10 +128,13 @@ def _frame(gallery: Gallery) -> Gallery:
 
 def _render(**parts: Any) -> str:  # noqa: ANN401 - what the template names
     environment = _environment()
-    script = _text("report.js")
+    script = _text("report.js") + _text("set_map.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     page = environment.get_template("report.html").render(
-        style=_markup(_text("report.css")), script=_markup(script), script_hash=digest, **parts
+        style=_markup(_text("report.css") + _text("set_map.css")),
+        script=_markup(script),
+        script_hash=digest,
+        **parts,
     )
     return page.encode("utf-8", "replace").decode()
 

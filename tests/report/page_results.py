@@ -9,7 +9,9 @@ import numpy as np
 from PIL import Image
 
 from genpr.features.extractor import ExtractorInfo
+from genpr.metrics.projection import Projection
 from genpr.notices import notice
+from genpr.report.set_map import set_map
 from genpr.result import Control, MetricValue, Result, SideSummary
 
 GABOR = ExtractorInfo("gabor", 736, "bicubic", None, comparable=False, cache_key="ab" * 32)
@@ -88,3 +90,21 @@ def picture(form="PNG", seed=0):
     pixels = np.random.default_rng(seed).integers(0, 256, (16, 16, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(buffer, form)
     return buffer.getvalue()
+
+
+def a_map():
+    """Sixteen points on a slanting lattice, eight of a side, with hostile names; pictures of one colour each, but for the last."""
+    numbers = np.arange(16)
+    points = Projection(
+        places=np.stack([numbers % 4 + 0.1 * (numbers // 4), 0.5 * (numbers // 4)], axis=1),
+        is_real=numbers < 8,
+        rows=numbers % 8 * 3,
+        explained=np.array([0.5, 0.25]),
+        n_real=50_000,
+        n_fake=8,
+    )
+    pictures = {number: np.full((20, 32, 3), MAP_COLOURS[number], np.uint8) for number in range(15)}
+    return set_map(points, [HOSTILE[number % 8] + str(number) for number in numbers], pictures)
+
+
+MAP_COLOURS = [(number * 16, 255 - number * 16, number % 4 * 64) for number in range(16)]

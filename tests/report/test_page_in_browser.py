@@ -5,14 +5,16 @@ Needs Debian's `chromium` (or Google's) and the dev extra; skipped, visibly, wit
 
 from __future__ import annotations
 
+import re
 import shutil
 
 import numpy as np
 import pytest
-from page_results import HOSTILE, a_result, picture
+from page_results import HOSTILE, MAP_COLOURS, a_map, a_result, picture
 
 from genpr.report.gallery import Gallery, Picture
 from genpr.report.page import html_report
+from genpr.report.safe_text import shown
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -39,6 +41,7 @@ def address(tmp_path_factory):
         earlier={HOSTILE[0]: a_result(n=500)},
         realism=rng.gamma(20, 0.05, 50),
         real_radii=rng.gamma(9, 1, 50),
+        set_map=a_map(),
     )
     path = tmp_path_factory.mktemp("page") / "page.html"
     path.write_text(page, encoding="utf-8")
@@ -56,8 +59,8 @@ def browser():
 class Opened:
     """A page with everything that it asked for and said."""
 
-    def __init__(self, browser, address, viewport, scheme):
-        self.page = browser.new_context(viewport=viewport, color_scheme=scheme).new_page()
+    def __init__(self, browser, address, viewport, scheme, **options):
+        self.page = browser.new_context(viewport=viewport, color_scheme=scheme, **options).new_page()
         self.page.set_default_timeout(120_000)
         self.said, self.asked = [], []
         self.page.on("console", lambda message: self.said.append(message.text))
@@ -74,7 +77,7 @@ class Opened:
 @pytest.fixture(scope="module")
 def opened(browser, address):
     views = {
-        name: Opened(browser, address, viewport, scheme)
+        name: Opened(browser, address, viewport, scheme, has_touch=viewport is PHONE)
         for name, viewport, scheme in (
             ("light", DESKTOP, "light"),
             ("dark", DESKTOP, "dark"),
@@ -136,7 +139,8 @@ def test_everything_is_reached_and_worked_by_keyboard(opened):
     assert "=cmd()" in page.inner_text("#large-caption")
     page.keyboard.press("Escape")
     assert not page.evaluate("document.getElementById('large').open")
-    assert "=cmd()" in page.evaluate("document.activeElement.getAttribute('aria-label')")
+    # The event of closing, which takes the focus there, comes a moment later.
+    page.wait_for_function("document.activeElement.getAttribute('aria-label')?.includes('=cmd()')")
 
 
 def test_print_unfolds_everything_in_light_colours(opened):
@@ -158,3 +162,139 @@ def test_strange_scripts_would_be_stopped(opened):
         "document.body.append(Object.assign(document.createElement('script'), {textContent: 'window.harm = 1'}))"
     )
     assert page.evaluate("window.harm") is None
+
+
+def mark_of(page, number):
+    """Where a mark of the map is in the window, by the number that its name ends with."""
+    (place,) = (
+        place
+        for place, point in enumerate(a_map().points)
+        if int(re.search(r"\d+$", point.caption).group()) == number
+    )
+    page.evaluate(
+        "document.getElementById('map-field').scrollIntoView({block: 'center', behavior: 'instant'})"
+    )
+    box = page.locator(f"#map-marks > :nth-child({place + 1})").bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def chosen_on_map(page):
+    """The number that the caption ends with, and the colour in the middle of the picture; None if there is none."""
+    caption = page.inner_text("#map-caption")
+    number = int(re.search(r"\d+(?= \(no picture\)$|$)", caption).group())
+    assert caption.startswith("Real" if number < 8 else "Fake")
+    assert shown(HOSTILE[number % 8])[:20] in caption
+    colour = page.evaluate(
+        "(() => { const all = document.getElementById('map-picture');"
+        " if (getComputedStyle(all).visibility === 'hidden') return null;"
+        " const copy = new OffscreenCanvas(all.width, all.height).getContext('2d', {willReadFrequently: true});"
+        " copy.drawImage(all, 0, 0);"
+        " return [...copy.getImageData(all.width / 2, all.height / 2, 1, 1).data].slice(0, 3); })()"
+    )
+    assert ("(no picture)" in caption) == (colour is None)
+    return number, colour
+
+
+def is_colour_of(number, colour):
+    return np.abs(np.array(colour) - MAP_COLOURS[number]).max() < 12
+
+
+def test_pointing_at_a_mark_shows_its_picture_and_name(opened):
+    page = opened["light"].page
+    assert (
+        page.locator("#map-marks title").count() == 0
+    )  # the browser would show these, too, over other marks
+    for number in (0, 7, 8, 14, 5):
+        page.mouse.move(*mark_of(page, number))
+        found, colour = chosen_on_map(page)
+        assert found == number
+        assert is_colour_of(number, colour)
+        ring, mark = page.locator("#map-ring").bounding_box(), mark_of(page, number)
+        assert (ring["x"] + ring["width"] / 2, ring["y"] + ring["height"] / 2) == pytest.approx(mark, abs=0.6)
+    page.mouse.move(*mark_of(page, 15))
+    assert chosen_on_map(page) == (15, None)
+    x, y = mark_of(page, 0)
+    page.mouse.move(x + 40, y - 40)  # nothing is near: the last one stays
+    assert chosen_on_map(page) == (15, None)
+
+
+def test_the_map_is_one_stop_and_is_walked_by_keys(opened):
+    page = opened["dark"].page
+    assert page.locator("#map :is([tabindex], a, button)").count() == 1
+    mark_of(page, 0)  # scrolls there at once; to a focus pages scroll smoothly
+    page.evaluate("document.getElementById('map-field').focus({preventScroll: true})")
+    top = page.evaluate("window.scrollY")
+    # Numbers go from left to right and upwards, four in a row.
+    for key, number in [
+        ("Home", 0),
+        ("ArrowRight", 1),
+        ("ArrowRight", 2),
+        ("ArrowUp", 6),
+        ("ArrowUp", 10),
+        ("ArrowLeft", 9),
+        ("ArrowDown", 5),
+        ("ArrowLeft", 4),
+        ("ArrowLeft", 4),
+        ("PageDown", 8),
+        ("PageDown", 12),
+        ("PageDown", 1),
+        ("PageUp", 12),
+        ("End", 15),
+        ("PageDown", 15),
+    ]:
+        page.keyboard.press(key)
+        assert chosen_on_map(page)[0] == number
+    page.keyboard.press("Home")
+    seen = [chosen_on_map(page)[0]]
+    for _ in range(15):
+        page.keyboard.press("PageDown")
+        seen.append(chosen_on_map(page)[0])
+    assert sorted(seen) == list(range(16))
+    assert page.evaluate("window.scrollY") == top
+    page.keyboard.press("Tab")
+    assert not page.evaluate("document.getElementById('map').contains(document.activeElement)")
+
+
+def test_a_tap_near_a_mark_is_enough(opened):
+    page, said = opened["phone"].page, list(opened["phone"].said)
+    for number in (9, 3):
+        x, y = mark_of(page, number)
+        page.touchscreen.tap(x + 9, y - 9)
+        assert chosen_on_map(page)[0] == number
+        assert is_colour_of(number, chosen_on_map(page)[1])
+    picture_box = page.locator("#map-picture").bounding_box()
+    assert picture_box["y"] + picture_box["height"] < PHONE["height"]  # in sight beside what was tapped
+    assert opened["phone"].said == said
+    assert opened["phone"].fetched == [page.url]
+
+
+def test_the_map_is_named_for_those_who_do_not_see_it(opened):
+    page = opened["phone"].page
+    field = page.locator("#map-field")
+    assert field.get_attribute("role") == "application"
+    assert (
+        page.locator("#" + field.get_attribute("aria-describedby")).inner_text().startswith("Point at a mark")
+    )
+    assert page.locator("#map-caption").get_attribute("aria-live") == "polite"
+    label = page.locator("#map-field svg").get_attribute("aria-label")
+    assert label.startswith("Scatter plot of 8 reals and 8 fakes; across: first principal component, 50.0 %")
+
+
+def test_printed_the_map_is_a_plot_without_what_was_chosen(opened):
+    page = opened["light"].page
+    page.emulate_media(media="print")
+    visible = {
+        name: page.locator(name).is_visible()
+        for name in ("#map-marks", "#map-choice", "#map-ring", ".map-legend")
+    }
+    page.emulate_media(media="screen")
+    assert visible == {"#map-marks": True, "#map-choice": False, "#map-ring": False, ".map-legend": True}
+
+
+def test_without_scripts_the_map_is_a_plot_with_names(browser, address):
+    view = Opened(browser, address, DESKTOP, "light", java_script_enabled=False)
+    assert view.page.locator("#map-marks title").count() == 16
+    assert view.page.locator("#map-marks").is_visible()
+    assert not view.page.locator("#map-choice").is_visible()
+    assert view.page.locator("#map-field").get_attribute("tabindex") is None
+    view.page.context.close()
