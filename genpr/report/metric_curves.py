@@ -41,7 +41,7 @@ def draw_metrics(axes: Axes, label: str, results: Mapping[float, Result]) -> Non
     """
     names = [name for name in _DRAWN if all(name in result.metrics for result in results.values())]
     for name, colour in zip(names, COLOURS, strict=False):
-        _draw_metric(axes, name, colour, results)
+        draw_metric(axes, name, colour, results)
     highest = 1.1 * max((result[name] for result in results.values() for name in names), default=1.0)
     top = max(1.05, min(highest, _MOST_DENSITY))
     rows = _draw_warnings(axes, results, _ROW * top)
@@ -57,17 +57,30 @@ def put_legend(axes: Axes, *, columns: int) -> None:
     axes.legend(frameon=False, fontsize=8, ncols=columns, loc="upper left", bbox_to_anchor=(0, -0.12))
 
 
-def _draw_metric(axes: Axes, name: str, colour: str, results: Mapping[float, Result]) -> None:
-    places = list(results)
-    found = [result.metrics[name] for result in results.values()]
-    values = [metric.value for metric in found]
-    axes.plot(places, values, color=colour, linewidth=1.4, marker="o", markersize=3, label=name)
-    ends = [metric.interval or (metric.value, metric.value) for metric in found]
-    low, high = zip(*ends, strict=True)
-    axes.fill_between(places, low, high, color=colour, alpha=0.18, linewidth=0)
-    nulls = {
-        place: metric.null for place, metric in zip(places, found, strict=True) if metric.null is not None
-    }
+def draw_metric(
+    axes: Axes, name: str, colour: str, results: Mapping[float, Result], *, is_ordered: bool = True
+) -> None:
+    """One metric along the axis: values, 95 % intervals where they are known, and dotted, a perfect generator.
+
+    Args:
+        axes: Where to draw.
+        name: Of the metric, which all results have.
+        colour: Of everything that is drawn.
+        results: By place on the axis; at least one.
+        is_ordered: Whether lines may join the values; else each has its interval to itself.
+    """
+    found = {place: result.metrics[name] for place, result in results.items()}
+    values = [metric.value for metric in found.values()]
+    low, high = zip(
+        *(metric.interval or (metric.value, metric.value) for metric in found.values()), strict=True
+    )
+    line = {"linewidth": 1.4} if is_ordered else {"linestyle": "none"}
+    axes.plot(list(found), values, color=colour, marker="o", markersize=3, label=name, **line)
+    if is_ordered:
+        axes.fill_between(list(found), low, high, color=colour, alpha=0.18, linewidth=0)
+    else:
+        axes.vlines(list(found), low, high, color=colour, linewidth=1.4)
+    nulls = {place: metric.null for place, metric in found.items() if metric.null is not None}
     axes.plot(list(nulls), list(nulls.values()), color=colour, linewidth=0.9, linestyle=":")
 
 
