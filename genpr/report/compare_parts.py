@@ -14,6 +14,7 @@ from genpr.report.text import number
 from genpr.report.verdict import side_of
 from genpr.result import MetricValue, Result
 
+_SMALL = 0.001  # shown in powers of ten
 _BETTER = {"higher": "more is better", "lower": "less is better", "at null": "best at its null"}
 
 
@@ -139,7 +140,7 @@ def places_of(ranking: Ranking, names: Sequence[str]) -> list[Place]:
             mark="*" if each.is_contender else "",
             value="–" if each.value is None else number(each.value),
             interval="–" if each.interval is None else f"{each.interval.low:.3f} to {each.interval.high:.3f}",
-            difference="" if each.name == ranking.winner else _signed(each.difference, _half(each.bounds)),
+            difference="" if each.name == ranking.winner else _signed(each.difference, each.bounds),
         )
         for each in ranking.standings
     ]
@@ -162,7 +163,7 @@ def _cell(comparison: Comparison, name: str, metric: str, *, is_first: bool) -> 
     verdict = side_of(contrast)
     bounds = None if contrast is None else contrast.interval
     first = next(iter(comparison.results.values())).metrics[metric]
-    difference = _signed(found.value - first.value, _half(bounds))
+    difference = _signed(found.value - first.value, bounds)
     return Cell(*own, difference, verdict, _quality(metric, verdict, found, first))
 
 
@@ -182,11 +183,14 @@ def _half(ends: Interval | None) -> str:
     return "" if ends is None else number((ends.high - ends.low) / 2)
 
 
-def _signed(value: float | None, half: str) -> str:
+def _signed(value: float | None, bounds: Interval | None) -> str:
+    """A difference with half of its interval, and no more digits than that makes sense of."""
     if value is None:
         return "–"
-    text = f"{'−' if value < 0 else '+'}{number(abs(value))}"
-    return f"{text} ± {half}" if half else text
+    half = 0.0 if bounds is None else (bounds.high - bounds.low) / 2
+    size = f"{abs(value):.4f}" if abs(value) < _SMALL <= half else number(abs(value))
+    text = f"{'−' if value < 0 else '+'}{size}"
+    return text if bounds is None else f"{text} ± {number(half)}"
 
 
 def _null(result: Result, metric: str) -> str:
