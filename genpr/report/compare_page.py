@@ -114,6 +114,8 @@ def _plane(comparison: Comparison) -> Figure | None:
         "corners are beaten by no other in both, by their values alone. Nobody is expected to pass the cross: that is a "
         "perfect generator with so many images."
     )
+    if comparison.differences:
+        sentence += f" It and the diamond are those of result {shown[0][0]}, and may not be those of others."
     return Figure("Precision and recall", sentence, numbered_plane(shown))
 
 

@@ -12,7 +12,7 @@ from genpr.ranking import Ranking
 from genpr.report.reading import read
 from genpr.report.text import number
 from genpr.report.verdict import side_of
-from genpr.result import MetricValue, Result
+from genpr.result import MetricValue, Result, recipe_of
 
 _SMALL = 0.001  # shown in powers of ten
 _BETTER = {"higher": "more is better", "lower": "less is better", "at null": "best at its null"}
@@ -45,8 +45,9 @@ class Cell:
         metric: Its name.
         value: As text; `~` marks the arithmetic of another tool.
         half: Half of its 95 % interval; a dash where none is known.
-        difference: To the first result, with half of its interval; empty for the first.
-        verdict: "higher", "lower", "not distinguishable" or "no interval"; empty for the first.
+        difference: To the first result, with half of its interval; empty for the first, and for another metric.
+        verdict: "higher", "lower", "not distinguishable", "no interval", or "not the same metric" where it was found in
+            another way; empty for the first.
         quality: "better" or "worse" where that can be told, else empty.
     """
 
@@ -159,6 +160,11 @@ def _cell(comparison: Comparison, name: str, metric: str, *, is_first: bool) -> 
     own = (metric, value, _half(ends) or "–")
     if is_first:
         return Cell(*own, difference="", verdict="", quality="")
+    if (
+        recipe_of(comparison.results[name])[metric]
+        != recipe_of(next(iter(comparison.results.values())))[metric]
+    ):
+        return Cell(*own, difference="", verdict="not the same metric", quality="")
     contrast = comparison.contrast(name, metric)
     verdict = side_of(contrast)
     bounds = None if contrast is None else contrast.interval

@@ -37,7 +37,7 @@ def numbered_plane(results: Sequence[tuple[int, Result]]) -> str:
         figure = Figure(figsize=(5.2, 5.9), layout="constrained")
         axes = figure.subplots()
         draw_f_lines(axes)
-        draw_front(axes, points, colour=QUIET)
+        draw_front(axes, points, colour=QUIET, to_axes=True)
         draw_references(axes, results[0][1])
         for place, (_, result) in enumerate(results):
             is_first = place == 0

@@ -27,6 +27,7 @@ STYLE: dict[Any, Any] = {
 """For `matplotlib.rc_context`."""
 _DRAWN = ("precision", "recall", "density", "coverage")  # other metrics have other units
 _MOST_DENSITY = 2.5  # drawn; shrunken fakes have any
+_REACH = 0.35  # of a dotted line to both sides of what stands by itself
 _MARKS = "^vsX*"  # of warnings
 _ROW = 0.05  # height of a row of them, over that of the picture above 0
 
@@ -74,14 +75,19 @@ def draw_metric(
     low, high = zip(
         *(metric.interval or (metric.value, metric.value) for metric in found.values()), strict=True
     )
-    line = {"linewidth": 1.4} if is_ordered else {"linestyle": "none"}
+    line: dict[str, Any] = {"linewidth": 1.4} if is_ordered else {"linestyle": "none"}
     axes.plot(list(found), values, color=colour, marker="o", markersize=3, label=name, **line)
     if is_ordered:
         axes.fill_between(list(found), low, high, color=colour, alpha=0.18, linewidth=0)
     else:
         axes.vlines(list(found), low, high, color=colour, linewidth=1.4)
     nulls = {place: metric.null for place, metric in found.items() if metric.null is not None}
-    axes.plot(list(nulls), list(nulls.values()), color=colour, linewidth=0.9, linestyle=":")
+    dotted: dict[str, Any] = {"linewidth": 0.9, "linestyle": ":"}
+    if is_ordered:
+        axes.plot(list(nulls), list(nulls.values()), color=colour, **dotted)
+    else:
+        ends = [place - _REACH for place in nulls], [place + _REACH for place in nulls]
+        axes.hlines(list(nulls.values()), *ends, color=colour, **dotted)
 
 
 def _draw_warnings(axes: Axes, results: Mapping[float, Result], height: float) -> int:

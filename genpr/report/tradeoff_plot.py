@@ -12,9 +12,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def draw_front(axes: Axes, points: Sequence[Point], *, colour: str) -> None:
-    """The border of all that some point reaches in both recall and precision, through the points that no other one beats."""
+def draw_front(axes: Axes, points: Sequence[Point], *, colour: str, to_axes: bool = False) -> None:
+    """The border of all that some point reaches in both recall and precision, through the points that no other one beats.
+
+    Args:
+        axes: Where to draw.
+        points: At least one.
+        colour: Of the line.
+        to_axes: Draw also how the border goes on to both axes, where nothing is between it and them.
+    """
     front = [points[place] for place in pareto_front(points)]
+    if to_axes:
+        front = [(0.0, front[0][1]), *front, (front[-1][0], 0.0)]
     recalls, precisions = zip(*front, strict=True)
     axes.step(recalls, precisions, where="pre", color=colour, linewidth=1, zorder=1, label="front")
 

@@ -287,6 +287,15 @@ def test_unlike_results_are_shown_with_what_differs_and_not_ranked():
     assert page.index('id="unlike"') < page.index('id="reading"')
 
 
+def test_metrics_found_in_another_way_are_not_subtracted():
+    results = pair(EVEN, {"precision": 0.4, "recall": 0.4})
+    recall = replace(results["b.json"].metrics["recall"], k=7)
+    results["b.json"] = replace(results["b.json"], metrics={**results["b.json"].metrics, "recall": recall})
+    precision, recall = lines_of(compare(results, force=True))[1].cells
+    assert precision.verdict == "lower"
+    assert (recall.difference, recall.verdict, recall.quality) == ("", "not the same metric", "")
+
+
 def test_a_page_of_one_metric_without_intervals_and_of_no_shares():
     results = {
         name: a_result({"fid": value}, nulls={"fid": 10.0}, arm=None, control=False)
@@ -370,6 +379,8 @@ def test_the_plane_numbers_the_results_and_borders_the_front():
     axes = Axes()
     draw_front(axes, [(0.9, 0.1), (0.2, 0.2), (0.5, 0.5), (0.1, 0.9)], colour="black")
     assert axes.drawn == ((0.1, 0.5, 0.9), (0.9, 0.5, 0.1))
+    draw_front(axes, [(0.9, 0.1), (0.5, 0.5)], colour="black", to_axes=True)
+    assert axes.drawn == ((0.0, 0.5, 0.9, 0.9), (0.5, 0.5, 0.1, 0.0))
 
 
 def test_results_of_every_kind_of_file_are_read(tmp_path):
