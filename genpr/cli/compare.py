@@ -43,7 +43,7 @@ def command(
     samples: tuple[str, ...],
     rows: int | None,
 ) -> None:
-    r"""Show the results in FILES (from `genpr score --json`) side by side, and how sure their differences are.
+    """Show the results in FILES (from `genpr score --json`) side by side, and how sure their differences are.
 
     Results that differ in extractor, weights, resize rule, k, ties, arithmetic, real set or numbers of images are
     refused, and what differs is named. A file may also be of `genpr rank --json`, or the folder of a sweep.
@@ -52,7 +52,7 @@ def command(
     genpr compare old.json new.json
     genpr compare step-*.json --html page.html
     genpr compare a.json b.json --html page.html --samples a/ --samples b/
-    """
+    """  # noqa: D301 - click reads the backspace as "do not rewrap"
     _check_page(html, samples, rows)
     from genpr.comparison import compare, load_results, short_labels
     from genpr.notices import notice

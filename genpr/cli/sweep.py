@@ -98,7 +98,7 @@ def command(
     quiet: bool,
     **options: Any,  # noqa: ANN401 - passed to genpr.Evaluator, which checks them
 ) -> int:
-    r"""Score a generator at several settings of one axis against REAL: what does truncation or guidance trade?
+    """Score a generator at several settings of one axis against REAL: what does truncation or guidance trade?
 
     \b
     genpr sweep real/ 0.5=psi05/ 0.7=psi07/ 1=psi10/ --out sweep
@@ -107,7 +107,7 @@ def command(
 
     Each FAKES is a folder, archive, .npz or feature file, as for `genpr score`. Of a generator, every setting gets the
     same latents, drawn with --seed. Exits 5 if no setting reaches --at-least.
-    """
+    """  # noqa: D301 - click reads the backspace as "do not rewrap"
     of_generator = {"rule": rule, "latent_dim": latent_dim, "image_range": image_range}
     _check_sources(points, generator, {"checkpoint": checkpoint, "psi": settings, "n": n, **of_generator})
     check_several_page(html, len(set(settings or dict(points))), "settings")

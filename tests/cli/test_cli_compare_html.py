@@ -90,7 +90,7 @@ def test_checkpoints_are_shown_on_equal_latents(genpr, generator, tmp_path):
     assert "Each row is drawn from the same latent, with the same noise." in page
     assert page.count('<img src="data:image/jpeg') == 24
     assert "Along step, as the names of the results have it." in page
-    assert page.index("step-10.pt") < page.index("step-2.pt")  # the best first
+    assert '<b>1</b> <span class="name">step-10.pt</span>' in page  # the best first
     (tmp_path / "ranking.json").write_text(out)
     assert genpr("compare", "ranking.json", "--html", "again.html")[0] == 0
     assert "step-2.pt" in (tmp_path / "again.html").read_text()
@@ -119,7 +119,7 @@ def test_settings_are_shown_on_equal_latents(genpr, generator, tmp_path):
     page = (tmp_path / "page.html").read_text()
     assert "Each row is drawn from the same latent, with the same noise." in page
     assert "Along psi." in page
-    assert page.index("psi=0.5") < page.index("psi=1<")
+    assert '<b>1</b> <span class="name">psi=0.5</span>' in page
     assert genpr("compare", "out", "--html", "again.html")[0] == 0
     assert "Along psi, as the names of the results have it." in (tmp_path / "again.html").read_text()
     code, _, err = genpr(*arguments, "--psi", "1", "--html", "page.html")
@@ -134,3 +134,10 @@ def test_folders_of_a_sweep_have_a_page_without_pictures(genpr, scored, tmp_path
     page = (tmp_path / "page.html").read_text()
     assert "Along guidance." in page
     assert 'id="galleries"' not in page
+
+
+@pytest.mark.parametrize("command", ["compare", "rank", "sweep"])
+def test_examples_keep_their_lines_in_the_help(genpr, command):
+    code, out, _ = genpr(command, "--help")
+    assert (code, "\\b" in out) == (0, False)
+    assert any(line.startswith(f"  genpr {command} ") for line in out.splitlines())

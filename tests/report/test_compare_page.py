@@ -195,6 +195,13 @@ def test_two_results_are_told_apart_in_a_sentence():
     assert reading.cautions == ()
 
 
+def test_the_heading_names_both_of_two_and_counts_more(full):
+    (heading,) = elements(parsed(full), "h1")
+    assert text_of(heading) == f"{HOSTILE[0]} and 11 others"
+    (heading,) = elements(parsed(compare_report(compare(pair({"coverage": 0.5}, {"coverage": 0.5})))), "h1")
+    assert text_of(heading) == "b.json against a.json"
+
+
 def test_results_that_cannot_be_told_apart_are_not():
     reading = verdict_of(pair(EVEN, {"precision": 0.801, "recall": 0.799}))
     assert (
