@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from genpr.report.inline_svg import INK, OTHER, PAPER, QUIET, STYLE, THIS, inline_svg
+from genpr.report.inline_svg import INK, OTHER, QUIET, STYLE, THIS, inline_svg
 from genpr.report.page_plots import draw_f_lines, draw_point, draw_references
 from genpr.report.result_axis import Axis
 from genpr.report.tradeoff_plot import draw_front
@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 
 _MOST_TICKS = 12
 _NEAR = 0.045  # of the plane: numbers of points so near each other would overlap
+_AWAY = 0.06  # the middle of a number from its point
+_SIDES = (
+    (0, 1),
+    (-1, 1),
+    (1, 1),
+    (1, -1),
+    (-1, -1),
+    (0, -1),
+)  # right and up; the first of equally empty ones
 
 
 def numbered_plane(results: Sequence[tuple[int, Result]]) -> str:
@@ -95,7 +104,7 @@ def metric_curve(name: str, results: Sequence[Result], axis: Axis) -> str:
 
 
 def _draw_numbers(axes: Axes, numbers: Sequence[int], points: Sequence[Point]) -> None:
-    """Beside the points; those of points that lie together stand in one row."""
+    """Beside the points, where most room is; those of points that lie together stand in one row."""
     groups: list[list[int]] = []
     for place, point in enumerate(points):
         near = (group for group in groups if _distance(points[group[0]], point) < _NEAR)
@@ -106,17 +115,23 @@ def _draw_numbers(axes: Axes, numbers: Sequence[int], points: Sequence[Point]) -
             group.append(place)
     for group in groups:
         x, y = points[group[0]]
-        text = ", ".join(str(numbers[place]) for place in group)
+        others = [point for place, point in enumerate(points) if place != group[0]]
+        right, up = min(_SIDES, key=lambda side: _crowd((x + side[0] * _AWAY, y + side[1] * _AWAY), others))
         axes.annotate(
-            text,
+            ", ".join(str(numbers[place]) for place in group),
             (x, y),
-            (0, 8),
+            (7 * right, 6 * up),
             textcoords="offset points",
-            ha="center",
+            ha=("right", "center", "left")[right + 1],
+            va=("top", "center", "bottom")[up + 1],
             color=INK,
             zorder=8,
-            bbox={"facecolor": PAPER, "alpha": 0.75, "linewidth": 0, "pad": 0.8},
         )
+
+
+def _crowd(centre: Point, points: Sequence[Point]) -> float:
+    """How much a label at `centre` would cover."""
+    return sum(max(0.0, 2 * _AWAY - _distance(centre, point)) for point in points)
 
 
 def _distance(one: Point, other: Point) -> float:

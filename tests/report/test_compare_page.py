@@ -378,6 +378,8 @@ def test_the_plane_numbers_the_results_and_borders_the_front():
     svg = numbered_plane(results)
     assert "1: precision 0.720, recall 0.720; 3: precision 0.810, recall 0.270" in svg
     assert len(re.findall(r">3</text>", svg)) == 1
+    near = [(number, a_result({"precision": 0.5, "recall": 0.5 + 0.01 * number})) for number in (1, 2, 4)]
+    assert len(re.findall(r">1, 2, 4</text>", numbered_plane(near))) == 1
 
     class Axes:
         def step(self, *points, **_):
