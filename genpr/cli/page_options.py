@@ -103,6 +103,7 @@ def write_several_page(
     results: Mapping[str, Result],
     drawn: Mapping[str, CountedBatches],
     *,
+    by: str = "f1",
     axis: str | None = None,
     settings: Sequence[float] | None = None,
     quiet: bool,
@@ -125,7 +126,7 @@ def write_several_page(
     comparison = compare(results, force=True)
     with redirect_stdout(sys.stderr):  # of what draws
         galleries = [side_by_side({name: drawn[name] for name in results})] if drawn else []
-    write_page(html, compare_report(comparison, galleries, axis=axis, settings=settings))
+    write_page(html, compare_report(comparison, galleries, by=by, axis=axis, settings=settings))
     if not quiet:
         complain(f"wrote {html}")
 

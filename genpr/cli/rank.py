@@ -80,7 +80,7 @@ def command(
 
     A * marks those that may be the best: with 95 %, the truly best one is among them, however many there are.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    from genpr.criterion import criterion_of
+    from genpr.criterion import PARETO, criterion_of
 
     drawn = CheckpointOptions.taken(options)
     images: Mapping[str, CountedBatches] = {}
@@ -103,7 +103,8 @@ def command(
         from genpr.report.ranking_table import ranking_table
 
         emit(ranking_table(ranking))
-    write_several_page(html, ranking.results, images, quiet=quiet)
+    number = "f1" if by == PARETO else by
+    write_several_page(html, ranking.results, images, by=number, quiet=quiet)
 
 
 def _of_images(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from genpr.comparison import Comparison, notices_of
+from genpr.criterion import number_of
 from genpr.metrics.catalogue import METRICS
 from genpr.ranking import Ranking, rank_results
 from genpr.report.compare_parts import columns_of, lines_of, places_of
@@ -18,7 +19,6 @@ from genpr.report.rendering import render_with_galleries
 from genpr.report.result_axis import Axis, axis_of, short_names
 from genpr.report.verdict import judge_contrasts
 
-_BY = "f1"
 _FROM_NAMES = "Along {label}, as the names of the results have it."
 _GIVEN = "Along {label}."
 _COUNTED = "In the order in which they were given; nothing lies between them, so no line joins them."
@@ -28,6 +28,7 @@ def compare_report(
     comparison: Comparison,
     galleries: Sequence[Gallery] = (),
     *,
+    by: str = "f1",
     axis: str | None = None,
     settings: Sequence[float] | None = None,
     most_bytes: int = MOST_BYTES,
@@ -37,6 +38,7 @@ def compare_report(
     Args:
         comparison: Of `genpr.compare`; all differences are to its first result.
         galleries: Pictures to show, such as `genpr.side_by_side` gives; as many of each as `most_bytes` allows.
+        by: What the standing is by: f1 or another F-score of precision and recall, or a metric, as in `genpr.rank_results`.
         axis: What `settings` are of, such as "psi".
         settings: One number per result, all different, to draw the metrics along; None takes the one number in which the
             names differ, such as `step-0400.json` and `step-0800.json`, or else counts.
@@ -44,6 +46,9 @@ def compare_report(
 
     Returns:
         The text of the file, in characters that UTF-8 can hold.
+
+    Raises:
+        UsageError: `by` is no number that results can be ranked by.
 
     Example:
         >>> import genpr, numpy as np
@@ -59,7 +64,7 @@ def compare_report(
         comparison,
         results=dict(zip(short_names(list(comparison.results)), comparison.results.values(), strict=True)),
     )
-    ranking = _ranking(named)
+    ranking = _ranking(named, by)
     names = list(named.results)
     notices = notices_of(named.results)
     return render_with_galleries(
@@ -86,11 +91,12 @@ def compare_report(
     )
 
 
-def _ranking(comparison: Comparison) -> Ranking | None:
-    """By F1; None where it is not known of all, or they were not made alike."""
-    if comparison.differences or not {"precision", "recall"} <= set(comparison.metrics):
+def _ranking(comparison: Comparison, by: str) -> Ranking | None:
+    """None where that number is not known of all, or they were not made alike."""
+    needs = number_of(by).needs
+    if comparison.differences or not set(needs) <= set(comparison.metrics):
         return None
-    return rank_results(comparison.results, by=_BY)
+    return rank_results(comparison.results, by=by)
 
 
 def _record(comparison: Comparison) -> str:

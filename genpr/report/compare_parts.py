@@ -80,14 +80,14 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One result in the order by F1; a dash where something is not known.
+    """One result in the order of a ranking; a dash where something is not known.
 
     Attributes:
         rank: From 1.
         name: What to call it.
         number: That of its `Line`.
         mark: `*` if it may be the best.
-        value: F1.
+        value: What it is ranked by.
         interval: 95 %.
         difference: To the winner, with half of its simultaneous bounds; empty for the winner.
     """
@@ -132,7 +132,7 @@ def lines_of(comparison: Comparison) -> list[Line]:
 
 
 def places_of(ranking: Ranking, names: Sequence[str]) -> list[Place]:
-    """The order by F1, the best first; `names` are those of the lines."""
+    """The order, the best first; `names` are those of the lines."""
     return [
         Place(
             rank="–" if each.rank is None else str(each.rank),

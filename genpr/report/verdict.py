@@ -1,8 +1,8 @@
 """What a comparison says, in plain language, by written rules.
 
 1. Where results were not made alike, that is the sentence: nothing is said of who is better.
-2. Of three or more results that all have precision and recall with intervals, the sentence says who is first by F1 and who
-   cannot be told from the best, by the bounds of `genpr rank`, which hold for all of them at once.
+2. Of three or more results that all have precision and recall with intervals, the sentence says who is first by F1, or by
+   what was asked for, and who cannot be told from the best: by the bounds of `genpr rank`, which hold for all at once.
 3. Else it says how the others differ from the first, by the 95 % intervals of the differences, and nothing where none is
    known. "Higher" and "lower" are said only where the whole interval lies on that side of 0.
 4. Each other result has a line of its own by the same intervals, each of which holds by itself alone. That is said, too.
@@ -24,7 +24,7 @@ def judge_contrasts(comparison: Comparison, ranking: Ranking | None) -> Reading:
 
     Args:
         comparison: At least two results.
-        ranking: Of the same by F1; None where they have no precision and recall, or were not made alike.
+        ranking: Of the same; None where they lack what it needs, or were not made alike.
     """
     others = list(comparison.results)[1:]
     found = {name: _contrasts(comparison, name) for name in others}

@@ -108,7 +108,10 @@ def test_a_page_of_a_ranking_that_is_left_with_one_is_not_written(genpr, generat
 def test_ranked_results_have_a_page_without_pictures(genpr, scored, tmp_path):
     code, _, err = genpr("rank", "--results", *scored, "--html", "page.html")
     assert (code, "wrote page.html" in err) == (0, True)
-    assert 'id="standing"' in (tmp_path / "page.html").read_text()
+    assert "Standing by f1" in (tmp_path / "page.html").read_text()
+    assert genpr("rank", "--results", *scored, "--by", "recall", "--html", "page.html")[0] == 0
+    assert "Standing by recall" in (tmp_path / "page.html").read_text()
+    assert genpr("rank", "--results", *scored, "--by", "pareto", "--html", "page.html")[0] == 0
 
 
 def test_settings_are_shown_on_equal_latents(genpr, generator, tmp_path):

@@ -15,6 +15,7 @@ from compare_results import a_scored, pair
 from page_results import HOSTILE, a_result, a_side, picture
 
 from genpr.comparison import compare, load_results
+from genpr.errors import UsageError
 from genpr.metrics.uncertainty import difference
 from genpr.notices import Notice
 from genpr.ranking import rank_results
@@ -229,6 +230,17 @@ def test_of_three_the_contenders_are_named_by_bounds_for_all_at_once():
     bounds = ranking["a"].bounds
     assert places[2].difference.endswith(f"± {(bounds.high - bounds.low) / 2:.4f}")
     assert [place.difference for place in places].count("") == 1
+
+
+def test_the_standing_is_by_what_was_asked_for():
+    results = pair({"precision": 0.9, "recall": 0.3}, {"precision": 0.5, "recall": 0.8})
+    standing = section(compare_report(compare(results), by="precision"), "standing")
+    assert "Standing by precision" in standing
+    assert "1 a.json * 1 0.8100" in standing
+    assert "harmonic" not in standing
+    assert "2 b.json * 1 0.5538" in section(compare_report(compare(results)), "standing")
+    with pytest.raises(UsageError, match="names no best one"):
+        compare_report(compare(results), by="pareto")
 
 
 def test_of_three_without_precision_the_differing_ones_are_named():
