@@ -114,7 +114,7 @@ def compare(results: Mapping[str, Result], *, force: bool = False) -> Comparison
     return Comparison(results, metrics, tuple(found))
 
 
-def load_results(path: Path, *, label: str | None = None) -> dict[str, Result]:
+def load_results(path: str | os.PathLike[str], *, label: str | None = None) -> dict[str, Result]:
     """Read what `genpr score --json` printed: one result, or one per protocol; or what holds several with their names.
 
     Args:
@@ -130,6 +130,7 @@ def load_results(path: Path, *, label: str | None = None) -> dict[str, Result]:
         UsageError: There is no such file.
         DataError: It holds no result ("not-a-result").
     """
+    path = Path(path)
     if path.is_dir():
         path = path / "sweep.json"
     if not path.is_file():

@@ -408,7 +408,7 @@ def test_results_of_every_kind_of_file_are_read(tmp_path):
     results = pair(EVEN, EVEN)
     ranking = tmp_path / "ranking.json"
     ranking.write_text(rank_results(results).to_json())
-    assert set(load_results(ranking)) == set(results)
+    assert set(load_results(str(ranking))) == set(results)
     sweep = tmp_path / "sweep"
     sweep.mkdir()
     points = [
