@@ -46,9 +46,11 @@ if TYPE_CHECKING:
     from genpr.modes import FoundModes, find_modes
     from genpr.notices import Notice
     from genpr.ranking import Ranking, rank_checkpoints, rank_results
+    from genpr.report.compare_page import compare_report
     from genpr.report.gallery import Gallery, Picture
     from genpr.report.page import html_report
     from genpr.report.sample_table import write_samples
+    from genpr.report.side_by_side import side_by_side
     from genpr.result import MetricValue, Result
     from genpr.sweep import Sweep
 
@@ -84,6 +86,7 @@ _HOME = {
     "WeightsError": "genpr.errors",
     "cmmd": "genpr.metrics.kernel",
     "compare": "genpr.comparison",
+    "compare_report": "genpr.report.compare_page",
     "ct_score": "genpr.metrics.memorisation",
     "embed": "genpr.features.embed",
     "find_modes": "genpr.modes",
@@ -104,6 +107,7 @@ _HOME = {
     "rank_results": "genpr.ranking",
     "score": "genpr.evaluate",
     "score_protocols": "genpr.evaluate",
+    "side_by_side": "genpr.report.side_by_side",
     "truncation_sweep": "genpr.generator_sweep",
     "vendi_score": "genpr.metrics.diversity",
     "witnessed": "genpr.metrics.witnessed",
@@ -141,6 +145,7 @@ __all__ = [
     "__version__",
     "cmmd",
     "compare",
+    "compare_report",
     "ct_score",
     "embed",
     "find_modes",
@@ -161,6 +166,7 @@ __all__ = [
     "rank_results",
     "score",
     "score_protocols",
+    "side_by_side",
     "truncation_sweep",
     "vendi_score",
     "witnessed",

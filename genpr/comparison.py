@@ -12,6 +12,7 @@ import torch
 
 from genpr.errors import DataError, UsageError
 from genpr.metrics.uncertainty import Difference, Resampled, difference
+from genpr.notices import Notice
 from genpr.records import result_of
 from genpr.result import Result, recipe_of
 
@@ -113,26 +114,38 @@ def compare(results: Mapping[str, Result], *, force: bool = False) -> Comparison
     return Comparison(results, metrics, tuple(found))
 
 
-def load_results(path: Path, *, label: str | None = None) -> dict[str, Result]:
-    """Read what `genpr score --json` printed: one result, or one per protocol.
+def load_results(path: str | os.PathLike[str], *, label: str | None = None) -> dict[str, Result]:
+    """Read what `genpr score --json` printed: one result, or one per protocol; or what holds several with their names.
 
     Args:
-        path: The file.
+        path: The file; also of `genpr rank --json`, the JSON of a comparison's page, or the sweep.json of a sweep or the
+            folder that it lies in.
         label: What to call it; None takes its name.
 
     Returns:
-        Results by label, with the protocol behind it if there are several.
+        Results by label, with the protocol behind it if there are several; by their own names where they have some, such
+        as "psi=0.7" of a sweep.
 
     Raises:
         UsageError: There is no such file.
         DataError: It holds no result ("not-a-result").
     """
+    path = Path(path)
+    if path.is_dir():
+        path = path / "sweep.json"
     if not path.is_file():
         raise UsageError(f"there is no file {path}", code="path-not-found", path=str(path))
     try:
         content = json.loads(path.read_text())
+        if "points" in content:  # of a sweep
+            points = {
+                f"{content['axis']}={each['setting']:.12g}": each["result"] for each in content["points"]
+            }
+            return {name: result_of(each) for name, each in points.items()}
         if "results" not in content:
             return {label or path.name: result_of(content)}
+        if isinstance(content["results"], dict):  # with names of their own
+            return {name: result_of(each) for name, each in content["results"].items()}
         found = [result_of(each) for each in content["results"]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(
@@ -145,6 +158,15 @@ def load_results(path: Path, *, label: str | None = None) -> dict[str, Result]:
         each if labels.count(each) == 1 else f"{each} [{number}]": result
         for number, (each, result) in enumerate(zip(labels, found, strict=True), 1)
     }
+
+
+def notices_of(results: Mapping[str, Result]) -> dict[Notice, list[str]]:
+    """Every notice of some results once, with the names of those that have it."""
+    found: dict[Notice, list[str]] = {}
+    for name, result in results.items():
+        for item in dict.fromkeys(result.notices):
+            found.setdefault(item, []).append(name)
+    return found
 
 
 def short_labels(paths: Sequence[Path]) -> list[str]:

@@ -136,6 +136,12 @@ ALLOWED = {
         "goal",
         "score_lines",
         "class_scores",
+        "identities",
+        "images",
+        "pictures",
+        "ranking_words",
+        "sides",
+        "tradeoff",
     },
     "integrations": BASE
     | {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,7 @@ from genpr.cli.console import complain
 from genpr.cli.options import Command, with_options
 
 if TYPE_CHECKING:
+    from genpr.images.datasets import CountedBatches
     from genpr.result import Result
 
 
@@ -75,6 +78,65 @@ def write_score_page(
         complain(f"wrote {html}")
 
 
+def html_option(command: Command) -> Command:
+    """`--html` of commands with several results."""
+    return with_options(command, (_SEVERAL_HTML,))
+
+
+def check_several_page(html: Path | None, count: int, what: str) -> None:
+    """Refuse what cannot be written, and what is no comparison, before anything is computed.
+
+    Raises:
+        UsageError: The page has no place, or there is one result for it.
+    """
+    if html is None:
+        return
+    if count < 2:
+        raise click.UsageError(f"--html shows several {what} beside each other, and there is one")
+    from genpr.storage import check_place
+
+    check_place(html)
+
+
+def write_several_page(
+    html: Path | None,
+    results: Mapping[str, Result],
+    drawn: Mapping[str, CountedBatches],
+    *,
+    by: str = "f1",
+    axis: str | None = None,
+    settings: Sequence[float] | None = None,
+    quiet: bool,
+) -> None:
+    """Write the page of some results, and say so; with what was drawn for each of them, if genpr drew it.
+
+    Raises:
+        ResourceError: It cannot be written.
+    """
+    if html is None:
+        return
+    from genpr.comparison import compare
+    from genpr.report.compare_page import compare_report
+    from genpr.report.page_file import write_page
+    from genpr.report.side_by_side import side_by_side
+
+    if len(results) < 2:
+        complain(f"no page {html}: there is one result, and nothing to compare it with")
+        return
+    comparison = compare(results, force=True)
+    with redirect_stdout(sys.stderr):  # of what draws
+        galleries = [side_by_side({name: drawn[name] for name in results})] if drawn else []
+    write_page(html, compare_report(comparison, galleries, by=by, axis=axis, settings=settings))
+    if not quiet:
+        complain(f"wrote {html}")
+
+
+_SEVERAL_HTML = click.option(
+    "--html",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write the comparison as one page for a browser, which needs no other file.",
+)
 _PAGE_OPTIONS = (
     click.option(
         "--html",

@@ -15,13 +15,15 @@ from click.core import ParameterSource
 from genpr.cli.console import emit, inner_workings, progress_bars, show_notices
 from genpr.cli.generator_options import CheckpointOptions, checkpoint_options
 from genpr.cli.options import names_in, recipe_options
+from genpr.cli.page_options import check_several_page, html_option, write_several_page
 
 if TYPE_CHECKING:
+    from genpr.images.datasets import CountedBatches
     from genpr.notices import Notice
     from genpr.ranking import Ranking
     from genpr.result import Result
 
-_FREE = {"sources", "by", "from_results", "force", "as_json", "quiet"}
+_FREE = {"sources", "by", "from_results", "force", "html", "as_json", "quiet"}
 
 
 @click.command(name="rank")
@@ -46,6 +48,7 @@ _FREE = {"sources", "by", "from_results", "force", "as_json", "quiet"}
 @click.option(
     "--force", is_flag=True, help="Rank even what was not made alike, or has other numbers of images."
 )
+@html_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
 @click.pass_context
 def command(
@@ -57,6 +60,7 @@ def command(
     from_results: bool,
     skip_bad: bool,
     force: bool,
+    html: Path | None,
     as_json: bool,
     quiet: bool,
     **options: Any,  # noqa: ANN401 - passed to genpr.Evaluator, which checks them
@@ -76,26 +80,31 @@ def command(
 
     A * marks those that may be the best: with 95 %, the truly best one is among them, however many there are.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    from genpr.criterion import criterion_of
+    from genpr.criterion import PARETO, criterion_of
 
     drawn = CheckpointOptions.taken(options)
+    images: Mapping[str, CountedBatches] = {}
     if from_results:
         _refuse_recipe(context)
+        check_several_page(html, 2, "results")
         ranking = _of_files([Path(source) for source in sources], by, force=force)
     else:
         if len(sources) < 2:
             raise click.UsageError("needed REAL and at least one CHECKPOINT, found one path (or --results)")
         criterion_of(by)  # what can be wrong at once is said at once
         drawn.check()
-        ranking = _of_images(sources, by, options, drawn, skip_bad=skip_bad, force=force, quiet=quiet)
+        check_several_page(html, len(sources) - 1, "checkpoints")
+        ranking, images = _of_images(sources, by, options, drawn, skip_bad=skip_bad, force=force, quiet=quiet)
     if not quiet:
         show_notices(_notices(ranking.results))
     if as_json:
         emit(ranking.to_json())
-        return
-    from genpr.report.ranking_table import ranking_table
+    else:
+        from genpr.report.ranking_table import ranking_table
 
-    emit(ranking_table(ranking))
+        emit(ranking_table(ranking))
+    number = "f1" if by == PARETO else by
+    write_several_page(html, ranking.results, images, by=number, quiet=quiet)
 
 
 def _of_images(
@@ -107,12 +116,14 @@ def _of_images(
     skip_bad: bool,
     force: bool,
     quiet: bool,
-) -> Ranking:
+) -> tuple[Ranking, Mapping[str, CountedBatches]]:
+    """The ranking, and the images by checkpoint where genpr draws them."""
     from genpr.evaluator import Evaluator
     from genpr.ranking import by_name, rank_checkpoints
 
     real, *given = sources
-    checkpoints: Mapping[str, object] = by_name(given)
+    checkpoints = by_name(given)
+    images: Mapping[str, CountedBatches] = {}
     if drawn.generator is not None:
         _check_there(given)
     metrics = names_in(options.pop("metrics"))
@@ -125,8 +136,9 @@ def _of_images(
         if drawn.generator is not None:
             own = {name: options[name] for name in ("seed", "batch_size", "device")}
             images_of = drawn.images_of(evaluator, **own)
-            checkpoints = {name: images_of(Path(str(path))) for name, path in checkpoints.items()}
-        return rank_checkpoints(evaluator, checkpoints, by=by, skip_bad=skip_bad, force=force)
+            images = {name: images_of(Path(path)) for name, path in checkpoints.items()}
+        ranking = rank_checkpoints(evaluator, images or checkpoints, by=by, skip_bad=skip_bad, force=force)
+        return ranking, images
 
 
 def _check_there(paths: Sequence[str]) -> None:
@@ -175,11 +187,9 @@ def _refuse_recipe(context: click.Context) -> None:
 
 def _notices(results: Mapping[str, Result]) -> list[Notice]:
     """Each once, with the names of those that it is about, if not all."""
-    about: dict[Notice, list[str]] = {}
-    for name, result in results.items():
-        for item in result.notices:
-            about.setdefault(item, []).append(name)
+    from genpr.comparison import notices_of
+
     return [
         item if len(names) == len(results) else replace(item, message=f"{', '.join(names)}: {item.message}")
-        for item, names in about.items()
+        for item, names in notices_of(results).items()
     ]

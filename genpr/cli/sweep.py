@@ -14,11 +14,13 @@ import click
 from genpr.cli.console import complain, emit, progress_bars, show_notices
 from genpr.cli.generator_options import check_needs_generator, generator_options, number_list
 from genpr.cli.options import names_in, recipe_options, threshold
+from genpr.cli.page_options import check_several_page, html_option, write_several_page
 
 if TYPE_CHECKING:
     from genpr.generation.load import LoadedGenerator
     from genpr.generation.sampler import Sampler
     from genpr.goal import Goal
+    from genpr.images.datasets import CountedBatches
     from genpr.result import Result
     from genpr.sweep import PointProgress, Sweep
     from genpr.sweep_folder import SweepFolder
@@ -71,6 +73,7 @@ def point(text: str) -> tuple[float, str]:
 @click.option("--restart", is_flag=True, help="Score again what --out holds of another sweep.")
 @click.option("--protocol", default="genpr", show_default=True, metavar="NAME", help="Named recipe.")
 @recipe_options
+@html_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
 def command(
     real: str,
@@ -90,11 +93,12 @@ def command(
     out: Path | None,
     restart: bool,
     metrics: str | None,
+    html: Path | None,
     as_json: bool,
     quiet: bool,
     **options: Any,  # noqa: ANN401 - passed to genpr.Evaluator, which checks them
 ) -> int:
-    r"""Score a generator at several settings of one axis against REAL: what does truncation or guidance trade?
+    """Score a generator at several settings of one axis against REAL: what does truncation or guidance trade?
 
     \b
     genpr sweep real/ 0.5=psi05/ 0.7=psi07/ 1=psi10/ --out sweep
@@ -103,9 +107,10 @@ def command(
 
     Each FAKES is a folder, archive, .npz or feature file, as for `genpr score`. Of a generator, every setting gets the
     same latents, drawn with --seed. Exits 5 if no setting reaches --at-least.
-    """
+    """  # noqa: D301 - click reads the backspace as "do not rewrap"
     of_generator = {"rule": rule, "latent_dim": latent_dim, "image_range": image_range}
     _check_sources(points, generator, {"checkpoint": checkpoint, "psi": settings, "n": n, **of_generator})
+    check_several_page(html, len(set(settings or dict(points))), "settings")
 
     from genpr.evaluator import Evaluator
     from genpr.generator_sweep import sweep_sampler
@@ -117,6 +122,7 @@ def command(
     goal = Goal(maximize, floors)
     folder = None if out is None else SweepFolder(out, restart=restart)
     told = None if quiet else _teller(axis)
+    drawn: Mapping[float, CountedBatches] = {}
     with redirect_stdout(sys.stderr), progress_bars(quiet=quiet) as progress:
         loaded = None if generator is None else _loaded(generator, checkpoint, options["device"])
         evaluator = Evaluator(real, metrics=names_in(metrics), progress=progress, **options)
@@ -127,7 +133,24 @@ def command(
             own = {"n": n or evaluator.n_real, "seed": options["seed"], "batch_size": options["batch_size"]}
             sampler = _sampler(loaded, axis, options["device"], own | of_generator)
             found = sweep_sampler(sampler, evaluator, settings or [], folder=folder, progress=told)
-    return _shown(found, goal, folder, as_json=as_json, quiet=quiet)
+            drawn = {place: sampler.images(place) for place in dict.fromkeys(settings or [])}
+    status = _shown(found, goal, folder, as_json=as_json, quiet=quiet)
+    _write_page(html, found, drawn, quiet=quiet)
+    return status
+
+
+def _write_page(
+    html: Path | None, found: Sweep, drawn: Mapping[float, CountedBatches], *, quiet: bool
+) -> None:
+    names = {each.setting: f"{found.axis}={each.setting:.12g}" for each in found.points}
+    write_several_page(
+        html,
+        {names[each.setting]: each.result for each in found.points},
+        {names[setting]: images for setting, images in drawn.items()},
+        axis=found.axis,
+        settings=[each.setting for each in found.points],
+        quiet=quiet,
+    )
 
 
 def _loaded(spec: str, checkpoint: str | None, device: str) -> LoadedGenerator:

@@ -27,6 +27,7 @@ STYLE: dict[Any, Any] = {
 """For `matplotlib.rc_context`."""
 _DRAWN = ("precision", "recall", "density", "coverage")  # other metrics have other units
 _MOST_DENSITY = 2.5  # drawn; shrunken fakes have any
+_REACH = 0.35  # of a dotted line to both sides of what stands by itself
 _MARKS = "^vsX*"  # of warnings
 _ROW = 0.05  # height of a row of them, over that of the picture above 0
 
@@ -41,7 +42,7 @@ def draw_metrics(axes: Axes, label: str, results: Mapping[float, Result]) -> Non
     """
     names = [name for name in _DRAWN if all(name in result.metrics for result in results.values())]
     for name, colour in zip(names, COLOURS, strict=False):
-        _draw_metric(axes, name, colour, results)
+        draw_metric(axes, name, colour, results)
     highest = 1.1 * max((result[name] for result in results.values() for name in names), default=1.0)
     top = max(1.05, min(highest, _MOST_DENSITY))
     rows = _draw_warnings(axes, results, _ROW * top)
@@ -57,18 +58,36 @@ def put_legend(axes: Axes, *, columns: int) -> None:
     axes.legend(frameon=False, fontsize=8, ncols=columns, loc="upper left", bbox_to_anchor=(0, -0.12))
 
 
-def _draw_metric(axes: Axes, name: str, colour: str, results: Mapping[float, Result]) -> None:
-    places = list(results)
-    found = [result.metrics[name] for result in results.values()]
-    values = [metric.value for metric in found]
-    axes.plot(places, values, color=colour, linewidth=1.4, marker="o", markersize=3, label=name)
-    ends = [metric.interval or (metric.value, metric.value) for metric in found]
-    low, high = zip(*ends, strict=True)
-    axes.fill_between(places, low, high, color=colour, alpha=0.18, linewidth=0)
-    nulls = {
-        place: metric.null for place, metric in zip(places, found, strict=True) if metric.null is not None
-    }
-    axes.plot(list(nulls), list(nulls.values()), color=colour, linewidth=0.9, linestyle=":")
+def draw_metric(
+    axes: Axes, name: str, colour: str, results: Mapping[float, Result], *, is_ordered: bool = True
+) -> None:
+    """One metric along the axis: values, 95 % intervals where they are known, and dotted, a perfect generator.
+
+    Args:
+        axes: Where to draw.
+        name: Of the metric, which all results have.
+        colour: Of everything that is drawn.
+        results: By place on the axis; at least one.
+        is_ordered: Whether lines may join the values; else each has its interval to itself.
+    """
+    found = {place: result.metrics[name] for place, result in results.items()}
+    values = [metric.value for metric in found.values()]
+    low, high = zip(
+        *(metric.interval or (metric.value, metric.value) for metric in found.values()), strict=True
+    )
+    line: dict[str, Any] = {"linewidth": 1.4} if is_ordered else {"linestyle": "none"}
+    axes.plot(list(found), values, color=colour, marker="o", markersize=3, label=name, **line)
+    if is_ordered:
+        axes.fill_between(list(found), low, high, color=colour, alpha=0.18, linewidth=0)
+    else:
+        axes.vlines(list(found), low, high, color=colour, linewidth=1.4)
+    nulls = {place: metric.null for place, metric in found.items() if metric.null is not None}
+    dotted: dict[str, Any] = {"linewidth": 0.9, "linestyle": ":"}
+    if is_ordered:
+        axes.plot(list(nulls), list(nulls.values()), color=colour, **dotted)
+    else:
+        ends = [place - _REACH for place in nulls], [place + _REACH for place in nulls]
+        axes.hlines(list(nulls.values()), *ends, color=colour, **dotted)
 
 
 def _draw_warnings(axes: Axes, results: Mapping[float, Result], height: float) -> int:

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from genpr.errors import UsageError
-from genpr.report.gallery import Gallery, data_uri, within
+from genpr.report.gallery import Gallery
 from genpr.report.page_parts import provenance_of, rows_of
 from genpr.report.reading import read
-from genpr.report.safe_text import shown
+from genpr.report.rendering import render_with_galleries
 from genpr.report.set_map import SetMap
 from genpr.result import Result
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
 MOST_BYTES = 10_000_000
-_LONGEST = 2000  # of a paragraph; names are cut shorter
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +98,7 @@ def html_report(
     others = _earlier(result, earlier or {})
     drawn = [*_plane(result, earlier or {}), *_histograms(realism, real_radii, fake_radii), *figures]
     parts: dict[str, Any] = {
+        "version": result.versions.get("genpr", ""),
         "result": result,
         "names": {"real": _last_part(result.real.source), "fake": _last_part(result.fake.source)},
         "reading": read(result),
@@ -117,65 +111,14 @@ def html_report(
         "provenance": provenance_of(result),
         "record": base64.b64encode(result.to_json().encode()).decode(),
     }
-    frame = _render(galleries=[_frame(gallery) for gallery in galleries], **parts)
-    return _render(galleries=within(galleries, most_bytes - len(frame.encode())), **parts)
-
-
-def _frame(gallery: Gallery) -> Gallery:
-    """Without its pictures, but with their headings."""
-    return Gallery(gallery.title, " ".join([gallery.sentence, *(name for name, _ in gallery.groups)]), ())
-
-
-def _render(**parts: Any) -> str:  # noqa: ANN401 - what the template names
-    environment = _environment()
-    script = _text("report.js") + _text("set_map.js")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    page = environment.get_template("report.html").render(
-        style=_markup(_text("report.css") + _text("set_map.css")),
-        script=_markup(script),
-        script_hash=digest,
+    return render_with_galleries(
+        "report.html",
+        galleries,
+        most_bytes,
+        styles=("report.css", "set_map.css"),
+        scripts=("report.js", "set_map.js"),
         **parts,
     )
-    return page.encode("utf-8", "replace").decode()
-
-
-@cache
-def _environment() -> Environment:
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FunctionLoader(_text),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_finalized,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["data_uri"] = data_uri_markup
-    environment.filters["short"] = shown
-    environment.filters["as_is"] = _markup
-    return environment
-
-
-def data_uri_markup(data: bytes) -> object:
-    """The address of a picture, which must not be cut as text of users is; base64 holds nothing that HTML obeys."""
-    return _markup(data_uri(data))
-
-
-def _markup(text: str) -> Any:  # noqa: ANN401 - markupsafe is loaded late
-    from markupsafe import Markup
-
-    return Markup(text)
-
-
-def _finalized(value: object) -> object:
-    """Every value that a template shows: what users wrote is made safe before it is escaped."""
-    return value if hasattr(value, "__html__") else shown(value, longest=_LONGEST)
-
-
-@cache
-def _text(name: str) -> str:
-    return files("genpr.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 def _last_part(source: str) -> str:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from genpr.report.inline_svg import CONTROL, GRID, INK, OTHER, PAPER, QUIET, STYLE, THIS, inline_svg
-from genpr.result import MetricValue, Result
+from genpr.report.tradeoff_plot import arms_of
+from genpr.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,14 +36,14 @@ def plane(result: Result, earlier: Sequence[Result] = ()) -> str:
     with rc_context(STYLE):
         figure = Figure(figsize=(5.2, 5.2), layout="constrained")
         axes = figure.subplots()
-        _f_lines(axes)
+        draw_f_lines(axes)
         for number, other in enumerate(earlier, 1):
             if has_plane(other):
-                _point(axes, other, OTHER, "s", size=5)
+                draw_point(axes, other, OTHER, "s", size=5)
                 place = (other["recall"], other["precision"])
                 axes.annotate(str(number), place, (7, 6), textcoords="offset points", color=OTHER)
-        _references(axes, result)
-        _point(axes, result, THIS, "o", size=9, label="this result, 95 % intervals")
+        draw_references(axes, result)
+        draw_point(axes, result, THIS, "o", size=9, label="this result, 95 % intervals")
         axes.set(
             xlabel="recall (diversity)", ylabel="precision (fidelity)", xlim=(-0.02, 1.04), ylim=(-0.02, 1.04)
         )
@@ -114,7 +115,7 @@ def histogram_range(samples: Sequence[NDArray[np.floating]], mark: float | None)
     return low - width, high + width
 
 
-def _f_lines(axes: Axes) -> None:
+def draw_f_lines(axes: Axes) -> None:
     """Where the harmonic mean of both is the same."""
     for level in (0.2, 0.4, 0.6, 0.8):
         recalls = np.linspace(level / (2 - level), 1, 100)
@@ -130,7 +131,7 @@ def _f_lines(axes: Axes) -> None:
         )
 
 
-def _references(axes: Axes, result: Result) -> None:
+def draw_references(axes: Axes, result: Result) -> None:
     """What a perfect generator scores, and what the reals do against each other."""
     recall, precision = (result.metrics[name].null for name in _PLANE)
     if recall is not None and precision is not None:
@@ -158,11 +159,12 @@ def _references(axes: Axes, result: Result) -> None:
         )
 
 
-def _point(
+def draw_point(
     axes: Axes, result: Result, colour: str, marker: str, *, size: int, label: str | None = None
 ) -> None:
+    """A result with both of its intervals."""
     metrics = [result.metrics[name] for name in _PLANE]
-    x_arms, y_arms = ([[arm] for arm in _arms(metric)] for metric in metrics)
+    x_arms, y_arms = ([[arm] for arm in arms_of(metric)] for metric in metrics)
     axes.errorbar(
         [metrics[0].value],
         [metrics[1].value],
@@ -175,8 +177,3 @@ def _point(
         label=label,
         zorder=5,
     )
-
-
-def _arms(metric: MetricValue) -> tuple[float, float]:
-    low, high = metric.interval or (metric.value, metric.value)
-    return max(0.0, metric.value - low), max(0.0, high - metric.value)

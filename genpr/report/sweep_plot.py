@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from genpr.goal import Goal
 from genpr.report.metric_curves import INK, QUIET, STYLE, draw_metrics, put_legend
+from genpr.report.tradeoff_plot import arms_of, draw_front
 from genpr.result import MetricValue
 from genpr.sweep import Sweep
 
@@ -39,23 +40,15 @@ def sweep_plot(sweep: Sweep, goal: Goal, *, form: Literal["png", "svg"]) -> byte
 
 
 def _draw_tradeoff(axes: Axes, sweep: Sweep, goal: Goal) -> None:
-    points, front = sweep.points, sweep.front
-    axes.step(
-        [point.tradeoff[0] for point in front],
-        [point.tradeoff[1] for point in front],
-        where="pre",
-        color=QUIET,
-        linewidth=1,
-        zorder=1,
-        label="front",
-    )
+    points = sweep.points
+    draw_front(axes, [point.tradeoff for point in points], colour=QUIET)
     recalls, precisions = zip(*(point.tradeoff for point in points), strict=True)
     metrics = [(point.result.metrics["recall"], point.result.metrics["precision"]) for point in points]
     axes.errorbar(
         recalls,
         precisions,
-        xerr=_arms([recall for recall, _ in metrics]),
-        yerr=_arms([precision for _, precision in metrics]),
+        xerr=list(zip(*(arms_of(recall) for recall, _ in metrics), strict=True)),
+        yerr=list(zip(*(arms_of(precision) for _, precision in metrics), strict=True)),
         fmt="none",
         ecolor=QUIET,
         elinewidth=0.8,
@@ -131,14 +124,6 @@ def _draw_chosen(axes: Axes, sweep: Sweep, goal: Goal) -> None:
                 zorder=5,
                 label=name,
             )
-
-
-def _arms(metrics: list[MetricValue]) -> tuple[list[float], list[float]]:
-    """How far intervals reach below and above their values; 0 where none is known."""
-    ends = [metric.interval or (metric.value, metric.value) for metric in metrics]
-    below = [max(0.0, metric.value - low) for metric, (low, _) in zip(metrics, ends, strict=True)]
-    above = [max(0.0, high - metric.value) for metric, (_, high) in zip(metrics, ends, strict=True)]
-    return below, above
 
 
 def _labelled(count: int) -> list[int]:

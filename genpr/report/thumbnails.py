@@ -26,7 +26,6 @@ def thumbnail(pixels: NDArray[np.uint8], side: int = SIDE) -> bytes:
         b'\\xff\\xd8\\xff'
     """
     image = Image.fromarray(pixels)
-    # Rounded up: a picture may be a thousand times as wide as high.
     image.thumbnail((side, side), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", quality=_QUALITY, subsampling=0)  # colours of small pictures are detail, too

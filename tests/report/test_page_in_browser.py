@@ -10,8 +10,11 @@ import shutil
 
 import numpy as np
 import pytest
+from compare_results import a_scored
 from page_results import HOSTILE, MAP_COLOURS, a_map, a_result, picture
 
+from genpr.comparison import compare
+from genpr.report.compare_page import compare_report
 from genpr.report.gallery import Gallery, Picture
 from genpr.report.page import html_report
 from genpr.report.safe_text import shown
@@ -298,3 +301,75 @@ def test_without_scripts_the_map_is_a_plot_with_names(browser, address):
     assert not view.page.locator("#map-choice").is_visible()
     assert view.page.locator("#map-field").get_attribute("tabindex") is None
     view.page.context.close()
+
+
+@pytest.fixture(scope="module")
+def compared(browser, tmp_path_factory):
+    """The page of three results and six metrics, some better, some worse, some not told apart, with pictures."""
+    names = ["precision", "recall", "density", "coverage", "clipped_density", "f8"]
+    labels = [*HOSTILE[:2], HOSTILE[-1]]
+    levels = [(0.5, 0.5), (0.4, 0.5), (0.6, 0.6)]
+    results = {
+        label: a_scored(
+            {name: pair[place % 2] for place, name in enumerate(names)},
+            seed=seed,
+            nulls=dict.fromkeys(names, 0.9),
+            codes=["shrinkage"],
+        )
+        for seed, (label, pair) in enumerate(zip(labels, levels, strict=True))
+    }
+    rows = tuple(Picture(picture(seed=i), labels[i % 3], group=HOSTILE[i // 3]) for i in range(6))
+    path = tmp_path_factory.mktemp("page") / "compare.html"
+    path.write_text(
+        compare_report(compare(results), [Gallery("Side by side", "Rows.", rows)]), encoding="utf-8"
+    )
+    views = {
+        name: Opened(browser, path.as_uri(), viewport, scheme)
+        for name, viewport, scheme in (("dark", DESKTOP, "dark"), ("phone", PHONE, "light"))
+    }
+    yield views
+    for view in views.values():
+        view.page.context.close()
+
+
+@pytest.mark.parametrize("name", ["dark", "phone"])
+def test_a_comparison_fetches_nothing_fits_and_passes_axe(compared, name):
+    view = compared[name]
+    assert len(view.fetched) == 1
+    assert view.said == []
+    verdicts = set(view.page.locator(".verdict").all_inner_texts())
+    assert {"higher (better)", "lower (worse)", "not distinguishable"} <= verdicts
+    assert view.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert view.page.evaluate("[...document.images].every((image) => image.naturalWidth > 0)")
+    rules = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
+    found = axe.Axe().run(view.page, options=rules).response
+    assert [each["id"] for each in found["violations"]] == []
+    assert "color-contrast" in [each["id"] for each in found["passes"]]
+
+
+def test_a_comparison_is_worked_by_keyboard(compared):
+    page = compared["dark"].page
+    page.locator(".wide").focus()
+    page.keyboard.press("ArrowRight")
+    for _ in range(50):
+        if page.evaluate("document.querySelector('.wide').scrollLeft") > 0:
+            break
+        page.wait_for_timeout(20)
+    assert page.evaluate("document.querySelector('.wide').scrollLeft") > 0
+    page.locator("button.enlarge").first.focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("ArrowRight")
+    assert "=cmd()" in page.inner_text("#large-caption")
+    page.keyboard.press("Escape")
+
+
+def test_a_comparison_fits_its_paper(compared):
+    page = compared["dark"].page
+    page.set_viewport_size({"width": 688, "height": 1000})  # A4 without its margins
+    page.emulate_media(media="print")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.evaluate(
+        "[...document.querySelectorAll('.results td')].every((cell) => cell.scrollWidth <= cell.clientWidth + 1)"
+    )
+    page.emulate_media(media="screen")

@@ -1,0 +1,146 @@
+"""`genpr compare --html`, and the same page of `genpr rank` and `genpr sweep`."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from blob_checkpoints import GENERATOR, real_blobs, write_checkpoint, write_generator
+
+PIXELS = ("--extractor", "pixels", "--metrics", "precision,recall", "--device", "cpu", "--no-control", "-q")
+LOAD = ("--generator", "gan.py:load", "--image-range=-1,1", "--n", "40", "--no-intervals")
+
+
+@pytest.fixture
+def scored(genpr, write_images, rng, tmp_path, monkeypatch):
+    """Two results in the working folder, one of a hostile name, and the images that were scored."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("real", "a", "b"):
+        write_images(name, rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8))
+    files = ["<script>alert(1)<script>.json", "=cmd().json"]
+    for file, fakes in zip(files, "ab", strict=True):
+        (tmp_path / file).write_text(genpr("score", "real", fakes, *PIXELS, "--json")[1])
+    return files
+
+
+@pytest.fixture
+def generator(write_images, tmp_path, monkeypatch):
+    """A generator, reals and two checkpoints in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    write_images("real", real_blobs(40))
+    write_generator(
+        tmp_path, GENERATOR.replace("    return Blobs(", "    print('loading')\n    return Blobs(")
+    )
+    return [
+        str(write_checkpoint(tmp_path / f"step-{step}.pt", spread)) for step, spread in ((2, 0.3), (10, 0.9))
+    ]
+
+
+def test_a_page_is_written_beside_the_same_table(genpr, scored, tmp_path):
+    plain = genpr("compare", *scored)
+    code, out, err = genpr("compare", *scored, "--html", "page.html")
+    assert (code, out) == (0, plain[1])
+    assert err == plain[2] + "wrote page.html\n"
+    page = (tmp_path / "page.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert page.count("<script>") == 1
+    assert "=cmd().json" in page
+    assert 'id="galleries"' not in page
+    as_json = genpr("compare", *scored, "--json", "--html", "page.html")[1]
+    assert as_json == genpr("compare", *scored, "--json")[1]
+
+
+def test_samples_stand_beside_each_other(genpr, scored, tmp_path):
+    samples = ("--samples", "a", "--samples", "b")
+    code, _, err = genpr("compare", *scored, "--html", "page.html", *samples, "--rows", 3)
+    assert (code, "wrote page.html" in err) == (0, True)
+    page = (tmp_path / "page.html").read_text()
+    assert page.count('<img src="data:image/jpeg') == 6
+    assert "is not recorded" in page
+    assert "They are the images that were scored, by their hashes." in page
+    assert genpr("compare", *scored, "--html", "page.html", "--samples", "b", "--samples", "a")[0] == 0
+    assert "Not the images that were scored" in (tmp_path / "page.html").read_text()
+
+
+def test_what_cannot_be_shown_is_refused_without_output(genpr, scored, tmp_path):
+    for arguments, words in (
+        (["--samples", "a"], "--samples puts images on the page of --html FILE, which is missing"),
+        (["--html", "p.html", "--rows", "3"], "--rows says how many of --samples to show"),
+        (["--html", "p.html", "--samples", "a"], "2 times, not 1"),
+        (["--html", "p.html", "--samples", "a", "--samples", "gone"], "gone"),
+        (["--html", "nowhere/p.html"], "nowhere"),
+    ):
+        code, out, err = genpr("compare", *scored, *arguments)
+        assert (code, out, words in err) == (2, "", True)
+        assert not (tmp_path / "p.html").exists()
+
+
+def test_a_place_is_refused_before_anything_is_read(genpr):
+    code, _, err = genpr("compare", "gone.json", "gone.json", "--html", "/nowhere/page.html")
+    assert (code, "/nowhere" in err, "gone" in err) == (2, True, False)
+
+
+def test_checkpoints_are_shown_on_equal_latents(genpr, generator, tmp_path):
+    arguments = ("rank", "real", *generator, *LOAD, *PIXELS)
+    code, out, err = genpr(*arguments, "--json", "--html", "page.html")
+    assert (code, set(err.split())) == (0, {"loading"})
+    json.loads(out)
+    page = (tmp_path / "page.html").read_text()
+    assert "Each row is drawn from the same latent, with the same noise." in page
+    assert page.count('<img src="data:image/jpeg') == 24
+    assert "Along step, as the names of the results have it." in page
+    assert '<b>1</b> <span class="name">step-10.pt</span>' in page  # the best first
+    (tmp_path / "ranking.json").write_text(out)
+    assert genpr("compare", "ranking.json", "--html", "again.html")[0] == 0
+    assert "step-2.pt" in (tmp_path / "again.html").read_text()
+    assert genpr(*arguments[:3], *LOAD, *PIXELS, "--html", "page.html")[0] == 2
+
+
+def test_a_page_of_a_ranking_that_is_left_with_one_is_not_written(genpr, generator, tmp_path):
+    (tmp_path / "bad.pt").write_bytes(b"no checkpoint")
+    arguments = ("rank", "real", generator[0], "bad.pt", *LOAD, *PIXELS, "--skip-bad")
+    code, out, err = genpr(*arguments, "--html", "page.html")
+    assert (code, "step-2.pt" in out, "there is one result" in err) == (0, True, True)
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_ranked_results_have_a_page_without_pictures(genpr, scored, tmp_path):
+    code, _, err = genpr("rank", "--results", *scored, "--html", "page.html")
+    assert (code, "wrote page.html" in err) == (0, True)
+    assert "Standing by f1" in (tmp_path / "page.html").read_text()
+    assert genpr("rank", "--results", *scored, "--by", "recall", "--html", "page.html")[0] == 0
+    assert "Standing by recall" in (tmp_path / "page.html").read_text()
+    assert genpr("rank", "--results", *scored, "--by", "pareto", "--html", "page.html")[0] == 0
+
+
+def test_settings_are_shown_on_equal_latents(genpr, generator, tmp_path):
+    arguments = ("sweep", "real", *LOAD, "--checkpoint", generator[1], *PIXELS, "--out", "out")
+    code, out, _ = genpr(*arguments, "--psi", "1,0.5", "--json", "--html", "page.html")
+    assert code == 0
+    assert json.loads(out)["axis"] == "psi"
+    page = (tmp_path / "page.html").read_text()
+    assert "Each row is drawn from the same latent, with the same noise." in page
+    assert "Along psi." in page
+    assert '<b>1</b> <span class="name">psi=0.5</span>' in page
+    assert genpr("compare", "out", "--html", "again.html")[0] == 0
+    assert "Along psi, as the names of the results have it." in (tmp_path / "again.html").read_text()
+    code, _, err = genpr(*arguments, "--psi", "1", "--html", "page.html")
+    assert (code, "--html shows several settings" in err) == (2, True)
+
+
+def test_folders_of_a_sweep_have_a_page_without_pictures(genpr, scored, tmp_path):
+    code, _, err = genpr(
+        "sweep", "real", "1=a", "3=b", "--axis", "guidance", *PIXELS[:-1], "--html", "page.html"
+    )
+    assert (code, "wrote page.html" in err) == (0, True)
+    page = (tmp_path / "page.html").read_text()
+    assert "Along guidance." in page
+    assert 'id="galleries"' not in page
+
+
+@pytest.mark.parametrize("command", ["compare", "rank", "sweep"])
+def test_examples_keep_their_lines_in_the_help(genpr, command):
+    code, out, _ = genpr(command, "--help")
+    assert (code, "\\b" in out) == (0, False)
+    assert any(line.startswith(f"  genpr {command} ") for line in out.splitlines())

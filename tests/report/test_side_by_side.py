@@ -1,0 +1,162 @@
+"""Pictures beside each other: equal latents are claimed only where genpr drew them, and files are what was scored or not."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from page_results import a_result, a_side
+from PIL import Image
+
+from genpr.errors import DataError, UsageError
+from genpr.features.feature_set import FeatureSet
+from genpr.generation.sampler import Sampler
+from genpr.identities import Identities
+from genpr.images.decode import content_sha256
+from genpr.report.side_by_side import side_by_side
+from genpr.report.thumbnails import thumbnail
+
+SAME = "Each row is drawn from the same latent, with the same noise."
+
+
+def levels(latents, *, psi):
+    """One gray level per image, by the first coordinate."""
+    gray = (128 + 60 * psi * latents[:, :1].clamp(-2, 2)).to(torch.uint8)
+    return gray[:, :, None, None].expand(-1, 3, 8, 8).contiguous()
+
+
+def sampler(*, n=20, seed=0, latent_dim=4, **options):
+    return Sampler.of(levels, n=n, seed=seed, latent_dim=latent_dim, **options)
+
+
+def gray(data):
+    return int(np.asarray(Image.open(io.BytesIO(data)))[..., 0].mean().round())
+
+
+def scored(source_pixels, **changes):
+    """A result that was made of these images."""
+    rows = tuple(bytes.fromhex(content_sha256(each)) for each in source_pixels)
+    content = Identities(rows, frozenset(rows), of_images=True).content
+    return a_result({"precision": 1.0}, fake=replace(a_side(n=len(rows)), content=content, **changes))
+
+
+def test_rows_are_of_the_same_latents():
+    drawn = sampler()
+    gallery = side_by_side({"half": drawn.images(0.5), "whole": drawn.images(1.0)}, rows=3)
+    assert (gallery.title, gallery.sentence) == ("The same latents", SAME)
+    assert [name for name, _ in gallery.groups] == ["latent 0", "latent 1", "latent 2"]
+    for row, (_, pictures) in enumerate(gallery.groups):
+        assert [each.caption for each in pictures] == ["1 half", "2 whole"]
+        for psi, picture in zip((0.5, 1.0), pictures, strict=True):
+            wanted = int(levels(drawn.latents.z[row : row + 1], psi=psi)[0, 0, 0, 0])
+            assert abs(gray(picture.data) - wanted) <= 2
+
+
+@pytest.mark.parametrize(
+    "other", [{"seed": 1}, {"latent_dim": 5}, {"n": 21}, {"labels": list(range(20))}], ids=str
+)
+def test_other_latents_are_not_called_the_same(other):
+    def labelled(latents, *, psi, labels=None):
+        return levels(latents, psi=psi)
+
+    drawn = Sampler.of(labelled, **{"n": 20, "seed": 0, "latent_dim": 4} | other)
+    gallery = side_by_side({"a": sampler().images(1.0), "b": drawn.images(1.0)}, rows=2)
+    assert gallery.title == "Side by side"
+    assert "not from the same latent" in gallery.sentence
+
+
+def test_noise_of_other_batches_is_another():
+    gallery = side_by_side({"a": sampler().images(1.0), "b": sampler(batch_size=7).images(1.0)}, rows=2)
+    assert gallery.sentence == "Each row is drawn from the same latent, with noise of its own."
+
+
+def test_of_files_no_latents_are_claimed(write_images, rng):
+    pixels = rng.integers(0, 256, (9, 8, 8, 3), dtype=np.uint8)
+    folders = {"a": str(write_images("a", pixels)), "b": str(write_images("b", pixels[:7]))}
+    gallery = side_by_side(folders, rows=3)
+    assert gallery.title == "Side by side"
+    assert "Whether they were drawn from the same latents is not recorded" in gallery.sentence
+    # evenly over the seven names that both have
+    assert [name for name, _ in gallery.groups] == ["00000.png", "00002.png", "00004.png"]
+    assert [each.data for each in gallery.pictures[:2]] == [thumbnail(pixels[0])] * 2
+
+
+def test_a_drawn_set_beside_files_is_no_known_latent(rng):
+    pixels = rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)
+    gallery = side_by_side({"a": sampler().images(1.0), "b": pixels}, rows=2)
+    assert gallery.title == "Side by side"
+    assert "the images of one place" in gallery.sentence
+
+
+def test_what_was_scored_is_told_by_hashes(rng):
+    pixels = rng.integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
+    sources = {"a": pixels, "b": pixels[::-1].copy()}
+    results = {"a": scored(pixels), "b": scored(pixels)}
+    assert "They are the images that were scored" in side_by_side(sources, scored=results).sentence
+
+    changed = pixels.copy()
+    changed[5] += 1
+    sentence = side_by_side({**sources, "b": changed}, scored=results).sentence
+    assert "Not the images that were scored: b." in sentence
+    sentence = side_by_side({**sources, "b": pixels[:5]}, scored=results).sentence
+    assert "Not the images that were scored: b." in sentence
+    of_features = {**results, "a": scored(pixels, n_embedded=0)}
+    sentence = side_by_side({**sources, "b": changed}, scored=of_features).sentence
+    assert sentence.endswith(
+        "Not the images that were scored: b. Nobody can tell whether these were scored: a."
+    )
+
+
+def test_the_part_that_was_scored_is_found_again(rng):
+    from genpr.evaluate import score
+
+    real, fake = rng.integers(0, 256, (2, 20, 8, 8, 3), dtype=np.uint8)
+    options = {"extractor": "pixels", "device": "cpu", "control": False, "intervals": False}
+    result = score(real, fake, max_images=12, seed=3, **options)
+    sentence = side_by_side({"a": fake, "b": fake}, scored={"a": result, "b": result}).sentence
+    assert "They are the images that were scored" in sentence
+
+
+def test_rows_that_cannot_be_read_everywhere_are_left_out(write_images, rng):
+    folder = write_images("a", rng.integers(0, 256, (4, 8, 8, 3), dtype=np.uint8))
+    (folder / "00002.png").write_bytes(b"no picture")
+    gallery = side_by_side({"a": str(folder), "b": str(folder)}, rows=4)
+    assert [name for name, _ in gallery.groups] == ["00000.png", "00001.png", "00003.png"]
+    assert "1 of 4 rows are left out" in gallery.sentence
+
+
+@pytest.mark.parametrize(
+    ("other", "error", "words"),
+    [
+        (np.zeros((3, 5), np.float32), UsageError, "holds features"),
+        (iter([np.zeros((2, 8, 8, 3), np.uint8)]), UsageError, "can be read only once"),
+        ("folder", DataError, "no image of all sources has the same name"),
+    ],
+    ids=["features", "iterator", "names"],
+)
+def test_what_cannot_be_shown_is_refused(other, error, words, write_images):
+    if isinstance(other, str):
+        other = str(write_images("other", np.zeros((3, 8, 8, 3), np.uint8)))
+    with pytest.raises(error, match=words):
+        side_by_side({"a": np.zeros((3, 8, 8, 3), np.uint8), "<b>": other})
+
+
+def test_one_source_or_no_row_is_refused():
+    for sources, rows in (({"a": np.zeros((3, 8, 8, 3), np.uint8)}, 2), (dict.fromkeys("ab", "x"), 0)):
+        with pytest.raises(UsageError, match="at least two sources and one row"):
+            side_by_side(sources, rows=rows)
+
+
+def test_feature_sets_are_refused_by_their_source():
+    features = FeatureSet(torch.zeros(3, 5), source="fakes.npy")
+    with pytest.raises(UsageError, match=r"fakes\.npy holds features"):
+        side_by_side({"a": features, "b": features})
+
+
+def test_thumbnails_keep_their_proportions():
+    small = Image.open(io.BytesIO(thumbnail(np.zeros((300, 600, 3), np.uint8))))
+    assert (small.format, small.size) == ("JPEG", (128, 64))
+    assert Image.open(io.BytesIO(thumbnail(np.zeros((10, 20, 3), np.uint8)))).size == (20, 10)
