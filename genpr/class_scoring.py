@@ -75,32 +75,35 @@ class ClassRecipe:
         embedder: Embedder,
         *,
         sources: tuple[object, object],
-        labels: tuple[object, object],
-        min_images: int,
-        worst_by: str,
+        opened: tuple[OpenedSide, OpenedSide],
+        real_labels: object = None,
+        fake_labels: object = None,
+        min_per_class: int = MIN_IMAGES,
+        worst_by: str = WEAKEST_FIRST,
     ) -> ClassRecipe:
-        """For what a user asked for; `sources` and `labels` are of the reals and of the fakes, as they were given.
+        """For what a user asked for; `sources` are the reals and the fakes as they were given, and as they were opened.
 
         Raises:
             UsageError: An option is impossible, or the protocol is of whole sets.
-            DataError: Labels cannot be read.
+            DataError: Labels cannot be read, or do not belong together (`genpr.labels.sides.check_labels`) by the names of
+                the images, as far as these are known before they are embedded.
         """
         check_options(
-            plan.protocol, plan.ks, equal_sizes=plan.equal_sizes, min_per_class=min_images, worst_by=worst_by
+            plan.protocol,
+            plan.ks,
+            equal_sizes=plan.equal_sizes,
+            min_per_class=min_per_class,
+            worst_by=worst_by,
         )
-        real, fake = (
+        found = tuple(
             open_labels(given, source, role)
-            for given, source, role in zip(labels, sources, ("real", "fake"), strict=True)
+            for given, source, role in zip(
+                (real_labels, fake_labels), sources, ("real", "fake"), strict=True
+            )
         )
-        return cls(plan, embedder, real, fake, int(min_images), worst_by)
-
-    def check(self, real: OpenedSide, fake: OpenedSide) -> None:
-        """Refuse labels that do not belong together, from the names of the images alone, if these are known.
-
-        Raises:
-            DataError: See `genpr.labels.sides.check_labels`.
-        """
-        check_names((real, fake), (self.real, self.fake), self._policy)
+        recipe = cls(plan, embedder, *found, int(min_per_class), worst_by)
+        check_names(opened, found, recipe._policy)
+        return recipe
 
     def score(self, real: SideFeatures, fake: SideFeatures, overall: Result) -> ClassScores:
         """Score every class that has enough images.

@@ -11,6 +11,7 @@ import torch
 
 from genpr.class_scores import WEAKEST_FIRST, ClassScores
 from genpr.class_scoring import MIN_IMAGES, ClassOptions, ClassRecipe
+from genpr.errors import GenprError
 from genpr.evidence import Evidence, check_samples
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
@@ -175,6 +176,15 @@ class Evaluator:
         return self._plan
 
     @property
+    def tells_of_images(self) -> bool:
+        """Whether `evidence` can be had: neighbours are counted, by one network, among enough reals."""
+        try:
+            check_samples(self._plan, self._judge.reals)
+        except GenprError:
+            return False
+        return True
+
+    @property
     def embedder(self) -> Embedder:
         """How images become features."""
         return self._embedder
@@ -226,7 +236,7 @@ class Evaluator:
         with limited_memory(self._max_memory):
             check_samples(self._plan, self._judge.reals)
             opened = self._opened(fake)
-            recipe = None if classes is None else self._class_recipe(fake, opened, **classes)
+            recipe = None if classes is None else self._class_recipe(fake, opened, classes)
             fakes = self._embedded(opened, cache)
             found = self._judge.evidence(fakes)
             if recipe is None:
@@ -260,34 +270,20 @@ class Evaluator:
         """
         with limited_memory(self._max_memory):
             opened = self._opened(fake)
-            labels = {"real_labels": real_labels, "fake_labels": fake_labels}
-            recipe = self._class_recipe(
-                fake, opened, **labels, min_per_class=min_per_class, worst_by=worst_by
+            options = ClassOptions(
+                real_labels=real_labels,
+                fake_labels=fake_labels,
+                min_per_class=min_per_class,
+                worst_by=worst_by,
             )
+            recipe = self._class_recipe(fake, opened, options)
             fakes = self._embedded(opened, None)
             return recipe.score(self._judge.real, fakes, self._judge.score(fakes))
 
-    def _class_recipe(
-        self,
-        fake: object,
-        opened: OpenedSide,
-        *,
-        real_labels: object = None,
-        fake_labels: object = None,
-        min_per_class: int = MIN_IMAGES,
-        worst_by: str = WEAKEST_FIRST,
-    ) -> ClassRecipe:
-        """Checked against the names of the images, as far as they are known before these are embedded."""
-        recipe = ClassRecipe.of(
-            self._plan,
-            self._embedder,
-            sources=(self._real, fake),
-            labels=(real_labels, fake_labels),
-            min_images=min_per_class,
-            worst_by=worst_by,
-        )
-        recipe.check(self._opened_real, opened)
-        return recipe
+    def _class_recipe(self, fake: object, opened: OpenedSide, options: ClassOptions) -> ClassRecipe:
+        sources = self._real, fake
+        both = self._opened_real, opened
+        return ClassRecipe.of(self._plan, self._embedder, sources=sources, opened=both, **options)
 
     def _opened(self, fake: object) -> OpenedSide:
         opened = open_side(fake, "fake")

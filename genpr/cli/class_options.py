@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import click
 
 from genpr.cli.options import Command, with_options
 
 if TYPE_CHECKING:
-    from genpr.class_scores import ClassScores
-    from genpr.side_features import StageProgress
+    from genpr.class_scoring import ClassOptions as ClassGiven
 
 _NAMES = ("real_labels", "fake_labels", "min_per_class", "worst_by")
 
@@ -27,7 +26,7 @@ class ClassOptions:
     """What was asked for; options that were not given are not in `given`."""
 
     protocol: str
-    given: dict[str, Any]
+    given: ClassGiven
 
     @classmethod
     def taken_from(cls, options: dict[str, Any], protocols: Sequence[str]) -> Self | None:
@@ -44,30 +43,25 @@ class ClassOptions:
             return None
         if len(protocols) > 1:
             raise click.UsageError("--per-class takes one --protocol")
-        return cls(protocols[0], given)
+        return cls(protocols[0], cast("ClassGiven", given))
 
-    def score(
-        self,
-        real: str,
-        fake: str,
-        *,
-        progress: StageProgress | None,
-        **options: Any,  # noqa: ANN401 - passed to genpr.Evaluator, which checks them
-    ) -> ClassScores:
-        """All images together, and class by class; labels that do not fit are told before anything is embedded."""
+    def check(self, real: str, fake: str, options: Mapping[str, Any]) -> None:
+        """Refuse what is impossible, and labels that do not fit, before anything is embedded.
+
+        Raises:
+            UsageError, DataError: As `genpr.Evaluator.score_classes`.
+        """
         from genpr.class_labels import check_sources
         from genpr.class_scoring import check_options
-        from genpr.evaluator import Evaluator
         from genpr.protocols import find_protocol
 
         recipe = find_protocol(self.protocol)
         ks = recipe.choose_ks(recipe.choose_metrics(options["metrics"]), options["k"])
-        order = {name: self.given[name] for name in ("min_per_class", "worst_by") if name in self.given}
+        given = dict(self.given)
+        order = {name: given[name] for name in ("min_per_class", "worst_by") if name in given}
         check_options(recipe, ks, equal_sizes=options["equal_sizes"], **order)
-        labels = {name: self.given[name] for name in ("real_labels", "fake_labels") if name in self.given}
+        labels = {name: given[name] for name in ("real_labels", "fake_labels") if name in given}
         check_sources(real, fake, **labels, on_bad=options["on_bad"], max_bad=options["max_bad"])
-        evaluator = Evaluator(real, protocol=self.protocol, progress=progress, **options)
-        return evaluator.score_classes(fake, **self.given)
 
 
 _OPTIONS = (

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from genpr.cli.console import complain
+from genpr.cli.console import complain, progress_bars
 from genpr.cli.options import Command, with_options
 
 if TYPE_CHECKING:
+    from genpr.cli.score_run import ScoreRun
     from genpr.images.datasets import CountedBatches
     from genpr.result import Result
+    from genpr.side_features import StageProgress
 
 
 def page_options(command: Command) -> Command:
@@ -61,21 +63,55 @@ def check_page_options(
 
 
 def write_score_page(
-    html: Path | None, results: Sequence[Result], earlier: dict[str, Result], *, quiet: bool
+    html: Path | None,
+    run: ScoreRun,
+    sources: tuple[str, str],
+    earlier: dict[str, Result],
+    *,
+    max_pixels: int,
+    quiet: bool,
 ) -> None:
     """Write the page of the one result, and say so.
+
+    Args:
+        html: Where; None for nowhere.
+        run: What was scored.
+        sources: The reals and the fakes, whose pictures are shown.
+        earlier: Other results.
+        max_pixels: As they were scored with.
+        quiet: Say nothing.
 
     Raises:
         ResourceError: It cannot be written.
     """
     if html is None:
         return
-    from genpr.report.page import html_report
     from genpr.report.page_file import write_page
 
-    write_page(html, html_report(results[0], earlier=earlier))
+    with progress_bars(quiet=quiet) as progress:
+        write_page(html, _score_page(run, sources, earlier, max_pixels, progress))
     if not quiet:
         complain(f"wrote {html}")
+
+
+def _score_page(
+    run: ScoreRun,
+    sources: tuple[str, str],
+    earlier: dict[str, Result],
+    max_pixels: int,
+    progress: StageProgress | None,
+) -> str:
+    from genpr.images.policy import DecodePolicy
+    from genpr.report.evidence_page import class_figures, evidence_report
+
+    if run.evidence is None:
+        from genpr.report.page import html_report
+
+        return html_report(run.results[0], figures=class_figures(run.classes), earlier=earlier)
+    policy, device = DecodePolicy(max_pixels=max_pixels), run.results[0].device
+    return evidence_report(
+        run.evidence, *sources, earlier=earlier, policy=policy, device=device, progress=progress
+    )
 
 
 def html_option(command: Command) -> Command:

@@ -15,7 +15,8 @@ from genpr.cli.class_options import ClassOptions, class_options
 from genpr.cli.console import complain, emit, inner_workings, progress_bars, show_notices
 from genpr.cli.options import names_in, recipe_options, threshold
 from genpr.cli.page_options import check_page_options, page_options, write_score_page
-from genpr.cli.table_options import check_table_options, scored_with_table, table_options
+from genpr.cli.score_run import score_run
+from genpr.cli.table_options import check_table_options, table_options, write_table
 from genpr.errors import GenprError
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def command(
         equal_sizes=options["equal_sizes"],
     )
     _check_thresholds(list(spaces), fail_under, fail_over)
-    check_table_options(table, protocols, per_class=by_class is not None)
+    check_table_options(table, protocols)
     others = check_page_options(html, earlier, protocols)
     _check_weights(real, fake, [space for each in spaces.values() for space in each], weights, offline)
 
@@ -116,33 +117,25 @@ def command(
     stderr = redirect_stdout(sys.stderr)
     with stderr, inner_workings(shown=verbose), progress_bars(quiet=quiet) as progress:
         options["progress"] = progress
-        classes = None if by_class is None else by_class.score(real, fake, **options)
-        found = [classes.overall] if classes else _scored(real, fake, table, protocols, options)
+        by_image, must_tell = bool(html or table), table is not None
+        run = score_run(real, fake, protocols, by_class, by_image=by_image, must_tell=must_tell, **options)
+    found = run.results
     if not quiet:
         show_notices(tuple(dict.fromkeys(item for result in found for item in result.notices)))
     if not as_json:
         tables = [score_table(result, details=verbose) for result in found]
-        emit("\n\n".join([*tables, *([] if classes is None else [class_table(classes)])]))
+        emit("\n\n".join([*tables, *([] if run.classes is None else [class_table(run.classes)])]))
     elif len(found) == 1:
-        emit((classes or found[0]).to_json())
+        emit((run.classes or found[0]).to_json())
     else:
         emit(json.dumps({"results": [result.to_dict() for result in found]}, allow_nan=False))
-    write_score_page(html, found, others, quiet=quiet)
+    write_table(table, run.evidence, quiet=quiet)
+    max_pixels = options["max_pixels"]
+    write_score_page(html, run, (real, fake), others, max_pixels=max_pixels, quiet=quiet)
     missed = [*_missed(found, fail_under, "below"), *_missed(found, fail_over, "above")]
     for line in missed:
         complain(line)
     return _THRESHOLD_MISSED if missed else 0
-
-
-def _scored(
-    real: str, fake: str, table: Path | None, protocols: Sequence[str], options: dict[str, Any]
-) -> list[Result]:
-    """One result per protocol; with `table`, of the only one, and what is known of each image in that file."""
-    if table is not None:
-        return [scored_with_table(real, fake, table, protocol=protocols[0], **options)]
-    from genpr.evaluate import score_protocols
-
-    return list(score_protocols(real, fake, protocols=protocols, **options).values())
 
 
 def _missed(results: Sequence[Result], thresholds: Sequence[tuple[str, float]], side: str) -> list[str]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
-from genpr.errors import GenprError
+from genpr.class_scores import ClassScores
 from genpr.evidence import Evidence
 from genpr.images.likeness import Likeness, likeness
 from genpr.images.policy import DecodePolicy
-from genpr.pictures import pictures_of
-from genpr.report.gallery import Gallery, Picture
+from genpr.metrics.projection import Projection, project
+from genpr.report.album import Album
+from genpr.report.gallery import Gallery
 from genpr.report.mode_picks import mode_picks
 from genpr.report.page import MOST_BYTES, Figure, html_report
 from genpr.report.picks import (
@@ -26,7 +24,7 @@ from genpr.report.picks import (
     realism_picks,
     repeat_picks,
 )
-from genpr.report.thumbnails import thumbnail
+from genpr.report.set_map import SetMap, set_map
 from genpr.result import Result
 
 if TYPE_CHECKING:
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
 
 _CANDIDATES = 400  # pairs whose pixels are compared
 _COPIES = 100
-
-Pixels = NDArray[np.uint8]
 
 
 def evidence_report(
@@ -75,40 +71,55 @@ def evidence_report(
         >>> "k-NN radii" in page
         True
     """
-    album = _Album.of(evidence, {"real": real, "fake": fake}, policy or DecodePolicy())
-    galleries = [] if album is None else _galleries(evidence, album, device, progress)
+    album = Album.of(evidence, {"real": real, "fake": fake}, policy or DecodePolicy())
+    galleries, both = _shown(evidence, album, device, progress)
     radii = evidence.own_radii
     return html_report(
         evidence.result,
-        galleries,
+        galleries if album.has_pictures else [],
         earlier=earlier,
         realism=evidence.fake.realism,
         real_radii=None if radii is None else radii.real,
         fake_radii=None if radii is None else radii.fake,
-        figures=_class_figures(evidence),
+        figures=class_figures(evidence.classes),
+        set_map=both,
         most_bytes=most_bytes,
     )
 
 
-def _galleries(
-    evidence: Evidence, album: _Album, device: torch.device | str, progress: StageProgress | None
-) -> list[Gallery]:
+def _shown(
+    evidence: Evidence, album: Album, device: torch.device | str, progress: StageProgress | None
+) -> tuple[list[Gallery], SetMap]:
+    """Everything that needs pictures, which are read in one go."""
     report = progress or (lambda *_: None)
     missed, invented = mode_picks(evidence, device=device, progress=progress)
     least, most = realism_picks(evidence)
-    hubs, repeats = hub_picks(evidence), repeat_picks(evidence)
+    hubs, repeats, candidates = hub_picks(evidence), repeat_picks(evidence), _candidates(evidence)
+    points = project(*(side.features for side in evidence.sides), seed=evidence.result.seed, device=device)
+    images = _on_map(points)
     report("pictures", 0, 1)
-    candidates = _candidates(evidence)
     album.read(
-        image
-        for selection in (missed, invented, least, most, hubs, repeats, candidates)
-        for pick in selection.picks
-        for image in (pick.image, pick.partner)
-        if image is not None
+        [
+            *images,
+            *(
+                image
+                for selection in (missed, invented, least, most, hubs, repeats, candidates)
+                for pick in selection.picks
+                for image in (pick.image, pick.partner)
+                if image is not None
+            ),
+        ]
     )
     copies = _copies(candidates, album)
     report("pictures", 1, 1)
-    return [album.gallery(each) for each in (missed, invented, least, copies, most, hubs, repeats)]
+    galleries = [album.gallery(each) for each in (missed, invented, least, copies, most, hubs, repeats)]
+    pictures = {place: album.pixels[image] for place, image in enumerate(images) if image in album.pixels}
+    return galleries, set_map(points, album.names_of(images), pictures)
+
+
+def _on_map(points: Projection) -> list[Image]:
+    sides: list[Side] = ["real" if is_real else "fake" for is_real in points.is_real.tolist()]
+    return list(zip(sides, points.rows.tolist(), strict=True))
 
 
 def _candidates(evidence: Evidence) -> Selection:
@@ -120,7 +131,7 @@ def _candidates(evidence: Evidence) -> Selection:
     return Selection("Near-copies of real images", "", picks)
 
 
-def _copies(candidates: Selection, album: _Album) -> Selection:
+def _copies(candidates: Selection, album: Album) -> Selection:
     """Those that are copies by their pixels, the most alike first."""
     alike: list[tuple[Likeness, Pick]] = []
     for pick in candidates.picks:
@@ -146,65 +157,12 @@ def _with_likeness(pick: Pick, found: Likeness) -> Pick:
     return Pick(pick.image, caption, pick.partner, pick.partner_caption)
 
 
-class _Album:
-    """The pictures of a page, read once."""
-
-    def __init__(self, evidence: Evidence, sources: Mapping[Side, object], policy: DecodePolicy) -> None:
-        sides = {"real": evidence.real, "fake": evidence.fake}
-        self._pictures = {
-            side: pictures_of(source, sides[side].names, identities=sides[side].identities, policy=policy)
-            for side, source in sources.items()
-            if source is not None
-        }
-        self.pixels: dict[Image, Pixels] = {}
-
-    @classmethod
-    def of(cls, evidence: Evidence, sources: Mapping[Side, object], policy: DecodePolicy) -> _Album | None:
-        """None where no side has pictures."""
-        album = cls(evidence, sources, policy)
-        return album if any(each is not None for each in album._pictures.values()) else None
-
-    def read(self, images: Iterable[Image]) -> None:
-        """Read the pictures of these images; those that are gone, or have changed since they were scored, are left out."""
-        wanted = dict.fromkeys(images)
-        for side, pictures in self._pictures.items():
-            if pictures is None:
-                continue
-            try:
-                found = pictures.read(row for each, row in wanted if each == side)
-            except GenprError:  # the source as a whole is gone: what was scored is still told
-                continue
-            self.pixels |= {(side, row): pixels for row, pixels in found.items()}
-
-    def gallery(self, selection: Selection) -> Gallery:
-        """With the pictures that could be read."""
-        pictures = [found for pick in selection.picks if (found := self._picture(pick)) is not None]
-        gone = len(selection.picks) - len(pictures)
-        sentence = selection.sentence
-        if gone:
-            sentence += f" {gone:,} could not be read again: there is no picture, or it has changed since it was scored."
-        return Gallery(selection.title, sentence, tuple(pictures), selection.more)
-
-    def _picture(self, pick: Pick) -> Picture | None:
-        pixels = self.pixels.get(pick.image)
-        if pixels is None:
-            return None
-        partner = None if pick.partner is None else self.pixels.get(pick.partner)
-        return Picture(
-            thumbnail(pixels),
-            pick.caption,
-            None if partner is None else thumbnail(partner),
-            pick.partner_caption,
-            pick.group,
-        )
-
-
-def _class_figures(evidence: Evidence) -> Sequence[Figure]:
-    if evidence.classes is None:
+def class_figures(classes: ClassScores | None) -> Sequence[Figure]:
+    """The heat map of a score class by class, if there is one."""
+    if classes is None:
         return ()
     from genpr.report.class_plot import class_heat_map
 
-    found = evidence.classes
-    left_out = f" {len(found.left_out):,} with too few images are left out." if found.left_out else ""
-    sentence = f"{len(found.classes):,} classes, each scored within itself, the worst first.{left_out}"
-    return [Figure("Classes", sentence, class_heat_map(found))]
+    left_out = f" {len(classes.left_out):,} with too few images are left out." if classes.left_out else ""
+    sentence = f"{len(classes.classes):,} classes, each scored within itself, the worst first.{left_out}"
+    return [Figure("Classes", sentence, class_heat_map(classes))]

@@ -22,8 +22,8 @@ def thumbnail(pixels: NDArray[np.uint8], side: int = SIDE) -> bytes:
         side: In pixels.
 
     Example:
-        >>> thumbnail(np.zeros((256, 512, 3), np.uint8))[:3]
-        b'\\xff\\xd8\\xff'
+        >>> len(thumbnail(np.zeros((256, 512, 3), np.uint8))) < 2000
+        True
     """
     image = Image.fromarray(pixels)
     image.thumbnail((side, side), Image.Resampling.LANCZOS)

@@ -1,0 +1,79 @@
+"""One score, with as much of what is behind it as was asked for: classes, and what is known of each image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from genpr.cli.class_options import ClassOptions
+
+if TYPE_CHECKING:
+    from genpr.class_scores import ClassScores
+    from genpr.evidence import Evidence
+    from genpr.result import Result
+
+
+@dataclass(frozen=True)
+class ScoreRun:
+    """What came out.
+
+    Attributes:
+        results: One per protocol.
+        classes: Of the only protocol; None if they were not asked for.
+        evidence: Of the only protocol; None if it was not asked for, or cannot be had.
+    """
+
+    results: Sequence[Result]
+    classes: ClassScores | None = None
+    evidence: Evidence | None = None
+
+
+def score_run(
+    real: str,
+    fake: str,
+    protocols: Sequence[str],
+    by_class: ClassOptions | None,
+    *,
+    by_image: bool,
+    must_tell: bool,
+    **options: Any,  # noqa: ANN401 - passed to genpr.Evaluator, which checks them
+) -> ScoreRun:
+    """Score once.
+
+    Args:
+        real: Source of the reals.
+        fake: Of the fakes.
+        protocols: Several only without classes and without evidence.
+        by_class: Options of classes; None for none.
+        by_image: Find out about each image.
+        must_tell: Refuse what tells nothing of single images, rather than go on without.
+        **options: Of `genpr.Evaluator`.
+
+    Raises:
+        GenprError: As `genpr.Evaluator` and its methods.
+    """
+    if by_class is None and not by_image:
+        from genpr.evaluate import score_protocols
+
+        return ScoreRun(list(score_protocols(real, fake, protocols=protocols, **options).values()))
+    from genpr.evaluator import Evaluator
+    from genpr.memory import limited_memory
+    from genpr.sides import check_same_kind, open_side
+
+    if by_class is not None:
+        by_class.check(real, fake, options)
+    with limited_memory(options["max_memory"]):
+        # Both are found and compared in kind before the first image is embedded.
+        opened = open_side(real, "real"), open_side(fake, "fake")
+        check_same_kind(*opened)
+    # Labels lie beside images: who looks for them must know the path.
+    reals, fakes = opened if by_class is None else (real, fake)
+    evaluator = Evaluator(reals, protocol=protocols[0], **options)
+    if by_image and (must_tell or evaluator.tells_of_images):
+        found = evaluator.evidence(fakes, classes=None if by_class is None else by_class.given)
+        return ScoreRun([found.result], found.classes, found)
+    if by_class is None:
+        return ScoreRun([evaluator.score(fakes)])
+    classes = evaluator.score_classes(fakes, **by_class.given)
+    return ScoreRun([classes.overall], classes)
