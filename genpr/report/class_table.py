@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from rich.cells import cell_len, chop_cells
-
 from genpr.class_scores import OVER_FAKES, WEAKEST_FIRST, Average, ClassScore, ClassScores, LeftOutClass
-from genpr.report.text import WIDTH, plain_table, render, wrapped
+from genpr.report.text import WIDTH, plain_table, render, shortened, wrapped
 from genpr.result import MetricValue
 
 _MOST_ROWS, _WORST, _BEST = 24, 12, 5
@@ -39,33 +37,17 @@ def class_table(scores: ClassScores) -> str:
     columns = list(zip(heads, *rows, *averages, strict=True))
     others = sum(max(map(len, column)) + _GAP for column in columns[1:])
     width = min(max(WIDTH - others, _NARROWEST), _WIDEST)
-    table = plain_table(cut(heads[0], width), *heads[1:])
+    table = plain_table(shortened(heads[0], width), *heads[1:])
     for column in table.columns:
         column.no_wrap = True
     for column in table.columns[1:]:
         column.justify = "right"
     for row in rows:
-        table.add_row(cut(row[0], width), *row[1:])
+        table.add_row(shortened(row[0], width), *row[1:])
     table.add_section()
     for row in averages:
-        table.add_row(cut(row[0], width), *row[1:])
+        table.add_row(shortened(row[0], width), *row[1:])
     return "\n".join([render(table), *_legend(scores), *_left_out(scores)])
-
-
-def cut(name: str, width: int) -> str:
-    """A name for one cell: without what a terminal obeys, its middle left out where it is too wide."""
-    shown = "".join(c if c.isprintable() else "?" for c in name[: 4 * WIDTH])
-    if cell_len(shown) <= width and len(name) <= 4 * WIDTH:
-        return shown
-    tail = (width - 1) // 2
-    head = chop_cells(shown, width - 1 - tail)[0]
-    return f"{head}…{_last_cells(''.join(c if c.isprintable() else '?' for c in name[-WIDTH:]), tail)}"
-
-
-def _last_cells(text: str, width: int) -> str:
-    while cell_len(text) > width:
-        text = text[1:]
-    return text
 
 
 def _row(found: ClassScore, metrics: Sequence[str]) -> list[str]:
@@ -124,4 +106,4 @@ def _left_out(scores: ClassScores) -> list[str]:
 
 
 def _sized(found: LeftOutClass) -> str:
-    return f"{cut(found.label, _WIDEST)} ({found.n_real:,} reals, {found.n_fake:,} fakes)"
+    return f"{shortened(found.label, _WIDEST)} ({found.n_real:,} reals, {found.n_fake:,} fakes)"
