@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from genpr.class_scores import OVER_FAKES, WEAKEST_FIRST, Average, ClassScore, ClassScores, LeftOutClass
@@ -47,7 +47,8 @@ def class_table(scores: ClassScores) -> str:
     table.add_section()
     for row in averages:
         table.add_row(shortened(row[0], width), *row[1:])
-    return "\n".join([render(table), *_legend(scores), *_left_out(scores)])
+    labels = map(wrapped, label_lines(scores.origins, scores.unlabelled))
+    return "\n".join([render(table), *_legend(scores), *_left_out(scores), *labels])
 
 
 def _row(found: ClassScore, metrics: Sequence[str]) -> list[str]:
@@ -80,17 +81,26 @@ def _legend(scores: ClassScores) -> list[str]:
         if names
     )
     count = len(scores.classes)
-    origins = "; ".join(f"{role} labels: {origin}" for role, origin in scores.origins.items())
     return [
         wrapped(f"{count:,} class{'es' * (count > 1)}, each scored within itself, worst by {by}"),
         wrapped(f"macro: each class counts the same; micro: each by {weights}"),
         wrapped("± is half the 95 % interval of one class: of many, some look bad by chance alone"),
-        wrapped(origins),
     ]
 
 
+def label_lines(origins: Mapping[str, str], unlabelled: Mapping[str, int]) -> list[str]:
+    """Where labels come from, and how many images have none, by role."""
+    found = "; ".join(f"{role} labels: {origin}" for role, origin in origins.items())
+    none = [
+        f"{count:,} {role} images without a label are in no class"
+        for role, count in unlabelled.items()
+        if count
+    ]
+    return [found, *none] if found else none
+
+
 def _left_out(scores: ClassScores) -> list[str]:
-    """Classes that were not scored by reason, largest first; then images without a class."""
+    """Classes that were not scored by reason, largest first."""
     ordered = sorted(scores.left_out, key=lambda each: (each.reason, -each.n_real - each.n_fake))
     lines = []
     for reason, group in groupby(ordered, key=lambda each: each.reason):
@@ -99,9 +109,6 @@ def _left_out(scores: ClassScores) -> list[str]:
         names = ", ".join(map(_sized, found[:_MOST_NAMED]))
         more = f" and {len(found) - _MOST_NAMED:,} more (all in --json)" if len(found) > _MOST_NAMED else ""
         lines.append(wrapped(f"left out, {reason}{need}: {names}{more}"))
-    for role, count in scores.unlabelled.items():
-        if count:
-            lines.append(wrapped(f"{count:,} {role} images without a label are in no class"))
     return lines
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from genpr.metrics.modes import ModeCluster
 from genpr.modes import NAMED, FoundModes
+from genpr.report.class_table import label_lines
 from genpr.report.text import plain_table, render, shortened, wrapped
 
 _MOST_CLASSES = 2
@@ -86,5 +87,6 @@ def _footer(found: FoundModes) -> str:
         f"real  {modes.n_real:,} images of {found.real}",
         f"fake  {modes.n_fake:,} images of {found.fake}",
         f"{features}, {ks}, seed {modes.seed}",
+        *label_lines(found.origins, found.unlabelled),
     ]
     return "\n".join(wrapped(line) for line in lines)
