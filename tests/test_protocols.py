@@ -255,7 +255,9 @@ def test_adm_reports_five_numbers_from_one_pass(weights, pixels, tmp_path, rng):
     )
     np.savez(tmp_path / "samples.npz", arr_0=fake)
     sides = (tmp_path / "VIRTUAL_reference.npz", tmp_path / "samples.npz")
-    result = genpr.score(*sides, protocol="adm", weights=weights, device="cpu", batch_size=BATCH, control=False)
+    result = genpr.score(
+        *sides, protocol="adm", weights=weights, device="cpu", batch_size=BATCH, control=False
+    )
     assert list(result.metrics) == ["precision", "recall", "fid", "sfid", "is"]
     assert result["fid"] == pytest.approx(frechet_distance(whole[0], fake_features[0]), rel=1e-9)
     assert result["sfid"] == pytest.approx(frechet_distance(whole[1], fake_features[1]), rel=1e-9)
@@ -272,7 +274,12 @@ def test_adm_reports_five_numbers_from_one_pass(weights, pixels, tmp_path, rng):
 
 def test_metrics_on_other_features_than_the_scores_own(weights, pixels):
     result = genpr.score(
-        *pixels, extractor="gabor", metrics=["precision", "fid"], weights=weights, device="cpu", batch_size=BATCH
+        *pixels,
+        extractor="gabor",
+        metrics=["precision", "fid"],
+        weights=weights,
+        device="cpu",
+        batch_size=BATCH,
     )
     assert result.metrics["precision"].extractor == "gabor"
     assert result.metrics["fid"].extractor == "inception"
