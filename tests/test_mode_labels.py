@@ -194,6 +194,18 @@ def test_a_file_beside_the_images_that_does_not_fit_them_is_told(shaded, write_i
         find_modes(source, write_images("fake", fake), **OPTIONS)
 
 
+def test_labels_of_images_that_have_no_names_are_held_against_what_came(shaded):
+    """Of batches nobody knows how many there are until they have come."""
+    kinds, real, fake = shaded
+    batches = [torch.from_numpy(part).permute(0, 3, 1, 2) for part in (real[:40], real[40:])]
+    with pytest.raises(DataError, match="10 of 60 real images have no label"):
+        find_modes(iter(batches), fake, real_labels=[*kinds[:50], *[None] * 10], **OPTIONS)
+    with pytest.raises(DataError, match="holds 59 labels, but there are 60 images"):
+        find_modes(iter(batches), fake, real_labels=kinds[:59], **OPTIONS)
+    found = find_modes(iter(batches), fake, real_labels=kinds, **OPTIONS)
+    assert found.modes.classes[0].name == "light"
+
+
 def test_few_images_without_a_label_can_be_left_out_of_the_classes(sides):
     labels = [None if row in (2, 3) else label for row, label in enumerate(sides[1][0])]
     with pytest.raises(DataError, match="2 of 120 real images have no label"):
