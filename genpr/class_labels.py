@@ -47,13 +47,20 @@ def check_names(sides: Sequence[OpenedSide], labels: Sequence[Labels], policy: B
     """The same for opened sides, as far as the images' names are known without reading them."""
     found = []
     for role, opened, each in zip(("real", "fake"), sides, labels, strict=True):
-        names = _names_of(opened)
-        if names is None:
+        side = of_names(role, opened, each)
+        if side is None:
             return
-        source = opened.source if isinstance(opened, FeatureSet) else opened.source.name
-        by_image = each.of(names, range(len(names)), len(names))
-        found.append(LabelledSide(role, source, each.origin, names, by_image))
+        found.append(side)
     check_labels(found[0], found[1], policy)
+
+
+def of_names(role: str, opened: OpenedSide, labels: Labels) -> LabelledSide | None:
+    """Each image of an opened side with its class; None where its names cannot be known without reading the images."""
+    names = _names_of(opened)
+    if names is None:
+        return None
+    source = opened.source if isinstance(opened, FeatureSet) else opened.source.name
+    return LabelledSide(role, source, labels.origin, names, labels.of(names, range(len(names)), len(names)))
 
 
 def labelled(role: str, opened: OpenedSide, features: FeatureSet, labels: Labels) -> LabelledSide:

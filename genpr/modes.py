@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Literal
 
@@ -13,12 +13,13 @@ import torch
 
 from genpr.features.extractor import ExtractorInfo, FeatureExtractor
 from genpr.features.feature_set import FeatureSet
-from genpr.images.policy import MAX_PIXELS
-from genpr.labels.table import FolderLabels
+from genpr.images.policy import MAX_PIXELS, BadImagePolicy
+from genpr.labels.sides import LabelledSide
 from genpr.memory import limited_memory, parse_size
 from genpr.metrics.class_modes import ClassShare
 from genpr.metrics.features import check_count
 from genpr.metrics.modes import ModeCluster, Modes, modes_of
+from genpr.mode_labels import SideLabels
 from genpr.notices import Notice
 from genpr.plan import ScorePlan
 from genpr.runtime import resolve_device
@@ -31,8 +32,6 @@ REPRESENTATIVES = 8
 
 NAMED = 0.02
 """Share of the flagged images from which on a class is worth naming."""
-
-_IMAGES_PER_CLASS = 10  # on average; folders of fewer are no classes
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,8 @@ class FoundModes:
         fake_names: Likewise.
         extractor: Which function made the features; None when a file does not say.
         notices: What happened on the way that a reader should know.
+        origins: Where the labels of each side come from, by role; without those that have none.
+        unlabelled: How many of their images have no class and were kept all the same.
     """
 
     modes: Modes
@@ -56,6 +57,8 @@ class FoundModes:
     fake_names: tuple[str, ...]
     extractor: ExtractorInfo | None
     notices: tuple[Notice, ...]
+    origins: Mapping[str, str] = field(default_factory=dict)
+    unlabelled: Mapping[str, int] = field(default_factory=dict)
 
     def name_of(self, side: Literal["real", "fake"], row: int) -> str:
         """What to call an image."""
@@ -92,6 +95,8 @@ class FoundModes:
             "uncovered_k": found.uncovered_k,
             "outside_k": found.outside_k,
             "uncovered_null": found.uncovered_null,
+            "labels": dict(self.origins),
+            "unlabelled": dict(self.unlabelled),
             "missed": [self._record("real", each) for each in found.missed],
             "invented": [self._record("fake", each) for each in found.invented],
             "classes": [_with_verdict(each) for each in found.classes],
@@ -117,7 +122,8 @@ def find_modes(
     extractor: str | FeatureExtractor | None = None,
     k: int | None = None,
     clusters: int | None = None,
-    labels: Sequence[str] | None = None,
+    real_labels: object = None,
+    fake_labels: object = None,
     max_images: int | None = None,
     seed: int = 0,
     device: str | torch.device = "auto",
@@ -135,13 +141,14 @@ def find_modes(
     """Find the kinds of reals that a generator misses, and the kinds of fakes that it invents.
 
     Of each side at least 50 images are needed. `k` is for both; None takes 5 for uncovered reals and 3 for fakes
-    outside, as coverage and precision do. `clusters` None takes sqrt(min(n, m) / 4) of them, from 2 to 50. `labels` are
-    the class of each real that is used; None takes the sub-folders, if there are any. `Evaluator` documents every other
-    argument.
+    outside, as coverage and precision do. `clusters` None takes sqrt(min(n, m) / 4) of them, from 2 to 50. `real_labels` and
+    `fake_labels` are as for `Evaluator.score_classes`, but need not be there: classes of reals are ranked and name the kinds
+    that are missed, those of fakes name what is invented. None takes what the source has, and sub-folders only if all
+    images lie in some and there are 10 images for each. `Evaluator` documents every other argument.
 
     Raises:
         UsageError: A path or name does not exist, or an option is impossible.
-        DataError: A side cannot be used, or the two do not belong together.
+        DataError: A side cannot be used, the two do not belong together, or labels do not fit their images.
         ResourceError: Weights, device or memory are missing.
     """
     check_count(seed, "seed", least=0)
@@ -162,43 +169,50 @@ def find_modes(
         progress=progress,
     )
     with limited_memory(None if max_memory is None else parse_size(max_memory)):
-        sides, ks = _embedded(real, fake, extractor, k, embedder)
-        reals, fakes = sides
+        labels = SideLabels.of(real_labels, real, "real"), SideLabels.of(fake_labels, fake, "fake")
+        (reals, fakes), classes, ks = _embedded(real, fake, extractor, k, embedder, labels)
         found = modes_of(
             reals.features,
             fakes.features,
             uncovered_k=ks["coverage"],
             outside_k=ks["precision"],
             clusters=clusters,
-            real_labels=folder_classes(reals.names) if labels is None else labels,
-            fake_labels=folder_classes(fakes.names),
+            real_labels=None if classes[0] is None else classes[0].labels,
+            fake_labels=None if classes[1] is None else classes[1].labels,
             seed=seed,
             device=embedder.device,
             progress=None if progress is None else partial(_report, progress),
         )
     notices = tuple(dict.fromkeys((*reals.notices, *fakes.notices)))
     info = fakes.extractor or reals.extractor
-    return FoundModes(found, reals.source, fakes.source, reals.names, fakes.names, info, notices)
-
-
-def folder_classes(names: Sequence[str]) -> list[str] | None:
-    """Class of each image, as `genpr score --per-class` finds it in sub-folders; None where folders are no classes.
-
-    Example:
-        >>> folder_classes([f"test/{name}/{i}.png" for name in ("cat", "dog") for i in range(10)])[::10]
-        ['cat', 'dog']
-    """
-    found = [label for label in FolderLabels().of(names, (), None) if label is not None]
-    different = len(set(found))
-    is_class = len(found) == len(names) and different > 1 and _IMAGES_PER_CLASS * different <= len(found)
-    return found if is_class else None
+    known = [side for side in classes if side is not None]
+    return FoundModes(
+        found,
+        reals.source,
+        fakes.source,
+        reals.names,
+        fakes.names,
+        info,
+        notices,
+        origins={side.role: side.origin for side in known},
+        unlabelled={side.role: len(side.unlabelled) for side in known},
+    )
 
 
 def _embedded(
-    real: object, fake: object, extractor: str | FeatureExtractor | None, k: int | None, embedder: Embedder
-) -> tuple[tuple[FeatureSet, FeatureSet], dict[str, int]]:
+    real: object,
+    fake: object,
+    extractor: str | FeatureExtractor | None,
+    k: int | None,
+    embedder: Embedder,
+    labels: tuple[SideLabels, SideLabels],
+) -> tuple[tuple[FeatureSet, FeatureSet], list[LabelledSide | None], dict[str, int]]:
+    """Both sides, what is known of their classes, and each k."""
     opened_real, opened_fake = open_side(real, "real"), open_side(fake, "fake")
     check_same_kind(opened_real, opened_fake)
+    policy = BadImagePolicy(embedder.on_bad, embedder.max_bad)
+    for each, opened in zip(labels, (opened_real, opened_fake), strict=True):
+        each.check(opened, policy)
     plan = ScorePlan.of(
         "genpr",
         opened_real,
@@ -218,7 +232,9 @@ def _embedded(
         side.require([plan.own], minimum=least)
         sides.append(side[plan.own])
     check_untrained(*sides)
-    return (sides[0], sides[1]), dict(plan.ks)
+    pairs = zip(labels, (opened_real, opened_fake), sides, strict=True)
+    classes = [each.of_embedded(opened, found, policy) for each, opened, found in pairs]
+    return (sides[0], sides[1]), classes, dict(plan.ks)
 
 
 def _report(progress: StageProgress, done: int, total: int) -> None:

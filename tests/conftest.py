@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,18 @@ import pytest
 from PIL import Image
 
 
+@pytest.fixture(scope="session")
+def _caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """New folders without end: `mktemp` looks through all there are, which takes long after thousands of tests."""
+    root = tmp_path_factory.mktemp("caches")
+    return (root / str(number) for number in count())
+
+
 @pytest.fixture(autouse=True)
-def _private_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GENPR_CACHE", str(tmp_path_factory.mktemp("cache")))
+def _private_cache(_caches: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = next(_caches)
+    folder.mkdir()
+    monkeypatch.setenv("GENPR_CACHE", str(folder))
     monkeypatch.setenv("GENPR_OFFLINE", "1")
     monkeypatch.delenv("GENPR_DEBUG", raising=False)
 

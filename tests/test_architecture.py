@@ -102,7 +102,9 @@ ALLOWED = {
         "plan",
         "judge",
     },
-    "modes": BASE | {"images", "features", "labels", "metrics", "plan", "side_features", "sides"},
+    "mode_labels": BASE | {"images", "features", "labels", "class_labels", "sides"},
+    "modes": BASE
+    | {"images", "features", "labels", "metrics", "mode_labels", "plan", "side_features", "sides"},
     "generation": BASE | {"images", "features"},
     "criterion": BASE | {"comparison", "metrics", "result"},
     "standings": BASE | {"criterion", "metrics", "result"},

@@ -24,7 +24,8 @@ from genpr.metrics.uncertainty import interval_of
 from genpr.protocols import find_protocol
 from genpr.records import result_of
 from genpr.report.class_plot import class_heat_map, ink_on, luminance
-from genpr.report.class_table import class_table, cut
+from genpr.report.class_table import class_table
+from genpr.report.safe_text import cut
 from genpr.result import MetricValue
 
 NAMES = ["<b>", "cat", "dog"]
@@ -429,7 +430,7 @@ class TestTable:
         assert max(map(cell_len, text.splitlines())) <= 80
 
     @pytest.mark.parametrize(
-        ("name", "shown"), [("short", "short"), ("abcdefghijklmnop", "abcde…lmnop"), ("a\nb", "a?b")]
+        ("name", "shown"), [("short", "short"), ("abcdefghijklmnop", "abcde…lmnop"), ("a\nb", "a\\nb")]
     )
     def test_cut(self, name, shown):
         assert cut(name, 11) == shown

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from feature_files import save
+from PIL import Image
 
 import genpr
 from genpr.errors import DataError, FeatureError, UsageError
@@ -25,29 +26,31 @@ def codes(result):
 # Real images ------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def digit_folders(write_images, digits):
-    pixels, labels = digits
+@pytest.fixture(scope="module")
+def digit_scores(tmp_path_factory, digits):
+    """Folders of digits against each other, each image embedded once."""
+    root, (pixels, labels) = tmp_path_factory.mktemp("digits"), digits
     odd, even = np.arange(len(pixels)) % 2 == 1, np.arange(len(pixels)) % 2 == 0
-    return {
-        "odd": write_images("odd", pixels[odd]),
-        "even": write_images("even", pixels[even]),
-        "even without 4": write_images("even-without-4", pixels[even & (labels != 4)]),
-    }
+    folders = {"odd": odd, "even": even, "even without 4": even & (labels != 4)}
+    for name, chosen in folders.items():
+        (root / name).mkdir()
+        for index in np.flatnonzero(chosen):
+            Image.fromarray(pixels[index]).save(root / name / f"{index:05d}.png")
+    pairs = [("odd", "even"), ("odd", "even without 4"), ("even without 4", "odd")]
+    options = {"cache_dir": root / "cache", "control": False, "intervals": False}
+    return {pair: gabor(*(root / name for name in pair), **options) for pair in pairs}
 
 
-def test_two_halves_of_real_digits_agree(digit_folders):
-    result = gabor(digit_folders["odd"], digit_folders["even"])
+def test_two_halves_of_real_digits_agree(digit_scores):
+    result = digit_scores["odd", "even"]
     assert result["precision"] > 0.85
     assert result["recall"] > 0.85
     assert result["density"] == pytest.approx(1, abs=0.2)
     assert result["coverage"] > 0.9
 
 
-def test_a_missing_digit_costs_recall_and_not_precision(digit_folders):
-    whole = gabor(digit_folders["odd"], digit_folders["even"])
-    without = gabor(digit_folders["odd"], digit_folders["even without 4"])
-    swapped = gabor(digit_folders["even without 4"], digit_folders["odd"])
+def test_a_missing_digit_costs_recall_and_not_precision(digit_scores):
+    whole, without, swapped = digit_scores.values()
     assert without["recall"] < whole["recall"] - 0.04
     assert without["precision"] > whole["precision"] - 0.02
     assert without["coverage"] < whole["coverage"] - 0.04

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 
@@ -66,19 +65,16 @@ def test_what_a_generator_does_not_take_is_said(evaluator):
         genpr.truncation_sweep(ShapesGenerator(), evaluator, [1.0], n=50, axis="guidance")
 
 
-def test_the_script(evaluator, tmp_path, write_images):
+def test_the_script(evaluator, tmp_path, write_images, monkeypatch, capsys):
     real = write_images("real", ShapesGenerator()(draw_latents(60, seed=1)).permute(0, 2, 3, 1).numpy())
     script = Path(__file__).parent.parent / "scripts" / "truncation_sweep.py"
     arguments = [str(real), "genpr.demo:ShapesGenerator", "--extractor", "pixels", "--n", "50"]
     psis = [f"--psi={psi}" for psi in PSIS]
-    done = subprocess.run(
-        [sys.executable, str(script), *arguments, *psis, "--out", str(tmp_path / "out")],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.stdout.splitlines()[0].split()[:2] == ["psi", "precision"]
+    monkeypatch.setattr(sys, "argv", [str(script), *arguments, *psis, "--out", str(tmp_path / "out")])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(script), run_name="__main__")
+    assert not ended.value.code
+    assert capsys.readouterr().out.splitlines()[0].split()[:2] == ["psi", "precision"]
     record = json.loads((tmp_path / "out" / "sweep.json").read_text())
     found = genpr.truncation_sweep(ShapesGenerator(), evaluator, PSIS, n=50)
     recalls = [point["result"]["metrics"]["recall"]["value"] for point in record["points"]]

@@ -28,11 +28,19 @@ def weights(tmp_path_factory):
     yield from replaced_inception(tmp_path_factory.mktemp("weights"))
 
 
+N_REAL, N_FAKE = 8, 10  # enough for k and for the ten splits of IS
+BATCH = 5  # a batch is filled up, and each image goes through a whole Inception
+
+
 @pytest.fixture
 def pixels(rng):
-    return rng.integers(0, 256, (24, 8, 8, 3), dtype=np.uint8), rng.integers(
-        0, 200, (30, 8, 8, 3), dtype=np.uint8
-    )
+    return [rng.integers(0, most, (n, 8, 8, 3), dtype=np.uint8) for n, most in ((N_REAL, 256), (N_FAKE, 200))]
+
+
+def definite(features):
+    """A Gaussian whose covariance Cholesky's method factors: of 2048 columns, eigenvalues take seconds."""
+    found = Gaussian.of(features)
+    return Gaussian.from_moments(found.mean, found.covariance + 0.01 * torch.eye(len(found.mean)))
 
 
 @pytest.fixture
@@ -215,14 +223,14 @@ def test_protocols_of_one_extractor_embed_once(weights, pixels, write_images):
         protocols=["adm", "genpr"],
         weights=weights,
         device="cpu",
-        batch_size=8,
+        batch_size=BATCH,
         progress=lambda stage, *_: seen.append(stage),
     )
-    assert (seen.count("real"), seen.count("fake")) == (24, 30)
+    assert (seen.count("real"), seen.count("fake")) == (N_REAL, N_FAKE)
     assert list(results) == ["adm", "genpr"]
     assert results["adm"].metrics["precision"].exact_value == results["genpr"]["precision"]
-    alone = genpr.score(*folders, weights=weights, device="cpu", batch_size=8)
-    assert alone.real.n_cached == 24, "pool3 was kept although it was embedded beside other layers"
+    alone = genpr.score(*folders, weights=weights, device="cpu", batch_size=BATCH)
+    assert alone.real.n_cached == N_REAL, "pool3 was kept although it was embedded beside other layers"
     assert alone.to_flat_dict() == results["genpr"].to_flat_dict()
 
 
@@ -234,9 +242,9 @@ def test_adm_reports_five_numbers_from_one_pass(weights, pixels, tmp_path, rng):
     )
     columns = [2048, 2023, 1008]
     real_features, fake_features = (
-        genpr.embed(images, extractor, batch_size=8).split(columns, dim=1) for images in (real, fake)
+        genpr.embed(images, extractor, batch_size=BATCH).split(columns, dim=1) for images in (real, fake)
     )
-    whole = [Gaussian.of(part + 0.01) for part in real_features[:2]]  # the dataset is not the 24 images
+    whole = [definite(part + 0.01) for part in real_features[:2]]  # the dataset is not these few images
     np.savez(
         tmp_path / "VIRTUAL_reference.npz",
         arr_0=real,
@@ -247,18 +255,18 @@ def test_adm_reports_five_numbers_from_one_pass(weights, pixels, tmp_path, rng):
     )
     np.savez(tmp_path / "samples.npz", arr_0=fake)
     sides = (tmp_path / "VIRTUAL_reference.npz", tmp_path / "samples.npz")
-    result = genpr.score(*sides, protocol="adm", weights=weights, device="cpu", batch_size=8, control=False)
-    assert list(result.metrics) == ["precision", "recall", "fid", "sfid", "is"]
-    assert result["fid"] == pytest.approx(frechet_distance(whole[0], Gaussian.of(fake_features[0])), rel=1e-9)
-    assert result["sfid"] == pytest.approx(
-        frechet_distance(whole[1], Gaussian.of(fake_features[1])), rel=1e-9
+    result = genpr.score(
+        *sides, protocol="adm", weights=weights, device="cpu", batch_size=BATCH, control=False
     )
+    assert list(result.metrics) == ["precision", "recall", "fid", "sfid", "is"]
+    assert result["fid"] == pytest.approx(frechet_distance(whole[0], fake_features[0]), rel=1e-9)
+    assert result["sfid"] == pytest.approx(frechet_distance(whole[1], fake_features[1]), rel=1e-9)
     assert result["is"] == inception_score(fake_features[2], split_size=5000, seed=None).mean
     assert (
         result.metrics["precision"].exact_value
         == genpr.precision_recall(real_features[0], fake_features[0]).precision
     )
-    own = genpr.score(*sides, metrics=["fid"], weights=weights, device="cpu", batch_size=8, control=False)
+    own = genpr.score(*sides, metrics=["fid"], weights=weights, device="cpu", batch_size=BATCH, control=False)
     assert own["fid"] == pytest.approx(frechet_distance(real_features[0], fake_features[0]), rel=1e-6)
     assert own.fingerprint != result.fingerprint
     assert result_of(json.loads(result.to_json())) == result
@@ -266,7 +274,12 @@ def test_adm_reports_five_numbers_from_one_pass(weights, pixels, tmp_path, rng):
 
 def test_metrics_on_other_features_than_the_scores_own(weights, pixels):
     result = genpr.score(
-        *pixels, extractor="gabor", metrics=["precision", "fid"], weights=weights, device="cpu", batch_size=8
+        *pixels,
+        extractor="gabor",
+        metrics=["precision", "fid"],
+        weights=weights,
+        device="cpu",
+        batch_size=BATCH,
     )
     assert result.metrics["precision"].extractor == "gabor"
     assert result.metrics["fid"].extractor == "inception"
@@ -295,6 +308,7 @@ def test_an_iterator_of_reals_is_enough_where_only_the_control_needs_more(weight
         "metrics": ["precision", "is"],
         "weights": weights.parent,
         "device": "cpu",
+        "batch_size": BATCH,
     }
     told = r"the control needs several networks; .* a list, a DataLoader or a folder; or .* \(control=False\)"
     for score in (genpr.score, lambda real, fake, **options: genpr.Evaluator(real, **options).score(fake)):
@@ -315,13 +329,13 @@ def test_fid_follows_the_variant_of_the_scores_own_inception(weights, pixels):
         metrics=["fid", "is"],
         weights=weights,
         device="cpu",
-        batch_size=8,
+        batch_size=BATCH,
         control=False,
     )
     assert result.metrics["fid"].extractor == name
     assert result.metrics["is"].extractor == "inception-softmax@torch-bilinear"
     extractor = genpr.load_extractor(name, weights=weights, device="cpu")
-    features = [genpr.embed(images, extractor, batch_size=8) for images in pixels]
+    features = [genpr.embed(images, extractor, batch_size=BATCH) for images in pixels]
     assert result["fid"] == pytest.approx(frechet_distance(*features), rel=1e-6)
 
 
@@ -360,26 +374,26 @@ def test_an_extractor_that_calls_itself_like_a_pinned_one_is_refused(pixels):
 
 def test_a_kid_of_smaller_subsets_does_not_meet_a_pinned_protocol(weights, pixels):
     result = genpr.score(
-        *pixels, protocol="torch-fidelity", metrics=["kid"], weights=weights, device="cpu", batch_size=8
+        *pixels, protocol="torch-fidelity", metrics=["kid"], weights=weights, device="cpu", batch_size=BATCH
     )
-    assert result.deviations == ("kid on subsets of 24 images where torch-fidelity needs 1,000",)
+    assert result.deviations == (f"kid on subsets of {N_REAL} images where torch-fidelity needs 1,000",)
     assert not result.comparable
 
 
 def test_the_statistics_of_the_samples_are_used_too(weights, pixels, tmp_path, rng):
     """guided-diffusion reads them from both files."""
     real, fake = pixels
-    mean, factor = rng.normal(size=2048), rng.normal(size=(2048, 2))
-    given = Gaussian.from_moments(mean, factor @ factor.T)
+    given = definite(rng.normal(size=(3, 2048)))
+    mean, covariance = given.mean.numpy(), given.covariance.numpy()
     np.savez(tmp_path / "r.npz", arr_0=real)
-    np.savez(tmp_path / "f.npz", arr_0=fake, mu=mean, sigma=factor @ factor.T)
+    np.savez(tmp_path / "f.npz", arr_0=fake, mu=mean, sigma=covariance)
     sides, options = (
         (tmp_path / "r.npz", tmp_path / "f.npz"),
-        {"weights": weights, "device": "cpu", "batch_size": 8, "control": False},
+        {"weights": weights, "device": "cpu", "batch_size": BATCH, "control": False},
     )
     result = genpr.score(*sides, protocol="adm", metrics=["fid"], **options)
     features = genpr.embed(
-        real, genpr.load_extractor("inception", weights=weights, device="cpu"), batch_size=8
+        real, genpr.load_extractor("inception", weights=weights, device="cpu"), batch_size=BATCH
     )
     assert result["fid"] == pytest.approx(frechet_distance(features, given), rel=1e-6)
     assert result.metrics["fid"].variant.startswith("fake mean and covariance as given")
@@ -408,7 +422,7 @@ def test_metrics_of_fakes_alone_still_say_beside_which_reals(pixels):
 
     genpr.score(*pixels, extractor="gabor", metrics=["precision"], device="cpu")
     result = genpr.score(*pixels, extractor=Counting(), metrics=["vendi"], batch_size=1)
-    assert Counting.calls == 24 + 30, "vendi alone still needs to know which reals it stands beside"
+    assert Counting.calls == N_REAL + N_FAKE, "vendi alone still needs to know which reals it stands beside"
     assert result["vendi"] >= 1
 
 

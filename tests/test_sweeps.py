@@ -28,7 +28,7 @@ from genpr.sweep_folder import SweepFolder
 
 OPTIONS = {"control": False, "device": "cpu"}
 SETTINGS = (0.1, 0.5, 0.8, 1.0)
-LINES = 330  # that a whole sweep executes in the files that write, or a little fewer
+LINES = 198  # that a sweep of finished points executes in the files that write; one without any has 260
 
 
 @pytest.fixture(scope="module")
@@ -338,7 +338,13 @@ def test_sweeps_that_are_killed_end_in_the_same_files(reals, fakes, tmp_path):
     np.save(source / "real.npy", reals)
     lines = random.Random(0).sample(range(1, LINES), 20)
     folders = [tmp_path / name for name in ("whole", "a", "b", "c")]
-    plan = {folders[0]: [], folders[1]: sorted(lines[:8]), folders[2]: lines[8:14], folders[3]: lines[14:]}
+    beyond = [LINES + 90]  # so late that it comes to its end: what is drawn from LINES spans the whole run
+    plan = {
+        folders[0]: beyond,
+        folders[1]: sorted(lines[:8]),
+        folders[2]: lines[8:14],
+        folders[3]: lines[14:],
+    }
     script = Path(__file__).with_name("sweep_kills.py")
     done = subprocess.run(
         [sys.executable, script, source, json.dumps({str(out): each for out, each in plan.items()})],
@@ -347,7 +353,7 @@ def test_sweeps_that_are_killed_end_in_the_same_files(reals, fakes, tmp_path):
         check=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
-    assert int(done.stdout) >= 18, "the others came to their end before that line"
+    assert int(done.stdout) == len(lines)
     names = sorted(path.relative_to(folders[0]) for path in folders[0].rglob("*.*"))
     assert len(names) == len(SETTINGS) + 5, "points, lock, sweep.*"
     for folder in folders[1:]:

@@ -12,6 +12,7 @@ from genpr.audit.demands import DEMANDS, Demand, Kind, Mark
 from genpr.audit.published import published_mark
 from genpr.audit.results import Results
 
+_LONGEST = 40  # columns of a metric's name
 NOISE = 2.0
 """Standard errors within which a margin may be due to the draws."""
 
@@ -151,8 +152,13 @@ def text_blocks(matrix: Matrix, *, width: int = 80) -> str:
     return "\n\n".join(_block(matrix, metrics, label) for metrics in blocks)
 
 
+def _fitting(metric: str) -> str:
+    """A name of the user's function may be of any length."""
+    return metric if len(metric) <= _LONGEST else f"{metric[: _LONGEST - 3]}..."
+
+
 def _block(matrix: Matrix, metrics: Sequence[str], label: int) -> str:
-    lines = [_line("", metrics, metrics, label)]
+    lines = [_line("", [_fitting(metric) for metric in metrics], metrics, label)]
     for demand in matrix.demands:
         cells = [matrix.cells.get((demand.name, metric)) for metric in metrics]
         lines.append(_line(demand.name, [cell_text(cell) for cell in cells], metrics, label))
@@ -174,4 +180,4 @@ def _line(label: str, texts: Sequence[str], metrics: Sequence[str], width: int) 
 
 
 def _column_width(metric: str) -> int:
-    return max(len(metric), len("30/30"))
+    return max(len(_fitting(metric)), len("30/30"))

@@ -159,12 +159,11 @@ def _write(folder: Path, matrix: Matrix, results: Results) -> None:
 
 
 def _report(matrix: Matrix, results: Results) -> str:
-    from textwrap import fill
-
     from genpr.audit.matrix import text_blocks
     from genpr.audit.report import LEGEND, run_text
+    from genpr.report.text import wrapped
 
-    legend = [fill(line, 80, subsequent_indent="   ") for line in LEGEND]
+    legend = [wrapped(line, others="   ") for line in LEGEND]
     return "\n".join([text_blocks(matrix), "", *legend, run_text(results.run)])
 
 

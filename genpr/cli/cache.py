@@ -30,9 +30,9 @@ def command() -> None:
     """Show the cached features of images, or remove those that were not used for long.
 
     \b
-    genpr cache list                      by extractor: files, images, bytes, last use
-    genpr cache prune --max-size 5GB      the longest unused go, until so much is left
-    genpr cache prune --older-than 30d    what was not used for so long goes
+    genpr cache list                    by extractor: files, images, bytes, use
+    genpr cache prune --max-size 5GB    the longest unused, until so much is left
+    genpr cache prune --older-than 30d  what was not used for so long goes
 
     Removing features is safe at any time, beside a running genpr too: they are made again when needed.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
@@ -144,6 +144,8 @@ def _row(folder: CacheFolder) -> dict[str, Any]:
 
 def _table(root: Path, rows: Sequence[dict[str, Any]]) -> str:
     """Two lines per entry: what one would ask for, and the folder's name below."""
+    from genpr.report.text import shortened
+
     if not any(row["files"] for row in rows):
         return printable(f"no features are cached in {root}")
     lines = [_columns("extractor", "device", "files", "images", "size", "last use")]
@@ -153,15 +155,17 @@ def _table(root: Path, rows: Sequence[dict[str, Any]]) -> str:
             if row["last_used"] is None
             else time.strftime("%Y-%m-%d %H:%M", time.localtime(row["last_used"]))
         )
-        name = row["extractor"] if len(row["extractor"]) <= 24 else f"{row['extractor'][:23]}…"
+        name, device = shortened(row["extractor"], 24), shortened(str(row["device"] or "?"), 6)
         counts = f"{row['files']:,}", f"{row['images']:,}", _size(row["size"])
-        lines += [_columns(name, row["device"] or "?", *counts, used), f"  {Path(row['path']).name}"]
+        lines += [_columns(name, device, *counts, used), f"  {Path(row['path']).name}"]
     total = f"{sum(row['files'] for row in rows):,} files, {_size(sum(row['size'] for row in rows))}"
     return printable("\n".join([*lines, f"{total} in {root / 'features'}"]), newlines=True)
 
 
 def _columns(extractor: str, device: str, files: str, images: str, size: str, used: str) -> str:
-    return f"{extractor:<24}  {device:<6}  {files:>6}  {images:>9}  {size:>7}  {used:<16}".rstrip()
+    from rich.cells import set_cell_size
+
+    return f"{set_cell_size(extractor, 24)}  {set_cell_size(device, 6)}  {files:>6}  {images:>9}  {size:>7}  {used:<16}".rstrip()
 
 
 def _outcome(gone: Sequence[CacheFile], left: int, *, dry_run: bool) -> str:

@@ -1,4 +1,4 @@
-"""Options of `genpr score --per-class`."""
+"""Options of `genpr score --per-class`, of which `genpr modes` has those for labels."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ _NAMES = ("real_labels", "fake_labels", "min_per_class", "worst_by")
 def class_options(command: Command) -> Command:
     """Whether and how to score class by class."""
     return with_options(command, _OPTIONS)
+
+
+def label_options(command: Command) -> Command:
+    """Where labels are."""
+    return with_options(command, _LABELS)
 
 
 @dataclass(frozen=True)
@@ -64,8 +69,7 @@ class ClassOptions:
         check_sources(real, fake, **labels, on_bad=options["on_bad"], max_bad=options["max_bad"])
 
 
-_OPTIONS = (
-    click.option("--per-class", is_flag=True, help="Score each class within itself, too: which are worst?"),
+_LABELS = (
     click.option(
         "--real-labels",
         metavar="FILE",
@@ -73,6 +77,10 @@ _OPTIONS = (
         "[default: dataset.json in it, arr_1 of an .npz, else sub-folders]",
     ),
     click.option("--fake-labels", metavar="FILE", help="Classes of FAKE, likewise."),
+)
+_OPTIONS = (
+    click.option("--per-class", is_flag=True, help="Score each class within itself, too: which are worst?"),
+    *_LABELS,
     click.option(
         "--min-per-class",
         type=int,

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -30,7 +30,16 @@ def printable(text: str, *, newlines: bool = False) -> str:
 
 def complain(message: str) -> None:
     """One line on stderr."""
-    click.echo(printable(message, newlines=True), err=True)
+    click.echo(_held(printable(message, newlines=True), sys.stderr), err=True)
+
+
+def _held(text: str, stream: TextIO) -> str:
+    """In the characters that a stream of ASCII or of an old code page has, for click would write others as UTF-8."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    try:
+        return text.encode(encoding, "backslashreplace").decode(encoding)
+    except (LookupError, UnicodeDecodeError):
+        return text
 
 
 def emit(text: str) -> None:
@@ -40,7 +49,7 @@ def emit(text: str) -> None:
         ResourceError: stdout cannot be written.
     """
     try:
-        click.echo(text)
+        click.echo(_held(text, sys.stdout))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the exit flushes quietly
     except OSError as error:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from genpr.cli.console import complain, emit, progress_bars
+from genpr.cli.console import complain, emit, printable, progress_bars
 
 if TYPE_CHECKING:
     from genpr.demo import Demo
@@ -69,7 +69,7 @@ def _report(demo: Demo, results: dict[str, Result], save: Path | None) -> str:
     if save is None:
         more = "See the pictures, and score them as folders: genpr demo --save genpr-demo"
     else:
-        more = f"Next: genpr score {save}/real {save}/blurred --extractor gabor"
+        more = printable(f"Next: genpr score {save}/real {save}/blurred --extractor gabor")
     return f"{n} drawings per set:\n{sets}\n\n{comparison_table(results, lessons)}\n\n{_READING}\n\n{more}"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from genpr.cli.console import emit, progress_bars, show_notices
+from genpr.cli.console import emit, printable, progress_bars, show_notices
 from genpr.cli.options import image_options
 
 
@@ -69,4 +69,4 @@ def command(
         }
         emit(json.dumps(record))
     else:
-        emit(f"wrote {n:,} x {dim} features to {out} ({features.n_cached:,} from the cache)")
+        emit(printable(f"wrote {n:,} x {dim} features to {out} ({features.n_cached:,} from the cache)"))

@@ -64,10 +64,10 @@ def cli() -> None:
     """Exact precision, recall, density and coverage for generative image models.
 
     \b
-    genpr demo                                    see what the numbers mean
-    genpr score real/ fake/                       score a folder of generated images
-    genpr score real/ fake/ --json > score.json   for scripts
-    genpr features real/ real.safetensors         embed once, score many times
+    genpr demo                                   see what the numbers mean
+    genpr score real/ fake/                      score a folder of images
+    genpr score real/ fake/ --json > score.json  for scripts
+    genpr features real/ real.safetensors        embed once, score many times
 
     Results go to stdout, everything else to stderr. Exit codes: 0 ok, 1 bug, 2 usage, 3 bad data,
     4 resource or weights, 5 a --fail-under threshold was missed, 130 interrupted.

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from genpr.cli.class_options import label_options
 from genpr.cli.console import emit, progress_bars, show_notices
 from genpr.cli.options import image_options
 
@@ -16,6 +17,7 @@ from genpr.cli.options import image_options
 @click.argument("real")
 @click.argument("fake")
 @image_options
+@label_options
 @click.option("--k", type=int, help="Neighbours that set a ball's radius.  [default: 5 missed, 3 invented]")
 @click.option(
     "--clusters",
@@ -39,7 +41,7 @@ def command(
 
     REAL and FAKE are what `genpr score` takes. Both are clustered together; a cluster is missed if more of its reals
     are covered by no fake than chance explains, and invented if more of its fakes lie off the reals' manifold. Where
-    REAL has sub-folders, these are its classes, and are ranked too.
+    the classes of REAL are known, they are ranked, too.
     """
     from genpr.modes import find_modes
     from genpr.report.modes_table import modes_table

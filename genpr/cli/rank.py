@@ -72,10 +72,10 @@ def command(
     CHECKPOINT is a file that the factory is called with, and all draw from the same latents, by --seed.
 
     \b
-    genpr rank real/ samples/step-*               by F1 of precision and recall
-    genpr rank real/ samples/step-* --by f0.5     precision counts twice as much
-    genpr rank real/ samples/step-* --by pareto   who is beaten in both, and by whom
-    genpr rank --results scores/*.json            scores that are there already
+    genpr rank real/ samples/step-*              by F1 of precision and recall
+    genpr rank real/ samples/step-* --by f0.5    precision counts twice as much
+    genpr rank real/ samples/step-* --by pareto  who is beaten in both, by whom
+    genpr rank --results scores/*.json           scores that are there already
     genpr rank real/ step-*.pt --generator gan.py:load --n 5000 --psi 0.7
 
     A * marks those that may be the best: with 95 %, the truly best one is among them, however many there are.

@@ -132,14 +132,17 @@ def _row(entry: WeightsFile) -> dict[str, object]:
 
 def _table(rows: Sequence[dict[str, Any]]) -> str:
     """Two lines per file, since file names are long: what one would type, and the name below."""
+    from genpr.report.text import shortened
+
     lines = [_columns("used by", "size", "licence", "pinned by", "here")]
     for row in rows:
-        users = row["used_by"]
-        first = users[0] if users else "-"
-        more = f" (+{len(users) - 1})" if len(users) > 1 else ""
+        first, *others = row["used_by"] or ["-"]
+        more = f" (+{len(others)})" if others else ""
         size = "?" if row["size"] is None else f"{row['size'] / 1e6:,.0f} MB"
         here = "yes" if row["cached"] else "no"
-        lines += [_columns(first + more, size, row["licence"], row["pinned"], here), f"  {row['name']}"]
+        users = shortened(first, 24 - len(more)) + more
+        facts = shortened(str(row["licence"]), 14), shortened(str(row["pinned"]), 9)
+        lines += [_columns(users, size, *facts, here), f"  {row['name']}"]
     return printable("\n".join(lines), newlines=True)
 
 

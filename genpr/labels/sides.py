@@ -80,7 +80,7 @@ def check_labels(real: LabelledSide, fake: LabelledSide, policy: BadImagePolicy)
     if not real.rows or not fake.rows:
         raise DataError(f"per-class scores need a label per image: {both}; {_NEEDED}", code="no-labels")
     for side in (real, fake):
-        _check_complete(side, policy)
+        check_complete(side, policy)
     if len({*real.rows, *fake.rows}) == 1:
         raise DataError(
             f"per-class scores need at least two classes: {both}; score without them, or {_NEEDED}",
@@ -90,7 +90,12 @@ def check_labels(real: LabelledSide, fake: LabelledSide, policy: BadImagePolicy)
         _refuse_disjoint(real, fake)
 
 
-def _check_complete(side: LabelledSide, policy: BadImagePolicy) -> None:
+def check_complete(side: LabelledSide, policy: BadImagePolicy) -> None:
+    """Refuse a side of which more images have no class than may be left out.
+
+    Raises:
+        DataError: They are listed ("unlabelled").
+    """
     few = side.unlabelled
     share = len(few) / len(side.labels)
     if not few or (policy.action == "skip" and share <= policy.max_share):

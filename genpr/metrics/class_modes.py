@@ -55,7 +55,7 @@ def ranked_classes(
     near: JointNeighbours,
     is_real: Flags,
     uncovered: Flags,
-    labels: Sequence[str] | None,
+    labels: Sequence[str | None] | None,
     *,
     k: int,
     seed: int,
@@ -66,20 +66,22 @@ def ranked_classes(
         near: Neighbours of all images.
         is_real: (n + m,) bool.
         uncovered: (n,) bool, of the reals.
-        labels: Class of each real; None where they are not known.
+        labels: Class of each real; None for those without one, and instead of all where they are not known.
         k: Of coverage's balls.
         seed: Of the divisions.
     """
     n, m = int(is_real.sum()), int((~is_real).sum())
     null = 1.0 - balls_hit(n, m, k)
-    if labels is None:
+    names = sorted({label for label in labels or () if label is not None})
+    if labels is None or not names:
         return (), null
-    names = sorted(set(labels))
-    place = {name: index for index, name in enumerate(names)}
-    number = np.array([place[label] for label in labels])
-    size = np.bincount(number, minlength=len(names))
-    flagged = np.bincount(number[uncovered], minlength=len(names))
-    spread = _spread(near, is_real, number, m, k=k, seed=seed)
+    place: dict[str | None, int] = {name: index for index, name in enumerate(names)}
+    number = np.array(
+        [place.get(label, len(names)) for label in labels]
+    )  # one more for those without a class
+    size = np.bincount(number, minlength=len(names))[: len(names)]
+    flagged = np.bincount(number[uncovered], minlength=len(names))[: len(names)]
+    spread = _spread(near, is_real, number, m, k=k, seed=seed)[: len(names)]
     p = holm(np.exp(-surprise(flagged, (null * size).astype(np.float64), spread)))
     found = [
         ClassShare(name, int(own), int(count), null * int(own), float(chance))

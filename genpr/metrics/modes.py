@@ -112,8 +112,8 @@ def modes_of(
     uncovered_k: int = 5,
     outside_k: int = 3,
     clusters: int | None = None,
-    real_labels: Sequence[str] | None = None,
-    fake_labels: Sequence[str] | None = None,
+    real_labels: Sequence[str | None] | None = None,
+    fake_labels: Sequence[str | None] | None = None,
     most: int | None = None,
     seed: int = 0,
     device: str | torch.device = "auto",
@@ -129,7 +129,7 @@ def modes_of(
         uncovered_k: k of coverage's balls around reals.
         outside_k: k of precision's.
         clusters: Their number; None takes sqrt(min(n, m) / 4), from 2 to 50.
-        real_labels: Class of each real.
+        real_labels: Class of each real; None for those without one, which are in no class.
         fake_labels: Class of each fake; only names what is found.
         most: Images of each side that are used, chosen at random; None for no limit.
         seed: Of the clusters, the labellings and the part of a larger set.
@@ -179,7 +179,7 @@ class _Found:
     cells: NDArray[np.int64]
     near: JointNeighbours
     ks: tuple[int, int]
-    labels: list[list[str] | None]
+    labels: list[list[str | None] | None]
     seed: int
 
     def modes(self, count: int) -> Modes:
@@ -228,7 +228,7 @@ class _Found:
         _, sq = nearest_centres(part, mean, torch.zeros_like(mean)[None])
         rows = self.mixed.rows[at[sq.argsort(stable=True).numpy()]].tolist()
         labels = self.labels[0 if self.mixed.is_real[at[0]] else 1]
-        names = Counter([] if labels is None else [labels[row] for row in rows])
+        names = Counter(name for row in rows if labels is not None and (name := labels[row]) is not None)
         return tuple(rows), tuple(sorted(names.items(), key=lambda entry: (-entry[1], entry[0])))
 
 
@@ -251,10 +251,10 @@ def _check_enough(side: Tensor, name: str, k: int) -> None:
         )
 
 
-def _checked(labels: Sequence[str] | None, side: Tensor) -> list[str] | None:
+def _checked(labels: Sequence[str | None] | None, side: Tensor) -> list[str | None] | None:
     if labels is None:
         return None
-    found = [str(label) for label in labels]
+    found = [None if label is None else str(label) for label in labels]
     if len(found) != len(side):
         raise UsageError(
             f"there must be one label per image, but there are {len(found):,} labels of {len(side):,} images",

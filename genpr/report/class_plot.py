@@ -15,8 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from genpr.class_scores import ClassScore, ClassScores, relative_of
-from genpr.report.class_table import cut
 from genpr.report.metric_curves import STYLE
+from genpr.report.safe_text import cut
 
 _STYLE = STYLE | {
     "axes.spines.top": True,

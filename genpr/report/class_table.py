@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from rich.cells import cell_len, chop_cells
-
 from genpr.class_scores import OVER_FAKES, WEAKEST_FIRST, Average, ClassScore, ClassScores, LeftOutClass
-from genpr.report.text import WIDTH, plain_table, render, wrapped
+from genpr.report.text import WIDTH, plain_table, render, shortened, wrapped
 from genpr.result import MetricValue
 
 _MOST_ROWS, _WORST, _BEST = 24, 12, 5
@@ -39,33 +37,18 @@ def class_table(scores: ClassScores) -> str:
     columns = list(zip(heads, *rows, *averages, strict=True))
     others = sum(max(map(len, column)) + _GAP for column in columns[1:])
     width = min(max(WIDTH - others, _NARROWEST), _WIDEST)
-    table = plain_table(cut(heads[0], width), *heads[1:])
+    table = plain_table(shortened(heads[0], width), *heads[1:])
     for column in table.columns:
         column.no_wrap = True
     for column in table.columns[1:]:
         column.justify = "right"
     for row in rows:
-        table.add_row(cut(row[0], width), *row[1:])
+        table.add_row(shortened(row[0], width), *row[1:])
     table.add_section()
     for row in averages:
-        table.add_row(cut(row[0], width), *row[1:])
-    return "\n".join([render(table), *_legend(scores), *_left_out(scores)])
-
-
-def cut(name: str, width: int) -> str:
-    """A name for one cell: without what a terminal obeys, its middle left out where it is too wide."""
-    shown = "".join(c if c.isprintable() else "?" for c in name[: 4 * WIDTH])
-    if cell_len(shown) <= width and len(name) <= 4 * WIDTH:
-        return shown
-    tail = (width - 1) // 2
-    head = chop_cells(shown, width - 1 - tail)[0]
-    return f"{head}…{_last_cells(''.join(c if c.isprintable() else '?' for c in name[-WIDTH:]), tail)}"
-
-
-def _last_cells(text: str, width: int) -> str:
-    while cell_len(text) > width:
-        text = text[1:]
-    return text
+        table.add_row(shortened(row[0], width), *row[1:])
+    labels = map(wrapped, label_lines(scores.origins, scores.unlabelled))
+    return "\n".join([render(table), *_legend(scores), *_left_out(scores), *labels])
 
 
 def _row(found: ClassScore, metrics: Sequence[str]) -> list[str]:
@@ -98,17 +81,26 @@ def _legend(scores: ClassScores) -> list[str]:
         if names
     )
     count = len(scores.classes)
-    origins = "; ".join(f"{role} labels: {origin}" for role, origin in scores.origins.items())
     return [
         wrapped(f"{count:,} class{'es' * (count > 1)}, each scored within itself, worst by {by}"),
         wrapped(f"macro: each class counts the same; micro: each by {weights}"),
         wrapped("± is half the 95 % interval of one class: of many, some look bad by chance alone"),
-        wrapped(origins),
     ]
 
 
+def label_lines(origins: Mapping[str, str], unlabelled: Mapping[str, int]) -> list[str]:
+    """Where labels come from, and how many images have none, by role."""
+    found = "; ".join(f"{role} labels: {origin}" for role, origin in origins.items())
+    none = [
+        f"{count:,} {role} images without a label are in no class"
+        for role, count in unlabelled.items()
+        if count
+    ]
+    return [found, *none] if found else none
+
+
 def _left_out(scores: ClassScores) -> list[str]:
-    """Classes that were not scored by reason, largest first; then images without a class."""
+    """Classes that were not scored by reason, largest first."""
     ordered = sorted(scores.left_out, key=lambda each: (each.reason, -each.n_real - each.n_fake))
     lines = []
     for reason, group in groupby(ordered, key=lambda each: each.reason):
@@ -117,11 +109,8 @@ def _left_out(scores: ClassScores) -> list[str]:
         names = ", ".join(map(_sized, found[:_MOST_NAMED]))
         more = f" and {len(found) - _MOST_NAMED:,} more (all in --json)" if len(found) > _MOST_NAMED else ""
         lines.append(wrapped(f"left out, {reason}{need}: {names}{more}"))
-    for role, count in scores.unlabelled.items():
-        if count:
-            lines.append(wrapped(f"{count:,} {role} images without a label are in no class"))
     return lines
 
 
 def _sized(found: LeftOutClass) -> str:
-    return f"{cut(found.label, _WIDEST)} ({found.n_real:,} reals, {found.n_fake:,} fakes)"
+    return f"{shortened(found.label, _WIDEST)} ({found.n_real:,} reals, {found.n_fake:,} fakes)"

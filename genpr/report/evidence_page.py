@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from genpr.class_scores import ClassScores
+from genpr.errors import GenprError
 from genpr.evidence import Evidence
+from genpr.features.feature_set import FeatureSet
 from genpr.images.likeness import Likeness, likeness
-from genpr.images.policy import DecodePolicy
+from genpr.images.policy import BadImagePolicy, DecodePolicy
+from genpr.mode_labels import SideLabels
 from genpr.metrics.projection import Projection, project
 from genpr.report.album import Album
 from genpr.report.gallery import Gallery
-from genpr.report.mode_picks import mode_picks
+from genpr.report.mode_picks import KnownLabels, mode_picks
 from genpr.report.page import MOST_BYTES, Figure, html_report
 from genpr.report.picks import (
     Image,
@@ -26,6 +29,7 @@ from genpr.report.picks import (
 )
 from genpr.report.set_map import SetMap, set_map
 from genpr.result import Result
+from genpr.sides import open_side
 
 if TYPE_CHECKING:
     import torch
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
 
 _CANDIDATES = 400  # pairs whose pixels are compared
 _COPIES = 100
+_ANY = BadImagePolicy("skip", 1.0)  # images without a class are none the worse here
 
 
 def evidence_report(
@@ -41,6 +46,8 @@ def evidence_report(
     real: object = None,
     fake: object = None,
     *,
+    real_labels: object = None,
+    fake_labels: object = None,
     earlier: Mapping[str, Result] | None = None,
     policy: DecodePolicy | None = None,
     device: torch.device | str = "auto",
@@ -54,6 +61,9 @@ def evidence_report(
         real: Where the pictures of the reals are: the source that was scored. None, a source of features, or an iterable
             that gives its images once shows none.
         fake: Likewise of the fakes.
+        real_labels: Classes of the reals, which name the kinds that are missed: as of `genpr.find_modes`. None takes what
+            `real` has.
+        fake_labels: Likewise of the fakes.
         earlier: As of `html_report`.
         policy: How pictures are decoded; None for the default limits.
         device: Where kinds of images are looked for.
@@ -72,7 +82,11 @@ def evidence_report(
         True
     """
     album = Album.of(evidence, {"real": real, "fake": fake}, policy or DecodePolicy())
-    galleries, both = _shown(evidence, album, device, progress)
+    labels = (
+        _labels(real, evidence.sides[0], "real", real_labels),
+        _labels(fake, evidence.sides[1], "fake", fake_labels),
+    )
+    galleries, both = _shown(evidence, album, labels, device, progress)
     radii = evidence.own_radii
     return html_report(
         evidence.result,
@@ -88,11 +102,15 @@ def evidence_report(
 
 
 def _shown(
-    evidence: Evidence, album: Album, device: torch.device | str, progress: StageProgress | None
+    evidence: Evidence,
+    album: Album,
+    labels: tuple[KnownLabels, KnownLabels],
+    device: torch.device | str,
+    progress: StageProgress | None,
 ) -> tuple[list[Gallery], SetMap]:
     """Everything that needs pictures, which are read in one go."""
     report = progress or (lambda *_: None)
-    missed, invented = mode_picks(evidence, device=device, progress=progress)
+    missed, invented = mode_picks(evidence, labels=labels, device=device, progress=progress)
     least, most = realism_picks(evidence)
     hubs, repeats, candidates = hub_picks(evidence), repeat_picks(evidence), _candidates(evidence)
     points = project(*(side.features for side in evidence.sides), seed=evidence.result.seed, device=device)
@@ -115,6 +133,18 @@ def _shown(
     galleries = [album.gallery(each) for each in (missed, invented, least, copies, most, hubs, repeats)]
     pictures = {place: album.pixels[image] for place, image in enumerate(images) if image in album.pixels}
     return galleries, set_map(points, album.names_of(images), pictures)
+
+
+def _labels(source: object, features: FeatureSet, role: Side, given: object) -> KnownLabels:
+    """Classes that are known; a page can do without, and says nothing of them where they do not fit."""
+    try:
+        opened = features if source is None else open_side(source, role)
+        found = SideLabels.of(given, source, role).of_embedded(opened, features, _ANY)
+    except GenprError:
+        if given is not None:
+            raise
+        return None
+    return None if found is None else found.labels
 
 
 def _on_map(points: Projection) -> list[Image]:

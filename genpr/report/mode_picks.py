@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from genpr.evidence import Evidence
-from genpr.modes import FoundModes, folder_classes
+from genpr.labels.table import Label
+from genpr.modes import FoundModes
 from genpr.report.picks import Pick, Selection, Side
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from genpr.metrics.modes import ModeCluster
     from genpr.side_features import StageProgress
 
+KnownLabels = Sequence[Label] | None
+"""Class of each image of a side, None for those without one; None if no classes are known."""
+
 _MOST = 10_000  # images of a side among which kinds are looked for: the search grows with the square
 _KINDS, _PER_KIND = 6, 8
 _SINGLE = 16
@@ -24,14 +28,24 @@ _LEAST = 50  # images of a side that kinds can be told from
 
 
 def mode_picks(
-    evidence: Evidence, *, device: torch.device | str = "auto", progress: StageProgress | None = None
+    evidence: Evidence,
+    *,
+    labels: tuple[KnownLabels, KnownLabels] = (None, None),
+    device: torch.device | str = "auto",
+    progress: StageProgress | None = None,
 ) -> list[Selection]:
     """Reals that no fake covers, by missed kinds; and fakes that lie off the reals' manifold, by invented kinds.
 
     Where no kind stands out, the reals that are farthest from any fake are shown one by one; single fakes far outside are
     among the least realistic ones already.
+
+    Args:
+        evidence: Of the score.
+        labels: Class of each real and of each fake, as far as they are known.
+        device: Where neighbours are searched for.
+        progress: Called with "kinds", per cent, and 100.
     """
-    found = _found(evidence, device, progress)
+    found = _found(evidence, labels, device, progress)
     missed, invented = ([], []) if found is None else (found.modes.missed, found.modes.invented)
     uncovered = _kinds("real", missed, evidence.real.names, "covered by no fake")
     outside = _kinds("fake", invented, evidence.fake.names, "off the manifold")
@@ -43,7 +57,10 @@ def mode_picks(
 
 
 def _found(
-    evidence: Evidence, device: torch.device | str, progress: StageProgress | None
+    evidence: Evidence,
+    labels: tuple[KnownLabels, KnownLabels],
+    device: torch.device | str,
+    progress: StageProgress | None,
 ) -> FoundModes | None:
     from genpr.metrics.modes import modes_of
 
@@ -56,8 +73,8 @@ def _found(
         fakes.features,
         uncovered_k=ks["coverage"],
         outside_k=ks["precision"],
-        real_labels=folder_classes(reals.names),
-        fake_labels=folder_classes(fakes.names),
+        real_labels=labels[0],
+        fake_labels=labels[1],
         most=_MOST,
         seed=evidence.result.seed,
         device=device,

@@ -7,9 +7,11 @@ from typing import Literal
 
 from genpr.metrics.modes import ModeCluster
 from genpr.modes import NAMED, FoundModes
-from genpr.report.text import plain_table, render, wrapped
+from genpr.report.class_table import label_lines
+from genpr.report.text import plain_table, render, shortened, wrapped
 
 _MOST_CLASSES = 2
+_LONGEST = 60  # columns of a name
 
 
 def modes_table(found: FoundModes, *, every: bool = False) -> str:
@@ -52,8 +54,10 @@ def _clusters(found: FoundModes, side: Literal["real", "fake"], clusters: Sequen
             f"{each.p:.3f}",
         )
         largest = [entry for entry in each.classes if entry[1] >= NAMED * each.flagged][:_MOST_CLASSES]
-        mostly = ", ".join(f"{_safe(name)} {count / each.flagged:.0%}" for name, count in largest)
-        example = _safe(found.name_of(side, each.rows[0]))
+        mostly = ", ".join(
+            f"{shortened(name, _LONGEST)} {count / each.flagged:.0%}" for name, count in largest
+        )
+        example = shortened(found.name_of(side, each.rows[0]), _LONGEST)
         table.add_row(*numbers, *([mostly] if has_classes else []), example)
     for column in table.columns[:6]:
         column.justify, column.no_wrap = "right", True
@@ -67,7 +71,7 @@ def _classes(found: FoundModes) -> str:
     for each in found.modes.classes:
         expected = f"{each.expected / each.size:.1%}"
         share = f"{each.uncovered / each.size:.1%}"
-        table.add_row(_safe(each.name), f"{each.size:,}", share, expected, f"{each.p:.2g}")
+        table.add_row(shortened(each.name, _LONGEST), f"{each.size:,}", share, expected, f"{each.p:.2g}")
     table.columns[0].overflow = "fold"
     for column in table.columns[1:]:
         column.justify, column.no_wrap = "right", True
@@ -83,14 +87,6 @@ def _footer(found: FoundModes) -> str:
         f"real  {modes.n_real:,} images of {found.real}",
         f"fake  {modes.n_fake:,} images of {found.fake}",
         f"{features}, {ks}, seed {modes.seed}",
+        *label_lines(found.origins, found.unlabelled),
     ]
     return "\n".join(wrapped(line) for line in lines)
-
-
-def _safe(name: str) -> str:
-    """Short, and without what a terminal would obey."""
-    text = "".join(c if c.isprintable() else "?" for c in name)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2 - 1]}..{text[-(_LONGEST // 2 - 1) :]}"
-
-
-_LONGEST = 60

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len, chop_cells
+
 LONGEST = 400
 
 
@@ -15,4 +17,32 @@ def shown(text: object, *, longest: int = LONGEST) -> str:
     raw = str(text)
     if len(raw) > longest:
         raw = f"{raw[: longest // 2]}…{raw[-(longest // 2) :]}"
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in raw)
+    return escaped(raw)
+
+
+def escaped(text: str) -> str:
+    r"""All of a text, on one line: what is not printable as its escape.
+
+    Example:
+        >>> print(escaped("red\x1b[31m.png"))
+        red\x1b[31m.png
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def cut(name: str, width: int, *, gap: str = "…") -> str:
+    """A name made safe to show, its middle left out where it is wider than `width` columns.
+
+    Example:
+        >>> cut("a-long-name-of-a-class", 9)
+        'a-lo…lass'
+    """
+    whole = shown(name)
+    if cell_len(whole) <= width:
+        return whole
+    tail = (width - len(gap)) // 2
+    head = chop_cells(whole, width - len(gap) - tail)[0]
+    end = whole[-tail:] if tail else ""
+    while cell_len(end) > tail:
+        end = end[1:]
+    return f"{head}{gap}{end}"

@@ -4,24 +4,50 @@ from __future__ import annotations
 
 from genpr.goal import Goal
 from genpr.metrics.catalogue import METRICS
-from genpr.report.text import number, plain_table, render, wrapped
+from genpr.report.sparklines import Series, sparklines
+from genpr.report.text import WIDTH, number, plain, plain_table, render, shortened, wrapped
 from genpr.sweep import Sweep, SweepPoint, warnings_of
 
-_SHOWN = 4  # metrics that fit 80 columns with their intervals
+_MOST = 4  # metrics with their intervals in a row
+_F1, _MARK = 5, 6  # columns of a value, and of the longest mark
+_LONGEST_AXIS = 12  # columns of its name
 
 
 def sweep_table(sweep: Sweep, goal: Goal) -> str:
-    """Settings down, metrics across with half the width of their intervals; then front, knee and best."""
-    names = list(sweep.points[0].result.metrics)[:_SHOWN]
-    shown = plain_table(sweep.axis, *names, "f1", "")
+    """Settings down, metrics across with half the width of their intervals; then each metric as bars, front, knee and best."""
+    names = _shown(sweep)
+    shown = plain_table(shortened(sweep.axis, _LONGEST_AXIS), *names, "f1", "")
     for column in shown.columns[:-1]:
         column.justify = "right"
-    for column in shown.columns:
+    for column in shown.columns[1:-1]:
+        column.no_wrap = True  # a number in two pieces reads as two
+    for column in (shown.columns[0], shown.columns[-1]):
         column.overflow = "fold"
     for point in sweep.points:
         cells = [_value(point, name) for name in names]
         shown.add_row(f"{point.setting:g}", *cells, f"{point.values['f1']:.3f}", _marks(sweep, point, goal))
-    return "\n".join([render(shown), *_legend(sweep, goal)])
+    return "\n".join([render(shown), *_along(sweep), *_legend(sweep, goal)])
+
+
+def _along(sweep: Sweep) -> list[str]:
+    """Every metric that was computed as a line of bars; nothing of a single setting."""
+    first, last = sweep.points[0].setting, sweep.points[-1].setting
+    results = [point.result for point in sweep.points]
+    names = dict.fromkeys(name for result in results for name in result.metrics)
+    series = [Series.of(name, [result.metrics.get(name) for result in results]) for name in names]
+    return sparklines(series, along=f"{shortened(sweep.axis, _LONGEST_AXIS)} = {first:g} to {last:g}")
+
+
+def _shown(sweep: Sweep) -> list[str]:
+    """The first metrics, as many as fit 80 columns in one piece."""
+    room = WIDTH - max(len(f"{point.setting:g}") for point in sweep.points) - (2 + _F1) - (2 + _MARK)
+    names: list[str] = []
+    for name in list(sweep.points[0].result.metrics)[:_MOST]:
+        room -= 2 + max(len(name), *(len(plain(_value(point, name))) for point in sweep.points))
+        if names and room < 0:
+            break
+        names.append(name)
+    return names
 
 
 def _value(point: SweepPoint, name: str) -> str:
@@ -58,12 +84,9 @@ def _doubts(sweep: Sweep, goal: Goal, best: SweepPoint | None) -> list[str]:
 
 
 def _legend(sweep: Sweep, goal: Goal) -> list[str]:
-    axis, first = sweep.axis, sweep.points[0].result
-    nulls = ", ".join(
-        f"{name} {number(metric.null)}"
-        for name, metric in list(first.metrics.items())[:_SHOWN]
-        if metric.null is not None
-    )
+    axis, first, names = sweep.axis, sweep.points[0].result, _shown(sweep)
+    known = ((name, first.metrics[name].null) for name in names)
+    nulls = ", ".join(f"{name} {number(null)}" for name, null in known if null is not None)
     best, knee = sweep.best(goal), sweep.knee
     lines = [f"null: {nulls}"] if nulls else []
     lines += [
@@ -78,7 +101,7 @@ def _legend(sweep: Sweep, goal: Goal) -> list[str]:
     for code in dict.fromkeys(code for point in sweep.points for code in warnings_of(point.result)):
         settings = [f"{point.setting:g}" for point in sweep.points if code in warnings_of(point.result)]
         lines.append(f"warning: {code} at {axis} = {', '.join(settings)}")
-    hidden = [name for name in list(first.metrics)[_SHOWN:] if name in METRICS]
+    hidden = [name for name in first.metrics if name in METRICS and name not in names]
     if hidden:
         lines.append(f"also computed, see sweep.csv: {', '.join(hidden)}")
     return [wrapped(line) for line in lines]

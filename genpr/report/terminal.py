@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from textwrap import fill
+
+from rich.table import Column, Table
 
 from genpr.comparison import Comparison
 from genpr.metrics.catalogue import METRICS
 from genpr.report.remarks import remarks_of
-from genpr.report.text import WIDTH, number, plain_table, render, wrapped
+from genpr.report.text import WIDTH, number, plain, plain_table, render, wrapped
 from genpr.result import Control, MetricValue, Result, SideSummary
 
 _PERFECT = "perfect"
+_NUMBER = 9  # columns of a value
+_FOR_METRICS = WIDTH - 24  # columns beside the labels of results
 
 
 def score_table(result: Result, *, details: bool = False) -> str:
@@ -115,18 +118,41 @@ def side_by_side_table(comparison: Comparison) -> str:
         for name in metrics:
             values = [_value(result.metrics[name]) for result in results.values()]
             table.add_row(name, *values, METRICS[name].better)
-        numbers = table.columns[1:-1]
+        tables = [_folding(table, table.columns[1:-1])]
     else:
-        table = plain_table("result", *metrics)
-        for label, result in results.items():
-            table.add_row(label, *(_value(result.metrics[name]) for name in metrics))
-        numbers = table.columns[1:]
+        tables = [_down(results, names) for names in _fitting(metrics)]
+    differences = [wrapped(f"not made alike: {difference}") for difference in comparison.differences]
+    return "\n".join(["\n\n".join(tables), *differences, *_contrasts(comparison)])
+
+
+def _down(results: Mapping[str, Result], metrics: Sequence[str]) -> str:
+    table = plain_table("result", *metrics)
+    for label, result in results.items():
+        table.add_row(label, *(_value(result.metrics[name]) for name in metrics))
+    return _folding(table, table.columns[1:])
+
+
+def _folding(table: Table, numbers: Sequence[Column]) -> str:
+    """Names are folded to fit; numbers stand to the right."""
     for column in table.columns:
         column.overflow = "fold"
     for column in numbers:
         column.justify = "right"
-    differences = [wrapped(f"not made alike: {difference}") for difference in comparison.differences]
-    return "\n".join([render(table), *differences, *_contrasts(comparison)])
+    return render(table)
+
+
+def _fitting(metrics: Sequence[str]) -> list[list[str]]:
+    """The metrics in as few tables as leave their names and numbers in one piece."""
+    found: list[list[str]] = [[]]
+    room = _FOR_METRICS
+    for name in metrics:
+        width = max(len(name), _NUMBER) + 2
+        if found[-1] and width > room:
+            found.append([])
+            room = _FOR_METRICS
+        found[-1].append(name)
+        room -= width
+    return found
 
 
 def _contrasts(comparison: Comparison) -> list[str]:
@@ -165,10 +191,7 @@ def listing(rows: Sequence[Mapping[str, object]], details: Sequence[str]) -> str
         table.add_row(*("-" if row[key] is None else str(row[key]) for key in columns))
     head, rule, *lines = render(table).splitlines()
     texts = [[str(row[key]) for key in details if row[key] is not None] for row in rows]
-    below = [
-        "\n".join(fill(text, WIDTH, initial_indent="   ", subsequent_indent="     ") for text in each)
-        for each in texts
-    ]
+    below = ["\n".join(wrapped(text, first="   ", others="     ") for text in each) for each in texts]
     return "\n".join([head, rule, *(f"{line}\n{text}" for line, text in zip(lines, below, strict=True))])
 
 
@@ -187,5 +210,4 @@ def _footer(result: Result) -> str:
 
 def _side(side: SideSummary) -> str:
     skipped = f", {len(side.skipped):,} left out" if side.skipped else ""
-    source = "".join(c if c.isprintable() else "?" for c in side.source)  # names may hold line breaks
-    return f"{side.n:,} images of {source}{skipped}"
+    return f"{side.n:,} images of {plain(side.source)}{skipped}"  # a path stays in one piece

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from genpr.criterion import number_of
+from genpr.report.sparklines import Series, sparklines
 from genpr.report.text import number, plain_table, render, wrapped
 
 if TYPE_CHECKING:
     from genpr.score_lines import Record
 
 _MOST_METRICS = 5  # that fit 80 columns
+_FEWEST = 3
 
 
 def score_line(record: Record, by: str, *, is_best: bool) -> str:
@@ -34,16 +36,16 @@ def watched_table(records: Sequence[Record], best: Record | None, by: str) -> st
     table = plain_table("source", "images", *names, "")
     for record in records:
         if record["status"] == "failed":
-            table.add_row(_plain(record["name"]), "-", *("-" for _ in names), record["error"]["code"])
+            table.add_row(record["name"], "-", *("-" for _ in names), record["error"]["code"])
             continue
         known = _values(record, by)
         values = [number(known[name]) if name in known else "-" for name in names]
-        table.add_row(_plain(record["name"]), f"{record['n_fake']:,}", *values, "best" * (record is best))
+        table.add_row(record["name"], f"{record['n_fake']:,}", *values, "best" * (record is best))
     for column in table.columns:
         column.overflow = "fold"
     for column in table.columns[1:-1]:
         column.justify = "right"
-    lines = [render(table)]
+    lines = [render(table), *_along(scored, names, by)]
     if best is not None:
         lines.append(
             wrapped(
@@ -60,6 +62,25 @@ def watched_table(records: Sequence[Record], best: Record | None, by: str) -> st
     return "\n".join(lines)
 
 
+def _along(scored: Sequence[Record], names: Sequence[str], by: str) -> list[str]:
+    """How the metrics of the table went; two scores are no course."""
+    if len(scored) < _FEWEST:
+        return []
+    values, ends = (
+        [_values(record, by) for record in scored],
+        [record.get("intervals", {}) for record in scored],
+    )
+    series = [
+        Series(
+            name,
+            tuple(each.get(name) for each in values),
+            tuple(tuple(each[name]) if name in each else None for each in ends),
+        )
+        for name in names
+    ]
+    return sparklines(series, along="the sources")
+
+
 def _values(record: Record, by: str) -> dict[str, float]:
     """By metric, with the number that decides."""
     value = number_of(by).value_in(record["metrics"])
@@ -71,8 +92,3 @@ def _shown(values: Sequence[Mapping[str, float]], by: str) -> list[str]:
     names = list(dict.fromkeys(name for each in values for name in each))
     others = [name for name in names if name != by]
     return [*others[: _MOST_METRICS - 1], *([by] if by in names else [])]
-
-
-def _plain(name: str) -> str:
-    """Names of files may hold line breaks."""
-    return "".join(c if c.isprintable() else "?" for c in name)

@@ -14,7 +14,7 @@ from PIL import Image
 
 import genpr as package
 from genpr.features.feature_set import FeatureSet, save_features
-from genpr.modes import find_modes, folder_classes
+from genpr.modes import find_modes
 from genpr.report.modes_table import modes_table
 
 HOSTILE = ("<script>alert(1)</script>", "=cmd()", "a\x1b[31mred", "n" * 4000, "\udcff")
@@ -101,7 +101,7 @@ def test_no_hostile_name_reaches_the_terminal(found, name):
 
 def test_options_decide_what_is_found(files, found):
     assert find_modes(*files, clusters=4, k=2, device="cpu").modes.uncovered_k == 2
-    own = find_modes(*files, clusters=4, labels=["x"] * 200, device="cpu")
+    own = find_modes(*files, clusters=4, real_labels=["x"] * 200, device="cpu")
     assert [each.name for each in own.modes.classes] == ["x"]
     part = find_modes(*files, max_images=100, device="cpu")
     assert (part.modes.n_real, part.modes.n_fake) == (100, 100)
@@ -151,19 +151,3 @@ def test_a_missing_path_is_named(genpr, files):
     code, _, err = genpr("modes", files[0], "nowhere", "--device", "cpu")
     assert code == 2
     assert "nowhere" in err
-
-
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [
-        ([f"{folder}/{row}.png" for folder in "ab" for row in range(10)], ["a"] * 10 + ["b"] * 10),
-        ([f"train/{folder}/x/{row}.png" for folder in "ab" for row in range(10)], ["a"] * 10 + ["b"] * 10),
-        ([f"a/{row}.png" for row in range(20)], None),
-        ([f"{row}.png" for row in range(20)], None),
-        ([f"{folder}/{row}.png" for folder in "ab" for row in range(9)], None),
-        ([*(f"{folder}/{row}.png" for folder in "ab" for row in range(10)), "top.png"], None),
-        ([], None),
-    ],
-)
-def test_classes_are_the_first_folders_that_differ(names, expected):
-    assert folder_classes(names) == expected

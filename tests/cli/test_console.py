@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import sys
 
 import pytest
@@ -76,3 +77,17 @@ def test_the_bar_of_a_second_search_starts_anew(clock, monkeypatch):
         (task,) = made[0].tasks
         assert task.completed == 29
         assert not task.finished
+
+
+@pytest.mark.parametrize(
+    ("encoding", "shown"), [("ascii", r"\xb1 \u2581"), ("latin-1", r"± \u2581"), ("utf-8", "± ▁")]
+)
+def test_streams_get_the_characters_that_they_have(monkeypatch, encoding, shown):
+    streams = [io.TextIOWrapper(io.BytesIO(), encoding=encoding) for _ in range(2)]
+    monkeypatch.setattr(sys, "stdout", streams[0])
+    monkeypatch.setattr(sys, "stderr", streams[1])
+    console.emit("± ▁")
+    console.complain("± ▁")
+    for stream in streams:
+        stream.flush()
+        assert stream.buffer.getvalue().decode(encoding) == f"{shown}\n"

@@ -1,4 +1,7 @@
-"""One of two processes: `python gloo_worker.py SCENARIO RANK PORT OUT.json`."""
+"""Two ranks: `python gloo_worker.py SCENARIO PORT OUT.json OUT.json` prints their exit codes; errors go to OUT.err.
+
+They are forked after the imports, which take longer than all else.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import json
 import os
 import sys
 import time
+import traceback
 import warnings
 from pathlib import Path
 
@@ -115,5 +119,24 @@ def main(scenario, rank, port, out):
         failing_scenario(rank, culprit=int(scenario))
 
 
+def rank_of(scenario, rank, port, out):
+    """A process of its own."""
+    child = os.fork()
+    if child:
+        return child
+    os.dup2(os.open(Path(out).with_suffix(".err"), os.O_WRONLY | os.O_CREAT), sys.stderr.fileno())
+    code = 1
+    try:
+        main(scenario, rank, port, out)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+        raise
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])
+    ranks = [rank_of(sys.argv[1], rank, sys.argv[2], out) for rank, out in enumerate(sys.argv[3:])]
+    print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(each, 0)[1]) for each in ranks]))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -27,29 +29,24 @@ def free_port() -> int:
 
 def run_two(scenario, folder, *, timeout):
     """Exit code, stderr and findings of both ranks."""
-    port, paths = str(free_port()), [folder / f"{rank}.json" for rank in (0, 1)]
+    paths = [folder / f"{rank}.json" for rank in (0, 1)]
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join([str(WORKER.parents[2]), str(WORKER.parent)]),
     }
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, str(WORKER), scenario, str(rank), port, str(path)],
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        for rank, path in enumerate(paths)
-    ]
-    try:
-        errors = [process.communicate(timeout=timeout)[1] for process in ranks]
-    finally:
-        for process in ranks:
-            process.kill()
-            process.wait()
+    command = [sys.executable, str(WORKER), scenario, str(free_port()), *map(str, paths)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, env=environment, start_new_session=True
+    ) as process:
+        try:
+            codes = json.loads(process.communicate(timeout=timeout)[0])
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # and the ranks with it
+    errors = [path.with_suffix(".err").read_text() for path in paths]
     found = [json.loads(path.read_text()) if path.exists() else None for path in paths]
-    return [process.returncode for process in ranks], errors, found
+    return codes, errors, found
 
 
 @pytest.fixture(scope="module")

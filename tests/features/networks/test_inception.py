@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
@@ -16,7 +17,8 @@ from genpr.features.resize import tf1_bilinear
 from genpr.features.weights.known import INCEPTION_2015, WeightsFile
 
 
-def random_state() -> dict[str, torch.Tensor]:
+@cache
+def random_tensors() -> dict[str, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
     with torch.device("meta"):
         shapes = {name: tensor.shape for name, tensor in InceptionNetwork().state_dict().items()}
@@ -28,6 +30,11 @@ def random_state() -> dict[str, torch.Tensor]:
         else torch.randn(shape, generator=generator) * 0.05
         for name, shape in shapes.items()
     }
+
+
+def random_state() -> dict[str, torch.Tensor]:
+    """The same tensors, in a dict of one's own."""
+    return dict(random_tensors())
 
 
 def write_weights(path, state) -> WeightsFile:
@@ -48,8 +55,14 @@ def weights(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def inception(weights) -> NetworkExtractor:
-    return load(*weights)
+def layer(weights):
+    """One layer of the network by name, loaded once."""
+    return cache(lambda name: load(*weights, name))
+
+
+@pytest.fixture(scope="module")
+def inception(layer) -> NetworkExtractor:
+    return layer("inception")
 
 
 @pytest.fixture
@@ -92,7 +105,7 @@ def test_it_is_a_preparing_extractor_described_by_its_weights(inception, weights
 
 def test_other_weights_have_another_cache_key(inception, tmp_path):
     state = random_state()
-    state["fc.bias"][0] += 1
+    state["fc.bias"] = state["fc.bias"] + 1
     path = tmp_path / "other.pth"
     other = load(write_weights(path, state), path)
     assert None is not other.info.cache_key != inception.info.cache_key
@@ -166,41 +179,36 @@ LAYERS = {
 }
 
 
-def test_one_pass_gives_several_layers_side_by_side(weights, images):
+def test_one_pass_gives_several_layers_side_by_side(weights, layer, images):
     joint = load(*weights, *LAYERS)
     assert [part.name for part in joint.parts] == list(LAYERS)
     assert joint.dim == sum(LAYERS.values())
     columns = joint(images).split(list(LAYERS.values()), dim=1)
-    for name, layer in zip(LAYERS, columns, strict=True):
-        alone = load(*weights, name)
+    for name, own in zip(LAYERS, columns, strict=True):
+        alone = layer(name)
         assert (alone.name, alone.dim) == (name, LAYERS[name])
-        assert torch.equal(alone(images), layer), name
+        assert torch.equal(alone(images), own), name
 
 
-def test_layers_have_different_cache_keys(weights):
-    keys = {load(*weights, name).info.cache_key for name in LAYERS}
+def test_layers_have_different_cache_keys(layer):
+    keys = {layer(name).info.cache_key for name in LAYERS}
     assert len(keys) == len(LAYERS)
 
 
-def test_the_softmax_is_of_the_logits_without_bias(weights, images):
-    probabilities = load(*weights, "inception-softmax")(images)
-    pool3 = load(*weights)(images)
+def test_the_softmax_is_of_the_logits_without_bias(layer, inception, images):
+    probabilities = layer("inception-softmax")(images)
+    pool3 = inception(images)
     expected = (pool3 @ random_state()["fc.weight"].T).softmax(1)
     torch.testing.assert_close(probabilities, expected, rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(probabilities.sum(1), torch.ones(3))
 
 
-def test_the_spatial_layer_has_its_channels_last(weights, images):
-    maps = load(*weights, "inception-spatial")(images).view(3, 17, 17, 7)
-    network = load(*weights)._network
+def test_the_spatial_layer_has_its_channels_last(layer, inception, images):
+    maps = layer("inception-spatial")(images).view(3, 17, 17, 7)
     seen = []
-    hook = network.get_submodule("Mixed_6d.branch1x1").register_forward_hook(
-        lambda *args: seen.append(args[2])
-    )
-    load(*weights)  # another instance runs nothing of this one
-    extractor = load(*weights)
-    extractor._network = network
-    extractor(images)
+    branch = inception._network.get_submodule("Mixed_6d.branch1x1")
+    hook = branch.register_forward_hook(lambda *args: seen.append(args[2]))
+    inception(images)
     hook.remove()
     torch.testing.assert_close(maps.permute(0, 3, 1, 2), seen[0][:, :7])
 

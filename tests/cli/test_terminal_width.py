@@ -1,0 +1,288 @@
+"""What every command prints: 80 columns, nothing that a terminal obeys whatever names hold, colour only where it is wanted."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rich.cells import cell_len
+
+from genpr.cli.main import _COMMANDS, run
+from genpr.features.extractor import ExtractorInfo
+from genpr.features.feature_set import FeatureSet, save_features
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "=cmd()",
+    "n" * 200,
+    "two\nlines\r",
+    "a\x1b[31mred\x1b]0;title\x07",
+    "abc\u202egnp.exe\u200f",
+    "\udcff:skull:[bold]",
+    "文" * 60,
+)
+FILE = "\u202e\x1b[31m\n:skull:" + "f" * 60
+WHOLE = re.compile(r"(real  |fake  )[\d,]+ images of |  [\w.-]+$|.* (in|to|into) /|Next: genpr score ")
+"""Lines with a path, or with a name of a file to copy, that stay in one piece by design."""
+
+
+def features_at(path, features, names=()):
+    extractor = ExtractorInfo(f"mine{HOSTILE[4]}.py:f", features.shape[1], "none", None, comparable=False)
+    save_features(path, FeatureSet(features, source=str(path), names=names, extractor=extractor))
+    return path
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Features in files with hostile names, of images with hostile names in folders with hostile names."""
+    folder = tmp_path_factory.mktemp("hostile")
+    rng = np.random.default_rng(0)
+    kinds = np.arange(200) % 4
+    centres = 4 * rng.normal(size=(4, 6))
+    names = tuple(f"{HOSTILE[2 * kind % 8]}{kind}/{HOSTILE[i % 8]} {i}.png" for i, kind in enumerate(kinds))
+    names = tuple(name.replace("</", "<\\") for name in names)
+    (folder / "samples").mkdir()
+    for number in range(4):
+        spread = 0.3 + 0.2 * number
+        drawn = (centres[kinds % (number + 1)] + spread * rng.normal(size=(200, 6))).astype(np.float32)
+        path = folder / "samples" / f"{number}{FILE}.safetensors"
+        features_at(path, torch.from_numpy(drawn), names)
+    drawn = (centres[kinds] + 0.8 * rng.normal(size=(200, 6))).astype(np.float32)
+    features_at(folder / f"real{FILE}.safetensors", torch.from_numpy(drawn), names)
+    mine = folder / "mine.py"
+    mine.write_text("def " + "f" * 60 + "(real, fake):\n    return 1.0\n")
+    return folder
+
+
+@pytest.fixture
+def real(world, monkeypatch):
+    monkeypatch.chdir(world)
+    return next(world.glob("real*"))
+
+
+@pytest.fixture
+def fakes(world):
+    return sorted((world / "samples").glob("*.safetensors"))
+
+
+def check(text, *, whole=True):
+    """Nothing is obeyed; of stdout, nothing is wider than 80 columns but what is said to be."""
+    assert text
+    obeyed = {c for c in text if not (c.isprintable() or c == "\n")}
+    assert not obeyed
+    assert "💀" not in text
+    wide = [line for line in text.splitlines() if cell_len(line) > 80]
+    assert not [line for line in wide if not WHOLE.match(line)] or not whole
+    return wide
+
+
+def passed(genpr, *args, code=0):
+    got, out, err = genpr(*args)
+    assert got == code, err
+    check(out)
+    if err:
+        check(err, whole=False)
+    return out
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--verbose",),
+        ("--no-control", "--protocol", "genpr", "--protocol", "prdc"),
+        ("--no-control", "--per-class", "--min-per-class", "20", "--k", "3"),
+        ("--no-intervals", "--metrics", "clipped_density,symmetric_precision,p_precision,authenticity,vendi"),
+    ],
+    ids=["verbose", "protocols", "per-class", "metrics"],
+)
+def test_score(genpr, real, fakes, options):
+    out = passed(genpr, "score", real, fakes[3], "--device", "cpu", *options)
+    assert ("macro average" in out) == ("--per-class" in options)
+
+
+def test_modes(genpr, real, fakes):
+    out = passed(genpr, "modes", real, fakes[1], "--clusters", "4", "--all", "--device", "cpu")
+    assert "mostly" in out
+
+
+@pytest.mark.parametrize("by", ["f1", "symmetric_precision", "pareto"])
+def test_rank(genpr, real, fakes, by):
+    passed(genpr, "rank", real, *fakes, "--by", by, "--no-control", "--device", "cpu")
+
+
+def test_sweep(genpr, real, fakes):
+    points = [f"{setting}={path}" for setting, path in zip((1e-9, 0.5, 1, 123456), fakes, strict=True)]
+    axis = "\x1b[31m" + "axis" * 30
+    out = passed(genpr, "sweep", real, *points, "--axis", axis, "--no-control", "--device", "cpu")
+    assert "▁" in out
+    assert len(re.findall(r"(?<![\d.])\d\.\d{3} ±0\.\d{3}(?!\d)", out)) == 4 * 4, "numbers stay whole"
+
+
+def test_watch(genpr, real, world, tmp_path):
+    options = ("--once", "--settle", "0", "--no-control", "--device", "cpu", "--out", tmp_path / "log.jsonl")
+    out = passed(genpr, "watch", real, world / "samples", *options)
+    assert "█" in out
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_compare(genpr, real, fakes, tmp_path, count):
+    metrics = "precision,recall,density,coverage,clipped_density,clipped_coverage,symmetric_precision,vendi"
+    paths = []
+    for fake in fakes[:count]:
+        options = ("--metrics", metrics, "--no-control", "--device", "cpu", "--json", "--quiet")
+        paths.append(tmp_path / f"{fake.name[:-12]}.json")
+        paths[-1].write_text(genpr("score", real, fake, *options)[1])
+    out = passed(genpr, "compare", *paths)
+    values = json.loads(genpr("compare", *paths, "--json")[1])["values"]
+    for number in [value for each in values.values() for value in each.values()]:
+        assert re.search(rf"(?<![\d.]){number:.4f}(?!\d)", out), "numbers stay whole"
+    values_of_all = out.partition(" against ")[0]
+    assert all(re.search(rf"\b{metric}\b", values_of_all) for metric in metrics.split(","))
+
+
+@pytest.mark.parametrize("what", ["extractors", "protocols", "metrics"])
+def test_list(genpr, what):
+    passed(genpr, "list", what)
+
+
+def test_weights_list(genpr):
+    passed(genpr, "weights", "list")
+
+
+def test_files_and_the_cache(genpr, folders, tmp_path):
+    own = tmp_path / f"{FILE}.py"
+    own.write_text(OWN)
+    custom = ("--extractor", f"{own}:Flat", "--device", "cpu")
+    passed(genpr, "features", folders[0], tmp_path / f"{FILE}.safetensors", *custom)
+    passed(genpr, "pack", folders[0], tmp_path / f"{FILE}.npz")
+    passed(genpr, "cache", "list")
+    passed(genpr, "cache", "prune", "--older-than", "1d", "--dry-run")
+
+
+def test_the_cache_of_others(genpr, folders, tmp_path):
+    """What describes a folder of the cache is a file like any other."""
+    passed(genpr, "features", folders[0], tmp_path / "f.safetensors", "--extractor", "gabor")
+    (key,) = Path(os.environ["GENPR_CACHE"]).rglob("*.json")
+    key.write_text(key.read_text().replace('"gabor"', json.dumps(HOSTILE[4] + HOSTILE[7])))
+    out = passed(genpr, "cache", "list")
+    assert r"a\x1b[31mr" in out
+    assert "…文文" in out
+
+
+def test_audit(genpr, world):
+    options = ("--kind", "fidelity", "--check", "invention", "--quiet")
+    passed(genpr, "audit", "--function", f"{world / 'mine.py'}:{'f' * 60}", *options)
+
+
+def test_demo(genpr, tmp_path):
+    passed(genpr, "demo", "--n", "50", "--device", "cpu", "--quiet", "--save", tmp_path / FILE)
+
+
+@pytest.mark.parametrize("command", ["", *_COMMANDS, "cache list", "cache prune", "weights fetch"])
+def test_help(genpr, command):
+    passed(genpr, *command.split(), "--help")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("score", "no" + FILE, "no"),
+        ("rank", "real", "no" + FILE, "--generator", FILE),
+        ("compare", "no" + FILE),
+        ("watch", "no" + FILE, "no" + FILE),
+        ("list", FILE),
+        ("score", "--protocol", FILE, "a", "b"),
+        ("score", "a", "b", "--metrics", FILE),
+        ("weights", "fetch", FILE),
+        ("cache", "prune", "--extractor", FILE),
+    ],
+    ids=lambda args: " ".join(arg for arg in args if arg.isprintable()),
+)
+def test_messages_are_obeyed_by_no_terminal(genpr, real, args):
+    code, out, err = genpr(*args)
+    assert code in (2, 3, 4)
+    assert not out
+    check(err, whole=False)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp437", "utf-8"])
+def test_stdout_of_an_old_encoding_gets_what_it_holds(real, fakes, monkeypatch, encoding):
+    stdout = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", stdout)
+    points = [f"{number}={path}" for number, path in enumerate(fakes)]
+    assert run([str(arg) for arg in ("sweep", real, *points, "--no-control", "--device", "cpu", "-q")]) == 0
+    stdout.flush()
+    text = stdout.buffer.getvalue().decode(encoding)
+    check(text)
+    assert ("█" in text) == (encoding == "utf-8")
+    assert ("_" in re.findall(r"^recall +(.+?)  ", text, re.MULTILINE)[0]) == (encoding != "utf-8")
+    assert ("─" in text) == (encoding in ("cp437", "utf-8"))
+
+
+OWN = """
+class Flat:
+    name, dim = "\\x1b[31m" + "name" * 30, 4
+
+    def __call__(self, images):
+        return images.flatten(1)[:, :4].float()
+"""
+
+
+class Terminal:
+    """A terminal of 80 columns, as a text file, and what is written to it."""
+
+    def __init__(self):
+        self._near, far = os.openpty()
+        self.file = os.fdopen(far, "w", encoding="utf-8")
+        self._parts = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        while True:
+            try:
+                part = os.read(self._near, 1 << 16)
+            except OSError:  # the other end is closed
+                return
+            if not part:
+                return
+            self._parts.append(part)
+
+    def close(self):
+        self.file.close()
+        self._reader.join(timeout=10)
+        os.close(self._near)
+        return b"".join(self._parts).decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_coloured"),
+    [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],
+    ids=["colour", "NO_COLOR", "dumb"],
+)
+@pytest.mark.parametrize("command", ["list", "score"])
+def test_colours_are_for_terminals_that_want_them(
+    real, fakes, monkeypatch, command, environment, is_coloured
+):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in ({"TERM": "xterm-256color"} | environment).items():
+        monkeypatch.setenv(name, value)
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal.file)
+    args = {
+        "list": ("list", "metrics"),
+        "score": ("score", real, fakes[3], "--no-control", "--no-intervals", "--device", "cpu", "--quiet"),
+    }[command]
+    assert run([str(arg) for arg in args]) == 0
+    text = terminal.close()
+    codes = re.compile(r"\x1b\[[\d;]*m")
+    assert bool(codes.search(text)) == is_coloured
+    check(codes.sub("", text))
