@@ -95,14 +95,12 @@ class ClassRecipe:
             min_per_class=min_per_class,
             worst_by=worst_by,
         )
-        found = tuple(
-            open_labels(given, source, role)
-            for given, source, role in zip(
-                (real_labels, fake_labels), sources, ("real", "fake"), strict=True
-            )
+        labels = (
+            open_labels(real_labels, sources[0], "real"),
+            open_labels(fake_labels, sources[1], "fake"),
         )
-        recipe = cls(plan, embedder, *found, int(min_per_class), worst_by)
-        check_names(opened, found, recipe._policy)
+        recipe = cls(plan, embedder, *labels, int(min_per_class), worst_by)
+        check_names(opened, labels, recipe._policy)
         return recipe
 
     def score(self, real: SideFeatures, fake: SideFeatures, overall: Result) -> ClassScores:

@@ -62,7 +62,7 @@ class ClassOptions:
 
         recipe = find_protocol(self.protocol)
         ks = recipe.choose_ks(recipe.choose_metrics(options["metrics"]), options["k"])
-        given = dict(self.given)
+        given: dict[str, Any] = {**self.given}
         order = {name: given[name] for name in ("min_per_class", "worst_by") if name in given}
         check_options(recipe, ks, equal_sizes=options["equal_sizes"], **order)
         labels = {name: given[name] for name in ("real_labels", "fake_labels") if name in given}

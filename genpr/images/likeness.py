@@ -54,7 +54,9 @@ def likeness(one: Pixels, other: Pixels) -> Likeness:
         (False, True)
     """
     a, b = _small(one), _small(other)
-    return max(_best(a, b, is_mirrored=False), _best(a, b[:, ::-1], is_mirrored=True), key=lambda each: each.detail)
+    return max(
+        _best(a, b, is_mirrored=False), _best(a, b[:, ::-1], is_mirrored=True), key=lambda each: each.detail
+    )
 
 
 def _best(a: Grey, b: Grey, *, is_mirrored: bool) -> Likeness:
@@ -86,11 +88,12 @@ def _small(pixels: Pixels) -> Grey:
 
 def _detail(small: Grey) -> Grey:
     """Brightness (h, w) without its mean over 3 x 3 pixels."""
-    grey = small.mean(axis=2)
+    grey: Grey = small.mean(axis=2)
     padded = np.pad(grey, 1, mode="edge")
     rows = padded[:-2] + padded[1:-1] + padded[2:]
     blurred: Grey = (rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:]) / 9
-    return grey - blurred
+    detail: Grey = grey - blurred
+    return detail
 
 
 def _correlation(a: Grey, b: Grey) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from genpr.errors import GenprError
-from genpr.evidence import Evidence
+from genpr.evidence import Evidence, FakeSamples, RealSamples
 from genpr.images.policy import DecodePolicy
 from genpr.pictures import Pictures, pictures_of
 from genpr.report.gallery import Gallery, Picture
@@ -36,7 +36,7 @@ class Album:
         Raises:
             GenprError: A source cannot be opened any more.
         """
-        sides = {"real": evidence.real, "fake": evidence.fake}
+        sides: dict[Side, FakeSamples | RealSamples] = {"real": evidence.real, "fake": evidence.fake}
         pictures = {
             side: None
             if source is None

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import io
-import re
 import warnings
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -15,14 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from genpr.class_scores import ClassScore, ClassScores, relative_of
-from genpr.report.metric_curves import STYLE
+from genpr.report.inline_svg import STYLE, inline_svg
 from genpr.report.safe_text import cut
 
-_STYLE = STYLE | {
-    "axes.spines.top": True,
-    "axes.spines.right": True,
-    "svg.hashsalt": "genpr-classes",  # ids of its own, beside other pictures of a page
-}
+_STYLE = STYLE | {"font.size": 9, "axes.spines.top": True, "axes.spines.right": True}
 _MOST_ROWS, _WORST, _BEST = 40, 28, 10
 _NAME_WIDTH = 28
 _MIDDLE = 0.179  # luminance on which black and white are seen equally well, at a contrast of 4.58
@@ -45,11 +38,9 @@ def class_heat_map(scores: ClassScores) -> str:
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         figure = Figure(figsize=(7.2, 0.9 + 0.24 * len(classes)), layout="constrained")
         _draw(figure.subplots(), classes, metrics, len(scores.classes))
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    worst = scores.classes[0]
-    label = f"Heat map of {len(scores.classes):,} classes by {', '.join(metrics)}; the worst is {cut(worst.label, _NAME_WIDTH)}"
-    return _element(buffer.getvalue(), label)
+        worst = cut(scores.classes[0].label, _NAME_WIDTH)
+        label = f"Heat map of {len(scores.classes):,} classes by {', '.join(metrics)}; the worst is {worst}"
+        return inline_svg(figure, name="classes", label=label)
 
 
 def _draw(axes: Axes, classes: Sequence[ClassScore | None], metrics: Sequence[str], total: int) -> None:
@@ -95,10 +86,3 @@ def _box(column: int, row: int, colour: Any) -> Any:  # noqa: ANN401 - matplotli
     from matplotlib.patches import Rectangle
 
     return Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor=colour, edgecolor="#ffffff", linewidth=1)
-
-
-def _element(document: str, label: str) -> str:
-    """The root element of an SVG file, that says what it shows to who cannot see it."""
-    svg = document[document.index("<svg") :]
-    svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, count=1, flags=re.DOTALL)
-    return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(label, quote=True)}" ', 1).strip()

@@ -11,8 +11,8 @@ from genpr.evidence import Evidence
 from genpr.features.feature_set import FeatureSet
 from genpr.images.likeness import Likeness, likeness
 from genpr.images.policy import BadImagePolicy, DecodePolicy
-from genpr.mode_labels import SideLabels
 from genpr.metrics.projection import Projection, project
+from genpr.mode_labels import SideLabels
 from genpr.report.album import Album
 from genpr.report.gallery import Gallery
 from genpr.report.mode_picks import KnownLabels, mode_picks

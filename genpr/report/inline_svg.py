@@ -42,8 +42,8 @@ def inline_svg(figure: Figure, *, name: str, label: str) -> str:
     """A figure as an `<svg>` element.
 
     Args:
-        figure: Drawn in the colours of this module, which become the page's own in light and in dark; no text in it may
-            come from a user, since mathtext would read it.
+        figure: Drawn in the colours of this module, which become the page's own in light and in dark. Text that comes from
+            a user must be drawn with `parse_math=False`, or mathtext reads it.
         name: Distinguishes its ids from those of other figures of the page.
         label: What is seen, for those who do not see it.
     """

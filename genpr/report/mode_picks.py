@@ -101,7 +101,9 @@ def _summary(found: FoundModes | None, evidence: Evidence) -> tuple[str, str]:
     )
     missed, invented, *classes = (_capital(sentence) for sentence in found.summary)
     is_missed = any(each.is_significant for each in modes.missed)
-    single = "" if is_missed else " Shown are those that are farthest from any fake, for the size of their ball."
+    single = (
+        "" if is_missed else " Shown are those that are farthest from any fake, for the size of their ball."
+    )
     return (
         " ".join([f"{shares[0]}. {missed}.", *(f"{sentence}." for sentence in classes)]) + part + single,
         f"{shares[1]}. {invented}.{part}",

@@ -96,9 +96,7 @@ def hub_picks(evidence: Evidence) -> Selection:
         )
         for row in many[:_HUBS].tolist()
     ]
-    sentence = (
-        f"A real image vouches for the fakes in its ball: for {fair:.3g} of them on average if the generator is perfect. "
-    )
+    sentence = f"A real image vouches for the fakes in its ball: for {fair:.3g} of them on average if the generator is perfect. "
     sentence += (
         f"{_of(len(many), n)} reals vouch for more than {_OVER_FAIR} times as many; what rests on them is doubtful."
         if picks
