@@ -37,7 +37,7 @@ ALLOWED = {
     "equalised": {"features", "metrics", "result", "scoring"},
     "scorer": BASE | {"equalised", "metrics", "plan", "result", "scoring", "side_features"},
     "suspicions": BASE | {"features", "metrics", "result"},
-    "evidence": BASE | {"features", "metrics", "plan", "protocols", "result"},
+    "evidence": BASE | {"class_scores", "features", "metrics", "plan", "protocols", "result", "scoring"},
     "pictures": BASE | {"images", "features", "sides"},
     "judge": BASE
     | {
@@ -140,7 +140,10 @@ ALLOWED = {
         "class_scores",
         "identities",
         "images",
+        "labels",
+        "mode_labels",
         "pictures",
+        "side_features",
         "ranking_words",
         "sides",
         "tradeoff",

@@ -60,6 +60,7 @@ def expected(real, fake, k, ties):
         "covered": covering.any(axis=1),
         "n_fakes": covering.sum(axis=1),
         "radius": np.sqrt(sq_radii[k["coverage"]]),
+        "other_distance": np.sqrt(sq_radii[1]),
         "nearest_fake": between.argmin(axis=1),
         "nearest_fake_distance": np.sqrt(between.min(axis=1)),
     }
