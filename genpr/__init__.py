@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from genpr.notices import Notice
     from genpr.ranking import Ranking, rank_checkpoints, rank_results
     from genpr.report.compare_page import compare_report
+    from genpr.report.evidence_page import evidence_report
     from genpr.report.gallery import Gallery, Picture
     from genpr.report.page import html_report
     from genpr.report.sample_table import write_samples
@@ -89,6 +90,7 @@ _HOME = {
     "compare_report": "genpr.report.compare_page",
     "ct_score": "genpr.metrics.memorisation",
     "embed": "genpr.features.embed",
+    "evidence_report": "genpr.report.evidence_page",
     "find_modes": "genpr.modes",
     "frechet_distance": "genpr.metrics.frechet",
     "html_report": "genpr.report.page",
@@ -148,6 +150,7 @@ __all__ = [
     "compare_report",
     "ct_score",
     "embed",
+    "evidence_report",
     "find_modes",
     "frechet_distance",
     "html_report",

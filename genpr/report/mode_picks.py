@@ -140,7 +140,7 @@ def _farthest(evidence: Evidence) -> tuple[Pick, ...]:
             ("real", row),
             f"{real.names[row]}: {far[row]:.2f} radii away",
             ("fake", int(real.nearest_fake[row])),
-            f"{evidence.fake.names[real.nearest_fake[row]]}, the nearest",
+            evidence.fake.names[real.nearest_fake[row]],
         )
         for row in rows
     )

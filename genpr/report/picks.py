@@ -92,7 +92,7 @@ def hub_picks(evidence: Evidence) -> Selection:
             ("real", row),
             f"{real.names[row]}: {real.n_fakes[row]:,} fakes, {real.n_fakes[row] / m:.1%}",
             ("fake", int(real.nearest_fake[row])),
-            f"{evidence.fake.names[real.nearest_fake[row]]}, the nearest",
+            evidence.fake.names[real.nearest_fake[row]],
         )
         for row in many[:_HUBS].tolist()
     ]
