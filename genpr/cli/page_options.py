@@ -110,7 +110,14 @@ def _score_page(
         return html_report(run.results[0], figures=class_figures(run.classes), earlier=earlier)
     policy, device = DecodePolicy(max_pixels=max_pixels), run.results[0].device
     return evidence_report(
-        run.evidence, *sources, earlier=earlier, policy=policy, device=device, progress=progress
+        run.evidence,
+        *sources,
+        real_labels=run.labels[0],
+        fake_labels=run.labels[1],
+        earlier=earlier,
+        policy=policy,
+        device=device,
+        progress=progress,
     )
 
 

@@ -22,11 +22,13 @@ class ScoreRun:
         results: One per protocol.
         classes: Of the only protocol; None if they were not asked for.
         evidence: Of the only protocol; None if it was not asked for, or cannot be had.
+        labels: Where the classes of the reals and of the fakes are, as far as that was said.
     """
 
     results: Sequence[Result]
     classes: ClassScores | None = None
     evidence: Evidence | None = None
+    labels: tuple[object, object] = (None, None)
 
 
 def score_run(
@@ -71,8 +73,10 @@ def score_run(
     reals, fakes = opened if by_class is None else (real, fake)
     evaluator = Evaluator(reals, protocol=protocols[0], **options)
     if by_image and (must_tell or evaluator.tells_of_images):
-        found = evaluator.evidence(fakes, classes=None if by_class is None else by_class.given)
-        return ScoreRun([found.result], found.classes, found)
+        given = None if by_class is None else by_class.given
+        found = evaluator.evidence(fakes, classes=given)
+        labels = (None, None) if given is None else (given.get("real_labels"), given.get("fake_labels"))
+        return ScoreRun([found.result], found.classes, found, labels)
     if by_class is None:
         return ScoreRun([evaluator.score(fakes)])
     classes = evaluator.score_classes(fakes, **by_class.given)

@@ -9,24 +9,15 @@ from genpr.class_scores import ClassScores
 from genpr.errors import GenprError
 from genpr.evidence import Evidence
 from genpr.features.feature_set import FeatureSet
-from genpr.images.likeness import Likeness, likeness
 from genpr.images.policy import BadImagePolicy, DecodePolicy
 from genpr.metrics.projection import Projection, project
 from genpr.mode_labels import SideLabels
 from genpr.report.album import Album
 from genpr.report.gallery import Gallery
 from genpr.report.mode_picks import KnownLabels, mode_picks
+from genpr.report.near_copies import copies_among, copy_candidates
 from genpr.report.page import MOST_BYTES, Figure, html_report
-from genpr.report.picks import (
-    Image,
-    Pick,
-    Selection,
-    Side,
-    copy_candidates,
-    hub_picks,
-    realism_picks,
-    repeat_picks,
-)
+from genpr.report.picks import Image, Side, hub_picks, realism_picks, repeat_picks
 from genpr.report.set_map import SetMap, set_map
 from genpr.result import Result
 from genpr.sides import open_side
@@ -36,8 +27,6 @@ if TYPE_CHECKING:
 
     from genpr.side_features import StageProgress
 
-_CANDIDATES = 400  # pairs whose pixels are compared
-_COPIES = 100
 _ANY = BadImagePolicy("skip", 1.0)  # images without a class are none the worse here
 
 
@@ -74,7 +63,7 @@ def evidence_report(
         The text of the file.
 
     Example:
-        >>> import genpr
+        >>> import genpr, numpy as np
         >>> rng = np.random.default_rng(0)
         >>> real, fake = rng.normal(size=(2, 100, 4))
         >>> page = evidence_report(genpr.Evaluator(real, control=False).evidence(fake))
@@ -86,53 +75,50 @@ def evidence_report(
         _labels(real, evidence.sides[0], "real", real_labels),
         _labels(fake, evidence.sides[1], "fake", fake_labels),
     )
-    galleries, both = _shown(evidence, album, labels, device, progress)
+    points = project(*(side.features for side in evidence.sides), seed=evidence.result.seed, device=device)
+    galleries = _galleries(evidence, album, points, labels, device, progress) if album.has_pictures else []
     radii = evidence.own_radii
     return html_report(
         evidence.result,
-        galleries if album.has_pictures else [],
+        galleries,
         earlier=earlier,
         realism=evidence.fake.realism,
         real_radii=None if radii is None else radii.real,
         fake_radii=None if radii is None else radii.fake,
         figures=class_figures(evidence.classes),
-        set_map=both,
+        set_map=_map(points, album),
         most_bytes=most_bytes,
     )
 
 
-def _shown(
+def _galleries(
     evidence: Evidence,
     album: Album,
+    points: Projection,
     labels: tuple[KnownLabels, KnownLabels],
     device: torch.device | str,
     progress: StageProgress | None,
-) -> tuple[list[Gallery], SetMap]:
-    """Everything that needs pictures, which are read in one go."""
+) -> list[Gallery]:
+    """All pictures are read in one go, those of the map, too."""
     report = progress or (lambda *_: None)
     missed, invented = mode_picks(evidence, labels=labels, device=device, progress=progress)
     least, most = realism_picks(evidence)
-    hubs, repeats, candidates = hub_picks(evidence), repeat_picks(evidence), _candidates(evidence)
-    points = project(*(side.features for side in evidence.sides), seed=evidence.result.seed, device=device)
-    images = _on_map(points)
+    hubs, repeats, candidates = hub_picks(evidence), repeat_picks(evidence), copy_candidates(evidence)
+    picks = [
+        *candidates,
+        *(pick for each in (missed, invented, least, most, hubs, repeats) for pick in each.picks),
+    ]
     report("pictures", 0, 1)
-    album.read(
-        [
-            *images,
-            *(
-                image
-                for selection in (missed, invented, least, most, hubs, repeats, candidates)
-                for pick in selection.picks
-                for image in (pick.image, pick.partner)
-                if image is not None
-            ),
-        ]
-    )
-    copies = _copies(candidates, album)
+    album.read([*_images(points), *(image for pick in picks for image in pick.images)])
     report("pictures", 1, 1)
-    galleries = [album.gallery(each) for each in (missed, invented, least, copies, most, hubs, repeats)]
+    copies = copies_among(candidates, album)
+    return [album.gallery(each) for each in (missed, invented, least, copies, most, hubs, repeats)]
+
+
+def _map(points: Projection, album: Album) -> SetMap:
+    images = _images(points)
     pictures = {place: album.pixels[image] for place, image in enumerate(images) if image in album.pixels}
-    return galleries, set_map(points, album.names_of(images), pictures)
+    return set_map(points, album.names_of(images), pictures)
 
 
 def _labels(source: object, features: FeatureSet, role: Side, given: object) -> KnownLabels:
@@ -147,44 +133,9 @@ def _labels(source: object, features: FeatureSet, role: Side, given: object) -> 
     return None if found is None else found.labels
 
 
-def _on_map(points: Projection) -> list[Image]:
+def _images(points: Projection) -> list[Image]:
     sides: list[Side] = ["real" if is_real else "fake" for is_real in points.is_real.tolist()]
     return list(zip(sides, points.rows.tolist(), strict=True))
-
-
-def _candidates(evidence: Evidence) -> Selection:
-    """Fakes that may be copies, beside the real that they may be copies of."""
-    fake, real = evidence.fake, evidence.real
-    rows = copy_candidates(evidence, _CANDIDATES).tolist()
-    pairs = [(row, int(fake.nearest_real[row])) for row in rows]
-    picks = tuple(Pick(("fake", a), fake.names[a], ("real", b), real.names[b]) for a, b in pairs)
-    return Selection("Near-copies of real images", "", picks)
-
-
-def _copies(candidates: Selection, album: Album) -> Selection:
-    """Those that are copies by their pixels, the most alike first."""
-    alike: list[tuple[Likeness, Pick]] = []
-    for pick in candidates.picks:
-        assert pick.partner is not None
-        pixels = album.pixels.get(pick.image), album.pixels.get(pick.partner)
-        if pixels[0] is not None and pixels[1] is not None:
-            found = likeness(pixels[0], pixels[1])
-            if found.is_same:
-                alike.append((found, pick))
-    alike.sort(key=lambda each: -min(each[0].detail, each[0].whole))
-    picks = tuple(_with_likeness(pick, found) for found, pick in alike[:_COPIES])
-    sentence = (
-        f"Of the {len(candidates.picks):,} fakes that are nearest to a real image, {len(alike):,} "
-        f"{'is' if len(alike) == 1 else 'are'} the same picture by their pixels, perhaps encoded anew, recoloured, "
-        "mirrored or shifted a little. Data sets repeat themselves: a few such pairs prove no copying."
-    )
-    return Selection(candidates.title, sentence, picks, len(alike) - len(picks))
-
-
-def _with_likeness(pick: Pick, found: Likeness) -> Pick:
-    mirrored = ", mirrored" if found.is_mirrored else ""
-    caption = f"{pick.caption}: agrees by {min(found.detail, found.whole):.3f}{mirrored}"
-    return Pick(pick.image, caption, pick.partner, pick.partner_caption)
 
 
 def class_figures(classes: ClassScores | None) -> Sequence[Figure]:

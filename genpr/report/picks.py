@@ -9,7 +9,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.evidence import Evidence
@@ -41,6 +40,11 @@ class Pick:
     partner: Image | None = None
     partner_caption: str = ""
     group: str = ""
+
+    @property
+    def images(self) -> list[Image]:
+        """What has to be read for it."""
+        return [self.image] if self.partner is None else [self.image, self.partner]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,20 +136,6 @@ def repeats(features: Tensor) -> list[list[int]]:
             row += 1
     found = [rows for rows in groups.values() if len(rows) > 1]
     return sorted(found, key=lambda rows: (-len(rows), rows[0]))
-
-
-def copy_candidates(evidence: Evidence, most: int) -> NDArray[np.int64]:
-    """Fakes that may be copies of their nearest real, the likeliest first.
-
-    A fake is near to a real if it is much nearer than that real's own nearest other real, or, should that one lie far from
-    all others, than reals usually are.
-    """
-    real, fake = evidence.real, evidence.fake
-    usual = float(np.median(real.other_distance))
-    scale = np.minimum(real.other_distance[fake.nearest_real], usual)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(fake.nearest_real_distance == 0, 0.0, fake.nearest_real_distance / scale)
-    return np.argsort(ratio, kind="stable")[:most]
 
 
 def _beside_nearest(evidence: Evidence, row: int) -> Pick:
