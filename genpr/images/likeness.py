@@ -14,7 +14,8 @@ from PIL import Image
 
 _SIDE = 32  # pixels of the compared pictures
 _SHIFT = 2  # pixels of these that a copy may be moved by
-_DETAIL, _WHOLE = 0.6, 0.8  # pairs of CIFAR-10 that agree so far are pairs to the eye
+LEAST_DETAIL, _LEAST_WHOLE = 0.6, 0.8
+"""Pairs of CIFAR-10 that agree so far are pairs to the eye."""
 
 Pixels = NDArray[np.uint8]
 Grey = NDArray[np.float64]
@@ -35,9 +36,14 @@ class Likeness:
     is_mirrored: bool
 
     @property
+    def agreement(self) -> float:
+        """The smaller of both."""
+        return min(self.detail, self.whole)
+
+    @property
     def is_same(self) -> bool:
-        """Whether they are one picture."""
-        return self.detail >= _DETAIL and self.whole >= _WHOLE
+        """Whether they may be one picture, to the eye."""
+        return self.detail >= LEAST_DETAIL and self.whole >= _LEAST_WHOLE
 
 
 def likeness(one: Pixels, other: Pixels) -> Likeness:

@@ -15,7 +15,7 @@ from genpr.mode_labels import SideLabels
 from genpr.report.album import Album
 from genpr.report.gallery import Gallery
 from genpr.report.mode_picks import KnownLabels, mode_picks
-from genpr.report.near_copies import copies_among, copy_candidates
+from genpr.report.near_copies import copies_among, copy_candidates, usual_pairs
 from genpr.report.page import MOST_BYTES, Figure, html_report
 from genpr.report.picks import Image, Side, hub_picks, realism_picks, repeat_picks
 from genpr.report.set_map import SetMap, set_map
@@ -104,14 +104,16 @@ def _galleries(
     missed, invented = mode_picks(evidence, labels=labels, device=device, progress=progress)
     least, most = realism_picks(evidence)
     hubs, repeats, candidates = hub_picks(evidence), repeat_picks(evidence), copy_candidates(evidence)
+    usual = usual_pairs(evidence)
     picks = [
         *candidates,
+        *usual,
         *(pick for each in (missed, invented, least, most, hubs, repeats) for pick in each.picks),
     ]
     report("pictures", 0, 1)
     album.read([*_images(points), *(image for pick in picks for image in pick.images)])
     report("pictures", 1, 1)
-    copies = copies_among(candidates, album)
+    copies = copies_among(candidates, usual, album)
     return [album.gallery(each) for each in (missed, invented, least, copies, most, hubs, repeats)]
 
 

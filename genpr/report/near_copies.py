@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from genpr.evidence import Evidence
-from genpr.images.likeness import Likeness, likeness
+from genpr.images.likeness import LEAST_DETAIL, Likeness, likeness
+from genpr.metrics.blocks import double_blocks
+from genpr.metrics.clusters import mean_of
 from genpr.report.album import Album
 from genpr.report.picks import Pick, Selection
 
 _CANDIDATES = 400  # pairs whose pixels are compared
 _MOST = 100  # of them that are shown
+_USUAL = 200  # pairs of reals that tell how far different pictures agree
+_DEVIATIONS = 4.0
+_NEARLY = 1 - 1e-6
 
 
 def copy_candidates(evidence: Evidence) -> list[Pick]:
@@ -31,24 +39,78 @@ def copy_candidates(evidence: Evidence) -> list[Pick]:
     return [Pick(("fake", a), fake.names[a], ("real", b), real.names[b]) for a, b in pairs]
 
 
-def copies_among(candidates: list[Pick], album: Album) -> Selection:
+def usual_pairs(evidence: Evidence) -> list[Pick]:
+    """Some reals, each beside the real that is nearest to it: how far do pictures agree that are no copies?"""
+    features = evidence.sides[0].features
+    rng = np.random.default_rng(evidence.result.seed)
+    rows = torch.from_numpy(rng.permutation(len(features))[:_USUAL])
+    names = evidence.real.names
+    pairs = zip(rows.tolist(), _nearest_others(features, rows).tolist(), strict=True)
+    return [Pick(("real", a), names[a], ("real", b), names[b]) for a, b in pairs]
+
+
+def copies_among(candidates: list[Pick], usual: list[Pick], album: Album) -> Selection:
     """Those that are copies by their pixels, the most alike first.
+
+    Two pictures are one if they agree enough for the eye, and beyond what those of the real set do that are nearest to
+    each other: drawings and portraits all agree to some degree.
 
     Args:
         candidates: As `copy_candidates` gives them.
-        album: Their pictures, as far as they could be read.
+        usual: As `usual_pairs` gives them.
+        album: The pictures of both, as far as they could be read.
     """
     found = [(pick, each) for pick in candidates if (each := _likeness(pick, album)) is not None]
-    alike = sorted((each for each in found if each[1].is_same), key=lambda each: -_agreement(each[1]))
+    least = _least_agreement([each for pick in usual if (each := _likeness(pick, album)) is not None])
+    alike = [each for each in found if each[1].is_same and each[1].agreement >= least]
+    alike.sort(key=lambda each: -each[1].agreement)
     picks = tuple(_with_agreement(pick, each) for pick, each in alike[:_MOST])
+    beyond = (
+        f" Needed is an agreement of {least:.2f}: here, different pictures may agree by less."
+        if least
+        else ""
+    )
     sentence = (
         f"Of the {len(found):,} fakes that are nearest to a real image, {len(alike):,} "
         f"{'is' if len(alike) == 1 else 'are'} the same picture by their pixels, perhaps encoded anew, recoloured, "
-        "mirrored or shifted a little. Data sets repeat themselves: a few such pairs prove no copying."
+        f"mirrored or shifted a little.{beyond} Data sets repeat themselves: a few such pairs prove no copying."
         if found
         else "Pixels could not be compared: this needs the pictures of both sides."
     )
     return Selection("Near-copies of real images", sentence, picks, len(alike) - len(picks))
+
+
+def _least_agreement(usual: Sequence[Likeness]) -> float:
+    """Four standard deviations above the median of what is usual, on Fisher's scale; 0 where the eye asks for more.
+
+    The deviation is told from the median and the 84th percentile, which copies within the real set do not reach.
+    """
+    if not usual:
+        return 0.0
+    scale = np.arctanh(np.clip([each.agreement for each in usual], -_NEARLY, _NEARLY))
+    median, upper = np.quantile(scale, [0.5, 0.84])
+    least = float(np.tanh(median + _DEVIATIONS * (upper - median)))
+    return least if least > LEAST_DETAIL else 0.0
+
+
+def _nearest_others(features: Tensor, rows: Tensor) -> Tensor:
+    """Row of the nearest other image of each of some rows, (r,) int64; to within rounding, which no count hangs on."""
+    centre = mean_of(features)
+    queries = features[rows].double() - centre
+    found, best = torch.zeros_like(rows), torch.full(rows.shape, torch.inf, dtype=torch.float64)
+    start = 0
+    for block in double_blocks(features, torch.device("cpu")):
+        moved = block - centre
+        sq = (
+            moved.square().sum(dim=1) - 2 * queries @ moved.T
+        )  # without the query's own square, which changes nothing
+        own = (rows >= start) & (rows < start + len(moved))
+        sq[own, rows[own] - start] = torch.inf
+        least, place = sq.min(dim=1)
+        found = torch.where(least < best, place + start, found)
+        best = torch.minimum(least, best)
+        start += len(moved)
+    return found
 
 
 def _likeness(pick: Pick, album: Album) -> Likeness | None:
@@ -57,10 +119,6 @@ def _likeness(pick: Pick, album: Album) -> Likeness | None:
     return None if one is None or other is None else likeness(one, other)
 
 
-def _agreement(found: Likeness) -> float:
-    return min(found.detail, found.whole)
-
-
 def _with_agreement(pick: Pick, found: Likeness) -> Pick:
     mirrored = ", mirrored" if found.is_mirrored else ""
-    return replace(pick, caption=f"{pick.caption}: agrees by {_agreement(found):.3f}{mirrored}")
+    return replace(pick, caption=f"{pick.caption}: agrees by {found.agreement:.3f}{mirrored}")
