@@ -65,15 +65,12 @@ def copies_among(candidates: list[Pick], usual: list[Pick], album: Album) -> Sel
     alike = [each for each in found if each[1].is_same and each[1].agreement >= least]
     alike.sort(key=lambda each: -each[1].agreement)
     picks = tuple(_with_agreement(pick, each) for pick, each in alike[:_MOST])
-    beyond = (
-        f" Needed is an agreement of {least:.2f}: here, different pictures may agree by less."
-        if least
-        else ""
-    )
+    strict = f" Different pictures of this set agree well: only {least:.2f} and more counts." if least else ""
+    count = "none is" if not alike else "1 is" if len(alike) == 1 else f"{len(alike):,} are"
     sentence = (
-        f"Of the {len(found):,} fakes that are nearest to a real image, {len(alike):,} "
-        f"{'is' if len(alike) == 1 else 'are'} the same picture by their pixels, perhaps encoded anew, recoloured, "
-        f"mirrored or shifted a little.{beyond} Data sets repeat themselves: a few such pairs prove no copying."
+        f"Of the {len(found):,} fakes that are nearest to a real image, {count} the same picture by the pixels, perhaps "
+        f"encoded anew, recoloured, mirrored or shifted a little.{strict} Data sets repeat themselves: a few such pairs "
+        "prove no copying."
         if found
         else "Pixels could not be compared: this needs the pictures of both sides."
     )
