@@ -134,6 +134,17 @@ def test_checkpoints_pictures_and_the_sweep_are_there(trained):
     assert len(json.loads((trained / "sweep" / "sweep.json").read_text())["points"]) == 9
 
 
+def test_the_second_look_is_at_the_chosen_the_last_and_the_lowest_loss(script, trained, monkeypatch):
+    lines = [
+        {"step": step, "loss_g": loss, "genpr/f1": 0.5} for step, loss in ((2, 3.0), (4, 1.0), (6, 2.0))
+    ] + [{"step": 8, "loss_g": 0.0}]  # not scored
+    monkeypatch.setattr(script.genpr, "rank_checkpoints", lambda evaluator, images, by: list(images))
+    monkeypatch.setattr(script.random, "choice", lambda steps: steps[0])
+    evaluator = genpr.Evaluator(np.random.default_rng(0).normal(size=(60, 4)), control=False)
+    names = script.look_again(evaluator, lines, 2, trained)
+    assert names == ["step 2 (chosen, any)", "step 6 (last)", "step 4 (lowest loss)"]
+
+
 def test_the_scores_are_those_of_the_kept_checkpoint(script, network, folder, trained):
     """What chose the checkpoint is the average network, which was saved: its images score as the log says."""
     torch.manual_seed(0)
