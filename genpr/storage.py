@@ -34,8 +34,10 @@ def sha256_of_file(path: Path) -> str:
 def atomic_path(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`, moved onto `path` only if the block succeeds.
 
-    The temporary file is flushed to disk before the move, and removed if the block fails.
+    The temporary file is flushed to disk before the move, and removed if the block fails. A link stays a link: what it
+    points to is replaced.
     """
+    path = Path(os.path.realpath(path))
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     os.close(handle)
     temporary = Path(name)
@@ -75,18 +77,23 @@ def check_place(path: Path) -> None:
     """Refuse a place where no file can be written, before hours are spent on what it should hold.
 
     Raises:
-        UsageError: It is a folder ("is-a-folder"), or its folder does not exist ("path-not-found") or cannot be written to
-            ("unwritable").
+        UsageError: It is a folder ("is-a-folder") or a device ("not-a-file"), or its folder does not exist ("path-not-found")
+            or cannot be written to ("unwritable").
     """
+    folder = Path(os.path.realpath(path)).parent  # a link is written to where it points
     if path.is_dir():
         raise UsageError(f"{path} is a folder, and a file is needed", code="is-a-folder", path=str(path))
-    if not path.parent.is_dir():
+    if path.exists() and not path.is_file():  # a file would take the place of /dev/null, for everybody
+        raise UsageError(
+            f"{path} is a device or a pipe, and a file is needed", code="not-a-file", path=str(path)
+        )
+    if not folder.is_dir():
         raise UsageError(
             f"the folder {path.parent} does not exist; is it misspelt, or still to be made?",
             code="path-not-found",
             path=str(path.parent),
         )
-    if not os.access(path.parent, os.W_OK | os.X_OK):
+    if not os.access(folder, os.W_OK | os.X_OK):
         raise UsageError(
             f"the folder {path.parent} cannot be written to; is it somebody else's?",
             code="unwritable",
