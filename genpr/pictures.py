@@ -6,7 +6,7 @@ What is read is what was scored: where the hashes of the images are known, a pic
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -39,7 +39,9 @@ class Pictures:
     identities: Pixels | None = None
     policy: DecodePolicy = field(default_factory=DecodePolicy)
 
-    def read(self, rows: Iterable[int]) -> dict[int, Pixels]:
+    def read(
+        self, rows: Iterable[int], *, keep: Callable[[Pixels], Pixels] = lambda pixels: pixels
+    ) -> dict[int, Pixels]:
         """The pixels (h, w, 3) uint8 of the wanted rows, in one pass over the names of the source.
 
         Only wanted images are decoded; an .npz file and a compressed archive are read up to the last of them. A row
@@ -47,6 +49,7 @@ class Pictures:
 
         Args:
             rows: Of the score, 0 to n - 1, in any order.
+            keep: What is kept of the pixels of each: thousands of large pictures fill the memory as they are.
 
         Raises:
             DataError: The source as a whole cannot be read any more.
@@ -65,7 +68,7 @@ class Pictures:
             except ImageError:
                 continue
             if row is not None and pixels is not None:
-                found[row] = pixels
+                found[row] = keep(pixels)
                 wanted[item.name].remove(row)
                 if not wanted[item.name]:
                     del wanted[item.name]

@@ -13,7 +13,7 @@ from genpr.images.policy import DecodePolicy
 from genpr.pictures import Pictures, pictures_of
 from genpr.report.gallery import Gallery, Picture
 from genpr.report.picks import Image, Pick, Selection, Side
-from genpr.report.thumbnails import thumbnail
+from genpr.report.thumbnails import made_small, thumbnail
 
 Pixels = NDArray[np.uint8]
 
@@ -22,7 +22,7 @@ class Album:
     """The pictures of a page, read once.
 
     Attributes:
-        pixels: (h, w, 3) uint8 of every image that could be read.
+        pixels: (h, w, 3) uint8 of every image that could be read, made small: there are thousands.
     """
 
     def __init__(self, pictures: Mapping[Side, Pictures | None], names: Mapping[Side, Sequence[str]]) -> None:
@@ -61,7 +61,7 @@ class Album:
             if pictures is None:
                 continue
             try:
-                found = pictures.read(row for each, row in wanted if each == side)
+                found = pictures.read((row for each, row in wanted if each == side), keep=made_small)
             except GenprError:  # the source as a whole is gone: what was scored is still told
                 continue
             self.pixels |= {(side, row): pixels for row, pixels in found.items()}

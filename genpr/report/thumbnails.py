@@ -25,8 +25,22 @@ def thumbnail(pixels: NDArray[np.uint8], side: int = SIDE) -> bytes:
         >>> len(thumbnail(np.zeros((256, 512, 3), np.uint8))) < 2000
         True
     """
+    buffer = io.BytesIO()
+    Image.fromarray(made_small(pixels, side)).save(
+        buffer, "JPEG", quality=_QUALITY, subsampling=0
+    )  # colours of small pictures are detail, too
+    return buffer.getvalue()
+
+
+def made_small(pixels: NDArray[np.uint8], side: int = SIDE) -> NDArray[np.uint8]:
+    """The pixels of a picture with no side longer than `side`; of a smaller picture, its own.
+
+    Example:
+        >>> made_small(np.zeros((256, 512, 3), np.uint8)).shape
+        (64, 128, 3)
+    """
+    if max(pixels.shape[:2]) <= side:
+        return pixels
     image = Image.fromarray(pixels)
     image.thumbnail((side, side), Image.Resampling.LANCZOS)
-    buffer = io.BytesIO()
-    image.save(buffer, "JPEG", quality=_QUALITY, subsampling=0)  # colours of small pictures are detail, too
-    return buffer.getvalue()
+    return np.asarray(image)

@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 import stat
 
+import numpy as np
 import pytest
+from PIL import Image
 
+import genpr
 from genpr.errors import UsageError
+from genpr.images.policy import DecodePolicy
+from genpr.report.album import Album
 from genpr.report.page_file import write_page
 from genpr.storage import check_place
 
@@ -38,3 +43,13 @@ def test_a_link_into_a_missing_folder_is_refused(tmp_path):
     link.symlink_to(tmp_path / "gone" / "page.html")
     with pytest.raises(UsageError, match="does not exist"):
         check_place(link)
+
+
+def test_large_pictures_do_not_stay_in_memory(tmp_path):
+    rng = np.random.default_rng(0)
+    for row in range(8):
+        Image.fromarray(rng.integers(0, 256, (300, 600, 3), dtype=np.uint8)).save(tmp_path / f"{row}.png")
+    evidence = genpr.Evaluator(tmp_path, extractor="gabor", control=False).evidence(tmp_path)
+    album = Album.of(evidence, {"real": tmp_path, "fake": None}, DecodePolicy())
+    album.read([("real", row) for row in range(8)])
+    assert {pixels.shape for pixels in album.pixels.values()} == {(64, 128, 3)}
