@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import click
 
 from genpr.cli.console import complain, progress_bars
 from genpr.cli.options import Command, with_options
+from genpr.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from genpr.cli.score_run import ScoreRun
@@ -108,17 +110,22 @@ def _score_page(
         from genpr.report.page import html_report
 
         return html_report(run.results[0], figures=class_figures(run.classes), earlier=earlier)
-    policy, device = DecodePolicy(max_pixels=max_pixels), run.results[0].device
-    return evidence_report(
+    page = partial(
+        evidence_report,
         run.evidence,
-        *sources,
-        real_labels=run.labels[0],
-        fake_labels=run.labels[1],
         earlier=earlier,
-        policy=policy,
-        device=device,
+        policy=DecodePolicy(max_pixels=max_pixels),
+        device=run.results[0].device,
         progress=progress,
     )
+    try:
+        return page(*sources, real_labels=run.labels[0], fake_labels=run.labels[1])
+    except (
+        DataError,
+        UsageError,
+    ) as error:  # moved or damaged since: hours of scoring must not go without a page
+        complain(f"warning: the page has no pictures: {error}")
+        return page()
 
 
 def html_option(command: Command) -> Command:

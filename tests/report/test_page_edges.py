@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 
 import numpy as np
@@ -10,9 +11,12 @@ import pytest
 from PIL import Image
 
 import genpr
-from genpr.errors import UsageError
+from genpr.cli.page_options import write_score_page
+from genpr.cli.score_run import ScoreRun
+from genpr.errors import DataError, UsageError
 from genpr.images.policy import DecodePolicy
 from genpr.report.album import Album
+from genpr.report.evidence_page import evidence_report
 from genpr.report.page_file import write_page
 from genpr.storage import check_place
 
@@ -53,3 +57,46 @@ def test_large_pictures_do_not_stay_in_memory(tmp_path):
     album = Album.of(evidence, {"real": tmp_path, "fake": None}, DecodePolicy())
     album.read([("real", row) for row in range(8)])
     assert {pixels.shape for pixels in album.pixels.values()} == {(64, 128, 3)}
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory):
+    """A folder that is gone after it was scored, and what was found out."""
+    folder = tmp_path_factory.mktemp("scored")
+    rng = np.random.default_rng(0)
+    for row in range(12):
+        Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(folder / f"{row:02}.png")
+    return folder, genpr.Evaluator(folder, extractor="pixels", control=False).evidence(folder)
+
+
+def test_a_page_goes_on_without_an_image_that_is_gone(scored, tmp_path):
+    folder, evidence = scored
+    moved = tmp_path / "moved"
+    shutil.copytree(folder, moved)
+    (moved / "03.png").unlink()
+    page = evidence_report(evidence, moved, moved)
+    assert "Enlarge: 02.png" in page
+    assert "Enlarge: 03.png" not in page
+    assert "could not be read again" in page
+
+
+def test_labels_by_place_of_a_shorter_array_are_refused():
+    images = np.random.default_rng(0).integers(0, 256, (30, 8, 8, 3), dtype=np.uint8)
+    evidence = genpr.Evaluator(images, extractor="pixels", control=False, max_images=20).evidence(images)
+    with pytest.raises(DataError, match=r"not in .* any more") as caught:
+        evidence_report(evidence, images[:15], images, real_labels=[0] * 15, fake_labels=[0] * 30)
+    assert caught.value.code == "changed"
+
+
+@pytest.mark.parametrize("left", ["nothing", "an empty folder"])
+def test_a_score_has_its_page_though_the_images_are_gone(scored, tmp_path, capsys, left):
+    folder, evidence = scored
+    source, page = tmp_path / "source", tmp_path / "page.html"
+    if left == "an empty folder":
+        source.mkdir()
+    run = ScoreRun([evidence.result], evidence=evidence)
+    write_score_page(page, run, (str(source), str(folder)), {}, max_pixels=10**6, quiet=False)
+    assert '<h2 id="numbers-title">' in page.read_text()
+    told = capsys.readouterr().err
+    assert "the page has no pictures: " in told
+    assert f"wrote {page}" in told
