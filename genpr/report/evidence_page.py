@@ -148,4 +148,4 @@ def class_figures(classes: ClassScores | None) -> Sequence[Figure]:
 
     left_out = f" {len(classes.left_out):,} with too few images are left out." if classes.left_out else ""
     sentence = f"{len(classes.classes):,} classes, each scored within itself, the worst first.{left_out}"
-    return [Figure("Classes", sentence, class_heat_map(classes))]
+    return [Figure("Classes", sentence, class_heat_map(classes), is_broad=True)]

@@ -95,7 +95,8 @@ def _summary(found: FoundModes | None, evidence: Evidence) -> tuple[str, str]:
         return f"{shares[0]}; {few}.", f"{shares[1]}; {few}."
     modes = found.modes
     part = (
-        f" Kinds were looked for among {modes.n_real:,} reals and {modes.n_fake:,} fakes, drawn at random."
+        f" Kinds were looked for among {modes.n_real:,} reals and {modes.n_fake:,} fakes, drawn at random. "
+        "Held against each other anew, these differ a little from all."
         if (modes.n_real, modes.n_fake) != (len(evidence.real), len(evidence.fake))
         else ""
     )
@@ -138,7 +139,7 @@ def _farthest(evidence: Evidence) -> tuple[Pick, ...]:
     return tuple(
         Pick(
             ("real", row),
-            f"{real.names[row]}: {far[row]:.2f} radii away",
+            f"{real.names[row]}: {f'{far[row]:.2f} radii away' if np.isfinite(far[row]) else 'its ball is a point'}",
             ("fake", int(real.nearest_fake[row])),
             evidence.fake.names[real.nearest_fake[row]],
         )

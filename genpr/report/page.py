@@ -29,11 +29,13 @@ class Figure:
         title: The heading.
         sentence: What is seen.
         svg: An `<svg>` element, as `genpr.report.inline_svg` makes it: it enters the page as it is.
+        is_broad: Whether it needs all of the page's width.
     """
 
     title: str
     sentence: str
     svg: str
+    is_broad: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,10 @@ def _histograms(
                 [("fakes", finite)], name="realism", x_label="realism", mark=(1.0, "edge of the manifold")
             )
             share = float((values >= 1).mean())
-            text = f"{share:.1%} of the fakes have a realism of 1 or more: they lie inside a ball of a real image.{equal}"
+            text = (
+                f"{share:.1%} of the fakes have a realism of 1 or more: they lie inside the ball of a real image. The larger "
+                f"half of the balls is left out here, and counts for precision.{equal}"
+            )
             found.append(Figure("Realism", f"{text} {_OUTERMOST}", svg))
     if real_radii is not None:
         samples = [("reals", _finite("real_radii", real_radii))]

@@ -86,7 +86,8 @@ def histogram(
     with rc_context(STYLE):
         figure = Figure(figsize=(5.2, 3.2), layout="constrained")
         axes = figure.subplots()
-        for (legend, values), colour in zip(samples, (THIS, CONTROL), strict=False):
+        for legend, values in samples:
+            colour = CONTROL if legend == "fakes" else THIS  # as on the map
             counts = np.histogram(np.clip(values, low, high), edges)[0]
             axes.stairs(100 * counts / len(values), edges, color=colour, linewidth=1.6, label=legend)
             axes.stairs(100 * counts / len(values), edges, color=colour, alpha=0.15, fill=True)

@@ -70,17 +70,20 @@ def realism_picks(evidence: Evidence) -> list[Selection]:
     order = np.argsort(realism, kind="stable")
     finite = order[np.isfinite(realism[order])]
     copies = len(order) - len(finite)
+    shown = min(_REALISM, (len(finite) + 1) // 2)  # no fake is at both ends
     nothing = f" {copies:,} that equal a real image are left out." if copies else ""
     least = Selection(
         "Least realistic fakes",
         "Realism is 1 at the edge of what real images look like, and less outside. Each stands beside the real image that "
         "is nearest to it.",
-        tuple(_beside_nearest(evidence, row) for row in finite[:_REALISM].tolist()),
+        tuple(_beside_nearest(evidence, row) for row in finite[:shown].tolist()),
     )
     most = Selection(
         "Most realistic fakes",
-        f"Well inside, and near to a real image: look for copies among them.{nothing}",
-        tuple(_beside_nearest(evidence, row) for row in finite[::-1][:_REALISM].tolist()),
+        f"Nearest to a real image for the size of its ball: look for copies among them.{nothing}",
+        tuple(
+            _beside_nearest(evidence, row) for row in finite[::-1][: min(shown, len(finite) - shown)].tolist()
+        ),
     )
     return [least, most]
 

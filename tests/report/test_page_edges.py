@@ -17,7 +17,11 @@ from genpr.errors import DataError, UsageError
 from genpr.images.policy import DecodePolicy
 from genpr.report.album import Album
 from genpr.report.evidence_page import evidence_report
+from genpr.report.mode_picks import mode_picks
+from genpr.report.page import html_report
 from genpr.report.page_file import write_page
+from genpr.report.page_plots import histogram
+from genpr.report.picks import realism_picks
 from genpr.storage import check_place
 
 
@@ -100,3 +104,59 @@ def test_a_score_has_its_page_though_the_images_are_gone(scored, tmp_path, capsy
     told = capsys.readouterr().err
     assert "the page has no pictures: " in told
     assert f"wrote {page}" in told
+
+
+@pytest.mark.parametrize(("count", "least", "most"), [(12, 6, 6), (13, 7, 6), (60, 24, 24)])
+def test_no_fake_is_among_the_least_and_the_most_realistic(count, least, most):
+    real, fake = np.random.default_rng(0).normal(size=(2, 60, 4))
+    evidence = genpr.Evaluator(real, control=False, intervals=False).evidence(fake[:count])
+    shown = [{pick.image for pick in selection.picks} for selection in realism_picks(evidence)]
+    assert [len(each) for each in shown] == [least, most]
+    assert not shown[0] & shown[1]
+
+
+def test_reals_that_are_all_one_are_not_so_many_radii_away():
+    real = np.r_[np.zeros((30, 4)), np.random.default_rng(0).normal(size=(30, 4)) + 9]
+    evidence = genpr.Evaluator(real, protocol="prdc", control=False).evidence(np.zeros((60, 4)))
+    captions = [pick.caption for pick in mode_picks(evidence)[0].picks]
+    assert not any("inf" in caption or "nan" in caption for caption in captions), captions
+
+
+def test_fakes_have_one_colour_in_every_figure():
+    values = np.arange(9.0)
+    alone, beside = (
+        histogram(samples, name="x", x_label="x")
+        for samples in ([("fakes", values)], [("reals", values), ("fakes", values)])
+    )
+    assert "var(--control)" in alone
+    assert "var(--this)" not in alone
+    assert "var(--this)" in beside
+
+
+WIDE_NAMES = ("precision", "recall", "complement_precision", "witnessed_diversity")
+
+
+@pytest.mark.parametrize(
+    ("width", "medium"), [(330, "screen"), (700, "screen"), (840, "screen"), (960, "screen"), (688, "print")]
+)
+def test_a_page_is_never_wider_than_the_screen_or_paper(opened, width, medium):
+    opened.set_viewport_size({"width": width, "height": 900})
+    opened.emulate_media(media=medium)
+    assert opened.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    chromium = next((path for name in ("chromium", "google-chrome") if (path := shutil.which(name))), None)
+    if chromium is None:
+        pytest.skip("no chromium on this machine: apt-get install chromium")
+    api = pytest.importorskip("playwright.sync_api")
+    real, fake = np.random.default_rng(0).normal(size=(2, 200, 4))
+    page = tmp_path_factory.mktemp("page") / "page.html"
+    page.write_text(html_report(genpr.score(real, fake, metrics=WIDE_NAMES)), encoding="utf-8")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=120_000)
+        shown = browser.new_page()
+        shown.goto(page.as_uri())
+        yield shown
+        browser.close()
