@@ -116,10 +116,10 @@ def test_no_fake_is_among_the_least_and_the_most_realistic(count, least, most):
 
 
 def test_reals_that_are_all_one_are_not_so_many_radii_away():
-    real = np.r_[np.zeros((30, 4)), np.random.default_rng(0).normal(size=(30, 4)) + 9]
-    evidence = genpr.Evaluator(real, protocol="prdc", control=False).evidence(np.zeros((60, 4)))
+    same = np.zeros((30, 4))
+    evidence = genpr.Evaluator(same, protocol="prdc", control=False).evidence(same)
     captions = [pick.caption for pick in mode_picks(evidence)[0].picks]
-    assert not any("inf" in caption or "nan" in caption for caption in captions), captions
+    assert captions[0] == "row 0: its ball is a point"
 
 
 def test_fakes_have_one_colour_in_every_figure():
