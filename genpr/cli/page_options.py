@@ -120,10 +120,8 @@ def _score_page(
     )
     try:
         return page(*sources, real_labels=run.labels[0], fake_labels=run.labels[1])
-    except (
-        DataError,
-        UsageError,
-    ) as error:  # moved or damaged since: hours of scoring must not go without a page
+    except (DataError, UsageError) as error:
+        # Moved or damaged since they were scored: that score must not go without a page.
         complain(f"warning: the page has no pictures: {error}")
         return page()
 

@@ -104,10 +104,11 @@ def hub_picks(evidence: Evidence) -> Selection:
         for row in many[:_HUBS].tolist()
     ]
     sentence = f"A real image vouches for the fakes in its ball: for {fair:.3g} of them on average if the generator is perfect. "
+    limit = f"more than {_OVER_FAIR}{' times as many' if fair >= 1 else ''}"
     sentence += (
-        f"{_of(len(many), n)} reals vouch for more than {_OVER_FAIR} times as many; what rests on them is doubtful."
+        f"{_of(len(many), n)} reals {'vouches' if len(many) == 1 else 'vouch'} for {limit}; what rests on them is doubtful."
         if picks
-        else f"None of the {n:,} vouches for more than {_OVER_FAIR} times as many."
+        else f"None of the {n:,} vouches for {limit}."
     )
     return Selection("Images that vouch for many fakes", sentence, tuple(picks), len(many) - len(picks))
 

@@ -21,7 +21,7 @@ from genpr.report.mode_picks import mode_picks
 from genpr.report.page import html_report
 from genpr.report.page_file import write_page
 from genpr.report.page_plots import histogram
-from genpr.report.picks import realism_picks
+from genpr.report.picks import hub_picks, realism_picks
 from genpr.storage import check_place
 
 
@@ -160,3 +160,13 @@ def opened(tmp_path_factory):
         shown.goto(page.as_uri())
         yield shown
         browser.close()
+
+
+@pytest.mark.parametrize(
+    ("fakes", "limit"), [(12, "vouches for more than 10."), (60, "vouches for more than 10 times as many.")]
+)
+def test_who_vouches_for_many_is_told_by_the_limit_that_was_used(fakes, limit):
+    real, fake = np.random.default_rng(0).normal(size=(2, 90, 4))
+    evidence = genpr.Evaluator(real, control=False, intervals=False).evidence(fake[:fakes])
+    assert evidence.real.n_fakes.max() <= 10
+    assert hub_picks(evidence).sentence.endswith(limit)
