@@ -6,15 +6,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
+from genpr.errors import DataError
 from genpr.features.feature_set import FeatureSet
 from genpr.images.archive import TarSource, ZipSource
 from genpr.images.arrays import ArraySource, NpzSource, TensorSource
 from genpr.images.folder import FolderSource
-from genpr.images.item import known_length
+from genpr.images.item import known_length, printable
 from genpr.images.policy import BadImagePolicy
 from genpr.labels.read import open_labels
 from genpr.labels.sides import LabelledSide, check_labels
-from genpr.labels.table import Labels
+from genpr.labels.table import Labels, RowLabels, short
 from genpr.sides import OpenedSide, check_same_kind, holds_features, open_side
 
 
@@ -66,7 +67,8 @@ def of_names(role: str, opened: OpenedSide, labels: Labels) -> LabelledSide | No
 def labelled(role: str, opened: OpenedSide, features: FeatureSet, labels: Labels) -> LabelledSide:
     """Each embedded image with its class."""
     total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
-    rows = _rows_in_source(opened, features, total)
+    # Names are enough for all others, even where an image has gone since it was embedded.
+    rows = _rows_in_source(opened, features, total) if isinstance(labels, RowLabels) else range(len(features))
     names = [features.name_of(row) for row in range(len(features))]
     return LabelledSide(role, features.source, labels.origin, names, labels.of(names, rows, total))
 
@@ -95,6 +97,14 @@ def _rows_in_source(opened: OpenedSide, features: FeatureSet, total: int | None)
         else (item.name for item in opened.source)
     )
     places = {name: place for place, name in enumerate(listed)}
+    gone = [name for name in features.names if name not in places]
+    if gone:
+        raise DataError(
+            f"{printable(features.source)} has no {short(gone[0])!r} any more, so that labels in the order of its images "
+            "cannot be matched; put the images back, or give labels by name",
+            code="label-count",
+            path=features.source,
+        )
     return [places[name] for name in features.names]
 
 
