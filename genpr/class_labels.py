@@ -15,7 +15,7 @@ from genpr.images.item import known_length, printable
 from genpr.images.policy import BadImagePolicy
 from genpr.labels.read import open_labels
 from genpr.labels.sides import LabelledSide, check_labels
-from genpr.labels.table import Labels
+from genpr.labels.table import Labels, RowLabels
 from genpr.sides import OpenedSide, check_same_kind, holds_features, open_side
 
 
@@ -67,7 +67,8 @@ def of_names(role: str, opened: OpenedSide, labels: Labels) -> LabelledSide | No
 def labelled(role: str, opened: OpenedSide, features: FeatureSet, labels: Labels) -> LabelledSide:
     """Each embedded image with its class."""
     total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
-    rows = _rows_in_source(opened, features, total)
+    # Names are enough for all others, even where an image has gone since it was embedded.
+    rows = _rows_in_source(opened, features, total) if isinstance(labels, RowLabels) else range(len(features))
     names = [features.name_of(row) for row in range(len(features))]
     return LabelledSide(role, features.source, labels.origin, names, labels.of(names, rows, total))
 

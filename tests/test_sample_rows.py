@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from oracle import kth_sq_distances, memberships, sq_distances
+from PIL import Image
 
 import genpr
 from genpr.errors import FeatureError, UsageError
@@ -210,3 +211,73 @@ def test_what_tells_nothing_of_single_images_is_refused(sides, rng):
     with pytest.raises(UsageError, match="by 3 random networks is a mean") as caught:
         genpr.Evaluator(networks[0], metrics=["precision"], **OPTIONS).evidence(networks[1])
     assert caught.value.code == "no-samples"
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+@pytest.mark.parametrize("ties", ["closed", "strict"])
+def test_own_radii_are_those_of_the_definition(sides, ties, engine, monkeypatch):
+    if engine is not None:
+        monkeypatch.setattr(real_side, "choose_engine", lambda _device: engine)
+    real, fake = sides
+    for metrics, k, expected in ((["recall"], None, 3), (ALL, 4, 4), (["recall", "coverage"], None, 3)):
+        found = genpr.Evaluator(real, metrics=metrics, ties=ties, k=k, **OPTIONS).evidence(fake).own_radii
+        assert found.k == expected
+        for side, radii in ((real, found.real), (fake, found.fake)):
+            assert radii.dtype == np.float64
+            np.testing.assert_array_equal(radii, np.sqrt(kth_sq_distances(side, [expected])[0]))
+
+
+def test_own_radii_are_unknown_where_no_fakes_ball_is_drawn(sides):
+    assert genpr.Evaluator(sides[0], metrics=["precision"], **OPTIONS).evidence(sides[1]).own_radii is None
+
+
+def test_the_features_of_both_sides_are_kept_in_the_order_of_the_rows(sides):
+    found = genpr.Evaluator(sides[0], max_images=50, **OPTIONS).evidence(sides[1])
+    for features, rows, given in zip(found.sides, (found.real, found.fake), sides, strict=True):
+        places = [int(name.removeprefix("row ")) for name in rows.names]
+        np.testing.assert_array_equal(features.features.numpy(), given[places])
+    assert len(found.sides[0]) == 50
+
+
+def test_classes_are_those_of_a_score_by_class(sides):
+    real, fake = sides
+    labels = {
+        "real_labels": ["odd" if row % 2 else "even" for row in range(len(real))],
+        "fake_labels": ["odd" if row % 3 else "even" for row in range(len(fake))],
+    }
+    options = {**labels, "min_per_class": 12, "worst_by": "recall"}
+    evaluator = genpr.Evaluator(real, **OPTIONS)
+    found, alone = evaluator.evidence(fake, classes=options), evaluator.score_classes(fake, **options)
+    assert [(each.label, each.n_real, each.n_fake, each.metrics) for each in found.classes.classes] == [
+        (each.label, each.n_real, each.n_fake, each.metrics) for each in alone.classes
+    ]
+    assert found.classes.overall == found.result
+    assert dict(found.result.metrics) == dict(alone.overall.metrics)
+    assert evaluator.evidence(fake).classes is None
+    with pytest.raises(UsageError, match="worst_by"):
+        evaluator.evidence(fake, classes={**options, "worst_by": "beauty"})
+
+
+def test_labels_of_folders_are_found_by_the_evidence(tmp_path, rng):
+    for side in ("real", "fake"):
+        for row in range(40):
+            path = tmp_path / side / ("cat", "dog")[row % 2] / f"{row}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(rng.integers(0, 256, (4, 4, 3), dtype=np.uint8)).save(path)
+    evaluator = genpr.Evaluator(tmp_path / "real", extractor="pixels", **OPTIONS)
+    found = evaluator.evidence(tmp_path / "fake", classes={"min_per_class": 20})
+    assert sorted((each.label, each.n_real) for each in found.classes.classes) == [("cat", 20), ("dog", 20)]
+
+
+def test_whether_images_are_told_of_is_known_before(sides):
+    real, fake = sides
+    for given, options, tells in (
+        (real, {}, True),
+        (real, {"metrics": ["fd"]}, False),
+        (real[:5], {"metrics": ["precision"]}, False),
+        (real[:6], {"metrics": ["precision"]}, True),
+    ):
+        evaluator = genpr.Evaluator(given, **OPTIONS, **options)
+        assert evaluator.tells_of_images is tells
+        if tells:
+            assert evaluator.evidence(fake).result

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-GABOR = ("--extractor", "gabor", "--device", "cpu", "--no-intervals", "--no-control")
+import csv
+import json
+import re
+
+import html5lib
+import numpy as np
+import pytest
+from PIL import Image
+
+import genpr as package
+from genpr.report import evidence_page
+from genpr.report.sample_table import name_in
+
+PIXELS = ("--extractor", "pixels", "--device", "cpu", "--no-intervals", "--no-control", "--no-cache")
+HOSTILE = (
+    "<script>alert(1)</script>.png",
+    "=cmd().png",
+    "\x1b[31mred\x07.png",
+    '"><img src=x onerror=alert(1)>.png',
+)
 
 
 def test_a_page_is_written_beside_the_table_and_shows_earlier_results(genpr, folders, tmp_path):
     old, page = tmp_path / "old.json", tmp_path / "page.html"
-    old.write_text(genpr("score", *folders, *GABOR, "--json")[1])
-    code, out, err = genpr("score", *folders, *GABOR, "--html", page, "--earlier", old)
+    old.write_text(genpr("score", *folders, *PIXELS, "--json")[1])
+    code, out, err = genpr("score", *folders, *PIXELS, "--html", page, "--earlier", old)
     assert code == 0
     assert out.startswith("metric")
     assert f"wrote {page}" in err
@@ -30,7 +49,7 @@ def test_one_page_is_of_one_score(genpr, folders, tmp_path):
     code, _, err = genpr(
         "score",
         *folders,
-        *GABOR,
+        *PIXELS,
         "--protocol",
         "genpr",
         "--protocol",
@@ -39,9 +58,167 @@ def test_one_page_is_of_one_score(genpr, folders, tmp_path):
         tmp_path / "page.html",
     )
     assert (code, "--html shows one score" in err) == (2, True)
-    code, _, err = genpr("score", *folders, *GABOR, "--earlier", tmp_path / "old.json")
+    code, _, err = genpr("score", *folders, *PIXELS, "--earlier", tmp_path / "old.json")
     assert (code, "--html FILE, which is missing" in err) == (2, True)
     assert (
-        genpr("score", *folders, *GABOR, "--html", tmp_path / "p.html", "--earlier", tmp_path / "old.json")[0]
+        genpr("score", *folders, *PIXELS, "--html", tmp_path / "p.html", "--earlier", tmp_path / "old.json")[
+            0
+        ]
         == 2
     )
+
+
+@pytest.fixture
+def classes(tmp_path, rng):
+    """Two folders of two classes each, in which some images and a class have names that programs obey."""
+    sides = []
+    for side in ("real", "fake"):
+        for place, label in enumerate(("=cats", "<b>dogs")):
+            for row in range(30):
+                pixels = (120 * place + rng.integers(0, 100, (8, 8, 3))).astype(np.uint8)
+                name = HOSTILE[row] if row < len(HOSTILE) else f"{row:03d}.png"
+                path = tmp_path / side / label / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(pixels).save(path, "PNG")
+        sides.append(tmp_path / side)
+    return sides
+
+
+def parsed(page):
+    return list(html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(page).iter())
+
+
+def counted(monkeypatch, owner, name):
+    """How often a method is called from now on, as a list that grows."""
+    seen, whole = [], getattr(owner, name)
+
+    def spy(*args, **options):
+        seen.append(name)
+        return whole(*args, **options)
+
+    monkeypatch.setattr(owner, name, spy)
+    return seen
+
+
+def without_times(record):
+    """A score, less how long it took."""
+    if isinstance(record, dict):
+        return {name: without_times(value) for name, value in record.items() if name != "seconds"}
+    return [without_times(each) for each in record] if isinstance(record, list) else record
+
+
+def test_one_score_serves_the_page_the_table_and_the_classes(genpr, classes, tmp_path, monkeypatch):
+    from genpr.class_scoring import ClassRecipe
+    from genpr.judge import Judge
+    from genpr.side_features import SideFeatures
+
+    plain = genpr("score", *classes, *PIXELS, "--per-class", "--min-per-class", "12", "--json")
+    scored = [counted(monkeypatch, Judge, name) for name in ("score", "evidence")]
+    by_class = counted(monkeypatch, ClassRecipe, "score")
+    embedded = counted(monkeypatch, SideFeatures, "__init__")
+    page, table = tmp_path / "page.html", tmp_path / "rows.csv"
+    both = ("--html", page, "--csv", table)
+    code, out, err = genpr(
+        "score", *classes, *PIXELS, "--per-class", "--min-per-class", "12", "--json", *both
+    )
+    assert (code, scored, by_class, len(embedded)) == (0, [[], ["evidence"]], ["score"], 2)
+    assert f"wrote 120 rows to {table}" in err
+    assert f"wrote {page}" in err
+    assert without_times(json.loads(out)) == without_times(json.loads(plain[1]))
+    assert "=cats" in out
+
+    text = page.read_text(encoding="utf-8")
+    elements = [each for each in parsed(text) if isinstance(each.tag, str)]
+    assert sum(each.tag == "script" for each in elements) == 1
+    assert not [each for each in elements if any(name.startswith("on") for name in each.attrib)]
+    assert not set(text) & {"\x1b", "\x07"}
+    headings = ["".join(each.itertext()) for each in elements if each.tag == "h3"]
+    assert {"Classes", "Realism", "k-NN radii", "Least realistic fakes", "Near-copies of real images"} <= set(
+        headings
+    )
+    assert "<b>dogs" not in text
+    assert "&lt;b&gt;dogs/" in text
+
+    with table.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert not [row for row in rows if row["name"].startswith(("=", "+", "-", "@"))]
+    names = {name_in(row["name"]) for row in rows if row["side"] == "fake"}
+    assert names == {path.relative_to(classes[1]).as_posix() for path in classes[1].rglob("*.png")}
+    values = json.loads(out)
+    metrics = (values.get("overall") or values)["metrics"]
+    assert (
+        np.mean([int(row["inside"]) for row in rows if row["side"] == "fake"])
+        == metrics["precision"]["value"]
+    )
+
+
+def test_a_page_changes_nothing_of_the_score(genpr, folders, tmp_path):
+    page = tmp_path / "page.html"
+    plain = genpr("score", *folders, *PIXELS, "--json")[1]
+    code, out, err = genpr("score", *folders, *PIXELS, "--json", "--html", page, "-q")
+    assert (code, err) == (0, "")
+    assert without_times(json.loads(out)) == without_times(json.loads(plain))
+    assert len(re.findall("<img src=", page.read_text())) > 40
+
+
+def test_what_tells_nothing_of_single_images_has_a_page_without_them(genpr, classes, tmp_path):
+    page, table = tmp_path / "page.html", tmp_path / "rows.csv"
+    code, out, _ = genpr("score", *classes, *PIXELS, "--metrics", "fd", "--html", page)
+    assert code == 0
+    assert "fd" in out
+    text = page.read_text()
+    assert 'id="galleries"' not in text
+    assert 'id="map"' not in text
+    assert "genpr-result.json" in text
+    parsed(text)
+    code, _, err = genpr("score", *classes, *PIXELS, "--metrics", "fd", "--html", page, "--csv", table)
+    assert code == 2
+    assert "says nothing of single images" in err
+
+
+def test_classes_have_their_figure_without_images(genpr, classes, tmp_path, monkeypatch):
+    monkeypatch.setattr(package.Evaluator, "tells_of_images", False)
+    page = tmp_path / "page.html"
+    code, out, _ = genpr("score", *classes, *PIXELS, "--per-class", "--min-per-class", "12", "--html", page)
+    assert code == 0
+    assert "dogs" in out
+    text = page.read_text()
+    assert ">Classes<" in text
+    assert 'id="galleries"' not in text
+
+
+def test_too_few_reals_have_a_page_without_images(genpr, write_images, tmp_path, rng):
+    few = [write_images(f"{n}", rng.integers(0, 256, (n, 8, 8, 3), dtype=np.uint8)) for n in (5, 9)]
+    page = tmp_path / "page.html"
+    assert genpr("score", *few, *PIXELS, "--metrics", "precision", "--html", page)[0] == 0
+    assert 'id="galleries"' not in page.read_text()
+    code, _, err = genpr("score", *few, *PIXELS, "--metrics", "precision", "--csv", tmp_path / "rows.csv")
+    assert code == 3
+    assert "at least 6" in err
+
+
+def test_pictures_of_the_page_have_the_limits_of_the_score(genpr, folders, tmp_path, monkeypatch):
+    seen = {}
+    whole = evidence_page.evidence_report
+    monkeypatch.setattr(
+        evidence_page,
+        "evidence_report",
+        lambda *args, **given: seen.update(given, args=args) or whole(*args, **given),
+    )
+    page = tmp_path / "page.html"
+    assert genpr("score", *folders, *PIXELS, "--max-pixels", "64", "--html", page)[0] == 0
+    assert seen["policy"].max_pixels == 64
+    assert seen["args"][1:] == tuple(map(str, folders))
+    assert seen["device"] == "cpu"
+
+
+def test_features_have_a_page_with_a_map(genpr, tmp_path, rng):
+    paths = [tmp_path / "real.npy", tmp_path / "fake.npy"]
+    for path in paths:
+        np.save(path, rng.normal(size=(30, 4)).astype(np.float32))
+    page = tmp_path / "page.html"
+    assert genpr("score", *paths, "--no-intervals", "--no-control", "--device", "cpu", "--html", page)[0] == 0
+    text = page.read_text()
+    assert 'id="galleries"' not in text
+    assert "All 30 reals and all 30 fakes" in text
+    assert "k-NN radii" in text

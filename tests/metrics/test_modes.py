@@ -260,6 +260,23 @@ def test_of_a_much_larger_set_a_part_is_used_and_rows_are_those_of_all(draw, mon
     assert sum(each.size for each in found.classes) == 120
 
 
+def test_at_most_so_many_of_each_set_are_used_and_rows_are_those_of_all(draw):
+    kinds, theirs = np.arange(600) % KINDS, np.delete(np.arange(KINDS), 3)[np.arange(300) % 9]
+    real, fake = draw(kinds, 1), draw(theirs, 2)
+    labels = [f"kind {kind}" for kind in kinds]
+    found = modes_of(real, fake, most=200, real_labels=labels, seed=2)
+    assert (found.n_real, found.n_fake) == (200, 200)
+    assert found.missed[0].is_significant
+    assert {labels[row] for row in found.missed[0].rows} == {"kind 3"}
+    assert max(row for each in found.missed for row in each.rows) >= 200
+    assert len(found.missed) <= 7  # clusters as of 200 images
+    assert modes_of(real, fake, most=200, seed=3).missed[0].rows != found.missed[0].rows
+    assert modes_of(real, fake, most=600) == modes_of(real, fake)
+    for most in (49, True, 60.5):
+        with pytest.raises(UsageError, match="most must be an integer of at least 50"):
+            modes_of(real, fake, most=most)
+
+
 def test_repeated_images_are_no_error():
     same = np.ones((60, 4), np.float32)
     found = modes_of(same, same, device="cpu")
