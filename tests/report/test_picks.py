@@ -14,10 +14,11 @@ import genpr
 from genpr.evidence import Evidence, FakeSamples, RealSamples
 from genpr.features.feature_set import FeatureSet
 from genpr.report import mode_picks as mode_picks_module
+from genpr.report import near_copies
 from genpr.report.mode_picks import mode_picks
+from genpr.report.near_copies import copy_candidates
 from genpr.report.picks import (
     Pick,
-    copy_candidates,
     hub_picks,
     realism_picks,
     repeat_picks,
@@ -168,7 +169,7 @@ def test_a_dozen_repeats_of_a_side_and_how_many_more():
     assert found.more == 1 + 3
 
 
-def test_the_likeliest_copies_come_first():
+def test_the_likeliest_copies_come_first(monkeypatch):
     evidence = made(
         5,
         7,
@@ -180,8 +181,11 @@ def test_the_likeliest_copies_come_first():
         },
     )
     with np.errstate(all="raise"):
-        assert copy_candidates(evidence, 10).tolist() == [5, 6, 0, 1, 2, 3, 4]
-    assert copy_candidates(evidence, 3).tolist() == [5, 6, 0]
+        found = copy_candidates(evidence)
+    assert [pick.image for pick in found] == [("fake", row) for row in (5, 6, 0, 1, 2, 3, 4)]
+    assert found[0] == Pick(("fake", 5), "f5", ("real", 4), "r4")
+    monkeypatch.setattr(near_copies, "_CANDIDATES", 3)
+    assert [pick.image[1] for pick in copy_candidates(evidence)] == [5, 6, 0]
 
 
 @pytest.fixture(scope="module")
