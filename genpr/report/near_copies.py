@@ -66,11 +66,11 @@ def copies_among(candidates: list[Pick], usual: list[Pick], album: Album) -> Sel
     alike.sort(key=lambda each: -each[1].agreement)
     picks = tuple(_with_agreement(pick, each) for pick, each in alike[:_MOST])
     strict = f" Different pictures of this set agree well: only {least:.2f} and more counts." if least else ""
+    caution = " Data sets repeat themselves: a few such pairs prove no copying." if alike else ""
     count = "none is" if not alike else "1 is" if len(alike) == 1 else f"{len(alike):,} are"
     sentence = (
         f"Of the {len(found):,} fakes that are nearest to a real image, {count} the same picture by the pixels, perhaps "
-        f"encoded anew, recoloured, mirrored or shifted a little.{strict} Data sets repeat themselves: a few such pairs "
-        "prove no copying."
+        f"encoded anew, recoloured, mirrored or shifted a little.{strict}{caution}"
         if found
         else "Pixels could not be compared: this needs the pictures of both sides."
     )
