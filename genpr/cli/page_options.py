@@ -68,6 +68,7 @@ def write_score_page(
     sources: tuple[str, str],
     earlier: dict[str, Result],
     *,
+    labels: Mapping[str, object],
     max_pixels: int,
     quiet: bool,
 ) -> None:
@@ -78,6 +79,7 @@ def write_score_page(
         run: What was scored.
         sources: The reals and the fakes, whose pictures are shown.
         earlier: Other results.
+        labels: Those of `genpr.report.evidence_page.evidence_report` that were given, by the name of the argument.
         max_pixels: As they were scored with.
         quiet: Say nothing.
 
@@ -89,7 +91,7 @@ def write_score_page(
     from genpr.report.page_file import write_page
 
     with progress_bars(quiet=quiet) as progress:
-        write_page(html, _score_page(run, sources, earlier, max_pixels, progress))
+        write_page(html, _score_page(run, sources, earlier, labels, max_pixels, progress))
     if not quiet:
         complain(f"wrote {html}")
 
@@ -98,6 +100,7 @@ def _score_page(
     run: ScoreRun,
     sources: tuple[str, str],
     earlier: dict[str, Result],
+    labels: Mapping[str, object],
     max_pixels: int,
     progress: StageProgress | None,
 ) -> str:
@@ -110,7 +113,7 @@ def _score_page(
         return html_report(run.results[0], figures=class_figures(run.classes), earlier=earlier)
     policy, device = DecodePolicy(max_pixels=max_pixels), run.results[0].device
     return evidence_report(
-        run.evidence, *sources, earlier=earlier, policy=policy, device=device, progress=progress
+        run.evidence, *sources, **labels, earlier=earlier, policy=policy, device=device, progress=progress
     )
 
 
