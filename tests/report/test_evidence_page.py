@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import re
+import shutil
 import zipfile
 from dataclasses import replace
 from types import SimpleNamespace
@@ -25,7 +26,7 @@ from genpr.report import evidence_page, near_copies
 from genpr.report.album import Album
 from genpr.report.evidence_page import class_figures, evidence_report
 from genpr.report.near_copies import copies_among, usual_pairs
-from genpr.report.picks import Pick
+from genpr.report.picks import Pick, Selection
 from genpr.report.thumbnails import thumbnail
 
 
@@ -387,6 +388,16 @@ def test_what_changed_or_went_is_left_out_and_said(sides, tmp_path, given):
     folder.rmdir()
     with pytest.raises(UsageError, match="nothing at"):
         evidence_report(found, real, folder, device="cpu")
+
+
+def test_kinds_are_named_by_their_folders_though_an_image_is_gone(evidence, folders, tmp_path, given):
+    shutil.copytree(folders[0], tmp_path / "real")
+    (tmp_path / "real" / "ring" / "004.png").unlink()
+    gallery = evidence_report(evidence, tmp_path / "real", device="cpu").galleries[TITLES[0]]
+    assert gallery.pictures[0].group.endswith("; ring 100%")
+    with pytest.raises(DataError, match=r"has no 'ring/004.png' any more") as caught:
+        evidence_report(evidence, tmp_path / "real", real_labels=["x"] * (N - 1), device="cpu")
+    assert caught.value.code == "label-count"
 
 
 def test_a_source_that_breaks_on_the_way_is_told_of_without_pictures(evidence):
