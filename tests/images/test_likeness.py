@@ -116,7 +116,7 @@ def test_the_same_lines_in_other_colours_are_no_copy(drawings):
 
 
 @pytest.mark.parametrize(
-    ("detail", "whole", "same"), [(0.6, 0.75, True), (0.599, 1.0, False), (1.0, 0.749, False)]
+    ("detail", "whole", "same"), [(0.6, 0.8, True), (0.599, 1.0, False), (1.0, 0.799, False)]
 )
 def test_both_must_agree(detail, whole, same):
     assert Likeness(detail, whole, is_mirrored=False).is_same is same

@@ -269,7 +269,8 @@ def test_at_most_so_many_of_each_set_are_used_and_rows_are_those_of_all(draw):
     assert found.missed[0].is_significant
     assert {labels[row] for row in found.missed[0].rows} == {"kind 3"}
     assert max(row for each in found.missed for row in each.rows) >= 200
-    assert len(found.missed) <= 7  # clusters as of 200 images
+    with pytest.raises(UsageError, match="at most 100, not 101"):
+        modes_of(real, fake, most=200, clusters=101)
     assert modes_of(real, fake, most=200, seed=3).missed[0].rows != found.missed[0].rows
     assert modes_of(real, fake, most=600) == modes_of(real, fake)
     for most in (49, True, 60.5):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import re
+import shutil
 import zipfile
 from dataclasses import replace
 from types import SimpleNamespace
@@ -19,10 +20,12 @@ from PIL import Image
 import genpr
 from genpr.demo.shapes import KINDS, ShapesGenerator, draw_latents
 from genpr.errors import DataError, UsageError
+from genpr.images.likeness import Likeness
 from genpr.images.policy import DecodePolicy
-from genpr.report import evidence_page
+from genpr.report import evidence_page, near_copies
 from genpr.report.album import Album
 from genpr.report.evidence_page import class_figures, evidence_report
+from genpr.report.near_copies import copies_among, usual_pairs
 from genpr.report.picks import Pick, Selection
 from genpr.report.thumbnails import thumbnail
 
@@ -99,7 +102,7 @@ def page(evidence, folders):
 @pytest.fixture
 def given(monkeypatch):
     """`evidence_report` gives what it would make the page of, quickly: galleries by title, and the rest."""
-    monkeypatch.setattr(evidence_page, "_CANDIDATES", 10)
+    monkeypatch.setattr(near_copies, "_CANDIDATES", 10)
     monkeypatch.setattr(
         evidence_page,
         "html_report",
@@ -387,6 +390,16 @@ def test_what_changed_or_went_is_left_out_and_said(sides, tmp_path, given):
         evidence_report(found, real, folder, device="cpu")
 
 
+def test_kinds_are_named_by_their_folders_though_an_image_is_gone(evidence, folders, tmp_path, given):
+    shutil.copytree(folders[0], tmp_path / "real")
+    (tmp_path / "real" / "ring" / "004.png").unlink()
+    gallery = evidence_report(evidence, tmp_path / "real", device="cpu").galleries[TITLES[0]]
+    assert gallery.pictures[0].group.endswith("; ring 100%")
+    with pytest.raises(DataError, match=r"has no 'ring/004.png' any more") as caught:
+        evidence_report(evidence, tmp_path / "real", real_labels=["x"] * (N - 1), device="cpu")
+    assert caught.value.code == "label-count"
+
+
 def test_a_source_that_breaks_on_the_way_is_told_of_without_pictures(evidence):
     class Broken:
         def read(self, rows):
@@ -482,22 +495,69 @@ def test_near_copies_are_judged_by_their_pixels():
     fakes = [others[0], noisy, reals[2][:, ::-1], reals[3]]
     pixels = {("fake", row): image for row, image in enumerate(fakes)}
     pixels |= {("real", row): image for row, image in enumerate(reals)}
-    picks = tuple(Pick(("fake", row), f"f{row}", ("real", row), f"r{row}") for row in range(5))
-    found = evidence_page._copies(Selection("t", "", picks), Fixed(pixels))  # the fifth fake is gone
+    picks = [Pick(("fake", row), f"f{row}", ("real", row), f"r{row}") for row in range(5)]
+    found = copies_among(picks, [], Fixed(pixels))  # the fifth fake is gone
     assert [pick.image for pick in found.picks] == [("fake", 2), ("fake", 3), ("fake", 1)]
     assert found.picks[0] == Pick(("fake", 2), "f2: agrees by 1.000, mirrored", ("real", 2), "r2")
     assert found.picks[1].caption == "f3: agrees by 1.000"
     assert re.fullmatch(r"f1: agrees by 0\.9\d\d", found.picks[2].caption)
-    assert found.sentence.startswith("Of the 5 fakes that are nearest to a real image, 3 are the same")
-    one = evidence_page._copies(Selection("t", "", picks[3:4]), Fixed(pixels))
+    assert found.sentence.startswith("Of the 4 fakes that are nearest to a real image, 3 are the same")
+    one = copies_among(picks[3:4], [], Fixed(pixels))
     assert "Of the 1 fakes that are nearest to a real image, 1 is the same" in one.sentence
+    assert "none is the same" in copies_among(picks[:1], [], Fixed(pixels)).sentence
+    nothing = copies_among(picks[4:], [], Fixed(pixels))
+    assert (nothing.picks, "this needs the pictures of both sides" in nothing.sentence) == ((), True)
+
+
+def test_where_different_pictures_agree_well_more_is_asked_for():
+    rng = np.random.default_rng(2)
+    base = rng.integers(60, 190, (32, 32, 3))
+
+    def alike(share):
+        return (base + (1 - share) * rng.normal(0, 120, base.shape)).clip(0, 255).astype(np.uint8)
+
+    pixels = {("real", row): alike(0.7) for row in range(20)}
+    pixels |= {("fake", 0): alike(0.75), ("fake", 1): pixels["real", 1]}
+    fakes = [Pick(("fake", row), f"f{row}", ("real", row), f"r{row}") for row in range(2)]
+    usual = [Pick(("real", row), f"r{row}", ("real", row + 10), f"r{row + 10}") for row in range(10)]
+    assert len(copies_among(fakes, [], Fixed(pixels)).picks) == 2  # to the eye
+    found = copies_among(fakes, usual, Fixed(pixels))
+    assert [pick.caption for pick in found.picks] == ["f1: agrees by 1.000"]
+    assert re.search(
+        r"Different pictures of this set agree well: only 0\.[789]\d and more counts", found.sentence
+    )
+
+
+def test_what_is_usual_hangs_on_most_pairs_and_not_on_copies_within_the_set():
+    usual = [Likeness(value, 1.0, is_mirrored=False) for value in (0.70, 0.72, 0.74, 0.76, 0.78, 0.80, 0.82)]
+    least = near_copies._least_agreement(usual)
+    z = np.arctanh([each.detail for each in usual])
+    assert least == pytest.approx(np.tanh(np.median(z) + 4 * (np.quantile(z, 0.84) - np.median(z))))
+    low = [Likeness(0.1 + each / 1000, 1.0, is_mirrored=False) for each in range(90)]
+    copies = [Likeness(1.0, 1.0, is_mirrored=False)] * 10
+    assert near_copies._least_agreement(low + copies) == 0.0  # the eye asks for more
+    assert near_copies._least_agreement([]) == 0.0
+
+
+def test_usual_pairs_are_reals_beside_their_nearest_other(evidence):
+    found = usual_pairs(evidence)
+    points = evidence.sides[0].features.double()
+    rows, others = (
+        [image[1] for image in each] for each in zip(*(pick.images for pick in found), strict=True)
+    )
+    assert sorted(rows) == list(range(N))
+    assert {side for pick in found for side, _ in pick.images} == {"real"}
+    sq = torch.cdist(points[rows], points, compute_mode="donot_use_mm_for_euclid_dist").square()
+    sq[range(N), rows] = torch.inf
+    assert torch.equal(sq[range(N), others], sq.min(dim=1).values)
+    assert found[0].caption == evidence.real.names[rows[0]]
 
 
 def test_at_most_a_hundred_copies_are_shown_and_how_many_more():
     image = np.random.default_rng(0).integers(0, 256, (8, 8, 3), dtype=np.uint8)
-    picks = tuple(Pick(("fake", row), f"f{row}", ("real", row), f"r{row}") for row in range(103))
+    picks = [Pick(("fake", row), f"f{row}", ("real", row), f"r{row}") for row in range(103)]
     pixels = {(side, row): image for side in ("fake", "real") for row in range(103)}
-    found = evidence_page._copies(Selection("t", "", picks), Fixed(pixels))
+    found = copies_among(picks, [], Fixed(pixels))
     assert [pick.image[1] for pick in found.picks] == list(range(100))
     assert found.more == 3
     assert "103 are the same" in found.sentence

@@ -14,10 +14,11 @@ import genpr
 from genpr.evidence import Evidence, FakeSamples, RealSamples
 from genpr.features.feature_set import FeatureSet
 from genpr.report import mode_picks as mode_picks_module
+from genpr.report import near_copies
 from genpr.report.mode_picks import mode_picks
+from genpr.report.near_copies import copy_candidates
 from genpr.report.picks import (
     Pick,
-    copy_candidates,
     hub_picks,
     realism_picks,
     repeat_picks,
@@ -168,20 +169,23 @@ def test_a_dozen_repeats_of_a_side_and_how_many_more():
     assert found.more == 1 + 3
 
 
-def test_the_likeliest_copies_come_first():
+def test_the_likeliest_copies_come_first(monkeypatch):
     evidence = made(
         5,
-        7,
+        8,
         real={"other_distance": [1.0, 2.0, 4.0, 100.0, 0.0]},  # usually 2
         fake={
-            "nearest_real": [0, 1, 2, 3, 4, 4, 0],
-            # of a half, a half, a half (of 2), three quarters (of 2, not of 100), infinite, none, and none
-            "nearest_real_distance": [0.5, 1.0, 1.0, 1.5, 0.1, 0.0, 0.0],
+            "nearest_real": [0, 1, 2, 3, 4, 4, 0, 0],
+            # a half of 1, of 2 and (not of 4) of 2, three quarters of 2 (not of 100), infinite, none, none, 1.2
+            "nearest_real_distance": [0.5, 1.0, 1.0, 1.5, 0.1, 0.0, 0.0, 1.2],
         },
     )
     with np.errstate(all="raise"):
-        assert copy_candidates(evidence, 10).tolist() == [5, 6, 0, 1, 2, 3, 4]
-    assert copy_candidates(evidence, 3).tolist() == [5, 6, 0]
+        found = copy_candidates(evidence)
+    assert [pick.image for pick in found] == [("fake", row) for row in (5, 6, 0, 1, 2, 3, 7, 4)]
+    assert found[0] == Pick(("fake", 5), "f5", ("real", 4), "r4")
+    monkeypatch.setattr(near_copies, "_CANDIDATES", 3)
+    assert [pick.image[1] for pick in copy_candidates(evidence)] == [5, 6, 0]
 
 
 @pytest.fixture(scope="module")
@@ -255,7 +259,7 @@ def test_of_many_images_a_part_is_searched_and_said(kinds, monkeypatch):
 
 def test_where_no_kind_is_missed_the_farthest_reals_are_shown():
     radius, distance = np.full(60, 2.0), np.arange(60) + 0.0
-    radius[50], covered = 0.0, np.arange(60) % 2 == 1
+    radius[[50, 0]], covered = 0.0, np.arange(60) % 2 == 1
     rng = np.random.default_rng(0)
     evidence = made(
         60,
@@ -268,7 +272,8 @@ def test_where_no_kind_is_missed_the_farthest_reals_are_shown():
             "covered": covered,
         },
     )
-    missed, invented = mode_picks(evidence, device="cpu")
+    with np.errstate(all="raise"):
+        missed, invented = mode_picks(evidence, device="cpu")
     assert [row for _, row in images(missed)] == [50, *(row for row in range(58, 26, -2) if row != 50)][:16]
     assert missed.picks[0].caption == "r50: inf radii away"
     assert missed.picks[1] == Pick(("real", 58), "r58: 29.00 radii away", ("fake", 1), "f1, the nearest")
@@ -294,11 +299,16 @@ def test_few_images_have_no_kinds(kinds):
 
 def test_at_most_six_kinds_are_shown():
     cluster = SimpleNamespace(
-        is_significant=True, flagged=9, size=10, expected=1.4, rows=tuple(range(9)), classes=()
+        is_significant=True,
+        flagged=9,
+        size=10,
+        expected=1.4,
+        rows=tuple(range(9)),
+        classes=(("a", 5), ("b", 2), ("c", 1), ("d", 1)),
     )
     dull = SimpleNamespace(**{**vars(cluster), "is_significant": False})
     found = mode_picks_module._kinds("fake", [dull, *[cluster] * 7], [str(row) for row in range(9)], "lost")
     assert [pick.image[1] for pick in found] == list(range(8)) * 6
     assert list(dict.fromkeys(pick.group for pick in found)) == [
-        f"Kind {number}: 9 of 10 fakes lost, 1 expected" for number in range(1, 7)
+        f"Kind {number}: 9 of 10 fakes lost, 1 expected; a 56%, b 22%, c 11%" for number in range(1, 7)
     ]
