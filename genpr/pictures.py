@@ -32,16 +32,16 @@ class Pictures:
         names: Of the images that were scored, as `genpr.evidence.FakeSamples.names`.
         identities: (n, 32) uint8, sha256 of their bytes; None where they are not known.
         policy: How they are decoded.
+        keep: What is kept of the pixels of each, since thousands of large pictures fill the memory; None for all of them.
     """
 
     source: ImageSource
     names: Sequence[str]
     identities: Pixels | None = None
     policy: DecodePolicy = field(default_factory=DecodePolicy)
+    keep: Callable[[Pixels], Pixels] | None = None
 
-    def read(
-        self, rows: Iterable[int], *, keep: Callable[[Pixels], Pixels] = lambda pixels: pixels
-    ) -> dict[int, Pixels]:
+    def read(self, rows: Iterable[int]) -> dict[int, Pixels]:
         """The pixels (h, w, 3) uint8 of the wanted rows, in one pass over the names of the source.
 
         Only wanted images are decoded; an .npz file and a compressed archive are read up to the last of them. A row
@@ -49,7 +49,6 @@ class Pictures:
 
         Args:
             rows: Of the score, 0 to n - 1, in any order.
-            keep: What is kept of the pixels of each: thousands of large pictures fill the memory as they are.
 
         Raises:
             DataError: The source as a whole cannot be read any more.
@@ -68,7 +67,7 @@ class Pictures:
             except ImageError:
                 continue
             if row is not None and pixels is not None:
-                found[row] = keep(pixels)
+                found[row] = pixels if self.keep is None else self.keep(pixels)
                 wanted[item.name].remove(row)
                 if not wanted[item.name]:
                     del wanted[item.name]
@@ -90,6 +89,7 @@ def pictures_of(
     *,
     identities: Pixels | None = None,
     policy: DecodePolicy | None = None,
+    keep: Callable[[Pixels], Pixels] | None = None,
 ) -> Pictures | None:
     """The pictures behind one side of a score; None where the source holds features, or gives its images once.
 
@@ -98,6 +98,7 @@ def pictures_of(
         names: What the scored images are called, as `Evidence.fake.names` or `Evidence.real.names`.
         identities: Their hashes, as `Evidence` gives them too.
         policy: How images are decoded; None for the default limits.
+        keep: As of `Pictures`.
 
     Raises:
         UsageError: The path does not exist any more.
@@ -117,4 +118,4 @@ def pictures_of(
     images = opened.source
     if isinstance(images, BatchSource) and images.is_one_shot:
         return None
-    return Pictures(images, names, identities, policy or DecodePolicy())
+    return Pictures(images, names, identities, policy or DecodePolicy(), keep)

@@ -40,7 +40,9 @@ class Album:
         pictures = {
             side: None
             if source is None
-            else pictures_of(source, sides[side].names, identities=sides[side].identities, policy=policy)
+            else pictures_of(
+                source, sides[side].names, identities=sides[side].identities, policy=policy, keep=made_small
+            )
             for side, source in sources.items()
         }
         return cls(pictures, {side: rows.names for side, rows in sides.items()})
@@ -61,7 +63,7 @@ class Album:
             if pictures is None:
                 continue
             try:
-                found = pictures.read((row for each, row in wanted if each == side), keep=made_small)
+                found = pictures.read(row for each, row in wanted if each == side)
             except GenprError:  # the source as a whole is gone: what was scored is still told
                 continue
             self.pixels |= {(side, row): pixels for row, pixels in found.items()}
