@@ -68,7 +68,7 @@ def write_score_page(
     sources: tuple[str, str],
     earlier: dict[str, Result],
     *,
-    labels: Mapping[str, object],
+    labels: tuple[object, object],
     max_pixels: int,
     quiet: bool,
 ) -> None:
@@ -79,7 +79,7 @@ def write_score_page(
         run: What was scored.
         sources: The reals and the fakes, whose pictures are shown.
         earlier: Other results.
-        labels: Those of `genpr.report.evidence_page.evidence_report` that were given, by the name of the argument.
+        labels: Where the classes of the reals and of the fakes are, as far as that was given; None takes what they have.
         max_pixels: As they were scored with.
         quiet: Say nothing.
 
@@ -100,7 +100,7 @@ def _score_page(
     run: ScoreRun,
     sources: tuple[str, str],
     earlier: dict[str, Result],
-    labels: Mapping[str, object],
+    labels: tuple[object, object],
     max_pixels: int,
     progress: StageProgress | None,
 ) -> str:
@@ -113,7 +113,14 @@ def _score_page(
         return html_report(run.results[0], figures=class_figures(run.classes), earlier=earlier)
     policy, device = DecodePolicy(max_pixels=max_pixels), run.results[0].device
     return evidence_report(
-        run.evidence, *sources, **labels, earlier=earlier, policy=policy, device=device, progress=progress
+        run.evidence,
+        *sources,
+        real_labels=labels[0],
+        fake_labels=labels[1],
+        earlier=earlier,
+        policy=policy,
+        device=device,
+        progress=progress,
     )
 
 
