@@ -70,6 +70,10 @@ def images(selection):
     return [pick.image for pick in selection.picks]
 
 
+def captions(selection):
+    return [pick.caption for pick in selection.picks]
+
+
 def test_fakes_by_realism_beside_their_nearest_reals():
     evidence = made(
         4, 6, fake={"realism": [1.5, np.inf, 0.5, 0.5, 2.004, np.inf], "nearest_real": [3, 0, 2, 1, 3, 0]}
@@ -287,6 +291,13 @@ def test_where_no_kind_is_missed_the_farthest_reals_are_shown():
     )
     assert invented.picks == ()
     assert "farthest" not in invented.sentence
+    covered = ~np.isin(np.arange(60), [0, 3, 50])
+    few = replace(evidence, real=replace(evidence.real, covered=covered))
+    assert captions(mode_picks(few, device="cpu")[0]) == [
+        "r50: inf radii away",
+        "r3: 1.50 radii away",
+        "r0: 0.00 radii away",  # a repeated real that equals a fake, on the border of its ball
+    ]
 
 
 def test_few_images_have_no_kinds(kinds):
