@@ -132,8 +132,9 @@ def _classes(cluster: ModeCluster) -> str:
 def _farthest(evidence: Evidence) -> tuple[Pick, ...]:
     """Uncovered reals by how many of its radii away the nearest fake is, each beside that fake."""
     real = evidence.real
+    distance = real.nearest_fake_distance
     with np.errstate(divide="ignore", invalid="ignore"):
-        far = np.where(real.radius > 0, real.nearest_fake_distance / real.radius, np.inf)
+        far = np.where(distance > 0, distance / real.radius, 0.0)  # on the border of a ball that is a point
     rows = np.argsort(-far, kind="stable")
     rows = rows[~real.covered[rows]][:_SINGLE].tolist()
     return tuple(
