@@ -50,11 +50,6 @@ class ClassOptions:
             raise click.UsageError("--per-class takes one --protocol")
         return cls(protocols[0], cast("ClassGiven", given))
 
-    @property
-    def labels(self) -> dict[str, object]:
-        """Where the labels of either side are, as far as that was given."""
-        return {name: value for name, value in self.given.items() if name.endswith("_labels")}
-
     def check(self, real: str, fake: str, options: Mapping[str, Any]) -> None:
         """Refuse what is impossible, and labels that do not fit, before anything is embedded.
 

@@ -70,7 +70,6 @@ def write_score_page(
     sources: tuple[str, str],
     earlier: dict[str, Result],
     *,
-    labels: Mapping[str, object],
     max_pixels: int,
     quiet: bool,
 ) -> None:
@@ -81,7 +80,6 @@ def write_score_page(
         run: What was scored.
         sources: The reals and the fakes, whose pictures are shown.
         earlier: Other results.
-        labels: Those of `genpr.report.evidence_page.evidence_report` that were given, by the name of the argument.
         max_pixels: As they were scored with.
         quiet: Say nothing.
 
@@ -93,7 +91,7 @@ def write_score_page(
     from genpr.report.page_file import write_page
 
     with progress_bars(quiet=quiet) as progress:
-        write_page(html, _score_page(run, sources, earlier, labels, max_pixels, progress))
+        write_page(html, _score_page(run, sources, earlier, max_pixels, progress))
     if not quiet:
         complain(f"wrote {html}")
 
@@ -102,7 +100,6 @@ def _score_page(
     run: ScoreRun,
     sources: tuple[str, str],
     earlier: dict[str, Result],
-    labels: Mapping[str, object],
     max_pixels: int,
     progress: StageProgress | None,
 ) -> str:

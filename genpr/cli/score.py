@@ -131,8 +131,7 @@ def command(
         emit(json.dumps({"results": [result.to_dict() for result in found]}, allow_nan=False))
     write_table(table, run.evidence, quiet=quiet)
     max_pixels = options["max_pixels"]
-    labels = {} if by_class is None else by_class.labels
-    write_score_page(html, run, (real, fake), others, labels=labels, max_pixels=max_pixels, quiet=quiet)
+    write_score_page(html, run, (real, fake), others, max_pixels=max_pixels, quiet=quiet)
     missed = [*_missed(found, fail_under, "below"), *_missed(found, fail_over, "above")]
     for line in missed:
         complain(line)
