@@ -133,7 +133,7 @@ def _farthest(evidence: Evidence) -> tuple[Pick, ...]:
     """Uncovered reals by how many of its radii away the nearest fake is, each beside that fake."""
     real = evidence.real
     with np.errstate(divide="ignore", invalid="ignore"):
-        far = np.where(real.radius > 0, real.nearest_fake_distance / real.radius, np.inf)
+        far = np.nan_to_num(real.nearest_fake_distance / real.radius, nan=0.0, posinf=np.inf)
     rows = np.argsort(-far, kind="stable")
     rows = rows[~real.covered[rows]][:_SINGLE].tolist()
     return tuple(

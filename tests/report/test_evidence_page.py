@@ -402,12 +402,12 @@ def test_kinds_are_named_by_their_folders_though_an_image_is_gone(evidence, fold
 
 def test_a_source_that_breaks_on_the_way_is_told_of_without_pictures(evidence):
     class Broken:
-        def read(self, rows, *, keep):
+        def read(self, rows):
             list(rows)
             raise DataError("the archive is damaged", code="x")
 
     class Whole:
-        def read(self, rows, *, keep):
+        def read(self, rows):
             return {row: keep(np.full((4, 4, 3), row, np.uint8)) for row in rows}
 
     album = Album({"real": Broken(), "fake": Whole()}, {"real": ["r0", "r1"], "fake": ["f0", "f1"]})

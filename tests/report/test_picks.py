@@ -294,7 +294,7 @@ def test_where_no_kind_is_missed_the_farthest_reals_are_shown():
     covered = ~np.isin(np.arange(60), [0, 3, 50])
     few = replace(evidence, real=replace(evidence.real, covered=covered))
     assert captions(mode_picks(few, device="cpu")[0]) == [
-        "r50: inf radii away",
+        "r50: its ball is a point",
         "r3: 1.50 radii away",
         "r0: 0.00 radii away",  # a repeated real that equals a fake, on the border of its ball
     ]
