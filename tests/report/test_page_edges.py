@@ -119,7 +119,7 @@ def test_reals_that_are_all_one_are_not_so_many_radii_away():
     same = np.zeros((30, 4))
     evidence = genpr.Evaluator(same, protocol="prdc", control=False).evidence(same)
     captions = [pick.caption for pick in mode_picks(evidence)[0].picks]
-    assert captions[0] == "row 0: its ball is a point"
+    assert captions[0] == "row 0: 0.00 radii away"
 
 
 def test_fakes_have_one_colour_in_every_figure():
