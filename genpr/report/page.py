@@ -80,8 +80,8 @@ def html_report(
         fake_radii: (m,) the same of the fakes, over the same bins.
         figures: More drawings, after these.
         set_map: Both sets on a plane, as `genpr.report.set_map.set_map` draws it.
-        most_bytes: The page stays below that by leaving out pictures of galleries, and says how many. A map that would
-            take more than half of it loses all of its pictures.
+        most_bytes: The page stays below that as far as leaving out pictures of galleries can make it, and says how many. A
+            map that would take more than half of it loses all of its pictures.
 
     Returns:
         The text of the file, in characters that UTF-8 can hold.
