@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from genpr.comparison import compare
 from genpr.errors import GenprError, UsageError
 from genpr.evaluator import Evaluator
 from genpr.goal import Goal
@@ -80,6 +81,14 @@ class Sweep:
         return None if place is None else self.points[place]
 
     @property
+    def differences(self) -> tuple[str, ...]:
+        """Why the settings should not be held against the first, such as other numbers of images; empty if they may be."""
+        if len(self.points) < 2:
+            return ()
+        results = {f"{self.axis} = {point.setting:g}": point.result for point in self.points}
+        return compare(results, force=True).differences
+
+    @property
     def _tradeoffs(self) -> list[Point]:
         return [point.tradeoff for point in self.points]
 
@@ -113,6 +122,7 @@ class Sweep:
             "goal": str(goal or Goal()),
             "best": None if best is None else best.setting,
             "contenders": None if contenders is None else [point.setting for point in contenders],
+            "differences": list(self.differences),
             "points": [
                 {"setting": point.setting, "f1": point.values["f1"], "result": point.result.to_dict()}
                 for point in self.points

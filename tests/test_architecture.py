@@ -114,7 +114,7 @@ ALLOWED = {
     "tradeoff": {"errors"},
     "goal": BASE | {"criterion", "result", "standings"},
     "sweep_folder": BASE | {"evaluator", "records", "result"},
-    "sweep": BASE | {"evaluator", "goal", "metrics", "result", "sweep_folder", "tradeoff"},
+    "sweep": BASE | {"comparison", "evaluator", "goal", "metrics", "result", "sweep_folder", "tradeoff"},
     "generator_sweep": BASE | {"evaluator", "generation", "sweep", "sweep_folder"},
     "arrivals": {"images"},
     "score_lines": BASE | {"metrics", "result"},

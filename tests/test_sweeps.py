@@ -166,6 +166,21 @@ def test_without_intervals_nobody_is_claimed_to_be_worse(reals, fakes):
     assert "not told" not in sweep_plot(bare, Goal(), form="svg").decode()
 
 
+def test_settings_that_were_not_made_alike_are_named(reals, fakes, found):
+    assert found.differences == ()
+    assert json.loads(found.to_json())["differences"] == []
+    assert "made alike" not in sweep_table(found, Goal())
+    bare = genpr.Evaluator(reals, **OPTIONS, intervals=False)
+    unlike = sweep(bare, {0.1: fakes[0.1], 0.5: fakes[0.5][:90], 1.0: fakes[1.0][:80]})
+    assert unlike.differences == (
+        "90 fake images in psi = 0.5, 150 in psi = 0.1",
+        "80 fake images in psi = 1, 150 in psi = 0.1",
+    )
+    table = " ".join(sweep_table(unlike, Goal()).split())
+    assert f"not made alike, and their values may differ by that: {unlike.differences[0]} and 1 more" in table
+    assert sweep(bare, {0.1: fakes[0.1]}).differences == ()
+
+
 def test_a_resumed_sweep_tells_the_same_settings_apart(evaluator, fakes, tmp_path, found):
     """Stored points keep their replicates: what was read back agrees with what was computed, to the bit."""
     paths = files_of(tmp_path / "fakes", fakes)

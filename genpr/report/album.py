@@ -75,6 +75,10 @@ class Album:
         sentence = selection.sentence
         if gone:
             sentence += f" {gone:,} could not be read again: there is no picture, or it has changed since it was scored."
+        shown = {picture.group for picture in pictures}
+        groups = dict.fromkeys(pick.group for pick in selection.picks if pick.group)
+        if unseen := [name for name in groups if name not in shown]:  # what was counted is told all the same
+            sentence += f" Not seen: {'; '.join(unseen)}."
         return Gallery(selection.title, sentence, tuple(pictures), selection.more)
 
     def _picture(self, pick: Pick) -> Picture | None:

@@ -22,7 +22,7 @@ from genpr.pictures import Pictures
 from genpr.ranking_words import listed
 from genpr.report.gallery import Gallery, Picture
 from genpr.report.safe_text import shown
-from genpr.report.thumbnails import thumbnail
+from genpr.report.thumbnails import made_small, thumbnail
 from genpr.result import Result
 from genpr.sides import open_side
 
@@ -151,7 +151,7 @@ def _spread(names: Sequence[str], rows: int) -> list[str]:
 
 
 def _thumbnails(source: ImageSource, names: Sequence[str]) -> dict[int, bytes]:
-    pixels = Pictures(source, names).read(range(len(names)))
+    pixels = Pictures(source, names, keep=made_small).read(range(len(names)))
     return {place: thumbnail(each) for place, each in pixels.items()}
 
 

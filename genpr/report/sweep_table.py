@@ -98,6 +98,11 @@ def _legend(sweep: Sweep, goal: Goal) -> list[str]:
     lines.append(
         f"area below the front: {sweep.area:.4f}; beaten: another setting has as much of both, or more"
     )
+    if unlike := sweep.differences:
+        more = f" and {len(unlike) - 1} more" if len(unlike) > 1 else ""
+        lines.append(
+            f"warning: these were not made alike, and their values may differ by that: {unlike[0]}{more}"
+        )
     for code in dict.fromkeys(code for point in sweep.points for code in warnings_of(point.result)):
         settings = [f"{point.setting:g}" for point in sweep.points if code in warnings_of(point.result)]
         lines.append(f"warning: {code} at {axis} = {', '.join(settings)}")

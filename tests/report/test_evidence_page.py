@@ -302,6 +302,9 @@ def test_one_side_alone_is_shown(evidence, folders, given, side):
     assert all(picture.partner is None for picture in pictures)
     has_rings, has_noise = captions(found[TITLES[0]]), captions(found[TITLES[1]])
     assert (bool(has_rings), bool(has_noise)) == (side == "real", side == "fake")
+    for title, is_seen in ((TITLES[0], side == "real"), (TITLES[1], side == "fake")):
+        assert ("Not seen: Kind 1: " in found[title].sentence) == (not is_seen)
+    assert "Not seen" not in found[TITLES[2]].sentence
     assert ("24 could not be read again" in found[TITLES[2]].sentence) == (side == "real")
     assert captions(found[TITLES[3]]) == []
 
