@@ -103,7 +103,7 @@ def command(
     \b
     genpr sweep real/ 0.5=psi05/ 0.7=psi07/ 1=psi10/ --out sweep
     genpr sweep real/ 1=cfg1.npz 3=cfg3.npz 7.5=cfg75.npz --axis guidance
-    genpr sweep real/ --generator gan.py:load --checkpoint G.pt --psi 0.2:1:0.1 --n 10000
+    genpr sweep real/ --generator gan.py:load --checkpoint G.pt --psi 0.2:1:0.1
 
     Each FAKES is a folder, archive, .npz or feature file, as for `genpr score`. Of a generator, every setting gets the
     same latents, drawn with --seed. Exits 5 if no setting reaches --at-least.

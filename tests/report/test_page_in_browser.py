@@ -253,7 +253,8 @@ def test_the_map_is_one_stop_and_is_walked_by_keys(opened):
         page.keyboard.press("PageDown")
         seen.append(chosen_on_map(page)[0])
     assert sorted(seen) == list(range(16))
-    assert page.evaluate("window.scrollY") == top
+    # The browser moves by some pixels where the caption above takes another line; one arrow key would move by 40.
+    assert abs(page.evaluate("window.scrollY") - top) < 30
     page.keyboard.press("Tab")
     assert not page.evaluate("document.getElementById('map').contains(document.activeElement)")
 
