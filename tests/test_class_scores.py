@@ -25,6 +25,7 @@ from genpr.protocols import find_protocol
 from genpr.records import result_of
 from genpr.report.class_plot import class_heat_map, ink_on, luminance
 from genpr.report.class_table import class_table
+from genpr.report.evidence_page import class_figures
 from genpr.report.safe_text import cut
 from genpr.result import MetricValue
 
@@ -459,6 +460,19 @@ class TestHeatMap:
         assert texts.count(f"{scores.classes[0]['recall']:.2f}") >= 3
         assert count > 3 or svg == class_heat_map(many(scores, labels))
         assert "http" not in svg.replace("http://www.w3.org/", "")
+
+    def test_a_page_names_what_is_left_out(self, scores):
+        few = [LeftOutClass(label, 3, 60, "too few reals") for label in ("ship", "a\x1bb", "car", "van")]
+        (figure,) = class_figures(replace(scores, left_out=tuple(few)))
+        assert figure.title == "Classes"
+        assert figure.sentence.startswith(
+            f"{len(scores.classes)} classes, each scored within itself, the worst first."
+        )
+        assert figure.sentence.endswith(
+            "Left out, with too few images on a side: ship, a\\x1bb, car and 1 more."
+        )
+        (whole,) = class_figures(replace(scores, left_out=()))
+        assert "eft out" not in whole.sentence
 
     def test_hostile_names(self, scores):
         svg = class_heat_map(many(scores, HOSTILE))

@@ -10,6 +10,7 @@ from genpr.errors import GenprError
 from genpr.evidence import Evidence
 from genpr.features.feature_set import FeatureSet
 from genpr.images.policy import BadImagePolicy, DecodePolicy
+from genpr.labels.table import some
 from genpr.metrics.projection import Projection, project
 from genpr.mode_labels import SideLabels
 from genpr.report.album import Album
@@ -146,6 +147,7 @@ def class_figures(classes: ClassScores | None) -> Sequence[Figure]:
         return ()
     from genpr.report.class_plot import class_heat_map
 
-    left_out = f" {len(classes.left_out):,} with too few images are left out." if classes.left_out else ""
+    named = some([each.label for each in classes.left_out])
+    left_out = f" Left out, with too few images on a side: {named}." if classes.left_out else ""
     sentence = f"{len(classes.classes):,} classes, each scored within itself, the worst first.{left_out}"
     return [Figure("Classes", sentence, class_heat_map(classes), is_broad=True)]
