@@ -160,6 +160,24 @@ def load_results(path: str | os.PathLike[str], *, label: str | None = None) -> d
     }
 
 
+def load_all(paths: Sequence[Path]) -> dict[str, Result]:
+    """The results of several files, each by a name of its own.
+
+    Raises:
+        UsageError, DataError: As `load_results`.
+    """
+    found = [
+        item
+        for path, label in zip(paths, short_labels(paths), strict=True)
+        for item in load_results(path, label=label).items()
+    ]
+    names = [name for name, _ in found]
+    return {
+        name if names.count(name) == 1 else f"{name} [{number}]": result
+        for number, (name, result) in enumerate(found, 1)
+    }
+
+
 def notices_of(results: Mapping[str, Result]) -> dict[Notice, list[str]]:
     """Every notice of some results once, with the names of those that have it."""
     found: dict[Notice, list[str]] = {}

@@ -54,19 +54,11 @@ def command(
     genpr compare a.json b.json --html page.html --samples a/ --samples b/
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     _check_page(html, samples, rows)
-    from genpr.comparison import compare, load_results, short_labels
+    from genpr.comparison import compare, load_all
     from genpr.notices import notice
     from genpr.report.terminal import side_by_side_table
 
-    labels = short_labels(files)
-    found = [
-        item
-        for path, label in zip(files, labels, strict=True)
-        for item in load_results(path, label=label).items()
-    ]
-    names = [name for name, _ in found]
-    unique = [name if names.count(name) == 1 else f"{name} [{i + 1}]" for i, name in enumerate(names)]
-    results = {label: result for label, (_, result) in zip(unique, found, strict=True)}
+    results = load_all(files)
     comparison = compare(results, force=force)
     page = None if html is None else _page(comparison, samples, rows)
     if comparison.is_undecided:

@@ -48,20 +48,9 @@ def check_page_options(
     from genpr.storage import check_place
 
     check_place(html)
-    if not earlier:
-        return {}
-    from genpr.comparison import load_results, short_labels
+    from genpr.comparison import load_all
 
-    found = [
-        item
-        for path, label in zip(earlier, short_labels(earlier), strict=True)
-        for item in load_results(path, label=label).items()
-    ]
-    names = [name for name, _ in found]
-    return {
-        name if names.count(name) == 1 else f"{name} [{number}]": result
-        for number, (name, result) in enumerate(found, 1)
-    }
+    return load_all(earlier) if earlier else {}
 
 
 def write_score_page(

@@ -40,7 +40,8 @@ from genpr.metrics.progress import PairProgress
 _PER_CLUSTER, _MOST_CLUSTERS = 4, 50  # clusters: root of the smaller set's quarter
 _FITTED = 200  # images per cluster that its centre is found from
 _UNEQUAL = 4  # times as many images as the smaller set has that are used of the larger
-_LEAST = 50
+LEAST_IMAGES = 50
+"""Of each side, to see kinds of them."""
 
 Flags = NDArray[np.bool_]
 
@@ -157,7 +158,7 @@ def modes_of(
     check_count(seed, "seed", least=0)
     labels = [_checked(each, side) for each, side in zip((real_labels, fake_labels), sides, strict=True)]
     smaller = min(map(len, sides))
-    smaller = smaller if most is None else min(smaller, check_count(most, "most", least=_LEAST))
+    smaller = smaller if most is None else min(smaller, check_count(most, "most", least=LEAST_IMAGES))
     mixed = Mixed.of(*sides, most=min(_UNEQUAL * smaller, most or max(map(len, sides))), seed=seed)
     n, m = int(mixed.is_real.sum()), int((~mixed.is_real).sum())
     count = (
@@ -242,7 +243,7 @@ def _cells(features: Tensor, count: int, seed: int) -> NDArray[np.int64]:
 
 
 def _check_enough(side: Tensor, name: str, k: int) -> None:
-    least = max(_LEAST, k + 1)
+    least = max(LEAST_IMAGES, k + 1)
     if len(side) < least:
         raise FeatureError(
             f"{name} has {len(side):,} images, but at least {least:,} are needed to see kinds of them; is this the "

@@ -27,6 +27,7 @@ from genpr.neighbours.balls import Ball
 from genpr.neighbours.cross import cross_counts
 from genpr.neighbours.frame import Placed
 from genpr.neighbours.nearest import nearest_between
+from genpr.neighbours.plan import choose_frame
 from genpr.neighbours.radii import kth_sq_distances
 from genpr.neighbours.sweep import Tick
 
@@ -126,6 +127,19 @@ def sample_rows(
     n_fakes = counts.per_real[ball]
     of_reals = _roots(sq_radii[ball]), _roots(sq_radii[_NEIGHBOUR])
     return fakes, RealRows(n_fakes > 0, n_fakes, *of_reals, index, _roots(sq))
+
+
+def nearest_others(features: Tensor, rows: Tensor) -> Tensor:
+    """Row of the nearest other image of each of some rows, (r,) int64; of equally near ones any.
+
+    Args:
+        features: (n, d), n at least 2.
+        rows: (r,) int64.
+    """
+    points = choose_frame(features, 1).place(features)
+    index, _ = nearest_between(points.frame.place(features[rows]), points, 2)
+    # Of copies, the row itself need not be the first, or among them.
+    return torch.where(index[:, 0] == rows, index[:, 1], index[:, 0])
 
 
 class _Counts(NamedTuple):

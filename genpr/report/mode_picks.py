@@ -9,8 +9,10 @@ import numpy as np
 
 from genpr.evidence import Evidence
 from genpr.labels.table import Label
+from genpr.metrics.modes import LEAST_IMAGES, modes_of
 from genpr.modes import FoundModes
 from genpr.report.picks import Pick, Selection, Side
+from genpr.report.reading import capital
 
 if TYPE_CHECKING:
     import torch
@@ -24,7 +26,6 @@ KnownLabels = Sequence[Label] | None
 _MOST = 10_000  # images of a side among which kinds are looked for: the search grows with the square
 _KINDS, _PER_KIND = 6, 8
 _SINGLE = 16
-_LEAST = 50  # images of a side that kinds can be told from
 
 
 def mode_picks(
@@ -62,11 +63,9 @@ def _found(
     device: torch.device | str,
     progress: StageProgress | None,
 ) -> FoundModes | None:
-    from genpr.metrics.modes import modes_of
-
     reals, fakes = evidence.sides
     ks = evidence.k
-    if min(len(reals), len(fakes)) < max(_LEAST, ks["coverage"] + 1, ks["precision"] + 1):
+    if min(len(reals), len(fakes)) < max(LEAST_IMAGES, ks["coverage"] + 1, ks["precision"] + 1):
         return None
     modes = modes_of(
         reals.features,
@@ -91,7 +90,7 @@ def _summary(found: FoundModes | None, evidence: Evidence) -> tuple[str, str]:
     uncovered, outside = 1 - evidence.real.covered.mean(), 1 - evidence.fake.inside.mean()
     shares = f"{uncovered:.1%} of the reals are covered by no fake", f"{outside:.1%} of the fakes lie outside"
     if found is None:
-        few = f"at least {_LEAST} images of each side are needed to tell kinds apart"
+        few = f"at least {LEAST_IMAGES} images of each side are needed to tell kinds apart"
         return f"{shares[0]}; {few}.", f"{shares[1]}; {few}."
     modes = found.modes
     part = (
@@ -100,7 +99,7 @@ def _summary(found: FoundModes | None, evidence: Evidence) -> tuple[str, str]:
         if (modes.n_real, modes.n_fake) != (len(evidence.real), len(evidence.fake))
         else ""
     )
-    missed, invented, *classes = (_capital(sentence) for sentence in found.summary)
+    missed, invented, *classes = (capital(sentence) for sentence in found.summary)
     is_missed = any(each.is_significant for each in modes.missed)
     single = (
         "" if is_missed else " Shown are those that are farthest from any fake, for the size of their ball."
@@ -146,7 +145,3 @@ def _farthest(evidence: Evidence) -> tuple[Pick, ...]:
         )
         for row in rows
     )
-
-
-def _capital(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]

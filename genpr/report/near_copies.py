@@ -7,12 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from genpr.evidence import Evidence
 from genpr.images.likeness import LEAST_DETAIL, Likeness, likeness
-from genpr.metrics.blocks import double_blocks
-from genpr.metrics.clusters import mean_of
+from genpr.metrics.samples import nearest_others
 from genpr.report.album import Album
 from genpr.report.picks import Pick, Selection
 
@@ -45,7 +43,7 @@ def usual_pairs(evidence: Evidence) -> list[Pick]:
     rng = np.random.default_rng(evidence.result.seed)
     rows = torch.from_numpy(rng.permutation(len(features))[:_USUAL])
     names = evidence.real.names
-    pairs = zip(rows.tolist(), _nearest_others(features, rows).tolist(), strict=True)
+    pairs = zip(rows.tolist(), nearest_others(features, rows).tolist(), strict=True)
     return [Pick(("real", a), names[a], ("real", b), names[b]) for a, b in pairs]
 
 
@@ -88,26 +86,6 @@ def _least_agreement(usual: Sequence[Likeness]) -> float:
     median, upper = np.quantile(scale, [0.5, 0.84])
     least = float(np.tanh(median + _DEVIATIONS * (upper - median)))
     return least if least > LEAST_DETAIL else 0.0
-
-
-def _nearest_others(features: Tensor, rows: Tensor) -> Tensor:
-    """Row of the nearest other image of each of some rows, (r,) int64; to within rounding, which no count hangs on."""
-    centre = mean_of(features)
-    queries = features[rows].double() - centre
-    found, best = torch.zeros_like(rows), torch.full(rows.shape, torch.inf, dtype=torch.float64)
-    start = 0
-    for block in double_blocks(features, torch.device("cpu")):
-        moved = block - centre
-        sq = (
-            moved.square().sum(dim=1) - 2 * queries @ moved.T
-        )  # without the query's own square, which changes nothing
-        own = (rows >= start) & (rows < start + len(moved))
-        sq[own, rows[own] - start] = torch.inf
-        least, place = sq.min(dim=1)
-        found = torch.where(least < best, place + start, found)
-        best = torch.minimum(least, best)
-        start += len(moved)
-    return found
 
 
 def _likeness(pick: Pick, album: Album) -> Likeness | None:

@@ -129,7 +129,7 @@ def _one_sided(fidelity: Share | None, diversity: Share | None) -> str:
     if diversity is None:
         return ""
     subject = "" if diversity.grade is Grade.UNSETTLED else "the generator "
-    return _capital(f"{subject}{_of_variety(diversity)}; whether its images convince was not scored.")
+    return capital(f"{subject}{_of_variety(diversity)}; whether its images convince was not scored.")
 
 
 def _of_images(fidelity: Share) -> str:
@@ -139,7 +139,7 @@ def _of_images(fidelity: Share) -> str:
         case Grade.UNSETTLED:
             return f"The generator's images look convincing, though {fidelity.most_lost} of them may not be"
         case Grade.PART:
-            return f"{_capital(fidelity.lost)} of the generator's images look like no real one"
+            return f"{capital(fidelity.lost)} of the generator's images look like no real one"
         case Grade.NONE:
             return "Almost none of the generator's images look like real ones"
 
@@ -184,7 +184,7 @@ def _ground(result: Result, share: Share) -> str:
     held = "a perfect generator scores with so many images"
     if metric.null is not None and whole is not None and abs(whole - metric.null) > 1e-9:
         held = "so many good fakes would score"
-    return f"{_capital(share.metric)} is {metric.value:.3f}, {percent(share.value)} of the {whole:.3f} that {held}{ends}."
+    return f"{capital(share.metric)} is {metric.value:.3f}, {percent(share.value)} of the {whole:.3f} that {held}{ends}."
 
 
 def _cautions(
@@ -223,5 +223,6 @@ def _cautions(
     return found
 
 
-def _capital(text: str) -> str:
+def capital(text: str) -> str:
+    """As a sentence begins."""
     return text[:1].upper() + text[1:]

@@ -16,7 +16,7 @@ from genpr.comparison import Comparison
 from genpr.metrics.uncertainty import Difference
 from genpr.ranking import Ranking
 from genpr.ranking_words import listed
-from genpr.report.reading import Reading
+from genpr.report.reading import Reading, capital
 
 
 def judge_contrasts(comparison: Comparison, ranking: Ranking | None) -> Reading:
@@ -123,7 +123,7 @@ def _said(ranking: Ranking) -> str:
     """The summary of a ranking as a sentence of its own; names keep their case."""
     summary = ranking.summary
     is_name = any(summary.startswith(each.name) for each in ranking.standings)
-    return summary if is_name else summary[:1].upper() + summary[1:]
+    return summary if is_name else capital(summary)
 
 
 def _unpaired(found: dict[str, dict[str, Difference]]) -> list[str]:

@@ -240,11 +240,11 @@ def test_kinds_need_no_labels(kinds):
 
 
 def test_kinds_are_looked_for_as_the_score_counts(kinds, monkeypatch):
-    from genpr.metrics import modes
-
     seen = {}
-    whole = modes.modes_of
-    monkeypatch.setattr(modes, "modes_of", lambda *args, **given: seen.update(given) or whole(*args, **given))
+    whole = mode_picks_module.modes_of
+    monkeypatch.setattr(
+        mode_picks_module, "modes_of", lambda *args, **given: seen.update(given) or whole(*args, **given)
+    )
     told = []
     mode_picks(kinds[1], device="cpu", progress=lambda *each: told.append(each))
     assert (seen["uncovered_k"], seen["outside_k"], seen["most"]) == (5, 3, 10_000)
