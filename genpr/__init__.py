@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from genpr.metrics.knn_manifold import KNNManifold
     from genpr.metrics.manifold import ManifoldMetrics, PrecisionRecall, manifold_metrics, precision_recall
     from genpr.metrics.memorisation import ct_score
+    from genpr.metrics.pools import distractor_pools
     from genpr.metrics.probabilistic import probabilistic_precision_recall
+    from genpr.metrics.ranking import RankingMetrics, ranking_metrics
     from genpr.metrics.witnessed import witnessed
     from genpr.modes import FoundModes, find_modes
     from genpr.notices import Notice
@@ -80,6 +82,7 @@ _HOME = {
     "Picture": "genpr.report.pages.gallery",
     "PrecisionRecall": "genpr.metrics.manifold",
     "Ranking": "genpr.ranking",
+    "RankingMetrics": "genpr.metrics.ranking",
     "ResourceError": "genpr.errors",
     "Result": "genpr.result",
     "Sampler": "genpr.generation.sampler",
@@ -90,6 +93,7 @@ _HOME = {
     "compare": "genpr.comparison",
     "compare_report": "genpr.report.pages.compare_page",
     "ct_score": "genpr.metrics.memorisation",
+    "distractor_pools": "genpr.metrics.pools",
     "embed": "genpr.features.embed",
     "evidence_report": "genpr.report.pages.evidence_page",
     "find_modes": "genpr.modes",
@@ -108,6 +112,7 @@ _HOME = {
     "probabilistic_precision_recall": "genpr.metrics.probabilistic",
     "rank_checkpoints": "genpr.ranking",
     "rank_results": "genpr.ranking",
+    "ranking_metrics": "genpr.metrics.ranking",
     "score": "genpr.evaluate",
     "score_protocols": "genpr.evaluate",
     "side_by_side": "genpr.report.pages.side_by_side",
@@ -139,6 +144,7 @@ __all__ = [
     "Picture",
     "PrecisionRecall",
     "Ranking",
+    "RankingMetrics",
     "ResourceError",
     "Result",
     "Sampler",
@@ -150,6 +156,7 @@ __all__ = [
     "compare",
     "compare_report",
     "ct_score",
+    "distractor_pools",
     "embed",
     "evidence_report",
     "find_modes",
@@ -168,6 +175,7 @@ __all__ = [
     "probabilistic_precision_recall",
     "rank_checkpoints",
     "rank_results",
+    "ranking_metrics",
     "score",
     "score_protocols",
     "side_by_side",
