@@ -72,7 +72,8 @@ class QueryMetrics(Mapping[str, QueryMetric]):
 
     def _head(self) -> str:
         undefined = f" ({self.n_undefined:,} with nothing relevant, left out)" if self.n_undefined else ""
-        return f"{self.n_queries:,} queries{undefined}, {self._pool_in_words()}"
+        queries = "query" if self.n_queries == 1 else "queries"
+        return f"{self.n_queries:,} {queries}{undefined}, {self._pool_in_words()}"
 
     def _pool_in_words(self) -> str:
         if self.pool is None:
