@@ -131,6 +131,8 @@ class TestChance:
         assert found["hit_2"].chance == pytest.approx(1 - (3 / 5 * 2 / 4 + 5 / 8 * 4 / 7) / 2, rel=1e-15)
         assert found["recall_2"].chance == pytest.approx((2 / 5 + 2 / 8) / 2, rel=1e-15)
         assert found.pool == (5, 8)
+        # What a pool lacks is no candidate of it, whatever its score.
+        assert all(metric.value == metric.chance for metric in found.values())
         assert "pools of 5 to 8 candidates" in str(found)
 
     def test_pool_and_chance_are_printed(self):
