@@ -7,7 +7,9 @@ import html5lib
 import pytest
 from page_results import HOSTILE, a_result, an_asked_result
 
+from genpr.comparison import compare
 from genpr.report.pages.asked_parts import asked_rows, fault_tables
+from genpr.report.pages.compare_page import compare_report
 from genpr.report.pages.score_page import html_report
 from genpr.report.reading import read
 from genpr.report.text.terminal import score_table
@@ -106,3 +108,13 @@ def test_hostile_names_do_no_harm_here_either(name, mixed):
     assert "x" * 500 not in page
     table = score_table(result)
     assert all(len(line) <= 80 for line in table.splitlines())
+
+
+def test_a_comparison_says_what_guessing_scores():
+    first = an_asked_result()
+    lower = {name: replace(metric, value=metric.value / 2) for name, metric in first.metrics.items()}
+    page = compare_report(compare({"first": first, "second": replace(first, metrics=lower)}))
+    row = next(each for each in parsed(page).iter("tr") if each.findtext("th") == "guessing")
+    assert [cell.text for cell in row.iter("td")] == ["0.1000", "0.0100", "–", "–", "–", "–"]
+    assert "reals against reals" not in texts(page, "th")
+    assert "1,000 prompts of" in unescape(page)

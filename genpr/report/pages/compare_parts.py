@@ -119,6 +119,16 @@ def columns_of(comparison: Comparison) -> list[Column]:
     ]
 
 
+def references_of(columns: Sequence[Column]) -> list[tuple[str, list[str]]]:
+    """What the values are held against: a title, and a text per metric; without rows of dashes alone."""
+    rows = [
+        ("perfect generator", [column.null for column in columns]),
+        ("reals against reals", [column.control for column in columns]),
+        ("guessing", [column.chance for column in columns]),
+    ]
+    return [(title, texts) for title, texts in rows if set(texts) != {"–"}]
+
+
 def lines_of(comparison: Comparison) -> list[Line]:
     """The results with all of their values, in the order in which they were given."""
     return [
