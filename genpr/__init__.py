@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from genpr.features.embed import embed
     from genpr.features.extractor import ExtractorInfo, FeatureExtractor
     from genpr.features.registry import list_extractors, load_extractor
+    from genpr.features.text import TextEncoder, TextEncoderInfo, load_text_encoder
     from genpr.generation.checkpoints import CheckpointImages
     from genpr.generation.load import load_generator
     from genpr.generation.sampler import Sampler
@@ -83,6 +84,8 @@ _HOME = {
     "Result": "genpr.result",
     "Sampler": "genpr.generation.sampler",
     "Sweep": "genpr.sweep",
+    "TextEncoder": "genpr.features.text",
+    "TextEncoderInfo": "genpr.features.text",
     "UsageError": "genpr.errors",
     "WeightsError": "genpr.errors",
     "cmmd": "genpr.metrics.kernel",
@@ -100,6 +103,7 @@ _HOME = {
     "load_extractor": "genpr.features.registry",
     "load_generator": "genpr.generation.load",
     "load_results": "genpr.comparison",
+    "load_text_encoder": "genpr.features.text",
     "manifold_metrics": "genpr.metrics.manifold",
     "pr_curve": "genpr.metrics.curves",
     "prd_curve": "genpr.metrics.curves",
@@ -142,6 +146,8 @@ __all__ = [
     "Result",
     "Sampler",
     "Sweep",
+    "TextEncoder",
+    "TextEncoderInfo",
     "UsageError",
     "WeightsError",
     "__version__",
@@ -160,6 +166,7 @@ __all__ = [
     "load_extractor",
     "load_generator",
     "load_results",
+    "load_text_encoder",
     "manifold_metrics",
     "pr_curve",
     "prd_curve",
