@@ -60,6 +60,7 @@ ALLOWED = {
         "suspicions",
     },
     "labels": BASE | {"images"},
+    "prompts": BASE | {"images"},
     "class_scores": BASE | {"metrics", "result", "values"},
     "class_labels": BASE | {"images", "features", "labels", "sides"},
     "class_scoring": BASE
