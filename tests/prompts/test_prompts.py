@@ -200,8 +200,7 @@ def test_what_is_no_prompt_is_refused(given):
 def test_other_images_than_prompts(tmp_path, names, code, words):
     prompts = read(tmp_path, "a.png,cat\nb.png,dog\n")
     with pytest.raises(DataError, match=words) as caught:
-        of(prompts, names)
-        prompts.check_used(names)
+        _ = of(prompts, names), prompts.check_used(names)
     assert caught.value.code == code
 
 
