@@ -11,7 +11,7 @@ from PIL import Image
 from genpr.features.extractor import ExtractorInfo
 from genpr.metrics.projection import Projection
 from genpr.notices import notice
-from genpr.report.set_map import set_map
+from genpr.report.pages.set_map import set_map
 from genpr.result import Result, SideSummary
 from genpr.values import Control, MetricValue
 

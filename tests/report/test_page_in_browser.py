@@ -14,9 +14,9 @@ from compare_results import a_scored
 from page_results import HOSTILE, MAP_COLOURS, a_map, a_result, picture
 
 from genpr.comparison import compare
-from genpr.report.compare_page import compare_report
-from genpr.report.gallery import Gallery, Picture
-from genpr.report.page import html_report
+from genpr.report.pages.compare_page import compare_report
+from genpr.report.pages.gallery import Gallery, Picture
+from genpr.report.pages.score_page import html_report
 from genpr.report.safe_text import shown
 
 CHROMIUM = next(

@@ -10,7 +10,7 @@ from genpr.metrics.catalogue import ALL_METRICS
 from genpr.metrics.uncertainty import Interval
 from genpr.ranking import Ranking
 from genpr.report.reading import read
-from genpr.report.text import number
+from genpr.report.text.layout import number
 from genpr.report.verdict import side_of
 from genpr.result import Result, recipe_of
 from genpr.values import MetricValue

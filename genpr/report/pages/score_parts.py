@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from genpr.metrics.catalogue import ALL_METRICS
 from genpr.report.remarks import remarks_of
 from genpr.report.safe_text import shown
-from genpr.report.text import number
+from genpr.report.text.layout import number
 from genpr.result import Result, SideSummary
 from genpr.values import Control, MetricValue
 
