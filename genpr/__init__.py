@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from genpr.alignment.align import align
     from genpr.class_scores import ClassScores
     from genpr.comparison import compare, load_results
     from genpr.errors import (
@@ -89,6 +90,7 @@ _HOME = {
     "TextEncoderInfo": "genpr.features.text",
     "UsageError": "genpr.errors",
     "WeightsError": "genpr.errors",
+    "align": "genpr.alignment.align",
     "cmmd": "genpr.metrics.kernel",
     "compare": "genpr.comparison",
     "compare_report": "genpr.report.pages.compare_page",
@@ -152,6 +154,7 @@ __all__ = [
     "UsageError",
     "WeightsError",
     "__version__",
+    "align",
     "cmmd",
     "compare",
     "compare_report",
