@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from genpr.generation.load import load_generator
     from genpr.generation.sampler import Sampler
     from genpr.generator_sweep import truncation_sweep
+    from genpr.metrics.copies import CopyDetection, copy_detection
     from genpr.metrics.curves import pr_curve, prd_curve
     from genpr.metrics.diversity import vendi_score
     from genpr.metrics.frechet import frechet_distance
@@ -43,7 +44,12 @@ if TYPE_CHECKING:
     from genpr.metrics.knn_manifold import KNNManifold
     from genpr.metrics.manifold import ManifoldMetrics, PrecisionRecall, manifold_metrics, precision_recall
     from genpr.metrics.memorisation import ct_score
+    from genpr.metrics.pools import distractor_pools
     from genpr.metrics.probabilistic import probabilistic_precision_recall
+    from genpr.metrics.ranking import RankingMetrics, ranking_metrics
+    from genpr.metrics.relevancy import Relevancy, relevancy
+    from genpr.metrics.retrieval import RetrievalMetrics, retrieval_metrics
+    from genpr.metrics.text_matching import MatchedTexts, match_texts
     from genpr.metrics.witnessed import witnessed
     from genpr.modes import FoundModes, find_modes
     from genpr.notices import Notice
@@ -64,6 +70,7 @@ _HOME = {
     "BadImagesError": "genpr.errors",
     "CheckpointImages": "genpr.generation.checkpoints",
     "ClassScores": "genpr.class_scores",
+    "CopyDetection": "genpr.metrics.copies",
     "Curve": "genpr.metrics.frontier",
     "DataError": "genpr.errors",
     "Evaluator": "genpr.evaluator",
@@ -77,13 +84,17 @@ _HOME = {
     "ImageError": "genpr.errors",
     "KNNManifold": "genpr.metrics.knn_manifold",
     "ManifoldMetrics": "genpr.metrics.manifold",
+    "MatchedTexts": "genpr.metrics.text_matching",
     "MetricValue": "genpr.values",
     "Notice": "genpr.notices",
     "Picture": "genpr.report.pages.gallery",
     "PrecisionRecall": "genpr.metrics.manifold",
     "Ranking": "genpr.ranking",
+    "RankingMetrics": "genpr.metrics.ranking",
+    "Relevancy": "genpr.metrics.relevancy",
     "ResourceError": "genpr.errors",
     "Result": "genpr.result",
+    "RetrievalMetrics": "genpr.metrics.retrieval",
     "Sampler": "genpr.generation.sampler",
     "Sweep": "genpr.sweep",
     "TextEncoder": "genpr.features.text",
@@ -94,7 +105,9 @@ _HOME = {
     "cmmd": "genpr.metrics.kernel",
     "compare": "genpr.comparison",
     "compare_report": "genpr.report.pages.compare_page",
+    "copy_detection": "genpr.metrics.copies",
     "ct_score": "genpr.metrics.memorisation",
+    "distractor_pools": "genpr.metrics.pools",
     "embed": "genpr.features.embed",
     "evidence_report": "genpr.report.pages.evidence_page",
     "find_modes": "genpr.modes",
@@ -108,12 +121,16 @@ _HOME = {
     "load_results": "genpr.comparison",
     "load_text_encoder": "genpr.features.text",
     "manifold_metrics": "genpr.metrics.manifold",
+    "match_texts": "genpr.metrics.text_matching",
     "pr_curve": "genpr.metrics.curves",
     "prd_curve": "genpr.metrics.curves",
     "precision_recall": "genpr.metrics.manifold",
     "probabilistic_precision_recall": "genpr.metrics.probabilistic",
     "rank_checkpoints": "genpr.ranking",
     "rank_results": "genpr.ranking",
+    "ranking_metrics": "genpr.metrics.ranking",
+    "relevancy": "genpr.metrics.relevancy",
+    "retrieval_metrics": "genpr.metrics.retrieval",
     "score": "genpr.evaluate",
     "score_protocols": "genpr.evaluate",
     "side_by_side": "genpr.report.pages.side_by_side",
@@ -127,6 +144,7 @@ __all__ = [
     "BadImagesError",
     "CheckpointImages",
     "ClassScores",
+    "CopyDetection",
     "Curve",
     "DataError",
     "Evaluator",
@@ -140,13 +158,17 @@ __all__ = [
     "ImageError",
     "KNNManifold",
     "ManifoldMetrics",
+    "MatchedTexts",
     "MetricValue",
     "Notice",
     "Picture",
     "PrecisionRecall",
     "Ranking",
+    "RankingMetrics",
+    "Relevancy",
     "ResourceError",
     "Result",
+    "RetrievalMetrics",
     "Sampler",
     "Sweep",
     "TextEncoder",
@@ -158,7 +180,9 @@ __all__ = [
     "cmmd",
     "compare",
     "compare_report",
+    "copy_detection",
     "ct_score",
+    "distractor_pools",
     "embed",
     "evidence_report",
     "find_modes",
@@ -172,12 +196,16 @@ __all__ = [
     "load_results",
     "load_text_encoder",
     "manifold_metrics",
+    "match_texts",
     "pr_curve",
     "prd_curve",
     "precision_recall",
     "probabilistic_precision_recall",
     "rank_checkpoints",
     "rank_results",
+    "ranking_metrics",
+    "relevancy",
+    "retrieval_metrics",
     "score",
     "score_protocols",
     "side_by_side",

@@ -1,0 +1,125 @@
+"""Lists of ids as users give them: of one query or of many, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from numbers import Real
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from genpr.errors import DataError, UsageError
+
+Id: TypeAlias = Hashable
+Ids: TypeAlias = Collection[Id] | NDArray[np.generic] | Tensor
+"""Ids of one query: texts, numbers or anything that can be hashed, but no collections."""
+
+_COLLECTIONS = (list, tuple, set, frozenset, np.ndarray, Tensor)
+_SHOWN = 60  # characters of a user's value in a message
+
+
+def queries_of(
+    expected: Ids | Sequence[Ids], retrieved: Ids | Sequence[Ids]
+) -> tuple[list[list[Id]], list[list[Id]]]:
+    """Expected and retrieved ids, a list per query.
+
+    Raises:
+        UsageError: Something is no list of ids, or both are not of equally many queries ("bad-ids").
+        DataError: There is no query, or an id cannot be hashed or compared ("bad-ids").
+    """
+    ours, theirs = _listed(expected, "expected"), _listed(retrieved, "retrieved")
+    if _is_many(ours, "expected") or (not ours and _is_many(theirs, "retrieved")):
+        both = [
+            [_listed(ids, f"{name} of query {at}") for at, ids in enumerate(side)]
+            for side, name in ((ours, "expected"), (theirs, "retrieved"))
+        ]
+    else:
+        both = [[ours], [theirs]]
+    if len(both[0]) != len(both[1]):
+        raise UsageError(
+            f"expected and retrieved must hold one list per query, but hold {len(both[0]):,} and {len(both[1]):,}",
+            code="bad-ids",
+        )
+    if not both[0]:
+        raise DataError("expected holds no query", code="bad-ids")
+    for side, name in zip(both, ("expected", "retrieved"), strict=True):
+        _check_ids(side, name)
+    _refuse_different_kinds(*both)
+    return both[0], both[1]
+
+
+def grades_of(
+    expected: Sequence[Sequence[Id]], relevance: Mapping[Id, float] | Sequence[Mapping[Id, float]]
+) -> list[list[float]]:
+    """The grade of each expected id.
+
+    Args:
+        expected: Different ids, a list per query.
+        relevance: As users give it.
+
+    Raises:
+        DataError: Not a grade for each expected id and for no other ("bad-relevance").
+    """
+    tables = [relevance] if isinstance(relevance, Mapping) else list(relevance)
+    if len(tables) != len(expected) or not all(isinstance(table, Mapping) for table in tables):
+        raise DataError("relevance must hold one mapping from ids to grades per query", code="bad-relevance")
+    for at, (ids, table) in enumerate(zip(expected, tables, strict=True)):
+        for one in set(ids) ^ set(table):
+            which = "lacks a grade of the expected id" if one in ids else "grades an id that is not expected,"
+            raise DataError(f"relevance of query {at} {which} {_shown(one)}", code="bad-relevance")
+        for one, grade in table.items():
+            if isinstance(grade, bool) or not isinstance(grade, Real):
+                raise DataError(
+                    f"relevance of {_shown(one)} must be a number, not {_shown(grade)}", code="bad-relevance"
+                )
+    return [[float(table[one]) for one in ids] for ids, table in zip(expected, tables, strict=True)]
+
+
+def _listed(value: object, what: str) -> list[Id]:
+    if isinstance(value, np.ndarray | Tensor):
+        value = value.tolist()
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise UsageError(
+            f"{what} must be a list of ids, but is a {type(value).__name__}: {_shown(value)}", code="bad-ids"
+        )
+    return list(value)
+
+
+def _is_many(listed: Sequence[object], name: str) -> bool:
+    """Whether it is a list of lists."""
+    are = [isinstance(one, _COLLECTIONS) for one in listed]
+    if any(are) and not all(are):
+        raise UsageError(
+            f"{name} mixes ids and lists of ids; give one list of ids, or one list per query", code="bad-ids"
+        )
+    return any(are)
+
+
+def _check_ids(queries: Sequence[Sequence[object]], name: str) -> None:
+    for at, ids in enumerate(queries):
+        for one in ids:
+            if isinstance(one, _COLLECTIONS) or not isinstance(one, Hashable):
+                raise DataError(
+                    f"{name} of query {at} holds a {type(one).__name__}, which is no id: {_shown(one)}",
+                    code="bad-ids",
+                )
+            if one is None or one != one:
+                raise DataError(f"{name} of query {at} holds {one!r}, which is no id", code="bad-ids")
+
+
+def _refuse_different_kinds(expected: Sequence[Sequence[Id]], retrieved: Sequence[Sequence[Id]]) -> None:
+    """Texts and numbers never match: 1 and "1" are different ids."""
+    kinds = [{isinstance(one, str) for ids in side for one in ids} for side in (expected, retrieved)]
+    if all(kinds) and kinds[0].isdisjoint(kinds[1]):
+        texts, others = ("expected", "retrieved") if True in kinds[0] else ("retrieved", "expected")
+        raise DataError(
+            f"ids of {texts} are texts and those of {others} are not, so none can match; were numbers read as text?",
+            code="bad-ids",
+        )
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
