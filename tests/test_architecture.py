@@ -151,6 +151,7 @@ ALLOWED = {
     "report": BASE
     | {
         "features",
+        "summaries",
         "evidence",
         "metrics",
         "protocols",

@@ -11,7 +11,7 @@ from genpr.comparison import Comparison, notices_of
 from genpr.criterion import number_of
 from genpr.metrics.catalogue import ALL_METRICS
 from genpr.ranking import Ranking, rank_results
-from genpr.report.pages.compare_parts import columns_of, lines_of, places_of
+from genpr.report.pages.compare_parts import columns_of, lines_of, places_of, references_of
 from genpr.report.pages.gallery import Gallery
 from genpr.report.pages.rendering import render_with_galleries
 from genpr.report.pages.score_page import MOST_BYTES, Figure
@@ -65,7 +65,7 @@ def compare_report(
         results=dict(zip(short_names(list(comparison.results)), comparison.results.values(), strict=True)),
     )
     ranking = _ranking(named, by)
-    names = list(named.results)
+    names, columns = list(named.results), columns_of(named)
     notices = notices_of(named.results)
     return render_with_galleries(
         "compare.html",
@@ -77,7 +77,8 @@ def compare_report(
         names=names,
         differences=named.differences,
         verdict=judge_contrasts(named, ranking),
-        columns=columns_of(named),
+        columns=columns,
+        references=references_of(columns),
         lines=lines_of(named),
         places=() if ranking is None else places_of(ranking, names),
         ranking=ranking,

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from genpr.errors import UsageError
+from genpr.report.pages.asked_parts import asked_rows, fault_tables
 from genpr.report.pages.gallery import Gallery
 from genpr.report.pages.rendering import render_with_galleries
 from genpr.report.pages.score_parts import provenance_of, rows_of
@@ -106,7 +107,11 @@ def html_report(
         "reading": read(result),
         "warnings": [item for item in result.notices if item.level == "warning"],
         "notes": [item for item in result.notices if item.level == "note"],
+        "kicker": "score" if result.real.what == "images" else result.protocol,
+        "sides": ("reals", "fakes") if result.real.what == "images" else result.roles,
         "rows": rows_of(result),
+        "asked": asked_rows(result),
+        "faults": fault_tables(result),
         "figures": drawn,
         "earlier": others,
         "set_map": set_map.without_pictures() if set_map and set_map.size > most_bytes / 2 else set_map,
