@@ -150,6 +150,7 @@ ALLOWED = {
     "audit": BASE | {"neighbours", "metrics", "features"},
     "report": BASE
     | {
+        "alignment",
         "features",
         "summaries",
         "evidence",

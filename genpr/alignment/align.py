@@ -10,7 +10,9 @@ from functools import partial
 from numbers import Integral
 from typing import Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.alignment.asked import Asked
@@ -74,10 +76,14 @@ class Aligned:
     Attributes:
         result: The numbers.
         ranks: One per image, in their order.
+        asked: What each was asked for.
+        identities: (n, 32) uint8, sha256 of the images' bytes; None where they are not known.
     """
 
     result: Result
     ranks: Sequence[ImageRank]
+    asked: Asked
+    identities: NDArray[np.uint8] | None
 
 
 def align(
@@ -204,7 +210,8 @@ def aligned(
         pools=(to_text.pool, None if to_image is None else to_image.pool),
         seconds={"text": encoded - started, "ranking": time.perf_counter() - encoded},
     )
-    return Aligned(result_of_alignment(made, embedder), ranks)
+    hashes = None if features.identities is None else features.identities.numpy()
+    return Aligned(result_of_alignment(made, embedder), ranks, asked, hashes)
 
 
 def _check_before_embedding(opened: OpenedSide, table: Prompts) -> None:

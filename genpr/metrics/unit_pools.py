@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from genpr.errors import UsageError
+from genpr.metrics.pools import different_draws
 
 Counts = NDArray[np.int64]
 
@@ -59,7 +60,7 @@ def unit_pools(
     order = np.argsort(candidate_unit, kind="stable")
     first = np.searchsorted(candidate_unit[order], query_unit)
     own = np.searchsorted(candidate_unit[order], query_unit, side="right") - first
-    drawn = _drawn(len(order) - own, distractors, seed)
+    drawn = different_draws(len(order) - own, distractors, seed, len(order))
     # The i-th candidate of another unit: those of its own unit lie side by side in this order, and are jumped over.
     others = order[drawn + np.where(drawn >= first[:, None], own[:, None], 0)]
     most = max(map(len, relevant))
@@ -68,17 +69,3 @@ def unit_pools(
     for pool, row in zip(pools, relevant, strict=True):
         pool[: len(row)] = row
     return pools
-
-
-def _drawn(among: Counts, count: int, seed: int) -> Counts:
-    """`count` different numbers from 0 to `among` (q,) - 1 for each query, (q, count) (Bentley and Floyd 1987)."""
-    # Streams of a bit generator never change between versions of NumPy; what is drawn by choice() may.
-    raw = np.random.PCG64(np.random.SeedSequence([seed, count])).random_raw(len(among) * count)
-    share = (raw.reshape(len(among), count) >> np.uint64(11)) * 2.0**-53
-    drawn = np.empty((len(among), count), dtype=np.int64)
-    for turn in range(count):
-        last = among - count + turn
-        chosen = np.minimum((share[:, turn] * (last + 1)).astype(np.int64), last)
-        is_new = (drawn[:, :turn] != chosen[:, None]).all(axis=1)
-        drawn[:, turn] = np.where(is_new, chosen, last)
-    return drawn
