@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from genpr.alignment.align import Aligned
 from genpr.alignment.record import worst_first
 from genpr.images.policy import DecodePolicy
 from genpr.pictures import pictures_of
 from genpr.report.pages.album import Album
-from genpr.report.pages.gallery import Gallery
 from genpr.report.pages.picks import Pick, Selection
 from genpr.report.pages.score_page import MOST_BYTES, html_report
 from genpr.report.pages.thumbnails import made_small
@@ -53,7 +53,7 @@ def align_report(
         return html_report(aligned.result, earlier=earlier, most_bytes=most_bytes)
     chosen = [_failures(aligned), _best(aligned)]
     album.read(image for selection in chosen for pick in selection.picks for image in pick.images)
-    galleries: list[Gallery] = [album.gallery(selection) for selection in chosen]
+    galleries = [replace(album.gallery(selection), is_wide=True) for selection in chosen]
     return html_report(aligned.result, galleries, earlier=earlier, most_bytes=most_bytes)
 
 
@@ -67,15 +67,15 @@ def _failures(aligned: Aligned) -> Selection:
         picks.append(
             Pick(
                 ("fake", each.row),
-                f"{each.image}: asked for “{_cut(each.prompt)}”, rank {each.rank:g} of {each.pool:,} (cosine {each.score:.3f})",
+                f"{each.image} was asked for “{_cut(each.prompt)}” ({each.score:.3f}), which is rank {each.rank:g} of {each.pool:,}",
                 ("fake", other),
-                f"an image of what it ranked first, “{_cut(each.winner)}” (cosine {each.winner_score:.3f})",
+                f"an image of what it ranked first, “{_cut(each.winner)}” ({each.winner_score:.3f})",
             )
         )
     total = len(aligned.ranks)
     sentence = (
         f"{len(failed):,} of {total:,} images do not rank their own prompt alone in front; the lowest ranks first. Beside each "
-        "stands an image that was made from the prompt that it ranked first."
+        "stands an image that was made from the prompt that it ranked first. In brackets: cosines."
         if failed
         else f"All {total:,} images rank their own prompt first."
     )
@@ -91,7 +91,7 @@ def _best(aligned: Aligned) -> Selection:
     picks = [
         Pick(
             ("fake", each.row),
-            f"{each.image}: “{_cut(each.prompt)}” (cosine {each.score:.3f}; the next prompt {each.winner_score:.3f})",
+            f"{each.image} was asked for “{_cut(each.prompt)}” ({each.score:.3f}); the next prompt has {each.winner_score:.3f}",
         )
         for each in right[:_BEST]
     ]
