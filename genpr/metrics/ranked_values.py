@@ -38,8 +38,8 @@ def pool_values(places: Places, wanted: Wanted, pool: Counts, ks: Sequence[int])
         values[f"ndcg_{k}"] = _ndcg(places, wanted, cut)
     values["mrr"] = _where(r, places.reciprocal(pool))
     values["ndcg"] = _ndcg(places, wanted, pool)
-    values["map"] = np.minimum(places.precisions(pool) / r, 1.0)
-    return values
+    values["map"] = places.precisions(pool) / r
+    return _bounded(values)
 
 
 def list_values(places: Places, wanted: Wanted, length: Counts, pool: Counts | None = None) -> PerQuery:
@@ -55,7 +55,7 @@ def list_values(places: Places, wanted: Wanted, length: Counts, pool: Counts | N
     found, hit = places.found(length), places.hit(length)
     with np.errstate(invalid="ignore"):
         precision = _where(r, found / length)  # of an empty list: NaN
-    return {
+    values = {
         "hit_rate": _where(r, hit),
         "granular_hit_rate": found / r,
         "mrr": _where(r, places.reciprocal(length)),
@@ -63,9 +63,10 @@ def list_values(places: Places, wanted: Wanted, length: Counts, pool: Counts | N
         "precision": precision,
         "recall": found / r,
         "r_precision": places.found(np.minimum(length, wanted.count)) / r,
-        "map": np.minimum(places.precisions(length) / r, 1.0),
+        "map": places.precisions(length) / r,
         "ndcg": _ndcg(places, wanted, length),
     }
+    return _bounded(values)
 
 
 def _granular_mrr(places: Places, length: Counts, hit: Numbers, pool: Counts | None) -> Numbers:
@@ -86,9 +87,12 @@ def _granular_mrr(places: Places, length: Counts, hit: Numbers, pool: Counts | N
 def _ndcg(places: Places, wanted: Wanted, cut: Counts) -> Numbers:
     """NDCG up to place `cut` (q,); 0 for a list without places, in which nothing was found."""
     ideal = wanted.ideal(cut)
-    return _where(
-        _defined(wanted), np.minimum(places.discounted_gain(cut) / np.where(ideal > 0, ideal, 1.0), 1.0)
-    )
+    return _where(_defined(wanted), places.discounted_gain(cut) / np.where(ideal > 0, ideal, 1.0))
+
+
+def _bounded(values: PerQuery) -> PerQuery:
+    """At most 1, which means over orders may pass by a rounding."""
+    return {name: np.minimum(of_queries, 1.0) for name, of_queries in values.items()}
 
 
 def _defined(wanted: Wanted) -> Numbers:

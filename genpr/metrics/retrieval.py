@@ -43,8 +43,8 @@ class RetrievalMetrics(QueryMetrics):
         notes = [
             super(RetrievalMetrics, self)._head(),
             "whole lists" if self.k is None else f"lists cut at {self.k}",
-            *([f"{self.n_empty:,} empty lists"] if self.n_empty else []),
-            *([f"{self.n_duplicates:,} places repeat an id"] if self.n_duplicates else []),
+            *([f"empty lists: {self.n_empty:,}"] if self.n_empty else []),
+            *([f"repeated ids: {self.n_duplicates:,}"] if self.n_duplicates else []),
         ]
         return ", ".join(notes)
 
