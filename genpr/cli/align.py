@@ -15,7 +15,7 @@ from genpr.cli.thresholds import check_thresholds, exit_code_of, threshold_optio
 from genpr.errors import DataError, UsageError, WeightsError
 
 if TYPE_CHECKING:
-    from genpr.alignment.align import Aligned
+    from genpr.alignment.aligned import Aligned
 
 
 @click.command(name="align")
@@ -45,6 +45,23 @@ if TYPE_CHECKING:
     metavar="TEXT",
     help='Put in front of every prompt, such as "A photo depicts " for the CLIPScore of its authors.',
 )
+@click.option(
+    "--copies-of",
+    metavar="TRAIN",
+    help="Training images: adds the share of images that are too similar to one of them.",
+)
+@click.option(
+    "--threshold",
+    default=0.5,
+    show_default=True,
+    type=click.FloatRange(-1, 1),
+    help="Cosine above which an image counts as a copy.",
+)
+@click.option(
+    "--pairs",
+    metavar="FILE",
+    help="Known copies, a .csv of image,training image: adds how well they are told from all other pairs.",
+)
 @image_options
 @click.option(
     "--csv",
@@ -69,6 +86,9 @@ def command(
     distractors: int,
     text_to_image: bool,
     prefix: str,
+    copies_of: str | None,
+    threshold: float,
+    pairs: str | None,
     device: str,
     weights: str | None,
     offline: bool,
@@ -92,11 +112,15 @@ def command(
 
     extractor = extractor or "clip-vit-b-32"
     check_has_text(extractor)
-    check_thresholds(_computed(text_to_image=text_to_image), fail_under, fail_over)
+    if pairs is not None and copies_of is None:
+        raise click.UsageError("--pairs names copies of the training images that --copies-of must give")
+    computed = _computed(text_to_image=text_to_image, copies=copies_of is not None, pairs=pairs is not None)
+    check_thresholds(computed, fail_under, fail_over)
     _check_places(html, table)
     _check_weights(images, extractor, weights, offline)
 
-    from genpr.alignment.align import Question, aligned
+    from genpr.alignment.aligned import aligned
+    from genpr.alignment.question import Question, copy_question
     from genpr.memory import limited_memory
     from genpr.report.text.alignment_table import failures_list
     from genpr.report.text.terminal import score_table
@@ -104,7 +128,11 @@ def command(
     from genpr.side_features import Embedder
 
     question = Question(
-        distractors=distractors, text_to_image=text_to_image, prefix=prefix, seed=options["seed"]
+        distractors=distractors,
+        text_to_image=text_to_image,
+        prefix=prefix,
+        seed=options["seed"],
+        copies=copy_question(copies_of, threshold, pairs),
     )
     # What a custom encoder prints must not end up in the result.
     stderr = redirect_stdout(sys.stderr)
@@ -122,17 +150,21 @@ def command(
         assert result.alignment is not None
         tables = [score_table(result), failures_list(result.alignment)]
         emit("\n\n".join(each for each in tables if each))
-    _write(found, images, html, table, max_pixels=options["max_pixels"], quiet=quiet)
+    _write(found, (images, copies_of), html, table, max_pixels=options["max_pixels"], quiet=quiet)
     return exit_code_of([result], fail_under, fail_over)
 
 
-def _computed(*, text_to_image: bool) -> list[str]:
-    """Names of the metrics, without those of the other direction if that is left out."""
+def _computed(*, text_to_image: bool, copies: bool, pairs: bool) -> list[str]:
+    """Names of the metrics that there will be."""
     from genpr.metrics.catalogue import ASKED
 
-    families = ("retrieval.", "alignment.")
-    names = [name for name in ASKED if name.startswith(families) and not name.startswith("retrieval.copy_")]
-    return [name for name in names if text_to_image or not name.startswith("retrieval.t2i_")]
+    is_left_out = {"retrieval.copy_rate": not copies, "retrieval.copy_ap": not pairs}
+    names = [name for name in ASKED if name.startswith(("retrieval.", "alignment."))]
+    return [
+        name
+        for name in names
+        if not is_left_out.get(name, name.startswith("retrieval.t2i_") and not text_to_image)
+    ]
 
 
 def _check_places(html: Path | None, table: Path | None) -> None:
@@ -162,13 +194,19 @@ def _check_weights(images: str, extractor: str, weights: str | None, offline: bo
 
 
 def _write(
-    found: Aligned, images: str, html: Path | None, table: Path | None, *, max_pixels: int, quiet: bool
+    found: Aligned,
+    sources: tuple[str, str | None],
+    html: Path | None,
+    table: Path | None,
+    *,
+    max_pixels: int,
+    quiet: bool,
 ) -> None:
     """The page and the table, and say so."""
     if table is not None:
         from genpr.report.text.alignment_table import write_ranks
 
-        rows = write_ranks(table, found.ranks)
+        rows = write_ranks(table, found.ranks, found.copies)
         if not quiet:
             complain(f"wrote {rows:,} rows to {table}")
     if html is None:
@@ -178,7 +216,7 @@ def _write(
     from genpr.report.pages.page_file import write_page
 
     try:
-        page = align_report(found, images, policy=DecodePolicy(max_pixels=max_pixels))
+        page = align_report(found, *sources, policy=DecodePolicy(max_pixels=max_pixels))
     except (DataError, UsageError) as error:
         # Moved or damaged since they were scored: that score must not go without a page.
         complain(f"warning: the page has no pictures: {error}")

@@ -99,7 +99,7 @@ def _at_path(path: Path, *, is_beside: bool) -> Prompts:
             code="prompts-kind",
             path=str(path),
         )
-    text = _text_of(path, _MOST_BYTES)
+    text = text_of(path, _MOST_BYTES)
     if suffix in {".jsonl", ".ndjson"}:
         return from_json_lines(text, str(path))
     if suffix == ".json":
@@ -136,19 +136,24 @@ def _from_folder(folder: Path, *, is_beside: bool) -> NamedPrompts:
         raise damaged(origin, f"there is no .txt file {where}")
     found = []
     for member in members:
-        lines = [line for line in _text_of(folder / member, _MOST_BYTES_BESIDE).split("\n") if line.strip()]
+        lines = [line for line in text_of(folder / member, _MOST_BYTES_BESIDE).split("\n") if line.strip()]
         if not lines:
             raise damaged(origin, f"{member} is empty", code="prompt-empty")
         found += [(stem_of(member), Prompt(checked_text(line, origin, member)), member) for line in lines]
     return by_name(found, origin, stems=True)
 
 
-def _text_of(path: Path, most: int) -> str:
-    with damage_reported(path, "file of prompts", code="prompts-damaged"), path.open("rb") as file:
+def text_of(path: Path, most: int, *, what: str = "prompts") -> str:
+    """The text of a file of at most so many bytes, with a line feed at the end of each line.
+
+    Raises:
+        DataError: It is larger, cannot be read, or is no text in UTF-8.
+    """
+    with damage_reported(path, f"file of {what}", code="prompts-damaged"), path.open("rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
         raise damaged(
-            str(path), f"it has more than the {most:,} bytes that prompts may take; is it another file?"
+            str(path), f"it has more than the {most:,} bytes that {what} may take; is it another file?"
         )
     try:
         text = data.decode("utf-8-sig")

@@ -11,7 +11,8 @@ import torch
 from toy_pair import ToyPair, chosen, drawings, words
 
 import genpr
-from genpr.alignment.align import Question, aligned
+from genpr.alignment.aligned import aligned
+from genpr.alignment.question import Question
 from genpr.alignment.record import worst_first
 from genpr.errors import DataError, FeatureError, UsageError
 from genpr.records import result_of

@@ -11,7 +11,8 @@ import pytest
 import torch
 from toy_pair import ToyPair, chosen, drawings, words
 
-from genpr.alignment.align import Question, aligned
+from genpr.alignment.aligned import aligned
+from genpr.alignment.question import Question
 from genpr.report.pages.align_page import align_report
 from genpr.report.reading import read
 from genpr.report.text.alignment_table import failures_list

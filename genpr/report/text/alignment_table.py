@@ -13,10 +13,14 @@ from genpr.storage import atomic_path, unwritable
 from genpr.summaries import AlignmentSummary
 
 if TYPE_CHECKING:
+    from genpr.alignment.copies import Copies
     from genpr.alignment.ranks import ImageRank
 
 COLUMNS = ("row", "name", "prompt", "rank", "pool", "score", "winner", "winner_score")
 """Of the file: the image, its own prompt that it ranked highest, and the prompt of another image that it did."""
+
+COPY_COLUMNS = ("nearest_train", "train_similarity")
+"""Where training images were given, the nearest one, too."""
 
 _FEW = 8
 
@@ -44,12 +48,13 @@ def _line(what: str, cosine: float, prompt: str) -> str:
     return start + shortened(prompt, WIDTH - len(start))
 
 
-def write_ranks(path: Path, ranks: Sequence[ImageRank]) -> int:
+def write_ranks(path: Path, ranks: Sequence[ImageRank], copies: Copies | None = None) -> int:
     """Write what each image ranked to a CSV file, whole or not at all.
 
     Args:
         path: Ends in .csv; a file of that name is replaced.
         ranks: One per image.
+        copies: Which training image is nearest to each; None for no such columns.
 
     Returns:
         How many rows it has, without the header.
@@ -62,10 +67,16 @@ def write_ranks(path: Path, ranks: Sequence[ImageRank]) -> int:
     try:
         with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(COLUMNS)
+            writer.writerow([*COLUMNS, *(COPY_COLUMNS if copies else ())])
             for each in ranks:
                 own = each.row, cell_of(each.image), cell_of(each.prompt), each.rank, each.pool, each.score
-                writer.writerow([*own, cell_of(each.winner), each.winner_score])
+                writer.writerow([*own, cell_of(each.winner), each.winner_score, *_nearest(copies, each.row)])
     except OSError as error:
         raise unwritable(path, error) from error
     return len(ranks)
+
+
+def _nearest(copies: Copies | None, row: int) -> tuple[object, ...]:
+    if copies is None:
+        return ()
+    return cell_of(copies.names[copies.found.nearest[row]]), float(copies.found.similarity[row])
