@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from genpr.alignment.align import align
     from genpr.class_scores import ClassScores
     from genpr.comparison import compare, load_results
     from genpr.errors import (
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from genpr.features.embed import embed
     from genpr.features.extractor import ExtractorInfo, FeatureExtractor
     from genpr.features.registry import list_extractors, load_extractor
+    from genpr.features.text import TextEncoder, TextEncoderInfo, load_text_encoder
     from genpr.generation.checkpoints import CheckpointImages
     from genpr.generation.load import load_generator
     from genpr.generation.sampler import Sampler
@@ -95,8 +97,11 @@ _HOME = {
     "RetrievalMetrics": "genpr.metrics.retrieval",
     "Sampler": "genpr.generation.sampler",
     "Sweep": "genpr.sweep",
+    "TextEncoder": "genpr.features.text",
+    "TextEncoderInfo": "genpr.features.text",
     "UsageError": "genpr.errors",
     "WeightsError": "genpr.errors",
+    "align": "genpr.alignment.align",
     "cmmd": "genpr.metrics.kernel",
     "compare": "genpr.comparison",
     "compare_report": "genpr.report.pages.compare_page",
@@ -114,6 +119,7 @@ _HOME = {
     "load_extractor": "genpr.features.registry",
     "load_generator": "genpr.generation.load",
     "load_results": "genpr.comparison",
+    "load_text_encoder": "genpr.features.text",
     "manifold_metrics": "genpr.metrics.manifold",
     "match_texts": "genpr.metrics.text_matching",
     "pr_curve": "genpr.metrics.curves",
@@ -165,9 +171,12 @@ __all__ = [
     "RetrievalMetrics",
     "Sampler",
     "Sweep",
+    "TextEncoder",
+    "TextEncoderInfo",
     "UsageError",
     "WeightsError",
     "__version__",
+    "align",
     "cmmd",
     "compare",
     "compare_report",
@@ -185,6 +194,7 @@ __all__ = [
     "load_extractor",
     "load_generator",
     "load_results",
+    "load_text_encoder",
     "manifold_metrics",
     "match_texts",
     "pr_curve",

@@ -27,6 +27,7 @@ ALLOWED = {
     "protocols": BASE | {"metrics"},
     "sides": BASE | {"images", "features", "metrics"},
     "side_features": BASE | {"images", "features", "metrics", "sides"},
+    "source_names": BASE | {"images", "features", "sides"},
     "identities": {"features"},
     "findings": BASE | {"features", "identities"},
     "values": set(),
@@ -60,8 +61,9 @@ ALLOWED = {
         "suspicions",
     },
     "labels": BASE | {"images"},
+    "prompts": BASE | {"images"},
     "class_scores": BASE | {"metrics", "result", "values"},
-    "class_labels": BASE | {"images", "features", "labels", "sides"},
+    "class_labels": BASE | {"images", "features", "labels", "sides", "source_names"},
     "class_scoring": BASE
     | {
         "images",
@@ -77,6 +79,21 @@ ALLOWED = {
         "scoring",
         "side_features",
         "sides",
+    },
+    "alignment": BASE
+    | {
+        "images",
+        "features",
+        "findings",
+        "identities",
+        "metrics",
+        "prompts",
+        "result",
+        "side_features",
+        "sides",
+        "source_names",
+        "summaries",
+        "values",
     },
     "held_out": {"plan", "side_features", "sides"},
     "evaluator": BASE
@@ -133,6 +150,7 @@ ALLOWED = {
     "audit": BASE | {"neighbours", "metrics", "features"},
     "report": BASE
     | {
+        "alignment",
         "features",
         "summaries",
         "evidence",

@@ -17,6 +17,7 @@ from genpr.errors import BadImagesError, GenprError
 
 _COMMANDS = {
     "score": "Precision, recall, density and coverage of generated images.",
+    "align": "Do images show what their prompts say: R-precision, hit rates, CLIPScore.",
     "modes": "Kinds of images that a generator misses, and those that it invents.",
     "sweep": "What truncation, guidance or any other setting trades for what.",
     "watch": "Score what a training run writes, samples or checkpoints; keep the best.",

@@ -48,7 +48,7 @@ def distractor_pools(
         )
     pools = np.full((len(count), most + distractors), -1, dtype=np.int64)
     pools[wanted.query, np.arange(len(index)) - wanted.offsets[wanted.query]] = index
-    drawn = _drawn(n_candidates - count, distractors, seed, n_candidates)
+    drawn = different_draws(n_candidates - count, distractors, seed, n_candidates)
     for own, chosen, pool in zip(np.split(index, wanted.offsets[1:-1]), drawn, pools, strict=True):
         # The i-th of the candidates that are not relevant: each relevant one before it moves it on by one.
         for taken in np.sort(own):
@@ -57,7 +57,7 @@ def distractor_pools(
     return pools
 
 
-def _drawn(among: Counts, count: int, seed: int, n_candidates: int) -> Counts:
+def different_draws(among: Counts, count: int, seed: int, n_candidates: int) -> Counts:
     """`count` different numbers from 0 to `among` (q,) - 1 for each query, (q, count) (Bentley and Floyd 1987)."""
     # Streams of a bit generator never change between versions of NumPy; what is drawn by choice() may.
     raw = np.random.PCG64(np.random.SeedSequence([seed, n_candidates])).random_raw(len(among) * count)

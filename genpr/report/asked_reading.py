@@ -21,7 +21,7 @@ _WIDEST = 40  # columns of a name
 
 def asked_sentences(result: Result) -> list[str]:
     """One or two sentences per family that the result has."""
-    found = [_of_labels(result), _of_prompts(result), *_of_entities(result)]
+    found = [_of_labels(result), _of_prompts(result), _of_images(result), *_of_entities(result)]
     return [sentence for sentence in found if sentence]
 
 
@@ -54,6 +54,19 @@ def _of_prompts(result: Result) -> str:
     if metric.interval is not None and metric.interval[0] <= metric.chance <= metric.interval[1]:
         return f"{head}, which is no better than guessing ({percent(metric.chance)})."
     return f"{head}, where guessing would {percent(metric.chance)}."
+
+
+def _of_images(result: Result) -> str:
+    """The other way."""
+    metric = result.metrics.get("retrieval.t2i_r_precision")
+    if metric is None or metric.pool is None or metric.chance is None:
+        return ""
+    head = (
+        f"The other way, {percent(metric.value)} of the prompts rank their image first among {metric.pool:,}"
+    )
+    if metric.interval is not None and metric.interval[0] <= metric.chance <= metric.interval[1]:
+        return f"{head}: no better than guessing."
+    return f"{head}."
 
 
 def _of_entities(result: Result) -> list[str]:
