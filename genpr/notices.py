@@ -114,6 +114,13 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
         "{count} of {total} {role} images could not be used and were left out",
         "see --json for the list",
     ),
+    # labels
+    "true-negatives-dominate": (
+        "warning",
+        "an accuracy of {accuracy} hides a recall of {recall}: {negatives} of what is right are labels that nobody asked for, and "
+        "predicting nothing at all would score {nothing}",
+        "read recall, precision and F-score of labels instead of accuracy",
+    ),
     # the cache
     "all-cached": ("note", "all {count} {role} features came from the cache; nothing was embedded", ""),
     "extractor-not-cached": (
