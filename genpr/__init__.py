@@ -52,8 +52,9 @@ if TYPE_CHECKING:
     from genpr.report.page import html_report
     from genpr.report.sample_table import write_samples
     from genpr.report.side_by_side import side_by_side
-    from genpr.result import MetricValue, Result
+    from genpr.result import Result
     from genpr.sweep import Sweep
+    from genpr.values import MetricValue
 
 __version__ = "0.1.0"
 
@@ -74,7 +75,7 @@ _HOME = {
     "ImageError": "genpr.errors",
     "KNNManifold": "genpr.metrics.knn_manifold",
     "ManifoldMetrics": "genpr.metrics.manifold",
-    "MetricValue": "genpr.result",
+    "MetricValue": "genpr.values",
     "Notice": "genpr.notices",
     "Picture": "genpr.report.gallery",
     "PrecisionRecall": "genpr.metrics.manifold",

@@ -10,7 +10,8 @@ from typing import Any, Literal
 import torch
 
 from genpr.metrics.uncertainty import interval_of
-from genpr.result import MetricValue, Result
+from genpr.result import Result
+from genpr.values import MetricValue
 
 PER_CLASS = ("precision", "recall", "density", "coverage")
 """Metrics that can be had class by class."""

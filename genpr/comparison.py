@@ -25,6 +25,7 @@ _WORDS = {
     "k": "k",
     "ties": "ties",
     "distances": "arithmetic of the distances",
+    "pool": "number of candidates",
 }
 
 
@@ -65,7 +66,7 @@ class Comparison:
 def resampled(result: Result, metric: str) -> Resampled | None:
     """A metric of a result with its replicates; None where it has none."""
     value = result.metrics[metric]
-    if value.replicates is None or value.n_counted is None or value.k is None:
+    if value.replicates is None or value.n_counted is None:
         return None
     return Resampled(
         value=value.value,
@@ -210,8 +211,9 @@ def _differences(
                     f"{words} of {metric} is {_short(here)} in {name} and {_short(there)} in {other_name}"
                 )
     if result.real.content != other.real.content:
+        asked = "real set" if result.real.what == "images" else f"set of {result.real.what}"
         found.append(
-            f"the real set of {name} ({result.real.source}) is not that of {other_name} ({other.real.source})"
+            f"the {asked} of {name} ({result.real.source}) is not that of {other_name} ({other.real.source})"
         )
     kept, theirs_kept = (each.held_out and each.held_out.content for each in (result, other))
     if "c_t" in metrics and kept != theirs_kept:
@@ -219,7 +221,8 @@ def _differences(
     for side in ("real", "fake"):
         here, there = getattr(result, side).n, getattr(other, side).n
         if here != there:
-            found.append(f"{here:,} {side} images in {name}, {there:,} in {other_name}")
+            what = f"{side} images" if result.real.what == "images" else getattr(result, side).what
+            found.append(f"{here:,} {what} in {name}, {there:,} in {other_name}")
     return found
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from genpr.errors import UsageError
-from genpr.metrics.catalogue import METRICS
+from genpr.metrics.catalogue import ALL_METRICS, plain_name
 from genpr.metrics.f_beta import beta_of, f_beta, resampled_f_beta
 
 if TYPE_CHECKING:
@@ -88,17 +88,18 @@ def criterion_of(by: str) -> tuple[Criterion, ...]:
         UsageError: It is unknown ("unknown-metric"), an F-score of an impossible beta ("bad-beta"), or a metric of
             which neither more nor less is better ("no-order").
     """
+    by = plain_name(by)
     if by == PARETO:
         return tuple(Criterion(name, (name,)) for name in _PAIR)
     beta = beta_of(by)
     if beta is not None:
         return (Criterion(by, _PAIR, beta=beta),)
-    if by not in METRICS:
+    if by not in ALL_METRICS:
         raise UsageError(
-            f"unknown ranking {by!r}: needed f<beta> such as f1, f0.5 or f2, {PARETO}, or one of {', '.join(METRICS)}",
+            f"unknown ranking {by!r}: needed f<beta> such as f1, f0.5 or f2, {PARETO}, or one of {', '.join(ALL_METRICS)}",
             code="unknown-metric",
         )
-    better = METRICS[by].better
+    better = ALL_METRICS[by].better
     if better == "at null":
         raise UsageError(
             f"{by} cannot rank: a perfect generator is in its middle, so neither more nor less is better",

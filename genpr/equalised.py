@@ -16,8 +16,8 @@ from genpr.features.feature_set import FeatureSet
 from genpr.metrics.catalogue import IN_BLOCKS
 from genpr.metrics.equal_blocks import equal_blocks
 from genpr.metrics.progress import PairProgress
-from genpr.result import MetricValue
 from genpr.scoring import ManifoldRecipe, ManifoldScore, RealManifolds
+from genpr.values import MetricValue
 
 
 class EqualisedManifolds:

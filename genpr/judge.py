@@ -22,11 +22,12 @@ from genpr.metrics.frechet import Gaussian
 from genpr.metrics.kinds import RealKinds
 from genpr.notices import Notice
 from genpr.plan import ScorePlan
-from genpr.result import HubSummary, MetricValue, Result, SideSummary, package_versions
+from genpr.result import HubSummary, Result, SideSummary, package_versions
 from genpr.scorer import Scored, Scorer, control_of, with_control
 from genpr.side_features import Embedder, SideFeatures
 from genpr.sides import check_untrained
 from genpr.suspicions import no_intervals, suspicions
+from genpr.values import MetricValue
 
 _OF_SUBSETS = ("kid", "kd")
 _COPIES = ("same-input", "copied-reals")

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from genpr.errors import UsageError
-from genpr.metrics.catalogue import IN_BLOCKS, METRICS, NEIGHBOUR_METRICS, PRDC
+from genpr.metrics.catalogue import ASKED, IN_BLOCKS, METRICS, NEIGHBOUR_METRICS, PRDC, plain_name
 
 Ties = Literal["closed", "strict"]
 Distances = Literal["exact", "adm-float16", "stylegan3-float16"]
@@ -76,9 +76,16 @@ class EvaluationProtocol:
         asked = (
             self.metrics if metrics is None else (metrics,) if isinstance(metrics, str) else tuple(metrics)
         )
+        asked = tuple(map(plain_name, asked))
         if asked == ("all",):
             asked = tuple(name for name in self.allowed_metrics if _is_on_own_features(name))
         unknown = [name for name in asked if name not in METRICS]
+        if found := [name for name in unknown if name in ASKED]:
+            raise UsageError(
+                f"{', '.join(found)} cannot be found from features alone: label.* come with labels (--labels), retrieval.* and "
+                "alignment.* with prompts (genpr align), entity.* with entities (genpr entities)",
+                code="metric-of-other-family",
+            )
         if unknown or not asked:
             came = ", ".join(unknown) or "none"
             raise UsageError(f"unknown metrics: {came}; known: {', '.join(METRICS)}", code="unknown-metric")

@@ -7,9 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from genpr.features.extractor import ExtractorInfo
-from genpr.metrics.catalogue import METRICS
+from genpr.metrics.catalogue import ALL_METRICS
 from genpr.notices import Notice
-from genpr.result import SCHEMA, Control, HubSummary, MetricValue, Result, SideSummary
+from genpr.rebuild import rebuilt
+from genpr.result import SCHEMA, HubSummary, Result, SideSummary
+from genpr.summaries import AlignmentSummary, EntitySummary, LabelSummary
+from genpr.values import Control, MetricValue
+
+_READABLE = (3, SCHEMA)  # 3 knew of no labels, prompts and entities
 
 
 def result_of(record: Mapping[str, Any]) -> Result:
@@ -19,7 +24,7 @@ def result_of(record: Mapping[str, Any]) -> Result:
         ValueError: It is of another schema.
         KeyError, TypeError: It is no such record.
     """
-    if record["schema"] != SCHEMA:
+    if record["schema"] not in _READABLE:
         raise ValueError(f"schema {record['schema']} instead of {SCHEMA}")
     fields = {key: value for key, value in record.items() if key in Result.__dataclass_fields__}
     extractor = record["extractor"]
@@ -35,6 +40,9 @@ def result_of(record: Mapping[str, Any]) -> Result:
         "undefined": tuple(record["undefined"]),
         "held_out": None if record["held_out"] is None else _side_of(record["held_out"]),
         "control": None if record["control"] is None else Control(**record["control"]),
+        "labels": rebuilt(LabelSummary | None, record.get("labels")),
+        "alignment": rebuilt(AlignmentSummary | None, record.get("alignment")),
+        "entities": rebuilt(EntitySummary | None, record.get("entities")),
     }
     return Result(**fields)
 
@@ -43,7 +51,7 @@ def _metric_of(name: str, record: Mapping[str, Any]) -> MetricValue:
     lists = {key: tuple(record[key]) for key in ("interval", "replicates") if record[key] is not None}
     metric = MetricValue(**{**record, **lists})
     is_number = isinstance(metric.value, int | float) and math.isfinite(metric.value)
-    if name not in METRICS or not is_number or not isinstance(metric.extractor, str | None):
+    if name not in ALL_METRICS or not is_number or not isinstance(metric.extractor, str | None):
         raise ValueError(f"{name!r} with {record} is no metric")
     return metric
 

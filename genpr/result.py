@@ -13,70 +13,13 @@ from typing import Any
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.identities import Identities
+from genpr.metrics.catalogue import family_of, plain_name
 from genpr.metrics.f_beta import f_beta
 from genpr.notices import Notice
+from genpr.summaries import AlignmentSummary, EntitySummary, LabelSummary
+from genpr.values import Control, MetricValue
 
-SCHEMA = 3
-
-
-@dataclass(frozen=True)
-class MetricValue:
-    """One metric.
-
-    Attributes:
-        value: The number.
-        k: Neighbours that define the balls, without the point itself; None where none are counted.
-        spread: Standard deviation over what `spread_over` names, of which the value is the mean; it is no confidence
-            interval. None if there is nothing to spread.
-        spread_over: "random networks", "subsets", "parts" or "blocks of equal size".
-        exact: Whether the definition was computed, and not the arithmetic of another tool.
-        exact_value: What the definition gives, where that is not `value`.
-        extractor: Name of the extractor whose features it used.
-        variant: What a protocol or an option does differently in this metric, in words.
-        null: What a perfect generator scores with so many images; a value above it is nothing unusual.
-        null_source: Where that is known from: a "closed form", "leave-one-out" among the reals, or "real halves".
-        interval: 95 %, by halves of both sets; None where none is known to be valid.
-        replicates: The values for these halves, complementary ones side by side.
-        n_counted: Images that it is a share of, or a mean over.
-    """
-
-    value: float
-    k: int | None
-    spread: float | None = None
-    spread_over: str | None = None
-    exact: bool = True
-    exact_value: float | None = None
-    extractor: str | None = None
-    variant: str | None = None
-    null: float | None = None
-    null_source: str | None = None
-    interval: tuple[float, float] | None = None
-    replicates: tuple[float, ...] | None = None
-    n_counted: int | None = None
-
-    @property
-    def relative(self) -> float | None:
-        """Value over null, where the null is what can be reached; None for distances and nulls of another size."""
-        if self.null_source in (None, "real halves") or not self.null:
-            return None
-        return self.value / self.null
-
-
-@dataclass(frozen=True)
-class Control:
-    """One half of the reals scored against the other, as if it were fake.
-
-    Attributes:
-        n_real: Images in the half that stands for the reals.
-        n_fake: Images in the other.
-        values: By metric.
-        nulls: What a perfect generator scores at these sizes, by metric; None where it is not known.
-    """
-
-    n_real: int
-    n_fake: int
-    values: Mapping[str, float]
-    nulls: Mapping[str, float | None]
+SCHEMA = 4
 
 
 @dataclass(frozen=True)
@@ -116,6 +59,7 @@ class SideSummary:
         seconds: Time spent embedding.
         content: sha256 over the contents of all images (or feature rows), whatever their order and names.
         order: The same in the order of the rows, by which halves are drawn.
+        what: What its rows are: "images", or "prompts" or "texts" that stand for what was asked for.
     """
 
     source: str
@@ -129,6 +73,7 @@ class SideSummary:
     seconds: float
     content: str
     order: str
+    what: str = "images"
 
     @classmethod
     def of(cls, features: FeatureSet, identities: Identities) -> SideSummary:
@@ -175,6 +120,9 @@ class Result:
         hubness: Of the reals; None where no real ball was counted, or only in a part of the images.
         held_out: More reals, for the metrics that need them; None if none were given.
         undefined: Metrics that were asked for and have no value with these images.
+        labels: Requested against recognised labels; None if they were not compared.
+        alignment: Images against their prompts, likewise.
+        entities: Expected against found entities, likewise.
     """
 
     metrics: Mapping[str, MetricValue]
@@ -197,10 +145,26 @@ class Result:
     hubness: HubSummary | None = None
     held_out: SideSummary | None = None
     undefined: tuple[str, ...] = ()
+    labels: LabelSummary | None = None
+    alignment: AlignmentSummary | None = None
+    entities: EntitySummary | None = None
 
     def __getitem__(self, metric: str) -> float:
-        """The value of one metric: `result["precision"]`."""
-        return self.metrics[metric].value
+        """The value of one metric: `result["precision"]`, which is `result["manifold.precision"]`, too."""
+        return self.metrics[plain_name(metric)].value
+
+    @property
+    def families(self) -> dict[str, tuple[str, ...]]:
+        """The metrics of each family, in display order; nothing is averaged over two of them."""
+        found: dict[str, tuple[str, ...]] = {}
+        for name in self.metrics:
+            found[family_of(name)] = (*found.get(family_of(name), ()), name)
+        return found
+
+    @property
+    def roles(self) -> tuple[str, str]:
+        """What the two sides are called: "real" and "fake", or such as "prompts" and "images"."""
+        return ("real", "fake") if self.real.what == "images" else (self.real.what, self.fake.what)
 
     @property
     def comparable(self) -> bool:
@@ -223,7 +187,12 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain JSON types."""
-        facts = {"comparable": self.comparable, "exact": self.exact, "fingerprint": self.fingerprint}
+        facts: dict[str, Any] = {
+            "comparable": self.comparable,
+            "exact": self.exact,
+            "fingerprint": self.fingerprint,
+            "families": self.families,
+        }
         return {"schema": SCHEMA, **facts, **asdict(self)}
 
     def to_json(self, *, indent: int | None = None) -> str:
@@ -270,6 +239,8 @@ def _recipe_of(result: Result, metric: MetricValue) -> dict[str, Any]:
         "code": None if info is None else info.cache_key,
         "variant": metric.variant,
     }
+    if metric.pool is not None:
+        recipe["pool"] = metric.pool
     if metric.k is None:
         return recipe
     return {**recipe, "k": metric.k, "ties": result.ties, "distances": result.distances}

@@ -17,9 +17,9 @@ from genpr.metrics.memorisation import ct_z
 from genpr.metrics.neighbour_metrics import Lack
 from genpr.metrics.samples import FakeRows, RealRows, sample_rows
 from genpr.plan import ScorePlan
-from genpr.result import Control, MetricValue
 from genpr.scoring import ManifoldRecipe, RealCompanions, RealManifolds, Searched
 from genpr.side_features import Embedder, SideFeatures, StageProgress
+from genpr.values import Control, MetricValue
 
 Values = dict[str, MetricValue | None]
 """By metric; None where it is undefined."""

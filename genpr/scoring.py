@@ -23,8 +23,8 @@ from genpr.metrics.progress import PairProgress
 from genpr.metrics.real_side import FakeSide, RealSide
 from genpr.metrics.uncertainty import interval_of
 from genpr.protocols import EvaluationProtocol, Ties
-from genpr.result import MetricValue
 from genpr.side_features import SideFeatures, Space
+from genpr.values import MetricValue
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from genpr.metrics.evidence import Evidence, is_copying
 from genpr.metrics.kinds import MissingKind, RealKinds, odd_axes
 from genpr.metrics.neighbour_metrics import Lack, least_for_interval
 from genpr.notices import Notice, notice
-from genpr.result import MetricValue
+from genpr.values import MetricValue
 
 _LOW_NULL = 0.9
 _COPYING_Z = -3.0

@@ -16,9 +16,10 @@ from genpr.errors import GenprError, UsageError
 from genpr.evaluator import Evaluator
 from genpr.goal import Goal
 from genpr.metrics.f_beta import f_beta
-from genpr.result import MetricValue, Result
+from genpr.result import Result
 from genpr.sweep_folder import SweepFolder
 from genpr.tradeoff import Point, dominated_area, knee, pareto_front
+from genpr.values import MetricValue
 
 SCHEMA = "genpr.sweep/1"
 

@@ -27,7 +27,7 @@ from genpr.report.class_plot import class_heat_map, ink_on, luminance
 from genpr.report.class_table import class_table
 from genpr.report.evidence_page import class_figures
 from genpr.report.safe_text import cut
-from genpr.result import MetricValue
+from genpr.values import MetricValue
 
 NAMES = ["<b>", "cat", "dog"]
 SIZES_REAL, SIZES_FAKE = (

@@ -13,9 +13,9 @@ from genpr import judge
 from genpr.metrics.catalogue import METRICS
 from genpr.metrics.replicate_values import RESAMPLED
 from genpr.records import result_of
-from genpr.result import Control
 from genpr.side_features import OWN, Embedder, SideFeatures
 from genpr.sides import open_side
+from genpr.values import Control
 
 SOME = ["precision", "recall", "density", "coverage", "clipped_density", "f8", "authenticity", "fd", "vendi"]
 

@@ -139,8 +139,8 @@ def test_where_less_is_better_bounds_keep_the_sign_of_the_metric(results, monkey
     from genpr.metrics import catalogue
 
     more = rank_results(results, by="density")
-    lower = {**catalogue.METRICS, "density": replace(catalogue.METRICS["density"], better="lower")}
-    monkeypatch.setattr("genpr.criterion.METRICS", lower)
+    lower = {**catalogue.ALL_METRICS, "density": replace(catalogue.METRICS["density"], better="lower")}
+    monkeypatch.setattr("genpr.criterion.ALL_METRICS", lower)
     less = rank_results(results, by="density")
     assert names(less) == names(more)[::-1]
     assert less["good"].difference > 0

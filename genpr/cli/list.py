@@ -91,7 +91,7 @@ def _count(needed: int | None, most: int | None) -> str:
 
 
 def _metrics() -> list[Record]:
-    from genpr.metrics.catalogue import METRICS
+    from genpr.metrics.catalogue import ALL_METRICS
 
     return [
         {
@@ -101,7 +101,7 @@ def _metrics() -> list[Record]:
             "meaning": item.meaning,
             "reference": item.reference,
         }
-        for item in METRICS.values()
+        for item in ALL_METRICS.values()
     ]
 
 

@@ -10,19 +10,21 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+from genpr.metrics.asked_for import ASKED_FOR
+
 
 @dataclass(frozen=True, slots=True)
 class MetricInfo:
     """One metric.
 
     Attributes:
-        name: What `metrics=` takes.
+        name: What `metrics=` takes; those of labels, retrieval, alignment and entities carry their family in front.
         meaning: What it measures, for someone who never saw it, in at most 50 characters.
         better: Whether a better generator has more or less of it; or "at null", where a perfect one is in the middle, and
             more and less are both worse.
         space: The extractor on whose features it is defined; None for the extractor of the score.
-        kind: Whether it counts neighbours, is a distance between distributions, judges the fakes alone, or compares them
-            with reals that were held out of training.
+        kind: Whether it counts neighbours, is a distance between distributions, judges the fakes alone, compares them
+            with reals that were held out of training, or compares them with what was asked for: labels, prompts, entities.
         fixed_k: Its number of neighbours, where that cannot be chosen.
         least: Images of a side without which it is not defined, beside k + 1.
         reference: Where it was published.
@@ -32,7 +34,7 @@ class MetricInfo:
     meaning: str
     better: Literal["higher", "lower", "at null"]
     space: str | None
-    kind: Literal["neighbours", "distance", "fakes", "held-out"]
+    kind: Literal["neighbours", "distance", "fakes", "held-out", "asked"]
     reference: str
     fixed_k: int | None = None
     least: int = 2
@@ -43,9 +45,38 @@ class MetricInfo:
         return self.kind == "neighbours"
 
     @property
+    def family(self) -> str:
+        """Metrics of different families are never averaged: "manifold" (with the distances), or what its name says."""
+        return family_of(self.name)
+
+    @property
     def looks_at_reals(self) -> bool:
         """Whether it compares with reals, or judges the fakes alone."""
         return self.kind != "fakes"
+
+
+MANIFOLD = "manifold"
+
+
+def family_of(name: str) -> str:
+    """The family of a metric by its name.
+
+    Example:
+        >>> family_of("recall"), family_of("entity.recall")
+        ('manifold', 'entity')
+    """
+    family, dot, _ = name.partition(".")
+    return family if dot else MANIFOLD
+
+
+def plain_name(name: str) -> str:
+    """The name of a metric as results hold it: `manifold.recall` is `recall`.
+
+    Example:
+        >>> plain_name("manifold.recall"), plain_name("entity.recall")
+        ('recall', 'entity.recall')
+    """
+    return name.removeprefix(f"{MANIFOLD}.")
 
 
 _KYNKAANNIEMI = "Kynkäänniemi et al. 2019, arXiv:1904.06991"
@@ -177,7 +208,18 @@ METRICS: Mapping[str, MetricInfo] = MappingProxyType(
         )
     }
 )
-"""By name, in the order in which they are shown."""
+"""Those found from features alone, by name, in the order in which they are shown."""
+
+ASKED: Mapping[str, MetricInfo] = MappingProxyType(
+    {
+        name: MetricInfo(name, meaning, better, None, "asked", source)
+        for name, meaning, better, source in ASKED_FOR
+    }
+)
+"""Those that compare with what was asked for: labels, prompts or entities."""
+
+ALL_METRICS: Mapping[str, MetricInfo] = MappingProxyType({**METRICS, **ASKED})
+"""Every metric that a result may hold."""
 
 NEIGHBOUR_METRICS = tuple(name for name, info in METRICS.items() if info.uses_k)
 """Those that count neighbours."""

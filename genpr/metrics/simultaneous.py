@@ -181,7 +181,7 @@ def _check(scores: Sequence[Resampled]) -> None:
     if not scores:
         raise UsageError("needed scores to compare, found none", code="bad-option")
     if len({score.k for score in scores}) > 1:
-        found = ", ".join(map(str, sorted({score.k for score in scores})))
+        found = ", ".join(sorted({str(score.k) for score in scores}))
         raise UsageError(f"scores with k = {found} are of different metrics", code="bad-option")
     shapes = {tuple(score.replicates.shape) for score in scores}
     shape = next(iter(shapes))

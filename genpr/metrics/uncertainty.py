@@ -155,7 +155,7 @@ class Resampled:
         n: Images that the metric is a share of, or a mean over.
         seed: Of the halves.
         n_real: Number of reals.
-        k: Neighbours.
+        k: Neighbours; None where none are counted.
         real_identity: Hash of what the reals are; None if it is not known.
     """
 
@@ -164,7 +164,7 @@ class Resampled:
     n: int
     seed: int
     n_real: int
-    k: int
+    k: int | None
     real_identity: str | None
 
 

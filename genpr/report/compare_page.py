@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from genpr.comparison import Comparison, notices_of
 from genpr.criterion import number_of
-from genpr.metrics.catalogue import METRICS
+from genpr.metrics.catalogue import ALL_METRICS
 from genpr.ranking import Ranking, rank_results
 from genpr.report.compare_parts import columns_of, lines_of, places_of
 from genpr.report.gallery import Gallery
@@ -130,7 +130,7 @@ def _curves(comparison: Comparison, axis: Axis) -> list[Figure]:
 
     results = list(comparison.results.values())
     return [
-        Figure(metric, METRICS[metric].meaning, metric_curve(metric, results, axis))
+        Figure(metric, ALL_METRICS[metric].meaning, metric_curve(metric, results, axis))
         for metric in comparison.metrics
     ]
 

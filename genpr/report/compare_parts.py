@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from genpr.comparison import Comparison
-from genpr.metrics.catalogue import METRICS
+from genpr.metrics.catalogue import ALL_METRICS
 from genpr.metrics.uncertainty import Interval
 from genpr.ranking import Ranking
 from genpr.report.reading import read
 from genpr.report.text import number
 from genpr.report.verdict import side_of
-from genpr.result import MetricValue, Result, recipe_of
+from genpr.result import Result, recipe_of
+from genpr.values import MetricValue
 
 _SMALL = 0.001  # shown in powers of ten
 _BETTER = {"higher": "more is better", "lower": "less is better", "at null": "best at its null"}
@@ -106,8 +107,8 @@ def columns_of(comparison: Comparison) -> list[Column]:
     return [
         Column(
             name=metric,
-            meaning=METRICS[metric].meaning,
-            better=_BETTER[METRICS[metric].better],
+            meaning=ALL_METRICS[metric].meaning,
+            better=_BETTER[ALL_METRICS[metric].better],
             null=_shared([_null(result, metric) for result in comparison.results.values()]),
             control=_shared([_control(result, metric) for result in comparison.results.values()]),
         )
@@ -175,7 +176,7 @@ def _cell(comparison: Comparison, name: str, metric: str, *, is_first: bool) -> 
 
 def _quality(metric: str, verdict: str, found: MetricValue, first: MetricValue) -> str:
     """Whether higher or lower is better or worse; no word of it beyond what a perfect generator scores."""
-    better = METRICS[metric].better
+    better = ALL_METRICS[metric].better
     if verdict not in ("higher", "lower") or better == "at null":
         return ""
     if better == "higher" and found.relative is not None and first.relative is not None:

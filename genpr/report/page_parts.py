@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from genpr.metrics.catalogue import METRICS
+from genpr.metrics.catalogue import ALL_METRICS
 from genpr.report.remarks import remarks_of
 from genpr.report.safe_text import shown
 from genpr.report.text import number
-from genpr.result import Control, MetricValue, Result, SideSummary
+from genpr.result import Result, SideSummary
+from genpr.values import Control, MetricValue
 
 _STRIP_TOP = 1.2  # shares and density; a value beyond it is drawn at the end
 
@@ -145,7 +146,7 @@ _MOST_SKIPPED = 5
 
 
 def _row(result: Result, name: str, metric: MetricValue) -> Row:
-    info = METRICS[name]
+    info = ALL_METRICS[name]
     has_null = metric.null is not None and metric.null_source != "real halves"
     is_share = metric.relative is not None and info.better == "higher"
     return Row(

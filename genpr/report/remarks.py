@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from genpr.result import MetricValue, Result
+from genpr.result import Result
+from genpr.values import MetricValue
 
 
 def remarks_of(result: Result, metric: MetricValue) -> list[str]:

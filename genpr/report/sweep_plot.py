@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from genpr.goal import Goal
 from genpr.report.metric_curves import INK, QUIET, STYLE, draw_metrics, put_legend
 from genpr.report.tradeoff_plot import arms_of, draw_front
-from genpr.result import MetricValue
 from genpr.sweep import Sweep
+from genpr.values import MetricValue
 
 _MOST_LABELS = 12
 _NEAR_TOP = 0.95

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from rich.table import Column, Table
 
 from genpr.comparison import Comparison
-from genpr.metrics.catalogue import METRICS
+from genpr.metrics.catalogue import ALL_METRICS, MANIFOLD
+from genpr.report.asked_table import asked_table
 from genpr.report.remarks import remarks_of
 from genpr.report.text import WIDTH, number, plain, plain_table, render, wrapped
-from genpr.result import Control, MetricValue, Result, SideSummary
+from genpr.result import Result, SideSummary
+from genpr.values import Control, MetricValue
 
 _PERFECT = "perfect"
 _NUMBER = 9  # columns of a value
@@ -18,7 +20,17 @@ _FOR_METRICS = WIDTH - 24  # columns beside the labels of results
 
 
 def score_table(result: Result, *, details: bool = False) -> str:
-    """Every metric with its interval, its null and the control, then what was compared with what."""
+    """Every metric with its interval and what it is held against, then what was compared with what."""
+    hubs = _hubs(result) if details else []
+    tables = [table for table in (_manifold_table(result), asked_table(result)) if table]
+    return "\n".join(["\n\n".join(tables), *_remarks(result), *hubs, _footer(result)])
+
+
+def _manifold_table(result: Result) -> str:
+    """Beside the null and the control; empty where there are no such metrics."""
+    names = result.families.get(MANIFOLD, ())
+    if not names:
+        return ""
     control = result.control
     columns = ["metric", "value", "95 % interval", "null", "/null", "k"]
     table = plain_table(*columns, *(["real v. real"] if control else []))
@@ -26,16 +38,16 @@ def score_table(result: Result, *, details: bool = False) -> str:
         column.justify = "right"
     for column in table.columns:
         column.overflow = "fold"  # a number that is cut reads as another
-    for name, metric in result.metrics.items():
+    for name in names:
+        metric = result.metrics[name]
         low_high = "-" if metric.interval is None else " - ".join(f"{end:.3f}" for end in metric.interval)
         is_known = metric.null_source != "real halves"
         null = number(metric.null) if is_known and metric.null is not None else "-"
-        is_share = metric.relative is not None and METRICS[name].better == "higher"
+        is_share = metric.relative is not None and ALL_METRICS[name].better == "higher"
         relative = f"{metric.relative:.0%}" if is_share else "-"
         k = "-" if metric.k is None else str(metric.k)
         table.add_row(name, _value(metric), low_high, null, relative, k, *_controlled(name, control))
-    hubs = _hubs(result) if details else []
-    return "\n".join([render(table), *_legend(result), *_remarks(result), *hubs, _footer(result)])
+    return "\n".join([render(table), *_legend(result)])
 
 
 def _hubs(result: Result) -> list[str]:
@@ -70,7 +82,7 @@ def _controlled(name: str, control: Control | None) -> list[str]:
 def _legend(result: Result) -> list[str]:
     """What the columns mean, as far as they hold anything."""
     lines = _purposes(result)
-    if any(metric.null is not None for metric in result.metrics.values()):
+    if any(result.metrics[name].null is not None for name in result.families[MANIFOLD]):
         lines.append("null: what a perfect generator scores with so many images; more is normal")
     if result.control is not None:
         n_real, n_fake = result.control.n_real, result.control.n_fake
@@ -91,7 +103,7 @@ def _purposes(result: Result) -> list[str]:
     """Which metrics judge what."""
     parts = []
     for purpose in ("fidelity", "diversity"):
-        names = [name for name in result.metrics if f"({purpose})" in METRICS[name].meaning]
+        names = [name for name in result.metrics if f"({purpose})" in ALL_METRICS[name].meaning]
         if names:
             parts.append(f"{purpose}: {', '.join(names)}")
     return [wrapped("; ".join(parts))] if parts else []
@@ -117,7 +129,7 @@ def side_by_side_table(comparison: Comparison) -> str:
         table = plain_table("metric", *results, "better")
         for name in metrics:
             values = [_value(result.metrics[name]) for result in results.values()]
-            table.add_row(name, *values, METRICS[name].better)
+            table.add_row(name, *values, ALL_METRICS[name].better)
         tables = [_folding(table, table.columns[1:-1])]
     else:
         tables = [_down(results, names) for names in _fitting(metrics)]
@@ -200,14 +212,23 @@ def _footer(result: Result) -> str:
         features = "features of an unknown extractor"
     else:
         features = f"{result.extractor.name} ({result.extractor.dim}-d, resize {result.extractor.resize})"
+    balls = f", {result.ties} balls" if MANIFOLD in result.families else ""
     comparable = "" if result.comparable else "\nnot comparable with published numbers"
     return (
-        f"real  {_side(result.real)}\nfake  {_side(result.fake)}\n"
-        + wrapped(f"{features}, protocol {result.protocol}, {result.ties} balls, {result.device}")
+        _sides(result)
+        + wrapped(f"{features}, protocol {result.protocol}{balls}, {result.device}")
         + f"\nfingerprint {result.fingerprint}{comparable}"
     )
 
 
+def _sides(result: Result) -> str:
+    """A line for each: what it is called, and what it holds."""
+    roles = result.roles
+    width = max(map(len, roles))
+    sides = zip(roles, (result.real, result.fake), strict=True)
+    return "".join(f"{role:<{width}}  {_side(side)}\n" for role, side in sides)
+
+
 def _side(side: SideSummary) -> str:
     skipped = f", {len(side.skipped):,} left out" if side.skipped else ""
-    return f"{side.n:,} images of {plain(side.source)}{skipped}"  # a path stays in one piece
+    return f"{side.n:,} {side.what} of {plain(side.source)}{skipped}"  # a path stays in one piece

@@ -12,7 +12,8 @@ from genpr.features.extractor import ExtractorInfo
 from genpr.metrics.projection import Projection
 from genpr.notices import notice
 from genpr.report.set_map import set_map
-from genpr.result import Control, MetricValue, Result, SideSummary
+from genpr.result import Result, SideSummary
+from genpr.values import Control, MetricValue
 
 GABOR = ExtractorInfo("gabor", 736, "bicubic", None, comparable=False, cache_key="ab" * 32)
 NULLS = {"precision": 0.9, "recall": 0.9, "density": 1.0, "coverage": 0.97}

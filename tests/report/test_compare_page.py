@@ -26,7 +26,7 @@ from genpr.report.gallery import Gallery, Picture
 from genpr.report.result_axis import axis_of, short_names
 from genpr.report.tradeoff_plot import draw_front
 from genpr.report.verdict import judge_contrasts, side_of
-from genpr.result import Control
+from genpr.values import Control
 
 EVEN = {"precision": 0.8, "recall": 0.8}
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from genpr.report.sparklines import ASCII_BARS, BARS, Series, bars, sparklines
-from genpr.result import MetricValue
+from genpr.values import MetricValue
 
 
 def series(*values, null=None, half=None):

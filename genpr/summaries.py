@@ -1,0 +1,154 @@
+"""What a result holds beside its numbers where images were compared with labels, prompts or entities: who is at fault.
+
+These are records: they hold what is worth showing, and JSON keeps all of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LabelRow:
+    """One class of a conditional generator.
+
+    Attributes:
+        label: The class.
+        n: Images that were asked to be of it.
+        tp: Of these, recognised as it.
+        fp: Images of other classes that were recognised as it.
+        fn: Images of it that were recognised as another.
+        tn: All others.
+        precision: tp / (tp + fp); None where nothing was recognised as it.
+        recall: tp / (tp + fn); None where nothing was asked to be of it.
+        f1: 2 tp / (2 tp + fp + fn); None where all three are 0.
+    """
+
+    label: str
+    n: int
+    tp: int
+    fp: int
+    fn: int
+    tn: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Images asked to be of one class and recognised as another.
+
+    Attributes:
+        asked: The class asked for.
+        recognised: The class seen.
+        n: How many.
+    """
+
+    asked: str
+    recognised: str
+    n: int
+
+
+@dataclass(frozen=True)
+class LabelSummary:
+    """Requested against recognised labels.
+
+    Attributes:
+        recogniser: "knn", "linear", or where recognised labels come from.
+        k: Of the vote; None for others.
+        rows: One per class, the worst first.
+        confusions: The largest, largest first.
+        undefined: What has no value, in words.
+    """
+
+    recogniser: str
+    k: int | None
+    rows: tuple[LabelRow, ...]
+    confusions: tuple[Confusion, ...]
+    undefined: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Misranked:
+    """An image whose own prompt was not ranked first.
+
+    Attributes:
+        image: Its name.
+        prompt: What was asked for.
+        rank: Of its own prompt in the pool, from 1; the mean one among equals.
+        score: Similarity of the two.
+        winner: The prompt that was ranked first.
+        winner_score: Similarity of image and winner.
+    """
+
+    image: str
+    prompt: str
+    rank: float
+    score: float
+    winner: str
+    winner_score: float
+
+
+@dataclass(frozen=True)
+class AlignmentSummary:
+    """Images against their prompts.
+
+    Attributes:
+        pool: Prompts that each image ranked.
+        n_prompts: Distinct prompts.
+        n_truncated: Prompts that were longer than the text encoder reads.
+        failures: Images whose own prompt was not ranked first, the worst first.
+    """
+
+    pool: int
+    n_prompts: int
+    n_truncated: int
+    failures: tuple[Misranked, ...]
+
+
+@dataclass(frozen=True)
+class EntityRow:
+    """One entity over all images.
+
+    Attributes:
+        entity: Its canonical name.
+        n_expected: Images that should show it.
+        n_found: Of these, those in which it was found.
+        n_false: Others in which it was found; None where that cannot be known.
+    """
+
+    entity: str
+    n_expected: int
+    n_found: int
+    n_false: int | None
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """An answer that could not be read.
+
+    Attributes:
+        name: Of the image or text that it is about.
+        reason: Why.
+        answer: How it begins.
+    """
+
+    name: str
+    reason: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class EntitySummary:
+    """Expected against found entities.
+
+    Attributes:
+        n_answers: Answers that were to be read.
+        rows: One per entity, the worst first.
+        unreadable: Answers without a reading; they are in no score but `entity.failure_rate`.
+    """
+
+    n_answers: int
+    rows: tuple[EntityRow, ...]
+    unreadable: tuple[Unreadable, ...]
