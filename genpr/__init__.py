@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from genpr.modes import FoundModes, find_modes
     from genpr.notices import Notice
     from genpr.ranking import Ranking, rank_checkpoints, rank_results
-    from genpr.report.compare_page import compare_report
-    from genpr.report.evidence_page import evidence_report
-    from genpr.report.gallery import Gallery, Picture
-    from genpr.report.page import html_report
-    from genpr.report.sample_table import write_samples
-    from genpr.report.side_by_side import side_by_side
+    from genpr.report.pages.compare_page import compare_report
+    from genpr.report.pages.evidence_page import evidence_report
+    from genpr.report.pages.gallery import Gallery, Picture
+    from genpr.report.pages.score_page import html_report
+    from genpr.report.pages.side_by_side import side_by_side
+    from genpr.report.text.sample_table import write_samples
     from genpr.result import Result
     from genpr.sweep import Sweep
     from genpr.values import MetricValue
@@ -70,14 +70,14 @@ _HOME = {
     "FeatureError": "genpr.errors",
     "FeatureExtractor": "genpr.features.extractor",
     "FoundModes": "genpr.modes",
-    "Gallery": "genpr.report.gallery",
+    "Gallery": "genpr.report.pages.gallery",
     "GenprError": "genpr.errors",
     "ImageError": "genpr.errors",
     "KNNManifold": "genpr.metrics.knn_manifold",
     "ManifoldMetrics": "genpr.metrics.manifold",
     "MetricValue": "genpr.values",
     "Notice": "genpr.notices",
-    "Picture": "genpr.report.gallery",
+    "Picture": "genpr.report.pages.gallery",
     "PrecisionRecall": "genpr.metrics.manifold",
     "Ranking": "genpr.ranking",
     "ResourceError": "genpr.errors",
@@ -88,13 +88,13 @@ _HOME = {
     "WeightsError": "genpr.errors",
     "cmmd": "genpr.metrics.kernel",
     "compare": "genpr.comparison",
-    "compare_report": "genpr.report.compare_page",
+    "compare_report": "genpr.report.pages.compare_page",
     "ct_score": "genpr.metrics.memorisation",
     "embed": "genpr.features.embed",
-    "evidence_report": "genpr.report.evidence_page",
+    "evidence_report": "genpr.report.pages.evidence_page",
     "find_modes": "genpr.modes",
     "frechet_distance": "genpr.metrics.frechet",
-    "html_report": "genpr.report.page",
+    "html_report": "genpr.report.pages.score_page",
     "inception_score": "genpr.metrics.inception_score",
     "kernel_distance": "genpr.metrics.kernel",
     "list_extractors": "genpr.features.registry",
@@ -110,11 +110,11 @@ _HOME = {
     "rank_results": "genpr.ranking",
     "score": "genpr.evaluate",
     "score_protocols": "genpr.evaluate",
-    "side_by_side": "genpr.report.side_by_side",
+    "side_by_side": "genpr.report.pages.side_by_side",
     "truncation_sweep": "genpr.generator_sweep",
     "vendi_score": "genpr.metrics.diversity",
     "witnessed": "genpr.metrics.witnessed",
-    "write_samples": "genpr.report.sample_table",
+    "write_samples": "genpr.report.text.sample_table",
 }
 
 __all__ = [

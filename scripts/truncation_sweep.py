@@ -15,7 +15,7 @@ import click
 import genpr
 from genpr.goal import Goal
 from genpr.report.sweep_files import write_sweep
-from genpr.report.sweep_table import sweep_table
+from genpr.report.text.sweep_table import sweep_table
 from genpr.sweep_folder import SweepFolder
 
 

@@ -18,7 +18,8 @@ from kills import run_killed
 
 from genpr import evaluator, storage, sweep, sweep_folder
 from genpr.goal import Goal
-from genpr.report import sweep_files, sweep_plot
+from genpr.report import sweep_files
+from genpr.report.plots import sweep_plot
 
 FILES = {module.__file__ for module in (storage, sweep_folder, sweep_files)}
 

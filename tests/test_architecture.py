@@ -134,6 +134,7 @@ ALLOWED = {
     "report": BASE
     | {
         "features",
+        "summaries",
         "evidence",
         "metrics",
         "protocols",

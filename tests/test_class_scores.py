@@ -23,10 +23,10 @@ from genpr.images.source import choose_rows
 from genpr.metrics.uncertainty import interval_of
 from genpr.protocols import find_protocol
 from genpr.records import result_of
-from genpr.report.class_plot import class_heat_map, ink_on, luminance
-from genpr.report.class_table import class_table
-from genpr.report.evidence_page import class_figures
+from genpr.report.pages.evidence_page import class_figures
+from genpr.report.plots.class_plot import class_heat_map, ink_on, luminance
 from genpr.report.safe_text import cut
+from genpr.report.text.class_table import class_table
 from genpr.values import MetricValue
 
 NAMES = ["<b>", "cat", "dog"]

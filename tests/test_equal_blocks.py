@@ -22,7 +22,7 @@ from genpr.metrics.equal_blocks import equal_blocks
 from genpr.metrics.null import balls_hit
 from genpr.protocols import find_protocol
 from genpr.records import result_of
-from genpr.report.terminal import score_table
+from genpr.report.text.terminal import score_table
 from genpr.scoring import ManifoldRecipe, RealManifolds
 
 EQUAL = {

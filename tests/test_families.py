@@ -13,7 +13,7 @@ from genpr.metrics.halved import halved
 from genpr.metrics.uncertainty import interval_of
 from genpr.rebuild import rebuilt
 from genpr.records import result_of
-from genpr.report.terminal import score_table
+from genpr.report.text.terminal import score_table
 from genpr.summaries import (
     AlignmentSummary,
     Confusion,

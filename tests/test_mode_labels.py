@@ -17,7 +17,7 @@ from genpr.images.policy import BadImagePolicy
 from genpr.labels.table import FolderLabels, NamedLabels
 from genpr.mode_labels import SideLabels, are_classes
 from genpr.modes import find_modes
-from genpr.report.modes_table import modes_table
+from genpr.report.text.modes_table import modes_table
 from genpr.side_features import Embedder
 
 KINDS = ("ant", "bee", "cat", "dog")

@@ -10,7 +10,7 @@ import pytest
 
 import genpr
 from genpr.cli.main import run
-from genpr.report.terminal import score_table
+from genpr.report.text.terminal import score_table
 
 INTERVAL = re.compile(r"\d\.\d+ (?:to|-) \d\.\d+")
 

@@ -20,9 +20,9 @@ import genpr
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.goal import Goal
 from genpr.notices import Notice
-from genpr.report.metric_curves import draw_metrics
-from genpr.report.sweep_plot import sweep_plot
-from genpr.report.sweep_table import sweep_table
+from genpr.report.plots.metric_curves import draw_metrics
+from genpr.report.plots.sweep_plot import sweep_plot
+from genpr.report.text.sweep_table import sweep_table
 from genpr.sweep import Sweep, SweepPoint, sweep, warnings_of
 from genpr.sweep_folder import SweepFolder
 

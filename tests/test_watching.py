@@ -18,7 +18,7 @@ import pytest
 import genpr
 from genpr.arrivals import look, natural_order
 from genpr.errors import DataError, ResourceError, UsageError
-from genpr.report.watched import watched_table
+from genpr.report.text.watched import watched_table
 from genpr.score_lines import f1_of, stylegan_line, time_text
 from genpr.score_log import ScoreLog
 from genpr.watching import Watcher

@@ -161,7 +161,7 @@ def _write(folder: Path, matrix: Matrix, results: Results) -> None:
 def _report(matrix: Matrix, results: Results) -> str:
     from genpr.audit.matrix import text_blocks
     from genpr.audit.report import LEGEND, run_text
-    from genpr.report.text import wrapped
+    from genpr.report.text.layout import wrapped
 
     legend = [wrapped(line, others="   ") for line in LEGEND]
     return "\n".join([text_blocks(matrix), "", *legend, run_text(results.run)])

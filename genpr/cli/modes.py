@@ -44,7 +44,7 @@ def command(
     the classes of REAL are known, they are ranked, too.
     """
     from genpr.modes import find_modes
-    from genpr.report.modes_table import modes_table
+    from genpr.report.text.modes_table import modes_table
 
     # What a custom extractor prints must not end up in the result.
     with redirect_stdout(sys.stderr), progress_bars(quiet=quiet) as progress:

@@ -77,7 +77,7 @@ def write_score_page(
     """
     if html is None:
         return
-    from genpr.report.page_file import write_page
+    from genpr.report.pages.page_file import write_page
 
     with progress_bars(quiet=quiet) as progress:
         write_page(html, _score_page(run, sources, earlier, max_pixels, progress))
@@ -93,10 +93,10 @@ def _score_page(
     progress: StageProgress | None,
 ) -> str:
     from genpr.images.policy import DecodePolicy
-    from genpr.report.evidence_page import class_figures, evidence_report
+    from genpr.report.pages.evidence_page import class_figures, evidence_report
 
     if run.evidence is None:
-        from genpr.report.page import html_report
+        from genpr.report.pages.score_page import html_report
 
         return html_report(run.results[0], figures=class_figures(run.classes), earlier=earlier)
     page = partial(
@@ -153,9 +153,9 @@ def write_several_page(
     if html is None:
         return
     from genpr.comparison import compare
-    from genpr.report.compare_page import compare_report
-    from genpr.report.page_file import write_page
-    from genpr.report.side_by_side import side_by_side
+    from genpr.report.pages.compare_page import compare_report
+    from genpr.report.pages.page_file import write_page
+    from genpr.report.pages.side_by_side import side_by_side
 
     if len(results) < 2:
         complain(f"no page {html}: there is one result, and nothing to compare it with")

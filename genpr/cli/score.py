@@ -110,8 +110,8 @@ def command(
     others = check_page_options(html, earlier, protocols)
     _check_weights(real, fake, [space for each in spaces.values() for space in each], weights, offline)
 
-    from genpr.report.class_table import class_table
-    from genpr.report.terminal import score_table
+    from genpr.report.text.class_table import class_table
+    from genpr.report.text.terminal import score_table
 
     # What a custom extractor prints must not end up in the result.
     stderr = redirect_stdout(sys.stderr)

@@ -201,7 +201,7 @@ def _teller(axis: str) -> PointProgress:
 
 def _shown(found: Sweep, goal: Goal, folder: SweepFolder | None, *, as_json: bool, quiet: bool) -> int:
     from genpr.report.sweep_files import write_sweep
-    from genpr.report.sweep_table import sweep_table
+    from genpr.report.text.sweep_table import sweep_table
 
     if not quiet:
         notes = (item for each in found.points for item in each.result.notices if item.level == "note")

@@ -224,7 +224,7 @@ def _summary(log: ScoreLog, *, as_json: bool) -> Iterator[None]:
 
 
 def _show(log: ScoreLog, *, as_json: bool) -> None:
-    from genpr.report.watched import watched_table
+    from genpr.report.text.watched import watched_table
 
     if as_json:
         emit(json.dumps({"by": log.by, "best": log.best, "records": log.records}, allow_nan=False))
@@ -236,7 +236,7 @@ def _show(log: ScoreLog, *, as_json: bool) -> None:
 
 def _teller(log: ScoreLog, *, quiet: bool) -> Callable[[Any], None]:
     """One line per record on stderr; if `quiet`, only of what has no score."""
-    from genpr.report.watched import score_line
+    from genpr.report.text.watched import score_line
 
     def tell(record: dict[str, Any]) -> None:
         if record["status"] == "failed":

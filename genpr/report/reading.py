@@ -10,7 +10,9 @@ The rules hold fidelity (precision) and diversity (recall) against their nulls, 
 5. Recall is believed only as far as coverage supports it. Stray fakes have large balls, which hold reals that resemble none
    of them. So where the interval of coverage, over what as many good fakes as precision counts would cover, lies more than
    a tenth below that of recall, coverage is read instead. Where almost no fake is good, variety is not judged at all.
-6. Warnings that take a sentence back are part of it: equal sets, copies, missing kinds, single odd features.
+6. What labels, prompts and entities say (`genpr.report.asked_reading`) stands beside that; it is the sentence where it is all
+   there is.
+7. Warnings that take a sentence back are part of it: equal sets, copies, missing kinds, single odd features.
 
 With m = precision over its null the share of good fakes, k neighbours and r fakes per real, that many good fakes cover
 1 - (1 + m r)^-k of the reals, up to terms of 1 / n (Naeem et al. 2020, arXiv:2002.09797, with balls of m r times as many
@@ -21,6 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from genpr.report.asked_reading import asked_sentences
 from genpr.report.shares import SLACK, Grade, Share, percent, share_of
 from genpr.result import Result
 
@@ -63,7 +66,11 @@ def read(result: Result) -> Reading:
     codes = {item.code for item in result.notices}
     shares = [share for share in (fidelity, recall, diversity) if share is not None]
     grounds = tuple(dict.fromkeys(_ground(result, share) for share in shares))
+    asked = asked_sentences(result)
+    if not shares and asked:
+        return Reading(asked[0], tuple(asked[1:]), tuple(_cautions(result, None, None, None, codes)))
     sentence = _sentence(result, fidelity, diversity, codes)
+    grounds = (*grounds, *asked)
     return Reading(sentence, grounds, tuple(_cautions(result, fidelity, recall, diversity, codes)))
 
 

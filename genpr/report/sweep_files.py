@@ -13,7 +13,7 @@ def write_sweep(sweep: Sweep, goal: Goal, folder: SweepFolder) -> None:
     Raises:
         ResourceError: They cannot be written.
     """
-    from genpr.report.sweep_plot import sweep_plot
+    from genpr.report.plots.sweep_plot import sweep_plot
 
     with folder.held():
         folder.write(folder.path / "sweep.json", sweep.to_json(goal=goal, indent=1) + "\n")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import genpr as package
-from genpr.report.sample_table import COLUMNS, cell_of, name_in
+from genpr.report.text.sample_table import COLUMNS, cell_of, name_in
 
 QUICK = ("--extractor", "pixels", "--no-intervals", "--no-control", "--device", "cpu")
 HOSTILE = [
@@ -162,7 +162,7 @@ def test_one_table_is_of_one_protocol(genpr, folders):
 
 
 def test_a_full_disk_leaves_the_old_table(genpr, folders, monkeypatch):
-    from genpr.report import sample_table
+    from genpr.report.text import sample_table
 
     out = folders[0].parent / "samples.csv"
     out.write_text("older")

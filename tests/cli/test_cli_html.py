@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 import genpr as package
-from genpr.report import evidence_page
-from genpr.report.sample_table import name_in
+from genpr.report.pages import evidence_page
+from genpr.report.text.sample_table import name_in
 
 PIXELS = ("--extractor", "pixels", "--device", "cpu", "--no-intervals", "--no-control", "--no-cache")
 HOSTILE = (

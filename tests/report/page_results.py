@@ -11,8 +11,18 @@ from PIL import Image
 from genpr.features.extractor import ExtractorInfo
 from genpr.metrics.projection import Projection
 from genpr.notices import notice
-from genpr.report.set_map import set_map
+from genpr.report.pages.set_map import set_map
 from genpr.result import Result, SideSummary
+from genpr.summaries import (
+    AlignmentSummary,
+    Confusion,
+    EntityRow,
+    EntitySummary,
+    LabelRow,
+    LabelSummary,
+    Misranked,
+    Unreadable,
+)
 from genpr.values import Control, MetricValue
 
 GABOR = ExtractorInfo("gabor", 736, "bicubic", None, comparable=False, cache_key="ab" * 32)
@@ -109,3 +119,39 @@ def a_map():
 
 
 MAP_COLOURS = [(number * 16, 255 - number * 16, number % 4 * 64) for number in range(16)]
+
+
+def an_asked_result(name="cat", *, mixed=False):
+    """Compared with labels, prompts and entities; `name` is a class, a prompt, an entity and an image."""
+    plain = a_result({"precision": 1.0, "recall": 0.6} if mixed else {})
+    metrics = {
+        "label.gan_test": MetricValue(0.7, 5, null=0.9, interval=(0.67, 0.73), chance=0.1),
+        "retrieval.r_precision": MetricValue(0.4, None, interval=(0.35, 0.45), chance=0.01, pool=100),
+        "retrieval.copy_rate": MetricValue(0.02, None, null=0.01, interval=(0.0, 0.05)),
+        "alignment.clip_score": MetricValue(0.71, None, interval=(0.7, 0.72)),
+        "entity.recall": MetricValue(0.6, None, interval=(0.5, 0.7)),
+        "entity.failure_rate": MetricValue(0.01, None),
+    }
+    labels = LabelSummary(
+        recogniser="knn",
+        k=5,
+        rows=(
+            LabelRow(name, 100, 10, 5, 90, 895, 10 / 15, 0.1, 0.174),
+            LabelRow("dog", 100, 95, 0, 5, 900, 1.0, 0.95, 0.974),
+        ),
+        confusions=(Confusion(name, "dog", 90),),
+        undefined=(),
+    )
+    failures = tuple(Misranked(name, name, 99.5 - rank, 0.1, name, 0.3) for rank in range(40))
+    return replace(
+        plain,
+        metrics={**plain.metrics, **metrics},
+        real=plain.real if mixed else replace(plain.real, what="prompts", source="prompts.csv"),
+        labels=labels,
+        alignment=AlignmentSummary(100, 900, 3, failures),
+        entities=EntitySummary(
+            100,
+            (EntityRow(name, 50, 10, 4), EntityRow("sky", 9, 9, None)),
+            (Unreadable(name, "prose", name),),
+        ),
+    )

@@ -19,12 +19,12 @@ from genpr.errors import UsageError
 from genpr.metrics.uncertainty import difference
 from genpr.notices import Notice
 from genpr.ranking import rank_results
-from genpr.report.compare_page import compare_report
-from genpr.report.compare_parts import columns_of, lines_of, places_of
-from genpr.report.compare_plots import numbered_plane
-from genpr.report.gallery import Gallery, Picture
-from genpr.report.result_axis import axis_of, short_names
-from genpr.report.tradeoff_plot import draw_front
+from genpr.report.pages.compare_page import compare_report
+from genpr.report.pages.compare_parts import columns_of, lines_of, places_of
+from genpr.report.pages.gallery import Gallery, Picture
+from genpr.report.plots.compare_plots import numbered_plane
+from genpr.report.plots.result_axis import axis_of, short_names
+from genpr.report.plots.tradeoff_plot import draw_front
 from genpr.report.verdict import judge_contrasts, side_of
 from genpr.values import Control
 

@@ -22,12 +22,12 @@ from genpr.demo.shapes import KINDS, ShapesGenerator, draw_latents
 from genpr.errors import DataError, UsageError
 from genpr.images.likeness import Likeness
 from genpr.images.policy import DecodePolicy
-from genpr.report import evidence_page, near_copies
-from genpr.report.album import Album
-from genpr.report.evidence_page import class_figures, evidence_report
-from genpr.report.near_copies import copies_among, usual_pairs
-from genpr.report.picks import Pick, Selection
-from genpr.report.thumbnails import thumbnail
+from genpr.report.pages import evidence_page, near_copies
+from genpr.report.pages.album import Album
+from genpr.report.pages.evidence_page import class_figures, evidence_report
+from genpr.report.pages.near_copies import copies_among, usual_pairs
+from genpr.report.pages.picks import Pick, Selection
+from genpr.report.pages.thumbnails import thumbnail
 
 
 class Pooled:

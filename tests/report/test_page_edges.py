@@ -15,13 +15,13 @@ from genpr.cli.page_options import write_score_page
 from genpr.cli.score_run import ScoreRun
 from genpr.errors import DataError, UsageError
 from genpr.images.policy import DecodePolicy
-from genpr.report.album import Album
-from genpr.report.evidence_page import evidence_report
-from genpr.report.mode_picks import mode_picks
-from genpr.report.page import html_report
-from genpr.report.page_file import write_page
-from genpr.report.page_plots import histogram
-from genpr.report.picks import hub_picks, realism_picks
+from genpr.report.pages.album import Album
+from genpr.report.pages.evidence_page import evidence_report
+from genpr.report.pages.mode_picks import mode_picks
+from genpr.report.pages.page_file import write_page
+from genpr.report.pages.picks import hub_picks, realism_picks
+from genpr.report.pages.score_page import html_report
+from genpr.report.plots.page_plots import histogram
 from genpr.storage import check_place
 
 

@@ -11,12 +11,12 @@ import shutil
 import numpy as np
 import pytest
 from compare_results import a_scored
-from page_results import HOSTILE, MAP_COLOURS, a_map, a_result, picture
+from page_results import HOSTILE, MAP_COLOURS, a_map, a_result, an_asked_result, picture
 
 from genpr.comparison import compare
-from genpr.report.compare_page import compare_report
-from genpr.report.gallery import Gallery, Picture
-from genpr.report.page import html_report
+from genpr.report.pages.compare_page import compare_report
+from genpr.report.pages.gallery import Gallery, Picture
+from genpr.report.pages.score_page import html_report
 from genpr.report.safe_text import shown
 
 CHROMIUM = next(
@@ -346,6 +346,20 @@ def test_a_comparison_fetches_nothing_fits_and_passes_axe(compared, name):
     found = axe.Axe().run(view.page, options=rules).response
     assert [each["id"] for each in found["violations"]] == []
     assert "color-contrast" in [each["id"] for each in found["passes"]]
+
+
+@pytest.mark.parametrize(("scheme", "viewport"), [("dark", DESKTOP), ("light", PHONE)], ids=["dark", "phone"])
+@pytest.mark.parametrize("name", [HOSTILE[0], HOSTILE[-1]], ids=["markup", "long"])
+def test_what_was_asked_for_fits_and_passes_axe(browser, tmp_path, scheme, viewport, name):
+    path = tmp_path / "asked.html"
+    path.write_text(html_report(an_asked_result(name, mixed=True)), encoding="utf-8")
+    view = Opened(browser, path.as_uri(), viewport, scheme)
+    assert view.fetched == [path.as_uri()]
+    assert view.said == []
+    assert view.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    rules = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
+    assert [each["id"] for each in axe.Axe().run(view.page, options=rules).response["violations"]] == []
+    view.page.context.close()
 
 
 def test_a_comparison_is_worked_by_keyboard(compared):

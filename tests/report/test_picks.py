@@ -13,11 +13,11 @@ from page_results import a_result
 import genpr
 from genpr.evidence import Evidence, FakeSamples, RealSamples
 from genpr.features.feature_set import FeatureSet
-from genpr.report import mode_picks as mode_picks_module
-from genpr.report import near_copies
-from genpr.report.mode_picks import mode_picks
-from genpr.report.near_copies import copy_candidates
-from genpr.report.picks import (
+from genpr.report.pages import mode_picks as mode_picks_module
+from genpr.report.pages import near_copies
+from genpr.report.pages.mode_picks import mode_picks
+from genpr.report.pages.near_copies import copy_candidates
+from genpr.report.pages.picks import (
     Pick,
     hub_picks,
     realism_picks,

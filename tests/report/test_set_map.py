@@ -14,9 +14,9 @@ from PIL import Image
 
 from genpr.errors import UsageError
 from genpr.metrics.projection import project
-from genpr.report.gallery import Gallery, Picture
-from genpr.report.page import html_report
-from genpr.report.set_map import set_map
+from genpr.report.pages.gallery import Gallery, Picture
+from genpr.report.pages.score_page import html_report
+from genpr.report.pages.set_map import set_map
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -16,8 +16,8 @@ from genpr.features.feature_set import FeatureSet
 from genpr.generation.sampler import Sampler
 from genpr.identities import Identities
 from genpr.images.decode import content_sha256
-from genpr.report.side_by_side import side_by_side
-from genpr.report.thumbnails import thumbnail
+from genpr.report.pages.side_by_side import side_by_side
+from genpr.report.pages.thumbnails import thumbnail
 
 SAME = "Each row is drawn from the same latent, with the same noise."
 

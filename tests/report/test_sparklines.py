@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from genpr.report.sparklines import ASCII_BARS, BARS, Series, bars, sparklines
+from genpr.report.text.sparklines import ASCII_BARS, BARS, Series, bars, sparklines
 from genpr.values import MetricValue
 
 

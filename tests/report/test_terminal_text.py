@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 
 from genpr.report.safe_text import cut
-from genpr.report.text import plain, shortened, wrapped
+from genpr.report.text.layout import plain, shortened, wrapped
 
 
 @pytest.mark.parametrize(

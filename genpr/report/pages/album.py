@@ -11,9 +11,9 @@ from genpr.errors import GenprError
 from genpr.evidence import Evidence, FakeSamples, RealSamples
 from genpr.images.policy import DecodePolicy
 from genpr.pictures import Pictures, pictures_of
-from genpr.report.gallery import Gallery, Picture
-from genpr.report.picks import Image, Pick, Selection, Side
-from genpr.report.thumbnails import made_small, thumbnail
+from genpr.report.pages.gallery import Gallery, Picture
+from genpr.report.pages.picks import Image, Pick, Selection, Side
+from genpr.report.pages.thumbnails import made_small, thumbnail
 
 Pixels = NDArray[np.uint8]
 

@@ -11,7 +11,7 @@ from genpr.evidence import Evidence
 from genpr.labels.table import Label
 from genpr.metrics.modes import LEAST_IMAGES, modes_of
 from genpr.modes import FoundModes
-from genpr.report.picks import Pick, Selection, Side
+from genpr.report.pages.picks import Pick, Selection, Side
 from genpr.report.reading import capital
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from genpr.images.item import ImageSource, known_length
 from genpr.images.source import subset
 from genpr.pictures import Pictures
 from genpr.ranking_words import listed
-from genpr.report.gallery import Gallery, Picture
+from genpr.report.pages.gallery import Gallery, Picture
+from genpr.report.pages.thumbnails import made_small, thumbnail
 from genpr.report.safe_text import shown
-from genpr.report.thumbnails import made_small, thumbnail
 from genpr.result import Result
 from genpr.sides import open_side
 

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from genpr.report.gallery import Gallery, data_uri, within
+from genpr.report.pages.gallery import Gallery, data_uri, within
 from genpr.report.safe_text import shown
 
 if TYPE_CHECKING:
@@ -102,4 +102,4 @@ def _finalized(value: object) -> object:
 
 @cache
 def _text(name: str) -> str:
-    return files("genpr.report").joinpath("templates", name).read_text(encoding="utf-8")
+    return files("genpr.report.pages").joinpath("templates", name).read_text(encoding="utf-8")

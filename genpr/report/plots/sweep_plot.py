@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from genpr.goal import Goal
-from genpr.report.metric_curves import INK, QUIET, STYLE, draw_metrics, put_legend
-from genpr.report.tradeoff_plot import arms_of, draw_front
+from genpr.report.plots.metric_curves import INK, QUIET, STYLE, draw_metrics, put_legend
+from genpr.report.plots.tradeoff_plot import arms_of, draw_front
 from genpr.sweep import Sweep
 from genpr.values import MetricValue
 

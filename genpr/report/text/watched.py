@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from genpr.criterion import number_of
-from genpr.report.sparklines import Series, sparklines
-from genpr.report.text import number, plain_table, render, wrapped
+from genpr.report.text.layout import number, plain_table, render, wrapped
+from genpr.report.text.sparklines import Series, sparklines
 
 if TYPE_CHECKING:
     from genpr.score_lines import Record

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from genpr.goal import Goal
 from genpr.metrics.catalogue import METRICS
-from genpr.report.sparklines import Series, sparklines
-from genpr.report.text import WIDTH, number, plain, plain_table, render, shortened, wrapped
+from genpr.report.text.layout import WIDTH, number, plain, plain_table, render, shortened, wrapped
+from genpr.report.text.sparklines import Series, sparklines
 from genpr.sweep import Sweep, SweepPoint, warnings_of
 
 _MOST = 4  # metrics with their intervals in a row

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from genpr.metrics.catalogue import ALL_METRICS, MANIFOLD
-from genpr.report.text import number, plain_table, render, wrapped
+from genpr.report.text.layout import number, plain_table, render, wrapped
 from genpr.result import Result
 from genpr.values import MetricValue
 

@@ -7,7 +7,7 @@ from rich.table import Table
 from genpr.criterion import PARETO
 from genpr.metrics.uncertainty import Interval
 from genpr.ranking import Ranking
-from genpr.report.text import number, plain_table, render, wrapped
+from genpr.report.text.layout import number, plain_table, render, wrapped
 
 _SHOWN = ("precision", "recall")
 _LONG = 9  # characters of a column's name, beyond which it stands only above the table

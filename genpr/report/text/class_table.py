@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from genpr.class_scores import OVER_FAKES, WEAKEST_FIRST, Average, ClassScore, ClassScores, LeftOutClass
-from genpr.report.text import WIDTH, plain_table, render, shortened, wrapped
+from genpr.report.text.layout import WIDTH, plain_table, render, shortened, wrapped
 from genpr.values import MetricValue
 
 _MOST_ROWS, _WORST, _BEST = 24, 12, 5

@@ -13,13 +13,13 @@ from genpr.images.policy import BadImagePolicy, DecodePolicy
 from genpr.labels.table import some
 from genpr.metrics.projection import Projection, project
 from genpr.mode_labels import SideLabels
-from genpr.report.album import Album
-from genpr.report.gallery import Gallery
-from genpr.report.mode_picks import KnownLabels, mode_picks
-from genpr.report.near_copies import copies_among, copy_candidates, usual_pairs
-from genpr.report.page import MOST_BYTES, Figure, html_report
-from genpr.report.picks import Image, Side, hub_picks, realism_picks, repeat_picks
-from genpr.report.set_map import SetMap, set_map
+from genpr.report.pages.album import Album
+from genpr.report.pages.gallery import Gallery
+from genpr.report.pages.mode_picks import KnownLabels, mode_picks
+from genpr.report.pages.near_copies import copies_among, copy_candidates, usual_pairs
+from genpr.report.pages.picks import Image, Side, hub_picks, realism_picks, repeat_picks
+from genpr.report.pages.score_page import MOST_BYTES, Figure, html_report
+from genpr.report.pages.set_map import SetMap, set_map
 from genpr.result import Result
 from genpr.sides import open_side
 
@@ -145,7 +145,7 @@ def class_figures(classes: ClassScores | None) -> Sequence[Figure]:
     """The heat map of a score class by class, if there is one."""
     if classes is None:
         return ()
-    from genpr.report.class_plot import class_heat_map
+    from genpr.report.plots.class_plot import class_heat_map
 
     named = some([each.label for each in classes.left_out])
     left_out = f" Left out, with too few images on a side: {named}." if classes.left_out else ""

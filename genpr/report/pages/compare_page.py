@@ -11,12 +11,12 @@ from genpr.comparison import Comparison, notices_of
 from genpr.criterion import number_of
 from genpr.metrics.catalogue import ALL_METRICS
 from genpr.ranking import Ranking, rank_results
-from genpr.report.compare_parts import columns_of, lines_of, places_of
-from genpr.report.gallery import Gallery
-from genpr.report.page import MOST_BYTES, Figure
-from genpr.report.page_parts import provenance_of
-from genpr.report.rendering import render_with_galleries
-from genpr.report.result_axis import Axis, axis_of, short_names
+from genpr.report.pages.compare_parts import columns_of, lines_of, places_of, references_of
+from genpr.report.pages.gallery import Gallery
+from genpr.report.pages.rendering import render_with_galleries
+from genpr.report.pages.score_page import MOST_BYTES, Figure
+from genpr.report.pages.score_parts import provenance_of
+from genpr.report.plots.result_axis import Axis, axis_of, short_names
 from genpr.report.verdict import judge_contrasts
 
 _FROM_NAMES = "Along {label}, as the names of the results have it."
@@ -65,7 +65,7 @@ def compare_report(
         results=dict(zip(short_names(list(comparison.results)), comparison.results.values(), strict=True)),
     )
     ranking = _ranking(named, by)
-    names = list(named.results)
+    names, columns = list(named.results), columns_of(named)
     notices = notices_of(named.results)
     return render_with_galleries(
         "compare.html",
@@ -77,7 +77,8 @@ def compare_report(
         names=names,
         differences=named.differences,
         verdict=judge_contrasts(named, ranking),
-        columns=columns_of(named),
+        columns=columns,
+        references=references_of(columns),
         lines=lines_of(named),
         places=() if ranking is None else places_of(ranking, names),
         ranking=ranking,
@@ -107,8 +108,8 @@ def _record(comparison: Comparison) -> str:
 
 def _plane(comparison: Comparison) -> Figure | None:
     """Of the results that have precision and recall, with their numbers."""
-    from genpr.report.compare_plots import numbered_plane
-    from genpr.report.page_plots import has_plane
+    from genpr.report.plots.compare_plots import numbered_plane
+    from genpr.report.plots.page_plots import has_plane
 
     shown = [
         (number, result) for number, result in enumerate(comparison.results.values(), 1) if has_plane(result)
@@ -126,7 +127,7 @@ def _plane(comparison: Comparison) -> Figure | None:
 
 
 def _curves(comparison: Comparison, axis: Axis) -> list[Figure]:
-    from genpr.report.compare_plots import metric_curve
+    from genpr.report.plots.compare_plots import metric_curve
 
     results = list(comparison.results.values())
     return [

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from genpr.metrics.catalogue import ALL_METRICS
+from genpr.metrics.catalogue import ALL_METRICS, MANIFOLD
+from genpr.report.reading import capital
 from genpr.report.remarks import remarks_of
 from genpr.report.safe_text import shown
-from genpr.report.text import number
+from genpr.report.text.layout import number
 from genpr.result import Result, SideSummary
 from genpr.values import Control, MetricValue
+
+BETTER = {"higher": "more", "lower": "less", "at null": "at its null"}
+"""In words."""
 
 _STRIP_TOP = 1.2  # shares and density; a value beyond it is drawn at the end
 
@@ -64,16 +68,15 @@ class Row:
 
 
 def rows_of(result: Result) -> list[Row]:
-    """The table, in display order."""
-    return [_row(result, name, metric) for name, metric in result.metrics.items()]
+    """The table of what is found from features alone, in display order."""
+    return [_row(result, name, result.metrics[name]) for name in result.families.get(MANIFOLD, ())]
 
 
 def provenance_of(result: Result) -> list[tuple[str, list[tuple[str, str]]]]:
     """Everything needed to repeat the score, in groups of (heading, facts)."""
     groups = [
         ("How it was scored", _recipe(result)),
-        ("Real images", _side(result.real)),
-        ("Fake images", _side(result.fake)),
+        *_sides(result),
     ]
     if result.held_out is not None:
         groups.append(("Held-out reals", _side(result.held_out)))
@@ -117,10 +120,17 @@ def _recipe(result: Result) -> list[tuple[str, str]]:
     return list(facts.items())
 
 
+def _sides(result: Result) -> list[tuple[str, list[tuple[str, str]]]]:
+    titles = (
+        ("Real images", "Fake images") if result.roles == ("real", "fake") else map(capital, result.roles)
+    )
+    return list(zip(titles, (_side(result.real), _side(result.fake)), strict=True))
+
+
 def _side(side: SideSummary) -> list[tuple[str, str]]:
     facts = {
         "source": side.source,
-        "images scored": f"{side.n:,}",
+        f"{side.what} scored": f"{side.n:,}",
         "embedded in this run": f"{side.n_embedded:,}",
         "from the cache": f"{side.n_cached:,}",
         "repeats": f"{side.n_duplicates:,}",
@@ -158,8 +168,8 @@ def _row(result: Result, name: str, metric: MetricValue) -> Row:
         relative=f"{metric.relative:.0%}".replace("%", " %") if is_share else "–",
         k="–" if metric.k is None else str(metric.k),
         control=_control(name, result.control),
-        better={"higher": "more", "lower": "less", "at null": "at its null"}[info.better],
-        strip=_strip(metric) if is_share else None,
+        better=BETTER[info.better],
+        strip=strip_of(metric, metric.null) if is_share else None,
         remarks=tuple(remarks_of(result, metric)),
     )
 
@@ -172,10 +182,11 @@ def _control(name: str, control: Control | None) -> str:
     return number(values[name]) if null is None else f"{values[name]:.3f} (null {null:.3f})"
 
 
-def _strip(metric: MetricValue) -> Strip:
+def strip_of(metric: MetricValue, mark: float | None) -> Strip:
+    """A value with its interval, and a mark to hold it against."""
     low, high = metric.interval or (metric.value, metric.value)
     value, low, high = (_place(end) for end in (metric.value, low, high))
-    return Strip(value, low, high, None if metric.null is None else _place(metric.null))
+    return Strip(value, low, high, None if mark is None else _place(mark))
 
 
 def _place(value: float) -> float:

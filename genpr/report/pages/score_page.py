@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from genpr.errors import UsageError
-from genpr.report.gallery import Gallery
-from genpr.report.page_parts import provenance_of, rows_of
+from genpr.report.pages.asked_parts import asked_rows, fault_tables
+from genpr.report.pages.gallery import Gallery
+from genpr.report.pages.rendering import render_with_galleries
+from genpr.report.pages.score_parts import provenance_of, rows_of
+from genpr.report.pages.set_map import SetMap
 from genpr.report.reading import read
-from genpr.report.rendering import render_with_galleries
-from genpr.report.set_map import SetMap
 from genpr.result import Result
 
 MOST_BYTES = 10_000_000
@@ -28,7 +29,7 @@ class Figure:
     Attributes:
         title: The heading.
         sentence: What is seen.
-        svg: An `<svg>` element, as `genpr.report.inline_svg` makes it: it enters the page as it is.
+        svg: An `<svg>` element, as `genpr.report.pages.inline_svg` makes it: it enters the page as it is.
         is_broad: Whether it needs all of the page's width.
     """
 
@@ -79,7 +80,7 @@ def html_report(
         real_radii: (n,) distances of reals to their k-th neighbours; drawn as a histogram.
         fake_radii: (m,) the same of the fakes, over the same bins.
         figures: More drawings, after these.
-        set_map: Both sets on a plane, as `genpr.report.set_map.set_map` draws it.
+        set_map: Both sets on a plane, as `genpr.report.pages.set_map.set_map` draws it.
         most_bytes: The page stays below that as far as leaving out pictures of galleries can make it, and says how many. A
             map that would take more than half of it loses all of its pictures.
 
@@ -106,7 +107,11 @@ def html_report(
         "reading": read(result),
         "warnings": [item for item in result.notices if item.level == "warning"],
         "notes": [item for item in result.notices if item.level == "note"],
+        "kicker": "score" if result.real.what == "images" else result.protocol,
+        "sides": ("reals", "fakes") if result.real.what == "images" else result.roles,
         "rows": rows_of(result),
+        "asked": asked_rows(result),
+        "faults": fault_tables(result),
         "figures": drawn,
         "earlier": others,
         "set_map": set_map.without_pictures() if set_map and set_map.size > most_bytes / 2 else set_map,
@@ -129,7 +134,7 @@ def _last_part(source: str) -> str:
 
 
 def _plane(result: Result, earlier: Mapping[str, Result]) -> list[Figure]:
-    from genpr.report.page_plots import has_plane, plane
+    from genpr.report.plots.page_plots import has_plane, plane
 
     if not has_plane(result):
         return []
@@ -147,7 +152,7 @@ def _plane(result: Result, earlier: Mapping[str, Result]) -> list[Figure]:
 def _earlier(result: Result, earlier: Mapping[str, Result]) -> list[Earlier]:
     from genpr.comparison import compare
     from genpr.errors import DataError
-    from genpr.report.page_plots import has_plane
+    from genpr.report.plots.page_plots import has_plane
 
     found = []
     for number, (name, other) in enumerate(earlier.items(), 1):
@@ -165,7 +170,7 @@ def _earlier(result: Result, earlier: Mapping[str, Result]) -> list[Earlier]:
 def _histograms(
     realism: ArrayLike | None, real_radii: ArrayLike | None, fake_radii: ArrayLike | None
 ) -> list[Figure]:
-    from genpr.report.page_plots import histogram
+    from genpr.report.plots.page_plots import histogram
 
     if fake_radii is not None and real_radii is None:
         raise UsageError("fake_radii are drawn beside real_radii, which are missing", code="bad-option")

@@ -7,8 +7,8 @@ from typing import Literal
 
 from genpr.metrics.modes import ModeCluster
 from genpr.modes import NAMED, FoundModes
-from genpr.report.class_table import label_lines
-from genpr.report.text import plain_table, render, shortened, wrapped
+from genpr.report.text.class_table import label_lines
+from genpr.report.text.layout import plain_table, render, shortened, wrapped
 
 _MOST_CLASSES = 2
 _LONGEST = 60  # columns of a name

@@ -8,9 +8,9 @@ from rich.table import Column, Table
 
 from genpr.comparison import Comparison
 from genpr.metrics.catalogue import ALL_METRICS, MANIFOLD
-from genpr.report.asked_table import asked_table
 from genpr.report.remarks import remarks_of
-from genpr.report.text import WIDTH, number, plain, plain_table, render, wrapped
+from genpr.report.text.asked_table import asked_table
+from genpr.report.text.layout import WIDTH, number, plain, plain_table, render, wrapped
 from genpr.result import Result, SideSummary
 from genpr.values import Control, MetricValue
 

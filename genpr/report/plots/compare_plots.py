@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from genpr.report.inline_svg import INK, OTHER, QUIET, STYLE, THIS, inline_svg
-from genpr.report.page_plots import draw_f_lines, draw_point, draw_references
-from genpr.report.result_axis import Axis
-from genpr.report.tradeoff_plot import draw_front
+from genpr.report.pages.inline_svg import INK, OTHER, QUIET, STYLE, THIS, inline_svg
+from genpr.report.plots.page_plots import draw_f_lines, draw_point, draw_references
+from genpr.report.plots.result_axis import Axis
+from genpr.report.plots.tradeoff_plot import draw_front
 from genpr.result import Result
 from genpr.tradeoff import Point
 
@@ -88,7 +88,7 @@ def metric_curve(name: str, results: Sequence[Result], axis: Axis) -> str:
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    from genpr.report.metric_curves import draw_metric
+    from genpr.report.plots.metric_curves import draw_metric
 
     placed = dict(sorted(zip(axis.places, results, strict=True)))
     with rc_context(STYLE):

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from genpr.class_scores import ClassScore, ClassScores, relative_of
-from genpr.report.inline_svg import STYLE, inline_svg
+from genpr.report.pages.inline_svg import STYLE, inline_svg
 from genpr.report.safe_text import cut
 
 _STYLE = STYLE | {"font.size": 9, "axes.spines.top": True, "axes.spines.right": True}

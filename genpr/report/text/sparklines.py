@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from genpr.report.text import can_show, number, wrapped
+from genpr.report.text.layout import can_show, number, wrapped
 from genpr.values import MetricValue
 
 BARS, ASCII_BARS = "▁▂▃▄▅▆▇█", "_.-=+*%#"

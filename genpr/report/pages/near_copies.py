@@ -11,8 +11,8 @@ import torch
 from genpr.evidence import Evidence
 from genpr.images.likeness import LEAST_DETAIL, Likeness, likeness
 from genpr.metrics.samples import nearest_others
-from genpr.report.album import Album
-from genpr.report.picks import Pick, Selection
+from genpr.report.pages.album import Album
+from genpr.report.pages.picks import Pick, Selection
 
 _CANDIDATES = 400  # pairs whose pixels are compared
 _MOST = 100  # of them that are shown

@@ -10,7 +10,7 @@ from genpr.metrics.catalogue import ALL_METRICS
 from genpr.metrics.uncertainty import Interval
 from genpr.ranking import Ranking
 from genpr.report.reading import read
-from genpr.report.text import number
+from genpr.report.text.layout import number
 from genpr.report.verdict import side_of
 from genpr.result import Result, recipe_of
 from genpr.values import MetricValue
@@ -29,6 +29,7 @@ class Column:
         better: Which direction is.
         null: What a perfect generator scores, by all results alike; a dash where that is not known or not the same.
         control: Reals against reals, in the same way.
+        chance: What guessing scores, in the same way.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Column:
     better: str
     null: str
     control: str
+    chance: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +113,20 @@ def columns_of(comparison: Comparison) -> list[Column]:
             better=_BETTER[ALL_METRICS[metric].better],
             null=_shared([_null(result, metric) for result in comparison.results.values()]),
             control=_shared([_control(result, metric) for result in comparison.results.values()]),
+            chance=_shared([_chance(result, metric) for result in comparison.results.values()]),
         )
         for metric in comparison.metrics
     ]
+
+
+def references_of(columns: Sequence[Column]) -> list[tuple[str, list[str]]]:
+    """What the values are held against: a title, and a text per metric; without rows of dashes alone."""
+    rows = [
+        ("perfect generator", [column.null for column in columns]),
+        ("reals against reals", [column.control for column in columns]),
+        ("guessing", [column.chance for column in columns]),
+    ]
+    return [(title, texts) for title, texts in rows if set(texts) != {"–"}]
 
 
 def lines_of(comparison: Comparison) -> list[Line]:
@@ -208,6 +221,11 @@ def _null(result: Result, metric: str) -> str:
 
 def _control(result: Result, metric: str) -> str:
     value = None if result.control is None else result.control.values.get(metric)
+    return "–" if value is None else number(value)
+
+
+def _chance(result: Result, metric: str) -> str:
+    value = result.metrics[metric].chance
     return "–" if value is None else number(value)
 
 

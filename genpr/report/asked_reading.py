@@ -1,0 +1,86 @@
+"""What the comparison with labels, prompts and entities says, in plain language, one sentence per family.
+
+The rules: a share is told beside what it is held against, chance or what reals score. It is called no better than guessing
+where its 95 % interval holds chance, and as good as that of reals where the interval reaches within 3 % of it. Who is worst is
+named where a third or more of it fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from genpr.report.safe_text import cut
+from genpr.report.shares import SLACK, percent
+from genpr.result import Result
+from genpr.values import MetricValue
+
+_WORST_NAMED = 3
+_FAILS = 1 / 3
+_WIDEST = 40  # columns of a name
+
+
+def asked_sentences(result: Result) -> list[str]:
+    """One or two sentences per family that the result has."""
+    found = [_of_labels(result), _of_prompts(result), *_of_entities(result)]
+    return [sentence for sentence in found if sentence]
+
+
+def _of_labels(result: Result) -> str:
+    metric = result.metrics.get("label.gan_test") or result.metrics.get("label.accuracy")
+    if metric is None:
+        return ""
+    rows = () if result.labels is None else result.labels.rows
+    worst = _named([(row.label, row.recall) for row in rows])
+    if metric.null is None:
+        return f"{percent(metric.value)} of the decisions about labels are right{worst}."
+    if _reaches(metric, metric.null):
+        return (
+            f"A classifier of the reals takes the fakes for what they were asked to be as often as it does reals: "
+            f"{percent(metric.value)}, reals {percent(metric.null)}{worst}."
+        )
+    return (
+        f"A classifier of the reals takes {percent(metric.value)} of the fakes for what they were asked to be, and "
+        f"{percent(metric.null)} of reals{worst}."
+    )
+
+
+def _of_prompts(result: Result) -> str:
+    metric = result.metrics.get("retrieval.r_precision")
+    if metric is None or metric.pool is None:
+        return ""
+    head = f"{percent(metric.value)} of the images rank their own prompt first among {metric.pool:,}"
+    if metric.chance is None:
+        return f"{head}."
+    if metric.interval is not None and metric.interval[0] <= metric.chance <= metric.interval[1]:
+        return f"{head}, which is no better than guessing ({percent(metric.chance)})."
+    return f"{head}, where guessing would {percent(metric.chance)}."
+
+
+def _of_entities(result: Result) -> list[str]:
+    metric = result.metrics.get("entity.recall")
+    found = []
+    if metric is not None:
+        rows = () if result.entities is None else result.entities.rows
+        shares = [(row.entity, row.n_found / row.n_expected) for row in rows if row.n_expected]
+        found.append(
+            f"Of the entities asked for, {percent(metric.value)} are found on average{_named(shares)}."
+        )
+    if result.entities is not None and result.entities.unreadable:
+        bad, total = len(result.entities.unreadable), result.entities.n_answers
+        found.append(f"{bad:,} of {total:,} answers cannot be read, and are in no score.")
+    return found
+
+
+def _reaches(metric: MetricValue, held_against: float) -> bool:
+    high = metric.value if metric.interval is None else metric.interval[1]
+    return high >= (1 - SLACK) * held_against
+
+
+def _named(shares: Sequence[tuple[str, float | None]]) -> str:
+    """The worst of those that fail often; they come worst first."""
+    failing = [(name, share) for name, share in shares if share is not None and share <= 1 - _FAILS]
+    if not failing:
+        return ""
+    named = ", ".join(f"{cut(name, _WIDEST)} ({percent(share)})" for name, share in failing[:_WORST_NAMED])
+    more = f" and {len(failing) - _WORST_NAMED:,} more" if len(failing) > _WORST_NAMED else ""
+    return f"; worst: {named}{more}"

@@ -1,0 +1,1 @@
+"""Drawings, as PNG files and inside of pages."""
