@@ -117,9 +117,13 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
     # labels
     "true-negatives-dominate": (
         "warning",
-        "an accuracy of {accuracy} hides a recall of {recall}: {negatives} of what is right are labels that nobody asked for, and "
-        "predicting nothing at all would score {nothing}",
+        "an accuracy of {accuracy} hides a recall of {recall}: {negatives} of it are labels rightly left out; nothing at all scores {nothing}",
         "read recall, precision and F-score of labels instead of accuracy",
+    ),
+    "classes-differ": (
+        "warning",
+        "{count} were asked to be of classes that no real has ({shown}); they cannot be recognised and count as wrong",
+        "give reals of these classes, or the same names on both sides",
     ),
     # the cache
     "all-cached": ("note", "all {count} {role} features came from the cache; nothing was embedded", ""),

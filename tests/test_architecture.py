@@ -43,8 +43,27 @@ ALLOWED = {
     "evidence": BASE
     | {"class_scores", "features", "metrics", "plan", "protocols", "result", "values", "scoring"},
     "pictures": BASE | {"images", "features", "sides"},
+    "label_options": {"errors"},
+    "label_recipe": BASE
+    | {"class_labels", "features", "images", "label_options", "labels", "side_features", "sides"},
+    "label_values": BASE | {"labels", "metrics", "result", "summaries", "values"},
+    "label_scorer": BASE
+    | {
+        "features",
+        "label_options",
+        "label_recipe",
+        "label_values",
+        "labels",
+        "metrics",
+        "plan",
+        "side_features",
+        "summaries",
+        "values",
+    },
     "judge": BASE
     | {
+        "label_recipe",
+        "label_scorer",
         "evidence",
         "images",
         "features",
@@ -78,6 +97,7 @@ ALLOWED = {
         "side_features",
         "sides",
     },
+    "fitted": {"held_out", "judge", "label_recipe", "plan", "side_features", "sides"},
     "held_out": {"plan", "side_features", "sides"},
     "evaluator": BASE
     | {
@@ -88,11 +108,12 @@ ALLOWED = {
         "protocols",
         "sides",
         "side_features",
-        "held_out",
+        "fitted",
+        "label_options",
+        "label_recipe",
         "result",
         "values",
         "plan",
-        "judge",
         "class_scores",
         "class_scoring",
     },
@@ -109,6 +130,8 @@ ALLOWED = {
         "values",
         "plan",
         "judge",
+        "label_options",
+        "label_recipe",
     },
     "mode_labels": BASE | {"images", "features", "labels", "class_labels", "sides"},
     "modes": BASE

@@ -39,6 +39,19 @@ class Coded:
     expected: Codes
     predicted: Codes
 
+    def part(self, inside: NDArray[np.bool_]) -> Coded:
+        """The same of the images that (n,) bool `inside` names."""
+        if self.single:
+            both = self.expected[inside], self.predicted[inside]
+        else:
+            count, place = len(self.classes), np.cumsum(inside) - 1
+            kept = [each[inside[each // count]] for each in (self.expected, self.predicted)]
+            both = (
+                place[kept[0] // count] * count + kept[0] % count,
+                place[kept[1] // count] * count + kept[1] % count,
+            )
+        return Coded(self.classes, int(inside.sum()), self.single, *both)
+
 
 def coded(expected: object, predicted: object, classes: Iterable[Label] | None) -> Coded:
     """Check and encode labels, as `genpr.metrics.labels.label_metrics` takes them.

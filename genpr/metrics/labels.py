@@ -71,7 +71,7 @@ def label_metrics(
     """
     if isinstance(beta, bool) or not isinstance(beta, int | float) or not 0 < beta <= _MOST_BETA:
         raise UsageError(f"beta must be above 0 and at most {_MOST_BETA:,.0f}, not {beta!r}", code="bad-beta")
-    return _of_codes(coded(expected, predicted, classes), float(beta))
+    return metrics_of_codes(coded(expected, predicted, classes), float(beta))
 
 
 def ratios(right: Counts, expected: Counts, predicted: Counts, beta: float = 1.0) -> Ratios:
@@ -104,7 +104,8 @@ def _over(part: Counts, whole: Counts) -> Floats:
     return found
 
 
-def _of_codes(given: Coded, beta: float) -> LabelMetrics:
+def metrics_of_codes(given: Coded, beta: float = 1.0) -> LabelMetrics:
+    """As `label_metrics`, of labels that are encoded already."""
     n, count = given.n, len(given.classes)
     right, expected, predicted = counts_of(given)
     per_class = ratios(right, expected, predicted, beta)

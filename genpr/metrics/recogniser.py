@@ -24,10 +24,13 @@ _FOLD_STREAM, _CAP_STREAM = 21, 22
 class Match(Protocol):
     """Two sides that recognise each other. Classes are numbers among those of both sides; NOBODY is none."""
 
-    fakes: Tensor
-    """(m,) int64, the class of each fake, by the reals."""
-    reals: Tensor
-    """(n,) int64, the class of each real, by the fakes."""
+    @property
+    def fakes(self) -> Tensor:
+        """(m,) int64, the class of each fake, by the reals."""
+
+    @property
+    def reals(self) -> Tensor:
+        """(n,) int64, the class of each real, by the fakes."""
 
     def fakes_in_half(self, rows: Tensor, trained_on: Tensor) -> Tensor:
         """The class of the fakes `rows` (r,), by the reals that (n,) bool `trained_on` names."""
