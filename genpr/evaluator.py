@@ -151,7 +151,8 @@ class Evaluator:
     @property
     def metrics(self) -> tuple[str, ...]:
         """What a score computes, in display order."""
-        return tuple(self._plan.spaces)
+        asked = () if self._labels is None else self._labels.options.names
+        return (*self._plan.spaces, *asked)
 
     @property
     def n_real(self) -> int:

@@ -13,6 +13,7 @@ import click
 
 from genpr.cli.class_options import ClassOptions, class_options
 from genpr.cli.console import complain, emit, inner_workings, progress_bars, show_notices
+from genpr.cli.label_options import labels_taken, recogniser_options
 from genpr.cli.options import names_in, recipe_options, threshold
 from genpr.cli.page_options import check_page_options, page_options, write_score_page
 from genpr.cli.score_run import score_run
@@ -49,6 +50,7 @@ _THRESHOLD_MISSED = 5
     help="Where the sides differ in size, score coverage and its kin in blocks of the larger as large as the smaller.",
 )
 @class_options
+@recogniser_options
 @table_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
 @page_options
@@ -94,8 +96,10 @@ def command(
     REAL and FAKE are folders of images (searched to any depth), .zip or .tar archives of images, .npz files
     with uint8 images in arr_0, or feature files (.npy, or .safetensors as `genpr features` writes them).
     """
-    chosen, by_class = names_in(metrics), ClassOptions.taken_from(options, protocols)
+    chosen, labels = names_in(metrics), labels_taken(options, shared=True)
+    by_class = ClassOptions.taken_from(options, protocols, has_labels=labels is not None)
     options |= {"extractor": extractor, "weights": weights, "offline": offline, "metrics": chosen, "k": k}
+    options["labels"] = labels
     # What can be wrong at once is said at once: importing torch alone takes seconds.
     spaces = _spaces(
         protocols,
@@ -105,13 +109,13 @@ def command(
         held_out=options["held_out"] is not None,
         equal_sizes=options["equal_sizes"],
     )
-    _check_thresholds(list(spaces), fail_under, fail_over)
+    computed = [*spaces, *(() if labels is None else labels.names)]
+    _check_thresholds(computed, fail_under, fail_over)
     check_table_options(table, protocols)
     others = check_page_options(html, earlier, protocols)
     _check_weights(real, fake, [space for each in spaces.values() for space in each], weights, offline)
 
     from genpr.report.text.class_table import class_table
-    from genpr.report.text.terminal import score_table
 
     # What a custom extractor prints must not end up in the result.
     stderr = redirect_stdout(sys.stderr)
@@ -123,7 +127,7 @@ def command(
     if not quiet:
         show_notices(tuple(dict.fromkeys(item for result in found for item in result.notices)))
     if not as_json:
-        tables = [score_table(result, details=verbose) for result in found]
+        tables = [table for result in found for table in _tables(result, details=verbose)]
         emit("\n\n".join([*tables, *([] if run.classes is None else [class_table(run.classes)])]))
     elif len(found) == 1:
         emit((run.classes or found[0]).to_json())
@@ -138,12 +142,21 @@ def command(
     return _THRESHOLD_MISSED if missed else 0
 
 
+def _tables(result: Result, *, details: bool) -> list[str]:
+    """The score, and the classes where labels were compared."""
+    from genpr.report.text.label_table import label_table
+    from genpr.report.text.terminal import score_table
+
+    by_label = [] if result.labels is None else [label_table(result.labels)]
+    return [score_table(result, details=details), *by_label]
+
+
 def _missed(results: Sequence[Result], thresholds: Sequence[tuple[str, float]], side: str) -> list[str]:
     """One line per threshold on whose wrong `side` a value is."""
     lines = []
     for result in results:
         for metric, limit in thresholds:
-            if metric in result.undefined:
+            if metric not in result.metrics:
                 lines.append(f"missed: {metric} has no value with these images")
             value = result[metric] if metric in result.metrics else limit
             if value < limit if side == "below" else value > limit:
@@ -158,7 +171,7 @@ def _check_thresholds(
     fail_over: Sequence[tuple[str, float]],
 ) -> None:
     """A gate on what is not computed, or on the wrong side, would always be open."""
-    from genpr.metrics.catalogue import METRICS
+    from genpr.metrics.catalogue import ALL_METRICS
 
     for option, better, thresholds in (
         ("--fail-under", "higher", fail_under),
@@ -169,10 +182,10 @@ def _check_thresholds(
                 names = ", ".join(computed)
                 raise click.UsageError(f"{option} {metric}=...: not among the computed metrics {names}")
             # What is best in the middle has two wrong sides.
-            if METRICS[metric].better not in (better, "at null"):
+            if ALL_METRICS[metric].better not in (better, "at null"):
                 other = "--fail-over" if better == "higher" else "--fail-under"
                 raise click.UsageError(
-                    f"{option} {metric}=...: of {metric}, {METRICS[metric].better} is better; use {other}"
+                    f"{option} {metric}=...: of {metric}, {ALL_METRICS[metric].better} is better; use {other}"
                 )
 
 
