@@ -8,8 +8,8 @@ nearest) and `genpr.metrics.linear_probe`. Rates by class are those of GAN-test.
 
 **Null.** A perfect generator does not score 1, since no classifier is perfect. Its fakes are other reals, so that each real is
 classified by the others: by all others for the vote (leave-one-out), by those of the other four fifths for the probe. For
-GAN-test, classes count by their share of the fakes. For GAN-train, as many others of each class may vote as there are fakes
-of it, and at most those that there are.
+GAN-test, classes count by their share of the fakes. For GAN-train, as many others of each class vote as there are fakes of it,
+or fewer in the same proportions where there are not as many.
 
 **Chance.** What an answer that knows nothing but the size of classes scores: always the largest class for accuracies, each
 class equally often for rates by class.
@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 
 from genpr.metrics.label_tally import Tally
-from genpr.metrics.recogniser import KnnReals, LinearReals, Match, renamed
+from genpr.metrics.recogniser import KnnReals, LinearReals, Match, renamed, sizes_like
 from genpr.neighbours.halves import Halves, unpacked
 
 Kind = Literal["knn", "linear"]
@@ -151,10 +151,10 @@ class ConditionalReals:
         return Tally(found.right, found.asked + lacking.double().cpu().numpy(), found.recognised)
 
     def _null_of_train(self, fakes_of: Tensor, reals_of: Tensor, real: Tensor, places: Tensor) -> Tally:
-        """Reals by as many others of each class as there are fakes of it."""
-        caps = torch.minimum(fakes_of, reals_of)[places]
-        enough = bool((caps == reals_of[places]).all())
-        by_others = self._by_others if enough else self._reals.by_others(caps)
+        """Reals by others, of each class as many as there are fakes of it."""
+        wanted, there = fakes_of[places], reals_of[places]
+        is_all = bool((sizes_like(wanted, there) == there).all())
+        by_others = self._by_others if is_all else self._reals.by_others(wanted)
         return Tally.of(real, renamed(by_others, places), len(fakes_of))
 
     def _halved(

@@ -18,7 +18,8 @@ from genpr.neighbours.plan import choose_frame
 
 FOLDS = 5
 
-_FOLD_STREAM, _CAP_STREAM = 21, 22
+_MAY_FALL_SHORT = 0.1
+_FOLD_STREAM, _CHOICE_STREAM = 21, 22
 
 
 class Match(Protocol):
@@ -81,14 +82,14 @@ class KnnReals:
         self._labels, self._k, self._seed = labels, k, seed
         self._points = choose_frame(features, k).place(features)
 
-    def by_others(self, caps: Tensor | None) -> Tensor:
+    def by_others(self, wanted: Tensor | None) -> Tensor:
         """The class of each real, by other reals: (n,) int64.
 
         Args:
-            caps: (classes,) int64, how many of each class may vote; None for all.
+            wanted: (classes,) int64, how many of each class should vote, as `sizes_like` allows; None for all.
         """
         every = torch.arange(len(self._labels), device=self._labels.device)
-        chosen = every if caps is None else capped(self._labels, caps, self._seed)
+        chosen = every if wanted is None else chosen_like(self._labels, wanted, self._seed)
         points = self._points.frame.place(self._points.features[chosen])
         places = torch.full_like(every, NOBODY)
         places[chosen] = torch.arange(len(chosen), device=every.device)
@@ -176,7 +177,7 @@ class LinearReals:
         self._side, self._seed = Probed.of(features, labels), seed
         self._of_halves: dict[bytes, LinearProbe] = {}
 
-    def by_others(self, caps: Tensor | None) -> Tensor:
+    def by_others(self, wanted: Tensor | None) -> Tensor:
         """The class of each real, by a probe fitted on the other folds: (n,) int64; see `KnnReals.by_others`."""
         features, labels = self._side.features, self._side.labels
         n = len(labels)
@@ -184,8 +185,8 @@ class LinearReals:
         found = torch.full_like(labels, NOBODY)
         for fold in range(min(FOLDS, n)):
             rows = (folds != fold).nonzero()[:, 0]
-            if caps is not None:
-                rows = rows[capped(labels[rows], caps, self._seed)]
+            if wanted is not None:
+                rows = rows[chosen_like(labels[rows], wanted, self._seed)]
             tested = (folds == fold).nonzero()[:, 0]
             probe = LinearProbe.fit(features[rows], labels[rows], self._side.n_classes)
             found[tested] = probe.recognised(features[tested])
@@ -196,14 +197,38 @@ class LinearReals:
         return LinearMatch(self._side, Probed.of(features, labels), places, self._of_halves)
 
 
-def capped(labels: Tensor, caps: Tensor, seed: int) -> Tensor:
-    """Random rows of (n,) `labels`, at most so many of each class, ascending."""
-    shuffled = _shuffled(len(labels), seed, _CAP_STREAM).to(labels.device)
+def sizes_like(wanted: Tensor, there: Tensor) -> Tensor:
+    """How many of each class to take: as many as wanted, or fewer in the same proportions where there are not as many.
+
+    Proportions matter: a classifier prefers classes that it saw often. But classes of which far too few are there shall not
+    cost all others: those with a tenth of what is wanted at most may fall short.
+
+    Args:
+        wanted: (classes,) int64.
+        there: (classes,) int64.
+    """
+    asked = ((wanted > 0) & (there > 0)).nonzero()[:, 0]
+    if not len(asked):
+        return torch.minimum(wanted, there)
+    ratios = there[asked].double() / wanted[asked]
+    order = ratios.argsort(stable=True)
+    mass = wanted[asked][order].cumsum(dim=0)
+    first = int((mass <= _MAY_FALL_SHORT * mass[-1]).sum())
+    scale = min(1.0, float(ratios[order[first]]))
+    return torch.minimum((wanted * scale).round().long().clamp(min=1), there).where(
+        wanted > 0, torch.zeros_like(there)
+    )
+
+
+def chosen_like(labels: Tensor, wanted: Tensor, seed: int) -> Tensor:
+    """Random rows of (n,) `labels`, of each class as many as `sizes_like` says, ascending."""
+    sizes = sizes_like(wanted, torch.bincount(labels, minlength=len(wanted)))
+    shuffled = _shuffled(len(labels), seed, _CHOICE_STREAM).to(labels.device)
     order = shuffled[labels[shuffled].argsort(stable=True)]
-    sorted_labels = labels[order]
-    first = torch.searchsorted(sorted_labels, torch.arange(len(caps), device=labels.device))
-    rank = torch.arange(len(labels), device=labels.device) - first[sorted_labels]
-    return order[rank < caps[sorted_labels]].sort().values
+    ordered = labels[order]
+    first = torch.searchsorted(ordered, torch.arange(len(sizes), device=labels.device))
+    rank = torch.arange(len(labels), device=labels.device) - first[ordered]
+    return order[rank < sizes[ordered]].sort().values
 
 
 def _shuffled(n: int, seed: int, stream: int) -> Tensor:
