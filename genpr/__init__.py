@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from genpr.generation.load import load_generator
     from genpr.generation.sampler import Sampler
     from genpr.generator_sweep import truncation_sweep
+    from genpr.label_options import LabelOptions
     from genpr.metrics.copies import CopyDetection, copy_detection
     from genpr.metrics.curves import pr_curve, prd_curve
     from genpr.metrics.diversity import vendi_score
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from genpr.metrics.inception_score import inception_score
     from genpr.metrics.kernel import cmmd, kernel_distance
     from genpr.metrics.knn_manifold import KNNManifold
+    from genpr.metrics.label_records import LabelMetrics
+    from genpr.metrics.labels import label_metrics
     from genpr.metrics.manifold import ManifoldMetrics, PrecisionRecall, manifold_metrics, precision_recall
     from genpr.metrics.memorisation import ct_score
     from genpr.metrics.pools import distractor_pools
@@ -83,6 +86,8 @@ _HOME = {
     "GenprError": "genpr.errors",
     "ImageError": "genpr.errors",
     "KNNManifold": "genpr.metrics.knn_manifold",
+    "LabelMetrics": "genpr.metrics.label_records",
+    "LabelOptions": "genpr.label_options",
     "ManifoldMetrics": "genpr.metrics.manifold",
     "MatchedTexts": "genpr.metrics.text_matching",
     "MetricValue": "genpr.values",
@@ -115,6 +120,7 @@ _HOME = {
     "html_report": "genpr.report.pages.score_page",
     "inception_score": "genpr.metrics.inception_score",
     "kernel_distance": "genpr.metrics.kernel",
+    "label_metrics": "genpr.metrics.labels",
     "list_extractors": "genpr.features.registry",
     "load_extractor": "genpr.features.registry",
     "load_generator": "genpr.generation.load",
@@ -157,6 +163,8 @@ __all__ = [
     "GenprError",
     "ImageError",
     "KNNManifold",
+    "LabelMetrics",
+    "LabelOptions",
     "ManifoldMetrics",
     "MatchedTexts",
     "MetricValue",
@@ -190,6 +198,7 @@ __all__ = [
     "html_report",
     "inception_score",
     "kernel_distance",
+    "label_metrics",
     "list_extractors",
     "load_extractor",
     "load_generator",

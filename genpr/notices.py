@@ -140,6 +140,17 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
         "only {n} different prompts: no intervals, since halves of so few say nothing",
         "give images of at least {least} prompts",
     ),
+    # labels
+    "true-negatives-dominate": (
+        "warning",
+        "an accuracy of {accuracy} hides a recall of {recall}: {negatives} of it are labels rightly left out; nothing at all scores {nothing}",
+        "read recall, precision and F-score of labels instead of accuracy",
+    ),
+    "classes-differ": (
+        "warning",
+        "{count} were asked to be of classes that no real has ({shown}); they cannot be recognised and count as wrong",
+        "give reals of these classes, or the same names on both sides",
+    ),
     # the cache
     "all-cached": ("note", "all {count} {role} features came from the cache; nothing was embedded", ""),
     "extractor-not-cached": (

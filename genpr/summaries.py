@@ -5,7 +5,8 @@ These are records: they hold what is worth showing, and JSON keeps all of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,10 @@ class LabelRow:
         precision: tp / (tp + fp); None where nothing was recognised as it.
         recall: tp / (tp + fn); None where nothing was asked to be of it.
         f1: 2 tp / (2 tp + fp + fn); None where all three are 0.
+        precision_interval: 95 %; None where halves leave it undefined, or none were drawn.
+        recall_interval: 95 %, likewise.
+        null_precision: What a perfect generator scores in this class; None where it is not known.
+        null_recall: The same of recall.
     """
 
     label: str
@@ -33,6 +38,17 @@ class LabelRow:
     precision: float | None
     recall: float | None
     f1: float | None
+    precision_interval: tuple[float, float] | None = None
+    recall_interval: tuple[float, float] | None = None
+    null_precision: float | None = None
+    null_recall: float | None = None
+
+    @property
+    def standing(self) -> float:
+        """The mean of precision and recall over what a perfect generator scores, each cut at 1: how far it falls behind."""
+        pairs = ((self.precision, self.null_precision), (self.recall, self.null_recall))
+        known = [min(1.0, value / null if null else value) for value, null in pairs if value is not None]
+        return sum(known) / len(known) if known else 1.0
 
 
 @dataclass(frozen=True)
@@ -57,9 +73,12 @@ class LabelSummary:
     Attributes:
         recogniser: "knn", "linear", or where recognised labels come from.
         k: Of the vote; None for others.
-        rows: One per class, the worst first.
-        confusions: The largest, largest first.
+        rows: One per class, the worst by their `standing` first.
+        confusions: The largest, largest first; none where images have sets of labels.
         undefined: What has no value, in words.
+        n: Images that were asked for something.
+        origins: Where the labels of "real" and "fake" come from, as far as they are used.
+        unlabelled: Images that were left out for want of a label, by role.
     """
 
     recogniser: str
@@ -67,6 +86,9 @@ class LabelSummary:
     rows: tuple[LabelRow, ...]
     confusions: tuple[Confusion, ...]
     undefined: tuple[str, ...]
+    n: int = 0
+    origins: Mapping[str, str] = field(default_factory=dict)
+    unlabelled: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,27 @@ ALLOWED = {
     "evidence": BASE
     | {"class_scores", "features", "metrics", "plan", "protocols", "result", "values", "scoring"},
     "pictures": BASE | {"images", "features", "sides"},
+    "label_options": {"errors"},
+    "label_recipe": BASE
+    | {"class_labels", "features", "images", "label_options", "labels", "side_features", "sides"},
+    "label_values": BASE | {"labels", "metrics", "result", "summaries", "values"},
+    "label_scorer": BASE
+    | {
+        "features",
+        "label_options",
+        "label_recipe",
+        "label_values",
+        "labels",
+        "metrics",
+        "plan",
+        "side_features",
+        "summaries",
+        "values",
+    },
     "judge": BASE
     | {
+        "label_recipe",
+        "label_scorer",
         "evidence",
         "images",
         "features",
@@ -95,6 +114,7 @@ ALLOWED = {
         "summaries",
         "values",
     },
+    "fitted": {"held_out", "judge", "label_recipe", "plan", "side_features", "sides"},
     "held_out": {"plan", "side_features", "sides"},
     "evaluator": BASE
     | {
@@ -105,11 +125,12 @@ ALLOWED = {
         "protocols",
         "sides",
         "side_features",
-        "held_out",
+        "fitted",
+        "label_options",
+        "label_recipe",
         "result",
         "values",
         "plan",
-        "judge",
         "class_scores",
         "class_scoring",
     },
@@ -126,6 +147,8 @@ ALLOWED = {
         "values",
         "plan",
         "judge",
+        "label_options",
+        "label_recipe",
     },
     "mode_labels": BASE | {"images", "features", "labels", "class_labels", "sides"},
     "modes": BASE

@@ -6,18 +6,22 @@ import json
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from genpr.cli.class_options import ClassOptions, class_options
 from genpr.cli.console import emit, inner_workings, progress_bars, show_notices
+from genpr.cli.label_options import labels_taken, recogniser_options
 from genpr.cli.options import names_in, recipe_options
 from genpr.cli.page_options import check_page_options, page_options, write_score_page
 from genpr.cli.score_run import score_run
 from genpr.cli.table_options import check_table_options, table_options, write_table
 from genpr.cli.thresholds import check_thresholds, exit_code_of, threshold_options
 from genpr.errors import GenprError
+
+if TYPE_CHECKING:
+    from genpr.result import Result
 
 
 @click.command(name="score")
@@ -44,6 +48,7 @@ from genpr.errors import GenprError
     help="Where the sides differ in size, score coverage and its kin in blocks of the larger as large as the smaller.",
 )
 @class_options
+@recogniser_options
 @table_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
 @page_options
@@ -76,8 +81,10 @@ def command(
     REAL and FAKE are folders of images (searched to any depth), .zip or .tar archives of images, .npz files
     with uint8 images in arr_0, or feature files (.npy, or .safetensors as `genpr features` writes them).
     """
-    chosen, by_class = names_in(metrics), ClassOptions.taken_from(options, protocols)
+    chosen, labels = names_in(metrics), labels_taken(options, shared=True)
+    by_class = ClassOptions.taken_from(options, protocols, has_labels=labels is not None)
     options |= {"extractor": extractor, "weights": weights, "offline": offline, "metrics": chosen, "k": k}
+    options["labels"] = labels
     # What can be wrong at once is said at once: importing torch alone takes seconds.
     spaces = _spaces(
         protocols,
@@ -87,13 +94,13 @@ def command(
         held_out=options["held_out"] is not None,
         equal_sizes=options["equal_sizes"],
     )
-    check_thresholds(list(spaces), fail_under, fail_over)
+    computed = [*spaces, *(() if labels is None else labels.names)]
+    check_thresholds(computed, fail_under, fail_over)
     check_table_options(table, protocols)
     others = check_page_options(html, earlier, protocols)
     _check_weights(real, fake, [space for each in spaces.values() for space in each], weights, offline)
 
     from genpr.report.text.class_table import class_table
-    from genpr.report.text.terminal import score_table
 
     # What a custom extractor prints must not end up in the result.
     stderr = redirect_stdout(sys.stderr)
@@ -105,7 +112,7 @@ def command(
     if not quiet:
         show_notices(tuple(dict.fromkeys(item for result in found for item in result.notices)))
     if not as_json:
-        tables = [score_table(result, details=verbose) for result in found]
+        tables = [table for result in found for table in _tables(result, details=verbose)]
         emit("\n\n".join([*tables, *([] if run.classes is None else [class_table(run.classes)])]))
     elif len(found) == 1:
         emit((run.classes or found[0]).to_json())
@@ -115,6 +122,15 @@ def command(
     max_pixels = options["max_pixels"]
     write_score_page(html, run, (real, fake), others, max_pixels=max_pixels, quiet=quiet)
     return exit_code_of(found, fail_under, fail_over)
+
+
+def _tables(result: Result, *, details: bool) -> list[str]:
+    """The score, and the classes where labels were compared."""
+    from genpr.report.text.label_table import label_table
+    from genpr.report.text.terminal import score_table
+
+    by_label = [] if result.labels is None else [label_table(result.labels)]
+    return [score_table(result, details=details), *by_label]
 
 
 def _may_hold_images(path: Path) -> bool:

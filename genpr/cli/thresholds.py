@@ -61,7 +61,7 @@ def _missed(results: Sequence[Result], thresholds: Thresholds, side: str) -> lis
     lines = []
     for result in results:
         for metric, limit in thresholds:
-            if metric in result.undefined:
+            if metric not in result.metrics:
                 lines.append(f"missed: {metric} has no value with these images")
             value = result[metric] if metric in result.metrics else limit
             if value < limit if side == "below" else value > limit:

@@ -96,6 +96,11 @@ def _legend(result: Result) -> list[str]:
 def _remarks(result: Result) -> list[str]:
     """What stands behind single values, a line for each."""
     facts = {name: remarks_of(result, metric) for name, metric in result.metrics.items()}
+    for family, names in result.families.items():
+        same = {tuple(facts[name]) for name in names}
+        if family != MANIFOLD and len(names) > 1 and len(same) == 1:
+            facts = {name: found for name, found in facts.items() if name not in names}
+            facts[f"{family}.*"] = list(same.pop())
     return [wrapped(f"{name}: {'; '.join(found)}") for name, found in facts.items() if found]
 
 
@@ -103,7 +108,8 @@ def _purposes(result: Result) -> list[str]:
     """Which metrics judge what."""
     parts = []
     for purpose in ("fidelity", "diversity"):
-        names = [name for name in result.metrics if f"({purpose})" in ALL_METRICS[name].meaning]
+        known = result.families[MANIFOLD]
+        names = [name for name in known if f"({purpose})" in ALL_METRICS[name].meaning]
         if names:
             parts.append(f"{purpose}: {', '.join(names)}")
     return [wrapped("; ".join(parts))] if parts else []
