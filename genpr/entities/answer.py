@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from genpr.entities.normalise import normalised
 
+MOST_NAMES = 1_000
+"""In an answer, with whatever else is counted in it; nobody lists more."""
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -43,6 +46,16 @@ class NotReadable(Exception):  # noqa: N818 - an outcome within the reader, not 
         super().__init__(reason)
         self.code = code
         self.reason = reason
+
+
+def check_number(number: int) -> None:
+    """Refuse what is too much for a list of entities.
+
+    Raises:
+        NotReadable: As it says ("too-long").
+    """
+    if number > MOST_NAMES:
+        raise NotReadable("too-long", f"it has more than {MOST_NAMES:,} items or lines, too many for a list of entities")
 
 
 def each_once(names: Iterable[str]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from genpr.entities.answer import NotReadable
+from genpr.entities.answer import NotReadable, check_number
 from genpr.entities.words import introduces, is_negative, is_remark
 
 _BULLET = re.compile(
@@ -60,7 +60,9 @@ def sections_of(text: str) -> list[Section]:
     found = [Section()]
     indent: int | None = None
     was_blank = False
-    for line in text.splitlines():
+    lines = text.splitlines()
+    check_number(sum(1 for line in lines if not line.isspace()))
+    for line in lines:
         content = line.strip()
         if not content or _RULE.fullmatch(content):
             was_blank = True

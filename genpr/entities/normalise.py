@@ -42,6 +42,8 @@ def normalised(name: str) -> str:
 
 def normalised_text(text: str) -> str:
     """The same for a running text, whose punctuation stays."""
+    if text.isascii() and text.isprintable():
+        return " ".join(text.translate(_ONE_SPELLING).lower().split())
     # Casefold may undo the composed form, and spacing accents decompose: both are mended by a second pass.
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text.translate(_ONE_SPELLING)).casefold())
     seen = "".join([c for c in folded if c.isprintable() or c.isspace() or unicodedata.category(c) not in _UNSEEN])

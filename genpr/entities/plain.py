@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from genpr.entities.answer import NotReadable, each_once, the_same
+from genpr.entities.answer import NotReadable, check_number, each_once, the_same
 from genpr.entities.lines import Section, sections_of
 from genpr.entities.loose_json import DamagedJsonError, LooseJson
 from genpr.entities.structure import names_in
@@ -100,7 +100,7 @@ def _behind(text: str, repairs: list[str]) -> tuple[str, ...]:
             value, end = loose.value_at(0, bare=True)
         except DamagedJsonError as error:
             raise _damaged(error) from error
-        names = names_in(value, lambda _: None, repairs) if not text[end:].strip(" .。") else None
+        names = names_in(value, lambda _, __: None, repairs) if not text[end:].strip(" .。") else None
         if names is None:
             raise NotReadable("no-list", "behind the label, there is something else than a list of names")
         return names
@@ -126,6 +126,7 @@ def _separated(text: str, *, is_labelled: bool) -> tuple[str, ...]:
     if any('"' in item or "“" in item for item in items) and len(items) > 1:
         items = _quoted(body) or items
     items = [item for item in (item.strip(_EMPHASIS) for item in items) if item]
+    check_number(len(items))
     if len(items) > 1:
         items = _without_and(items)
     for item in items:
@@ -172,7 +173,7 @@ def _items(lines: list[str], repairs: list[str]) -> list[str]:
     for name, behind, mark, _ in read:
         if mark is None and behind and is_negative(behind):
             raise NotReadable("contradiction", f"what is said about {name[:40]!r} may mean that it is not there")
-        if _INLINE.search(behind):
+        if _INLINE.search(behind) or (len(read) == 1 and len(behind.split()) == 1):
             raise NotReadable("several-in-one", "several items stand on one line")
         _check_name(name, "or")
         if any(separator in name for separator in (", ", "，", "、", "；", "; ")):

@@ -6,8 +6,8 @@ mean one thing only is read, and what was repaired is told; everything else is u
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Any
 
 from genpr.entities.answer import Answer, NotReadable, Unreadable, each_once, the_same
 from genpr.entities.loose_json import OPENING, DamagedJsonError, LooseJson, strict
@@ -48,7 +48,7 @@ def read_entities(answer: object, *, known: Known | None = None) -> Answer | Unr
     """
     reader = _Reader(known)
     try:
-        names, how = reader.text(answer, 0) if isinstance(answer, str) else (reader.value(answer), "JSON")
+        names, how = reader.text(answer if isinstance(answer, str) else _as_json(answer), 0)
     except NotReadable as outcome:
         return Unreadable(outcome.code, outcome.reason)
     except RecursionError:
@@ -63,16 +63,7 @@ class _Reader:
         self.repairs: list[str] = []
         self._known = known
 
-    def value(self, value: Any, depth: int = 0) -> tuple[str, ...]:  # noqa: ANN401 - whatever was parsed
-        """The names in what a JSON parser gave, or something like it."""
-        if isinstance(value, tuple | set | frozenset):
-            value = list(value)
-        names = names_in(value, lambda inner: self._nested(inner, depth + 1), self.repairs)
-        if names is None:
-            raise NotReadable("no-list", "there is no list of names in the JSON")
-        return names
-
-    def text(self, text: str, depth: int) -> tuple[tuple[str, ...], str]:
+    def text(self, text: str, depth: int, *, named: bool = False) -> tuple[tuple[str, ...], str]:
         """The names in a text, and the form in which they stand there."""
         body = _without_thoughts(text)
         if not body:
@@ -85,15 +76,20 @@ class _Reader:
             value = strict(body)
         except ValueError:
             found = self._json_within(body, depth)
-            return names_in_text(body, self.repairs, self._known) if found is None else (found, "JSON with text around")
-        return self.value(value, depth), "JSON"
+            if found is not None:
+                return found, "JSON with text around"
+            return names_in_text(body, self.repairs, (lambda _: True) if named else self._known)
+        names = names_in(value, lambda inner, named: self._nested(inner, depth + 1, named), self.repairs)
+        if names is None:
+            raise NotReadable("no-list", "there is no list of names in the JSON")
+        return names, "JSON"
 
-    def _nested(self, text: str, depth: int) -> tuple[str, ...]:
-        """The names in a string within JSON, which may itself be JSON."""
+    def _nested(self, text: str, depth: int, named: bool) -> tuple[str, ...]:
+        """The names in a string within JSON, which may itself be JSON; `named` if its key says that they are entities."""
         if depth > _MOST_NESTED:
             raise NotReadable("too-long", "it is wrapped too deeply")
         self.repairs.append("a list written as text")
-        return self.text(text, depth)[0]
+        return self.text(text, depth, named=named)[0]
 
     def _fences(self, body: str, depth: int) -> tuple[tuple[str, ...], str]:
         """The list in a code fence; what stands around it is talk."""
@@ -126,7 +122,7 @@ class _Reader:
                 raise _why(error) from error
             if not value and not _stands_alone(body, start, place):
                 continue  # such as the box in "- [ ] cat"
-            names = names_in(value, lambda inner: self._nested(inner, depth + 1), noted)
+            names = names_in(value, lambda inner, named: self._nested(inner, depth + 1, named), noted)
             if names is None and isinstance(value, dict):
                 raise NotReadable("no-list", "there is no list of names in the JSON")
             if names is not None:
@@ -135,6 +131,17 @@ class _Reader:
             raise NotReadable("several-lists", "it holds too many pieces of JSON to tell which one is meant")
         self.repairs += noted
         return the_same(readings, "in JSON")
+
+
+def _as_json(answer: object) -> str:
+    """What a parser gave, as the text that it was made of."""
+    found = list(answer) if isinstance(answer, tuple | set | frozenset) else answer
+    if not isinstance(found, list | dict):
+        raise NotReadable("no-list", "it is neither text nor a list of names")
+    try:
+        return json.dumps(found, ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise NotReadable("no-list", "it holds what is neither text, number, list nor object") from error
 
 
 def _stands_alone(body: str, start: int, end: int) -> bool:

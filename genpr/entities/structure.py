@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from genpr.entities.answer import NotReadable, each_once, the_same
+from genpr.entities.answer import NotReadable, check_number, each_once, the_same
 from genpr.entities.words import (
     CLASS_KEYS,
     ERROR_KEYS,
@@ -25,8 +25,8 @@ _LONGEST_NAME = 120
 _EMPHASIS = "*_`\"'“”‘’「」『』 \t\r\n"
 _LIST_MARKS = (",", "，", "、", "；", ";", "\n")
 
-Text = Callable[[str], tuple[str, ...] | None]
-"""Reads a string within the JSON: the names that it lists; None where it lists none."""
+Text = Callable[[str, bool], tuple[str, ...] | None]
+"""Reads a string within the JSON: the names that it lists; None where it lists none. Told whether its key names entities."""
 
 
 def names_in(value: object, read_text: Text, repairs: list[str]) -> tuple[str, ...] | None:
@@ -39,7 +39,7 @@ def names_in(value: object, read_text: Text, repairs: list[str]) -> tuple[str, .
         return _names(value, repairs)
     if isinstance(value, dict):
         return _from_object(value, read_text, repairs)
-    return read_text(value) if isinstance(value, str) else None
+    return read_text(value, False) if isinstance(value, str) else None
 
 
 def _from_object(value: Mapping[str, Any], read_text: Text, repairs: list[str]) -> tuple[str, ...] | None:
@@ -62,6 +62,7 @@ def _walk(value: Mapping[str, Any], depth: int) -> Iterator[tuple[str, Any]]:
     """Every key with what stands under it, at any depth; not below remarks, nor below what says what is not there."""
     if depth > _MOST_DEPTH:
         raise NotReadable("too-long", "it is wrapped too deeply")
+    check_number(len(value))
     for key, found in value.items():
         if is_remark(key) or is_negative(key):
             continue
@@ -81,10 +82,11 @@ def _is_wrapping(key: str, value: object) -> bool:
 def _under_key(value: object, read_text: Text, repairs: list[str]) -> tuple[str, ...] | None:
     """What stands under a key that names entities."""
     if isinstance(value, str):
-        return () if is_none(value) else _only(read_text(value), "the text under the key lists no entities")
+        return () if is_none(value) else _only(read_text(value, True), "the text under the key lists no entities")
     if isinstance(value, list):
         return _only(_names(value, repairs), "the list holds no names")
     if isinstance(value, dict):
+        check_number(len(value))
         marks = {name: yes_or_no(mark) for name, mark in value.items()}
         if marks and None not in marks.values():
             _add(repairs, "names with yes or no")
@@ -106,7 +108,7 @@ def _elsewhere(key: str, value: object, read_text: Text, repairs: list[str]) -> 
     if isinstance(value, list):
         return None if _is_wrapping(key, value) else _names(value, repairs)
     if isinstance(value, str) and squeezed(key) in WRAP_KEYS:
-        return () if is_none(value) else read_text(value)
+        return () if is_none(value) else read_text(value, False)
     return None
 
 
@@ -115,6 +117,7 @@ def _names(items: list[Any], repairs: list[str]) -> tuple[str, ...] | None:
     if len(items) == 1 and isinstance(items[0], list):
         _add(repairs, "a list in a list")
         items = items[0]
+    check_number(len(items))
     if items and all(isinstance(item, int | float) for item in items):
         return None
     names = [_name(item, repairs) for item in items]

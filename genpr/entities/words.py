@@ -73,7 +73,7 @@ _NO_ANSWERS = frozenset(
 _PROSE_WORDS = frozenset(
     "i i'm i've we you he she they it it's its is are was were be been there there's this that these those can cannot "
     "can't could would should will shows show contains contain has have had do does did see appears appear seems seem "
-    "image picture photo because which who based however please sorry here let me my your retry failed exceeded".split()
+    "image picture photo because which who based however please sorry here let me my your retry failed exceeded error exception traceback timeout".split()
 )
 _PROSE_PARTS = ("我", "你", "图中", "图片", "圖片", "画面", "这是", "这张", "那里", "可以看到", "是一", "因为", "但是", "抱歉", "请", "无法")
 _REFUSALS = (
