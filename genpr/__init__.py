@@ -12,6 +12,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from genpr.class_scores import ClassScores
     from genpr.comparison import compare, load_results
+    from genpr.entities.answer import Answer, Unreadable
+    from genpr.entities.read import read_entities
+    from genpr.entities.vocabulary import Vocabulary
+    from genpr.entity_recall import entity_metrics
+    from genpr.entity_scoring import score_entities
     from genpr.errors import (
         BadImagesError,
         DataError,
@@ -34,6 +39,7 @@ if TYPE_CHECKING:
     from genpr.generator_sweep import truncation_sweep
     from genpr.metrics.curves import pr_curve, prd_curve
     from genpr.metrics.diversity import vendi_score
+    from genpr.metrics.entities import EntityMetrics
     from genpr.metrics.frechet import frechet_distance
     from genpr.metrics.frontier import Curve
     from genpr.metrics.inception_score import inception_score
@@ -59,11 +65,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "Answer": "genpr.entities.answer",
     "BadImagesError": "genpr.errors",
     "CheckpointImages": "genpr.generation.checkpoints",
     "ClassScores": "genpr.class_scores",
     "Curve": "genpr.metrics.frontier",
     "DataError": "genpr.errors",
+    "EntityMetrics": "genpr.metrics.entities",
     "Evaluator": "genpr.evaluator",
     "Evidence": "genpr.evidence",
     "ExtractorInfo": "genpr.features.extractor",
@@ -84,13 +92,16 @@ _HOME = {
     "Result": "genpr.result",
     "Sampler": "genpr.generation.sampler",
     "Sweep": "genpr.sweep",
+    "Unreadable": "genpr.entities.answer",
     "UsageError": "genpr.errors",
+    "Vocabulary": "genpr.entities.vocabulary",
     "WeightsError": "genpr.errors",
     "cmmd": "genpr.metrics.kernel",
     "compare": "genpr.comparison",
     "compare_report": "genpr.report.pages.compare_page",
     "ct_score": "genpr.metrics.memorisation",
     "embed": "genpr.features.embed",
+    "entity_metrics": "genpr.entity_recall",
     "evidence_report": "genpr.report.pages.evidence_page",
     "find_modes": "genpr.modes",
     "frechet_distance": "genpr.metrics.frechet",
@@ -108,7 +119,9 @@ _HOME = {
     "probabilistic_precision_recall": "genpr.metrics.probabilistic",
     "rank_checkpoints": "genpr.ranking",
     "rank_results": "genpr.ranking",
+    "read_entities": "genpr.entities.read",
     "score": "genpr.evaluate",
+    "score_entities": "genpr.entity_scoring",
     "score_protocols": "genpr.evaluate",
     "side_by_side": "genpr.report.pages.side_by_side",
     "truncation_sweep": "genpr.generator_sweep",
@@ -118,11 +131,13 @@ _HOME = {
 }
 
 __all__ = [
+    "Answer",
     "BadImagesError",
     "CheckpointImages",
     "ClassScores",
     "Curve",
     "DataError",
+    "EntityMetrics",
     "Evaluator",
     "Evidence",
     "ExtractorInfo",
@@ -143,7 +158,9 @@ __all__ = [
     "Result",
     "Sampler",
     "Sweep",
+    "Unreadable",
     "UsageError",
+    "Vocabulary",
     "WeightsError",
     "__version__",
     "cmmd",
@@ -151,6 +168,7 @@ __all__ = [
     "compare_report",
     "ct_score",
     "embed",
+    "entity_metrics",
     "evidence_report",
     "find_modes",
     "frechet_distance",
@@ -168,7 +186,9 @@ __all__ = [
     "probabilistic_precision_recall",
     "rank_checkpoints",
     "rank_results",
+    "read_entities",
     "score",
+    "score_entities",
     "score_protocols",
     "side_by_side",
     "truncation_sweep",

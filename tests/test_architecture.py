@@ -60,6 +60,9 @@ ALLOWED = {
         "suspicions",
     },
     "labels": BASE | {"images"},
+    "entities": BASE,
+    "entity_recall": BASE | {"entities", "metrics"},
+    "entity_scoring": BASE | {"entities", "entity_recall", "metrics", "result", "summaries", "values"},
     "class_scores": BASE | {"metrics", "result", "values"},
     "class_labels": BASE | {"images", "features", "labels", "sides"},
     "class_scoring": BASE

@@ -97,6 +97,13 @@ def read_expectations(
             )
         else:
             expected.append(names.all_of(_listed(row.fields["expected"], row, records, "expected")))
+        if vocabulary is not None and (beside := [name for name in expected[-1] if name not in vocabulary]):
+            raise DataError(
+                f"{shown(records.origin)}, {row.place}: {shown(beside[0])!r} is expected and not in the vocabulary, which is "
+                "closed; add it there, or give its alias",
+                code="bad-expectation",
+                path=records.origin,
+            )
         excluded.append(names.all_of([*barred, *_listed(row.fields.get("excluded"), row, records, "excluded")]))
         ids.append(row.id or f"[{i}]")
         groups.append(str(row.fields.get("group") or prompt or ids[-1]))
