@@ -42,6 +42,7 @@ def entity_metrics(
             ("bad-expectation").
 
     Example:
+        >>> import genpr
         >>> found = genpr.entity_metrics(
         ...     "尼尔·阿姆斯特朗 walked on the Moon",
         ...     ["The Moon was first visited by 阿姆斯特朗.", "Apollo 11"],
@@ -62,7 +63,9 @@ def entity_metrics(
                 code="no-vocabulary" if closed is None else "bad-option",
             )
         expected: list[tuple[str, ...]] = [closed.find(reference)]
-        found: list[tuple[str, ...] | None] = [names.all_of(name for text in texts for name in closed.find(str(text)))]
+        found: list[tuple[str, ...] | None] = [
+            names.all_of(name for text in texts for name in closed.find(str(text)))
+        ]
     else:
         if isinstance(contexts, str):
             raise UsageError(
@@ -85,7 +88,7 @@ def entity_metrics(
 
 def _as_lists(names: Sequence[object]) -> list[Collection[str] | None]:
     """One list, or several."""
-    several = [isinstance(each, Collection) and not isinstance(each, str) or each is None for each in names]
+    several = [each is None or (isinstance(each, Collection) and not isinstance(each, str)) for each in names]
     if names and all(several):
         return list(names)  # type: ignore[arg-type]
     if any(several) or not all(isinstance(each, str) for each in names):

@@ -49,9 +49,10 @@ def score_entities(
         UsageError, DataError: A file is missing, damaged, or does not match the other; or as `entity_metrics`.
 
     Example:
+        >>> import genpr
         >>> result = genpr.score_entities({"a": ["cat", "dog"], "b": ["car"]}, {"a": "Entities: cat", "b": "I see a car."})
         >>> result["entity.recall"], result["entity.failure_rate"], result.entities.unreadable[0].reason
-        (0.5, 0.5, 'it is a text without a list of names')
+        (0.5, 0.5, 'there is a sentence where a name should be')
     """
     started = time.perf_counter()
     closed, table = tables_of(vocabulary, aliases)
@@ -101,14 +102,18 @@ def _summary(
     read = Counter(answer.how for answer in told.answers if isinstance(answer, Answer))
     return EntitySummary(
         n_answers=len(told.answers),
-        rows=tuple(EntityRow(row.entity, row.n_expected, row.n_found, row.n_false) for row in metrics.entities),
+        rows=tuple(
+            EntityRow(row.entity, row.n_expected, row.n_found, row.n_false) for row in metrics.entities
+        ),
         unreadable=tuple(
             UnreadableAnswer(name, answer.reason, text)
             for name, answer, text in zip(asked.ids, told.answers, told.texts, strict=True)
             if isinstance(answer, Unreadable)
         ),
         bounds=tuple(
-            EntityBounds(f"entity.{name}", *score.bounds) for name, score in metrics.scores.items() if score.bounds
+            EntityBounds(f"entity.{name}", *score.bounds)
+            for name, score in metrics.scores.items()
+            if score.bounds
         ),
         forms=tuple(read.most_common()),
         undefined=tuple((f"entity.{name}", why) for name, why in metrics.undefined.items()),
@@ -123,7 +128,9 @@ def _asked_side(asked: Expectations, table: Vocabulary | None, closed: Vocabular
         json.dumps([name, sorted(wanted), sorted(out), group])
         for name, wanted, out, group in zip(asked.ids, asked.expected, barred, asked.groups, strict=True)
     ]
-    rules = json.dumps([None if words is None else sorted(words.by_name.items()) for words in (table, closed)])
+    rules = json.dumps(
+        [None if words is None else sorted(words.by_name.items()) for words in (table, closed)]
+    )
     content, order = _hash(rules, *sorted(rows)), _hash(rules, *rows)
     origin = asked.origin if table is None else f"{asked.origin} by {table.origin}"
     return _side(origin, "prompts", len(asked.ids), content, order)
@@ -163,7 +170,9 @@ def _notices(
     reasons = Counter(answer.code for answer in told.answers if isinstance(answer, Unreadable))
     if reasons:
         shown = ", ".join(f"{code} ({count:,})" for code, count in reasons.most_common(5))
-        found.append(notice("unreadable-answers", count=f"{metrics.n_unreadable:,}", total=f"{total:,}", shown=shown))
+        found.append(
+            notice("unreadable-answers", count=f"{metrics.n_unreadable:,}", total=f"{total:,}", shown=shown)
+        )
     repaired = [answer.repaired for answer in told.answers if isinstance(answer, Answer) and answer.repaired]
     if repaired:
         kinds = Counter(what for each in repaired for what in each)
@@ -175,7 +184,11 @@ def _notices(
         facts = {"what": "prompts" if asked.from_prompts else "entries", "hint": hint}
         found.append(notice("nothing-expected", count=f"{nothing:,}", total=f"{total:,}", **facts))
     if closed is not None:
-        beside = dict.fromkeys(name for each in told.found if each is not None for name in each if name not in closed)
+        beside = dict.fromkeys(
+            name for each in told.found if each is not None for name in each if name not in closed
+        )
         if beside:
-            found.append(notice("beside-vocabulary", count=f"{len(beside):,}", shown=some(list(beside), _SHOWN)))
+            found.append(
+                notice("beside-vocabulary", count=f"{len(beside):,}", shown=some(list(beside), _SHOWN))
+            )
     return tuple(found)

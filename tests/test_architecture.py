@@ -61,6 +61,7 @@ ALLOWED = {
     },
     "labels": BASE | {"images"},
     "entities": BASE,
+    "entities_in_images": BASE | {"entities", "features", "images", "metrics"},
     "entity_recall": BASE | {"entities", "metrics"},
     "entity_scoring": BASE | {"entities", "entity_recall", "metrics", "result", "summaries", "values"},
     "class_scores": BASE | {"metrics", "result", "values"},

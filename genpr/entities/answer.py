@@ -55,7 +55,9 @@ def check_number(number: int) -> None:
         NotReadable: As it says ("too-long").
     """
     if number > MOST_NAMES:
-        raise NotReadable("too-long", f"it has more than {MOST_NAMES:,} items or lines, too many for a list of entities")
+        raise NotReadable(
+            "too-long", f"it has more than {MOST_NAMES:,} items or lines, too many for a list of entities"
+        )
 
 
 def each_once(names: Iterable[str]) -> tuple[str, ...]:
@@ -76,5 +78,8 @@ def the_same(readings: list[tuple[str, ...]], what: str) -> tuple[str, ...] | No
     """
     kinds = {frozenset(map(normalised, reading)): reading for reading in reversed(readings)}
     if len(kinds) > 1:
-        raise NotReadable("several-lists", f"there are {len(kinds)} different lists {what}, and nothing tells which one is meant")
+        raise NotReadable(
+            "several-lists",
+            f"there are {len(kinds)} different lists {what}, and nothing tells which one is meant",
+        )
     return next(iter(kinds.values()), None)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from genpr.entities.answer import Answer, Unreadable
+from genpr.entities.matching import matched
 from genpr.entities.names import Names
 from genpr.entities.read import read_entities
-from genpr.entities.records import EXPECTED_FIELDS, FOUND_FIELDS, Record, Records, matched, records_of
+from genpr.entities.records import EXPECTED_FIELDS, FOUND_FIELDS, Record, Records, records_of
 from genpr.entities.text_files import shown
 from genpr.entities.vocabulary import Vocabulary
 from genpr.entities.words import is_none
@@ -104,7 +105,9 @@ def read_expectations(
                 code="bad-expectation",
                 path=records.origin,
             )
-        excluded.append(names.all_of([*barred, *_listed(row.fields.get("excluded"), row, records, "excluded")]))
+        excluded.append(
+            names.all_of([*barred, *_listed(row.fields.get("excluded"), row, records, "excluded")])
+        )
         ids.append(row.id or f"[{i}]")
         groups.append(str(row.fields.get("group") or prompt or ids[-1]))
     return Expectations(

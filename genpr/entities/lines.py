@@ -77,7 +77,7 @@ def sections_of(text: str) -> list[Section]:
                 raise NotReadable("nested-list", "it is a list within a list")
             indent = own_indent
             found[-1].bullets.append(content[bullet.end() :])
-            found[-1].is_numbered = not bullet[0].strip() in {*"•‣◦●▪■□○·・-–—*+"}
+            found[-1].is_numbered = bullet[0].strip() not in {*"•‣◦●▪■□○·・-–—*+"}
         elif label := _label(content):
             found.append(Section(label[0], label[1]))
         elif found[-1].bullets and indent is not None and own_indent > indent:
@@ -94,7 +94,13 @@ def _label(content: str) -> tuple[str, str] | None:
     """The label of a line and what is behind it; None where it is no labelled line."""
     plain = _HEADING.sub("", content, count=1)
     is_heading = plain != content
-    if plain.startswith("**") and plain.endswith("**") and plain.count("**") == 2 and ":" not in plain and "：" not in plain:
+    if (
+        plain.startswith("**")
+        and plain.endswith("**")
+        and plain.count("**") == 2
+        and ":" not in plain
+        and "：" not in plain
+    ):
         plain, is_heading = plain.strip("*"), True
     plain = plain.replace("**", "").replace("__", "")
     places = [place for place in (plain.find(":"), plain.find("：")) if place >= 0]

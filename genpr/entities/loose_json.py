@@ -17,7 +17,17 @@ _OPEN_OBJECT, _CLOSE_OBJECT = "{｛", "}｝"
 _OPEN_LIST, _CLOSE_LIST = "[［【", "]］】"
 OPENING = _OPEN_OBJECT + _OPEN_LIST
 _CLOSING_QUOTES = {
-    **{'"': '"', "'": "'", "“": "”“", "‘": "’‘", "「": "」", "『": "』", "＂": "＂", "«": "»", "`": "`", "”": "”", "’": "’"},
+    '"': '"',
+    "'": "'",
+    "“": "”“",
+    "‘": "’‘",
+    "「": "」",
+    "『": "』",
+    "＂": "＂",
+    "«": "»",
+    "`": "`",
+    "”": "”",
+    "’": "’",
 }
 _COMMAS, _COLONS = ",，、;；", ":："
 _SPACE = re.compile(r"\s*")
@@ -59,7 +69,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found and found[key] != value:
-            raise NotReadable("several-lists", f"the key {key[:40]!r} stands there twice, with different values")
+            raise NotReadable(
+                "several-lists", f"the key {key[:40]!r} stands there twice, with different values"
+            )
         found[key] = value
     return found
 

@@ -33,7 +33,9 @@ class Matcher:
     def __init__(self, names: Mapping[str, str]) -> None:
         self._entities: list[str] = []
         self._next: dict[tuple[int, str], int] = {}
-        self._ends: list[tuple[int, int] | None] = [None]  # by state: length and entity of the name that it is
+        self._ends: list[tuple[int, int] | None] = [
+            None
+        ]  # by state: length and entity of the name that it is
         for name, entity in names.items():
             self._add(marked(name), entity)
         self._fall, self._longest = self._links()
@@ -72,8 +74,9 @@ class Matcher:
         return self._next.get((state, c), 0)
 
     def find(self, text: str) -> Iterable[str]:
-        """What each name in a normalised text stands for, from left to right; of names that overlap, the one that begins
-        first, and of those the longest.
+        """What each name in a normalised text stands for, from left to right.
+
+        Of names that overlap, it is the one that begins first, and of those the longest.
         """
         searched = marked(text)
         begins: list[tuple[int, int] | None] = [None] * len(searched)

@@ -25,7 +25,9 @@ _ONE_SPELLING = str.maketrans(
 _BEFORE = " \"'「『」』《〈【([{<*_~#·"
 _AFTER = " \"'「『」』》〉】>*_~,.;:!?、。…·"
 _BRACKETS = {")": "(", "]": "[", "}": "{"}
-_UNSEEN = frozenset({"Cf", "Cc", "Cs"})  # format characters such as the zero-width ones, controls, lone surrogates
+_UNSEEN = frozenset(
+    {"Cf", "Cc", "Cs"}
+)  # format characters such as the zero-width ones, controls, lone surrogates
 
 
 def normalised(name: str) -> str:
@@ -45,8 +47,12 @@ def normalised_text(text: str) -> str:
     if text.isascii() and text.isprintable():
         return " ".join(text.translate(_ONE_SPELLING).lower().split())
     # Casefold may undo the composed form, and spacing accents decompose: both are mended by a second pass.
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text.translate(_ONE_SPELLING)).casefold())
-    seen = "".join([c for c in folded if c.isprintable() or c.isspace() or unicodedata.category(c) not in _UNSEEN])
+    folded = unicodedata.normalize(
+        "NFKC", unicodedata.normalize("NFKC", text.translate(_ONE_SPELLING)).casefold()
+    )
+    seen = "".join(
+        [c for c in folded if c.isprintable() or c.isspace() or unicodedata.category(c) not in _UNSEEN]
+    )
     words = " ".join(seen.translate(_ONE_SPELLING).split())
     return words.replace(f" {_MIDDLE_DOT}", _MIDDLE_DOT).replace(f"{_MIDDLE_DOT} ", _MIDDLE_DOT)
 

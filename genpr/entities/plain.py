@@ -63,7 +63,9 @@ def _unlabelled(sections: list[Section]) -> list[Section]:
     bulleted = [section for section in own if section.bullets]
     if bulleted:
         return bulleted
-    if len(own) == len(sections) and all(section.label and section.behind and not section.texts for section in own):
+    if len(own) == len(sections) and all(
+        section.label and section.behind and not section.texts for section in own
+    ):
         marks = [yes_or_no(section.behind) for section in own]
         if len(own) > 1 and None not in marks:  # cat: yes
             return [Section(texts=[f"{section.label}: {section.behind}" for section in own])]
@@ -78,7 +80,9 @@ def _read(section: Section, repairs: list[str], known: Known | None) -> tuple[tu
     if section.behind and section.bullets:
         raise NotReadable("several-lists", "a label is followed by names on its line, and by a list")
     if section.bullets:
-        return each_once(_items(section.bullets, repairs)), "numbered list" if section.is_numbered else "bullet list"
+        return each_once(
+            _items(section.bullets, repairs)
+        ), "numbered list" if section.is_numbered else "bullet list"
     if section.behind:
         return _behind(section.behind, repairs), "names behind a label"
     if len(section.texts) > 1:
@@ -87,7 +91,9 @@ def _read(section: Section, repairs: list[str], known: Known | None) -> tuple[tu
     if len(names) > 1 or section.label is not None:
         return names, "names with commas between"
     if known is None or not known(names[0]):
-        raise NotReadable("no-list", f"nothing tells whether {names[0][:40]!r} is a list of one name, or something else")
+        raise NotReadable(
+            "no-list", f"nothing tells whether {names[0][:40]!r} is a list of one name, or something else"
+        )
     return names, "one name"
 
 
@@ -118,7 +124,7 @@ def _separated(text: str, *, is_labelled: bool) -> tuple[str, ...]:
     if is_none(text):
         return ()
     body = text.strip().rstrip(_ENDS) if not text.rstrip().endswith("...") else text
-    if body.endswith("...") or body.endswith("…"):
+    if body.endswith(("...", "…")):
         raise NotReadable("cut-off", "the list goes on with dots, so what else was in it is not known")
     if body[:1] in ("(", "（") and body[-1:] in (")", "）"):
         body = body[1:-1]
@@ -172,12 +178,16 @@ def _items(lines: list[str], repairs: list[str]) -> list[str]:
         raise NotReadable("no-name", "some items have an explanation behind them, or a colon in their name")
     for name, behind, mark, _ in read:
         if mark is None and behind and is_negative(behind):
-            raise NotReadable("contradiction", f"what is said about {name[:40]!r} may mean that it is not there")
+            raise NotReadable(
+                "contradiction", f"what is said about {name[:40]!r} may mean that it is not there"
+            )
         if _INLINE.search(behind) or (len(read) == 1 and len(behind.split()) == 1):
             raise NotReadable("several-in-one", "several items stand on one line")
         _check_name(name, "or")
         if any(separator in name for separator in (", ", "，", "、", "；", "; ")):
-            raise NotReadable("several-in-one", "an item of the list may be several names, for it has a comma in it")
+            raise NotReadable(
+                "several-in-one", "an item of the list may be several names, for it has a comma in it"
+            )
     if any(behind for _, behind, _, _ in read):
         repairs.append("explanations left out")
     return [name for name, *_ in read]

@@ -102,7 +102,9 @@ class _Reader:
         found = [self.text(part[start:], depth + 1) for part, start in zip(inside, starts, strict=True)]
         if len(parts) % 2 == 0:
             self.repairs.append("code fence not closed")
-        return the_same([names for names, _ in found], "in code fences") or (), f"{found[0][1]} in a code fence"
+        return the_same(
+            [names for names, _ in found], "in code fences"
+        ) or (), f"{found[0][1]} in a code fence"
 
     def _json_within(self, body: str, depth: int) -> tuple[str, ...] | None:
         """The list in the JSON that a text holds; None if it holds none."""

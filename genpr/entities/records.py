@@ -13,11 +13,35 @@ from genpr.entities.words import squeezed
 from genpr.errors import DataError, UsageError
 
 ID = "id"
-_ID_NAMES = ("id", "imageid", "image", "filename", "file", "path", "name", "key", "index", "编号", "图片", "图像", "文件名")
+_ID_NAMES = (
+    "id",
+    "imageid",
+    "image",
+    "filename",
+    "file",
+    "path",
+    "name",
+    "key",
+    "index",
+    "编号",
+    "图片",
+    "图像",
+    "文件名",
+)
 EXPECTED_FIELDS: Mapping[str, tuple[str, ...]] = {
     ID: _ID_NAMES,
     "expected": (
-        *("expected", "expectedentities", "entities", "entity", "required", "include", "included", "objects", "labels"),
+        *(
+            "expected",
+            "expectedentities",
+            "entities",
+            "entity",
+            "required",
+            "include",
+            "included",
+            "objects",
+            "labels",
+        ),
         *("实体", "期望", "期望实体", "应有实体"),
     ),
     "excluded": ("exclude", "excluded", "excludedentities", "forbidden", "absent", "排除", "不应出现"),
@@ -28,8 +52,30 @@ EXPECTED_FIELDS: Mapping[str, tuple[str, ...]] = {
 
 FOUND_FIELDS: Mapping[str, tuple[str, ...]] = {
     ID: _ID_NAMES,
-    "found": ("found", "foundentities", "detected", "detectedentities", "present", "entities", "实体", "发现", "找到"),
-    "answer": ("answer", "response", "output", "raw", "rawanswer", "content", "text", "message", "result", "回答", "结果"),
+    "found": (
+        "found",
+        "foundentities",
+        "detected",
+        "detectedentities",
+        "present",
+        "entities",
+        "实体",
+        "发现",
+        "找到",
+    ),
+    "answer": (
+        "answer",
+        "response",
+        "output",
+        "raw",
+        "rawanswer",
+        "content",
+        "text",
+        "message",
+        "result",
+        "回答",
+        "结果",
+    ),
 }
 """The same for a file of answers."""
 
@@ -100,41 +146,6 @@ def records_of(
     if found.has_ids:
         _check_ids(found, what)
     return found
-
-
-def matched(asked: Records, answered: Records) -> list[Record]:
-    """The answer to each record of the first, in its order.
-
-    Raises:
-        DataError: Ids do not match one to one ("ids-do-not-match").
-    """
-    if not asked.has_ids or not answered.has_ids:
-        if asked.has_ids == answered.has_ids and len(asked.rows) == len(answered.rows):
-            return list(answered.rows)
-        kinds = [f"{shown(side.origin)} has {len(side.rows):,} records {_with(side)}" for side in (asked, answered)]
-        raise DataError(
-            f"{' and '.join(kinds)}; needed are ids in both, or equally many records in the same order",
-            code="ids-do-not-match",
-            path=answered.origin,
-        )
-    by_id = {row.id: row for row in answered.rows}
-    wanted = {row.id for row in asked.rows}
-    missing = [row.id for row in asked.rows if row.id not in by_id]
-    unknown = [name for name in by_id if name not in wanted]
-    if missing or unknown:
-        parts = [f"no answer for {len(missing):,} of {len(asked.rows):,} ({some(missing)})"] if missing else []
-        parts += [f"{len(unknown):,} with ids that {shown(asked.origin)} does not have ({some(unknown)})"] if unknown else []
-        hint = "a record with an empty answer counts as unreadable" if missing else "ids must be equal letter by letter"
-        raise DataError(
-            f"{shown(answered.origin)} has {' and '.join(parts)}; {hint}",
-            code="ids-do-not-match",
-            path=answered.origin,
-        )
-    return [by_id[row.id] for row in asked.rows]
-
-
-def _with(side: Records) -> str:
-    return "with ids" if side.has_ids else "without ids"
 
 
 def _field(value: object, main: str, text: str | None) -> dict[str, Any]:
@@ -213,10 +224,14 @@ def _csv_records(text: str, origin: str, what: str, delimiter: str) -> list[tupl
     if not rows:
         raise _bad(origin, what, "it is empty")
     heads = [cell.strip() for cell in rows[0][1]]
-    records = []
+    records: list[tuple[str, Mapping[str, Any]]] = []
     for number, row in rows[1:]:
         if len(row) != len(heads):
-            raise _bad(origin, what, f"line {number:,} has {len(row)} columns, and the heading {len(heads)}; is a quote missing?")
+            raise _bad(
+                origin,
+                what,
+                f"line {number:,} has {len(row)} columns, and the heading {len(heads)}; is a quote missing?",
+            )
         records.append((f"line {number:,}", dict(zip(heads, row, strict=True))))
     return records
 
@@ -231,7 +246,8 @@ def _named(
     keys = list(dict.fromkeys(str(key) for _, record in records for key in record))
     by_form = {squeezed(key): key for key in reversed(keys)}
     columns = {
-        name: next((by_form[form] for form in forms if form in by_form), None) for name, forms in fields.items()
+        name: next((by_form[form] for form in forms if form in by_form), None)
+        for name, forms in fields.items()
     }
     contents = [name for name in fields if name != ID and columns[name] is not None]
     if not contents:
@@ -240,7 +256,9 @@ def _named(
     rows = []
     id_column = columns[ID]
     for place, record in records:
-        found = {name: record[columns[name]] for name in contents if columns[name] in record}
+        found = {
+            name: record[key] for name in contents if (key := columns[name]) is not None and key in record
+        }
         rows.append(Record(_id_of(record.get(id_column, "") if id_column else ""), found, place))
     return Records(tuple(rows), origin, has_ids=id_column is not None)
 
@@ -250,6 +268,4 @@ def _id_of(value: object) -> str:
 
 
 def _bad(origin: str, what: str, why: str) -> DataError:
-    return DataError(
-        f"{shown(origin)} is no file of {what}: {why}", code="bad-records", path=origin
-    )
+    return DataError(f"{shown(origin)} is no file of {what}: {why}", code="bad-records", path=origin)

@@ -6,19 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from genpr.entities.answer import NotReadable, check_number, each_once, the_same
-from genpr.entities.words import (
-    CLASS_KEYS,
-    ERROR_KEYS,
-    NAME_KEYS,
-    PRESENT_KEYS,
-    WRAP_KEYS,
-    is_negative,
-    is_none,
-    is_remark,
-    rank_of_key,
-    squeezed,
-    yes_or_no,
-)
+from genpr.entities.word_lists import CLASS_KEYS, ERROR_KEYS, NAME_KEYS, PRESENT_KEYS, WRAP_KEYS
+from genpr.entities.words import is_negative, is_none, is_remark, rank_of_key, squeezed, yes_or_no
 
 _MOST_DEPTH = 6
 _LONGEST_NAME = 120
@@ -73,16 +62,22 @@ def _walk(value: Mapping[str, Any], depth: int) -> Iterator[tuple[str, Any]]:
             yield from _walk(found[0], depth + 1)
 
 
-def _is_wrapping(key: str, value: object) -> bool:
+def _is_wrapping(key: str, value: Any) -> bool:  # noqa: ANN401 - any JSON
     """Whether it is a list around one object that names nothing itself."""
     is_alone = isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict)
-    return is_alone and squeezed(key) in WRAP_KEYS and not {*map(squeezed, value[0])} & (NAME_KEYS | CLASS_KEYS)
+    return (
+        is_alone and squeezed(key) in WRAP_KEYS and not {*map(squeezed, value[0])} & (NAME_KEYS | CLASS_KEYS)
+    )
 
 
 def _under_key(value: object, read_text: Text, repairs: list[str]) -> tuple[str, ...] | None:
     """What stands under a key that names entities."""
     if isinstance(value, str):
-        return () if is_none(value) else _only(read_text(value, True), "the text under the key lists no entities")
+        return (
+            ()
+            if is_none(value)
+            else _only(read_text(value, True), "the text under the key lists no entities")
+        )
     if isinstance(value, list):
         return _only(_names(value, repairs), "the list holds no names")
     if isinstance(value, dict):
@@ -93,7 +88,9 @@ def _under_key(value: object, read_text: Text, repairs: list[str]) -> tuple[str,
             return each_once(name for name, mark in marks.items() if mark)
         return _only(_from_object(value, read_text, repairs), "there is an object where the list should be")
     if value is None:
-        raise NotReadable("no-list", "the list is null, which says neither that there are entities nor that there are none")
+        raise NotReadable(
+            "no-list", "the list is null, which says neither that there are entities nor that there are none"
+        )
     return None  # such as "present": true
 
 
@@ -126,11 +123,15 @@ def _names(items: list[Any], repairs: list[str]) -> tuple[str, ...] | None:
         raise NotReadable("no-list", "the names in the list are empty")
     if any(is_none(name) for name in kept):
         if len(kept) > 1:
-            raise NotReadable("contradiction", "the list holds names, and a word that says that there are none")
+            raise NotReadable(
+                "contradiction", "the list holds names, and a word that says that there are none"
+            )
         _add(repairs, "a list with a word for none")
         return ()
     if len(items) == 1 and isinstance(items[0], str) and any(mark in kept[0] for mark in _LIST_MARKS):
-        raise NotReadable("several-in-one", "the list holds one name that may be several, for it has a comma in it")
+        raise NotReadable(
+            "several-in-one", "the list holds one name that may be several, for it has a comma in it"
+        )
     return each_once(kept)
 
 
@@ -153,7 +154,9 @@ def _name_in(item: Mapping[str, Any]) -> str | None:
         if squeezed(key) in PRESENT_KEYS:
             mark = yes_or_no(value)
             if mark is None:
-                raise NotReadable("no-name", f"whether an item is there cannot be told from {str(value)[:40]!r}")
+                raise NotReadable(
+                    "no-name", f"whether an item is there cannot be told from {str(value)[:40]!r}"
+                )
             if not mark:
                 return None
     for keys in (NAME_KEYS, CLASS_KEYS):

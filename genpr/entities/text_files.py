@@ -16,15 +16,15 @@ _FIELD_LIMIT = 2**24
 
 
 def shown(text: object, most: int = 60) -> str:
-    """Fit for a message on one line: nothing that a terminal obeys, and cut.
+    r"""Fit for a message on one line: nothing that a terminal obeys, and cut.
 
     Example:
-        >>> print(shown("a\\x1b[31m" + "b" * 99, most=12))
-        a\\x1b[31mbbbbbb…
+        >>> print(shown("a\x1b[31m" + "b" * 99, most=12))
+        a\x1b[31mbbb…
     """
     raw = str(text)
     whole = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in raw[: most + 1])
-    return whole if len(raw) <= most else f"{whole[: most + 3]}…"
+    return whole if len(raw) <= most else f"{whole[:most]}…"
 
 
 def some(names: list[str] | tuple[str, ...], most: int = 3) -> str:
@@ -47,7 +47,9 @@ def text_of(path: str | os.PathLike[str], what: str) -> str:
     """
     path = Path(path)
     if not _is_file(path):
-        raise UsageError(f"there is no file {shown(path)!r} with {what}", code="path-not-found", path=str(path))
+        raise UsageError(
+            f"there is no file {shown(path)!r} with {what}", code="path-not-found", path=str(path)
+        )
     try:
         size = path.stat().st_size
         data = path.read_bytes() if size <= _MOST_BYTES else b""

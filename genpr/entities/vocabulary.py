@@ -61,8 +61,10 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Vocabulary:
-        """Read a file: `.txt` with a name per line, `.csv` or `.tsv` with an entity and its aliases per line, or `.json`
-        with `{"entity": ["alias", ...]}` or a list of names.
+        """Read a file.
+
+        It is a `.txt` with a name per line, a `.csv` or `.tsv` with an entity and its aliases per line, or a `.json` with
+        `{"entity": ["alias", ...]}` or a list of names.
 
         Raises:
             UsageError: There is no such file, or it is of no such kind.

@@ -38,7 +38,9 @@ def read_vocabulary(path: str | os.PathLike[str]) -> tuple[Any, str]:
     else:
         found = _from_rows(text, origin, "\t" if suffix == ".tsv" else ",")
     if not found:
-        raise DataError(f"{shown(path)} holds no names; is it the right file?", code="bad-vocabulary", path=origin)
+        raise DataError(
+            f"{shown(path)} holds no names; is it the right file?", code="bad-vocabulary", path=origin
+        )
     return found, origin
 
 
@@ -66,7 +68,9 @@ def _from_json(text: str, origin: str) -> object:
         found = json_of(text)
     except ValueError as error:
         raise DataError(
-            f"{shown(origin)} is no JSON ({shown(error)}); was it cut short?", code="bad-vocabulary", path=origin
+            f"{shown(origin)} is no JSON ({shown(error)}); was it cut short?",
+            code="bad-vocabulary",
+            path=origin,
         ) from error
     if isinstance(found, dict):
         return {entity: [alias] if isinstance(alias, str) else alias for entity, alias in found.items()}

@@ -1,87 +1,32 @@
-"""Words by which language models name lists, refuse, and say yes, no and none; all normalised, in English and Chinese."""
+"""What a word, key or label of an answer means: a list, an explanation, a refusal, yes, no or none."""
 
 from __future__ import annotations
 
 import re
 
 from genpr.entities.normalise import normalised
+from genpr.entities.word_lists import (
+    DENIAL_PARTS,
+    DENIALS,
+    ENTITY_PARTS,
+    ENTITY_WORDS,
+    INTRO_PARTS,
+    INTRO_WORDS,
+    NO,
+    NO_ANSWERS,
+    NONE,
+    NOT_PARTS,
+    NOT_WORDS,
+    PRESENCE_KEYS,
+    PRESENCE_PARTS,
+    PROSE_PARTS,
+    PROSE_WORDS,
+    REFUSALS,
+    REMARK_PARTS,
+    REMARK_WORDS,
+    YES,
+)
 
-_ENTITY_WORDS = frozenset(
-    "entities entity objects object items item elements things subjects concepts keywords names tags".split()
-)
-_ENTITY_PARTS = ("实体", "实體", "實體", "物体", "物體", "物品", "对象", "對象", "元素", "关键词", "名称列表", "事物")
-_PRESENCE_KEYS = frozenset("found present detected visible recognized recognised identified depicted shown list".split())
-_PRESENCE_PARTS = ("存在", "出现", "出現", "发现", "看到", "包含", "识别", "識別", "检测", "列表", "清单")
-_INTRO_WORDS = frozenset(
-    "found see shows show contains contain includes include following detected present visible depicts depicted list "
-    "identified recognized recognised answer output result here".split()
-)
-_INTRO_PARTS = ("如下", "包括", "有", "答案", "结果", "結果", *_PRESENCE_PARTS)
-_NOT_WORDS = frozenset(
-    "not no non none without missing absent excluded exclude excluding lacking lacks never unseen undetected unrelated "
-    "false wrong incorrect nothing cannot can't couldn't isn't aren't wasn't weren't don't doesn't didn't unable neither "
-    "nor hardly unlikely rejected removed omitted ignored uncertain unsure expected required requested target targets "
-    "candidate candidates prompt query reference".split()  # what was asked for, and not what was seen
-)
-_DENIALS = frozenset("no not without except but maybe perhaps possibly neither nor none never missing absent or".split())
-_DENIAL_PARTS = ("没有", "沒有", "不存在", "未出现", "看不到", "不在", "可能是", "或者")
-_NOT_PARTS = ("未", "没", "沒", "无", "無", "不", "缺", "非", "勿", "排除", "错误", "可能")
-_REMARK_WORDS = frozenset(
-    "explanation explanations reason reasons reasoning note notes comment comments description descriptions rationale "
-    "thought thoughts thinking confidence confidences score scores justification analysis summary bbox bboxes box boxes "
-    "colors colours".split()
-)
-_REMARK_PARTS = ("说明", "說明", "解释", "解釋", "理由", "原因", "备注", "備註", "注释", "描述", "思考", "分析", "置信")
-NAME_KEYS = frozenset(
-    {
-        *("name", "names", "entity", "entityname", "text", "word", "object", "objectname", "item", "value", "title", "term"),
-        *("名称", "名稱", "名字", "实体", "實體", "实体名", "实体名称", "物体", "物體", "物品", "对象", "文本", "词", "值"),
-    }
-)
-CLASS_KEYS = frozenset({"label", "class", "category", "classname", "标签", "標籤", "类别", "類別"})
-PRESENT_KEYS = frozenset(
-    {
-        *("present", "found", "exists", "exist", "visible", "detected", "ispresent", "isvisible", "inimage", "status"),
-        *("存在", "是否存在", "出现", "是否出现", "可见", "检测到"),
-    }
-)
-WRAP_KEYS = frozenset(
-    {
-        *("answer", "result", "results", "output", "response", "content", "text", "data", "json", "final"),
-        *("finalanswer", "value", "arguments", "choices", "message", "messages", "答案", "结果", "結果", "回答", "输出", "输出结果", "数据"),
-    }
-)
-ERROR_KEYS = frozenset({"error", "errors", "exception", "错误", "錯誤", "异常"})
-_NONE = frozenset(
-    {
-        *("none", "nothing", "no entities", "no entity", "no objects", "no object", "none found", "nothing found", "empty"),
-        *("no entities found", "no objects found", "no entities detected", "no objects detected", "none detected"),
-        *("none of them", "none of the above", "no items", "no items found", "there are none", "there are no entities"),
-        *("無", "无", "没有", "沒有", "空", "没有实体", "无实体", "没有任何实体", "没有物体", "无物体", "未发现", "未发现实体"),
-        *("没有发现", "没有找到", "未找到", "未找到实体", "没有发现实体", "无任何实体", "空列表", "一个也没有", "一个都没有"),
-        *("no entities are present", "no entities were found", "no objects are present", "no objects were found"),
-    }
-)
-_YES = frozenset("yes y true present found visible 1 ✓ ✔ ✅ ☑ 是 有 存在 出现 可见 对 √".split())
-_NO = frozenset(
-    "no n false absent missing 0 ✗ ✘ ❌ ☒ × 否 无 没有 不存在 未出现 不可见 不 错".split()
-) | {"not present", "not found", "not visible"}
-_NO_ANSWERS = frozenset(
-    "yes no ok okay sure true false null nan undefined unknown error timeout n/a na unsure maybe done hello hi thanks "
-    "sorry nil tbd todo ... 是 否 好 好的 对 未知 不知道 不确定 错误 超时 抱歉 收到 可以 string str object list json".split()
-)
-_PROSE_WORDS = frozenset(
-    "i i'm i've we you he she they it it's its is are was were be been there there's this that these those can cannot "
-    "can't could would should will shows show contains contain has have had do does did see appears appear seems seem "
-    "image picture photo because which who based however please sorry here let me my your retry failed exceeded error exception traceback timeout".split()
-)
-_PROSE_PARTS = ("我", "你", "图中", "图片", "圖片", "画面", "这是", "这张", "那里", "可以看到", "是一", "因为", "但是", "抱歉", "请", "无法")
-_REFUSALS = (
-    *("i'm sorry", "i am sorry", "sorry", "i can't", "i cannot", "i can not", "i'm unable", "i am unable", "i won't"),
-    *("i'm not able", "i am not able", "as an ai", "as a language model", "unfortunately", "i don't", "i do not"),
-    *("i apologize", "i apologise", "my apologies", "i'm afraid"),
-    *("抱歉", "很抱歉", "非常抱歉", "对不起", "對不起", "我无法", "我不能", "无法", "作为一个", "作为ai", "不好意思", "我看不到"),
-)
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
@@ -97,12 +42,12 @@ def _words(text: str) -> set[str]:
 
 def is_negative(text: str) -> bool:
     """Whether a key or label is of what is not there, or is not sure."""
-    return bool(_words(text) & _NOT_WORDS) or any(part in text for part in _NOT_PARTS)
+    return bool(_words(text) & NOT_WORDS) or any(part in text for part in NOT_PARTS)
 
 
 def is_remark(text: str) -> bool:
     """Whether a key or label is of explanations."""
-    return bool(_words(text) & _REMARK_WORDS) or any(part in text for part in _REMARK_PARTS)
+    return bool(_words(text) & REMARK_WORDS) or any(part in text for part in REMARK_PARTS)
 
 
 def rank_of_key(key: str) -> int | None:
@@ -110,8 +55,8 @@ def rank_of_key(key: str) -> int | None:
     if is_negative(key) or is_remark(key):
         return None
     words = _words(key)
-    is_entity = bool(words & _ENTITY_WORDS) or any(part in key for part in _ENTITY_PARTS)
-    is_presence = bool(words & _PRESENCE_KEYS) or any(part in key for part in _PRESENCE_PARTS)
+    is_entity = bool(words & ENTITY_WORDS) or any(part in key for part in ENTITY_PARTS)
+    is_presence = bool(words & PRESENCE_KEYS) or any(part in key for part in PRESENCE_PARTS)
     if is_entity:
         return 0 if is_presence else 1
     return 2 if is_presence and len(words) <= 2 else None
@@ -122,13 +67,13 @@ def introduces(label: str) -> bool:
     if is_negative(label) or is_remark(label):
         return False
     words = _words(label)
-    found = words & (_ENTITY_WORDS | _INTRO_WORDS)
-    return bool(found) or any(part in label for part in (*_ENTITY_PARTS, *_INTRO_PARTS))
+    found = words & (ENTITY_WORDS | INTRO_WORDS)
+    return bool(found) or any(part in label for part in (*ENTITY_PARTS, *INTRO_PARTS))
 
 
 def is_none(text: str) -> bool:
     """Whether a text says that there are no entities."""
-    return normalised(text) in _NONE
+    return normalised(text) in NONE
 
 
 def yes_or_no(value: object) -> bool | None:
@@ -138,22 +83,22 @@ def yes_or_no(value: object) -> bool | None:
     if not isinstance(value, str):
         return None
     word = normalised(value) or value.strip()
-    return True if word in _YES else False if word in _NO else None
+    return True if word in YES else False if word in NO else None
 
 
 def denies(name: str) -> bool:
     """Whether an item of a list says that something is not there, or is not sure."""
-    return bool(set(normalised(name).split()) & _DENIALS) or any(part in name for part in _DENIAL_PARTS)
+    return bool(set(normalised(name).split()) & DENIALS) or any(part in name for part in DENIAL_PARTS)
 
 
 def is_refusal(text: str) -> bool:
     """Whether a text begins as models do that refuse."""
-    return normalised(text[:80]).startswith(_REFUSALS)
+    return normalised(text[:80]).startswith(REFUSALS)
 
 
 def is_no_answer(text: str) -> bool:
     """Whether a single word is a mark of trouble, or an answer to another question."""
-    return (normalised(text) or text.strip()) in _NO_ANSWERS
+    return (normalised(text) or text.strip()) in NO_ANSWERS
 
 
 def is_prose(text: str) -> bool:
@@ -161,5 +106,5 @@ def is_prose(text: str) -> bool:
     name = normalised(text)
     words = name.split()
     is_long = len(words) > 8 or len(name) > 80 or (len(words) == 1 and len(name) > 30)
-    is_sentence = any(word in _PROSE_WORDS for word in words) or any(part in name for part in _PROSE_PARTS)
+    is_sentence = any(word in PROSE_WORDS for word in words) or any(part in name for part in PROSE_PARTS)
     return is_long or is_sentence or any(mark in name for mark in (". ", "! ", "? ", "。", "！", "？", "://"))

@@ -228,7 +228,11 @@ def _rows(table: Counts) -> tuple[EntityCount, ...]:
         for i, entity in enumerate(table.entities)
         if expected[i] or wrong[i]
     ]
-    return tuple(sorted(rows, key=lambda row: (row.n_found / max(row.n_expected, 1), -row.n_expected, -(row.n_false or 0))))
+    return tuple(
+        sorted(
+            rows, key=lambda row: (row.n_found / max(row.n_expected, 1), -row.n_expected, -(row.n_false or 0))
+        )
+    )
 
 
 def _check(

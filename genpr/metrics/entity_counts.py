@@ -147,7 +147,10 @@ class Counts:
 
     def pooled(self, part: Tensor, whole: Tensor) -> Callable[[Tensor], Tensor]:
         """The sum of one number per image over that of another, by weights (B, units)."""
-        sums = [torch.zeros(self.n_units, dtype=torch.float64).index_add_(0, self.unit, each) for each in (part, whole)]
+        sums = [
+            torch.zeros(self.n_units, dtype=torch.float64).index_add_(0, self.unit, each)
+            for each in (part, whole)
+        ]
         return lambda weights: (weights @ sums[0]) / (weights @ sums[1])
 
     def by_entity(self, part: Pairs, whole: Pairs) -> Callable[[Tensor], Tensor]:
@@ -171,9 +174,9 @@ class Counts:
         values = {"failure_rate": self.unreadable, "all_found": self.all_found}.get(name)
         if values is not None:
             known = ~values.isnan()
-            return len(self.unit[known].unique()), int(known.sum())
+            return len(torch.unique(self.unit[known])), int(known.sum())
         values = self.precision if "precision" in name else self.recall
-        units = len(self.unit[~values.isnan()].unique())
+        units = len(torch.unique(self.unit[~values.isnan()]))
         pairs = self.hits.joined(self.wrongs) if "precision" in name else self.expectations
         if not name.startswith("macro"):
             return units, len(pairs.image)
@@ -209,7 +212,9 @@ def counted(
             lists[kind] += [(i, entity_of.setdefault(name, len(entity_of))) for name in sorted(names)]
     names = tuple(entity_of)
     pairs = {kind: _pairs(each, len(expected), len(names)) for kind, each in lists.items()}
-    demands = [bool(wanted) or bool(excluded is not None and excluded[i]) for i, wanted in enumerate(expected)]
+    demands = [
+        bool(wanted) or bool(excluded is not None and excluded[i]) for i, wanted in enumerate(expected)
+    ]
     units: dict[Hashable, int] = {}
     own = range(len(expected)) if groups is None else groups
     return Counts(

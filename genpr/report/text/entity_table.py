@@ -15,19 +15,29 @@ def entity_table(result: Result) -> str:
     found = result.entities
     if found is None:
         return ""
-    parts = [_scores(result, found), *_reasons(found), *_entities(found), *_unreadable(found), _footer(result, found)]
+    parts = [
+        _scores(result, found),
+        *_reasons(found),
+        *_entities(found),
+        *_unreadable(found),
+        _footer(result, found),
+    ]
     return "\n".join(parts)
 
 
 def _scores(result: Result, found: EntitySummary) -> str:
     bounds = {each.metric: f"{each.low:.3f} - {each.high:.3f}" for each in found.bounds}
-    table = plain_table("metric", "value", "95 % interval", *(["with unreadable"] if bounds else []), "images")
+    table = plain_table(
+        "metric", "value", "95 % interval", *(["with unreadable"] if bounds else []), "images"
+    )
     for column in table.columns[1:]:
         column.justify = "right"
     for name, metric in result.metrics.items():
         interval = "-" if metric.interval is None else " - ".join(f"{end:.3f}" for end in metric.interval)
         counted = "-" if metric.n_counted is None else f"{metric.n_counted:,}"
-        table.add_row(name, number(metric.value), interval, *([bounds.get(name, "-")] if bounds else []), counted)
+        table.add_row(
+            name, number(metric.value), interval, *([bounds.get(name, "-")] if bounds else []), counted
+        )
     return render(table)
 
 
@@ -39,7 +49,10 @@ def _reasons(found: EntitySummary) -> list[str]:
     by_reason: dict[str, list[str]] = {}
     for metric, why in found.undefined:
         by_reason.setdefault(why, []).append(metric)
-    return [*map(wrapped, lines), *(wrapped(f"no {', '.join(names)}: {why}") for why, names in by_reason.items())]
+    return [
+        *map(wrapped, lines),
+        *(wrapped(f"no {', '.join(names)}: {why}") for why, names in by_reason.items()),
+    ]
 
 
 def _entities(found: EntitySummary) -> list[str]:
@@ -47,7 +60,9 @@ def _entities(found: EntitySummary) -> list[str]:
     if not found.rows:
         return []
     judged = any(row.n_false is not None for row in found.rows)
-    table = plain_table("entity, most missed first", "expected", "found", "recall", *(["wrong"] if judged else []))
+    table = plain_table(
+        "entity, most missed first", "expected", "found", "recall", *(["wrong"] if judged else [])
+    )
     for column in table.columns:
         column.no_wrap = True
     for column in table.columns[1:]:
@@ -68,10 +83,15 @@ def _unreadable(found: EntitySummary) -> list[str]:
     if not found.unreadable:
         return []
     count = len(found.unreadable)
-    lines = ["", f"{count:,} of {found.n_answers:,} answers could not be read, and are in no score above failure_rate:"]
+    lines = [
+        "",
+        f"{count:,} of {found.n_answers:,} answers could not be read, and are in no score above failure_rate:",
+    ]
     for each in found.unreadable[:_MOST_UNREADABLE]:
         begin = f": {shortened(each.answer, 60)}" if each.answer.strip() else ""
-        lines.append(wrapped(f"{shortened(each.name, _WIDEST)}: {each.reason}{begin}", first="  ", others="    "))
+        lines.append(
+            wrapped(f"{shortened(each.name, _WIDEST)}: {each.reason}{begin}", first="  ", others="    ")
+        )
     more = count - _MOST_UNREADABLE
     return [*lines, *([f"  and {more:,} more (all in --json)"] if more > 0 else [])]
 
@@ -82,7 +102,11 @@ def _footer(result: Result, found: EntitySummary) -> str:
     if found.vocabulary is not None:
         wrong = f"wrong is what is found of {found.vocabulary:,} known entities and not expected"
     else:
-        wrong = "wrong is what images exclude" if "entity.precision" in result.metrics else "nothing is known to be wrong"
+        wrong = (
+            "wrong is what images exclude"
+            if "entity.precision" in result.metrics
+            else "nothing is known to be wrong"
+        )
     lines = [
         f"expected  {result.real.n:,} of {result.real.source}",
         f"answers   {result.fake.n:,} of {result.fake.source}",
