@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from genpr.entities.answer import Answer, Unreadable
     from genpr.entities.read import read_entities
     from genpr.entities.vocabulary import Vocabulary
+    from genpr.entities_in_images import ZeroShot, found_entities
     from genpr.entity_recall import entity_metrics
     from genpr.entity_scoring import score_entities
     from genpr.errors import (
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from genpr.evaluate import score, score_protocols
     from genpr.evaluator import Evaluator
     from genpr.evidence import Evidence
+    from genpr.features.detectors import load_detector
     from genpr.features.embed import embed
     from genpr.features.extractor import ExtractorInfo, FeatureExtractor
     from genpr.features.registry import list_extractors, load_extractor
@@ -96,6 +98,7 @@ _HOME = {
     "UsageError": "genpr.errors",
     "Vocabulary": "genpr.entities.vocabulary",
     "WeightsError": "genpr.errors",
+    "ZeroShot": "genpr.entities_in_images",
     "cmmd": "genpr.metrics.kernel",
     "compare": "genpr.comparison",
     "compare_report": "genpr.report.pages.compare_page",
@@ -104,11 +107,13 @@ _HOME = {
     "entity_metrics": "genpr.entity_recall",
     "evidence_report": "genpr.report.pages.evidence_page",
     "find_modes": "genpr.modes",
+    "found_entities": "genpr.entities_in_images",
     "frechet_distance": "genpr.metrics.frechet",
     "html_report": "genpr.report.pages.score_page",
     "inception_score": "genpr.metrics.inception_score",
     "kernel_distance": "genpr.metrics.kernel",
     "list_extractors": "genpr.features.registry",
+    "load_detector": "genpr.features.detectors",
     "load_extractor": "genpr.features.registry",
     "load_generator": "genpr.generation.load",
     "load_results": "genpr.comparison",
@@ -162,6 +167,7 @@ __all__ = [
     "UsageError",
     "Vocabulary",
     "WeightsError",
+    "ZeroShot",
     "__version__",
     "cmmd",
     "compare",
@@ -171,11 +177,13 @@ __all__ = [
     "entity_metrics",
     "evidence_report",
     "find_modes",
+    "found_entities",
     "frechet_distance",
     "html_report",
     "inception_score",
     "kernel_distance",
     "list_extractors",
+    "load_detector",
     "load_extractor",
     "load_generator",
     "load_results",

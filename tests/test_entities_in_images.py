@@ -45,7 +45,12 @@ class MeanColour:
 
 def encode_text(texts):
     """The text encoder of the same space."""
-    return torch.stack([sum((torch.tensor(COLOURS[name]) for name in COLOURS if name in text), torch.zeros(3)) for text in texts])
+    return torch.stack(
+        [
+            sum((torch.tensor(COLOURS[name]) for name in COLOURS if name in text), torch.zeros(3))
+            for text in texts
+        ]
+    )
 
 
 IMAGES = [("red",), ("red", "blue"), (), ("green", "blue"), ("blue",)]
@@ -58,11 +63,18 @@ def folder(write_images):
 def test_detector_finds_entities_by_name_and_alias(write_images):
     vocabulary = Vocabulary.of({"crimson": ["red"], "blue": []})
     found = found_entities(folder(write_images), vocabulary, StripeDetector(), batch_size=2)
-    wanted = [tuple({"red": "crimson"}.get(name, name) for name in names if name != "green") for names in IMAGES]
+    wanted = [
+        tuple({"red": "crimson"}.get(name, name) for name in names if name != "green") for names in IMAGES
+    ]
     assert list(found.found.values()) == wanted
-    assert list(found.found)[0] == "00000.png"
+    assert next(iter(found.found)) == "00000.png"
     assert found.scores.shape == (5, 2)
-    assert found_entities(folder_again(found, write_images), vocabulary, StripeDetector(), thresholds=0.9).present.sum() == 0
+    assert (
+        found_entities(
+            folder_again(found, write_images), vocabulary, StripeDetector(), thresholds=0.9
+        ).present.sum()
+        == 0
+    )
 
 
 def folder_again(found, write_images):
@@ -127,7 +139,13 @@ def test_unusable_images_are_told_together(write_images, tmp_path):
 def test_progress_is_told():
     told = []
     images = np.zeros((5, 8, 8, 3), np.uint8)
-    presence_scores(images, Vocabulary.of(list(COLOURS)), StripeDetector(), batch_size=2, progress=lambda *now: told.append(now[0]))
+    presence_scores(
+        images,
+        Vocabulary.of(list(COLOURS)),
+        StripeDetector(),
+        batch_size=2,
+        progress=lambda *now: told.append(now[0]),
+    )
     assert told == [2, 4, 5]
 
 
@@ -140,14 +158,18 @@ class ToyNetwork(nn.Module):
             assert image.dtype == torch.float32
             assert image.max() <= 1
             bright = float(image.mean())
-            found.append({"labels": torch.tensor([1, 3, 1, 2]), "scores": torch.tensor([0.2, 0.9, bright, 0.8])})
+            found.append(
+                {"labels": torch.tensor([1, 3, 1, 2]), "scores": torch.tensor([0.2, 0.9, bright, 0.8])}
+            )
         return found
 
 
 def test_highest_score_of_each_class_counts():
     detector = TorchvisionDetector(ToyNetwork(), ["__background__", "cat", "N/A", "dog"], torch.device("cpu"))
     assert detector.names == ("cat", "dog")
-    scores = detector([torch.full((3, 4, 4), 255, dtype=torch.uint8), torch.zeros(3, 6, 4, dtype=torch.uint8)])
+    scores = detector(
+        [torch.full((3, 4, 4), 255, dtype=torch.uint8), torch.zeros(3, 6, 4, dtype=torch.uint8)]
+    )
     assert scores.numpy() == pytest.approx(np.array([[1.0, 0.9], [0.2, 0.9]]))
 
 
@@ -187,7 +209,10 @@ def test_torchvision_detectors_load_and_run(tmp_path, name):
     assert torch.equal(scores[0], scores[1])
     with torch.inference_mode():
         (boxes,) = network.eval()([image.float() / 255])
-    best = {categories[int(label)]: float(score) for label, score in reversed(list(zip(*map(boxes.get, ("labels", "scores")), strict=True)))}
+    best = {
+        categories[int(label)]: float(score)
+        for label, score in reversed(list(zip(*map(boxes.get, ("labels", "scores")), strict=True)))
+    }
     assert {detector.names[i]: float(scores[0, i]) for i in scores[0].nonzero().flatten()} == pytest.approx(
         {key: value for key, value in best.items() if key in detector.names}
     )

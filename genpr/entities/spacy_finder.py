@@ -10,6 +10,20 @@ from genpr.entities.text_files import shown
 from genpr.entities.vocabulary import Vocabulary
 from genpr.errors import UsageError
 
+_OTHER_COMPONENTS = frozenset(
+    {
+        "tok2vec",
+        "transformer",
+        "tagger",
+        "parser",
+        "senter",
+        "sentencizer",
+        "morphologizer",
+        "lemmatizer",
+        "attribute_ruler",
+    }
+)
+
 
 def find_with_spacy(
     text: str,
@@ -46,7 +60,9 @@ def vocabulary_from_spacy(
         UsageError: As `find_with_spacy`.
     """
     pipeline = _pipeline(model)
-    return Vocabulary.of([name for text in texts for name in _spans(text, pipeline, labels)], origin="<spaCy>")
+    return Vocabulary.of(
+        [name for text in texts for name in _spans(text, pipeline, labels)], origin="<spaCy>"
+    )
 
 
 def _spans(text: str, pipeline: Any, labels: Collection[str] | None) -> list[str]:  # noqa: ANN401
@@ -70,9 +86,8 @@ def _pipeline(model: Any) -> Any:  # noqa: ANN401
                 f"spaCy has no model {shown(model)!r}; `python -m spacy download {shown(model)}` installs published ones",
                 code="no-spacy",
             ) from error
-    recognises = {"ner", "entity_ruler", "span_ruler", "beam_ner", "transformer_ner"}
     kinds = {model.get_pipe_meta(name).factory for name in getattr(model, "pipe_names", ())}
-    if not kinds & recognises:
+    if kinds <= _OTHER_COMPONENTS:
         raise UsageError(
             f"this is no pipeline that recognises entities (it has {shown(', '.join(sorted(kinds)) or 'nothing')}); needed is "
             "one with an entity recogniser or an entity ruler",

@@ -1,6 +1,7 @@
 """`genpr entities`."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -46,7 +47,15 @@ def test_table_fits_and_tells_all(files, capsys):
 
 
 def test_json_holds_everything(files, capsys):
-    options = ["--aliases", files["aliases"], "--vocabulary", files["vocabulary"], "--exclude", files["exclude"], "-q"]
+    options = [
+        "--aliases",
+        files["aliases"],
+        "--vocabulary",
+        files["vocabulary"],
+        "--exclude",
+        files["exclude"],
+        "-q",
+    ]
     assert run(["entities", files["expected"], files["answers"], *options, "--json"]) == 0
     out, err = capsys.readouterr()
     record = json.loads(out)
@@ -91,12 +100,15 @@ def test_gates_and_exit_codes(files, capsys, options, code, message):
 
 @pytest.mark.parametrize(
     ("which", "text", "code"),
-    [("answers", '{"id": "img0", "answer": "x"}', 3), ("answers", "not json", 3), ("aliases", "a,x\nb,x\n", 3)],
+    [
+        ("answers", '{"id": "img0", "answer": "x"}', 3),
+        ("answers", "not json", 3),
+        ("aliases", "a,x\nb,x\n", 3),
+    ],
     ids=range(3),
 )
 def test_damaged_files_are_one_message(files, capsys, which, text, code):
-    with open(files[which], "w", encoding="utf-8") as file:
-        file.write(text)
+    Path(files[which]).write_text(text, encoding="utf-8")
     arguments = ["entities", files["expected"], files["answers"], "--aliases", files["aliases"]]
     assert run([*arguments, "--json"]) == code
     out, err = capsys.readouterr()
@@ -112,7 +124,9 @@ def test_missing_files(files, capsys):
 
 def test_hostile_answers_are_shown_and_not_obeyed(tmp_path, capsys):
     (tmp_path / "e.json").write_text(json.dumps({"a\x1b[31m": ["cat"], "b": ["[bold]dog"]}))
-    (tmp_path / "f.json").write_text(json.dumps({"a\x1b[31m": "I see \x1b]0;owned\x07\u202e a cat here", "b": []}))
+    (tmp_path / "f.json").write_text(
+        json.dumps({"a\x1b[31m": "I see \x1b]0;owned\x07\u202e a cat here", "b": []})
+    )
     assert run(["entities", str(tmp_path / "e.json"), str(tmp_path / "f.json")]) == 0
     out, err = capsys.readouterr()
     assert "\x1b" not in out + err

@@ -82,7 +82,12 @@ def test_aliases_are_one_entity():
 
 @pytest.mark.parametrize(
     "entities",
-    [{"cat": ["pet"], "dog": ["pet"]}, {"cat": ["dog"], "dog": []}, {"Cat": [], "cat": []}, {"dog": [], "cat": ["DOG"]}],
+    [
+        {"cat": ["pet"], "dog": ["pet"]},
+        {"cat": ["dog"], "dog": []},
+        {"Cat": [], "cat": []},
+        {"dog": [], "cat": ["DOG"]},
+    ],
     ids=range(4),
 )
 def test_alias_of_two_entities_is_refused(entities):
@@ -91,7 +96,9 @@ def test_alias_of_two_entities_is_refused(entities):
     assert caught.value.code == "alias-conflict"
 
 
-@pytest.mark.parametrize("entities", [["..."], [3], {"cat": "pet"}, {"cat": [3]}, "cat", {3: []}], ids=range(6))
+@pytest.mark.parametrize(
+    "entities", [["..."], [3], {"cat": "pet"}, {"cat": [3]}, "cat", {3: []}], ids=range(6)
+)
 def test_what_is_no_vocabulary_is_refused(entities):
     with pytest.raises(DataError) as caught:
         Vocabulary.of(entities)
@@ -103,7 +110,11 @@ def test_table_adds_aliases_to_a_closed_vocabulary():
     table = Vocabulary.of({"feline": ["cat", "kitty"], "尼尔·阿姆斯特朗": ["阿姆斯特朗"], "car": ["auto"]})
     found = closed.with_aliases(table)
     assert found.entities == ("feline", "dog", "尼尔·阿姆斯特朗")
-    assert (found.canonical("Kitty"), found.canonical("car"), found.canonical("auto")) == ("feline", None, None)
+    assert (found.canonical("Kitty"), found.canonical("car"), found.canonical("auto")) == (
+        "feline",
+        None,
+        None,
+    )
     with pytest.raises(DataError, match="stands for two"):
         Vocabulary.of({"cat": ["kitty"]}).with_aliases(Vocabulary.of({"dog": ["kitty"], "cat": []}))
 
@@ -111,7 +122,11 @@ def test_table_adds_aliases_to_a_closed_vocabulary():
 FOUND = {
     "whole-words": ("category concatenates a cat", ["cat"], ("cat",)),
     "no-word": ("categories", ["cat"], ()),
-    "longest": ("the New York Times in New York", ["New York", "New York Times", "Times"], ("New York Times", "New York")),
+    "longest": (
+        "the New York Times in New York",
+        ["New York", "New York Times", "Times"],
+        ("New York Times", "New York"),
+    ),
     "leftmost": ("new york state", ["new york", "york state"], ("new york",)),
     "chinese-within": ("我喜欢猫咪和狗", ["猫", "狗"], ("猫", "狗")),
     "chinese-longest": ("尼尔·阿姆斯特朗登月", ["阿姆斯特朗", "尼尔·阿姆斯特朗"], ("尼尔·阿姆斯特朗",)),
@@ -152,7 +167,12 @@ def plainly(names, text):
 
 
 @given(
-    st.lists(st.text(alphabet="ab猫狗 +", min_size=1, max_size=5).filter(normalised), min_size=1, max_size=8, unique_by=normalised),
+    st.lists(
+        st.text(alphabet="ab猫狗 +", min_size=1, max_size=5).filter(normalised),
+        min_size=1,
+        max_size=8,
+        unique_by=normalised,
+    ),
     st.text(alphabet="ab猫狗 +", max_size=30),
 )
 @settings(max_examples=200, deadline=None)
@@ -161,7 +181,9 @@ def test_matching_is_the_definition(names, text):
 
 
 def test_search_is_linear():
-    names = {f"{'a' * i}": f"e{i}" for i in range(1, 400)} | {f"name {i} of many": f"n{i}" for i in range(10_000)}
+    names = {f"{'a' * i}": f"e{i}" for i in range(1, 400)} | {
+        f"name {i} of many": f"n{i}" for i in range(10_000)
+    }
     matcher = Matcher(names)
     started = time.process_time()
     assert list(matcher.find("猫" + "a" * 200_000)) == []  # every prefix of every name fails late
@@ -172,7 +194,11 @@ def test_search_is_linear():
 def test_names_learn_and_forgive_brackets():
     names = Names(Vocabulary.of({"dog": ["puppy"]}))
     assert names.all_of(["Cat", "puppy", "cat", "..."]) == ("Cat", "dog")
-    assert names.all_found(["CAT (left)", "dog (a puppy)", "bird (blue)", "数 (cat)"]) == ("Cat", "dog", "bird (blue)")
+    assert names.all_found(["CAT (left)", "dog (a puppy)", "bird (blue)", "数 (cat)"]) == (
+        "Cat",
+        "dog",
+        "bird (blue)",
+    )
     assert names.known("bird") is None
 
 

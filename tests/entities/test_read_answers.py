@@ -52,7 +52,10 @@ def test_what_cannot_be_told_is_unreadable(case):
         ("- cat: a pet\n- dog: a pet", ("explanations left out",)),
         ('{"entities": ["a"\n"b"]}', ("missing comma",)),
         ('["none"]', ("a list with a word for none",)),
-        ("{'entities': {'cat': True, 'dog': False}}", ("single quotes", "Python's None, True or False", "names with yes or no")),
+        (
+            "{'entities': {'cat': True, 'dog': False}}",
+            ("single quotes", "Python's None, True or False", "names with yes or no"),
+        ),
     ],
     ids=range(10),
 )
@@ -212,4 +215,6 @@ def test_no_answer_takes_long(text):
 
 
 def test_public_names():
-    assert {"Answer", "Unreadable", "read_entities", "Vocabulary", "entity_metrics", "score_entities"} <= set(genpr.__all__)
+    assert {"Answer", "Unreadable", "read_entities", "Vocabulary", "entity_metrics", "score_entities"} <= set(
+        genpr.__all__
+    )

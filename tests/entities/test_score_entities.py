@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import genpr
-from genpr import DataError, UsageError, Vocabulary
+from genpr import DataError, UsageError
 from genpr.records import result_of
 
 ALIASES = {"尼尔·阿姆斯特朗": ["阿姆斯特朗", "Neil Armstrong"]}
@@ -20,11 +20,16 @@ def test_two_lists_of_entities():
 
 
 def test_aliases_count_once():
-    found = genpr.entity_metrics(["尼尔·阿姆斯特朗", "阿姆斯特朗", "Moon"], ["Neil Armstrong"], aliases=ALIASES)
+    found = genpr.entity_metrics(
+        ["尼尔·阿姆斯特朗", "阿姆斯特朗", "Moon"], ["Neil Armstrong"], aliases=ALIASES
+    )
     assert (found["recall"], found["micro_recall"]) == (0.5, 0.5)
     assert [(row.entity, row.n_expected) for row in found.entities] == [("Moon", 1), ("尼尔·阿姆斯特朗", 1)]
     closed = genpr.entity_metrics(
-        ["Moon"], ["阿姆斯特朗", "Neil Armstrong", "Moon"], vocabulary=["Moon", "Neil Armstrong"], aliases=ALIASES
+        ["Moon"],
+        ["阿姆斯特朗", "Neil Armstrong", "Moon"],
+        vocabulary=["Moon", "Neil Armstrong"],
+        aliases=ALIASES,
     )
     assert closed["precision"] == 0.5
 
@@ -43,7 +48,12 @@ def test_text_and_contexts():
 
 def test_lists_of_lists_and_excluded():
     found = genpr.entity_metrics([["cat"], ["dog"]], [["Cat", "bus"], None], excluded=["bus"])
-    assert (found["recall"], found["all_found"], found["precision"], found["failure_rate"]) == (1, 0, 0.5, 0.5)
+    assert (found["recall"], found["all_found"], found["precision"], found["failure_rate"]) == (
+        1,
+        0,
+        0.5,
+        0.5,
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,7 +84,10 @@ ANSWERS = ['{"entities": ["cat"]}', "实体：狗、cat", "I am not sure what I 
 @pytest.fixture
 def files(tmp_path):
     expected = write(tmp_path / "expected.csv", "image,expected\na,cat;dog\nb,狗\nc,cat\nd,car\n")
-    lines = [json.dumps({"id": name, "answer": text}, ensure_ascii=False) for name, text in zip("abcd", ANSWERS, strict=True)]
+    lines = [
+        json.dumps({"id": name, "answer": text}, ensure_ascii=False)
+        for name, text in zip("abcd", ANSWERS, strict=True)
+    ]
     return expected, write(tmp_path / "answers.jsonl", "\n".join(lines) + "\n")
 
 
@@ -102,7 +115,10 @@ FORMS = {
     "json-by-id": ("f.json", '{"b": [], "a": ["cat"]}'),
     "json-texts": ("f.json", '{"b": "无", "a": "Entities: cat"}'),
     "chinese": ("f.csv", "图片,回答\na,实体：cat\nb,没有\n"),
-    "numbers": ("f.jsonl", '{"id": "a", "answer": {"entities": ["cat"]}}\n{"id": "b", "answer": {"entities": []}}'),
+    "numbers": (
+        "f.jsonl",
+        '{"id": "a", "answer": {"entities": ["cat"]}}\n{"id": "b", "answer": {"entities": []}}',
+    ),
     "extra-columns": ("f.csv", '\ufeffmodel,id,answer,cost\nx,a,"{""entities"": [""cat""]}",3\nx,b,none,4\n'),
 }
 
@@ -123,7 +139,8 @@ def test_answers_in_order_and_of_python():
 
 def test_prompts_are_searched(tmp_path):
     prompts = write(
-        tmp_path / "prompts.csv", "id,prompt,seed\n1,a cat on a hot dog,0\n2,a cat on a hot dog,1\n3,clouds,0\n"
+        tmp_path / "prompts.csv",
+        "id,prompt,seed\n1,a cat on a hot dog,0\n2,a cat on a hot dog,1\n3,clouds,0\n",
     )
     answers = {"1": ["cat"], "2": ["hot dog", "dog", "moon"], "3": []}
     with pytest.raises(UsageError, match="a vocabulary is needed"):
@@ -145,17 +162,34 @@ def test_groups_and_exclusions_of_files(tmp_path):
     assert result["entity.all_found"] == 35 / 40
     assert result["entity.precision"] == pytest.approx((35 + 2.5) / 40)
     assert result.metrics["entity.recall"].n_counted == 10
-    assert genpr.score_entities({"a": ["cat"]}, {"a": ["cat", "dog"]}, exclude=["DOG"])["entity.all_found"] == 0
+    assert (
+        genpr.score_entities({"a": ["cat"]}, {"a": ["cat", "dog"]}, exclude=["DOG"])["entity.all_found"] == 0
+    )
 
 
 def test_geneval_metadata_is_read(tmp_path):
     lines = [
-        {"id": 0, "tag": "single", "include": [{"class": "bench", "count": 1}], "prompt": "a photo of a bench"},
-        {"id": 1, "tag": "two", "include": [{"class": "cat"}, {"class": "dog"}], "exclude": [{"class": "bus"}], "prompt": "x"},
+        {
+            "id": 0,
+            "tag": "single",
+            "include": [{"class": "bench", "count": 1}],
+            "prompt": "a photo of a bench",
+        },
+        {
+            "id": 1,
+            "tag": "two",
+            "include": [{"class": "cat"}, {"class": "dog"}],
+            "exclude": [{"class": "bus"}],
+            "prompt": "x",
+        },
     ]
     path = write(tmp_path / "m.jsonl", "\n".join(map(json.dumps, lines)))
     result = genpr.score_entities(path, {"0": ["bench"], "1": ["cat", "dog", "bus"]})
-    assert (result["entity.recall"], result["entity.all_found"], result["entity.precision"]) == (1, 0.5, pytest.approx(5 / 6))
+    assert (result["entity.recall"], result["entity.all_found"], result["entity.precision"]) == (
+        1,
+        0.5,
+        pytest.approx(5 / 6),
+    )
 
 
 MISMATCHES = {
@@ -206,8 +240,16 @@ def test_damaged_files_are_refused(tmp_path, case):
     ("text", "vocabulary", "message"),
     [
         ('{"id": "a", "expected": "I see a cat there"}', None, "expected entities cannot be read"),
-        ('{"id": "a", "expected": ["cat"]}\n{"id": "b", "prompt": "x"}', None, "no list of expected entities"),
-        ('{"id": "a", "expected": ["horse"]}', ["cat"], "line 1: 'horse' is expected and not in the vocabulary"),
+        (
+            '{"id": "a", "expected": ["cat"]}\n{"id": "b", "prompt": "x"}',
+            None,
+            "no list of expected entities",
+        ),
+        (
+            '{"id": "a", "expected": ["horse"]}',
+            ["cat"],
+            "line 1: 'horse' is expected and not in the vocabulary",
+        ),
         ('{"id": "a", "expected": ["cat"], "exclude": ["Cat"]}', None, "expected and excluded"),
         ('{"id": "a", "prompt": 3}', ["cat"], "needed is a prompt"),
     ],
@@ -241,5 +283,7 @@ def test_results_are_compared_and_ranked():
 
 
 def test_same_input_gives_the_same_record():
-    one, two = (genpr.score_entities({str(i): ["cat"] for i in range(20)}, answers(0.5, 0, 20)) for _ in range(2))
+    one, two = (
+        genpr.score_entities({str(i): ["cat"] for i in range(20)}, answers(0.5, 0, 20)) for _ in range(2)
+    )
     assert replace(one, seconds={}) == replace(two, seconds={})

@@ -30,7 +30,11 @@ def test_worked_example():
 def test_three_averages_differ():
     """One entity of many images, and one of few: macro weighs entities, micro pairs, recall images."""
     found = entity_set_metrics([{"a"}] * 8 + [{"a", "b"}] * 2, [{"a"}] * 10)
-    assert (found["recall"], found["micro_recall"], found["macro_recall"]) == (0.9, pytest.approx(10 / 12), 0.5)
+    assert (found["recall"], found["micro_recall"], found["macro_recall"]) == (
+        0.9,
+        pytest.approx(10 / 12),
+        0.5,
+    )
 
 
 def test_excluded_entities_are_wrong():
@@ -75,7 +79,9 @@ def test_nothing_found_has_no_precision():
 
 
 def test_unreadable_answers_are_in_no_score():
-    found = entity_set_metrics([{"cat", "dog"}, {"cat"}, {"dog"}], [{"cat", "dog"}, None, set()], vocabulary={"cat", "dog"})
+    found = entity_set_metrics(
+        [{"cat", "dog"}, {"cat"}, {"dog"}], [{"cat", "dog"}, None, set()], vocabulary={"cat", "dog"}
+    )
     assert found["recall"] == 0.5
     assert found["failure_rate"] == pytest.approx(1 / 3)
     assert found.n_unreadable == 1
@@ -142,7 +148,9 @@ def test_values_are_those_of_the_definitions(seed):
     expected, found, groups = drawn(np.random.default_rng(seed), 120, images=1 + seed)
     closed = {f"e{i}" for i in range(7 + seed % 2)} | set().union(*expected)
     metrics = entity_set_metrics(expected, found, vocabulary=closed, groups=groups)
-    assert {name: metrics[name] for name in ENTITY_METRICS} == pytest.approx(by_definition(expected, found, closed))
+    assert {name: metrics[name] for name in ENTITY_METRICS} == pytest.approx(
+        by_definition(expected, found, closed)
+    )
     for score in metrics.scores.values():
         low, high = score.interval
         assert 0 <= low < score.value < high <= 1 or score.value in (0, 1)
