@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from genpr.alignment.align import align
     from genpr.class_scores import ClassScores
     from genpr.comparison import compare, load_results
+    from genpr.entities.answer import Answer, Unreadable
+    from genpr.entities.read import read_entities
+    from genpr.entities.vocabulary import Vocabulary
+    from genpr.entities_in_images import ZeroShot, found_entities
+    from genpr.entity_recall import entity_metrics
+    from genpr.entity_scoring import score_entities
     from genpr.errors import (
         BadImagesError,
         DataError,
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
     from genpr.evaluate import score, score_protocols
     from genpr.evaluator import Evaluator
     from genpr.evidence import Evidence
+    from genpr.features.detectors import load_detector
     from genpr.features.embed import embed
     from genpr.features.extractor import ExtractorInfo, FeatureExtractor
     from genpr.features.registry import list_extractors, load_extractor
@@ -38,6 +45,7 @@ if TYPE_CHECKING:
     from genpr.metrics.copies import CopyDetection, copy_detection
     from genpr.metrics.curves import pr_curve, prd_curve
     from genpr.metrics.diversity import vendi_score
+    from genpr.metrics.entities import EntityMetrics
     from genpr.metrics.frechet import frechet_distance
     from genpr.metrics.frontier import Curve
     from genpr.metrics.inception_score import inception_score
@@ -70,12 +78,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "Answer": "genpr.entities.answer",
     "BadImagesError": "genpr.errors",
     "CheckpointImages": "genpr.generation.checkpoints",
     "ClassScores": "genpr.class_scores",
     "CopyDetection": "genpr.metrics.copies",
     "Curve": "genpr.metrics.frontier",
     "DataError": "genpr.errors",
+    "EntityMetrics": "genpr.metrics.entities",
     "Evaluator": "genpr.evaluator",
     "Evidence": "genpr.evidence",
     "ExtractorInfo": "genpr.features.extractor",
@@ -104,9 +114,12 @@ _HOME = {
     "Sweep": "genpr.sweep",
     "TextEncoder": "genpr.features.text",
     "TextEncoderInfo": "genpr.features.text",
+    "Unreadable": "genpr.entities.answer",
     "UsageError": "genpr.errors",
+    "Vocabulary": "genpr.entities.vocabulary",
     "WeightsError": "genpr.errors",
     "align": "genpr.alignment.align",
+    "ZeroShot": "genpr.entities_in_images",
     "cmmd": "genpr.metrics.kernel",
     "compare": "genpr.comparison",
     "compare_report": "genpr.report.pages.compare_page",
@@ -114,14 +127,17 @@ _HOME = {
     "ct_score": "genpr.metrics.memorisation",
     "distractor_pools": "genpr.metrics.pools",
     "embed": "genpr.features.embed",
+    "entity_metrics": "genpr.entity_recall",
     "evidence_report": "genpr.report.pages.evidence_page",
     "find_modes": "genpr.modes",
+    "found_entities": "genpr.entities_in_images",
     "frechet_distance": "genpr.metrics.frechet",
     "html_report": "genpr.report.pages.score_page",
     "inception_score": "genpr.metrics.inception_score",
     "kernel_distance": "genpr.metrics.kernel",
     "label_metrics": "genpr.metrics.labels",
     "list_extractors": "genpr.features.registry",
+    "load_detector": "genpr.features.detectors",
     "load_extractor": "genpr.features.registry",
     "load_generator": "genpr.generation.load",
     "load_results": "genpr.comparison",
@@ -137,7 +153,9 @@ _HOME = {
     "ranking_metrics": "genpr.metrics.ranking",
     "relevancy": "genpr.metrics.relevancy",
     "retrieval_metrics": "genpr.metrics.retrieval",
+    "read_entities": "genpr.entities.read",
     "score": "genpr.evaluate",
+    "score_entities": "genpr.entity_scoring",
     "score_protocols": "genpr.evaluate",
     "side_by_side": "genpr.report.pages.side_by_side",
     "truncation_sweep": "genpr.generator_sweep",
@@ -147,12 +165,14 @@ _HOME = {
 }
 
 __all__ = [
+    "Answer",
     "BadImagesError",
     "CheckpointImages",
     "ClassScores",
     "CopyDetection",
     "Curve",
     "DataError",
+    "EntityMetrics",
     "Evaluator",
     "Evidence",
     "ExtractorInfo",
@@ -181,8 +201,11 @@ __all__ = [
     "Sweep",
     "TextEncoder",
     "TextEncoderInfo",
+    "Unreadable",
     "UsageError",
+    "Vocabulary",
     "WeightsError",
+    "ZeroShot",
     "__version__",
     "align",
     "cmmd",
@@ -192,14 +215,17 @@ __all__ = [
     "ct_score",
     "distractor_pools",
     "embed",
+    "entity_metrics",
     "evidence_report",
     "find_modes",
+    "found_entities",
     "frechet_distance",
     "html_report",
     "inception_score",
     "kernel_distance",
     "label_metrics",
     "list_extractors",
+    "load_detector",
     "load_extractor",
     "load_generator",
     "load_results",
@@ -213,9 +239,11 @@ __all__ = [
     "rank_checkpoints",
     "rank_results",
     "ranking_metrics",
+    "read_entities",
     "relevancy",
     "retrieval_metrics",
     "score",
+    "score_entities",
     "score_protocols",
     "side_by_side",
     "truncation_sweep",

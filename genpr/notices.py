@@ -151,6 +151,27 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
         "{count} were asked to be of classes that no real has ({shown}); they cannot be recognised and count as wrong",
         "give reals of these classes, or the same names on both sides",
     ),
+    # entities
+    "unreadable-answers": (
+        "warning",
+        "{count} of {total} answers could not be read and are in no score but entity.failure_rate: {shown}",
+        "ask these again; all are listed with their reasons in --json",
+    ),
+    "repaired-answers": (
+        "note",
+        "{count} of {total} answers were not written as they should be, and could mean one thing only: {shown}",
+        "",
+    ),
+    "nothing-expected": (
+        "note",
+        "nothing is expected in {count} of {total} {what}; they are in no recall",
+        "{hint}",
+    ),
+    "beside-vocabulary": (
+        "note",
+        "{count} found names are not in the vocabulary and count as nothing, such as: {shown}",
+        "give aliases for those that mean something in it",
+    ),
     # the cache
     "all-cached": ("note", "all {count} {role} features came from the cache; nothing was embedded", ""),
     "extractor-not-cached": (

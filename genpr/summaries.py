@@ -176,6 +176,21 @@ class Unreadable:
 
 
 @dataclass(frozen=True)
+class EntityBounds:
+    """How far unreadable answers could move a metric.
+
+    Attributes:
+        metric: Its name.
+        low: Its value if all of them were all wrong.
+        high: Its value if all of them were all right.
+    """
+
+    metric: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class EntitySummary:
     """Expected against found entities.
 
@@ -183,8 +198,16 @@ class EntitySummary:
         n_answers: Answers that were to be read.
         rows: One per entity, the worst first.
         unreadable: Answers without a reading; they are in no score but `entity.failure_rate`.
+        bounds: How far these could move the scores; empty where all were read.
+        forms: How the others were written, and how many of them: "JSON", "bullet list" and so on.
+        undefined: Metrics without a value, and why.
+        vocabulary: Entities of the closed vocabulary; None where anything may be there.
     """
 
     n_answers: int
     rows: tuple[EntityRow, ...]
     unreadable: tuple[Unreadable, ...]
+    bounds: tuple[EntityBounds, ...] = ()
+    forms: tuple[tuple[str, int], ...] = ()
+    undefined: tuple[tuple[str, str], ...] = ()
+    vocabulary: int | None = None

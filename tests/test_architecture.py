@@ -81,6 +81,10 @@ ALLOWED = {
     },
     "labels": BASE | {"images"},
     "prompts": BASE | {"images"},
+    "entities": BASE,
+    "entities_in_images": BASE | {"entities", "features", "images", "metrics"},
+    "entity_recall": BASE | {"entities", "metrics"},
+    "entity_scoring": BASE | {"entities", "entity_recall", "metrics", "result", "summaries", "values"},
     "class_scores": BASE | {"metrics", "result", "values"},
     "class_labels": BASE | {"images", "features", "labels", "sides", "source_names"},
     "class_scoring": BASE

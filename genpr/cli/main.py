@@ -23,6 +23,7 @@ _COMMANDS = {
     "watch": "Score what a training run writes, samples or checkpoints; keep the best.",
     "compare": "Results side by side, if they were made alike.",
     "rank": "Checkpoints by their generated images: the best, and who cannot be told from it.",
+    "entities": "Which of the expected entities answers about images name, however they are written.",
     "features": "Embed images once, and keep the features in a file.",
     "pack": "Write images of one size to one .npz file, as OpenAI's evaluator reads them.",
     "demo": "See what the four numbers mean, on images drawn for the purpose.",
