@@ -110,8 +110,16 @@ def _check_ids(queries: Sequence[Sequence[object]], name: str) -> None:
                     f"{name} of query {at} holds a {type(one).__name__}, which is no id: {_shown(one)}",
                     code="bad-ids",
                 )
-            if one is None or one != one:
+            if one is None or not _equals_itself(one):
                 raise DataError(f"{name} of query {at} holds {one!r}, which is no id", code="bad-ids")
+
+
+def _equals_itself(one: object) -> bool:
+    """NaN does not, and pandas' NA does not know."""
+    try:
+        return bool(one == one)
+    except (TypeError, ValueError):
+        return False
 
 
 def _refuse_different_kinds(expected: Sequence[Sequence[Id]], retrieved: Sequence[Sequence[Id]]) -> None:

@@ -22,7 +22,7 @@ from genpr.metrics.ranked_values import list_values
 from genpr.metrics.relevant import Gain, check_gain, check_ks, gains_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RetrievalMetrics(QueryMetrics):
     """Metrics of lists, each a `QueryMetric` under its name.
 
