@@ -213,9 +213,9 @@ class TestForms:
     @pytest.mark.parametrize(
         ("expected", "retrieved", "options", "error", "message"),
         [
-            ("abc", ["a"], {}, UsageError, "expected must be a list of ids, but is a str"),
-            ([1], 3, {}, UsageError, "retrieved must be a list of ids, but is a int"),
-            ([1], {1: 2}, {}, UsageError, "but is a dict"),
+            ("abc", ["a"], {}, UsageError, "expected must be a list of ids, but a str"),
+            ([1], 3, {}, UsageError, "retrieved must be a list of ids, but a int"),
+            ([1], {1: 2}, {}, UsageError, "but a dict"),
             ([[1], 2], [[1], [2]], {}, UsageError, "mixes ids and lists"),
             ([[1], [2]], [[1]], {}, UsageError, "hold 2 and 1"),
             ([[1], [2]], [1, 2], {}, UsageError, "retrieved of query 0 must be a list"),
@@ -245,6 +245,18 @@ class TestForms:
     def test_refusals(self, expected, retrieved, options, error, message):
         with pytest.raises(error, match=message):
             retrieval_metrics(expected, retrieved, **options)
+
+    def test_ids_that_are_not_known_are_refused(self):
+        """As pandas has missing values."""
+
+        class Missing:
+            __hash__ = object.__hash__
+
+            def __eq__(self, other):
+                raise TypeError("ambiguous")
+
+        with pytest.raises(DataError, match="which is no id"):
+            retrieval_metrics([Missing()], [1])
 
     def test_messages_show_little_of_what_came(self):
         with pytest.raises(UsageError) as caught:
