@@ -37,7 +37,7 @@ from genpr.metrics.similar_pairs import most_similar
 from genpr.metrics.similarities import FeaturePairs
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CopyDetection:
     """Which generated images are too similar to a training image.
 
@@ -129,7 +129,7 @@ def copy_detection(
     pairs = FeaturePairs(*sets, "cosine")
     nearest, similarity = most_similar(pairs, budget, tick=tick)
     others = FeaturePairs(sets[1][rows], sets[1], "cosine")
-    null_similarity = most_similar(others, budget, own=rows, tick=tick)[1].cpu().numpy()
+    null_similarity = most_similar(others, budget, own=rows.to(pairs.device), tick=tick)[1].cpu().numpy()
     ap = (
         None
         if known is None

@@ -69,10 +69,10 @@ class _Counter:
         if tile.ranked is not None:
             over &= tile.ranked[row]
             at_least &= tile.ranked[row]
-        above = over.sum(dim=1)
+        above = _row_counts(over)
         self.above[items] += above
         if not self._scorer.slack:
-            self.tied[items] += at_least.sum(dim=1) - above
+            self.tied[items] += _row_counts(at_least) - above
         else:
             self._verify(items, at_least.logical_xor_(over).nonzero(), tile.first)
 
@@ -92,3 +92,10 @@ class _Counter:
         scores, own = self._scorer.exact(self._query[item], first + near[:, 1]), self._own[item]
         self.above.index_add_(0, item, (scores > own).long())
         self.tied.index_add_(0, item, (scores == own).long())
+
+
+def _row_counts(flags: Tensor) -> Tensor:
+    """How many of each row of (i, w) bool are set; numpy counts ten times as fast as torch sums."""
+    if flags.is_cuda:
+        return flags.sum(dim=1)
+    return torch.from_numpy(np.count_nonzero(flags.numpy(), axis=1))

@@ -17,6 +17,7 @@ Ids: TypeAlias = Collection[Id] | NDArray[np.generic] | Tensor
 """Ids of one query: texts, numbers or anything that can be hashed, but no collections."""
 
 _COLLECTIONS = (list, tuple, set, frozenset, np.ndarray, Tensor)
+_PLAIN = {str, int, bytes}
 _SHOWN = 60  # characters of a user's value in a message
 
 
@@ -78,6 +79,8 @@ def grades_of(
 
 
 def _listed(value: object, what: str) -> list[Id]:
+    if type(value) is list:
+        return value
     if isinstance(value, np.ndarray | Tensor):
         value = value.tolist()
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
@@ -99,19 +102,30 @@ def _is_many(listed: Sequence[object], name: str) -> bool:
 
 def _check_ids(queries: Sequence[Sequence[object]], name: str) -> None:
     for at, ids in enumerate(queries):
+        if set(map(type, ids)) <= _PLAIN:
+            continue  # millions of these are usual
         for one in ids:
             if isinstance(one, _COLLECTIONS) or not isinstance(one, Hashable):
                 raise DataError(
                     f"{name} of query {at} holds a {type(one).__name__}, which is no id: {_shown(one)}",
                     code="bad-ids",
                 )
-            if one is None or one != one:
+            if one is None or not _equals_itself(one):
                 raise DataError(f"{name} of query {at} holds {one!r}, which is no id", code="bad-ids")
+
+
+def _equals_itself(one: object) -> bool:
+    """NaN does not, and pandas' NA does not know."""
+    try:
+        return bool(one == one)
+    except (TypeError, ValueError):
+        return False
 
 
 def _refuse_different_kinds(expected: Sequence[Sequence[Id]], retrieved: Sequence[Sequence[Id]]) -> None:
     """Texts and numbers never match: 1 and "1" are different ids."""
-    kinds = [{isinstance(one, str) for ids in side for one in ids} for side in (expected, retrieved)]
+    types = [{one for ids in side for one in set(map(type, ids))} for side in (expected, retrieved)]
+    kinds = [{issubclass(one, str) for one in of_side} for of_side in types]
     if all(kinds) and kinds[0].isdisjoint(kinds[1]):
         texts, others = ("expected", "retrieved") if True in kinds[0] else ("retrieved", "expected")
         raise DataError(

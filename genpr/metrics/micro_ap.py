@@ -17,7 +17,7 @@ from genpr.metrics.uncertainty import Interval, interval_of
 from genpr.neighbours.sweep import Tick, no_tick
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class MicroAP:
     """Average precision of one ranking of all pairs, normalised by the number of true ones.
 

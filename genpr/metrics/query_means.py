@@ -17,7 +17,7 @@ from genpr.metrics.ranked_values import PerQuery
 from genpr.metrics.uncertainty import Interval, interval_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class QueryMetric:
     """One metric of rankings.
 
@@ -40,7 +40,7 @@ class QueryMetric:
     replicates: Tensor | None = field(repr=False, default=None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class QueryMetrics(Mapping[str, QueryMetric]):
     """Metrics of rankings by name, as a mapping.
 

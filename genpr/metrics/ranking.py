@@ -24,7 +24,7 @@ from genpr.metrics.similarities import Similarity
 Ties: TypeAlias = Literal["expected", "pessimistic"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RankingMetrics(QueryMetrics):
     """Metrics of rankings of whole pools, each a `QueryMetric` under its name.
 

@@ -18,7 +18,7 @@ from genpr.metrics.uncertainty import Interval
 How: TypeAlias = Literal["mean", "max"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Relevancy:
     """The relevance of what was retrieved, averaged over queries.
 

@@ -22,7 +22,7 @@ from genpr.metrics.ranked_values import list_values
 from genpr.metrics.relevant import Gain, check_gain, check_ks, gains_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RetrievalMetrics(QueryMetrics):
     """Metrics of lists, each a `QueryMetric` under its name.
 
@@ -103,7 +103,7 @@ def retrieval_metrics(
     wanted_ids, found_ids = queries_of(expected, retrieved)
     wanted_ids = [list(dict.fromkeys(ids)) for ids in wanted_ids]
     grades = None if relevance is None else grades_of(wanted_ids, relevance)
-    found_ids = [ids[:cut] for ids in found_ids]
+    found_ids = found_ids if cut is None else [ids[:cut] for ids in found_ids]
     wanted = _wanted(wanted_ids, grades, gain)
     length = np.array([len(ids) if cut is None else cut for ids in found_ids], dtype=np.int64)
     sizes = None if pool is None else _pools(pool, wanted_ids, found_ids, cut)
@@ -134,7 +134,7 @@ def _places(expected: Sequence[Sequence[Id]], retrieved: Sequence[Sequence[Id]],
     """Where expected ids are found first."""
     query, above, item = [], [], []
     for at, (ours, theirs) in enumerate(zip(expected, retrieved, strict=True)):
-        first = {one: place for place, one in reversed(list(enumerate(theirs)))}
+        first = dict(zip(reversed(theirs), range(len(theirs) - 1, -1, -1), strict=True))
         for number, one in enumerate(ours, int(wanted.offsets[at])):
             if one in first:
                 query.append(at)

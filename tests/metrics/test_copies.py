@@ -177,6 +177,19 @@ def test_best_pairs_are_the_best(sets, block_bytes):
         assert np.array_equal(found.cosine.numpy(), ordered[ordered >= limit])
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_same_bits_on_a_gpu(sets):
+    generated, train, known = sets
+    here, there = (
+        copy_detection(generated, train, true_pairs=known, device=device) for device in ("cpu", "cuda")
+    )
+    assert np.array_equal(here.similarity, there.similarity)
+    assert np.array_equal(here.nearest, there.nearest)
+    assert np.array_equal(here.null_similarity, there.null_similarity)
+    assert here.ap.value == there.ap.value
+
+
 def test_chance_of_micro_ap():
     for relevant, pool in ((1, 1), (1, 7), (3, 7), (7, 7), (4, 400)):
         harmonic = sum(1 / i for i in range(1, pool + 1))

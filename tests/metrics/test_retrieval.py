@@ -246,6 +246,18 @@ class TestForms:
         with pytest.raises(error, match=message):
             retrieval_metrics(expected, retrieved, **options)
 
+    def test_ids_that_are_not_known_are_refused(self):
+        """As pandas has missing values."""
+
+        class Missing:
+            __hash__ = object.__hash__
+
+            def __eq__(self, other):
+                raise TypeError("ambiguous")
+
+        with pytest.raises(DataError, match="which is no id"):
+            retrieval_metrics([Missing()], [1])
+
     def test_messages_show_little_of_what_came(self):
         with pytest.raises(UsageError) as caught:
             retrieval_metrics("x" * 10_000, ["a"])

@@ -83,7 +83,7 @@ class TestRules:
     def test_ratio_of_long_texts_ignores_no_character(self):
         """difflib takes frequent characters of long texts for junk unless told not to."""
         long = "ab" * 300
-        assert match_texts([long], [long + "c"], rule="similar", threshold=0.99).retrieved == (0,)
+        assert match_texts([long], ["c" + long], rule="similar", threshold=0.99).retrieved == (0,)
 
     def test_token_f1(self):
         options = {"rule": "similar", "measure": "token_f1"}
