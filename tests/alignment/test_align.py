@@ -257,7 +257,7 @@ class TestSharedPrompts:
             N,
         )
         half_wrong = [
-            [words(scene), words(other)] for scene, other in zip(scenes, chosen(2 * N)[N:], strict=True)
+            [words(other), words(scene)] for scene, other in zip(scenes, chosen(2 * N)[N:], strict=True)
         ]
         lower = align(images, half_wrong)
         assert 0.45 < lower["retrieval.r_precision"] < 0.6
