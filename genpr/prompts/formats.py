@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from genpr.images.item import short
 from genpr.prompts.table import (
     NamedPrompts,
     Prompt,
@@ -17,7 +18,6 @@ from genpr.prompts.table import (
     by_name,
     checked_text,
     damaged,
-    short,
 )
 
 _NAMES = (

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from genpr.errors import DataError
-from genpr.images.item import printable
+from genpr.images.item import printable, short, some
 
-_SHOWN = 3
 MAX_CHARACTERS = 2**16
 """Of one prompt; what is longer is no prompt but another file."""
 
@@ -56,7 +55,7 @@ class NamedPrompts:
         wanted = self._wanted(names)
         without = [name for name, each in zip(names, wanted, strict=True) if each not in self.by_name]
         if without:
-            theirs = next((name for name in self.by_name if name not in set(wanted)), None)
+            theirs = min(self.by_name.keys() - set(wanted), default=None)
             hint = f"; a prompt without an image is of {short(theirs)!r}" if theirs is not None else ""
             raise DataError(
                 f"{len(without):,} of {len(names):,} images have no prompt in {printable(self.origin)}: {some(without)}{hint}; "
@@ -195,19 +194,3 @@ def damaged(origin: str, reason: str, *, code: str = "prompts-damaged") -> DataE
     return DataError(
         f"{printable(origin)} cannot be used as prompts: {printable(reason)}", code=code, path=origin
     )
-
-
-def short(name: str, most: int = 40) -> str:
-    """A name that fits a message: without what a terminal obeys, and cut in the middle."""
-    shown = printable(name)
-    if len(shown) <= most:
-        return shown
-    half = (most - 1) // 2
-    return f"{shown[: most - 1 - half]}…{shown[-half:]}"
-
-
-def some(names: Sequence[str], most: int = _SHOWN) -> str:
-    """A few of many names."""
-    shown = ", ".join(short(name) for name in names[:most])
-    more = len(names) - most
-    return f"{shown} and {more:,} more" if more > 0 else shown

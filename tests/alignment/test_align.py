@@ -354,6 +354,15 @@ class TestPairing:
         assert found[0].metrics == found[1].metrics
 
 
+def test_stages_are_told(images, prompts):
+    told = []
+    align(images, prompts, progress=lambda *stage: told.append(stage))
+    last = {stage: (done, total) for stage, done, total in told}
+    assert list(last) == ["images", "prompts", "ranking"]
+    assert last["images"] == last["prompts"] == (N, N)
+    assert last["ranking"] == (N * 100, N * 100)
+
+
 class TestPlaces:
     """That an image keeps its own prompt where a part of the images is used or some cannot be."""
 
