@@ -167,8 +167,8 @@ def by_name(pairs: Sequence[tuple[str, Prompt, str]], origin: str, *, stems: boo
     return NamedPrompts({name: tuple(captions.values()) for name, captions in found.items()}, origin, stems)
 
 
-def checked_text(text: str, origin: str, place: str) -> str:
-    """A prompt or name as it may be: not empty, without NUL, of bounded length.
+def checked_text(text: str, origin: str, place: str, *, is_name: bool = False) -> str:
+    """A prompt or name as it may be: not empty, without NUL, of bounded length; a prompt of whole characters.
 
     Raises:
         DataError: It is not.
@@ -180,6 +180,8 @@ def checked_text(text: str, origin: str, place: str) -> str:
         reason = "holds a NUL character; is this a text file?"
     elif len(text) > MAX_CHARACTERS:
         reason = f"has {len(text):,} characters, more than the {MAX_CHARACTERS:,} of any prompt"
+    elif not is_name and any("\ud800" <= c <= "\udfff" for c in text):  # names of files may be any bytes
+        reason = "holds half a character (a lone surrogate), which no encoding has"
     if reason is None:
         return text.strip()
     raise damaged(
