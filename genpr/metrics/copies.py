@@ -29,6 +29,7 @@ from genpr.metrics.features import (
     check_two_rows,
     choose_device,
 )
+from genpr.metrics.given import MOST, as_integers, is_number
 from genpr.metrics.micro_ap import MicroAP, micro_ap
 from genpr.metrics.places import Counts, Numbers
 from genpr.metrics.progress import PairProgress, tally
@@ -112,9 +113,11 @@ def copy_detection(
         >>> found.rate.value, found.null.value, found.ap.value
         (1.0, 0.0, 1.0)
     """
-    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not -1 <= threshold <= 1:
-        raise UsageError(f"threshold must be a cosine, from -1 to 1, not {threshold!r}", code="bad-threshold")
-    check_count(seed, "seed", least=0)
+    if not is_number(threshold) or not -1 <= threshold <= 1:
+        raise UsageError(
+            f"threshold must be a cosine, from -1 to 1, not {threshold!r:.60}", code="bad-threshold"
+        )
+    check_count(seed, "seed", least=0, most=MOST)
     check_count(most_pairs, "most_pairs", least=1)
     sets = _checked(generated, train, device)
     known = None if true_pairs is None else _check_pairs(true_pairs, len(sets[0]), len(sets[1]))
@@ -159,11 +162,10 @@ def _checked(generated: Features, train: Features, device: str | torch.device) -
 
 
 def _check_pairs(given: object, generated: int, train: int) -> Counts:
-    array = given.cpu().numpy() if isinstance(given, Tensor) else np.asarray(given)
-    if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
+    array = as_integers(given)
+    if array is None or array.ndim != 2 or array.shape[1] != 2:
         raise DataError(
-            "true_pairs must be pairs of rows (t, 2), of a generated and of a training image, at least one, but are "
-            f"{array.dtype} of shape {array.shape}",
+            "true_pairs must be pairs of rows (t, 2), of a generated and of a training image, at least one",
             code="bad-pairs",
         )
     if array.min() < 0 or array[:, 0].max() >= generated or array[:, 1].max() >= train:
@@ -173,7 +175,7 @@ def _check_pairs(given: object, generated: int, train: int) -> Counts:
         )
     if len(np.unique(array, axis=0)) < len(array):
         raise DataError("true_pairs hold a pair twice", code="bad-pairs")
-    return array.astype(np.int64)
+    return array
 
 
 def _rows_of_null(n: int, most: int, seed: int) -> Tensor:

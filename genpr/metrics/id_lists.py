@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from numbers import Real
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import DataError, UsageError
+from genpr.metrics.given import as_list, is_number
 
 Id: TypeAlias = Hashable
 Ids: TypeAlias = Collection[Id] | NDArray[np.generic] | Tensor
@@ -63,15 +63,16 @@ def grades_of(
     Raises:
         DataError: Not a grade for each expected id and for no other ("bad-relevance").
     """
-    tables = [relevance] if isinstance(relevance, Mapping) else list(relevance)
-    if len(tables) != len(expected) or not all(isinstance(table, Mapping) for table in tables):
+    tables = [relevance] if isinstance(relevance, Mapping) else relevance
+    is_right = isinstance(tables, Sequence) and all(isinstance(table, Mapping) for table in tables)
+    if not is_right or len(tables) != len(expected):
         raise DataError("relevance must hold one mapping from ids to grades per query", code="bad-relevance")
     for at, (ids, table) in enumerate(zip(expected, tables, strict=True)):
         for one in set(ids) ^ set(table):
             which = "lacks a grade of the expected id" if one in ids else "grades an id that is not expected,"
             raise DataError(f"relevance of query {at} {which} {_shown(one)}", code="bad-relevance")
         for one, grade in table.items():
-            if isinstance(grade, bool) or not isinstance(grade, Real):
+            if not is_number(grade):
                 raise DataError(
                     f"relevance of {_shown(one)} must be a number, not {_shown(grade)}", code="bad-relevance"
                 )
@@ -79,15 +80,12 @@ def grades_of(
 
 
 def _listed(value: object, what: str) -> list[Id]:
-    if type(value) is list:
-        return value
-    if isinstance(value, np.ndarray | Tensor):
-        value = value.tolist()
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+    try:
+        return as_list(value)
+    except TypeError as error:
         raise UsageError(
-            f"{what} must be a list of ids, but is a {type(value).__name__}: {_shown(value)}", code="bad-ids"
-        )
-    return list(value)
+            f"{what} must be a list of ids, but {error}: {_shown(value)}", code="bad-ids"
+        ) from error
 
 
 def _is_many(listed: Sequence[object], name: str) -> bool:

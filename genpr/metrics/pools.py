@@ -8,6 +8,7 @@ from torch import Tensor
 
 from genpr.errors import DataError, UsageError
 from genpr.metrics.features import check_count
+from genpr.metrics.given import MOST, as_integers
 from genpr.metrics.places import Counts
 from genpr.metrics.relevant import Relevant, wanted_of
 
@@ -35,8 +36,8 @@ def distractor_pools(
         [0, 1, 2, 3, 4]
     """
     check_count(distractors, "distractors", least=1)
-    check_count(seed, "seed", least=0)
-    check_count(n_candidates, "n_candidates", least=2)
+    check_count(seed, "seed", least=0, most=MOST)
+    check_count(n_candidates, "n_candidates", least=2, most=MOST)
     wanted, index = wanted_of(relevant, None, gain="linear", candidates=n_candidates)
     count = wanted.count
     most = int(count.max(initial=0))
@@ -77,20 +78,18 @@ def check_pools(pools: object, *, n: int, candidates: int) -> Tensor:
     Raises:
         DataError: Not such indices, a candidate twice in a pool, or a pool without any ("bad-pools").
     """
-    array = pools.cpu().numpy() if isinstance(pools, Tensor) else np.asarray(pools)
-    if array.ndim != 2 or array.dtype.kind not in "iu" or len(array) != n or not array.shape[1]:
-        raise _bad_pools(
-            f"must be indices (q, p) of candidates, one row for each of {n:,} queries, but is {array.dtype} of shape {array.shape}"
-        )
+    array = as_integers(pools)
+    if array is None or array.ndim != 2 or len(array) != n:
+        raise _bad_pools(f"must be indices (q, p) of candidates, one row for each of {n:,} queries")
     if array.min() < -1 or array.max() >= candidates:
         raise _bad_pools(f"must hold indices from 0 to {candidates - 1}, or -1 for none, but holds others")
-    ordered = np.sort(array.astype(np.int64), axis=1)
+    ordered = np.sort(array, axis=1)
     twice = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(axis=1)
     if twice.any():
         raise _bad_pools(f"names a candidate twice for query {int(np.argmax(twice))} (counted from 0)")
     if (ordered[:, -1] < 0).any():
         raise _bad_pools(f"is empty for query {int(np.argmax(ordered[:, -1] < 0))} (counted from 0)")
-    return torch.from_numpy(array.astype(np.int64))
+    return torch.from_numpy(array)
 
 
 def _bad_pools(message: str) -> DataError:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from genpr.errors import UsageError
+from genpr.metrics.given import as_list
 from genpr.metrics.halved import LEAST_UNITS, halved
 from genpr.metrics.places import Counts, Numbers
 from genpr.metrics.ranked_values import PerQuery
@@ -124,7 +125,10 @@ def units_of(groups: Sequence[Hashable] | None, n: int) -> Counts:
     """
     if groups is None:
         return np.arange(n)
-    names = groups.tolist() if isinstance(groups, np.ndarray | Tensor) else list(groups)
+    try:
+        names = as_list(groups)
+    except TypeError as error:
+        raise UsageError(f"groups must name one group per query: {error}", code="bad-groups") from error
     if len(names) != n:
         raise UsageError(
             f"groups must name one group per query: {n:,} are needed, {len(names):,} came", code="bad-groups"

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.errors import UsageError
 from genpr.metrics.counted_places import counted_places
 from genpr.metrics.features import Features, check_count
+from genpr.metrics.given import MOST, check_choice
 from genpr.metrics.places import Places
 from genpr.metrics.progress import PairProgress
 from genpr.metrics.query_means import QueryMetrics, query_metrics
@@ -100,12 +100,10 @@ def ranking_metrics(
         >>> round(found["hit_1"].chance, 4), found.pool
         (0.3333, (3, 3))
     """
-    if ties not in ("expected", "pessimistic"):
-        raise UsageError(
-            f"ties must be 'expected' (the mean over all orders) or 'pessimistic', not {ties!r}",
-            code="bad-ties",
-        )
-    check_count(seed, "seed", least=0)
+    check_choice(
+        ties, "ties", {"expected": "the mean over all orders", "pessimistic": "what is relevant last"}
+    )
+    check_count(seed, "seed", least=0, most=MOST)
     scorer = scorer_of(scores, pools, similarity=similarity, device=device, block_bytes=block_bytes)
     cuts = check_ks(ks, most=int(scorer.pool.min()))
     wanted, index = wanted_of(

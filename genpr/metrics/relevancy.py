@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from numbers import Real
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from genpr.errors import DataError, UsageError
 from genpr.metrics.features import check_count
+from genpr.metrics.given import MOST, as_list, check_choice, is_number
 from genpr.metrics.query_means import QueryMetric, query_metrics
 from genpr.metrics.uncertainty import Interval
 
@@ -78,16 +78,15 @@ def relevancy(
         >>> relevancy([[0.9, 0.1], [0.4], []], "max", threshold=0.5).value
         0.5
     """
-    if how not in ("mean", "max"):
-        raise UsageError(f"how must be 'mean' or 'max', not {how!r}", code="bad-how")
+    check_choice(how, "how", {"mean": "over the items", "max": "the best item"})
     low, high = _check_scale(scale)
-    if threshold is not None and not low <= threshold <= high:
+    if threshold is not None and not (is_number(threshold) and low <= threshold <= high):
         raise UsageError(
-            f"threshold must lie on the judge's scale from {low} to {high}, not be {threshold!r}",
+            f"threshold must lie on the judge's scale from {low} to {high}, not be {threshold!r:.60}",
             code="bad-threshold",
         )
-    check_count(seed, "seed", least=0)
-    rows = [_row(row, at, low, high) for at, row in enumerate(scores)]
+    check_count(seed, "seed", least=0, most=MOST)
+    rows = [_row(row, at, low, high) for at, row in enumerate(_listed(scores, "scores"))]
     if not rows:
         raise DataError("scores hold no query", code="bad-scores")
     of_queries = np.array([_of_query(row, how, threshold) for row in rows])
@@ -103,21 +102,24 @@ def _check_scale(scale: tuple[float, float]) -> tuple[float, float]:
         low = high = math.nan
     if not (low < high and math.isfinite(high - low)):
         raise UsageError(
-            f"scale is the least and the largest score, such as (0, 1), not {scale!r}", code="bad-scale"
+            f"scale is the least and the largest score, such as (0, 1), not {scale!r:.60}", code="bad-scale"
         )
     return low, high
 
 
+def _listed(given: object, what: str) -> list[Any]:
+    try:
+        return as_list(given)
+    except TypeError as error:
+        raise DataError(f"{what} must be a list, but {error}", code="bad-scores") from error
+
+
 def _row(row: Iterable[float], at: int, low: float, high: float) -> list[float]:
-    if isinstance(row, str) or not isinstance(row, Iterable):
-        raise DataError(
-            f"scores of query {at} must be a list, but are a {type(row).__name__}", code="bad-scores"
-        )
-    listed = [one.item() if isinstance(one, np.generic) else one for one in row]
+    listed = _listed(row, f"scores of query {at}")
     for one in listed:
-        if not isinstance(one, Real) or not low <= float(one) <= high:
+        if not is_number(one) or not low <= float(one) <= high:
             raise DataError(
-                f"scores must be numbers from {low} to {high}, but query {at} has {one!r}; give the judge's own `scale`",
+                f"scores must be numbers from {low} to {high}, but query {at} has {one!r:.60}; give the judge's own `scale`",
                 code="bad-scores",
             )
     return [float(one) for one in listed]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import DataError, UsageError
+from genpr.metrics.given import MOST, as_list, check_choice
 from genpr.metrics.places import Counts, Numbers, Wanted
 
 Gain: TypeAlias = Literal["linear", "exponential"]
@@ -29,9 +30,14 @@ def check_ks(ks: object, *, most: int | None = None) -> list[int]:
     Raises:
         UsageError: Not integers of at least 1, twice the same ("bad-k"), or beyond the smallest pool ("k-beyond-pool").
     """
-    listed: list[Any] = list(ks) if isinstance(ks, Iterable) and not isinstance(ks, str) else [ks]
-    if not listed or any(isinstance(k, bool) or not isinstance(k, Integral) or k < 1 for k in listed):
-        raise UsageError(f"a ranking is cut at an integer of at least 1, not at {ks!r}", code="bad-k")
+    try:
+        listed = as_list(ks)
+    except TypeError:
+        listed = [ks]
+    if not listed or any(
+        isinstance(k, bool) or not isinstance(k, Integral) or not 1 <= int(k) <= MOST for k in listed
+    ):
+        raise UsageError(f"a ranking is cut at an integer of at least 1, not at {ks!r:.60}", code="bad-k")
     cuts = sorted(int(k) for k in listed)
     if any(a == b for a, b in pairwise(cuts)):
         raise UsageError(f"ks names a cut twice: {cuts}", code="bad-k")
@@ -50,10 +56,7 @@ def check_gain(gain: object) -> None:
     Raises:
         UsageError: "bad-gain".
     """
-    if gain not in ("linear", "exponential"):
-        raise UsageError(
-            f"gain must be 'linear' (g) or 'exponential' (2^g - 1), not {gain!r}", code="bad-gain"
-        )
+    check_choice(gain, "gain", {"linear": "g", "exponential": "2^g - 1"})
 
 
 def gains_of(grades: Numbers, gain: Gain) -> Numbers:
@@ -97,6 +100,8 @@ def wanted_of(
             f"relevant must hold one entry per query: {n:,} are needed, {len(rows):,} came",
             code="bad-relevant",
         )
+    if not rows:
+        raise DataError("relevant holds no query", code="bad-relevant")
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
     flat = [index for row in rows for index in row]
     index = _indices(flat, candidates)
@@ -115,31 +120,18 @@ def wanted_of(
 def _rows(given: Relevant | Grades, name: str) -> list[Sequence[Any]]:
     """One list per query; a number alone stands for a list of one."""
     try:
-        return [[row] if isinstance(row, Real) else _listed(row) for row in _listed(given)]
+        return [[row] if isinstance(row, Real) else as_list(row) for row in as_list(given)]
     except TypeError as error:
         raise DataError(
             f"{name} must be one number per query, or a list of them per query: {error}", code=f"bad-{name}"
         ) from error
 
 
-def _listed(value: object) -> list[Any]:
-    """A collection as a list.
-
-    Raises:
-        TypeError: It is none.
-    """
-    if isinstance(value, np.ndarray | Tensor):
-        value = value.tolist()
-    if isinstance(value, str | bytes | dict) or not isinstance(value, Iterable):
-        raise TypeError(f"a {type(value).__name__} is neither")
-    return list(value)
-
-
 def _indices(flat: Sequence[Any], candidates: int) -> Counts:
     for index in flat:
         if isinstance(index, bool) or not isinstance(index, Integral) or not 0 <= int(index) < candidates:
             raise DataError(
-                f"relevant must hold indices of candidates, from 0 to {candidates - 1}, but one is {index!r}",
+                f"relevant must hold indices of candidates, from 0 to {candidates - 1}, but one is {index!r:.60}",
                 code="bad-relevant",
             )
     return np.array(flat, dtype=np.int64)
@@ -159,5 +151,5 @@ def _refuse_repeated(query: Counts, index: Counts) -> None:
 def _grades(flat: Sequence[Any]) -> Numbers:
     for grade in flat:
         if isinstance(grade, bool) or not isinstance(grade, Real) or math.isnan(grade):
-            raise DataError(f"relevance must hold numbers, but one is {grade!r}", code="bad-relevance")
+            raise DataError(f"relevance must hold numbers, but one is {grade!r:.60}", code="bad-relevance")
     return np.array(flat, dtype=np.float64)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 
 import numpy as np
 
 from genpr.errors import DataError, UsageError
 from genpr.metrics.features import check_count
+from genpr.metrics.given import MOST, as_list
 from genpr.metrics.id_lists import Id, Ids, grades_of, queries_of
 from genpr.metrics.places import Counts, Places, Wanted
 from genpr.metrics.query_means import QueryMetrics, query_metrics
@@ -98,7 +98,7 @@ def retrieval_metrics(
         (0.6667, 0.76536, 0.03)
     """
     check_gain(gain)
-    check_count(seed, "seed", least=0)
+    check_count(seed, "seed", least=0, most=MOST)
     cut = None if k is None else check_ks(k)[0]
     wanted_ids, found_ids = queries_of(expected, retrieved)
     wanted_ids = [list(dict.fromkeys(ids)) for ids in wanted_ids]
@@ -157,14 +157,17 @@ def _pools(
         UsageError: Not a number for all or one per query ("bad-pool"), or less than the cut ("k-beyond-pool").
         DataError: Fewer candidates than different ids are named ("pool-too-small").
     """
-    sizes = [pool] * len(expected) if isinstance(pool, Integral) else list(pool)  # type: ignore[arg-type]
+    try:
+        sizes = as_list(pool)
+    except TypeError:
+        sizes = [pool] * len(expected)
     if len(sizes) != len(expected):
         raise UsageError(
             f"pool must be one number, or one per query: {len(expected):,} are needed, {len(sizes):,} came",
             code="bad-pool",
         )
     for at, (size, ours, theirs) in enumerate(zip(sizes, expected, retrieved, strict=True)):
-        if check_count(size, "pool", least=1) < (named := len({*ours, *theirs})):
+        if check_count(size, "pool", least=1, most=MOST) < (named := len({*ours, *theirs})):
             raise DataError(
                 f"the pool of query {at} has {size} candidates, but {named} different ids are expected or retrieved",
                 code="pool-too-small",

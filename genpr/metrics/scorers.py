@@ -27,6 +27,7 @@ from genpr.metrics.features import (
     check_same_width,
     choose_device,
 )
+from genpr.metrics.given import check_choice
 from genpr.metrics.places import Counts
 from genpr.metrics.pools import check_pools
 from genpr.metrics.similarities import FeaturePairs, Similarity
@@ -99,8 +100,7 @@ def scorer_of(
         UsageError: An option is impossible.
         DataError: Scores, features or pools are malformed or do not belong together.
     """
-    if similarity not in ("cosine", "inner"):
-        raise UsageError(f"similarity must be 'cosine' or 'inner', not {similarity!r}", code="bad-similarity")
+    check_choice(similarity, "similarity", {"cosine": "of the angle", "inner": "the product"})
     if block_bytes is not None:
         check_count(block_bytes, "block_bytes", least=1)
     if isinstance(scores, tuple):

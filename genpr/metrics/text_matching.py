@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from genpr.errors import DataError, UsageError
+from genpr.metrics.given import as_list, check_choice, is_number
 
 Rule: TypeAlias = Literal["equal", "contains", "similar"]
 Measure: TypeAlias = Literal["ratio", "token_f1"]
@@ -73,12 +74,14 @@ def match_texts(
         >>> match_texts(["A red fox", "Two owls"], ["two owls, asleep"], rule="contains").retrieved
         (1,)
     """
-    if rule not in ("equal", "contains", "similar"):
-        raise UsageError(f"rule must be 'equal', 'contains' or 'similar', not {rule!r}", code="bad-rule")
-    if measure not in ("ratio", "token_f1"):
-        raise UsageError(f"measure must be 'ratio' or 'token_f1', not {measure!r}", code="bad-measure")
-    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 < threshold <= 1:
-        raise UsageError(f"threshold must be above 0 and at most 1, not {threshold!r}", code="bad-threshold")
+    check_choice(
+        rule, "rule", {"equal": "the same text", "contains": "part of it", "similar": "by a measure"}
+    )
+    check_choice(measure, "measure", {"ratio": "of characters", "token_f1": "of words"})
+    if not is_number(threshold) or not 0 < threshold <= 1:
+        raise UsageError(
+            f"threshold must be above 0 and at most 1, not {threshold!r:.60}", code="bad-threshold"
+        )
     wanted, found = _plain(expected, "expected"), _plain(retrieved, "retrieved")
     _check_expected(wanted)
     matches: Callable[[str, str], bool]
@@ -104,14 +107,16 @@ def plain_text(text: str) -> str:
 
 
 def _plain(texts: Sequence[str], name: str) -> list[str]:
-    if isinstance(texts, str):
-        raise UsageError(f"{name} must be a list of texts, but is one text", code="bad-texts")
-    for at, text in enumerate(texts):
+    try:
+        listed: list[str] = as_list(texts)
+    except TypeError as error:
+        raise UsageError(f"{name} must be a list of texts: {error}", code="bad-texts") from error
+    for at, text in enumerate(listed):
         if not isinstance(text, str):
             raise DataError(
                 f"{name} must hold texts, but entry {at} is a {type(text).__name__}", code="bad-texts"
             )
-    return [plain_text(text) for text in texts]
+    return [plain_text(text) for text in listed]
 
 
 def _check_expected(texts: Sequence[str]) -> None:

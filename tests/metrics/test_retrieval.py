@@ -213,9 +213,9 @@ class TestForms:
     @pytest.mark.parametrize(
         ("expected", "retrieved", "options", "error", "message"),
         [
-            ("abc", ["a"], {}, UsageError, "expected must be a list of ids, but is a str"),
-            ([1], 3, {}, UsageError, "retrieved must be a list of ids, but is a int"),
-            ([1], {1: 2}, {}, UsageError, "but is a dict"),
+            ("abc", ["a"], {}, UsageError, "expected must be a list of ids, but a str"),
+            ([1], 3, {}, UsageError, "retrieved must be a list of ids, but a int"),
+            ([1], {1: 2}, {}, UsageError, "but a dict"),
             ([[1], 2], [[1], [2]], {}, UsageError, "mixes ids and lists"),
             ([[1], [2]], [[1]], {}, UsageError, "hold 2 and 1"),
             ([[1], [2]], [1, 2], {}, UsageError, "retrieved of query 0 must be a list"),
