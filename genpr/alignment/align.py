@@ -85,6 +85,25 @@ def align(
         UsageError: A path or name does not exist, an option is impossible, or the extractor embeds no texts.
         DataError: Images or prompts cannot be used, or do not belong together.
         ResourceError: Weights, device or memory are missing.
+
+    Example:
+        >>> class Colours:
+        ...     dim = 3
+        ...
+        ...     def __call__(self, images):
+        ...         return images.float().mean((2, 3))
+        ...
+        ...     def encode_text(self, texts):
+        ...         known = {"red": [1.0, 0, 0], "green": [0, 1.0, 0], "blue": [0, 0, 1.0]}
+        ...         return torch.tensor([known[text] for text in texts])
+        >>> images = torch.zeros(3, 3, 8, 8, dtype=torch.uint8)
+        >>> images[[0, 1, 2], [0, 1, 2]] = 255
+        >>> result = align(images, ["red", "green", "green"], extractor=Colours(), device="cpu")
+        >>> round(result["retrieval.r_precision"], 3), result.alignment.pool
+        (0.833, 2)
+        >>> worst = result.alignment.failures[0]
+        >>> worst.image, worst.prompt, worst.rank
+        ('[2]', 'green', 1.5)
     """
     embedder = Embedder(
         device=resolve_device(device),

@@ -25,10 +25,10 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.lookup import canonical_name, family_loader, parse_name
 from genpr.features.registry import check_weights_used, weights_of
 from genpr.features.text import TextEncoder, check_has_text, load_text_encoder, text_encoder_of
-from genpr.images.item import known_length
+from genpr.images.item import known_length, short
 from genpr.metrics.similarities import FeaturePairs
 from genpr.prompts.read import open_prompts
-from genpr.prompts.table import Captions, Prompts, short
+from genpr.prompts.table import Captions, Prompts
 from genpr.result import Result
 from genpr.side_features import Embedder, SideFeatures, Space
 from genpr.sides import OpenedSide, open_side
@@ -85,7 +85,7 @@ def aligned(
     vectors = encoder.encode_text([question.prefix + text for text in asked.texts], progress=report)
     encoded = time.perf_counter()
     check_pair(features, encoder, vectors, asked)
-    ranked = _ranked(features, asked, vectors, question, embedder.device, encoder.name)
+    ranked = _ranked(features, asked, vectors, question, embedder, encoder.name)
     copies = None if question.copies is None else find_copies(features, question.copies, space, embedder)
     copied = {} if copies is None else copy_values(copies, extractor=encoder.name)
     made = Made(
@@ -111,12 +111,12 @@ def _ranked(
     asked: Asked,
     vectors: Tensor,
     question: Question,
-    device: torch.device,
+    embedder: Embedder,
     extractor: str,
 ) -> _Ranked:
     variant = f"prompts begin with {question.prefix!r}" if question.prefix else None
     images = features.features.float()
-    to_text, to_image = _directions(asked, images, vectors, question, device)
+    to_text, to_image = _directions(asked, images, vectors, question, embedder)
     values, undefined = named_values(to_text, "", extractor=extractor, variant=variant)
     if to_image is not None:
         others, lacking = named_values(to_image, "t2i_", extractor=extractor, variant=variant)
@@ -179,10 +179,17 @@ def _text_encoder(space: Space, embedder: Embedder) -> TextEncoder:
 
 
 def _directions(
-    asked: Asked, images: Tensor, texts: Tensor, question: Question, device: torch.device
+    asked: Asked, images: Tensor, texts: Tensor, question: Question, embedder: Embedder
 ) -> tuple[Direction, Direction | None]:
     """Images rank texts; and of each pair of image and text, the text ranks images."""
-    rank = partial(rankings, distractors=question.distractors, seed=question.seed, device=device)
+    progress = None if embedder.progress is None else partial(embedder.progress, "ranking")
+    rank = partial(
+        rankings,
+        distractors=question.distractors,
+        seed=question.seed,
+        device=embedder.device,
+        progress=progress,
+    )
     to_text = rank(
         images,
         texts,

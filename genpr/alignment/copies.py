@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from genpr.errors import DataError, UsageError
 from genpr.features.feature_set import FeatureSet
-from genpr.images.item import printable
+from genpr.images.item import printable, short
 from genpr.metrics.copies import CopyDetection, copy_detection
 from genpr.prompts.read import text_of
-from genpr.prompts.table import plain_name, short
+from genpr.prompts.table import plain_name
 from genpr.side_features import Embedder, SideFeatures, Space
 from genpr.sides import OpenedSide, open_side
 from genpr.values import MetricValue

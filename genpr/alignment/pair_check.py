@@ -8,7 +8,7 @@ from genpr.alignment.asked import Asked
 from genpr.errors import FeatureError
 from genpr.features.feature_set import FeatureSet
 from genpr.features.text import TextEncoder
-from genpr.prompts.table import short
+from genpr.images.item import short
 
 
 def check_pair(features: FeatureSet, encoder: TextEncoder, vectors: Tensor, asked: Asked) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from genpr.alignment.asked import Asked, Counts
 from genpr.metrics.halved import LEAST_UNITS, halved
+from genpr.metrics.progress import PairProgress
 from genpr.metrics.ranking import RankingMetrics, ranking_metrics
 from genpr.metrics.similarities import FeaturePairs
 from genpr.metrics.uncertainty import interval_of
@@ -54,6 +55,7 @@ def rankings(
     distractors: int,
     seed: int,
     device: torch.device,
+    progress: PairProgress | None = None,
 ) -> Direction:
     """Each query ranks what is relevant to it among distractors of other units.
 
@@ -68,6 +70,7 @@ def rankings(
         distractors: For each query; fewer where there are not so many.
         seed: Chooses them, and the halves of intervals.
         device: Where features are compared.
+        progress: Called with the pairs that are done with and their number.
     """
     count = min(distractors, most_distractors(*units))
     order = np.argsort(units[0], kind="stable")
@@ -83,6 +86,7 @@ def rankings(
         groups=units[0][order].tolist(),
         seed=seed,
         device=device,
+        progress=progress,
     )
     back = np.empty_like(pools)
     back[order] = pools

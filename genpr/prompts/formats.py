@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from genpr.images.item import short
 from genpr.prompts.table import (
     NamedPrompts,
     Prompt,
@@ -17,7 +18,6 @@ from genpr.prompts.table import (
     by_name,
     checked_text,
     damaged,
-    short,
 )
 
 _NAMES = (
@@ -147,7 +147,7 @@ def _from_coco(record: Mapping[str, Any], origin: str) -> NamedPrompts:
     found = []
     for number, (name, caption) in enumerate(pairs, 1):
         place = f"annotation {number}"
-        found.append((_text(name, origin, place), Prompt(_text(caption, origin, place)), place))
+        found.append((_text(name, origin, place, is_name=True), Prompt(_text(caption, origin, place)), place))
     return by_name(found, origin)
 
 
@@ -200,7 +200,7 @@ def _prompts(found: Sequence[tuple[str, Fields]], origin: str, *, is_named: bool
         return RowPrompts(tuple(_captions(fields, origin, place) for place, fields in found), origin)
     return by_name(
         [
-            (_text(fields[0], origin, place), prompt, place)
+            (_text(fields[0], origin, place, is_name=True), prompt, place)
             for place, fields in found
             for prompt in _captions(fields, origin, place)
         ],
@@ -236,7 +236,7 @@ def _relevance(given: object, origin: str, place: str) -> float:
     return grade
 
 
-def _text(given: object, origin: str, place: str) -> str:
+def _text(given: object, origin: str, place: str, *, is_name: bool = False) -> str:
     if not isinstance(given, str):
         raise damaged(origin, f"{place} holds {short(repr(given))} where a text is needed")
-    return checked_text(given, origin, place)
+    return checked_text(given, origin, place, is_name=is_name)

@@ -9,7 +9,7 @@ from pathlib import Path
 from genpr.errors import UsageError
 from genpr.images.damage import damage_reported
 from genpr.images.folder import walk_files
-from genpr.images.item import printable
+from genpr.images.item import printable, short
 from genpr.prompts.formats import from_csv, from_json, from_json_lines, from_lines
 from genpr.prompts.table import (
     NamedPrompts,
@@ -19,7 +19,6 @@ from genpr.prompts.table import (
     by_name,
     checked_text,
     damaged,
-    short,
     stem_of,
 )
 

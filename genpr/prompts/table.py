@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from genpr.errors import DataError
-from genpr.images.item import printable
+from genpr.images.item import printable, short, some
 
-_SHOWN = 3
 MAX_CHARACTERS = 2**16
 """Of one prompt; what is longer is no prompt but another file."""
 
@@ -56,7 +55,7 @@ class NamedPrompts:
         wanted = self._wanted(names)
         without = [name for name, each in zip(names, wanted, strict=True) if each not in self.by_name]
         if without:
-            theirs = next((name for name in self.by_name if name not in set(wanted)), None)
+            theirs = min(self.by_name.keys() - set(wanted), default=None)
             hint = f"; a prompt without an image is of {short(theirs)!r}" if theirs is not None else ""
             raise DataError(
                 f"{len(without):,} of {len(names):,} images have no prompt in {printable(self.origin)}: {some(without)}{hint}; "
@@ -168,8 +167,8 @@ def by_name(pairs: Sequence[tuple[str, Prompt, str]], origin: str, *, stems: boo
     return NamedPrompts({name: tuple(captions.values()) for name, captions in found.items()}, origin, stems)
 
 
-def checked_text(text: str, origin: str, place: str) -> str:
-    """A prompt or name as it may be: not empty, without NUL, of bounded length.
+def checked_text(text: str, origin: str, place: str, *, is_name: bool = False) -> str:
+    """A prompt or name as it may be: not empty, without NUL, of bounded length; a prompt of whole characters.
 
     Raises:
         DataError: It is not.
@@ -181,6 +180,8 @@ def checked_text(text: str, origin: str, place: str) -> str:
         reason = "holds a NUL character; is this a text file?"
     elif len(text) > MAX_CHARACTERS:
         reason = f"has {len(text):,} characters, more than the {MAX_CHARACTERS:,} of any prompt"
+    elif not is_name and any("\ud800" <= c <= "\udfff" for c in text):  # names of files may be any bytes
+        reason = "holds half a character (a lone surrogate), which no encoding has"
     if reason is None:
         return text.strip()
     raise damaged(
@@ -195,19 +196,3 @@ def damaged(origin: str, reason: str, *, code: str = "prompts-damaged") -> DataE
     return DataError(
         f"{printable(origin)} cannot be used as prompts: {printable(reason)}", code=code, path=origin
     )
-
-
-def short(name: str, most: int = 40) -> str:
-    """A name that fits a message: without what a terminal obeys, and cut in the middle."""
-    shown = printable(name)
-    if len(shown) <= most:
-        return shown
-    half = (most - 1) // 2
-    return f"{shown[: most - 1 - half]}…{shown[-half:]}"
-
-
-def some(names: Sequence[str], most: int = _SHOWN) -> str:
-    """A few of many names."""
-    shown = ", ".join(short(name) for name in names[:most])
-    more = len(names) - most
-    return f"{shown} and {more:,} more" if more > 0 else shown

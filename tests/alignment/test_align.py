@@ -217,6 +217,17 @@ def test_text_to_image_ranks_images_and_not_texts(images, prompts):
     assert there.alignment.image_pool is None
 
 
+class Listening(ToyPair):
+    """Remembers what it was told."""
+
+    def __init__(self):
+        self.texts = []
+
+    def encode_text(self, texts):
+        self.texts += texts
+        return super().encode_text(texts)
+
+
 class TestSharedPrompts:
     def test_images_of_one_prompt_never_compete_and_are_one_unit(self, scenes):
         few = scenes[:20] * 5
@@ -246,12 +257,36 @@ class TestSharedPrompts:
             N,
         )
         half_wrong = [
-            [words(scene), words(other)] for scene, other in zip(scenes, chosen(2 * N)[N:], strict=True)
+            [words(other), words(scene)] for scene, other in zip(scenes, chosen(2 * N)[N:], strict=True)
         ]
         lower = align(images, half_wrong)
         assert 0.45 < lower["retrieval.r_precision"] < 0.6
         assert lower["retrieval.hit_1"] > 0.95
         assert lower["alignment.clip_score"] < 2
+        assert lower.alignment.n_failures == round((1 - lower["retrieval.hit_1"]) * N), (
+            "the better one counts"
+        )
+
+    def test_a_score_is_averaged_over_the_prompts_of_an_image_first(self, scenes):
+        others = chosen(2 * N)[N:]
+        told = [
+            [words(scene)] if row % 2 else [words(others[row]), words(others[-row - 1])]
+            for row, scene in enumerate(scenes[:40])
+        ]
+        found = align(drawings(scenes[:40]), told)["alignment.clip_score"]
+        single = [
+            align(drawings(scenes[:40]), [each[place % len(each)] for each in told])["alignment.clip_score"]
+            for place in (0, 1)
+        ]
+        assert found == pytest.approx(np.mean(single))
+
+    def test_intervals_are_over_prompts_and_not_over_their_images(self, scenes):
+        told = [words(scene) for scene in [*scenes[10:20], *scenes[10:20]]]
+        once = align(drawings(scenes[:20]), told)
+        often = align(drawings(scenes[:20] * 4), told * 4)
+        name = "alignment.clip_score"
+        assert often.metrics[name].replicates == pytest.approx(once.metrics[name].replicates)
+        assert often.metrics[name].interval == pytest.approx(once.metrics[name].interval)
 
     def test_grades_move_ndcg_alone(self, tmp_path, scenes, write_images):
         folder, other = write_images("images", drawings(scenes[:40])), chosen(80)[40:]
@@ -291,6 +326,9 @@ class TestTextsAlike:
         assert result.alignment.prefix == "A photo depicts "
         assert result.alignment.n_truncated > 0
         assert result.metrics["retrieval.mrr"].variant == "prompts begin with 'A photo depicts '"
+        heard = Listening()
+        align(images, prompts, prefix="A photo depicts ", extractor=heard)
+        assert sorted(heard.texts) == sorted(f"A photo depicts {text}" for text in prompts)
         with pytest.raises(DataError, match="A photo depicts"):
             genpr.compare({"with": result, "without": align(images, prompts)})
 
@@ -305,14 +343,24 @@ class TestPairing:
         found = genpr.compare({"one": there, "other": back}).contrast("other", "retrieval.r_precision")
         assert (found.pairing, found.verdict) == ("paired", "distinguishable")
         assert found.value == pytest.approx(-0.2, abs=0.01)
-        same = align(images[order], [prompts[row] for row in order])
-        assert same.metrics["retrieval.mrr"].replicates == there.metrics["retrieval.mrr"].replicates
-        assert same.real.content == there.real.content
+        same = align(worse, prompts)
+        assert same.metrics["retrieval.mrr"].replicates == back.metrics["retrieval.mrr"].replicates
+        assert len(set(same.metrics["retrieval.mrr"].replicates)) > 10
+        assert same.real.content == there.real.content == back.real.content
 
     def test_numbers_do_not_depend_on_cache_or_batches(self, scenes, write_images):
         folder, told = write_images("images", drawings(scenes[:30])), [words(scene) for scene in scenes[:30]]
         found = [align(folder, told, batch_size=size, cache=False) for size in (7, 64)]
         assert found[0].metrics == found[1].metrics
+
+
+def test_stages_are_told(images, prompts):
+    told = []
+    align(images, prompts, progress=lambda *stage: told.append(stage))
+    last = {stage: (done, total) for stage, done, total in told}
+    assert list(last) == ["images", "prompts", "ranking"]
+    assert last["images"] == last["prompts"] == (N, N)
+    assert last["ranking"] == (N * 100, N * 100)
 
 
 class TestPlaces:

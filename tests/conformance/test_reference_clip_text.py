@@ -83,6 +83,11 @@ def ours(published):
         return clip_text.build(CLIP["vit-b-32"], None, name=name, device=torch.device("cpu"))
 
 
+@pytest.fixture(scope="module")
+def vectors(ours) -> torch.Tensor:
+    return ours.encode_text(TEXTS)
+
+
 def relative(found: torch.Tensor, expected: torch.Tensor) -> float:
     spread = float(expected.max() - expected.min())
     assert expected.std(dim=0).median() > 0.01 * spread, "the random network tells the texts apart"
@@ -90,11 +95,11 @@ def relative(found: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 @pytest.mark.parametrize(("activation", "is_same"), [("quick_gelu", True), ("gelu", False)])
-def test_from_text_to_vector_it_equals_transformers(activation, is_same, theirs, ours):
+def test_from_text_to_vector_it_equals_transformers(activation, is_same, theirs, ours, vectors):
     network = reference_network(activation)
     network.load_state_dict(theirs, assign=True)
     with torch.inference_mode():
-        error = relative(ours.encode_text(TEXTS), network(input_ids=ours.tokens(TEXTS)).text_embeds)
+        error = relative(vectors, network(input_ids=ours.tokens(TEXTS)).text_embeds)
     assert error < 1e-5 if is_same else error > 1e-3
 
 

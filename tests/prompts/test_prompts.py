@@ -255,6 +255,7 @@ def test_prompts_in_order_must_be_as_many(tmp_path, total):
         ("p.jsonl", '{"file": "a.png", "prompt": "a", "relevance": true}', "prompts-damaged", "is True"),
         ("p.jsonl", '{"file": "a.png", "prompt": "a", "group": [1]}', "prompts-damaged", "group of line 1"),
         ("p.json", "{", "prompts-damaged", "no JSON"),
+        ("p.json", '{"a.png": "\\ud800"}', "prompts-damaged", "half a character"),
         ("p.json", "[" * 100_000, "prompts-damaged", "no JSON"),
         ("p.json", "3", "prompts-damaged", "needed is"),
         ("p.json", "{}", "prompts-damaged", "empty"),
@@ -268,7 +269,7 @@ def test_prompts_in_order_must_be_as_many(tmp_path, total):
             "COCO",
         ),
     ],
-    ids=range(36),
+    ids=range(37),
 )
 def test_bad_files(tmp_path, name, content, code, words):
     with pytest.raises(DataError, match=words) as caught:
@@ -276,6 +277,11 @@ def test_bad_files(tmp_path, name, content, code, words):
     assert caught.value.code == code
     assert name in str(caught.value)
     assert str(caught.value).isprintable()
+
+
+def test_names_of_files_may_be_any_bytes(tmp_path):
+    prompts = read(tmp_path, '{"file": "\\udcff.png", "prompt": "cat"}', "p.jsonl")
+    assert of(prompts, ["\udcff.png"]) == ["cat"]
 
 
 def test_hostile_names_and_texts_are_shown_harmless(tmp_path):

@@ -14,6 +14,8 @@ from toy_pair import ToyPair, chosen, drawings, words
 from genpr.alignment.aligned import aligned
 from genpr.alignment.question import Question
 from genpr.report.pages.align_page import align_report
+from genpr.report.pages.gallery import data_uri
+from genpr.report.pages.thumbnails import thumbnail
 from genpr.report.reading import read
 from genpr.report.text.alignment_table import failures_list
 from genpr.side_features import Embedder
@@ -59,6 +61,18 @@ def test_failures_stand_beside_an_image_of_what_they_ranked_first(some_wrong):
     )
     assert f"an image of what it ranked first, “{worst.winner}” ({worst.winner_score:.3f})" in text
     assert text.count("Images that fit another prompt better") == 1, "a heading and no table of the same"
+
+
+def test_the_picture_beside_is_of_the_prompt_that_won(some_wrong):
+    images, found = some_wrong
+    page = align_report(found, images)
+    scenes = chosen(N)
+    prompts = [words(scenes[(row + 1) % N if row < 5 else row]) for row in range(N)]
+    for each in found.result.alignment.failures:
+        row = int(each.image[1:-1])
+        beside = images[prompts.index(each.winner)]
+        both = [data_uri(thumbnail(pixels)) for pixels in (images[row], beside)]
+        assert f'<img src="{both[0]}" alt="">\n<img src="{both[1]}" alt="">' in page
 
 
 def test_without_pictures_the_failures_are_a_table(some_wrong):
