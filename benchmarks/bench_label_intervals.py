@@ -111,7 +111,7 @@ def _halved(voters: Voters, tested: Tensor, trained: Tensor, n_classes: int, *, 
 def _members(labels: Tensor, stream: int, *, by_class: bool) -> Tensor:
     """Which images are in each half: (B, n) bool."""
     inside = torch.zeros(_HALVES, len(labels), dtype=torch.bool)
-    groups = labels.unique().tolist() if by_class else [None]
+    groups = sorted(set(labels.tolist())) if by_class else [None]
     for group in groups:
         rows = torch.arange(len(labels)) if group is None else (labels == group).nonzero()[:, 0]
         number = stream if group is None else 2 * (int(group) + 1) + stream

@@ -314,6 +314,8 @@ def test_few_images_have_a_score_and_a_notice():
 )
 def test_impossible_options(sides, given, words):
     real, real_labels, fake, asked, _ = sides
+    with pytest.raises(UsageError, match=r"LabelOptions\(\.\.\.\), not 'knn'"):
+        genpr.score(real, fake, labels="knn", **QUICK)
     with pytest.raises(UsageError, match=words):
         genpr.score(real, fake, labels=options(real_labels, asked, **given), **QUICK)
 

@@ -94,7 +94,7 @@ def test_classes_vote_in_proportion(wanted, there, taken):
 @pytest.mark.parametrize("kind", ["knn", "linear"])
 def test_a_perfect_generator_scores_the_null(kind):
     random, gaps = np.random.default_rng(4), []
-    for _ in range(30 if kind == "knn" else 12):
+    for _ in range(20 if kind == "knn" else 10):
         # Other sizes and other shares of classes on both sides.
         real, fake = blobs(random, [90, 60, 30], spread=0.7), blobs(random, [20, 30, 60], spread=0.7)
         one = score(real, fake, kind=kind, intervals=False)

@@ -99,7 +99,7 @@ def test_fewer_points_than_voters_is_no_error():
 
 def sklearn_probe(features, labels, l2):
     scaler = StandardScaler().fit(features.double().numpy())
-    model = LogisticRegression(C=1 / (l2 * len(features)), tol=1e-8, max_iter=2000)
+    model = LogisticRegression(C=1 / (l2 * len(features)), tol=1e-6, max_iter=2000)
     return scaler, model.fit(scaler.transform(features.double().numpy()), labels.numpy())
 
 
