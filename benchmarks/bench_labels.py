@@ -4,7 +4,8 @@
     python benchmarks/bench_labels.py test.safetensors
 
 Reals are 500 images of each class of CIFAR-10's test set. The "generators" hand out 300 others of each class: as they are;
-with the labels of two classes exchanged; and with half of the images of one class replaced by images of another.
+with the labels of two classes exchanged; with half of the images of one class replaced by images of another; with a fifth of
+all labels wrong at random; and with one image per class, 300 times.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from genpr.features.feature_set import load_features
 from genpr.labels.table import FolderLabels
 
 _REALS, _FAKES = 500, 300
+_NOISE = 0.2 / 0.9  # a random label is the right one a tenth of the time
 
 Rows = NDArray[np.int64]
 
@@ -64,10 +66,16 @@ def _generators(
     spare = of[given][_REALS + _FAKES :][: _FAKES // 2]
     mixed = fakes.copy()
     mixed[np.flatnonzero(asked == wanted)[: len(spare)]] = spare
+    random = np.random.default_rng(1)
+    others = random.choice(list(of), len(asked))
+    noisy = np.where(random.random(len(asked)) < _NOISE, others, asked)
+    repeated = np.concatenate([each[_REALS : _REALS + 1].repeat(_FAKES) for each in of.values()])
     return [
         ("faithful", fakes, asked),
         (f"{first} and {second} exchanged", fakes, swapped),
         (f"half of {wanted} is {given}", mixed, asked),
+        ("a fifth of the labels wrong", fakes, noisy),
+        ("one image per class", repeated, asked),
     ]
 
 

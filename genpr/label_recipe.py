@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from genpr.class_labels import labelled, of_names
-from genpr.errors import DataError
+from genpr.errors import DataError, UsageError
 from genpr.features.feature_set import FeatureSet
 from genpr.images.policy import BadImagePolicy
 from genpr.label_options import LabelOptions
@@ -48,6 +48,8 @@ class LabelRecipe:
         """
         if options is None:
             return None
+        if not isinstance(options, LabelOptions):
+            raise UsageError(f"labels must be genpr.LabelOptions(...), not {options!r}", code="bad-option")
         policy = BadImagePolicy(embedder.on_bad, embedder.max_bad)
         if options.is_file:
             return cls(options, None, open_labels(options.recogniser, None, "fake", sets=True), policy)

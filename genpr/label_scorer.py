@@ -59,6 +59,7 @@ class LabelScorer:
     ) -> None:
         self._recipe, self._options = recipe, recipe.options
         self._intervals, self._seed, self._device = plan.intervals, embedder.seed, embedder.device
+        self._report = embedder.progress or (lambda *_: None)
         self._labelled: LabelledSide | None = None
         self._reals: ConditionalReals | None = None
         started = time.perf_counter()
@@ -79,11 +80,13 @@ class LabelScorer:
             DataError: Labels do not belong to the fakes.
         """
         started = time.perf_counter()
+        self._report("labels", 0, 1)
         asked = self._recipe.labelled(side, fakes, self._recipe.fake(side.side))
         if self._recipe.recognised is None:
             found = self._by_reals(asked, fakes)
         else:
             found = self._by_file(asked, self._recipe.labelled(side, fakes, self._recipe.recognised))
+        self._report("labels", 1, 1)
         seconds = time.perf_counter() - started + self._fit_seconds
         return replace(found, seconds=seconds)
 

@@ -108,6 +108,15 @@ def test_values_are_those_of_the_pure_functions(sides, good):
         assert row.recall_interval[0] <= row.recall <= row.recall_interval[1]
 
 
+def test_confusions_say_what_was_asked_for_first(sides):
+    real, real_labels, fake, asked, _ = sides
+    one_way = [label.replace("class 0", "class 3") for label in asked]
+    found = genpr.score(real, fake, labels=options(real_labels, one_way), **QUICK).labels
+    assert (found.confusions[0].asked, found.confusions[0].recognised) == ("class 3", "class 0")
+    assert found.confusions[0].n > 40
+    assert {each.label: (each.n, each.fp > 40) for each in found.rows}["class 0"] == (0, True)
+
+
 def test_result_is_recorded_compared_and_flat(good, exchanged):
     assert result_of(json.loads(good.to_json())) == good
     assert good.to_flat_dict()["genpr/label.gan_test"] == good["label.gan_test"]
@@ -177,6 +186,7 @@ def test_labels_come_from_folders_and_files(sides, tmp_path, write_images, rng):
         *sources, labels=genpr.LabelOptions(fake_labels=table, k=3), on_bad="skip", max_bad=0.1, **some
     )
     assert skipped.labels.n == 23
+    assert skipped["label.gan_test"] == pytest.approx(12 / 23)  # the first cat is left out
     assert skipped.labels.unlabelled == {"real": 0, "fake": 1}
     assert "1 fake images without a label" in label_table(skipped.labels)
 
@@ -304,6 +314,8 @@ def test_few_images_have_a_score_and_a_notice():
 )
 def test_impossible_options(sides, given, words):
     real, real_labels, fake, asked, _ = sides
+    with pytest.raises(UsageError, match=r"LabelOptions\(\.\.\.\), not 'knn'"):
+        genpr.score(real, fake, labels="knn", **QUICK)
     with pytest.raises(UsageError, match=words):
         genpr.score(real, fake, labels=options(real_labels, asked, **given), **QUICK)
 

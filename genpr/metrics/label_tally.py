@@ -42,10 +42,11 @@ class Tally:
             n_classes: How many there are.
             weights: (m,) float64, by class asked for; None counts each image once.
         """
-        weights = torch.ones_like(asked, dtype=torch.float64) if weights is None else weights
+        asked, recognised = asked.cpu(), recognised.cpu()  # where sums have one order
+        weights = torch.ones_like(asked, dtype=torch.float64) if weights is None else weights.cpu()
 
         def count(labels: Tensor, keep: Tensor) -> Counts:
-            found: Counts = torch.bincount(labels[keep], weights[keep], minlength=n_classes).cpu().numpy()
+            found: Counts = torch.bincount(labels[keep], weights[keep], minlength=n_classes).numpy()
             return found
 
         return cls(

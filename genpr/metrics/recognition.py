@@ -114,7 +114,6 @@ def plurality(votes: Tensor) -> Tensor:
         return votes.new_full((len(votes),), NOBODY)
     k = votes.shape[1]
     counts = (votes[:, :, None] == votes[:, None, :]).sum(dim=2) * (votes != NOBODY)
-    winner = (counts * k - torch.arange(k, device=votes.device)).argmax(
-        dim=1
-    )  # all different where any is not 0
+    order = counts * k - torch.arange(k, device=votes.device)  # all different where any is not 0
+    winner = order.argmax(dim=1)
     return votes.gather(1, winner[:, None])[:, 0]

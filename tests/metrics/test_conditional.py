@@ -94,7 +94,7 @@ def test_classes_vote_in_proportion(wanted, there, taken):
 @pytest.mark.parametrize("kind", ["knn", "linear"])
 def test_a_perfect_generator_scores_the_null(kind):
     random, gaps = np.random.default_rng(4), []
-    for _ in range(30 if kind == "knn" else 12):
+    for _ in range(20 if kind == "knn" else 10):
         # Other sizes and other shares of classes on both sides.
         real, fake = blobs(random, [90, 60, 30], spread=0.7), blobs(random, [20, 30, 60], spread=0.7)
         one = score(real, fake, kind=kind, intervals=False)
@@ -164,6 +164,10 @@ def test_classes_of_one_side_alone(kind):
     assert one.test.tally.recognised[2] == 0
     assert accuracy(one.test.null) < 0.67  # a third of the fakes cannot be right
     assert one.test.chance["accuracy"] == pytest.approx(1 / 3)
+    few = score(
+        (x, x_labels), (y[10:41], fakes[1][10:41]), places=torch.tensor([0, 1, 3]), n_classes=4, kind=kind
+    )
+    assert few.test.chance["accuracy"] == pytest.approx(10 / 31)  # 20 are of class 2, which nobody can guess
     assert one.train.tally.asked.tolist() == [30, 30, 0, 30]
     assert one.train.tally.right[1] == 0
     assert one.train.null.right[1] == 0  # no fake of it, so no real of it votes

@@ -13,18 +13,16 @@ from hypothesis import strategies as st
 from sklearn.metrics import (
     accuracy_score,
     confusion_matrix,
-    fbeta_score,
     hamming_loss,
     multilabel_confusion_matrix,
-    precision_score,
-    recall_score,
+    precision_recall_fscore_support,
 )
 
 from genpr.errors import DataError, GenprError, UsageError
 from genpr.metrics.labels import label_metrics
 
 NAN = float("nan")
-SCORES = {"precision": precision_score, "recall": recall_score, "f": fbeta_score}
+SCORES = ("precision", "recall", "f")
 single_sides = st.integers(1, 30).flatmap(
     lambda n: st.tuples(*[st.lists(st.integers(0, 5), min_size=n, max_size=n)] * 2)
 )
@@ -34,13 +32,13 @@ set_sides = st.integers(1, 20).flatmap(
 betas = st.sampled_from([0.5, 1.0, 2.0])
 
 
-def sklearn_score(name, expected, predicted, *, beta, average, labels):
-    options = {"beta": beta} if name == "f" else {}
+def sklearn_scores(expected, predicted, *, beta, average, labels):
+    """Precision, recall and F."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return SCORES[name](
-            expected, predicted, labels=labels, average=average, zero_division=np.nan, **options
-        )
+        return precision_recall_fscore_support(
+            expected, predicted, beta=beta, labels=labels, average=average, zero_division=np.nan
+        )[:3]
 
 
 def equal(ours, theirs):
@@ -55,23 +53,22 @@ def indicator(sets, count):
 
 
 def assert_agrees(found, expected, predicted, beta, averages):
-    labels = list(range(len(found.classes)))
-    for name in SCORES:
-        options = {"beta": beta, "labels": labels}
-        each = sklearn_score(name, expected, predicted, average=None, **options)
+    options = {"beta": beta, "labels": list(range(len(found.classes)))}
+    for name, each in zip(SCORES, sklearn_scores(expected, predicted, average=None, **options), strict=True):
         assert all(map(equal, [getattr(row, name) for row in found.per_class], each)), name
-        for average in averages:
+    for average in averages:
+        theirs = sklearn_scores(expected, predicted, average=average, **options)
+        for name, value in zip(SCORES, theirs, strict=True):
             # Where all weights are 0, scikit-learn's weighted mean falls back to the plain one.
             weight = sum(row.support for row in found.per_class if getattr(row, name) is not None)
             if average == "weighted" and not weight:
                 assert getattr(found.weighted, name) is None
-                continue
-            theirs = sklearn_score(name, expected, predicted, average=average, **options)
-            assert equal(getattr(getattr(found, average), name), theirs), (name, average)
+            else:
+                assert equal(getattr(getattr(found, average), name), value), (name, average)
 
 
 @given(single_sides, betas)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_single_labels_agree_with_scikit_learn(sides, beta):
     expected, predicted = sides
     found = label_metrics(expected, predicted, classes=range(6), beta=beta)
@@ -82,7 +79,7 @@ def test_single_labels_agree_with_scikit_learn(sides, beta):
 
 
 @given(set_sides, betas)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_sets_of_labels_agree_with_scikit_learn(sides, beta):
     expected, predicted = sides
     found = label_metrics(expected, predicted, classes=range(5), beta=beta)
@@ -223,8 +220,8 @@ def test_bad_input_is_one_clear_error(expected, predicted, options, code, words)
 def test_a_million_images_of_a_thousand_classes_are_quick():
     random = np.random.default_rng(0)
     expected, predicted = random.integers(0, 1000, (2, 1_000_000))
-    started = time.perf_counter()
+    started = time.process_time()  # a busy machine makes nothing slower
     found = label_metrics(expected, predicted)
-    assert time.perf_counter() - started < 3
+    assert time.process_time() - started < 3
     assert found.accuracy == (expected == predicted).mean()
     assert found.confusion_matrix().sum() == 1_000_000
