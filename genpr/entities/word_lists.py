@@ -10,9 +10,7 @@ def _words_of(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-ENTITY_WORDS = _words_of(
-    "entities entity objects object items item elements things subjects concepts keywords names tags"
-)
+ENTITY_WORDS = _words_of("entities entity objects object items item")
 ENTITY_PARTS = (
     "实体",
     "实體",
@@ -33,7 +31,7 @@ PRESENCE_KEYS = _words_of(
 PRESENCE_PARTS = ("存在", "出现", "出現", "发现", "看到", "包含", "识别", "識別", "检测", "列表", "清单")
 INTRO_WORDS = _words_of(
     "found see shows show contains contain includes include following detected present visible depicts depicted list "
-    "identified recognized recognised answer output result here"
+    "identified recognized recognised answer output result here elements things subjects concepts keywords names tags"
 )
 INTRO_PARTS = ("如下", "包括", "有", "答案", "结果", "結果", *PRESENCE_PARTS)
 NOT_WORDS = _words_of(
@@ -201,8 +199,8 @@ NONE = frozenset(
         ),
     }
 )
-YES = _words_of("yes y true present found visible 1 ✓ ✔ ✅ ☑ 是 有 存在 出现 可见 对 √")
-NO = _words_of("no n false absent missing 0 ✗ ✘ ❌ ☒ × 否 无 没有 不存在 未出现 不可见 不 错") | {
+YES = _words_of("yes y true present found visible 1 ✓ ✔ ✅ ☑ 是 是的 有 有的 存在 出现 可见 对 √")
+NO = _words_of("no n false absent missing 0 ✗ ✘ ❌ ☒ × 否 无 没有 不是 不存在 未出现 不可见 不 错") | {
     "not present",
     "not found",
     "not visible",

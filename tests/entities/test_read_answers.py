@@ -88,6 +88,25 @@ def test_a_name_alone_is_a_list_only_if_it_is_known():
     assert isinstance(read_entities("ok", known=lambda _: True), Unreadable)
 
 
+def test_and_is_split_where_it_is_known_how():
+    parts, whole = (
+        (lambda name: name in {"cat", "dog", "猫", "狗"}),
+        (lambda name: name in {"salt and pepper", "salt", "pepper"}),
+    )
+    assert read_entities("The entities are: cat and dog.", known=parts).entities == ("cat", "dog")
+    assert read_entities("实体：猫和狗", known=parts).entities == ("猫", "狗")
+    assert read_entities("Entities: salt and pepper", known=whole).entities == ("salt and pepper",)
+    assert read_entities("Entities: cat, salt and pepper", known=whole).entities == ("cat", "salt and pepper")
+    assert isinstance(read_entities("Entities: cat and bird", known=parts), Unreadable)
+
+
+def test_yes_and_no_of_known_names():
+    known = {"cat", "dog"}.__contains__
+    assert read_entities('{"cat": true, "dog": "no"}', known=known).entities == ("cat",)
+    assert isinstance(read_entities('{"success": true, "dog": false}', known=known), Unreadable)
+    assert isinstance(read_entities('{"cat": true, "dog": "no"}'), Unreadable)
+
+
 def test_parsed_json_is_read_like_its_text():
     assert read_entities({"result": {"实体": ["猫"]}}).entities == ("猫",)
     assert read_entities(("cat", "dog")).entities == ("cat", "dog")
