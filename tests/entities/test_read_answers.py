@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 import genpr
 from genpr import Answer, Unreadable, read_entities
+from genpr.entities.answer import NotReadable
+from genpr.entities.loose_json import LooseJson
 
 SEEDS = [text for text, _ in READ.values()] + list(NOTHING.values())
 SEEDS += [text for text, _ in UNREADABLE.values() if len(text) < 500]
@@ -231,6 +233,19 @@ def test_no_answer_takes_long(text):
     started = time.process_time()
     assert isinstance(read_entities(text), Answer | Unreadable)
     assert time.process_time() - started < 0.3  # some 20 ms; machines differ
+
+
+def all_values(text):
+    loose, place = LooseJson(text, []), 0
+    while place < len(text):
+        _, place = loose.value_at(place)
+
+
+def test_work_is_bounded_over_all_pieces_of_a_text():
+    piece = "[" + "1," * 400 + "1] "
+    all_values(piece * 10)
+    with pytest.raises(NotReadable, match="too long"):
+        all_values(piece * 60)
 
 
 def test_public_names():
