@@ -84,8 +84,8 @@ def command(
 
     \b
     genpr entities expected.csv answers.jsonl
-    genpr entities prompts.jsonl answers.jsonl --vocabulary objects.txt --aliases aliases.csv
-    genpr entities expected.csv answers.csv --json > a.json    for genpr compare and genpr rank
+    genpr entities prompts.csv answers.jsonl --vocabulary objects.txt
+    genpr entities expected.csv answers.csv --json > a.json    for compare, rank
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     _check_thresholds(fail_under, fail_over)
     if html is not None:

@@ -237,7 +237,7 @@ def test_no_answer_takes_long(text):
 
 def all_values(text):
     loose, place = LooseJson(text, []), 0
-    while place < len(text):
+    while place < len(text.rstrip()):
         _, place = loose.value_at(place)
 
 
