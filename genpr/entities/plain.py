@@ -97,12 +97,12 @@ def _read(
         raise NotReadable("several-lists", "a label is followed by names on its line, and by a list")
     if section.bullets:
         return each_once(
-            _items(section.bullets, repairs)
+            _items(section.bullets, repairs, known)
         ), "numbered list" if section.is_numbered else "bullet list"
     if section.behind:
         return _behind(section.behind, repairs, known), "names behind a label"
     if len(section.texts) > 1:
-        return each_once(_items(section.texts, repairs)), "lines"
+        return each_once(_items(section.texts, repairs, known)), "lines"
     is_labelled = named or section.label is not None
     names = _separated(section.texts[0], known, is_labelled=is_labelled)
     if len(names) > 1 or is_labelled:
@@ -190,7 +190,7 @@ def _known_parts(item: str, known: Known) -> list[str]:
     return [item] if known(item) or not all(part and known(part) for part in parts) else parts
 
 
-def _items(lines: list[str], repairs: list[str]) -> list[str]:
+def _items(lines: list[str], repairs: list[str], known: Known | None) -> list[str]:
     """The names of a list of lines, without explanations behind them, and without those that are marked as not there."""
     read = [_item(line) for line in lines]
     if len(read) == 1 and is_none(read[0][0]):
@@ -218,7 +218,8 @@ def _items(lines: list[str], repairs: list[str]) -> list[str]:
             )
     if any(behind for _, behind, _, _ in read):
         repairs.append("explanations left out")
-    return [name for name, *_ in read]
+    names = [name for name, *_ in read]
+    return names if known is None else [part for name in names for part in _known_parts(name, known)]
 
 
 def _item(line: str) -> tuple[str, str, bool | None, bool]:

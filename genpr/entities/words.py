@@ -31,6 +31,7 @@ _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
 _FIRST = re.compile(r"([^\W\d]+|[✓✔✅☑√✗✘❌☒×])\s*(?:[,.;，。；(（–—-]|$)")
 _TICK = re.compile(r"\s*([✓✔✅☑✗✘❌☒])$")
 _BRACKETS = re.compile(r"\s*[(（]([^()（）]{1,60})[)）]$")
+_GAP = re.compile(r"[\s()（）,;:]+")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
@@ -91,7 +92,8 @@ def yes_or_no(value: object) -> bool | None:
 
 def denies(name: str) -> bool:
     """Whether an item of a list says that something is not there, or is not sure."""
-    return bool(_words(name) & DENIALS) or any(part in name for part in DENIAL_PARTS)
+    words = _GAP.split(normalised(name))  # forget-me-not is one
+    return any(word in DENIALS for word in words) or any(part in name for part in DENIAL_PARTS)
 
 
 def begins_with_yes_or_no(text: str) -> bool | None:

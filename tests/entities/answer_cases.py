@@ -70,6 +70,10 @@ READ = {
     "semicolons": ("Objects: cat; dog", ("cat", "dog")),
     "quoted-commas": ('"Washington, D.C.", "Paris"', ("Washington, D.C.", "Paris")),
     "number-in-name": ("- 3.5 mm jack\n- USB-C", ("3.5 mm jack", "USB-C")),
+    "objects-like-words": (
+        "- trash can\n- picture frame\n- forget-me-not\n- salt and pepper shaker",
+        ("trash can", "picture frame", "forget-me-not", "salt and pepper shaker"),
+    ),
     "byte-order-mark": ('\ufeff["cat"]', ("cat",)),
     "line-break-in-text": ('{"entities": ["traffic\nlight", "cat"]}', ("traffic\nlight", "cat")),
     "escapes": ("['caf\\u00e9', 'dog\\'s']", ("café", "dog's")),

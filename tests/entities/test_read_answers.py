@@ -99,6 +99,7 @@ def test_and_is_split_where_it_is_known_how():
     assert read_entities("实体：猫和狗", known=parts).entities == ("猫", "狗")
     assert read_entities("Entities: salt and pepper", known=whole).entities == ("salt and pepper",)
     assert read_entities("Entities: cat, salt and pepper", known=whole).entities == ("cat", "salt and pepper")
+    assert read_entities("- cat and dog\n- a sofa", known=parts).entities == ("cat", "dog", "a sofa")
     assert isinstance(read_entities("Entities: cat and bird", known=parts), Unreadable)
 
 
