@@ -132,8 +132,7 @@ def _asked_side(asked: Expectations, table: Vocabulary | None, closed: Vocabular
         [None if words is None else sorted(words.by_name.items()) for words in (table, closed)]
     )
     content, order = _hash(rules, *sorted(rows)), _hash(rules, *rows)
-    origin = asked.origin if table is None else f"{asked.origin} by {table.origin}"
-    return _side(origin, "prompts", len(asked.ids), content, order)
+    return _side(asked.origin, "prompts", len(asked.ids), content, order)
 
 
 def _told_side(told: FoundEntities) -> SideSummary:

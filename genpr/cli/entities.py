@@ -10,6 +10,7 @@ import click
 
 from genpr.cli.console import complain, emit, show_notices
 from genpr.cli.options import threshold
+from genpr.storage import check_place
 
 if TYPE_CHECKING:
     from genpr.result import Result
@@ -41,6 +42,12 @@ _THRESHOLD_MISSED = 5
 @click.option("--seed", default=0, show_default=True, help="Chooses the halves of intervals.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the tables.")
 @click.option(
+    "--html",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a page with all scores, entities and unreadable answers to FILE.",
+)
+@click.option(
     "--fail-under",
     type=threshold,
     metavar="METRIC=X",
@@ -64,6 +71,7 @@ def command(
     exclude: Path | None,
     seed: int,
     as_json: bool,
+    html: Path | None,
     fail_under: tuple[tuple[str, float], ...],
     fail_over: tuple[tuple[str, float], ...],
     quiet: bool,
@@ -76,10 +84,12 @@ def command(
 
     \b
     genpr entities expected.csv answers.jsonl
-    genpr entities prompts.jsonl answers.jsonl --vocabulary objects.txt --aliases aliases.csv
-    genpr entities expected.csv answers.csv --json > a.json    for genpr compare and genpr rank
+    genpr entities prompts.csv answers.jsonl --vocabulary objects.txt
+    genpr entities expected.csv answers.csv --json > a.json    for compare, rank
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     _check_thresholds(fail_under, fail_over)
+    if html is not None:
+        check_place(html)
     from genpr.entity_scoring import score_entities
     from genpr.report.text.entity_table import entity_table
 
@@ -89,10 +99,21 @@ def command(
     if not quiet:
         show_notices(result.notices)
     emit(result.to_json() if as_json else entity_table(result))
+    if html is not None:
+        _write_page(html, result, quiet=quiet)
     missed = [*_missed(result, fail_under, "below"), *_missed(result, fail_over, "above")]
     for line in missed:
         complain(line)
     return _THRESHOLD_MISSED if missed else 0
+
+
+def _write_page(html: Path, result: Result, *, quiet: bool) -> None:
+    from genpr.report.pages.page_file import write_page
+    from genpr.report.pages.score_page import html_report
+
+    write_page(html, html_report(result))
+    if not quiet:
+        complain(f"wrote {html}")
 
 
 def _check_thresholds(

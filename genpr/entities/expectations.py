@@ -18,6 +18,7 @@ from genpr.entities.words import is_none
 from genpr.errors import DataError, UsageError
 
 _LONGEST_SHOWN = 200
+_SEPARATORS = (";", "；", "|", "\n", "、", "，", ",")
 
 
 @dataclass(frozen=True)
@@ -135,11 +136,13 @@ def _listed(value: object, row: Record, records: Records, what: str) -> tuple[st
     """Names in a list, or in a text with separators; nothing and an empty text are no names."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return ()
+    if isinstance(value, str) and value.strip()[0] not in "[{":
+        return tuple(name.strip() for name in _separated(value))
     if isinstance(value, set | frozenset | tuple):
-        value = sorted(value) if isinstance(value, set | frozenset) else list(value)
+        value = sorted(value, key=str)
     if isinstance(value, list) and all(isinstance(name, str) for name in value):
-        return tuple(value)  # as they are: a user's own list needs no guessing
-    outcome = read_entities(value, known=lambda _: True)
+        return tuple(value)
+    outcome = read_entities(value)  # a list of objects with names, or JSON in a cell
     if isinstance(outcome, Unreadable):
         raise DataError(
             f"{shown(records.origin)}, {row.place}: the {what} entities cannot be read ({outcome.reason}); write them as "
@@ -148,6 +151,12 @@ def _listed(value: object, row: Record, records: Records, what: str) -> tuple[st
             path=records.origin,
         )
     return outcome.entities
+
+
+def _separated(text: str) -> list[str]:
+    """Split at one kind of separator, the surest that occurs: names in a user's own list need no guessing."""
+    separator = next((mark for mark in _SEPARATORS if mark in text), None)
+    return [text] if separator is None else text.split(separator)
 
 
 def read_answers(source: object, asked: Expectations, names: Names) -> FoundEntities:
@@ -178,7 +187,7 @@ def _read(row: Record, names: Names) -> Answer | Unreadable:
             return found
         if isinstance(found, list | tuple | set | frozenset) and all(isinstance(name, str) for name in found):
             return Answer(() if len(found) == 1 and is_none(*found) else tuple(found), "list")
-        return read_entities(found, known=lambda _: True)
+        return read_entities({"entities": found}, known=lambda name: names.known(name) is not None)
     answer: Any = row.fields.get("answer", "")
     return read_entities("" if answer is None else answer, known=lambda name: names.known(name) is not None)
 

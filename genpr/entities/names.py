@@ -10,6 +10,10 @@ from genpr.entities.vocabulary import Vocabulary
 
 _IN_BRACKETS = re.compile(r"([^()（）]+)[(（]([^()（）]+)[)）]")
 
+_COUNTED = re.compile(
+    r"(?:an?|the|one|two|three|four|five|several|some|\d{1,3}(?:\s*[x×])?)\s+(.+)", re.IGNORECASE | re.DOTALL
+)
+
 
 class Names:
     """Canonical names: an alias table's where it knows them, else the first spelling that came.
@@ -36,8 +40,10 @@ class Names:
         return canonical if canonical is not None else self._spelling.get(normalised(name))
 
     def of_found(self, name: str) -> str:
-        """The same for a found name, of which `cat (left)` is a cat where that is known and the whole is not."""
+        """The same for a found name: where it is unknown, `a cat`, `2 cat` and `cat (left)` are a cat if that is known."""
         known = self.known(name)
+        if known is None and (counted := _COUNTED.fullmatch(name.strip())):
+            known = self.known(counted[1])
         if known is None and (parts := _IN_BRACKETS.fullmatch(name.strip())):
             within = [entity for part in parts.groups() if (entity := self.known(part)) is not None]
             known = within[0] if len(set(within)) == 1 else None

@@ -11,8 +11,10 @@ plural, accents (resume, résumé), a middle dot that was left out. An alias tab
 from __future__ import annotations
 
 import unicodedata
+from functools import lru_cache
 
 _MIDDLE_DOT = "·"
+_LONGEST_NAME = 200
 # Katakana's dot in both widths, bullets, hyphenation point, operators, Greek ano teleia.
 _ONE_SPELLING = str.maketrans(
     {
@@ -25,9 +27,8 @@ _ONE_SPELLING = str.maketrans(
 _BEFORE = " \"'「『」』《〈【([{<*_~#·"
 _AFTER = " \"'「『」』》〉】>*_~,.;:!?、。…·"
 _BRACKETS = {")": "(", "]": "[", "}": "{"}
-_UNSEEN = frozenset(
-    {"Cf", "Cc", "Cs"}
-)  # format characters such as the zero-width ones, controls, lone surrogates
+# Format characters such as the zero-width ones, controls, lone surrogates.
+_UNSEEN = frozenset({"Cf", "Cc", "Cs"})
 
 
 def normalised(name: str) -> str:
@@ -39,6 +40,11 @@ def normalised(name: str) -> str:
         >>> normalised("尼尔・阿姆斯特朗") == normalised("尼尔 • 阿姆斯特朗")
         True
     """
+    return _of_name(name) if len(name) <= _LONGEST_NAME else _bare(normalised_text(name))
+
+
+@lru_cache(maxsize=2**16)  # the same names come with every image
+def _of_name(name: str) -> str:
     return _bare(normalised_text(name))
 
 

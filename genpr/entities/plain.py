@@ -9,7 +9,16 @@ from genpr.entities.answer import NotReadable, check_number, each_once, the_same
 from genpr.entities.lines import Section, sections_of
 from genpr.entities.loose_json import DamagedJsonError, LooseJson
 from genpr.entities.structure import names_in
-from genpr.entities.words import denies, is_negative, is_no_answer, is_none, is_prose, is_refusal, yes_or_no
+from genpr.entities.words import (
+    begins_with_yes_or_no,
+    denies,
+    is_negative,
+    is_no_answer,
+    is_none,
+    is_prose,
+    is_refusal,
+    mark_at_end,
+)
 
 _COMMAS = re.compile(r"[,，、;；|\n]|\s/\s")
 _BOLD = re.compile(r"(\*\*|__|`)(?=\S)(.{1,200}?)(?<=\S)\1\s*(.*)", re.DOTALL)
@@ -21,6 +30,8 @@ _ENDS = "。.!！"
 _AND = re.compile(r"(?:and|&|以及)\s+|以及", re.IGNORECASE)
 _BETWEEN = re.compile(r"\s+(?:and|&)\s+", re.IGNORECASE)
 _INLINE = re.compile(r"\s[-–—•*+]\s|\s\d{1,3}[.)]\s")
+_JOINTS = re.compile(r"\s+(?:and|&)\s+|以及|[和与與及]", re.IGNORECASE)
+_NUMBERED = re.compile(r"\s\d{1,3}[.)）、]\s")
 _EITHER = re.compile(r"\s(?:and|or|&)\s|(?<=\w)[和或与與及](?=\w)", re.IGNORECASE)
 
 
@@ -28,7 +39,9 @@ Known = Callable[[str], bool]
 """Whether there is such a name."""
 
 
-def names_in_text(text: str, repairs: list[str], known: Known | None = None) -> tuple[tuple[str, ...], str]:
+def names_in_text(
+    text: str, repairs: list[str], known: Known | None = None, *, named: bool = False
+) -> tuple[tuple[str, ...], str]:
     """The names that a text lists, and in which form.
 
     Args:
@@ -36,6 +49,7 @@ def names_in_text(text: str, repairs: list[str], known: Known | None = None) -> 
         repairs: Gets what was repaired.
         known: Whether there is such a name; a single one with nothing around it is a list of one only if it is known, for it
             may as well be an error message.
+        named: Whether a key of JSON said before that this is the list.
 
     Raises:
         NotReadable: It lists none, or several lists, or what it lists cannot be told.
@@ -48,7 +62,7 @@ def names_in_text(text: str, repairs: list[str], known: Known | None = None) -> 
     chosen = [section for section in sections if section.is_of_entities and section.holds_anything]
     if not chosen:
         chosen = _unlabelled(sections)
-    readings = [_read(section, repairs, known) for section in chosen]
+    readings = [_read(section, repairs, known, named=named) for section in chosen]
     one = the_same([names for names, _ in readings], "in the text")
     if one is None:
         raise NotReadable("no-list", "there is no list of names in it")
@@ -66,7 +80,7 @@ def _unlabelled(sections: list[Section]) -> list[Section]:
     if len(own) == len(sections) and all(
         section.label and section.behind and not section.texts for section in own
     ):
-        marks = [yes_or_no(section.behind) for section in own]
+        marks = [begins_with_yes_or_no(section.behind) for section in own]
         if len(own) > 1 and None not in marks:  # cat: yes
             return [Section(texts=[f"{section.label}: {section.behind}" for section in own])]
     if len(sections) == 1 and own and own[0].label is None:
@@ -76,19 +90,22 @@ def _unlabelled(sections: list[Section]) -> list[Section]:
     raise NotReadable("no-list", "it lists explanations, or what is not there, and nothing else")
 
 
-def _read(section: Section, repairs: list[str], known: Known | None) -> tuple[tuple[str, ...], str]:
+def _read(
+    section: Section, repairs: list[str], known: Known | None, *, named: bool
+) -> tuple[tuple[str, ...], str]:
     if section.behind and section.bullets:
         raise NotReadable("several-lists", "a label is followed by names on its line, and by a list")
     if section.bullets:
         return each_once(
-            _items(section.bullets, repairs)
+            _items(section.bullets, repairs, known)
         ), "numbered list" if section.is_numbered else "bullet list"
     if section.behind:
-        return _behind(section.behind, repairs), "names behind a label"
+        return _behind(section.behind, repairs, known), "names behind a label"
     if len(section.texts) > 1:
-        return each_once(_items(section.texts, repairs)), "lines"
-    names = _separated(section.texts[0], is_labelled=section.label is not None)
-    if len(names) > 1 or section.label is not None:
+        return each_once(_items(section.texts, repairs, known)), "lines"
+    is_labelled = named or section.label is not None
+    names = _separated(section.texts[0], known, is_labelled=is_labelled)
+    if len(names) > 1 or is_labelled:
         return names, "names with commas between"
     if known is None or not known(names[0]):
         raise NotReadable(
@@ -97,7 +114,7 @@ def _read(section: Section, repairs: list[str], known: Known | None) -> tuple[tu
     return names, "one name"
 
 
-def _behind(text: str, repairs: list[str]) -> tuple[str, ...]:
+def _behind(text: str, repairs: list[str], known: Known | None) -> tuple[str, ...]:
     if is_none(text):
         return ()
     if text[0] in "[［【":
@@ -110,7 +127,7 @@ def _behind(text: str, repairs: list[str]) -> tuple[str, ...]:
         if names is None:
             raise NotReadable("no-list", "behind the label, there is something else than a list of names")
         return names
-    return _separated(text, is_labelled=True)
+    return _separated(text, known, is_labelled=True)
 
 
 def _damaged(error: DamagedJsonError) -> NotReadable:
@@ -119,7 +136,7 @@ def _damaged(error: DamagedJsonError) -> NotReadable:
     return NotReadable("damaged", "the list is damaged, and could be mended in several ways")
 
 
-def _separated(text: str, *, is_labelled: bool) -> tuple[str, ...]:
+def _separated(text: str, known: Known | None, *, is_labelled: bool) -> tuple[str, ...]:
     """Names in one line."""
     if is_none(text):
         return ()
@@ -134,9 +151,12 @@ def _separated(text: str, *, is_labelled: bool) -> tuple[str, ...]:
     items = [item for item in (item.strip(_EMPHASIS) for item in items) if item]
     check_number(len(items))
     if len(items) > 1:
-        items = _without_and(items)
+        items = _without_and(items, known)
+    if known is not None:
+        items = [part for item in items for part in _known_parts(item, known)]
     for item in items:
-        _check_name(item, "and" if not is_labelled or len(items) == 1 else "")
+        if known is None or not known(item):
+            _check_name(item, "and" if not is_labelled or len(items) == 1 else "")
     if not items or (len(items) == 1 and is_no_answer(items[0])):
         raise NotReadable("no-list", "there is no list of names in it")
     return each_once(items)
@@ -151,9 +171,11 @@ def _quoted(body: str) -> list[str] | None:
     return value if end == len(body) + 2 and all(isinstance(item, str) for item in value) else None
 
 
-def _without_and(items: list[str]) -> list[str]:
+def _without_and(items: list[str], known: Known | None) -> list[str]:
     """`a, b, and c` and `a, b and c` name three."""
     *others, last = items
+    if known is not None and known(last):
+        return items
     if begun := _AND.match(last):
         return [*others, last[begun.end() :]]
     parts = _BETWEEN.split(last)
@@ -162,7 +184,13 @@ def _without_and(items: list[str]) -> list[str]:
     return items
 
 
-def _items(lines: list[str], repairs: list[str]) -> list[str]:
+def _known_parts(item: str, known: Known) -> list[str]:
+    """`salt and pepper` are two if both are known and the whole is not; else one."""
+    parts = [part.strip() for part in _JOINTS.split(item)]
+    return [item] if known(item) or not all(part and known(part) for part in parts) else parts
+
+
+def _items(lines: list[str], repairs: list[str], known: Known | None) -> list[str]:
     """The names of a list of lines, without explanations behind them, and without those that are marked as not there."""
     read = [_item(line) for line in lines]
     if len(read) == 1 and is_none(read[0][0]):
@@ -190,7 +218,8 @@ def _items(lines: list[str], repairs: list[str]) -> list[str]:
             )
     if any(behind for _, behind, _, _ in read):
         repairs.append("explanations left out")
-    return [name for name, *_ in read]
+    names = [name for name, *_ in read]
+    return names if known is None else [part for name in names for part in _known_parts(name, known)]
 
 
 def _item(line: str) -> tuple[str, str, bool | None, bool]:
@@ -205,10 +234,15 @@ def _item(line: str) -> tuple[str, str, bool | None, bool]:
     else:
         name, *rest = _BEHIND.split(line, maxsplit=1)
         behind, is_bold = (rest[0] if rest else ""), False
-    said = yes_or_no(behind) if behind else None
+    said = begins_with_yes_or_no(behind) if behind else None
     if said is not None:
         mark, behind = said, ""
-    return name.strip(_EMPHASIS + ":：").rstrip(".。;；,，"), behind.strip(), mark, is_bold
+    name = name.strip(_EMPHASIS + ":：").rstrip(".。;；,，")
+    if not behind and mark is None:
+        name, mark, within = mark_at_end(name)
+        if within and is_negative(within):
+            raise NotReadable("contradiction", f"{name[:40]!r} may say that something is not there")
+    return name, behind.strip(), mark, is_bold
 
 
 def _check_name(name: str, joint: str) -> None:
@@ -221,5 +255,5 @@ def _check_name(name: str, joint: str) -> None:
         raise NotReadable("contradiction", f"{name[:40]!r} may say that something is not there")
     if not any(c.isalnum() for c in name) or ("<" in name and ">" in name):
         raise NotReadable("no-name", f"{name[:40]!r} is no name")
-    if any(mark in name for mark in "•*|\t"):
+    if any(mark in name for mark in "•*|\t") or _NUMBERED.search(name):
         raise NotReadable("several-in-one", f"{name[:40]!r} may be several names")

@@ -78,11 +78,17 @@ class _Reader:
             found = self._json_within(body, depth)
             if found is not None:
                 return found, "JSON with text around"
-            return names_in_text(body, self.repairs, (lambda _: True) if named else self._known)
-        names = names_in(value, lambda inner, named: self._nested(inner, depth + 1, named), self.repairs)
+            return names_in_text(body, self.repairs, self._known, named=named)
+        names = self._names(value, depth, self.repairs)
         if names is None:
             raise NotReadable("no-list", "there is no list of names in the JSON")
         return names, "JSON"
+
+    def _names(self, value: object, depth: int, repairs: list[str]) -> tuple[str, ...] | None:
+        """The names in a JSON value; an object of yes and no is one if all its keys are known names."""
+        if isinstance(value, dict) and value and self._known is not None and all(map(self._known, value)):
+            value = {"entities": value}
+        return names_in(value, lambda inner, named: self._nested(inner, depth + 1, named), repairs)
 
     def _nested(self, text: str, depth: int, named: bool) -> tuple[str, ...]:
         """The names in a string within JSON, which may itself be JSON; `named` if its key says that they are entities."""
@@ -124,7 +130,7 @@ class _Reader:
                 raise _why(error) from error
             if not value and not _stands_alone(body, start, place):
                 continue  # such as the box in "- [ ] cat"
-            names = names_in(value, lambda inner, named: self._nested(inner, depth + 1, named), noted)
+            names = self._names(value, depth, noted)
             if names is None and isinstance(value, dict):
                 raise NotReadable("no-list", "there is no list of names in the JSON")
             if names is not None:

@@ -7,7 +7,15 @@ from typing import Any
 
 from genpr.entities.answer import NotReadable, check_number, each_once, the_same
 from genpr.entities.word_lists import CLASS_KEYS, ERROR_KEYS, NAME_KEYS, PRESENT_KEYS, WRAP_KEYS
-from genpr.entities.words import is_negative, is_none, is_remark, rank_of_key, squeezed, yes_or_no
+from genpr.entities.words import (
+    is_negative,
+    is_none,
+    is_remark,
+    mark_at_end,
+    rank_of_key,
+    squeezed,
+    yes_or_no,
+)
 
 _MOST_DEPTH = 6
 _LONGEST_NAME = 120
@@ -146,7 +154,10 @@ def _name(item: object, repairs: list[str]) -> str | None:
         raise NotReadable("prose", "the list holds a text that is too long for a name")
     if item.strip()[:1] in ("{", "["):
         raise NotReadable("no-name", "the list holds JSON where a name should be")
-    return item.strip(_EMPHASIS)
+    name, mark, behind = mark_at_end(item.strip(_EMPHASIS))
+    if mark is not None or (behind and is_negative(behind)):
+        raise NotReadable("contradiction", f"{item[:40]!r} may say that something is not there")
+    return name
 
 
 def _name_in(item: Mapping[str, Any]) -> str | None:

@@ -28,6 +28,10 @@ from genpr.entities.word_lists import (
 )
 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
+_FIRST = re.compile(r"([^\W\d]+|[✓✔✅☑√✗✘❌☒×])\s*(?:[,.;，。；(（–—-]|$)")
+_TICK = re.compile(r"\s*([✓✔✅☑✗✘❌☒])$")
+_BRACKETS = re.compile(r"\s*[(（]([^()（）]{1,60})[)）]$")
+_GAP = re.compile(r"[\s()（）,;:]+")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
@@ -88,7 +92,29 @@ def yes_or_no(value: object) -> bool | None:
 
 def denies(name: str) -> bool:
     """Whether an item of a list says that something is not there, or is not sure."""
-    return bool(set(normalised(name).split()) & DENIALS) or any(part in name for part in DENIAL_PARTS)
+    words = _GAP.split(normalised(name))  # forget-me-not is one
+    return any(word in DENIALS for word in words) or any(part in name for part in DENIAL_PARTS)
+
+
+def begins_with_yes_or_no(text: str) -> bool | None:
+    """What a remark such as `no, it is hidden` says first; None where it says something else."""
+    first = _FIRST.match(text.strip())
+    return yes_or_no(text) if first is None else yes_or_no(first[1])
+
+
+def mark_at_end(name: str) -> tuple[str, bool | None, str]:
+    """A name without the mark or the brackets behind it, what these say, and what else stands in the brackets.
+
+    Example:
+        >>> mark_at_end("cat ✓"), mark_at_end("dog (no)"), mark_at_end("bird (left)")
+        (('cat', True, ''), ('dog', False, ''), ('bird (left)', None, 'left'))
+    """
+    if tick := _TICK.search(name):
+        return name[: tick.start()].rstrip(), yes_or_no(tick[1]), ""
+    if (bracket := _BRACKETS.search(name)) is None:
+        return name, None, ""
+    said = begins_with_yes_or_no(bracket[1])
+    return (name, None, bracket[1]) if said is None else (name[: bracket.start()].rstrip(), said, "")
 
 
 def is_refusal(text: str) -> bool:

@@ -205,7 +205,7 @@ def counted(
         kinds: dict[str, Collection[str]] = {"missing": wanted}
         if there is not None:
             seen = frozenset(there)
-            wrong = seen & (barred if closed is None else barred | (closed - wanted))
+            wrong = seen & barred if closed is None else ((seen & closed) - wanted) | (seen & barred)
             kinds = {"expected": wanted, "hits": wanted & seen, "wrong": wrong}
             forbidden[i] = len(seen & barred)
         for kind, names in kinds.items():

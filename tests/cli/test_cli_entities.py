@@ -66,6 +66,18 @@ def test_json_holds_everything(files, capsys):
     assert record["entities"]["vocabulary"] == 5
 
 
+def test_page_holds_everything(files, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    arguments = ["entities", files["expected"], files["answers"], "--aliases", files["aliases"]]
+    assert run([*arguments, "--html", str(page)]) == 0
+    assert "wrote" in capsys.readouterr().err
+    text = page.read_text(encoding="utf-8")
+    assert "answers.jsonl against expected.csv" in text
+    for part in ("entity.recall", "尼尔·阿姆斯特朗", "img0", "I see a lot of things"):
+        assert part in text
+    assert run([*arguments, "--html", str(tmp_path)]) == 2
+
+
 def test_results_flow_into_compare_and_rank(files, tmp_path, capsys):
     paths = []
     for name, options in {"one": [], "other": ["--seed", "0"]}.items():

@@ -199,6 +199,7 @@ def test_names_learn_and_forgive_brackets():
         "dog",
         "bird (blue)",
     )
+    assert names.all_found(["a cat", "Two dogs", "the puppy", "2 x cat"]) == ("Cat", "two dogs", "dog")
     assert names.known("bird") is None
 
 

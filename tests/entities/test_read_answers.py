@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 import genpr
 from genpr import Answer, Unreadable, read_entities
+from genpr.entities.answer import NotReadable
+from genpr.entities.loose_json import LooseJson
 
 SEEDS = [text for text, _ in READ.values()] + list(NOTHING.values())
 SEEDS += [text for text, _ in UNREADABLE.values() if len(text) < 500]
@@ -86,6 +88,26 @@ def test_a_name_alone_is_a_list_only_if_it_is_known():
     assert read_entities("Cat.", known=lambda name: name.lower() == "cat").entities == ("Cat",)
     assert isinstance(read_entities("Rate limit", known=lambda name: name == "cat"), Unreadable)
     assert isinstance(read_entities("ok", known=lambda _: True), Unreadable)
+
+
+def test_and_is_split_where_it_is_known_how():
+    parts, whole = (
+        (lambda name: name in {"cat", "dog", "猫", "狗"}),
+        (lambda name: name in {"salt and pepper", "salt", "pepper"}),
+    )
+    assert read_entities("The entities are: cat and dog.", known=parts).entities == ("cat", "dog")
+    assert read_entities("实体：猫和狗", known=parts).entities == ("猫", "狗")
+    assert read_entities("Entities: salt and pepper", known=whole).entities == ("salt and pepper",)
+    assert read_entities("Entities: cat, salt and pepper", known=whole).entities == ("cat", "salt and pepper")
+    assert read_entities("- cat and dog\n- a sofa", known=parts).entities == ("cat", "dog", "a sofa")
+    assert isinstance(read_entities("Entities: cat and bird", known=parts), Unreadable)
+
+
+def test_yes_and_no_of_known_names():
+    known = {"cat", "dog"}.__contains__
+    assert read_entities('{"cat": true, "dog": "no"}', known=known).entities == ("cat",)
+    assert isinstance(read_entities('{"success": true, "dog": false}', known=known), Unreadable)
+    assert isinstance(read_entities('{"cat": true, "dog": "no"}'), Unreadable)
 
 
 def test_parsed_json_is_read_like_its_text():
@@ -212,6 +234,19 @@ def test_no_answer_takes_long(text):
     started = time.process_time()
     assert isinstance(read_entities(text), Answer | Unreadable)
     assert time.process_time() - started < 0.3  # some 20 ms; machines differ
+
+
+def all_values(text):
+    loose, place = LooseJson(text, []), 0
+    while place < len(text.rstrip()):
+        _, place = loose.value_at(place)
+
+
+def test_work_is_bounded_over_all_pieces_of_a_text():
+    piece = "[" + "1," * 400 + "1] "
+    all_values(piece * 10)
+    with pytest.raises(NotReadable, match="too long"):
+        all_values(piece * 60)
 
 
 def test_public_names():

@@ -192,6 +192,22 @@ def test_geneval_metadata_is_read(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "dog;salt and pepper;Washington, D.C.",
+        '"[""dog"", ""salt and pepper"", ""Washington, D.C.""]"',
+        "dog|salt and pepper|Washington, D.C.",
+    ],
+    ids=range(3),
+)
+def test_expected_names_are_taken_as_they_are(tmp_path, cell):
+    cell = cell if cell.startswith('"') else f'"{cell}"'
+    path = write(tmp_path / "e.csv", f"id,expected\na,{cell}\n")
+    result = genpr.score_entities(path, {"a": ["salt and pepper", "dog", "washington, d.c."]})
+    assert (result["entity.recall"], len(result.entities.rows)) == (1, 3)
+
+
 MISMATCHES = {
     "missing": ({"a": ["x"]}, "no answer for 2 of 3 (b, c)"),
     "unknown": ({"a": [], "b": [], "c": [], "d": [], "e": []}, "2 with ids that"),
@@ -239,7 +255,7 @@ def test_damaged_files_are_refused(tmp_path, case):
 @pytest.mark.parametrize(
     ("text", "vocabulary", "message"),
     [
-        ('{"id": "a", "expected": "I see a cat there"}', None, "expected entities cannot be read"),
+        ('{"id": "a", "expected": [{"x": 1}]}', None, "expected entities cannot be read"),
         (
             '{"id": "a", "expected": ["cat"]}\n{"id": "b", "prompt": "x"}',
             None,

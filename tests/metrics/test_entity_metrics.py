@@ -173,6 +173,14 @@ def test_intervals_need_ten_images():
     assert interval == (pytest.approx(0.692, abs=0.001), 1)  # Clopper and Pearson: nothing failed so far
 
 
+def test_images_of_one_prompt_are_one_chance_to_fail():
+    groups = [i // 4 for i in range(40)]
+    expected = [{"a", "b"}] * 40
+    scores = entity_set_metrics(expected, expected, groups=groups).scores
+    low = [scores[name].interval[0] for name in ("recall", "micro_recall", "macro_recall", "all_found")]
+    assert low == pytest.approx([0.692] * 4, abs=0.001)  # of 10, not of 40 or 80
+
+
 def test_intervals_hold_the_truth():
     """A small simulation; docs/entities.md has the large one."""
     rng = np.random.default_rng(1)

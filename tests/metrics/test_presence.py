@@ -15,7 +15,7 @@ def cases(rng, n=400, offsets=(0.0, 3.0, -5.0), gap=3.0):
 
 
 def test_each_entity_gets_its_own_threshold(rng):
-    scores, present = cases(rng)
+    scores, present = cases(rng, n=2_000)
     found = calibrate(scores, present)
     assert found.is_own.all()
     assert found.thresholds.numpy() == pytest.approx(np.array([1.5, 4.5, -3.5]), abs=0.6)
