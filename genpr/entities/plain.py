@@ -31,7 +31,8 @@ _AND = re.compile(r"(?:and|&|以及)\s+|以及", re.IGNORECASE)
 _BETWEEN = re.compile(r"\s+(?:and|&)\s+", re.IGNORECASE)
 _INLINE = re.compile(r"\s[-–—•*+]\s|\s\d{1,3}[.)]\s")
 _JOINTS = re.compile(r"\s+(?:and|&)\s+|以及|[和与與及]", re.IGNORECASE)
-_NUMBERED = re.compile(r"\s\d{1,3}[.)）、]\s")
+_NUMBERED = re.compile(r"\s\d{1,3}[.)）、]\s|[(（]\d{1,3}[)）]\s*\S")
+_OPENED, _CLOSED = re.compile(r"[(（]"), re.compile(r"[)）]")
 _EITHER = re.compile(r"\s(?:and|or|&)\s|(?<=\w)[和或与與及](?=\w)", re.IGNORECASE)
 
 
@@ -253,7 +254,8 @@ def _check_name(name: str, joint: str) -> None:
         raise NotReadable("several-in-one", f"{name[:40]!r} may be one name or two")
     if denies(name):
         raise NotReadable("contradiction", f"{name[:40]!r} may say that something is not there")
-    if not any(c.isalnum() for c in name) or ("<" in name and ">" in name):
-        raise NotReadable("no-name", f"{name[:40]!r} is no name")
     if any(mark in name for mark in "•*|\t") or _NUMBERED.search(name):
         raise NotReadable("several-in-one", f"{name[:40]!r} may be several names")
+    is_torn = len(_OPENED.findall(name)) != len(_CLOSED.findall(name))
+    if is_torn or not any(c.isalnum() for c in name) or any(mark in name for mark in "<>[]{}="):
+        raise NotReadable("no-name", f"{name[:40]!r} is no name")

@@ -10,6 +10,8 @@ from genpr.entities.word_lists import CLASS_KEYS, ERROR_KEYS, NAME_KEYS, PRESENT
 from genpr.entities.words import (
     is_negative,
     is_none,
+    is_prose,
+    is_refusal,
     is_remark,
     mark_at_end,
     rank_of_key,
@@ -90,7 +92,7 @@ def _under_key(value: object, read_text: Text, repairs: list[str]) -> tuple[str,
         return _only(_names(value, repairs), "the list holds no names")
     if isinstance(value, dict):
         check_number(len(value))
-        marks = {name: yes_or_no(mark) for name, mark in value.items()}
+        marks = {name: _mark(mark) for name, mark in value.items()}
         if marks and None not in marks.values():
             _add(repairs, "names with yes or no")
             return each_once(name for name, mark in marks.items() if mark)
@@ -100,6 +102,13 @@ def _under_key(value: object, read_text: Text, repairs: list[str]) -> tuple[str,
             "no-list", "the list is null, which says neither that there are entities nor that there are none"
         )
     return None  # such as "present": true
+
+
+def _mark(value: object) -> bool | None:
+    """Whether something is there, by yes, no, or how often it is there."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value > 0
+    return yes_or_no(value)
 
 
 def _only(names: tuple[str, ...] | None, why: str) -> tuple[str, ...]:
@@ -155,7 +164,8 @@ def _name(item: object, repairs: list[str]) -> str | None:
     if item.strip()[:1] in ("{", "["):
         raise NotReadable("no-name", "the list holds JSON where a name should be")
     name, mark, behind = mark_at_end(item.strip(_EMPHASIS))
-    if mark is not None or (behind and is_negative(behind)):
+    is_remark_on_it = is_negative(behind) or (is_prose(name) and is_negative(name)) or is_refusal(name)
+    if mark is not None or is_remark_on_it:
         raise NotReadable("contradiction", f"{item[:40]!r} may say that something is not there")
     return name
 
