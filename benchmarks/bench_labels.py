@@ -87,10 +87,11 @@ def _show(name: str, result: genpr.Result) -> None:
         print(f"  {metric:22} {found.value:.4f} ({low:.3f} to {high:.3f}){null}")
     assert result.labels is not None
     for row in result.labels.rows[:4]:
-        print(
-            f"  {row.label:12} precision {row.precision:.2f} of {row.null_precision:.2f}, "
-            f"recall {row.recall:.2f} of {row.null_recall:.2f}"
-        )
+        shares = [
+            f"{'-' if value is None else f'{value:.2f}'} of {'-' if null is None else f'{null:.2f}'}"
+            for value, null in ((row.precision, row.null_precision), (row.recall, row.null_recall))
+        ]
+        print(f"  {row.label:12} precision {shares[0]}, recall {shares[1]}")
     for pair in result.labels.confusions[:3]:
         print(f"  asked for {pair.asked}, recognised {pair.recognised}: {pair.n:,}")
     print(f"  {result.seconds['labels']:.1f} s for labels")

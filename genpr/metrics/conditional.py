@@ -41,6 +41,7 @@ Kind = Literal["knn", "linear"]
 LEAST_IN_HALF = 10
 """Images of each side that a half needs, beside k."""
 
+_NEARLY_ALL = 0.95  # of the reals: fewer would cost another search and move the null by less than its error
 _REAL_STREAM, _FAKE_STREAM = 0, 1  # the halves of metrics of neighbours
 
 
@@ -153,8 +154,8 @@ class ConditionalReals:
     def _null_of_train(self, fakes_of: Tensor, reals_of: Tensor, real: Tensor, places: Tensor) -> Tally:
         """Reals by others, of each class as many as there are fakes of it."""
         wanted, there = fakes_of[places], reals_of[places]
-        is_all = bool((sizes_like(wanted, there) == there).all())
-        by_others = self._by_others if is_all else self._reals.by_others(wanted)
+        share = float(sizes_like(wanted, there).sum() / there.sum())
+        by_others = self._by_others if share >= _NEARLY_ALL else self._reals.by_others(wanted)
         return Tally.of(real, renamed(by_others, places), len(fakes_of))
 
     def _halved(

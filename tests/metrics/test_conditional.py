@@ -9,7 +9,7 @@ from label_blobs import blobs, elected_by_definition
 
 from genpr.metrics.conditional import ConditionalReals, members
 from genpr.metrics.label_tally import RATES, Tally
-from genpr.metrics.recogniser import chosen_like, sizes_like
+from genpr.metrics.recogniser import KnnReals, chosen_like, sizes_like
 from genpr.metrics.uncertainty import interval_of
 
 K = 3
@@ -73,6 +73,18 @@ def test_null_of_gan_train_lets_as_many_vote_as_there_are_fakes(sides, found):
     place[voters] = torch.arange(len(voters))
     others = elected_by_definition(x, x[voters], x_labels[voters], K, itself=place)
     assert accuracy(found.train.null) == pytest.approx((others == x_labels).double().mean().item())
+
+
+def test_a_few_more_or_less_of_a_class_cost_no_other_search(monkeypatch):
+    random = np.random.default_rng(3)
+    real, searches = blobs(random, [50, 50]), []
+    reals = ConditionalReals(*real, kind="knn", k=K, intervals=False)
+    monkeypatch.setattr(KnnReals, "by_others", lambda *wanted: searches.append(wanted))
+    reals.score(*blobs(random, [49, 51]), places=torch.arange(2), n_classes=2)
+    assert not searches
+    with pytest.raises(AttributeError):  # fewer do
+        reals.score(*blobs(random, [40, 50]), places=torch.arange(2), n_classes=2)
+    assert len(searches) == 1
 
 
 @pytest.mark.parametrize(
