@@ -22,6 +22,9 @@ from genpr.metrics.presence import Calibration, zero_shot_scores
 DETECTED = 0.3
 """Least score of a detection that counts, as in GenEval (Ghosh et al. 2023)."""
 
+TEMPLATES = ("a photo of a {}.",)
+"""Sentences around a name for CLIP."""
+
 
 @dataclass(frozen=True)
 class ZeroShot:
@@ -35,18 +38,29 @@ class ZeroShot:
 
     extractor: FeatureExtractor
     encode_text: Callable[[list[str]], Tensor]
-    templates: tuple[str, ...] = ("a photo of a {}.",)
+    templates: tuple[str, ...] = TEMPLATES
 
     def texts(self, names: Sequence[str]) -> Tensor:
         """(names, d) embeddings, each of length 1."""
-        sentences = [template.format(name) for name in names for template in self.templates]
-        encoded = torch.as_tensor(self.encode_text(sentences)).detach().cpu().double()
-        lengths = encoded.norm(dim=1, keepdim=True)
-        if not bool((lengths > 0).all()):
-            raise DataError("the text encoder gave NaN or zero for a name", code="bad-scores")
-        mean = (encoded / lengths).reshape(len(names), len(self.templates), -1).mean(dim=1)
-        unit: Tensor = mean / mean.norm(dim=1, keepdim=True)
-        return unit
+        return named_vectors(names, self.encode_text, self.templates)
+
+
+def named_vectors(
+    names: Sequence[str], encode_text: Callable[[list[str]], Tensor], templates: Sequence[str] = TEMPLATES
+) -> Tensor:
+    """The mean direction of sentences around each name, (names, d) float64 of length 1.
+
+    Raises:
+        DataError: The encoder gives NaN or zero ("bad-scores").
+    """
+    sentences = [template.format(name) for name in names for template in templates]
+    encoded = torch.as_tensor(encode_text(sentences)).detach().cpu().double()
+    lengths = encoded.norm(dim=1, keepdim=True)
+    if not bool((lengths > 0).all()):
+        raise DataError("the text encoder gave NaN or zero for a name", code="bad-scores")
+    mean = (encoded / lengths).reshape(len(names), len(templates), -1).mean(dim=1)
+    unit: Tensor = mean / mean.norm(dim=1, keepdim=True)
+    return unit
 
 
 @dataclass(frozen=True)
@@ -133,7 +147,7 @@ def presence_scores(
         texts = how.texts(vocabulary.entities)
         images = embed_source(opened, how.extractor, batch_size=batch_size, progress=progress)
         return tuple(images.names), zero_shot_scores(images.features, texts)
-    columns = _columns(vocabulary, how.names)
+    columns = classes_of(vocabulary, how.names)
     names: list[str] = []
     rows: list[Tensor] = []
     for batch_names, pixels in _batches(opened, batch_size):
@@ -141,10 +155,12 @@ def presence_scores(
         names += batch_names
         if progress is not None:
             progress(len(names), None)
-    seen = torch.cat(rows)
-    # An entity may have several classes: couch and sofa, if both are names of one.
-    scores = torch.stack([seen[:, each].amax(dim=1) for each in columns], dim=1)
-    return tuple(names), scores
+    return tuple(names), of_classes(torch.cat(rows), columns)
+
+
+def of_classes(scores: Tensor, classes: Sequence[Sequence[int]]) -> Tensor:
+    """Scores of entities, (n, E), from those of a detector's classes: the best, where an entity is several of them."""
+    return torch.stack([scores[:, list(each)].amax(dim=1) for each in classes], dim=1)
 
 
 def named_in(prompts: Iterable[str], vocabulary: Vocabulary) -> Tensor:
@@ -154,8 +170,12 @@ def named_in(prompts: Iterable[str], vocabulary: Vocabulary) -> Tensor:
     return torch.tensor(rows, dtype=torch.bool).reshape(len(rows), len(vocabulary))
 
 
-def _columns(vocabulary: Vocabulary, classes: Sequence[str]) -> list[list[int]]:
-    """The classes of a detector that each entity is."""
+def classes_of(vocabulary: Vocabulary, classes: Sequence[str]) -> list[list[int]]:
+    """The places of the classes of a detector that each entity is, such as those of couch and sofa.
+
+    Raises:
+        UsageError: There is none for an entity ("unseen-entities"): it would be missed in every image.
+    """
     places: dict[str, list[int]] = {entity: [] for entity in vocabulary.entities}
     for place, name in enumerate(classes):
         entity = vocabulary.canonical(name)

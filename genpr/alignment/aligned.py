@@ -14,17 +14,14 @@ from torch import Tensor
 
 from genpr.alignment.asked import Asked
 from genpr.alignment.copies import Copies, copy_values, find_copies
-from genpr.alignment.pair_check import check_pair
 from genpr.alignment.question import Question
 from genpr.alignment.ranks import ImageRank, image_ranks
 from genpr.alignment.record import Made, result_of_alignment
 from genpr.alignment.values import Direction, clip_score, named_values, rankings
 from genpr.errors import DataError
-from genpr.features.catalogue import BUILT_IN
 from genpr.features.feature_set import FeatureSet
-from genpr.features.lookup import canonical_name, family_loader, parse_name
-from genpr.features.registry import check_weights_used, weights_of
-from genpr.features.text import TextEncoder, check_has_text, load_text_encoder, text_encoder_of
+from genpr.features.lookup import canonical_name
+from genpr.features.text import check_has_text
 from genpr.images.item import known_length, short
 from genpr.metrics.similarities import FeaturePairs
 from genpr.prompts.read import open_prompts
@@ -33,6 +30,7 @@ from genpr.result import Result
 from genpr.side_features import Embedder, SideFeatures, Space
 from genpr.sides import OpenedSide, open_side
 from genpr.source_names import names_of, rows_in_source
+from genpr.text_side import check_pair, text_encoder_for
 from genpr.values import MetricValue
 
 
@@ -75,7 +73,7 @@ def aligned(
         space = canonical_name(extractor)
     opened, table = open_side(images, "fake"), open_prompts(prompts, images)
     _check_before_embedding(opened, table, question)
-    encoder = _text_encoder(space, embedder)
+    encoder = text_encoder_for(space, embedder)
     side = SideFeatures(opened, "images", embedder, own=(space,))
     side.require([space], minimum=1)
     features = side[space]
@@ -84,7 +82,7 @@ def aligned(
     report = None if embedder.progress is None else partial(embedder.progress, "prompts")
     vectors = encoder.encode_text([question.prefix + text for text in asked.texts], progress=report)
     encoded = time.perf_counter()
-    check_pair(features, encoder, vectors, asked)
+    check_pair(features, encoder, vectors, asked.texts)
     ranked = _ranked(features, asked, vectors, question, embedder, encoder.name)
     copies = None if question.copies is None else find_copies(features, question.copies, space, embedder)
     copied = {} if copies is None else copy_values(copies, extractor=encoder.name)
@@ -164,18 +162,6 @@ def _asked(captions: Sequence[Captions], origin: str) -> Asked:
             path=origin,
         )
     return asked
-
-
-def _text_encoder(space: Space, embedder: Embedder) -> TextEncoder:
-    is_own = not isinstance(space, str) or (
-        parse_name(space).base not in BUILT_IN and family_loader(space) is None
-    )
-    if is_own or not isinstance(space, str):
-        return text_encoder_of(embedder.load([space]))
-    check_weights_used([space], embedder.weights)
-    return load_text_encoder(
-        space, weights=weights_of(space, embedder.weights), device=embedder.device, offline=embedder.offline
-    )
 
 
 def _directions(

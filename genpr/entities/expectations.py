@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from genpr.entities.answer import Answer, Unreadable
@@ -43,6 +43,21 @@ class Expectations:
     records: Records
     from_prompts: bool
 
+    def select(self, rows: Sequence[int]) -> Expectations:
+        """Those of some images, in this order."""
+
+        def some(values: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple(values[row] for row in rows)
+
+        return replace(
+            self,
+            ids=some(self.ids),
+            expected=some(self.expected),
+            excluded=None if self.excluded is None else some(self.excluded),
+            groups=some(self.groups),
+            records=replace(self.records, rows=some(self.records.rows)),
+        )
+
 
 @dataclass(frozen=True)
 class FoundEntities:
@@ -61,8 +76,16 @@ class FoundEntities:
     origin: str
 
 
+_CLOSED = "the vocabulary, which is closed; add it there, or give its alias"
+
+
 def read_expectations(
-    source: object, names: Names, vocabulary: Vocabulary | None, exclude: Iterable[str] = ()
+    source: object,
+    names: Names,
+    vocabulary: Vocabulary | None,
+    exclude: Iterable[str] = (),
+    *,
+    closed: str | None = _CLOSED,
 ) -> Expectations:
     """Expected entities from a file, a mapping or a sequence; texts are prompts, in which the vocabulary is looked for.
 
@@ -71,6 +94,8 @@ def read_expectations(
         names: Learns the names of all expected entities.
         vocabulary: What to look for in prompts.
         exclude: What must not be in any image.
+        closed: What an entity is not in that is not in the vocabulary, and what to do, for the message; None if such are
+            welcome.
 
     Raises:
         UsageError: There are prompts and no vocabulary ("no-vocabulary"), or as `records_of`.
@@ -99,10 +124,10 @@ def read_expectations(
             )
         else:
             expected.append(names.all_of(_listed(row.fields["expected"], row, records, "expected")))
-        if vocabulary is not None and (beside := [name for name in expected[-1] if name not in vocabulary]):
+        beside = [name for name in expected[-1] if vocabulary is not None and name not in vocabulary]
+        if beside and closed is not None:
             raise DataError(
-                f"{shown(records.origin)}, {row.place}: {shown(beside[0])!r} is expected and not in the vocabulary, which is "
-                "closed; add it there, or give its alias",
+                f"{shown(records.origin)}, {row.place}: {shown(beside[0])!r} is expected and not in {closed}",
                 code="bad-expectation",
                 path=records.origin,
             )

@@ -52,13 +52,7 @@ class CustomExtractor:
     def info(self) -> ExtractorInfo:
         """What the object is now; a network is hashed at each look, since its owner may train it."""
         resize = getattr(self.wrapped, "resize", None)
-        weights, key, reason = None, None, "it is not a torch.nn.Module, so what it does cannot be hashed"
-        if isinstance(self.wrapped, nn.Module):
-            try:
-                weights = weights_sha256(self.wrapped)
-                key, reason = fingerprint(self.wrapped, weights, self._code), ""
-            except UncoveredError as error:
-                reason = str(error)
+        weights, key, reason = identity_of(self.wrapped, self._code)
         return ExtractorInfo(
             name=self.name,
             dim=self.dim,
@@ -66,7 +60,7 @@ class CustomExtractor:
             weights_sha256=weights,
             comparable=False,
             cache_key=key,
-            uncached_reason=reason or None,
+            uncached_reason=reason,
         )
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -93,21 +87,43 @@ class PreparingCustomExtractor(CustomExtractor):
         return features
 
 
+def identity_of(wrapped: object, code: LoadedCode) -> tuple[str | None, str | None, str | None]:
+    """Hash of the weights of a user's object, hash of all that it does, and why there is none."""
+    if not isinstance(wrapped, nn.Module):
+        return None, None, "it is not a torch.nn.Module, so what it does cannot be hashed"
+    weights = None
+    try:
+        weights = weights_sha256(wrapped)
+        return weights, fingerprint(wrapped, weights, code), None
+    except UncoveredError as error:
+        return weights, None, str(error)
+
+
 def load_custom(spec: str, *, device: torch.device) -> FeatureExtractor:
     """Load "path/to/file.py:factory" or "package.module:factory".
 
     Raises:
         UsageError: There is no such file, module or factory, or it does not give an extractor.
     """
+    wrapped, code = load_own(spec, kind="extractor", device=device)
+    return adopt(wrapped, name=spec, code=code)
+
+
+def load_own(spec: str, *, kind: str, device: torch.device) -> tuple[object, LoadedCode]:
+    """What a factory gives, on the device if it is a network, and the code that was run for it; `kind` is for messages.
+
+    Raises:
+        UsageError: There is no such file, module or factory, or it fails.
+    """
     wrapped, code = load_object(
         spec,
-        kind="extractor",
-        code=_CODE,
+        kind=kind,
+        code=f"custom-{kind}",
         call=lambda factory: factory(device=device) if takes_device(factory) else factory(),
     )
     if isinstance(wrapped, nn.Module):
         wrapped.to(device)
-    return adopt(wrapped, name=spec, code=code)
+    return wrapped, code
 
 
 def adopt(extractor: object, *, name: str | None = None, code: LoadedCode | None = None) -> FeatureExtractor:

@@ -16,7 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from genpr.errors import UsageError
-from genpr.features.weights.files import Progress, WeightsFile, find_or_fetch, load_state_dict
+from genpr.features.weights.files import (
+    Progress,
+    WeightsFile,
+    find_or_fetch,
+    load_state_dict,
+    loaded_sha256,
+)
 from genpr.runtime import resolve_device
 
 # The older ones freeze their batch norms when they load weights, and need another eps.
@@ -54,9 +60,21 @@ class TorchvisionDetector:
         network: Turns a list of float images (3, h, w) from 0 to 1 into dictionaries of "labels" and "scores".
         categories: Class of each label.
         device: Where it runs.
+        name: What it is called.
+        weights_sha256: Hash of the file of its weights; None if there is none.
     """
 
-    def __init__(self, network: nn.Module, categories: Sequence[str], device: torch.device) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        categories: Sequence[str],
+        device: torch.device,
+        *,
+        name: str = "detector",
+        weights_sha256: str | None = None,
+    ) -> None:
+        self.name = name
+        self.weights_sha256 = weights_sha256
         self._network = network.eval().to(device)
         self._device = device
         self.names = tuple(dict.fromkeys(name for name in categories if name not in _NO_CLASS))
@@ -109,7 +127,8 @@ def build_detector(
 
     network: nn.Module = get_model(name, weights=None, weights_backbone=None, num_classes=len(categories))
     network.load_state_dict(load_state_dict(entry, path), strict=True)
-    return TorchvisionDetector(network, categories, device)
+    sha256 = loaded_sha256(entry, path)
+    return TorchvisionDetector(network, categories, device, name=name, weights_sha256=sha256)
 
 
 def _published(name: str) -> tuple[WeightsFile, list[str]]:

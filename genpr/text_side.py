@@ -1,17 +1,42 @@
-"""Whether images and texts are in one space."""
+"""Texts in the space of the features of images: their encoder, and whether the two belong together."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
-from genpr.alignment.asked import Asked
 from genpr.errors import FeatureError
+from genpr.features.catalogue import BUILT_IN
 from genpr.features.feature_set import FeatureSet
-from genpr.features.text import TextEncoder
+from genpr.features.lookup import family_loader, parse_name
+from genpr.features.registry import check_weights_used, weights_of
+from genpr.features.text import TextEncoder, load_text_encoder, text_encoder_of
 from genpr.images.item import short
+from genpr.side_features import Embedder, Space
 
 
-def check_pair(features: FeatureSet, encoder: TextEncoder, vectors: Tensor, asked: Asked) -> None:
+def is_own(name: str) -> bool:
+    """Whether a name stands for an object of the user's own."""
+    return parse_name(name).base not in BUILT_IN and family_loader(name) is None
+
+
+def text_encoder_for(space: Space, embedder: Embedder) -> TextEncoder:
+    """The text encoder of the extractor that embeds images, with the embedder's options.
+
+    Raises:
+        UsageError: It has none.
+        WeightsError: Its weights are missing.
+    """
+    if not isinstance(space, str) or is_own(space):
+        return text_encoder_of(embedder.load([space]))
+    check_weights_used([space], embedder.weights)
+    return load_text_encoder(
+        space, weights=weights_of(space, embedder.weights), device=embedder.device, offline=embedder.offline
+    )
+
+
+def check_pair(features: FeatureSet, encoder: TextEncoder, vectors: Tensor, texts: Sequence[str]) -> None:
     """Refuse images and texts that are not in one space.
 
     Raises:
@@ -31,7 +56,7 @@ def check_pair(features: FeatureSet, encoder: TextEncoder, vectors: Tensor, aske
             code="other-extractor",
             path=features.source,
         )
-    for rows, name_of in ((features.features, features.name_of), (vectors, asked.texts.__getitem__)):
+    for rows, name_of in ((features.features, features.name_of), (vectors, texts.__getitem__)):
         lost = [row for start in range(0, len(rows), 2**16) for row in _without_direction(rows, start)]
         if lost:
             raise FeatureError(
