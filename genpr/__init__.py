@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from genpr.modes import FoundModes, find_modes
     from genpr.notices import Notice
     from genpr.ranking import Ranking, rank_checkpoints, rank_results
+    from genpr.recognition.score import score_entities_in_images
     from genpr.report.pages.compare_page import compare_report
     from genpr.report.pages.evidence_page import evidence_report
     from genpr.report.pages.gallery import Gallery, Picture
@@ -156,6 +157,7 @@ _HOME = {
     "read_entities": "genpr.entities.read",
     "score": "genpr.evaluate",
     "score_entities": "genpr.entity_scoring",
+    "score_entities_in_images": "genpr.recognition.score",
     "score_protocols": "genpr.evaluate",
     "side_by_side": "genpr.report.pages.side_by_side",
     "truncation_sweep": "genpr.generator_sweep",
@@ -244,6 +246,7 @@ __all__ = [
     "retrieval_metrics",
     "score",
     "score_entities",
+    "score_entities_in_images",
     "score_protocols",
     "side_by_side",
     "truncation_sweep",

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections import Counter
+from pathlib import Path
 
 from genpr.entities.answer import Answer, Unreadable
 from genpr.entities.expectations import Expectations, FoundEntities, read_answers, read_expectations
 from genpr.entities.names import Names
-from genpr.entities.text_files import some
+from genpr.entities.text_files import shown, some
 from genpr.entities.vocabulary import Vocabulary
 from genpr.entity_recall import Words, tables_of, vocabulary_of
+from genpr.errors import UsageError
 from genpr.metrics.entities import EntityMetrics, EntityScore, entity_set_metrics
 from genpr.notices import Notice, notice
 from genpr.result import Result, SideSummary, package_versions
@@ -20,7 +23,22 @@ from genpr.summaries import EntityBounds, EntityRow, EntitySummary
 from genpr.summaries import Unreadable as UnreadableAnswer
 from genpr.values import MetricValue
 
+PROTOCOL = "entities"
 _SHOWN = 3
+_OF_IMAGES = (
+    ".zip",
+    ".tar",
+    ".tgz",
+    ".gz",
+    ".tbz",
+    ".tbz2",
+    ".bz2",
+    ".txz",
+    ".xz",
+    ".npz",
+    ".npy",
+    ".safetensors",
+)
 
 
 def score_entities(
@@ -55,6 +73,7 @@ def score_entities(
         (0.5, 0.5, 'there is a sentence where a name should be')
     """
     started = time.perf_counter()
+    check_answers(found)
     closed, table = tables_of(vocabulary, aliases)
     names = Names(table)
     barred = () if exclude is None else vocabulary_of(exclude, "exclude").entities
@@ -68,16 +87,15 @@ def score_entities(
         groups=asked.groups,
         seed=seed,
     )
-    summary = _summary(metrics, asked, told, closed)
     return Result(
-        metrics={f"entity.{name}": _value(score) for name, score in metrics.scores.items()},
-        protocol="entities",
+        metrics={f"entity.{name}": metric_of(score) for name, score in metrics.scores.items()},
+        protocol=PROTOCOL,
         ties="closed",
         distances="exact",
         extractor=None,
         extractors={},
         deviations=(),
-        real=_asked_side(asked, table, closed),
+        real=asked_side(asked, table, closed),
         fake=_told_side(told),
         n_shared=0,
         device="cpu",
@@ -87,13 +105,50 @@ def score_entities(
         versions=package_versions(),
         notices=_notices(metrics, asked, told, closed),
         undefined=tuple(f"entity.{name}" for name in metrics.undefined),
-        entities=summary,
+        entities=_summary(metrics, asked, told, closed),
     )
 
 
-def _value(score: EntityScore) -> MetricValue:
+def check_answers(found: object) -> None:
+    """Refuse what holds images.
+
+    Raises:
+        UsageError: "images-not-answers".
+    """
+    if isinstance(found, str | os.PathLike):
+        path = Path(found)
+        is_images = path.suffix.lower() in _OF_IMAGES or is_folder(path)
+    else:
+        is_images = getattr(found, "ndim", 0) == 4
+    if is_images:
+        what = shown(found) if isinstance(found, str | os.PathLike) else f"<{type(found).__name__}>"
+        raise UsageError(
+            f"{what} holds images, not answers about them; needed is what recognises entities in them: --by clip-vit-b-32, --by "
+            "DETECTOR (in Python: genpr.score_entities_in_images), or a file of answers (.csv, .tsv, .jsonl, .json)",
+            code="images-not-answers",
+        )
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is such a folder; a name that no file can have is none."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def metric_of(score: EntityScore, *, extractor: str | None = None, variant: str | None = None) -> MetricValue:
+    """One number as part of a result."""
     replicates = None if score.replicates is None else tuple(score.replicates.tolist())
-    return MetricValue(score.value, None, interval=score.interval, replicates=replicates, n_counted=score.n)
+    return MetricValue(
+        score.value,
+        None,
+        interval=score.interval,
+        replicates=replicates,
+        n_counted=score.n,
+        extractor=extractor,
+        variant=variant,
+    )
 
 
 def _summary(
@@ -102,9 +157,7 @@ def _summary(
     read = Counter(answer.how for answer in told.answers if isinstance(answer, Answer))
     return EntitySummary(
         n_answers=len(told.answers),
-        rows=tuple(
-            EntityRow(row.entity, row.n_expected, row.n_found, row.n_false) for row in metrics.entities
-        ),
+        rows=rows_of(metrics),
         unreadable=tuple(
             UnreadableAnswer(name, answer.reason, text)
             for name, answer, text in zip(asked.ids, told.answers, told.texts, strict=True)
@@ -121,7 +174,12 @@ def _summary(
     )
 
 
-def _asked_side(asked: Expectations, table: Vocabulary | None, closed: Vocabulary | None) -> SideSummary:
+def rows_of(metrics: EntityMetrics) -> tuple[EntityRow, ...]:
+    """One per entity, the worst first."""
+    return tuple(EntityRow(row.entity, row.n_expected, row.n_found, row.n_false) for row in metrics.entities)
+
+
+def asked_side(asked: Expectations, table: Vocabulary | None, closed: Vocabulary | None) -> SideSummary:
     """Everything that decides what is right: other aliases or another vocabulary are another set of prompts."""
     barred = asked.excluded or ((),) * len(asked.ids)
     rows = [
@@ -131,13 +189,13 @@ def _asked_side(asked: Expectations, table: Vocabulary | None, closed: Vocabular
     rules = json.dumps(
         [None if words is None else sorted(words.by_name.items()) for words in (table, closed)]
     )
-    content, order = _hash(rules, *sorted(rows)), _hash(rules, *rows)
+    content, order = hashed(rules, *sorted(rows)), hashed(rules, *rows)
     return _side(asked.origin, "prompts", len(asked.ids), content, order)
 
 
 def _told_side(told: FoundEntities) -> SideSummary:
     rows = [json.dumps(None if found is None else sorted(found)) for found in told.found]
-    return _side(told.origin, "answers", len(rows), _hash(*sorted(rows)), _hash(*rows))
+    return _side(told.origin, "answers", len(rows), hashed(*sorted(rows)), hashed(*rows))
 
 
 def _side(source: str, what: str, n: int, content: str, order: str) -> SideSummary:
@@ -157,8 +215,19 @@ def _side(source: str, what: str, n: int, content: str, order: str) -> SideSumma
     )
 
 
-def _hash(*rows: str) -> str:
+def hashed(*rows: str) -> str:
+    """sha256 over texts."""
     return hashlib.sha256("\n".join(rows).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def nothing_expected(asked: Expectations) -> list[Notice]:
+    """Whether there are images that say nothing about recall."""
+    nothing = sum(not wanted for wanted in asked.expected)
+    if not nothing:
+        return []
+    hint = "the vocabulary may lack their entities, or aliases for them" if asked.from_prompts else ""
+    facts = {"what": "prompts" if asked.from_prompts else "entries", "hint": hint}
+    return [notice("nothing-expected", count=f"{nothing:,}", total=f"{len(asked.ids):,}", **facts)]
 
 
 def _notices(
@@ -168,20 +237,16 @@ def _notices(
     total = len(asked.ids)
     reasons = Counter(answer.code for answer in told.answers if isinstance(answer, Unreadable))
     if reasons:
-        shown = ", ".join(f"{code} ({count:,})" for code, count in reasons.most_common(5))
+        codes = ", ".join(f"{code} ({count:,})" for code, count in reasons.most_common(5))
         found.append(
-            notice("unreadable-answers", count=f"{metrics.n_unreadable:,}", total=f"{total:,}", shown=shown)
+            notice("unreadable-answers", count=f"{metrics.n_unreadable:,}", total=f"{total:,}", shown=codes)
         )
     repaired = [answer.repaired for answer in told.answers if isinstance(answer, Answer) and answer.repaired]
     if repaired:
         kinds = Counter(what for each in repaired for what in each)
-        shown = ", ".join(f"{what} ({count:,})" for what, count in kinds.most_common(5))
-        found.append(notice("repaired-answers", count=f"{len(repaired):,}", total=f"{total:,}", shown=shown))
-    nothing = sum(not wanted for wanted in asked.expected)
-    if nothing:
-        hint = "the vocabulary may lack their entities, or aliases for them" if asked.from_prompts else ""
-        facts = {"what": "prompts" if asked.from_prompts else "entries", "hint": hint}
-        found.append(notice("nothing-expected", count=f"{nothing:,}", total=f"{total:,}", **facts))
+        listed = ", ".join(f"{what} ({count:,})" for what, count in kinds.most_common(5))
+        found.append(notice("repaired-answers", count=f"{len(repaired):,}", total=f"{total:,}", shown=listed))
+    found += nothing_expected(asked)
     if closed is not None:
         beside = dict.fromkeys(
             name for each in told.found if each is not None for name in each if name not in closed

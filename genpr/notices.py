@@ -172,6 +172,21 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
         "{count} found names are not in the vocabulary and count as nothing, such as: {shown}",
         "give aliases for those that mean something in it",
     ),
+    "thresholds-by-prompts": (
+        "warning",
+        "thresholds of {recogniser} were chosen on these images by what was asked for, each half's on the other half: an entity that is hardly ever drawn gets too low a threshold, and too high a recall",
+        "choose thresholds on labelled real images: --calibrate-on IMAGES --calibrate-expected FILE",
+    ),
+    "poorly-recognised": (
+        "warning",
+        "of {count} of {total} entities, {recogniser} tells labelled images with and without badly apart (below {limit} right on average): their recall is more about it than about the images",
+        "read the sensitivity beside each recall, or use a detector that has these classes",
+    ),
+    "shared-thresholds": (
+        "note",
+        "{count} of {total} entities share a threshold: fewer than {least} images with them, or without, to choose their own on",
+        "give more labelled images of them",
+    ),
     # the cache
     "all-cached": ("note", "all {count} {role} features came from the cache; nothing was embedded", ""),
     "extractor-not-cached": (

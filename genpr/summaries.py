@@ -191,6 +191,53 @@ class EntityBounds:
 
 
 @dataclass(frozen=True)
+class EntityThreshold:
+    """From which score on an entity counts as there.
+
+    Attributes:
+        entity: Its canonical name.
+        thresholds: One; or two, each of which judged one half of the images.
+        is_own: Whether it is its own, in both halves, or one that entities with few examples share.
+        sensitivity: Share of labelled images with it that were told so, on images that the threshold was not chosen on; None
+            where that is not known.
+        false_positive_rate: The same of images without it.
+    """
+
+    entity: str
+    thresholds: tuple[float, ...]
+    is_own: bool
+    sensitivity: float | None
+    false_positive_rate: float | None
+
+
+@dataclass(frozen=True)
+class RecogniserSummary:
+    """What recognised entities in images.
+
+    Attributes:
+        name: Of the extractor or detector.
+        kind: "zero-shot" or "detector".
+        chosen: How thresholds were chosen: "fixed", "labelled" for images with labels, or "prompts" for the judged images
+            themselves, each half on the other.
+        source: Of labelled images and their labels; "" where there are none.
+        templates: Sentences around the names of entities; none for detectors.
+        entities: One per entity of the vocabulary, in its order.
+    """
+
+    name: str
+    kind: str
+    chosen: str
+    source: str
+    templates: tuple[str, ...]
+    entities: tuple[EntityThreshold, ...]
+
+    @property
+    def n_shared(self) -> int:
+        """Entities with a threshold that they share."""
+        return sum(not each.is_own for each in self.entities)
+
+
+@dataclass(frozen=True)
 class EntitySummary:
     """Expected against found entities.
 
@@ -202,6 +249,7 @@ class EntitySummary:
         forms: How the others were written, and how many of them: "JSON", "bullet list" and so on.
         undefined: Metrics without a value, and why.
         vocabulary: Entities of the closed vocabulary; None where anything may be there.
+        recogniser: What saw the entities in images; None where answers say what is there.
     """
 
     n_answers: int
@@ -211,3 +259,4 @@ class EntitySummary:
     forms: tuple[tuple[str, int], ...] = ()
     undefined: tuple[tuple[str, str], ...] = ()
     vocabulary: int | None = None
+    recogniser: RecogniserSummary | None = None

@@ -103,6 +103,25 @@ ALLOWED = {
         "side_features",
         "sides",
     },
+    "text_side": BASE | {"images", "features", "side_features"},
+    "recognition": BASE
+    | {
+        "entities",
+        "entities_in_images",
+        "entity_recall",
+        "entity_scoring",
+        "features",
+        "findings",
+        "identities",
+        "images",
+        "metrics",
+        "result",
+        "side_features",
+        "sides",
+        "source_names",
+        "summaries",
+        "text_side",
+    },
     "alignment": BASE
     | {
         "images",
@@ -116,6 +135,7 @@ ALLOWED = {
         "sides",
         "source_names",
         "summaries",
+        "text_side",
         "values",
     },
     "fitted": {"held_out", "judge", "label_recipe", "plan", "side_features", "sides"},

@@ -44,6 +44,11 @@ def source_options(command: Command) -> Command:
 
 def image_options(command: Command) -> Command:
     """Everything that decides how images become features."""
+    return with_options(embedding_options(command), _EXTRACTOR_OPTIONS)
+
+
+def embedding_options(command: Command) -> Command:
+    """The same, where something else names the network."""
     return with_options(source_options(command), _FEATURE_OPTIONS)
 
 
@@ -88,12 +93,14 @@ _SOURCE_OPTIONS = (
     ),
     click.option("-q", "--quiet", is_flag=True, help="No progress bars and no notes."),
 )
-_FEATURE_OPTIONS = (
+_EXTRACTOR_OPTIONS = (
     click.option(
         "--extractor",
         metavar="NAME",
         help="See `genpr list extractors`; or package.module:factory or path/file.py:factory.  [default: the protocol's, or clip-vit-b-32 for prompts]",
     ),
+)
+_FEATURE_OPTIONS = (
     click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N."),
     click.option(
         "--batch-size",

@@ -8,6 +8,7 @@ References:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
@@ -96,7 +97,7 @@ class TorchvisionDetector:
 def load_detector(
     name: str = DETECTORS[0],
     *,
-    weights: str | Path | None = None,
+    weights: str | os.PathLike[str] | None = None,
     device: str | torch.device = "auto",
     offline: bool = False,
     progress: Progress | None = None,
@@ -105,7 +106,8 @@ def load_detector(
 
     Args:
         name: One of `DETECTORS`.
-        weights: A file with them; None finds or downloads them. Either way, it must be the published file.
+        weights: A file with them, or a folder that may hold it; None finds or downloads them. Either way, it must be the
+            published file.
         device: "auto", "cpu", "cuda" or "cuda:N".
         offline: Never download.
         progress: Told how a download is going.
@@ -115,7 +117,10 @@ def load_detector(
         WeightsError: The weights are missing, or are not the published ones; nothing of them is then used.
     """
     entry, categories = _published(name)
-    path = find_or_fetch(entry, weights=weights, offline=offline, progress=progress)
+    given = None if weights is None else Path(weights)
+    if given is not None and given.is_dir():
+        given = given / entry.name if (given / entry.name).is_file() else None
+    path = find_or_fetch(entry, weights=given, offline=offline, progress=progress)
     return build_detector(name, entry, path, categories, resolve_device(device))
 
 

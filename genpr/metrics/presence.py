@@ -139,6 +139,51 @@ def calibrate(
     )
 
 
+@dataclass(frozen=True)
+class HalfFitted:
+    """Entities in images whose thresholds were chosen on the other half of the same images.
+
+    Attributes:
+        present: (n, E) bool.
+        calibrations: Chosen on the second half, for the first; and the other way.
+    """
+
+    present: Tensor
+    calibrations: tuple[Calibration, Calibration]
+
+
+def present_by_halves(
+    scores: Scores,
+    asked: Tensor | NDArray[np.bool_],
+    is_second: Tensor | NDArray[np.bool_],
+    *,
+    least: int = LEAST_EXAMPLES,
+) -> HalfFitted:
+    """Judge each half of the images by thresholds of the other; thresholds find more than is there where they were chosen.
+
+    Args:
+        scores: (n, E) of each entity in each image.
+        asked: (n, E) bool, which entities images were asked to show: the best guess of what they do show.
+        is_second: (n,) bool, the half of each image; images of one prompt belong in one half.
+        least: As in `calibrate`.
+
+    Raises:
+        DataError: As `calibrate`, in either half.
+
+    Example:
+        >>> scores = torch.tensor([[0.1], [0.3], [0.5], [0.9]])
+        >>> found = present_by_halves(scores, scores > 0.4, torch.tensor([False, True, False, True]), least=1)
+        >>> [round(float(each.thresholds[0]), 3) for each in found.calibrations], found.present[:, 0].tolist()
+        ([0.6, 0.3], [False, True, False, True])
+    """
+    values, there = _checked(scores, "scores"), torch.as_tensor(asked).bool()
+    second = torch.as_tensor(is_second).bool()
+    for_first = calibrate(values[second], there[second], least=least)
+    for_second = calibrate(values[~second], there[~second], least=least)
+    present = torch.where(second[:, None], for_second.present(values), for_first.present(values))
+    return HalfFitted(present, (for_first, for_second))
+
+
 def zero_shot_scores(images: Scores, texts: Scores) -> Tensor:
     """Cosines of images and texts.
 

@@ -6,6 +6,21 @@ from genpr.result import Result
 from genpr.values import MetricValue
 
 
+CHOSEN = {
+    "fixed": "one for all detections",
+    "labelled": "chosen on labelled images",
+    "prompts": "chosen on these images by what was asked for, each half's on the other half",
+}
+"""How thresholds were chosen, in words."""
+
+
+def features_of(result: Result) -> str | None:
+    """What made the features, in words; None where there are none, as between answers and what was expected."""
+    if result.extractor is not None:
+        return result.extractor.name
+    return None if result.entities is not None and set(result.families) <= {"entity"} else "features of an unknown extractor"
+
+
 def remarks_of(result: Result, metric: MetricValue) -> list[str]:
     """The exact value beside an emulated one, the spread, other features than the score's, the variant."""
     found = []

@@ -98,7 +98,7 @@ def test_results_flow_into_compare_and_rank(files, tmp_path, capsys):
         (["--fail-under", "entity.recall=.99"], 5, "missed: entity.recall is"),
         (["--fail-over", "entity.failure_rate=.1"], 5, "missed: entity.failure_rate is 0.1667, above 0.1"),
         (["--fail-under", "entity.precision=.1"], 5, "entity.precision has no value"),
-        (["--fail-under", "recall=.1"], 2, "not among entity.recall"),
+        (["--fail-under", "recall=.1"], 2, "not among the computed metrics entity.recall"),
         (["--fail-under", "entity.failure_rate=.1"], 2, "lower is better; use --fail-over"),
         (["--fail-over", "entity.recall=.1"], 2, "higher is better; use --fail-under"),
         (["--vocabulary", "none.txt"], 2, "there is no file"),

@@ -98,8 +98,18 @@ def _row(result: Result, name: str, metric: MetricValue) -> AskedRow:
         pool=_DASH if metric.pool is None else f"{metric.pool:,}",
         better=BETTER[ALL_METRICS[name].better],
         strip=strip_of(metric, metric.chance if metric.null is None else metric.null) if is_share else None,
-        remarks=tuple(remarks_of(result, metric)),
+        remarks=(*remarks_of(result, metric), *_bounds(result, name)),
     )
+
+
+def _bounds(result: Result, name: str) -> list[str]:
+    """What unreadable answers could change."""
+    known = () if result.entities is None else result.entities.bounds
+    return [
+        f"{each.low:.3f} if all unreadable answers were wrong, {each.high:.3f} if all were right"
+        for each in known
+        if each.metric == name
+    ]
 
 
 def _known(value: float | None) -> str:
@@ -164,6 +174,13 @@ def _of_prompts(found: AlignmentSummary) -> Sequence[FaultTable]:
 
 
 def _of_entities(found: EntitySummary) -> Sequence[FaultTable]:
+    seen = found.recogniser
+    name = "" if seen is None else seen.name
+    rates = (
+        {}
+        if seen is None or seen.chosen != "labelled"
+        else {each.entity: (each.sensitivity, each.false_positive_rate) for each in seen.entities}
+    )
     rows = (
         (
             row.entity,
@@ -171,13 +188,19 @@ def _of_entities(found: EntitySummary) -> Sequence[FaultTable]:
             f"{row.n_found:,}",
             _share(row.n_found / row.n_expected if row.n_expected else None),
             _DASH if row.n_false is None else f"{row.n_false:,}",
+            *((*map(_share, rates.get(row.entity, (None, None))),) if rates else ()),
         )
         for row in found.rows
     )
+    known = (
+        f" Seen and mistaken: shares of labelled images with it, and without it, in which {shown(name, longest=_LONGEST)} sees it."
+        if rates
+        else ""
+    )
     entities = _table(
         "Entities, worst first",
-        "Expected: how often it should be there; found: of these; not asked for: found where it should not be.",
-        ("entity", "expected", "found", "recall", "not asked for"),
+        f"Expected: how often it should be there; found: of these; not asked for: found where it should not be.{known}",
+        ("entity", "expected", "found", "recall", "not asked for", *(["seen", "mistaken"] if rates else [])),
         rows,
     )
     unreadable = _table(

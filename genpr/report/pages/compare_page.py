@@ -11,6 +11,7 @@ from genpr.comparison import Comparison, notices_of
 from genpr.criterion import number_of
 from genpr.metrics.catalogue import ALL_METRICS
 from genpr.ranking import Ranking, rank_results
+from genpr.report.remarks import features_of
 from genpr.report.pages.compare_parts import columns_of, lines_of, places_of, references_of
 from genpr.report.pages.gallery import Gallery
 from genpr.report.pages.rendering import render_with_galleries
@@ -74,6 +75,7 @@ def compare_report(
         styles=("report.css", "compare.css"),
         version=next(iter(named.results.values())).versions.get("genpr", ""),
         result=next(iter(named.results.values())),
+        made_by=features_of(next(iter(named.results.values()))),
         names=names,
         differences=named.differences,
         verdict=judge_contrasts(named, ranking),

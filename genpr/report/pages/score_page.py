@@ -17,6 +17,7 @@ from genpr.report.pages.rendering import render_with_galleries
 from genpr.report.pages.score_parts import provenance_of, rows_of
 from genpr.report.pages.set_map import SetMap
 from genpr.report.reading import read
+from genpr.report.remarks import features_of
 from genpr.result import Result
 
 MOST_BYTES = 10_000_000
@@ -104,6 +105,7 @@ def html_report(
     parts: dict[str, Any] = {
         "version": result.versions.get("genpr", ""),
         "result": result,
+        "made_by": features_of(result),
         "names": {"real": _last_part(result.real.source), "fake": _last_part(result.fake.source)},
         "reading": read(result),
         "warnings": [item for item in result.notices if item.level == "warning"],

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from genpr.metrics.catalogue import ALL_METRICS, MANIFOLD
 from genpr.report.reading import capital
-from genpr.report.remarks import remarks_of
+from genpr.report.remarks import CHOSEN, features_of, remarks_of
 from genpr.report.safe_text import shown
 from genpr.report.text.layout import number
 from genpr.result import Result, SideSummary
-from genpr.summaries import AlignmentSummary
+from genpr.summaries import AlignmentSummary, RecogniserSummary
 from genpr.values import Control, MetricValue
 
 BETTER = {"higher": "more", "lower": "less", "at null": "at its null"}
@@ -81,6 +81,8 @@ def provenance_of(result: Result) -> list[tuple[str, list[tuple[str, str]]]]:
     ]
     if result.alignment is not None:
         groups.append(("Alignment", _alignment(result.alignment)))
+    if result.entities is not None and result.entities.recogniser is not None:
+        groups.append(("Recognition", _recogniser(result.entities.recogniser)))
     if result.held_out is not None:
         groups.append(("Held-out reals", _side(result.held_out)))
     for info in result.extractors.values():
@@ -103,9 +105,7 @@ def _recipe(result: Result) -> list[tuple[str, str]]:
     facts = {
         "protocol": result.protocol,
         "protocol met": "; ".join(result.deviations) or "yes",
-        "features of": "an unknown extractor" if result.extractor is None else result.extractor.name,
-        **({"balls": result.ties} if MANIFOLD in result.families else {}),
-        "distances": result.distances,
+        **_features(result),
         "every value exact": "yes" if result.exact else "no, see the table",
         "comparable with published numbers": "yes" if result.comparable else "no",
         "seed": str(result.seed),
@@ -120,6 +120,28 @@ def _recipe(result: Result) -> list[tuple[str, str]]:
             f"k = {hubs.k}: {hubs.orphan_rate:.1%} lie in no other's ball ({hubs.expected_orphan_rate:.1%} without hubs), "
             f"skewness {hubs.skewness:.1f}; {hubs.largest_name} vouches for {hubs.largest_share:.1%} of the fakes"
         )
+    return list(facts.items())
+
+
+def _features(result: Result) -> dict[str, str]:
+    """What was measured between features; entities have none of it."""
+    of = features_of(result)
+    if set(result.families) <= {"entity"} and result.entities is not None:
+        return {} if of is None else {"entities seen by": of}
+    balls = {"balls": result.ties} if MANIFOLD in result.families else {}
+    name = "an unknown extractor" if result.extractor is None else result.extractor.name
+    return {"features of": name, **balls, "distances": result.distances}
+
+
+def _recogniser(found: RecogniserSummary) -> list[tuple[str, str]]:
+    facts = {
+        "kind": found.kind,
+        "entities it looks for": f"{len(found.entities):,}",
+        "thresholds": CHOSEN[found.chosen],
+        **({"labelled images": found.source} if found.source else {}),
+        "entities that share one": f"{found.n_shared:,}" if found.chosen != "fixed" else "all",
+        **({"names are asked for as": " / ".join(found.templates)} if found.templates else {}),
+    }
     return list(facts.items())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from genpr.report.remarks import CHOSEN
 from genpr.report.text.layout import number, plain_table, render, shortened, wrapped
 from genpr.result import Result
 from genpr.summaries import EntityRow, EntitySummary
@@ -60,17 +61,33 @@ def _entities(found: EntitySummary) -> list[str]:
     if not found.rows:
         return []
     judged = any(row.n_false is not None for row in found.rows)
+    known = _sensitivity(found)
     table = plain_table(
-        "entity, most missed first", "expected", "found", "recall", *(["wrong"] if judged else [])
+        "entity, most missed first",
+        *("expected", "found", "recall"),
+        *(["wrong"] if judged else []),
+        *(["seen"] if known else []),
     )
     for column in table.columns:
         column.no_wrap = True
     for column in table.columns[1:]:
         column.justify = "right"
     for row in found.rows[:_MOST_ROWS]:
-        table.add_row(shortened(row.entity, _WIDEST), *_cells(row, judged=judged))
+        seen = [known.get(row.entity, "-")] if known else []
+        table.add_row(shortened(row.entity, _WIDEST), *_cells(row, judged=judged), *seen)
     more = len(found.rows) - _MOST_ROWS
-    return ["", render(table), *([f"and {more:,} more (all in --json)"] if more > 0 else [])]
+    return [
+        "",
+        render(table),
+        *([f"and {more:,} more (all in --json)"] if more > 0 else []),
+        *([wrapped("seen: share of labelled images with it in which it is recognised")] if known else []),
+    ]
+
+
+def _sensitivity(found: EntitySummary) -> dict[str, str]:
+    """How much of what is there the recogniser sees, by entity; empty where that is not known of any."""
+    known = () if found.recogniser is None else found.recogniser.entities
+    return {each.entity: f"{each.sensitivity:.3f}" for each in known if each.sensitivity is not None}
 
 
 def _cells(row: EntityRow, *, judged: bool) -> list[str]:
@@ -96,6 +113,14 @@ def _unreadable(found: EntitySummary) -> list[str]:
     return [*lines, *([f"  and {more:,} more (all in --json)"] if more > 0 else [])]
 
 
+def _seen_by(found: EntitySummary) -> list[str]:
+    seen = found.recogniser
+    if seen is None:
+        return []
+    source = f" ({seen.source})" if seen.source else ""
+    return [f"seen by {seen.name} ({seen.kind}); thresholds: {CHOSEN[seen.chosen]}{source}"]
+
+
 def _footer(result: Result, found: EntitySummary) -> str:
     forms = ", ".join(f"{how} ({count:,})" for how, count in found.forms[:_MOST_FORMS])
     more = len(found.forms) - _MOST_FORMS
@@ -107,9 +132,11 @@ def _footer(result: Result, found: EntitySummary) -> str:
             if "entity.precision" in result.metrics
             else "nothing is known to be wrong"
         )
+    left_out = f", {len(result.fake.skipped):,} left out" if result.fake.skipped else ""
     lines = [
         f"expected  {result.real.n:,} of {result.real.source}",
-        f"answers   {result.fake.n:,} of {result.fake.source}",
+        f"{result.fake.what:<8}  {result.fake.n:,} of {result.fake.source}{left_out}",
+        *_seen_by(found),
         *([f"read as {forms}{f' and {more} more' if more > 0 else ''}"] if forms else []),
         f"{wrong}; fingerprint {result.fingerprint}",
     ]

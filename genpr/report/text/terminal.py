@@ -8,7 +8,7 @@ from rich.table import Column, Table
 
 from genpr.comparison import Comparison
 from genpr.metrics.catalogue import ALL_METRICS, MANIFOLD
-from genpr.report.remarks import remarks_of
+from genpr.report.remarks import features_of, remarks_of
 from genpr.report.text.asked_table import asked_table
 from genpr.report.text.layout import WIDTH, number, plain, plain_table, render, wrapped
 from genpr.result import Result, SideSummary
@@ -219,15 +219,15 @@ def listing(rows: Sequence[Mapping[str, object]], details: Sequence[str]) -> str
 
 
 def _footer(result: Result) -> str:
-    if result.extractor is None:
-        features = "features of an unknown extractor"
-    else:
-        features = f"{result.extractor.name} ({result.extractor.dim}-d, resize {result.extractor.resize})"
+    features, info = features_of(result), result.extractor
+    if info is not None:
+        features = f"{info.name} ({info.dim}-d, resize {info.resize})"
+    made = f"{features}, " if features else ""
     balls = f", {result.ties} balls" if MANIFOLD in result.families else ""
     comparable = "" if result.comparable else "\nnot comparable with published numbers"
     return (
         _sides(result)
-        + wrapped(f"{features}, protocol {result.protocol}{balls}, {result.device}")
+        + wrapped(f"{made}protocol {result.protocol}{balls}, {result.device}")
         + f"\nfingerprint {result.fingerprint}{comparable}"
     )
 

@@ -1,0 +1,1 @@
+"""Entities recognised in images, and scored against those that should be there."""

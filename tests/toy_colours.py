@@ -1,0 +1,89 @@
+"""Images of coloured stripes, and two recognisers of them whose scores are known: a pair of encoders, and a detector."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import torch
+
+COLOURS = {"red": 0, "green": 1, "blue": 2}
+"""Channel of each."""
+
+
+def painted(*names, strength=255) -> np.ndarray:
+    """An image uint8 (12, 12, 3) with a stripe of each colour."""
+    image = np.zeros((12, 12, 3), np.uint8)
+    for name in names:
+        channel = COLOURS[name]
+        image[:, 4 * channel : 4 * channel + 4, channel] = strength
+    return image
+
+
+def write_expected(path, wanted, names=None, prompts=False):
+    """A .csv of what each image should hold."""
+    names = names or [f"{row:05d}.png" for row in range(len(wanted))]
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["image", "prompt" if prompts else "expected"])
+        for name, each in zip(names, wanted, strict=True):
+            rows.writerow([name, f"a picture of {' and '.join(each)}" if prompts else ";".join(each)])
+    return path
+
+
+class Pair:
+    """Embeds an image as what it has of each colour beside a constant, and a text as the colours that it names."""
+
+    dim = 4
+    name = "toy-colours"
+
+    def __call__(self, images):
+        shares = images.float().mean((2, 3)) / 85
+        return torch.cat([shares, torch.ones(len(images), 1)], dim=1)
+
+    def encode_text(self, texts):
+        rows = [[float(name in text) for name in COLOURS] + [0.0] for text in texts]
+        return torch.tensor(rows) + torch.tensor([0, 0, 0, 1e-3])
+
+
+class Detector:
+    """Sees a colour as surely as its stripe is strong."""
+
+    names = ("red", "green", "blue")
+
+    def __init__(self, blind=()):
+        self.blind = blind
+
+    def __call__(self, images):
+        seen = torch.stack([image.float().amax((1, 2)) / 255 for image in images])
+        for name in self.blind:
+            seen[:, COLOURS[name]] = 0
+        return seen
+
+
+class Misshapen(Detector):
+    """Gives a score too few."""
+
+    def __call__(self, images):
+        return super().__call__(images)[:, :2]
+
+
+def pair():
+    """For --by tests/toy_colours.py:pair."""
+    print("a user's factory may print")
+    return Pair()
+
+
+def detector():
+    """For --by tests/toy_colours.py:detector."""
+    return Detector()
+
+
+def blind():
+    """One that never sees blue."""
+    return Detector(("blue",))
+
+
+def neither():
+    """For what recognises nothing."""
+    return object()
