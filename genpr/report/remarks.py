@@ -5,7 +5,6 @@ from __future__ import annotations
 from genpr.result import Result
 from genpr.values import MetricValue
 
-
 CHOSEN = {
     "fixed": "one for all detections",
     "labelled": "chosen on labelled images",
@@ -18,7 +17,11 @@ def features_of(result: Result) -> str | None:
     """What made the features, in words; None where there are none, as between answers and what was expected."""
     if result.extractor is not None:
         return result.extractor.name
-    return None if result.entities is not None and set(result.families) <= {"entity"} else "features of an unknown extractor"
+    return (
+        None
+        if result.entities is not None and set(result.families) <= {"entity"}
+        else "features of an unknown extractor"
+    )
 
 
 def remarks_of(result: Result, metric: MetricValue) -> list[str]:

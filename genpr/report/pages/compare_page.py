@@ -11,13 +11,13 @@ from genpr.comparison import Comparison, notices_of
 from genpr.criterion import number_of
 from genpr.metrics.catalogue import ALL_METRICS
 from genpr.ranking import Ranking, rank_results
-from genpr.report.remarks import features_of
 from genpr.report.pages.compare_parts import columns_of, lines_of, places_of, references_of
 from genpr.report.pages.gallery import Gallery
 from genpr.report.pages.rendering import render_with_galleries
 from genpr.report.pages.score_page import MOST_BYTES, Figure
 from genpr.report.pages.score_parts import provenance_of
 from genpr.report.plots.result_axis import Axis, axis_of, short_names
+from genpr.report.remarks import features_of
 from genpr.report.verdict import judge_contrasts
 
 _FROM_NAMES = "Along {label}, as the names of the results have it."

@@ -1,0 +1,138 @@
+"""`genpr entities EXPECTED IMAGES --by NAME`, with toy recognisers of painted stripes."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import toy_colours
+from toy_colours import COLOURS, painted, write_expected
+
+WANTED = [
+    [name for place, name in enumerate(COLOURS) if (row + 1) % 8 >> place & 1] or ["red"] for row in range(48)
+]
+DRAWN = [[name for name in names if name != "blue" or row % 4] for row, names in enumerate(WANTED)]
+FOUND = sum("blue" in names for names in DRAWN) / sum("blue" in names for names in WANTED)
+
+
+def by(name):
+    return f"{toy_colours.__file__}:{name}"
+
+
+@pytest.fixture
+def files(write_images, tmp_path):
+    vocabulary = tmp_path / "objects.txt"
+    vocabulary.write_text("\n".join(COLOURS))
+    return {
+        "images": write_images("images", np.stack([painted(*names) for names in DRAWN])),
+        "real": write_images("real", np.stack([painted(*names) for names in WANTED])),
+        "expected": write_expected(tmp_path / "expected.csv", WANTED),
+        "prompts": write_expected(tmp_path / "prompts.csv", WANTED, prompts=True),
+        "vocabulary": vocabulary,
+    }
+
+
+def blue_of(out):
+    (row,) = [line.split() for line in out.splitlines() if line.startswith("blue ")]
+    return row
+
+
+def test_detector_from_the_command_line(genpr, files):
+    code, out, err = genpr("entities", files["expected"], files["images"], "--by", by("detector"))
+    assert code == 0
+    assert all(len(line) <= 80 for line in out.splitlines() if "/" not in line), "paths stay in one piece"
+    assert float(blue_of(out)[3]) == pytest.approx(FOUND, abs=1e-3)
+    assert "images    48 of" in out
+    assert "(detector); thresholds: one for all" in " ".join(out.split())
+    assert "failure_rate" not in out
+    assert "thresholds of" not in err
+
+
+def test_prompts_and_encoders(genpr, files):
+    """What a user's factory prints is not in the result, and where thresholds come from is said."""
+    options = ("--vocabulary", files["vocabulary"], "--by", by("pair"))
+    code, out, err = genpr("entities", files["prompts"], files["images"], *options, "--json")
+    record = json.loads(out)
+    assert code == 0
+    assert "a user's factory may print" in err
+    assert "warning: thresholds of toy-colours were chosen on these images" in err
+    assert record["entities"]["recogniser"]["chosen"] == "prompts"
+    assert record["extractor"]["name"] == "toy-colours"
+    assert record["fake"]["what"] == "images"
+    calibrated = ("--calibrate-on", files["real"], "--calibrate-expected", files["expected"])
+    code, out, err = genpr("entities", files["prompts"], files["images"], *options, *calibrated)
+    assert code == 0
+    assert float(blue_of(out)[3]) == pytest.approx(FOUND, abs=1e-3)
+    assert float(blue_of(out)[5]) == 1, "sensitivity"
+    assert "chosen on labelled images" in " ".join(out.split())
+    assert "warning" not in err
+
+
+def test_page_tells_how_well_entities_are_recognised(genpr, files, tmp_path):
+    page = tmp_path / "page.html"
+    calibrated = ("--calibrate-on", files["real"], "--calibrate-expected", files["expected"])
+    options = ("--by", by("detector"), *calibrated, "--html", page, "-q")
+    assert genpr("entities", files["expected"], files["images"], *options)[0] == 0
+    text = page.read_text()
+    for part in ("mistaken", "entities seen by", "Recognition", "chosen on labelled images", "100.0 %"):
+        assert part in text
+    for part in ("balls", "unknown extractor", "<dt>distances"):
+        assert part not in text
+
+
+def test_results_are_compared_if_recognised_alike(genpr, files, tmp_path):
+    paths = []
+    for name, images in (("detector", "images"), ("detector", "real"), ("blind", "real")):
+        options = ("--by", by(name), "--json", "-q")
+        paths.append(tmp_path / f"{len(paths)}.json")
+        paths[-1].write_text(genpr("entities", files["expected"], files[images], *options)[1])
+    code, out, _ = genpr("compare", *paths[:2])
+    assert (code, "higher" in out) == (0, True)
+    assert "balls" not in out
+    code, _, err = genpr("compare", paths[0], paths[2])
+    assert code == 3
+    assert "extractor of entity.recall" in err
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (("expected", "images"), 2, "what recognises entities in them: --by"),
+        (("expected", "expected", "--by", "clip"), 2, "is a file of answers; give images, or leave --by out"),
+        (("expected", "expected", "--max-images", "3"), 2, "--max-images is for images, and needs --by"),
+        (("expected", "expected", "--calibrate-on", "real"), 2, "--calibrate-on is for images"),
+        (("expected", "images", "--by", "clip"), 2, "--vocabulary FILE"),
+        (("expected", "images", "--by", "clip", "--vocabulary", "vocabulary", "--offline"), 4, "--weights PATH"),
+        (("expected", "images", "--by", "detector", "--calibrate-on", "real"), 2, "needed are both, or neither"),
+        (("expected", "nowhere", "--by", "clip", "--offline"), 2, "there is nothing at 'nowhere'"),
+        (("expected", "images", "--by", "neither"), 2, "recognises nothing"),
+        (("expected", "images", "--by", "gone"), 2, "gone"),
+        (("expected", "images", "--by", "detector", "--fail-over", "entity.failure_rate=.1"), 2, "not among"),
+        (("expected", "images", "--by", "detector", "--fail-under", "entity.recall=.99"), 5, "missed: entity.recall"),
+        (("expected", "images", "--by", "detector", "--html", "none/page.html"), 2, "none"),
+    ],
+    ids=range(13),
+)  # fmt: skip
+def test_errors(genpr, files, args, code, message):
+    known = {"detector": by("detector"), "neither": by("neither"), "gone": by("gone")} | files
+    found = genpr("entities", *(known.get(arg, arg) for arg in args))
+    assert found[0] == code
+    assert message in found[2]
+    assert found[2].count("error:") == (code != 5)
+    assert "Traceback" not in found[2]
+
+
+def test_hostile_names_do_no_harm(genpr, files, tmp_path):
+    evil = tmp_path / "\x1b[31m<script>alert(1)</script>".replace("/", "\u2215")
+    files["images"].rename(evil)
+    (evil / "00000.png").rename(evil / "\u202egnp.png")
+    names = ["\u202egnp.png", *(f"{row:05d}.png" for row in range(1, 48))]
+    path, page = write_expected(tmp_path / "e.csv", WANTED, names), tmp_path / "p.html"
+    code, out, err = genpr("entities", path, evil, "--by", by("detector"), "--html", page)
+    assert code == 0
+    assert not set(out + err + page.read_text()) & {"\x1b", "\u202e"}
+    assert "<script>alert" not in page.read_text()
+    (evil / "\u202egnp.png").unlink()
+    code, out, err = genpr("entities", path, evil, "--by", by("detector"))
+    assert (code, "\u202e" in err, "\\u202e" in err) == (3, False, True)
