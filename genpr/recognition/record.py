@@ -89,7 +89,7 @@ def result_of_images(found: Found) -> Result:
         max_images=embedder.max_images,
         seconds={**found.seconds, "score": time.perf_counter() - started},
         versions=package_versions(),
-        notices=(*_notices(found), *decoding_notices("fake", features), *features.notices),
+        notices=(*_notices(found), *decoding_notices("fake", features), *_of_features(found)),
         undefined=tuple(f"entity.{name}" for name in metrics.undefined),
         entities=_summary(found, metrics),
     )
@@ -98,12 +98,12 @@ def result_of_images(found: Found) -> Result:
 def variant_of(found: Found) -> str:
     """What beside the extractor decides what counts as there: results that differ in it are not comparable."""
     chosen = {
-        "fixed": f"from a score of {found.judged.entities[0].thresholds[0]:g} on",
+        "fixed": f"found from a score of {found.judged.entities[0].thresholds[0]:g} on",
         "prompts": "thresholds by prompts, in halves",
         "labelled": f"thresholds by labelled images {_calibrated_on(found.labelled)}",
     }[found.judged.chosen]
-    sentences = "" if found.recogniser.is_detector else f", {' / '.join(found.recogniser.templates)}"
-    return f"seen {chosen}{sentences}"
+    asked = [] if found.recogniser.is_detector else [" / ".join(found.recogniser.templates)]
+    return ", asked as ".join([chosen, *asked])
 
 
 def _calibrated_on(labelled: Labelled | None) -> str:
@@ -132,6 +132,15 @@ def _summary(found: Found, metrics: EntityMetrics) -> EntitySummary:
             entities=found.judged.entities,
         ),
     )
+
+
+def _of_features(found: Found) -> list[Notice]:
+    """What was noticed while images were embedded; `genpr features` keeps no scores of detectors."""
+    is_vain = found.recogniser.is_detector
+    return [
+        replace(item, hint="") if is_vain and item.code == "extractor-not-cached" else item
+        for item in found.features.notices
+    ]
 
 
 def _notices(found: Found) -> list[Notice]:

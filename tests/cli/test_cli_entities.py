@@ -75,6 +75,11 @@ def test_page_holds_everything(files, tmp_path, capsys):
     assert "answers.jsonl against expected.csv" in text
     for part in ("entity.recall", "尼尔·阿姆斯特朗", "img0", "I see a lot of things"):
         assert part in text
+    assert text.count("if all unreadable answers were wrong") == 4, (
+        "recalls and all_found; precision is unknown"
+    )
+    for part in ("balls", "unknown extractor", "<dt>distances"):
+        assert part not in text
     assert run([*arguments, "--html", str(tmp_path)]) == 2
 
 

@@ -47,6 +47,7 @@ def test_detector_from_the_command_line(genpr, files):
     assert "(detector); thresholds: one for all" in " ".join(out.split())
     assert "failure_rate" not in out
     assert "thresholds of" not in err
+    assert "genpr features" not in err, "which runs no detector"
 
 
 def test_prompts_and_encoders(genpr, files):
