@@ -216,3 +216,8 @@ def test_torchvision_detectors_load_and_run(tmp_path, name):
     assert {detector.names[i]: float(scores[0, i]) for i in scores[0].nonzero().flatten()} == pytest.approx(
         {key: value for key, value in best.items() if key in detector.names}
     )
+    images = torch.stack([image, image.flip(2)])
+    result = genpr.score_entities_in_images([["cat"], ["dog"]], images, by=detector, device="cpu")
+    assert result.extractor.name == name
+    assert len(result.extractor.weights_sha256) == 64
+    assert result.entities.vocabulary == 80

@@ -108,3 +108,34 @@ def test_on_the_command_line(weights, images, tmp_path, capsys):
     assert code == 0
     assert json.loads(out)["alignment"]["n_truncated"] == 1
     assert "warning: 1 of 12 prompts have more than the 77 tokens" in err
+
+
+def test_entities_are_judged_by_what_open_clip_gives(weights, images):
+    """Both towers end to end: cosines with "a photo of a NAME.", thresholds of labelled images."""
+    import open_clip
+
+    from genpr.metrics.presence import calibrate
+
+    path, whole = weights
+    words = ["cat", "dog", "car", "tree"]
+    labels = [[word] for prompt in PROMPTS for word in words if word in prompt]
+    options = {"by": NAME, "vocabulary": words, "weights": path, "device": "cpu"}
+    result = genpr.score_entities_in_images(
+        PROMPTS, images, calibrate_on=images, calibrate_expected=labels, **options
+    )
+    tokens = open_clip.get_tokenizer("ViT-B-32")([f"a photo of a {word}." for word in words])
+    mean, std = (
+        torch.tensor(clip.find_model(NAME).training[each])[:, None, None] for each in ("mean", "std")
+    )
+    pixels = (torch.from_numpy(images).permute(0, 3, 1, 2) / 255 - mean) / std
+    with torch.inference_mode():
+        cosine = whole.encode_image(pixels, normalize=True) @ whole.encode_text(tokens, normalize=True).T
+    asked = torch.tensor([[word in prompt for word in words] for prompt in PROMPTS])
+    found = calibrate(cosine, asked)
+    assert found.thresholds.tolist() == pytest.approx(
+        [each.thresholds[0] for each in result.entities.recogniser.entities], abs=1e-5
+    )
+    hits = (found.present(cosine) & asked).sum()
+    assert result["entity.micro_recall"] == pytest.approx(float(hits) / len(PROMPTS))
+    assert (result.extractor.name, result.comparable) == (NAME, False)
+    assert result.extractor.weights_sha256
