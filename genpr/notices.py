@@ -177,6 +177,11 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
         "thresholds of {recogniser} were chosen on these images by what was asked for, each half's on the other half: an entity that is hardly ever drawn gets too low a threshold, and too high a recall",
         "choose thresholds on labelled real images: --calibrate-on IMAGES --calibrate-expected FILE",
     ),
+    "entities-guessed": (
+        "warning",
+        "{count} of {total} entities are found no more often in images that were asked for them than in others ({shown}): their recall is that of guessing, and may as well be 0",
+        "look at such images, or choose thresholds on labelled real images",
+    ),
     "poorly-recognised": (
         "warning",
         "of {count} of {total} entities, {recogniser} tells labelled images with and without badly apart (below {limit} right on average): their recall is more about it than about the images",

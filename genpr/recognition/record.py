@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from genpr.entities.expectations import Expectations
+from genpr.entities.text_files import some
 from genpr.entities.vocabulary import Vocabulary
 from genpr.entity_scoring import PROTOCOL, asked_side, hashed, metric_of, nothing_expected, rows_of
 from genpr.features.feature_set import FeatureSet
@@ -89,7 +91,7 @@ def result_of_images(found: Found) -> Result:
         max_images=embedder.max_images,
         seconds={**found.seconds, "score": time.perf_counter() - started},
         versions=package_versions(),
-        notices=(*_notices(found), *decoding_notices("fake", features), *_of_features(found)),
+        notices=(*_notices(found, metrics), *decoding_notices("fake", features), *_of_features(found)),
         undefined=tuple(f"entity.{name}" for name in metrics.undefined),
         entities=_summary(found, metrics),
     )
@@ -143,11 +145,31 @@ def _of_features(found: Found) -> list[Notice]:
     ]
 
 
-def _notices(found: Found) -> list[Notice]:
+def _guessed(metrics: EntityMetrics) -> list[str]:
+    """Entities that are found where they were asked for no more often than elsewhere, by two standard errors.
+
+    A threshold is found for whatever is asked for. Of images without the entity, half or so pass it, asked for or not.
+    """
+    names = []
+    for row in metrics.entities:
+        others = metrics.n - row.n_expected
+        if not row.n_found or not others or row.n_false is None:
+            continue
+        there, elsewhere = row.n_found / row.n_expected, row.n_false / others
+        spread = there * (1 - there) / row.n_expected + elsewhere * (1 - elsewhere) / others
+        if there - elsewhere <= 2 * math.sqrt(spread):
+            names.append(row.entity)
+    return names
+
+
+def _notices(found: Found, metrics: EntityMetrics) -> list[Notice]:
     """What a reader should know of what was recognised, most important first."""
     said, judged, name = [], found.judged, found.recogniser.name
     if judged.chosen == "prompts":
         said.append(notice("thresholds-by-prompts", recogniser=name))
+        if guessed := _guessed(metrics):
+            count, total = f"{len(guessed):,}", f"{len(judged.entities):,}"
+            said.append(notice("entities-guessed", count=count, total=total, shown=some(guessed)))
     rates = [
         (each.sensitivity + 1 - each.false_positive_rate) / 2
         for each in judged.entities

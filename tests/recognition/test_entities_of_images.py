@@ -127,9 +127,32 @@ def test_without_labelled_images_each_half_is_judged_by_the_other():
     ]
     assert balance[1] > balance[0] + 0.03, "thresholds look better where they were chosen"
     assert next(item.code for item in result.notices) == "thresholds-by-prompts"
+    (guessed,) = [item for item in result.notices if item.code == "entities-guessed"]
+    assert "3 of 3 entities" in guessed.message
     (first, *_) = result.entities.recogniser.entities
     assert len(set(first.thresholds)) == 2
     assert (first.sensitivity, first.false_positive_rate) == (None, None)
+
+
+def test_an_entity_that_is_never_drawn_is_named():
+    """Its recall is that of guessing, and those of the others are not."""
+
+    class Unsure(Pair):
+        def __call__(self, images):
+            rows = super().__call__(images)
+            rows[:, 2] = images.float().mean((1, 2, 3)).sin().abs() * 1e-2
+            return rows
+
+    drawn = [[name for name in names if name != "blue"] for names in WANTED]
+    images = np.stack([painted(*names) for names in drawn])
+    images[:, 11, 11] = np.random.default_rng(0).integers(0, 99, (64, 3))
+    result = in_images(images=images, by=Unsure(), vocabulary=list(COLOURS))
+    assert share_of_blue(result)[0] > 0
+    (said,) = [item for item in result.notices if item.code == "entities-guessed"]
+    assert "1 of 3 entities" in said.message
+    assert "(blue)" in said.message
+    clear = in_images(by=Pair(), vocabulary=list(COLOURS))
+    assert "entities-guessed" not in {item.code for item in clear.notices}
 
 
 def test_thresholds_of_a_half_come_from_the_other_half():
