@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pytest
 import torch
@@ -327,6 +329,29 @@ def test_errors(options, code, message):
     with pytest.raises(genpr.GenprError, match=message) as caught:
         in_images(**options)
     assert caught.value.code == code
+
+
+def test_what_cannot_be_judged_is_refused_before_images_are_embedded():
+    class Never(Pair):
+        def __call__(self, images):
+            raise AssertionError("embedded")
+
+    with pytest.raises(DataError, match="all of the entities") as caught:
+        in_images([["red"]] * 64, by=Never(), vocabulary=["red"])
+    assert caught.value.code == "no-thresholds"
+
+
+def test_a_loaded_detector_knows_the_hash_of_its_weights(tmp_path, monkeypatch):
+    from genpr.features.detectors import build_detector
+    from genpr.features.weights.known import WeightsFile
+
+    monkeypatch.setattr("torchvision.models.get_model", lambda *_, **__: nn.Linear(2, 2))
+    path = tmp_path / "w.pth"
+    torch.save(nn.Linear(2, 2).state_dict(), path)
+    entry = WeightsFile("w.pth", "https://example.org/w.pth", None, None, "none")
+    detector = build_detector("toy", entry, path, ["cat"], torch.device("cpu"))
+    assert detector.weights_sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert detector.name == "toy"
 
 
 def test_images_without_a_recogniser_are_refused(tmp_path):
