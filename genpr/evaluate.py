@@ -11,7 +11,7 @@ import torch
 from genpr.errors import UsageError
 from genpr.features.extractor import FeatureExtractor
 from genpr.held_out import embedded_held_out
-from genpr.images.policy import MAX_PIXELS
+from genpr.images.policy import MAX_PIXELS, BadImagePolicy
 from genpr.judge import Judge
 from genpr.label_options import LabelOptions
 from genpr.label_recipe import LabelRecipe
@@ -182,7 +182,7 @@ def score_protocols(
             )
             for name in names
         ]
-        recipe = LabelRecipe.of(labels, opened_real, embedder)
+        recipe = LabelRecipe.of(labels, opened_real, BadImagePolicy(on_bad, max_bad))
         if recipe is not None:
             recipe.check(opened_fake)
         reals, fakes = _embedded(plans, opened_real, opened_fake, embedder)

@@ -16,7 +16,7 @@ from genpr.evidence import Evidence, check_samples
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
 from genpr.fitted import fitted_judge
-from genpr.images.policy import MAX_PIXELS
+from genpr.images.policy import MAX_PIXELS, BadImagePolicy
 from genpr.label_options import LabelOptions
 from genpr.label_recipe import LabelRecipe
 from genpr.memory import limited_memory, parse_size
@@ -143,7 +143,7 @@ class Evaluator:
                 held_out=held_out is not None,
                 equal_sizes=equal_sizes,
             )
-            self._labels = LabelRecipe.of(labels, self._opened_real, self._embedder)
+            self._labels = LabelRecipe.of(labels, self._opened_real, BadImagePolicy(on_bad, max_bad))
             self._judge = fitted_judge(
                 self._plan, self._opened_real, self._embedder, held_out=held_out, labels=self._labels
             )

@@ -27,7 +27,7 @@ def findings(
     unmet = [notice("protocol-not-met", protocol=protocol, what="; ".join(deviations))] if deviations else []
     notices = [*unmet, *_provenance(real, fake), *_sizes(real, fake), *_copies(real_ids, fake_ids)]
     for role, features in (("real", real), ("fake", fake)):
-        notices += _decoding(role, features)
+        notices += decoding_notices(role, features)
         notices += features.notices
     return tuple(dict.fromkeys(notices))
 
@@ -63,7 +63,8 @@ def _copies(real: Identities, fake: Identities) -> list[Notice]:
     return notices
 
 
-def _decoding(role: str, features: FeatureSet) -> list[Notice]:
+def decoding_notices(role: str, features: FeatureSet) -> list[Notice]:
+    """What was left out, converted or dropped while the images of a side were read."""
     total = len(features) + len(features.skipped)
     notices = [
         notice(flag, role=role, count=f"{count:,}", total=f"{features.n_decoded or len(features):,}")

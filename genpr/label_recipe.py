@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from genpr.class_labels import labelled, of_names
 from genpr.errors import DataError, UsageError
@@ -16,7 +16,7 @@ from genpr.label_options import LabelOptions
 from genpr.labels.read import open_labels
 from genpr.labels.sides import LabelledSide, check_complete
 from genpr.labels.table import FolderLabels, Labels
-from genpr.side_features import Embedder, SideFeatures
+from genpr.side_features import SideFeatures
 from genpr.sides import OpenedSide
 
 _NEEDED = "say where they are with real_labels and fake_labels (--real-labels, --fake-labels)"
@@ -39,7 +39,7 @@ class LabelRecipe:
     policy: BadImagePolicy
 
     @classmethod
-    def of(cls, options: LabelOptions | None, real: OpenedSide, embedder: Embedder) -> LabelRecipe | None:
+    def of(cls, options: LabelOptions | None, real: OpenedSide, policy: BadImagePolicy) -> LabelRecipe | None:
         """Read what can be read without fakes; None where labels do not matter.
 
         Raises:
@@ -50,7 +50,6 @@ class LabelRecipe:
             return None
         if not isinstance(options, LabelOptions):
             raise UsageError(f"labels must be genpr.LabelOptions(...), not {options!r}", code="bad-option")
-        policy = BadImagePolicy(embedder.on_bad, embedder.max_bad)
         if options.is_file:
             return cls(options, None, open_labels(options.recogniser, None, "fake", sets=True), policy)
         recipe = cls(options, open_labels(options.real_labels, source_of(real), "real"), None, policy)
@@ -112,6 +111,25 @@ class LabelRecipe:
             "fake": _content(fixed),
             "recognised": _content(self.recognised),
         }
+
+
+def check_labels(
+    options: LabelOptions | None,
+    real: OpenedSide,
+    fake: OpenedSide,
+    *,
+    on_bad: Literal["error", "skip"] = "error",
+    max_bad: float = 0.01,
+) -> None:
+    """Refuse labels that do not fit two sides, as far as that is known before an image of either is embedded.
+
+    Raises:
+        UsageError: There is no such file.
+        DataError: Labels cannot be read, or do not belong to the images.
+    """
+    recipe = LabelRecipe.of(options, real, BadImagePolicy(on_bad, max_bad))
+    if recipe is not None:
+        recipe.check(fake)
 
 
 def _content(labels: Labels | None) -> str | None:

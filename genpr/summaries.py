@@ -100,7 +100,7 @@ class Misranked:
         prompt: What was asked for.
         rank: Of its own prompt in the pool, from 1; the mean one among equals.
         score: Similarity of the two.
-        winner: The prompt that was ranked first.
+        winner: The prompt of another image that was ranked first.
         winner_score: Similarity of image and winner.
     """
 
@@ -117,16 +117,30 @@ class AlignmentSummary:
     """Images against their prompts.
 
     Attributes:
-        pool: Prompts that each image ranked.
+        pool: Prompts that each image ranked; the most, where images have several of their own.
         n_prompts: Distinct prompts.
-        n_truncated: Prompts that were longer than the text encoder reads.
-        failures: Images whose own prompt was not ranked first, the worst first.
+        n_truncated: Prompts that were longer than the text encoder reads; None where that is unknown.
+        failures: Images whose own prompt was not ranked first, the worst first, as many as are worth keeping.
+        n_failures: All of them.
+        image_pool: Images that each prompt ranked; None if text to image was left out.
+        n_units: What is drawn independently: prompts with all of their images.
+        captions: Prompts of one image, at most.
+        prefix: What was put in front of every prompt.
+        tokenizer: What cut prompts into tokens.
+        context: Tokens of a prompt that were read; None where that is unknown.
     """
 
     pool: int
     n_prompts: int
-    n_truncated: int
+    n_truncated: int | None
     failures: tuple[Misranked, ...]
+    n_failures: int = 0
+    image_pool: int | None = None
+    n_units: int = 0
+    captions: int = 1
+    prefix: str = ""
+    tokenizer: str = "unknown"
+    context: int | None = None
 
 
 @dataclass(frozen=True)
@@ -162,6 +176,21 @@ class Unreadable:
 
 
 @dataclass(frozen=True)
+class EntityBounds:
+    """How far unreadable answers could move a metric.
+
+    Attributes:
+        metric: Its name.
+        low: Its value if all of them were all wrong.
+        high: Its value if all of them were all right.
+    """
+
+    metric: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class EntitySummary:
     """Expected against found entities.
 
@@ -169,8 +198,16 @@ class EntitySummary:
         n_answers: Answers that were to be read.
         rows: One per entity, the worst first.
         unreadable: Answers without a reading; they are in no score but `entity.failure_rate`.
+        bounds: How far these could move the scores; empty where all were read.
+        forms: How the others were written, and how many of them: "JSON", "bullet list" and so on.
+        undefined: Metrics without a value, and why.
+        vocabulary: Entities of the closed vocabulary; None where anything may be there.
     """
 
     n_answers: int
     rows: tuple[EntityRow, ...]
     unreadable: tuple[Unreadable, ...]
+    bounds: tuple[EntityBounds, ...] = ()
+    forms: tuple[tuple[str, int], ...] = ()
+    undefined: tuple[tuple[str, str], ...] = ()
+    vocabulary: int | None = None

@@ -27,6 +27,7 @@ ALLOWED = {
     "protocols": BASE | {"metrics"},
     "sides": BASE | {"images", "features", "metrics"},
     "side_features": BASE | {"images", "features", "metrics", "sides"},
+    "source_names": BASE | {"images", "features", "sides"},
     "identities": {"features"},
     "findings": BASE | {"features", "identities"},
     "values": set(),
@@ -79,8 +80,13 @@ ALLOWED = {
         "suspicions",
     },
     "labels": BASE | {"images"},
+    "prompts": BASE | {"images"},
+    "entities": BASE,
+    "entities_in_images": BASE | {"entities", "features", "images", "metrics"},
+    "entity_recall": BASE | {"entities", "metrics"},
+    "entity_scoring": BASE | {"entities", "entity_recall", "metrics", "result", "summaries", "values"},
     "class_scores": BASE | {"metrics", "result", "values"},
-    "class_labels": BASE | {"images", "features", "labels", "sides"},
+    "class_labels": BASE | {"images", "features", "labels", "sides", "source_names"},
     "class_scoring": BASE
     | {
         "images",
@@ -96,6 +102,21 @@ ALLOWED = {
         "scoring",
         "side_features",
         "sides",
+    },
+    "alignment": BASE
+    | {
+        "images",
+        "features",
+        "findings",
+        "identities",
+        "metrics",
+        "prompts",
+        "result",
+        "side_features",
+        "sides",
+        "source_names",
+        "summaries",
+        "values",
     },
     "fitted": {"held_out", "judge", "label_recipe", "plan", "side_features", "sides"},
     "held_out": {"plan", "side_features", "sides"},
@@ -156,6 +177,7 @@ ALLOWED = {
     "audit": BASE | {"neighbours", "metrics", "features"},
     "report": BASE
     | {
+        "alignment",
         "features",
         "summaries",
         "evidence",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,18 +11,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genpr.cli.class_options import ClassOptions, class_options
-from genpr.cli.console import complain, emit, inner_workings, progress_bars, show_notices
+from genpr.cli.console import emit, inner_workings, progress_bars, show_notices
 from genpr.cli.label_options import labels_taken, recogniser_options
-from genpr.cli.options import names_in, recipe_options, threshold
+from genpr.cli.options import names_in, recipe_options
 from genpr.cli.page_options import check_page_options, page_options, write_score_page
 from genpr.cli.score_run import score_run
 from genpr.cli.table_options import check_table_options, table_options, write_table
+from genpr.cli.thresholds import check_thresholds, exit_code_of, threshold_options
 from genpr.errors import GenprError
 
 if TYPE_CHECKING:
     from genpr.result import Result
-
-_THRESHOLD_MISSED = 5
 
 
 @click.command(name="score")
@@ -57,20 +55,7 @@ _THRESHOLD_MISSED = 5
 @click.option(
     "-v", "--verbose", is_flag=True, help="Say how the neighbours are searched, and how uneven they are."
 )
-@click.option(
-    "--fail-under",
-    type=threshold,
-    metavar="METRIC=X",
-    multiple=True,
-    help="Exit 5 if the metric is below x; may be repeated.",
-)
-@click.option(
-    "--fail-over",
-    type=threshold,
-    metavar="METRIC=X",
-    multiple=True,
-    help="Exit 5 if the metric is above x, for those of which less is better, such as fid.",
-)
+@threshold_options
 def command(
     real: str,
     fake: str,
@@ -110,7 +95,7 @@ def command(
         equal_sizes=options["equal_sizes"],
     )
     computed = [*spaces, *(() if labels is None else labels.names)]
-    _check_thresholds(computed, fail_under, fail_over)
+    check_thresholds(computed, fail_under, fail_over)
     check_table_options(table, protocols)
     others = check_page_options(html, earlier, protocols)
     _check_weights(real, fake, [space for each in spaces.values() for space in each], weights, offline)
@@ -136,10 +121,7 @@ def command(
     write_table(table, run.evidence, quiet=quiet)
     max_pixels = options["max_pixels"]
     write_score_page(html, run, (real, fake), others, max_pixels=max_pixels, quiet=quiet)
-    missed = [*_missed(found, fail_under, "below"), *_missed(found, fail_over, "above")]
-    for line in missed:
-        complain(line)
-    return _THRESHOLD_MISSED if missed else 0
+    return exit_code_of(found, fail_under, fail_over)
 
 
 def _tables(result: Result, *, details: bool) -> list[str]:
@@ -149,44 +131,6 @@ def _tables(result: Result, *, details: bool) -> list[str]:
 
     by_label = [] if result.labels is None else [label_table(result.labels)]
     return [score_table(result, details=details), *by_label]
-
-
-def _missed(results: Sequence[Result], thresholds: Sequence[tuple[str, float]], side: str) -> list[str]:
-    """One line per threshold on whose wrong `side` a value is."""
-    lines = []
-    for result in results:
-        for metric, limit in thresholds:
-            if metric not in result.metrics:
-                lines.append(f"missed: {metric} has no value with these images")
-            value = result[metric] if metric in result.metrics else limit
-            if value < limit if side == "below" else value > limit:
-                under = f" under {result.protocol}" if len(results) > 1 else ""
-                lines.append(f"missed: {metric} is {value:.4f}{under}, {side} {limit:g}")
-    return lines
-
-
-def _check_thresholds(
-    computed: Sequence[str],
-    fail_under: Sequence[tuple[str, float]],
-    fail_over: Sequence[tuple[str, float]],
-) -> None:
-    """A gate on what is not computed, or on the wrong side, would always be open."""
-    from genpr.metrics.catalogue import ALL_METRICS
-
-    for option, better, thresholds in (
-        ("--fail-under", "higher", fail_under),
-        ("--fail-over", "lower", fail_over),
-    ):
-        for metric, _ in thresholds:
-            if metric not in computed:
-                names = ", ".join(computed)
-                raise click.UsageError(f"{option} {metric}=...: not among the computed metrics {names}")
-            # What is best in the middle has two wrong sides.
-            if ALL_METRICS[metric].better not in (better, "at null"):
-                other = "--fail-over" if better == "higher" else "--fail-under"
-                raise click.UsageError(
-                    f"{option} {metric}=...: of {metric}, {ALL_METRICS[metric].better} is better; use {other}"
-                )
 
 
 def _may_hold_images(path: Path) -> bool:

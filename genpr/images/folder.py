@@ -55,14 +55,14 @@ def open_folder(root: Path, name: str) -> FolderSource:
     """
     images: list[str] = []
     others: list[str] = []
-    for member in _walk(root):
+    for member in walk_files(root):
         (images if is_image_name(member) else others).append(member)
     if not images:
         raise no_images(name, others)
     return FolderSource(name, root, tuple(sorted(images, key=os.fsencode)))
 
 
-def _walk(root: Path) -> Iterator[str]:
+def walk_files(root: Path) -> Iterator[str]:
     """Relative POSIX paths of all visible files below `root`, in no particular order."""
     pending = [""]
     while pending:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from genpr.metrics.catalogue import ALL_METRICS, MANIFOLD
 from genpr.report.pages.score_parts import BETTER, Strip, strip_of
@@ -152,15 +152,15 @@ def _of_labels(found: LabelSummary) -> Sequence[FaultTable]:
 
 
 def _of_prompts(found: AlignmentSummary) -> Sequence[FaultTable]:
-    return [
-        _table(
-            "Images that fit another prompt better",
-            f"Each image ranks its own prompt among {found.pool:,}; these rank another one first, the worst first.",
-            ("image", "its prompt", "rank", "ranked first"),
-            ((each.image, each.prompt, f"{each.rank:g}", each.winner) for each in found.failures),
-            _FEW_ROWS,
-        )
-    ]
+    rows = [(each.image, each.prompt, f"{each.rank:g}", each.winner) for each in found.failures]
+    table = _table(
+        "Images that fit another prompt better",
+        f"Each image ranks its own prompt among {found.pool:,}; these rank another one first, or none alone; the worst first.",
+        ("image", "its prompt", "rank", "ranked first"),
+        rows,
+        _FEW_ROWS,
+    )
+    return [replace(table, more=max(table.more, found.n_failures - len(table.rows)))]
 
 
 def _of_entities(found: EntitySummary) -> Sequence[FaultTable]:

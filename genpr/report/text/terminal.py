@@ -176,6 +176,8 @@ def _fitting(metrics: Sequence[str]) -> list[list[str]]:
 def _contrasts(comparison: Comparison) -> list[str]:
     """How sure each difference from the first result is, in a table per other result."""
     first, *others = comparison.results
+    side = comparison.results[first].real
+    what = "reals" if side.what == "images" else side.what
     blocks = []
     for name in others:
         table = plain_table("metric", "difference", "95 % interval", "verdict")
@@ -187,13 +189,16 @@ def _contrasts(comparison: Comparison) -> list[str]:
                 table.add_row(metric, "-", "-", "no interval is known")
                 continue
             low, high = contrast.interval.low, contrast.interval.high
-            pairing = f" ({contrast.pairing}: {_PAIRINGS[contrast.pairing]})"
+            pairing = f" ({contrast.pairing}: {_PAIRINGS[contrast.pairing].format(what=what)})"
             table.add_row(metric, f"{contrast.value:+.4f}", f"{low:+.4f} to {high:+.4f}", contrast.verdict)
         blocks += ["", wrapped(f"{name} against {first}{pairing}"), render(table)]
     return blocks
 
 
-_PAIRINGS = {"paired": "the same reals, so what they do to both cancels", "unpaired": "other reals or halves"}
+_PAIRINGS = {
+    "paired": "the same {what}, so what they do to both cancels",
+    "unpaired": "other {what} or halves",
+}
 
 
 _MOST_ACROSS = 3
