@@ -22,13 +22,21 @@ def mistaken_picks(evidence: Evidence) -> Selection | None:
         for row in sorted(rows, key=lambda row: (-realism[row], row))[:_IN_GROUP]
     ]
     sentence = (
-        f"{count:,} of {len(evidence.fake):,} fakes are seen as another class than they were asked to be, by neighbours that "
-        "may be wrong themselves. Of the most frequent confusions, the most realistic fakes; each stands beside the real image "
+        f"{count:,} of {len(evidence.fake):,} fakes are seen as another class than they were asked to be, by {_who(evidence)}, "
+        "which may be wrong itself. Of the most frequent confusions, the most realistic fakes; each stands beside the real image "
         "that is nearest to it."
         if picks
         else "Every fake is seen as what it was asked to be."
     )
     return Selection("Not what was asked for", sentence, tuple(picks), count - len(picks))
+
+
+def _who(evidence: Evidence) -> str:
+    """Recognised them."""
+    summary = evidence.result.labels
+    known = {"knn": "a vote of the nearest reals", "linear": "a linear probe of the reals"}
+    recogniser = "a recogniser" if summary is None else known.get(summary.recogniser, summary.recogniser)
+    return _short(recogniser)
 
 
 def _pick(evidence: Evidence, row: int, group: str) -> Pick:
