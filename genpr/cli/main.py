@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from types import FrameType
 
 import click
 
@@ -34,7 +36,12 @@ _COMMANDS = {
 _BUG = 1
 _USAGE = 2
 _INTERRUPTED = 130
+_TERMINATED = 143
 _SHOWN_BAD_IMAGES = 20
+
+
+class _TerminatedError(KeyboardInterrupt):
+    """SIGTERM, as schedulers send it: whatever tidies up after Ctrl-C does after this, too."""
 
 
 class _LazyGroup(click.Group):
@@ -70,7 +77,7 @@ def cli() -> None:
     genpr features real/ real.safetensors        embed once, score many times
 
     Results go to stdout, everything else to stderr. Exit codes: 0 ok, 1 bug, 2 usage, 3 bad data,
-    4 resource or weights, 5 a --fail-under threshold was missed, 130 interrupted.
+    4 resource or weights, 5 a --fail-under threshold was missed, 130 interrupted, 143 terminated.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
 
 
@@ -85,7 +92,9 @@ def run(args: Sequence[str]) -> int:
     except click.UsageError as error:
         hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
         return _fail(error.format_message() + hint, code="usage", exit_code=_USAGE, as_json=as_json)
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as error:
+        if isinstance(error.__cause__ or error, _TerminatedError):  # click turns both signals into Abort
+            return _fail("terminated", code="terminated", exit_code=_TERMINATED, as_json=as_json)
         return _fail("interrupted", code="interrupted", exit_code=_INTERRUPTED, as_json=as_json)
     except BadImagesError as error:
         return _fail_for_images(error, as_json=as_json)
@@ -98,7 +107,14 @@ def run(args: Sequence[str]) -> int:
 
 def main() -> None:
     """Entry point of the console script."""
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _terminate)
     sys.exit(run(sys.argv[1:]))
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one does not wait for anything
+    raise _TerminatedError
 
 
 def _fail(
