@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from genpr.features.feature_set import FeatureSet
 from genpr.identities import Identities
+from genpr.images.policy import choices_in
 from genpr.notices import Notice, notice
 
 _SMALL = 1000
@@ -33,10 +34,16 @@ def findings(
 
 
 def _provenance(real: FeatureSet, fake: FeatureSet) -> list[Notice]:
-    info = fake.extractor or real.extractor
-    if info is None or info.comparable:
-        return []
-    return [notice("not-comparable", extractor=info.name)]
+    info, notices = fake.extractor or real.extractor, []
+    if info is not None and not info.comparable:
+        notices.append(notice("not-comparable", extractor=info.name))
+    chosen = [choices_in(side.decoder) for side in (real, fake)]
+    if real.decoder and fake.decoder and chosen[0] != chosen[1]:
+        ours, theirs = (
+            ", ".join(f"{name} {value}" for name, value in each.items()) or "the defaults" for each in chosen
+        )
+        notices.append(notice("decoded-unlike", real=ours, fake=theirs))
+    return notices
 
 
 def _sizes(real: FeatureSet, fake: FeatureSet) -> list[Notice]:

@@ -16,6 +16,7 @@ from genpr.evidence import Evidence
 from genpr.features.feature_set import FeatureSet
 from genpr.findings import findings
 from genpr.identities import Identities
+from genpr.images.policy import choices_in
 from genpr.images.statistics import read_statistics
 from genpr.metrics.evidence import Evidence as Suspects
 from genpr.metrics.frechet import Gaussian
@@ -117,6 +118,7 @@ class Judge:
             for info in self._labels.values()
             if info is not None
         ]
+        decoding = {"real": choices_in(self.reals.decoder), "fake": embedder.decoding.choices}
         return {
             "genpr": __version__,
             "protocol": plan.protocol.name,
@@ -129,6 +131,7 @@ class Judge:
             "extractors": extractors,
             "seed": embedder.seed,
             "max_images": embedder.max_images,
+            **({"decoding": decoding} if any(decoding.values()) else {}),
             "real": self._real_identities.order,
             "held_out": None if self._held_out is None else self._held_out.order,
         }

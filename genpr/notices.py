@@ -129,6 +129,11 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
     ),
     "cache-discarded": ("warning", "the cache file {file} was damaged; its images were embedded again", ""),
     # images
+    "decoded-unlike": (
+        "warning",
+        "the two sides were decoded in different ways: reals with {real}, fakes with {fake}",
+        "embed both with the same --alpha and --exif, unless only one side needs them",
+    ),
     "multi-frame": (
         "warning",
         "{count} of {total} {role} images are animated or multi-page; frame 0 was used",
@@ -147,12 +152,12 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
     "alpha-dropped": (
         "warning",
         "{count} of {total} {role} images have transparent pixels; alpha was dropped and hidden colours show",
-        "paste them on the background the other side has",
+        "lay the background behind them that the other side has, with --alpha",
     ),
     "exif-orientation": (
         "warning",
         "{count} of {total} {role} images are stored turned, with an EXIF orientation, which was ignored",
-        "turn them (ImageOps.exif_transpose) if the generator was trained on turned ones",
+        "--exif apply turns them, if the generator was trained on turned ones",
     ),
 }
 

@@ -8,7 +8,8 @@ from typing import TypeVar
 
 import click
 
-from genpr.images.policy import MAX_PIXELS
+from genpr.errors import UsageError
+from genpr.images.policy import MAX_PIXELS, DecodePolicy
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -22,6 +23,14 @@ def share(text: str) -> float:
     if not 0 <= value <= 1:
         raise click.BadParameter(f"{text} is not between 0% and 100%")
     return value
+
+
+def background(text: str) -> str:
+    """What becomes of transparency: `drop`, `white`, `black` or `#rrggbb`."""
+    try:
+        return DecodePolicy(alpha=text).alpha
+    except UsageError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def threshold(text: str) -> tuple[str, float]:
@@ -85,6 +94,21 @@ _SOURCE_OPTIONS = (
         show_default=True,
         type=click.IntRange(min=1),
         help="Larger images are refused before decoding.",
+    ),
+    click.option(
+        "--alpha",
+        type=background,
+        default="drop",
+        show_default=True,
+        metavar="drop|COLOUR",
+        help="Transparency: drop it, or lay white, black or #rrggbb behind it.",
+    ),
+    click.option(
+        "--exif",
+        type=click.Choice(["ignore", "apply"]),
+        default="ignore",
+        show_default=True,
+        help="Orientation in EXIF: take pixels as stored, or turn them.",
     ),
     click.option("-q", "--quiet", is_flag=True, help="No progress bars and no notes."),
 )

@@ -11,6 +11,7 @@ import click
 
 from genpr.cli.console import emit, printable, progress_bars, show_notices
 from genpr.cli.options import source_options
+from genpr.images.policy import DecodePolicy
 
 if TYPE_CHECKING:
     from genpr.images.pack import Packed
@@ -33,6 +34,8 @@ def command(
     on_bad: Literal["error", "skip"],
     max_bad: float,
     max_pixels: int,
+    alpha: str,
+    exif: Literal["ignore", "apply"],
     compressed: bool,
     force: bool,
     as_json: bool,
@@ -47,6 +50,7 @@ def command(
     from genpr.images.source import open_source, subset
 
     check_output(out, source, force=force)
+    policy = DecodePolicy(max_pixels, alpha, exif)
     images = open_source(source)
     if max_images is not None:
         images = subset(images, max_images, seed)
@@ -56,7 +60,7 @@ def command(
             out,
             on_bad=on_bad,
             max_bad=max_bad,
-            max_pixels=max_pixels,
+            policy=policy,
             compressed=compressed,
             progress=None if progress is None else partial(progress, "packed"),
         )

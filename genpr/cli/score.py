@@ -18,6 +18,7 @@ from genpr.cli.page_options import check_page_options, page_options, write_score
 from genpr.cli.score_run import score_run
 from genpr.cli.table_options import check_table_options, table_options, write_table
 from genpr.errors import GenprError
+from genpr.images.policy import DecodePolicy
 
 if TYPE_CHECKING:
     from genpr.result import Result
@@ -130,8 +131,8 @@ def command(
     else:
         emit(json.dumps({"results": [result.to_dict() for result in found]}, allow_nan=False))
     write_table(table, run.evidence, quiet=quiet)
-    max_pixels = options["max_pixels"]
-    write_score_page(html, run, (real, fake), others, max_pixels=max_pixels, quiet=quiet)
+    policy = DecodePolicy(**{name: options[name] for name in ("max_pixels", "alpha", "exif")})
+    write_score_page(html, run, (real, fake), others, policy=policy, quiet=quiet)
     missed = [*_missed(found, fail_under, "below"), *_missed(found, fail_over, "above")]
     for line in missed:
         complain(line)

@@ -27,7 +27,7 @@ from torch import Tensor
 from genpr.errors import DataError, GenprError
 from genpr.features.cache_files import SHARD_FORMAT
 from genpr.features.extractor import ExtractorInfo
-from genpr.images.decode import FLAGS, MAX_PIXELS, decoder_versions
+from genpr.images.decode import FLAGS, DecodePolicy, decoder_versions
 from genpr.notices import Notice, notice
 from genpr.runtime import private_folder
 from genpr.storage import load_tensors, save_tensors, tensors_sha256
@@ -55,12 +55,14 @@ class FeatureCache:
         root: The cache folder, shared by all extractors.
         info: The extractor; its `cache_key` must not be None.
         device_type: "cpu" or "cuda"; their features differ in the last bits and are kept apart.
-        max_pixels: The limit under which images were accepted; a hit must not let a larger one pass.
+        policy: How images are decoded, and the limit under which they are accepted: a hit must not let a larger
+            one pass. None for the defaults.
     """
 
     def __init__(
-        self, root: Path, info: ExtractorInfo, device_type: str, *, max_pixels: int = MAX_PIXELS
+        self, root: Path, info: ExtractorInfo, device_type: str, *, policy: DecodePolicy | None = None
     ) -> None:
+        policy = policy or DecodePolicy()
         key = {
             "feature_version": FEATURE_VERSION,
             "extractor": info.name,
@@ -70,7 +72,8 @@ class FeatureCache:
             "dim": info.dim,
             "decoder": decoder_versions(),
             "device": device_type,
-            "max_pixels": max_pixels,
+            "max_pixels": policy.max_pixels,
+            **policy.choices,  # nothing for the defaults, whose folders are older than the choice
         }
         text = json.dumps(key, sort_keys=True, indent=1)
         slug = re.sub(r"[^a-z0-9]+", "-", info.name.lower()).strip("-")[-40:]

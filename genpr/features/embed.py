@@ -10,7 +10,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -80,9 +80,10 @@ def embed_source(
     """
     started = time.perf_counter()
     extractor = adopt(extractor)
+    policy = decode_policy or DecodePolicy()
     total = known_length(source)
     collected = _Collected(empty_rows(total or 1024, extractor.dim, torch.float32))
-    loaded = read_ahead(source, extractor, cache, decode_policy or DecodePolicy())
+    loaded = read_ahead(source, extractor, cache, policy)
     try:
         with state_guard(), evaluation_mode(extractor), ForwardPass(extractor, batch_size) as forward:
             blocks = _Blocks(forward, batch_size, collected, cache, mixed=prepares_on_device(extractor))
@@ -97,7 +98,8 @@ def embed_source(
             cache.flush()
     total = len(collected.names) + len(collected.bad)
     (bad_images or BadImagePolicy()).check(collected.bad, total=total, source=source.name)
-    return collected.feature_set(source.name, extractor, seconds=time.perf_counter() - started)
+    found = collected.feature_set(source.name, extractor, seconds=time.perf_counter() - started)
+    return replace(found, decoder=decoder_versions() | policy.choices)
 
 
 class _Blocks:
@@ -215,6 +217,5 @@ class _Collected:
             skipped=tuple(self.bad),
             n_embedded=n - self.n_cached,
             n_cached=self.n_cached,
-            decoder=decoder_versions(),
             seconds=seconds,
         )

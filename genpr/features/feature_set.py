@@ -38,7 +38,8 @@ class FeatureSet:
         skipped: The images that could not be used.
         n_embedded: How many rows went through the extractor in this run; 0 for feature files.
         n_cached: How many rows came out of the feature cache.
-        decoder: Versions of the image decoder that made the pixels; empty when unknown.
+        decoder: Versions of the image decoder that made the pixels, and what was chosen of it that is not the default;
+            empty when unknown.
         seconds: Time spent embedding.
         notices: What happened on the way that a reader should know.
         n_decoded: Images that `flags` and the counts are of, where only some of them are left; 0 for all.

@@ -10,12 +10,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from genpr.errors import DataError, ImageError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 IMAGE_SUFFIXES = (
     *(".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm"),
@@ -26,18 +29,22 @@ IMAGE_SUFFIXES = (
 MAX_ENCODED_BYTES = 2**30
 
 
+ImageData: TypeAlias = "bytes | NDArray[np.uint8] | Image"
+"""What is known of an image before it is decoded: the bytes of a file, pixels (h, w, 3), or what Pillow has loaded."""
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
     """One image, not read yet.
 
     Attributes:
         name: Label for people: relative POSIX path, member name, or "[17]".
-        read: Gives the encoded bytes, or decoded (h, w, 3) uint8 pixels. May be called from any thread, once.
-            Raises `ImageError` if the image cannot be read.
+        read: Gives the encoded bytes, decoded (h, w, 3) uint8 pixels, or a loaded Pillow image. May be called from any
+            thread, once. Raises `ImageError` if the image cannot be read.
     """
 
     name: str
-    read: Callable[[], bytes | NDArray[np.uint8]]
+    read: Callable[[], ImageData]
 
 
 class ImageSource(Protocol):

@@ -20,6 +20,7 @@ from PIL import (
     TiffImagePlugin,
     WebPImagePlugin,
 )
+from PIL.Image import Image
 
 _BITS_PER_SAMPLE, _PHOTOMETRIC, _ORIENTATION, _PLANAR = 258, 262, 274, 284  # TIFF tags
 _WHITE_IS_ZERO = 0
@@ -106,9 +107,12 @@ def is_animated(image: ImageFile.ImageFile) -> bool:
         return True
 
 
-def orientation_of(image: ImageFile.ImageFile) -> int:
-    """Orientation 1 to 8 by the image's TIFF or EXIF tag; 1 if it has none or a broken one."""
-    if isinstance(image, TiffImagePlugin.TiffImageFile):
+def orientation_of(image: Image) -> int:
+    """Orientation 1 to 8 by the image's TIFF or EXIF tag; 1 if it has none or a broken one.
+
+    A TIFF that Pillow itself opened has been turned already, and is one without.
+    """
+    if isinstance(image, _StoredTiff):
         value = image.tag_v2.get(_ORIENTATION, 1)
     else:
         exif = image.info.get("exif", b"")
