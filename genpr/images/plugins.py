@@ -108,11 +108,8 @@ def is_animated(image: ImageFile.ImageFile) -> bool:
 
 
 def orientation_of(image: Image) -> int:
-    """Orientation 1 to 8 by the image's TIFF or EXIF tag; 1 if it has none or a broken one.
-
-    A TIFF that Pillow itself opened has been turned already, and is one without.
-    """
-    if isinstance(image, _StoredTiff):
+    """Orientation 1 to 8 by the image's TIFF or EXIF tag; 1 if it has none or a broken one."""
+    if isinstance(image, TiffImagePlugin.TiffImageFile):
         value = image.tag_v2.get(_ORIENTATION, 1)
     else:
         exif = image.info.get("exif", b"")
