@@ -27,8 +27,12 @@ def findings(
     """Everything worth saying about the two sets, most important first."""
     unmet = [notice("protocol-not-met", protocol=protocol, what="; ".join(deviations))] if deviations else []
     notices = [*unmet, *_provenance(real, fake), *_sizes(real, fake), *_copies(real_ids, fake_ids)]
+    codecs = real.facts.codec, fake.facts.codec
+    if None not in codecs and codecs[0] != codecs[1]:
+        notices.append(notice("codec-mismatch", real=codecs[0], fake=codecs[1]))
     for role, features in (("real", real), ("fake", fake)):
         notices += _decoding(role, features)
+        notices += _files(role, features)
         notices += features.notices
     return tuple(dict.fromkeys(notices))
 
@@ -80,4 +84,16 @@ def _decoding(role: str, features: FeatureSet) -> list[Notice]:
         notices.append(notice("skipped", role=role, count=f"{len(features.skipped):,}", total=f"{total:,}"))
     if features.n_cached and not features.n_embedded:
         notices.append(notice("all-cached", role=role, count=f"{features.n_cached:,}"))
+    return notices
+
+
+def _files(role: str, features: FeatureSet) -> list[Notice]:
+    facts, info = features.facts, features.extractor
+    notices = []
+    if facts.n_sizes > 1:
+        notices.append(notice("size-mix", role=role, count=f"{facts.n_sizes:,}", shown=facts.shown_sizes))
+    if facts.n_small and info is not None and info.comparable:  # filters and pixels see what is there
+        total = features.n_decoded or len(features)
+        small = {"count": f"{facts.n_small:,}", "total": f"{total:,}", "extractor": info.name}
+        notices.append(notice("upscaled", role=role, **small))
     return notices

@@ -129,6 +129,21 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
     ),
     "cache-discarded": ("warning", "the cache file {file} was damaged; its images were embedded again", ""),
     # images
+    "codec-mismatch": (
+        "warning",
+        "most reals are {real}, most fakes are {fake}, and metrics see what compression leaves behind",
+        "store both sides alike, and without loss if you can",
+    ),
+    "size-mix": (
+        "note",
+        "{role} images have {count} different sizes: {shown}",
+        "each is resized on its own, by the extractor's rule",
+    ),
+    "upscaled": (
+        "warning",
+        "{count} of {total} {role} images have a side below 32 pixels; most of what {extractor} sees is interpolated",
+        "compare with images of the same size only",
+    ),
     "decoded-unlike": (
         "warning",
         "the two sides were decoded in different ways: reals with {real}, fakes with {fake}",

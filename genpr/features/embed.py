@@ -21,6 +21,7 @@ from genpr.features.custom import adopt
 from genpr.features.extractor import FeatureExtractor, prepares_on_device
 from genpr.features.feature_set import FeatureSet
 from genpr.features.forward_pass import ForwardPass
+from genpr.features.image_facts import ImageFacts
 from genpr.features.read_ahead import LoadedImage, read_ahead
 from genpr.features.registry import describe
 from genpr.features.user_objects import evaluation_mode
@@ -163,7 +164,12 @@ class _Blocks:
         _check_finite(features, images)
         self._collected.put(rows, features)
         if self._cache is not None:
-            self._cache.add([image.identity for image in images], features, [image.flags for image in images])
+            self._cache.add(
+                [image.identity for image in images],
+                features,
+                [image.flags for image in images],
+                [image.size for image in images],
+            )
 
 
 def _check_finite(features: Tensor, images: list[LoadedImage]) -> None:
@@ -186,6 +192,8 @@ class _Collected:
     names: list[str] = field(default_factory=list)
     identities: list[bytes] = field(default_factory=list)
     flags: Counter[str] = field(default_factory=Counter)
+    formats: Counter[str] = field(default_factory=Counter)
+    sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     bad: list[ImageError] = field(default_factory=list)
     n_cached: int = 0
 
@@ -193,6 +201,10 @@ class _Collected:
         self.names.append(image.name)
         self.identities.append(image.identity)
         self.flags.update(image.flags)
+        if image.format is not None:
+            self.formats[image.format] += 1
+        if image.size is not None:
+            self.sizes[image.size] += 1
         if len(self.names) > len(self.features):
             n, dim = self.features.shape
             more = empty_rows(2 * n, dim, torch.float32)
@@ -214,6 +226,7 @@ class _Collected:
             if n
             else torch.empty(0, 32, dtype=torch.uint8),
             flags=dict(self.flags),
+            facts=ImageFacts.of(self.formats, self.sizes),
             skipped=tuple(self.bad),
             n_embedded=n - self.n_cached,
             n_cached=self.n_cached,
