@@ -80,9 +80,8 @@ class FeatureCache:
         }
         text = json.dumps(key, sort_keys=True, indent=1)
         slug = re.sub(r"[^a-z0-9]+", "-", info.name.lower()).strip("-")[-40:]
-        self.folder = private_folder(
-            root / "features" / f"{slug}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-        )
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        self.folder = private_folder(root, "features", f"{slug}-{digest[:16]}")
         self.notices: list[Notice] = []
         self._lock = threading.Lock()
         self._open: OrderedDict[Path, dict[str, Tensor]] = OrderedDict()
