@@ -15,6 +15,7 @@ from genpr.images.item import (
     ImageSource,
     Item,
     is_image_name,
+    log_others,
     no_images,
     printable,
     too_large_to_read,
@@ -59,6 +60,7 @@ def open_folder(root: Path, name: str) -> FolderSource:
         (images if is_image_name(member) else others).append(member)
     if not images:
         raise no_images(name, others)
+    log_others(name, others)
     return FolderSource(name, root, tuple(sorted(images, key=os.fsencode)))
 
 

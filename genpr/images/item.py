@@ -6,6 +6,7 @@ whoever embeds, so that it can happen in several threads and so that images nobo
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ IMAGE_SUFFIXES = (
     *(".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm"),
     *(".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
 )
+
+_SHOWN_OTHERS = 20
+_log = logging.getLogger(__name__)
 
 # No image below any sensible pixel limit needs more, and a file is held in memory while it is decoded.
 MAX_ENCODED_BYTES = 2**30
@@ -111,6 +115,15 @@ def no_images(name: str, other_names: Iterable[str]) -> DataError:
         code="no-images",
         path=name,
     )
+
+
+def log_others(name: str, other_names: Iterable[str]) -> None:
+    """Say, where anybody listens, which files of a source are no images by their suffix; some of them by name."""
+    others = sorted(other_names)
+    if others:
+        shown = ", ".join(printable(other) for other in others[:_SHOWN_OTHERS])
+        more = f" and {len(others) - _SHOWN_OTHERS:,} more" if len(others) > _SHOWN_OTHERS else ""
+        _log.info("%s: %d other files are left out: %s%s", printable(name), len(others), shown, more)
 
 
 def too_large_to_read(name: str, size: int) -> ImageError:
