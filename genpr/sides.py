@@ -14,6 +14,7 @@ from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet, load_features
 from genpr.images.arrays import peek_array
 from genpr.images.datasets import BatchSource
+from genpr.images.folder import FolderSource
 from genpr.images.source import ImageSource, open_source
 from genpr.metrics.features import check_features
 from genpr.notices import notice
@@ -47,7 +48,9 @@ def open_side(source: object, role: str) -> OpenedSide:
         )
     if isinstance(source, np.ndarray | Tensor) and source.ndim != 4:
         return FeatureSet(check_features(source, role).cpu(), source=f"<{role} features>")
-    return OpenedImages(open_source(source, name=f"<{role} images>"), on_disk=False)
+    return OpenedImages(
+        open_source(source, name=f"<{role} images>"), on_disk=isinstance(source, FolderSource)
+    )
 
 
 def _open_path(path: Path) -> OpenedSide:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import click
@@ -44,6 +45,24 @@ def threshold(text: str) -> tuple[str, float]:
         needed = "a number" if separator else "metric=x, such as precision=0.7"
         raise click.BadParameter(f"{text!r}: needed {needed}")
     return metric, least
+
+
+def followed(source: str, *, follow_symlinks: bool) -> object:
+    """A folder with the folders that it links to, listed; anything else, or if links are not followed, as it came.
+
+    Raises:
+        DataError: It holds no images, or a folder below it cannot be listed.
+    """
+    if not follow_symlinks or not Path(source).is_dir():
+        return source
+    from genpr.images.source import open_source
+
+    return open_source(source, follow_symlinks=True)
+
+
+follow_option = click.option(
+    "--follow-symlinks", is_flag=True, help="Look into linked folders, too; each folder counts once."
+)
 
 
 def source_options(command: Command) -> Command:

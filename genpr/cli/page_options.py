@@ -57,7 +57,7 @@ def check_page_options(
 def write_score_page(
     html: Path | None,
     run: ScoreRun,
-    sources: tuple[str, str],
+    sources: tuple[object, object],
     earlier: dict[str, Result],
     *,
     policy: DecodePolicy,
@@ -88,7 +88,7 @@ def write_score_page(
 
 def _score_page(
     run: ScoreRun,
-    sources: tuple[str, str],
+    sources: tuple[object, object],
     earlier: dict[str, Result],
     policy: DecodePolicy,
     progress: StageProgress | None,
