@@ -248,6 +248,7 @@ class Judge:
             seed=self._embedder.seed,
             distinct=fake_ids.first_rows,
             are_copies=any(item.code in _COPIES for item in found),
+            are_repeats=any(item.code == "duplicates" for item in found),
         )
         lacking = no_intervals(scored.lacks, self._plan.ks, min(len(reals), len(fakes)))
         return (*found, *suspected, *lacking)

@@ -74,6 +74,11 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
         "the fakes are nearer to the training images than other reals are: C_T = {z}, where chance stays above -3",
         "the generator copies; high precision and coverage are worth little",
     ),
+    "degenerate-manifold": (
+        "warning",
+        "the balls around {share} of the {role} images are mere points: as many others have equal features",
+        "remove repeats, also those that are stored in different files; only exact copies lie in such balls",
+    ),
     "shrinkage": (
         "warning",
         "the fakes are closer together than the reals: {sign}; precision, density and coverage gain from that",

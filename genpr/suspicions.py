@@ -18,6 +18,7 @@ from genpr.values import MetricValue
 
 _LOW_NULL = 0.9
 _COPYING_Z = -3.0
+_FLAT = 0.01
 _CONCENTRATED = 0.8
 _DENSE, _GAP = 1.2, 0.2
 _SEEN_BY, _GOOD = ("precision", "recall", "coverage"), 0.8  # of the null: what all must reach
@@ -35,6 +36,7 @@ def suspicions(
     seed: int,
     distinct: Sequence[int] | None,
     are_copies: bool,
+    are_repeats: bool,
 ) -> list[Notice]:
     """Notices about one score, the most important first.
 
@@ -47,6 +49,7 @@ def suspicions(
         seed: Chooses the part of each side whose single features are compared.
         distinct: Rows of the fakes without repeats, which are another matter than kinds; None if there are none.
         are_copies: Whether it is known that fakes are byte-identical to reals.
+        are_repeats: Whether it is known that many images of a side are.
     """
     found = _low_null(metrics)
     if evidence is None or kinds is None:
@@ -55,6 +58,7 @@ def suspicions(
     is_plausible = _are_plausible(metrics)
     shrunk = _shrinkage(metrics, evidence) if is_plausible else []
     return [
+        *([] if are_repeats else _flat(evidence)),
         *([] if are_copies else _copies(reals, fakes, evidence)),
         # Shrunken fakes are nearer to all reals, and in many balls, without copying or relying on any.
         *(shrunk or [*_copying(metrics), *_outliers(reals, evidence)]),
@@ -103,6 +107,14 @@ def _low_null(metrics: Mapping[str, MetricValue]) -> list[Notice]:
     if value is None or value.null is None or value.null >= _LOW_NULL:
         return []
     return [notice("low-null", null=f"{value.null:.2f}")]
+
+
+def _flat(evidence: Evidence) -> list[Notice]:
+    return [
+        notice("degenerate-manifold", role=role, share=f"{share:.0%}")
+        for role, share in zip(("real", "fake"), evidence.flat, strict=True)
+        if share > _FLAT
+    ]
 
 
 def _copying(metrics: Mapping[str, MetricValue]) -> list[Notice]:
