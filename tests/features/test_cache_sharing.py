@@ -84,6 +84,7 @@ def test_a_folder_that_cannot_be_used_costs_the_cache_but_not_the_score(
     assert not (tmp_path / "cache").is_dir() or not list((tmp_path / "cache").iterdir())
 
 
+@pytest.mark.slow
 def test_killed_at_any_line_of_a_write_the_cache_is_whole(tmp_path):
     script = str(Path(__file__).with_name("cache_kills.py"))
     done = subprocess.run([sys.executable, script, str(tmp_path)], capture_output=True, text=True, check=True)
