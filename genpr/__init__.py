@@ -10,8 +10,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from genpr.alignment.align import align
     from genpr.class_scores import ClassScores
     from genpr.comparison import compare, load_results
+    from genpr.entities.answer import Answer, Unreadable
+    from genpr.entities.read import read_entities
+    from genpr.entities.vocabulary import Vocabulary
+    from genpr.entities_in_images import ZeroShot, found_entities
+    from genpr.entity_recall import entity_metrics
+    from genpr.entity_scoring import score_entities
     from genpr.errors import (
         BadImagesError,
         DataError,
@@ -25,23 +32,35 @@ if TYPE_CHECKING:
     from genpr.evaluate import score, score_protocols
     from genpr.evaluator import Evaluator
     from genpr.evidence import Evidence
+    from genpr.features.detectors import load_detector
     from genpr.features.embed import embed
     from genpr.features.extractor import ExtractorInfo, FeatureExtractor
     from genpr.features.registry import list_extractors, load_extractor
+    from genpr.features.text import TextEncoder, TextEncoderInfo, load_text_encoder
     from genpr.generation.checkpoints import CheckpointImages
     from genpr.generation.load import load_generator
     from genpr.generation.sampler import Sampler
     from genpr.generator_sweep import truncation_sweep
+    from genpr.label_options import LabelOptions
+    from genpr.metrics.copies import CopyDetection, copy_detection
     from genpr.metrics.curves import pr_curve, prd_curve
     from genpr.metrics.diversity import vendi_score
+    from genpr.metrics.entities import EntityMetrics
     from genpr.metrics.frechet import frechet_distance
     from genpr.metrics.frontier import Curve
     from genpr.metrics.inception_score import inception_score
     from genpr.metrics.kernel import cmmd, kernel_distance
     from genpr.metrics.knn_manifold import KNNManifold
+    from genpr.metrics.label_records import LabelMetrics
+    from genpr.metrics.labels import label_metrics
     from genpr.metrics.manifold import ManifoldMetrics, PrecisionRecall, manifold_metrics, precision_recall
     from genpr.metrics.memorisation import ct_score
+    from genpr.metrics.pools import distractor_pools
     from genpr.metrics.probabilistic import probabilistic_precision_recall
+    from genpr.metrics.ranking import RankingMetrics, ranking_metrics
+    from genpr.metrics.relevancy import Relevancy, relevancy
+    from genpr.metrics.retrieval import RetrievalMetrics, retrieval_metrics
+    from genpr.metrics.text_matching import MatchedTexts, match_texts
     from genpr.metrics.witnessed import witnessed
     from genpr.modes import FoundModes, find_modes
     from genpr.notices import Notice
@@ -59,11 +78,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "Answer": "genpr.entities.answer",
     "BadImagesError": "genpr.errors",
     "CheckpointImages": "genpr.generation.checkpoints",
     "ClassScores": "genpr.class_scores",
+    "CopyDetection": "genpr.metrics.copies",
     "Curve": "genpr.metrics.frontier",
     "DataError": "genpr.errors",
+    "EntityMetrics": "genpr.metrics.entities",
     "Evaluator": "genpr.evaluator",
     "Evidence": "genpr.evidence",
     "ExtractorInfo": "genpr.features.extractor",
@@ -74,41 +96,66 @@ _HOME = {
     "GenprError": "genpr.errors",
     "ImageError": "genpr.errors",
     "KNNManifold": "genpr.metrics.knn_manifold",
+    "LabelMetrics": "genpr.metrics.label_records",
+    "LabelOptions": "genpr.label_options",
     "ManifoldMetrics": "genpr.metrics.manifold",
+    "MatchedTexts": "genpr.metrics.text_matching",
     "MetricValue": "genpr.values",
     "Notice": "genpr.notices",
     "Picture": "genpr.report.pages.gallery",
     "PrecisionRecall": "genpr.metrics.manifold",
     "Ranking": "genpr.ranking",
+    "RankingMetrics": "genpr.metrics.ranking",
+    "Relevancy": "genpr.metrics.relevancy",
     "ResourceError": "genpr.errors",
     "Result": "genpr.result",
+    "RetrievalMetrics": "genpr.metrics.retrieval",
     "Sampler": "genpr.generation.sampler",
     "Sweep": "genpr.sweep",
+    "TextEncoder": "genpr.features.text",
+    "TextEncoderInfo": "genpr.features.text",
+    "Unreadable": "genpr.entities.answer",
     "UsageError": "genpr.errors",
+    "Vocabulary": "genpr.entities.vocabulary",
     "WeightsError": "genpr.errors",
+    "align": "genpr.alignment.align",
+    "ZeroShot": "genpr.entities_in_images",
     "cmmd": "genpr.metrics.kernel",
     "compare": "genpr.comparison",
     "compare_report": "genpr.report.pages.compare_page",
+    "copy_detection": "genpr.metrics.copies",
     "ct_score": "genpr.metrics.memorisation",
+    "distractor_pools": "genpr.metrics.pools",
     "embed": "genpr.features.embed",
+    "entity_metrics": "genpr.entity_recall",
     "evidence_report": "genpr.report.pages.evidence_page",
     "find_modes": "genpr.modes",
+    "found_entities": "genpr.entities_in_images",
     "frechet_distance": "genpr.metrics.frechet",
     "html_report": "genpr.report.pages.score_page",
     "inception_score": "genpr.metrics.inception_score",
     "kernel_distance": "genpr.metrics.kernel",
+    "label_metrics": "genpr.metrics.labels",
     "list_extractors": "genpr.features.registry",
+    "load_detector": "genpr.features.detectors",
     "load_extractor": "genpr.features.registry",
     "load_generator": "genpr.generation.load",
     "load_results": "genpr.comparison",
+    "load_text_encoder": "genpr.features.text",
     "manifold_metrics": "genpr.metrics.manifold",
+    "match_texts": "genpr.metrics.text_matching",
     "pr_curve": "genpr.metrics.curves",
     "prd_curve": "genpr.metrics.curves",
     "precision_recall": "genpr.metrics.manifold",
     "probabilistic_precision_recall": "genpr.metrics.probabilistic",
     "rank_checkpoints": "genpr.ranking",
     "rank_results": "genpr.ranking",
+    "ranking_metrics": "genpr.metrics.ranking",
+    "relevancy": "genpr.metrics.relevancy",
+    "retrieval_metrics": "genpr.metrics.retrieval",
+    "read_entities": "genpr.entities.read",
     "score": "genpr.evaluate",
+    "score_entities": "genpr.entity_scoring",
     "score_protocols": "genpr.evaluate",
     "side_by_side": "genpr.report.pages.side_by_side",
     "truncation_sweep": "genpr.generator_sweep",
@@ -118,11 +165,14 @@ _HOME = {
 }
 
 __all__ = [
+    "Answer",
     "BadImagesError",
     "CheckpointImages",
     "ClassScores",
+    "CopyDetection",
     "Curve",
     "DataError",
+    "EntityMetrics",
     "Evaluator",
     "Evidence",
     "ExtractorInfo",
@@ -133,42 +183,67 @@ __all__ = [
     "GenprError",
     "ImageError",
     "KNNManifold",
+    "LabelMetrics",
+    "LabelOptions",
     "ManifoldMetrics",
+    "MatchedTexts",
     "MetricValue",
     "Notice",
     "Picture",
     "PrecisionRecall",
     "Ranking",
+    "RankingMetrics",
+    "Relevancy",
     "ResourceError",
     "Result",
+    "RetrievalMetrics",
     "Sampler",
     "Sweep",
+    "TextEncoder",
+    "TextEncoderInfo",
+    "Unreadable",
     "UsageError",
+    "Vocabulary",
     "WeightsError",
+    "ZeroShot",
     "__version__",
+    "align",
     "cmmd",
     "compare",
     "compare_report",
+    "copy_detection",
     "ct_score",
+    "distractor_pools",
     "embed",
+    "entity_metrics",
     "evidence_report",
     "find_modes",
+    "found_entities",
     "frechet_distance",
     "html_report",
     "inception_score",
     "kernel_distance",
+    "label_metrics",
     "list_extractors",
+    "load_detector",
     "load_extractor",
     "load_generator",
     "load_results",
+    "load_text_encoder",
     "manifold_metrics",
+    "match_texts",
     "pr_curve",
     "prd_curve",
     "precision_recall",
     "probabilistic_precision_recall",
     "rank_checkpoints",
     "rank_results",
+    "ranking_metrics",
+    "read_entities",
+    "relevancy",
+    "retrieval_metrics",
     "score",
+    "score_entities",
     "score_protocols",
     "side_by_side",
     "truncation_sweep",

@@ -11,8 +11,10 @@ import torch
 from genpr.errors import UsageError
 from genpr.features.extractor import FeatureExtractor
 from genpr.held_out import embedded_held_out
-from genpr.images.policy import MAX_PIXELS
+from genpr.images.policy import MAX_PIXELS, BadImagePolicy
 from genpr.judge import Judge
+from genpr.label_options import LabelOptions
+from genpr.label_recipe import LabelRecipe
 from genpr.memory import limited_memory, parse_size
 from genpr.metrics.features import check_ties
 from genpr.plan import ScorePlan
@@ -50,6 +52,7 @@ def score(
     control: bool = True,
     held_out: object = None,
     equal_sizes: bool = False,
+    labels: LabelOptions | None = None,
     progress: StageProgress | None = None,
 ) -> Result:
     """Score one fake set against one real set; `Evaluator` documents every argument.
@@ -96,6 +99,7 @@ def score(
         control=control,
         held_out=held_out,
         equal_sizes=equal_sizes,
+        labels=labels,
         progress=progress,
     )
     return results[protocol]
@@ -128,6 +132,7 @@ def score_protocols(
     control: bool = True,
     held_out: object = None,
     equal_sizes: bool = False,
+    labels: LabelOptions | None = None,
     progress: StageProgress | None = None,
 ) -> dict[str, Result]:
     """Score the same two sets under several protocols; each image goes through each network once.
@@ -185,9 +190,12 @@ def score_protocols(
             )
             for name in names
         ]
+        recipe = LabelRecipe.of(labels, opened_real, BadImagePolicy(on_bad, max_bad))
+        if recipe is not None:
+            recipe.check(opened_fake)
         reals, fakes = _embedded(plans, opened_real, opened_fake, embedder)
         kept = None if held_out is None else embedded_held_out(held_out, opened_real, plans, embedder)
-        return {plan.protocol.name: Judge(plan, reals, embedder, kept).score(fakes) for plan in plans}
+        return {plan.protocol.name: Judge(plan, reals, embedder, kept, recipe).score(fakes) for plan in plans}
 
 
 def _embedded(

@@ -15,9 +15,10 @@ from genpr.errors import GenprError
 from genpr.evidence import Evidence, check_samples
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
-from genpr.held_out import embedded_held_out
-from genpr.images.policy import MAX_PIXELS
-from genpr.judge import Judge
+from genpr.fitted import fitted_judge
+from genpr.images.policy import MAX_PIXELS, BadImagePolicy
+from genpr.label_options import LabelOptions
+from genpr.label_recipe import LabelRecipe
 from genpr.memory import limited_memory, parse_size
 from genpr.metrics.features import check_ties
 from genpr.plan import ScorePlan
@@ -65,6 +66,8 @@ class Evaluator:
         equal_sizes: Where the sides differ in size, cut the larger one at random into blocks of the size of the smaller,
             and average over them, in coverage and the other metrics that hang on the ratio of the sizes
             (`genpr.metrics.catalogue.IN_BLOCKS`). They then have no interval.
+        labels: Compare the labels that fakes were asked for with what they are recognised as, too: adds `label.*` metrics
+            and `Result.labels`. None leaves that out.
         progress: Called with a stage ("real", "fake", "neighbours"), what is done, and the total or None.
 
     Raises:
@@ -108,6 +111,7 @@ class Evaluator:
         control: bool = True,
         held_out: object = None,
         equal_sizes: bool = False,
+        labels: LabelOptions | None = None,
         progress: StageProgress | None = None,
     ) -> None:
         if ties is not None:
@@ -145,20 +149,16 @@ class Evaluator:
                 held_out=held_out is not None,
                 equal_sizes=equal_sizes,
             )
-            reals = SideFeatures(
-                self._opened_real, "real", self._embedder, limit=self._plan.most_real, own=[self._plan.own]
+            self._labels = LabelRecipe.of(labels, self._opened_real, BadImagePolicy(on_bad, max_bad))
+            self._judge = fitted_judge(
+                self._plan, self._opened_real, self._embedder, held_out=held_out, labels=self._labels
             )
-            plan = self._plan
-            reals.require(plan.real_spaces, minimum=plan.least_real, for_metrics=plan.looked_at)
-            kept = None
-            if held_out is not None:
-                kept = embedded_held_out(held_out, self._opened_real, [plan], self._embedder)
-            self._judge = Judge(self._plan, reals, self._embedder, kept)
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """What a score computes, in display order."""
-        return tuple(self._plan.spaces)
+        asked = () if self._labels is None else self._labels.options.names
+        return (*self._plan.spaces, *asked)
 
     @property
     def n_real(self) -> int:
@@ -289,6 +289,8 @@ class Evaluator:
         opened = open_side(fake, "fake")
         if not (isinstance(fake, FeatureSet) and fake.extractor is not None):
             check_same_kind(self._opened_real, opened)
+        if self._labels is not None:
+            self._labels.check(opened)
         return opened
 
     def _embedded(self, opened: OpenedSide, cache: bool | None) -> SideFeatures:

@@ -31,7 +31,7 @@ def findings(
     if None not in codecs and codecs[0] != codecs[1]:
         notices.append(notice("codec-mismatch", real=codecs[0], fake=codecs[1]))
     for role, features in (("real", real), ("fake", fake)):
-        notices += _decoding(role, features)
+        notices += decoding_notices(role, features)
         notices += _files(role, features)
         notices += features.notices
     return tuple(dict.fromkeys(notices))
@@ -74,7 +74,8 @@ def _copies(real: Identities, fake: Identities) -> list[Notice]:
     return notices
 
 
-def _decoding(role: str, features: FeatureSet) -> list[Notice]:
+def decoding_notices(role: str, features: FeatureSet) -> list[Notice]:
+    """What was left out, converted or dropped while the images of a side were read."""
     total = len(features) + len(features.skipped)
     notices = [
         notice(flag, role=role, count=f"{count:,}", total=f"{features.n_decoded or len(features):,}")

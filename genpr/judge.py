@@ -18,6 +18,8 @@ from genpr.findings import findings
 from genpr.identities import Identities
 from genpr.images.policy import choices_in
 from genpr.images.statistics import read_statistics
+from genpr.label_recipe import LabelRecipe
+from genpr.label_scorer import LabelScorer
 from genpr.metrics.evidence import Evidence as Suspects
 from genpr.metrics.frechet import Gaussian
 from genpr.metrics.kinds import RealKinds
@@ -42,6 +44,7 @@ class Judge:
         real: The real side, with every space embedded that the plan needs of it.
         embedder: How it was embedded.
         held_out: Other reals, embedded in the space of the score's own extractor.
+        labels: What to do about labels; None for nothing.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class Judge:
         real: SideFeatures,
         embedder: Embedder,
         held_out: SideFeatures | None = None,
+        labels: LabelRecipe | None = None,
     ) -> None:
         self._plan = plan
         self._embedder = embedder
@@ -64,6 +68,9 @@ class Judge:
         started = time.perf_counter()
         self._control = control_of(plan, self._real, embedder) if plan.control else None
         self._control_seconds = time.perf_counter() - started
+        self._label_scorer = None
+        if labels is not None:
+            self._label_scorer = LabelScorer(labels, self._real, self._main(self._real), plan, embedder)
 
     def score(self, fake: SideFeatures) -> Result:
         """Score one fake side, with every space of the plan embedded.
@@ -134,6 +141,7 @@ class Judge:
             **({"decoding": decoding} if any(decoding.values()) else {}),
             "real": self._real_identities.order,
             "held_out": None if self._held_out is None else self._held_out.order,
+            **({} if self._label_scorer is None else {"labels": self._label_scorer.recipe}),
         }
 
     def _given_statistics(self, side: SideFeatures) -> dict[str, Gaussian]:
@@ -197,8 +205,9 @@ class Judge:
         reals, fakes = self._main(self._real), self._main(fake)
         real_ids, fake_ids = self._real_identities, Identities.of(fakes)
         _check_finite(metrics)
+        labels = None if self._label_scorer is None else self._label_scorer.score(fake, fakes)
         deviations = (*self._plan.protocol.deviations(len(reals), len(fakes)), *self._unmet(metrics))
-        return Result(
+        result = Result(
             metrics=metrics,
             protocol=self._plan.protocol.name,
             ties=self._plan.ties,
@@ -220,6 +229,7 @@ class Judge:
             held_out=self._held_out,
             undefined=tuple(name for name in self._plan.spaces if values[name] is None),
         )
+        return result if labels is None else labels.added_to(result)
 
     def _notices(
         self,

@@ -119,6 +119,64 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
         "{count} of {total} {role} images could not be used and were left out",
         "see --json for the list",
     ),
+    # images and their prompts
+    "prompts-truncated": (
+        "warning",
+        "{count} of {total} prompts have more than the {context} tokens that {encoder} reads; their ends were not seen",
+        "shorten them, or judge what they end with otherwise",
+    ),
+    "prompts-alike": (
+        "warning",
+        "{count} of {total} prompts read the same as another to {encoder} (case, spacing, or what was cut off)",
+        "they count as ties; give such prompts one group",
+    ),
+    "small-pool": (
+        "note",
+        "{pool} candidates instead of {asked}: there are no more other {what}",
+        "compare these values at equal pools only, and beside their chance",
+    ),
+    "own-encoder": (
+        "note",
+        "{extractor} embeds images and prompts: compare these numbers with each other, never with published ones",
+        "use --extractor clip-vit-b-32 for comparable numbers",
+    ),
+    "few-prompts": (
+        "note",
+        "only {n} different prompts: no intervals, since halves of so few say nothing",
+        "give images of at least {least} prompts",
+    ),
+    # labels
+    "true-negatives-dominate": (
+        "warning",
+        "an accuracy of {accuracy} hides a recall of {recall}: {negatives} of it are labels rightly left out; nothing at all scores {nothing}",
+        "read recall, precision and F-score of labels instead of accuracy",
+    ),
+    "classes-differ": (
+        "warning",
+        "{count} were asked to be of classes that no real has ({shown}); they cannot be recognised and count as wrong",
+        "give reals of these classes, or the same names on both sides",
+    ),
+    # entities
+    "unreadable-answers": (
+        "warning",
+        "{count} of {total} answers could not be read and are in no score but entity.failure_rate: {shown}",
+        "ask these again; all are listed with their reasons in --json",
+    ),
+    "repaired-answers": (
+        "note",
+        "{count} of {total} answers were not written as they should be, and could mean one thing only: {shown}",
+        "",
+    ),
+    "nothing-expected": (
+        "note",
+        "nothing is expected in {count} of {total} {what}; they are in no recall",
+        "{hint}",
+    ),
+    "beside-vocabulary": (
+        "note",
+        "{count} found names are not in the vocabulary and count as nothing, such as: {shown}",
+        "give aliases for those that mean something in it",
+    ),
     # the cache
     "all-cached": ("note", "all {count} {role} features came from the cache; nothing was embedded", ""),
     "extractor-not-cached": (

@@ -5,7 +5,8 @@ These are records: they hold what is worth showing, and JSON keeps all of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,10 @@ class LabelRow:
         precision: tp / (tp + fp); None where nothing was recognised as it.
         recall: tp / (tp + fn); None where nothing was asked to be of it.
         f1: 2 tp / (2 tp + fp + fn); None where all three are 0.
+        precision_interval: 95 %; None where halves leave it undefined, or none were drawn.
+        recall_interval: 95 %, likewise.
+        null_precision: What a perfect generator scores in this class; None where it is not known.
+        null_recall: The same of recall.
     """
 
     label: str
@@ -33,6 +38,17 @@ class LabelRow:
     precision: float | None
     recall: float | None
     f1: float | None
+    precision_interval: tuple[float, float] | None = None
+    recall_interval: tuple[float, float] | None = None
+    null_precision: float | None = None
+    null_recall: float | None = None
+
+    @property
+    def standing(self) -> float:
+        """The mean of precision and recall over what a perfect generator scores, each cut at 1: how far it falls behind."""
+        pairs = ((self.precision, self.null_precision), (self.recall, self.null_recall))
+        known = [min(1.0, value / null if null else value) for value, null in pairs if value is not None]
+        return sum(known) / len(known) if known else 1.0
 
 
 @dataclass(frozen=True)
@@ -57,9 +73,12 @@ class LabelSummary:
     Attributes:
         recogniser: "knn", "linear", or where recognised labels come from.
         k: Of the vote; None for others.
-        rows: One per class, the worst first.
-        confusions: The largest, largest first.
+        rows: One per class, the worst by their `standing` first.
+        confusions: The largest, largest first; none where images have sets of labels.
         undefined: What has no value, in words.
+        n: Images that were asked for something.
+        origins: Where the labels of "real" and "fake" come from, as far as they are used.
+        unlabelled: Images that were left out for want of a label, by role.
     """
 
     recogniser: str
@@ -67,6 +86,9 @@ class LabelSummary:
     rows: tuple[LabelRow, ...]
     confusions: tuple[Confusion, ...]
     undefined: tuple[str, ...]
+    n: int = 0
+    origins: Mapping[str, str] = field(default_factory=dict)
+    unlabelled: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -78,7 +100,7 @@ class Misranked:
         prompt: What was asked for.
         rank: Of its own prompt in the pool, from 1; the mean one among equals.
         score: Similarity of the two.
-        winner: The prompt that was ranked first.
+        winner: The prompt of another image that was ranked first.
         winner_score: Similarity of image and winner.
     """
 
@@ -95,16 +117,30 @@ class AlignmentSummary:
     """Images against their prompts.
 
     Attributes:
-        pool: Prompts that each image ranked.
+        pool: Prompts that each image ranked; the most, where images have several of their own.
         n_prompts: Distinct prompts.
-        n_truncated: Prompts that were longer than the text encoder reads.
-        failures: Images whose own prompt was not ranked first, the worst first.
+        n_truncated: Prompts that were longer than the text encoder reads; None where that is unknown.
+        failures: Images whose own prompt was not ranked first, the worst first, as many as are worth keeping.
+        n_failures: All of them.
+        image_pool: Images that each prompt ranked; None if text to image was left out.
+        n_units: What is drawn independently: prompts with all of their images.
+        captions: Prompts of one image, at most.
+        prefix: What was put in front of every prompt.
+        tokenizer: What cut prompts into tokens.
+        context: Tokens of a prompt that were read; None where that is unknown.
     """
 
     pool: int
     n_prompts: int
-    n_truncated: int
+    n_truncated: int | None
     failures: tuple[Misranked, ...]
+    n_failures: int = 0
+    image_pool: int | None = None
+    n_units: int = 0
+    captions: int = 1
+    prefix: str = ""
+    tokenizer: str = "unknown"
+    context: int | None = None
 
 
 @dataclass(frozen=True)
@@ -140,6 +176,21 @@ class Unreadable:
 
 
 @dataclass(frozen=True)
+class EntityBounds:
+    """How far unreadable answers could move a metric.
+
+    Attributes:
+        metric: Its name.
+        low: Its value if all of them were all wrong.
+        high: Its value if all of them were all right.
+    """
+
+    metric: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class EntitySummary:
     """Expected against found entities.
 
@@ -147,8 +198,16 @@ class EntitySummary:
         n_answers: Answers that were to be read.
         rows: One per entity, the worst first.
         unreadable: Answers without a reading; they are in no score but `entity.failure_rate`.
+        bounds: How far these could move the scores; empty where all were read.
+        forms: How the others were written, and how many of them: "JSON", "bullet list" and so on.
+        undefined: Metrics without a value, and why.
+        vocabulary: Entities of the closed vocabulary; None where anything may be there.
     """
 
     n_answers: int
     rows: tuple[EntityRow, ...]
     unreadable: tuple[Unreadable, ...]
+    bounds: tuple[EntityBounds, ...] = ()
+    forms: tuple[tuple[str, int], ...] = ()
+    undefined: tuple[tuple[str, str], ...] = ()
+    vocabulary: int | None = None

@@ -27,6 +27,7 @@ ALLOWED = {
     "protocols": BASE | {"metrics"},
     "sides": BASE | {"images", "features", "metrics"},
     "side_features": BASE | {"images", "features", "metrics", "sides"},
+    "source_names": BASE | {"images", "features", "sides"},
     "identities": {"features"},
     "findings": BASE | {"images", "features", "identities"},
     "values": set(),
@@ -43,8 +44,27 @@ ALLOWED = {
     "evidence": BASE
     | {"class_scores", "features", "metrics", "plan", "protocols", "result", "values", "scoring"},
     "pictures": BASE | {"images", "features", "sides"},
+    "label_options": {"errors"},
+    "label_recipe": BASE
+    | {"class_labels", "features", "images", "label_options", "labels", "side_features", "sides"},
+    "label_values": BASE | {"labels", "metrics", "result", "summaries", "values"},
+    "label_scorer": BASE
+    | {
+        "features",
+        "label_options",
+        "label_recipe",
+        "label_values",
+        "labels",
+        "metrics",
+        "plan",
+        "side_features",
+        "summaries",
+        "values",
+    },
     "judge": BASE
     | {
+        "label_recipe",
+        "label_scorer",
         "evidence",
         "images",
         "features",
@@ -60,8 +80,13 @@ ALLOWED = {
         "suspicions",
     },
     "labels": BASE | {"images"},
+    "prompts": BASE | {"images"},
+    "entities": BASE,
+    "entities_in_images": BASE | {"entities", "features", "images", "metrics"},
+    "entity_recall": BASE | {"entities", "metrics"},
+    "entity_scoring": BASE | {"entities", "entity_recall", "metrics", "result", "summaries", "values"},
     "class_scores": BASE | {"metrics", "result", "values"},
-    "class_labels": BASE | {"images", "features", "labels", "sides"},
+    "class_labels": BASE | {"images", "features", "labels", "sides", "source_names"},
     "class_scoring": BASE
     | {
         "images",
@@ -78,6 +103,22 @@ ALLOWED = {
         "side_features",
         "sides",
     },
+    "alignment": BASE
+    | {
+        "images",
+        "features",
+        "findings",
+        "identities",
+        "metrics",
+        "prompts",
+        "result",
+        "side_features",
+        "sides",
+        "source_names",
+        "summaries",
+        "values",
+    },
+    "fitted": {"held_out", "judge", "label_recipe", "plan", "side_features", "sides"},
     "held_out": {"plan", "side_features", "sides"},
     "evaluator": BASE
     | {
@@ -88,11 +129,12 @@ ALLOWED = {
         "protocols",
         "sides",
         "side_features",
-        "held_out",
+        "fitted",
+        "label_options",
+        "label_recipe",
         "result",
         "values",
         "plan",
-        "judge",
         "class_scores",
         "class_scoring",
     },
@@ -109,6 +151,8 @@ ALLOWED = {
         "values",
         "plan",
         "judge",
+        "label_options",
+        "label_recipe",
     },
     "mode_labels": BASE | {"images", "features", "labels", "class_labels", "sides"},
     "modes": BASE
@@ -133,6 +177,7 @@ ALLOWED = {
     "audit": BASE | {"neighbours", "metrics", "features"},
     "report": BASE
     | {
+        "alignment",
         "features",
         "summaries",
         "evidence",

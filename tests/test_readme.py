@@ -49,7 +49,7 @@ def test_the_python_lines_run(write_images, rng, monkeypatch):
 
 
 def test_the_options_it_names_exist(capsys):
-    for command in ("score", "features", "demo", "rank", "sweep", "watch"):
+    for command in ("score", "features", "demo", "rank", "sweep", "watch", "align", "entities"):
         run([command, "--help"])
     known = capsys.readouterr().out
     for option in set(re.findall(r"--[a-z][a-z-]+", README)):

@@ -13,7 +13,8 @@ from genpr.cli.options import Command, with_options
 if TYPE_CHECKING:
     from genpr.class_scoring import ClassOptions as ClassGiven
 
-_NAMES = ("real_labels", "fake_labels", "min_per_class", "worst_by")
+_OF_LABELS = ("real_labels", "fake_labels")
+_NAMES = (*_OF_LABELS, "min_per_class", "worst_by")
 
 
 def class_options(command: Command) -> Command:
@@ -23,7 +24,7 @@ def class_options(command: Command) -> Command:
 
 def label_options(command: Command) -> Command:
     """Where labels are."""
-    return with_options(command, _LABELS)
+    return with_options(command, LABELS)
 
 
 @dataclass(frozen=True)
@@ -34,17 +35,23 @@ class ClassOptions:
     given: ClassGiven
 
     @classmethod
-    def taken_from(cls, options: dict[str, Any], protocols: Sequence[str]) -> Self | None:
+    def taken_from(
+        cls, options: dict[str, Any], protocols: Sequence[str], *, has_labels: bool = False
+    ) -> Self | None:
         """Take the options of classes out of all `options`; None if no classes are asked for.
+
+        With `has_labels`, where labels are matters also without classes.
 
         Raises:
             click.UsageError: They are given without --per-class, or there are several protocols.
         """
         given = {name: value for name in _NAMES if (value := options.pop(name)) is not None}
         if not options.pop("per_class"):
-            if given:
-                names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-                raise click.UsageError(f"{names} needs --per-class")
+            unused = [name for name in given if not (has_labels and name in _OF_LABELS)]
+            if unused:
+                or_labels = " or --labels" if {*unused} <= {*_OF_LABELS} else ""
+                names = ", ".join(f"--{name.replace('_', '-')}" for name in unused)
+                raise click.UsageError(f"{names} needs --per-class{or_labels}")
             return None
         if len(protocols) > 1:
             raise click.UsageError("--per-class takes one --protocol")
@@ -69,7 +76,7 @@ class ClassOptions:
         check_sources(real, fake, **labels, on_bad=options["on_bad"], max_bad=options["max_bad"])
 
 
-_LABELS = (
+LABELS = (
     click.option(
         "--real-labels",
         metavar="FILE",
@@ -80,7 +87,7 @@ _LABELS = (
 )
 _OPTIONS = (
     click.option("--per-class", is_flag=True, help="Score each class within itself, too: which are worst?"),
-    *_LABELS,
+    *LABELS,
     click.option(
         "--min-per-class",
         type=int,

@@ -19,11 +19,13 @@ from genpr.errors import BadImagesError, GenprError, ResourceError
 
 _COMMANDS = {
     "score": "Precision, recall, density and coverage of generated images.",
+    "align": "Do images show what their prompts say: R-precision, hit rates, CLIPScore.",
     "modes": "Kinds of images that a generator misses, and those that it invents.",
     "sweep": "What truncation, guidance or any other setting trades for what.",
     "watch": "Score what a training run writes, samples or checkpoints; keep the best.",
     "compare": "Results side by side, if they were made alike.",
     "rank": "Checkpoints by their generated images: the best, and who cannot be told from it.",
+    "entities": "Which of the expected entities answers about images name, however they are written.",
     "features": "Embed images once, and keep the features in a file.",
     "pack": "Write images of one size to one .npz file, as OpenAI's evaluator reads them.",
     "demo": "See what the four numbers mean, on images drawn for the purpose.",

@@ -135,7 +135,7 @@ _FEATURE_OPTIONS = (
     click.option(
         "--extractor",
         metavar="NAME",
-        help="See `genpr list extractors`; or package.module:factory or path/file.py:factory.  [default: the protocol's]",
+        help="See `genpr list extractors`; or package.module:factory or path/file.py:factory.  [default: the protocol's, or clip-vit-b-32 for prompts]",
     ),
     click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N."),
     click.option(

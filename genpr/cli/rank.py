@@ -14,11 +14,13 @@ from click.core import ParameterSource
 
 from genpr.cli.console import emit, inner_workings, progress_bars, show_notices
 from genpr.cli.generator_options import CheckpointOptions, checkpoint_options
+from genpr.cli.label_options import label_options, labels_taken
 from genpr.cli.options import names_in, recipe_options
 from genpr.cli.page_options import check_several_page, html_option, write_several_page
 
 if TYPE_CHECKING:
     from genpr.images.datasets import CountedBatches
+    from genpr.label_options import LabelOptions
     from genpr.notices import Notice
     from genpr.ranking import Ranking
     from genpr.result import Result
@@ -44,6 +46,7 @@ _FREE = {"sources", "by", "from_results", "force", "html", "as_json", "quiet"}
 @checkpoint_options
 @click.option("--protocol", default="genpr", show_default=True, metavar="NAME", help="Named recipe.")
 @recipe_options
+@label_options
 @click.option("--skip-bad", is_flag=True, help="Leave out checkpoints that cannot be scored, and say so.")
 @click.option(
     "--force", is_flag=True, help="Rank even what was not made alike, or has other numbers of images."
@@ -80,7 +83,7 @@ def command(
 
     A * marks those that may be the best: with 95 %, the truly best one is among them, however many there are.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    from genpr.criterion import PARETO, criterion_of
+    from genpr.criterion import PARETO
 
     drawn = CheckpointOptions.taken(options)
     images: Mapping[str, CountedBatches] = {}
@@ -91,7 +94,8 @@ def command(
     else:
         if len(sources) < 2:
             raise click.UsageError("needed REAL and at least one CHECKPOINT, found one path (or --results)")
-        criterion_of(by)  # what can be wrong at once is said at once
+        options["labels"] = labels_taken(options)
+        _check_order(by, options["labels"])  # what can be wrong at once is said at once
         drawn.check()
         check_several_page(html, len(sources) - 1, "checkpoints")
         ranking, images = _of_images(sources, by, options, drawn, skip_bad=skip_bad, force=force, quiet=quiet)
@@ -149,13 +153,27 @@ def _check_there(paths: Sequence[str]) -> None:
         raise UsageError(f"there is no checkpoint {gone[0]}", code="no-checkpoint", path=gone[0])
 
 
+def _check_order(by: str, labels: LabelOptions | None) -> None:
+    """Before anything is embedded: an order that exists, and that this run can tell."""
+    from genpr.criterion import check_computed, criterion_of
+    from genpr.metrics.catalogue import ASKED
+
+    asked = [need for each in criterion_of(by) for need in each.needs if need in ASKED]
+    if asked:
+        computed = ("precision", "recall", *(() if labels is None else labels.names))
+        check_computed(by, computed, "this ranking does not compute; label.* come with --labels")
+
+
 def _with_needed(metrics: list[str] | None, by: str, protocol: str) -> list[str] | None:
     """The metrics that were asked for, and those that the ranking needs."""
     from genpr.criterion import criterion_of
+    from genpr.metrics.catalogue import ASKED
     from genpr.protocols import find_protocol
 
     chosen = find_protocol(protocol).choose_metrics(metrics)
-    needs = [need for each in criterion_of(by) for need in each.needs if need not in chosen]
+    needs = [
+        need for each in criterion_of(by) for need in each.needs if need not in chosen and need not in ASKED
+    ]
     return metrics if not needs else [*chosen, *needs]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genpr.cli.class_options import ClassOptions, class_options
-from genpr.cli.console import complain, emit, inner_workings, progress_bars, show_notices
-from genpr.cli.options import follow_option, followed, names_in, recipe_options, threshold
+from genpr.cli.console import emit, inner_workings, progress_bars, show_notices
+from genpr.cli.label_options import labels_taken, recogniser_options
+from genpr.cli.options import follow_option, followed, names_in, recipe_options
 from genpr.cli.page_options import check_page_options, page_options, write_score_page
 from genpr.cli.score_run import score_run
 from genpr.cli.table_options import check_table_options, table_options, write_table
+from genpr.cli.thresholds import check_thresholds, exit_code_of, threshold_options
 from genpr.errors import GenprError
 from genpr.images.policy import DecodePolicy
 
 if TYPE_CHECKING:
     from genpr.result import Result
-
-_THRESHOLD_MISSED = 5
 
 
 @click.command(name="score")
@@ -51,26 +50,14 @@ _THRESHOLD_MISSED = 5
 )
 @follow_option
 @class_options
+@recogniser_options
 @table_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
 @page_options
 @click.option(
     "-v", "--verbose", is_flag=True, help="Say how the neighbours are searched, and how uneven they are."
 )
-@click.option(
-    "--fail-under",
-    type=threshold,
-    metavar="METRIC=X",
-    multiple=True,
-    help="Exit 5 if the metric is below x; may be repeated.",
-)
-@click.option(
-    "--fail-over",
-    type=threshold,
-    metavar="METRIC=X",
-    multiple=True,
-    help="Exit 5 if the metric is above x, for those of which less is better, such as fid.",
-)
+@threshold_options
 def command(
     real: str,
     fake: str,
@@ -97,8 +84,10 @@ def command(
     REAL and FAKE are folders of images (searched to any depth), .zip or .tar archives of images, .npz files
     with uint8 images in arr_0, or feature files (.npy, or .safetensors as `genpr features` writes them).
     """
-    chosen, by_class = names_in(metrics), ClassOptions.taken_from(options, protocols)
+    chosen, labels = names_in(metrics), labels_taken(options, shared=True)
+    by_class = ClassOptions.taken_from(options, protocols, has_labels=labels is not None)
     options |= {"extractor": extractor, "weights": weights, "offline": offline, "metrics": chosen, "k": k}
+    options["labels"] = labels
     # What can be wrong at once is said at once: importing torch alone takes seconds.
     spaces = _spaces(
         protocols,
@@ -108,18 +97,18 @@ def command(
         held_out=options["held_out"] is not None,
         equal_sizes=options["equal_sizes"],
     )
-    if follow_symlinks and by_class is not None:
+    if follow_symlinks and (by_class is not None or labels is not None):
         raise click.UsageError(
-            "--per-class finds labels by path and follows no links; leave --follow-symlinks out"
+            "labels are found by path, and no links are followed there; leave --follow-symlinks out"
         )
-    _check_thresholds(list(spaces), fail_under, fail_over)
+    computed = [*spaces, *(() if labels is None else labels.names)]
+    check_thresholds(computed, fail_under, fail_over)
     check_table_options(table, protocols)
     others = check_page_options(html, earlier, protocols)
     needed = [space for each in spaces.values() for space in each]
     _check_weights(real, fake, needed, weights, offline=offline, follow_symlinks=follow_symlinks)
 
     from genpr.report.text.class_table import class_table
-    from genpr.report.text.terminal import score_table
 
     # What a custom extractor prints must not end up in the result.
     stderr = redirect_stdout(sys.stderr)
@@ -134,7 +123,7 @@ def command(
     if not quiet:
         show_notices(tuple(dict.fromkeys(item for result in found for item in result.notices)))
     if not as_json:
-        tables = [score_table(result, details=verbose) for result in found]
+        tables = [table for result in found for table in _tables(result, details=verbose)]
         emit("\n\n".join([*tables, *([] if run.classes is None else [class_table(run.classes)])]))
     elif len(found) == 1:
         emit((run.classes or found[0]).to_json())
@@ -143,48 +132,16 @@ def command(
     write_table(table, run.evidence, quiet=quiet)
     policy = DecodePolicy(**{name: options[name] for name in ("max_pixels", "alpha", "exif")})
     write_score_page(html, run, (reals, fakes), others, policy=policy, quiet=quiet)
-    missed = [*_missed(found, fail_under, "below"), *_missed(found, fail_over, "above")]
-    for line in missed:
-        complain(line)
-    return _THRESHOLD_MISSED if missed else 0
+    return exit_code_of(found, fail_under, fail_over)
 
 
-def _missed(results: Sequence[Result], thresholds: Sequence[tuple[str, float]], side: str) -> list[str]:
-    """One line per threshold on whose wrong `side` a value is."""
-    lines = []
-    for result in results:
-        for metric, limit in thresholds:
-            if metric in result.undefined:
-                lines.append(f"missed: {metric} has no value with these images")
-            value = result[metric] if metric in result.metrics else limit
-            if value < limit if side == "below" else value > limit:
-                under = f" under {result.protocol}" if len(results) > 1 else ""
-                lines.append(f"missed: {metric} is {value:.4f}{under}, {side} {limit:g}")
-    return lines
+def _tables(result: Result, *, details: bool) -> list[str]:
+    """The score, and the classes where labels were compared."""
+    from genpr.report.text.label_table import label_table
+    from genpr.report.text.terminal import score_table
 
-
-def _check_thresholds(
-    computed: Sequence[str],
-    fail_under: Sequence[tuple[str, float]],
-    fail_over: Sequence[tuple[str, float]],
-) -> None:
-    """A gate on what is not computed, or on the wrong side, would always be open."""
-    from genpr.metrics.catalogue import METRICS
-
-    for option, better, thresholds in (
-        ("--fail-under", "higher", fail_under),
-        ("--fail-over", "lower", fail_over),
-    ):
-        for metric, _ in thresholds:
-            if metric not in computed:
-                names = ", ".join(computed)
-                raise click.UsageError(f"{option} {metric}=...: not among the computed metrics {names}")
-            # What is best in the middle has two wrong sides.
-            if METRICS[metric].better not in (better, "at null"):
-                other = "--fail-over" if better == "higher" else "--fail-under"
-                raise click.UsageError(
-                    f"{option} {metric}=...: of {metric}, {METRICS[metric].better} is better; use {other}"
-                )
+    by_label = [] if result.labels is None else [label_table(result.labels)]
+    return [score_table(result, details=details), *by_label]
 
 
 def _may_hold_images(path: Path) -> bool:

@@ -60,6 +60,7 @@ def score_run(
 
         return ScoreRun(list(score_protocols(real, fake, protocols=protocols, **options).values()))
     from genpr.evaluator import Evaluator
+    from genpr.label_recipe import check_labels
     from genpr.memory import limited_memory
     from genpr.sides import check_same_kind, open_side
 
@@ -69,6 +70,7 @@ def score_run(
         # Both are found and compared in kind before the first image is embedded.
         opened = open_side(real, "real"), open_side(fake, "fake")
         check_same_kind(*opened)
+        check_labels(options["labels"], *opened, on_bad=options["on_bad"], max_bad=options["max_bad"])
     # For the same reason who looks for labels must be given the paths.
     reals, fakes = opened if by_class is None else (real, fake)
     evaluator = Evaluator(reals, protocol=protocols[0], **options)

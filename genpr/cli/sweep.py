@@ -13,6 +13,7 @@ import click
 
 from genpr.cli.console import complain, emit, progress_bars, show_notices
 from genpr.cli.generator_options import check_needs_generator, generator_options, number_list
+from genpr.cli.label_options import label_options, labels_taken
 from genpr.cli.options import names_in, recipe_options, threshold
 from genpr.cli.page_options import check_several_page, html_option, write_several_page
 
@@ -73,6 +74,7 @@ def point(text: str) -> tuple[float, str]:
 @click.option("--restart", is_flag=True, help="Score again what --out holds of another sweep.")
 @click.option("--protocol", default="genpr", show_default=True, metavar="NAME", help="Named recipe.")
 @recipe_options
+@label_options
 @html_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
 def command(
@@ -109,6 +111,7 @@ def command(
     same latents, drawn with --seed. Exits 5 if no setting reaches --at-least.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     of_generator = {"rule": rule, "latent_dim": latent_dim, "image_range": image_range}
+    options["labels"] = labels_taken(options)
     _check_sources(points, generator, {"checkpoint": checkpoint, "psi": settings, "n": n, **of_generator})
     check_several_page(html, len(set(settings or dict(points))), "settings")
 

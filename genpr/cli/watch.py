@@ -13,12 +13,14 @@ import click
 
 from genpr.cli.console import complain, emit, progress_bars, show_notices
 from genpr.cli.generator_options import CheckpointOptions, checkpoint_options
+from genpr.cli.label_options import label_options, labels_taken
 from genpr.cli.options import names_in, recipe_options
 from genpr.errors import UsageError
 
 if TYPE_CHECKING:
     from genpr.arrivals import SourceOf
     from genpr.evaluator import Evaluator
+    from genpr.label_options import LabelOptions
     from genpr.result import Result
     from genpr.score_log import ScoreLog
 
@@ -94,6 +96,7 @@ _seconds = click.FloatRange(min=0)
     "--protocol", default="genpr", metavar="NAME", show_default=True, help="See `genpr list protocols`."
 )
 @recipe_options
+@label_options
 @click.option(
     "--json", "as_json", is_flag=True, help="In the end print one JSON object instead of the table."
 )
@@ -132,7 +135,8 @@ def command(
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     chosen = names_in(metrics)
     drawn = CheckpointOptions.taken(options)
-    _check(real, folder, protocol, chosen, by)
+    labels = options["labels"] = labels_taken(options)
+    _check(real, folder, protocol, chosen, by, labels)
     _check_drawn(drawn, pattern, done_file, cache_fakes=cache_fakes)
     from genpr.score_log import ScoreLog
 
@@ -162,13 +166,21 @@ def command(
             watcher.run(once=once, until=until, interval=interval)
 
 
-def _check(real: str, folder: Path, protocol: str, metrics: list[str] | None, by: str) -> None:
+def _check(
+    real: str,
+    folder: Path,
+    protocol: str,
+    metrics: list[str] | None,
+    by: str,
+    labels: LabelOptions | None,
+) -> None:
     """What can be wrong at once is said at once: importing torch alone takes seconds."""
     from genpr.criterion import check_computed, number_of
     from genpr.protocols import find_protocol
 
     number_of(by)
-    check_computed(by, find_protocol(protocol).choose_metrics(metrics), "this watch does not compute")
+    computed = (*find_protocol(protocol).choose_metrics(metrics), *(() if labels is None else labels.names))
+    check_computed(by, computed, "this watch does not compute")
     if not folder.is_dir():
         raise UsageError(
             f"there is no folder {folder} to watch; make it before the training run does",

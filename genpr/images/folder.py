@@ -57,7 +57,7 @@ def open_folder(root: Path, name: str, *, follow_symlinks: bool = False) -> Fold
     """
     images: list[str] = []
     others: list[str] = []
-    for member in _walk(root, follow_symlinks=follow_symlinks):
+    for member in walk_files(root, follow_symlinks=follow_symlinks):
         (images if is_image_name(member) else others).append(member)
     if not images:
         raise no_images(name, others)
@@ -65,7 +65,7 @@ def open_folder(root: Path, name: str, *, follow_symlinks: bool = False) -> Fold
     return FolderSource(name, root, tuple(sorted(images, key=os.fsencode)))
 
 
-def _walk(root: Path, *, follow_symlinks: bool) -> Iterator[str]:
+def walk_files(root: Path, *, follow_symlinks: bool = False) -> Iterator[str]:
     """Relative POSIX paths of all visible files below `root`, in no particular order.
 
     Folders before links to folders, and these in order: so the paths do not hang on the order of entries.

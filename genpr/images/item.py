@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeAlias
@@ -82,6 +82,22 @@ def printable(name: str) -> str:
     if name.isprintable():
         return name
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
+
+
+def short(name: str, most: int = 40) -> str:
+    """A name that fits a message: without what a terminal obeys, and cut in the middle."""
+    shown = printable(name)
+    if len(shown) <= most:
+        return shown
+    half = (most - 1) // 2
+    return f"{shown[: most - 1 - half]}…{shown[-half:]}"
+
+
+def some(names: Sequence[str], most: int = 3) -> str:
+    """A few of many names."""
+    shown = ", ".join(short(name) for name in names[:most])
+    more = len(names) - most
+    return f"{shown} and {more:,} more" if more > 0 else shown
 
 
 def suffix_of(name: str) -> str:

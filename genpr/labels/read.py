@@ -17,6 +17,7 @@ import numpy as np
 from genpr.errors import DataError, UsageError
 from genpr.images.damage import damage_reported
 from genpr.images.item import printable
+from genpr.labels.sets import as_text
 from genpr.labels.table import FolderLabels, Label, Labels, NamedLabels, RowLabels, named, short
 
 _MOST_BYTES = 2**29  # of a file of labels: 10 million lines
@@ -25,7 +26,7 @@ _LABEL_HEADS = {"label", "class", "target"}
 _KINDS = "a .csv of name,label, a dataset.json, an .npy in the order of the images, or the word folders"
 
 
-def open_labels(labels: object, source: object, role: str) -> Labels:
+def open_labels(labels: object, source: object, role: str, *, sets: bool = False) -> Labels:
     """Read the labels of one side.
 
     Args:
@@ -34,6 +35,8 @@ def open_labels(labels: object, source: object, role: str) -> Labels:
             into the source: dataset.json, arr_1 of an .npz file, else sub-folders.
         source: The side as the user gave it.
         role: "real" or "fake", for messages.
+        sets: Whether an image may have several labels or none: lists in JSON and Python, which become the text of a JSON
+            list (`genpr.labels.sets`), as does an empty cell of a CSV.
 
     Raises:
         UsageError: There is no such file, or it is of no such kind.
@@ -46,11 +49,11 @@ def open_labels(labels: object, source: object, role: str) -> Labels:
     if isinstance(labels, str) and labels == "folders":
         return FolderLabels()
     if isinstance(labels, str | os.PathLike):
-        return _from_file(Path(labels), role)
-    return RowLabels(_classes(labels, f"{role}_labels"), f"{role}_labels")
+        return _from_file(Path(labels), role, sets=sets)
+    return RowLabels(_classes(labels, f"{role}_labels", sets=sets), f"{role}_labels")
 
 
-def _from_file(path: Path, role: str) -> Labels:
+def _from_file(path: Path, role: str, *, sets: bool = False) -> Labels:
     shown = printable(str(path))
     if not _is_file(path):
         raise UsageError(
@@ -72,7 +75,9 @@ def _from_file(path: Path, role: str) -> Labels:
     with damage_reported(path, "file of labels", code="labels-damaged"):
         _check_size(path.stat().st_size, shown, path)
         data = path.read_bytes()
-    return _from_json(data, shown) if suffix == ".json" else _from_csv(data, shown, suffix)
+    if suffix == ".json":
+        return _from_json(data, shown, sets=sets)
+    return _from_csv(data, shown, suffix, sets=sets)
 
 
 def _is_file(path: Path) -> bool:
@@ -132,7 +137,7 @@ def _in_npz(path: Path) -> Labels | None:
     return RowLabels(_classes(array, origin), origin)
 
 
-def _classes(labels: Any, origin: str) -> tuple[Label, ...]:  # noqa: ANN401 - a user's object
+def _classes(labels: Any, origin: str, *, sets: bool = False) -> tuple[Label, ...]:  # noqa: ANN401 - a user's object
     """Integers and strings as text; None and empty ones are no class.
 
     Raises:
@@ -147,10 +152,12 @@ def _classes(labels: Any, origin: str) -> tuple[Label, ...]:  # noqa: ANN401 - a
         labels = labels.tolist()
     if isinstance(labels, bytes) or not isinstance(labels, Sequence):
         raise _no_class(origin, type(labels).__name__, "pass a list or an array in the order of the images")
-    return tuple(_class(label, origin) for label in labels)
+    return tuple(_class(label, origin, sets=sets) for label in labels)
 
 
-def _class(label: object, origin: str) -> Label:
+def _class(label: object, origin: str, *, sets: bool = False) -> Label:
+    if sets and isinstance(label, list | tuple | set | frozenset):
+        return as_text([_class(each, origin) for each in label])
     if label is None or isinstance(label, str):
         return label or None
     if isinstance(label, Integral) and not isinstance(label, bool):
@@ -166,7 +173,7 @@ def _no_class(origin: str, came: str, cause: str) -> DataError:
     )
 
 
-def _from_json(data: bytes, origin: str) -> NamedLabels:
+def _from_json(data: bytes, origin: str, *, sets: bool = False) -> NamedLabels:
     """`{"labels": [[name, class], ...]}`, as dataset_tool.py of StyleGAN writes it."""
     try:
         record = json.loads(data)
@@ -188,11 +195,11 @@ def _from_json(data: bytes, origin: str) -> NamedLabels:
     for entry in labels:
         if not isinstance(entry, list | tuple) or len(entry) != 2 or not isinstance(entry[0], str):
             raise _damaged(origin, "JSON", f"{short(repr(entry))} is no [name, class]")
-        pairs.append((entry[0], _class(entry[1], origin) or ""))
+        pairs.append((entry[0], _class(entry[1], origin, sets=sets) or ""))
     return named(pairs, origin)
 
 
-def _from_csv(data: bytes, origin: str, suffix: str) -> NamedLabels:
+def _from_csv(data: bytes, origin: str, suffix: str, *, sets: bool = False) -> NamedLabels:
     """Two columns, name and label, or more with a heading that names these two."""
     text = data.decode("utf-8-sig", errors="surrogateescape")  # names of files may be any bytes
     lines = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if suffix == ".tsv" else ",")
@@ -214,7 +221,8 @@ def _from_csv(data: bytes, origin: str, suffix: str) -> NamedLabels:
                 f"line {number} has {len(row)} columns, needed are name,label, or a heading with name and label",
             )
     body = rows if None in columns else rows[1:]
-    return named([(row[name], row[label].strip()) for _, row in body], origin)
+    nothing = as_text([]) if sets else ""
+    return named([(row[name], row[label].strip() or nothing) for _, row in body], origin)
 
 
 def _column(heads: Sequence[str], known: set[str]) -> int | None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from genpr.errors import DataError
-from genpr.images.item import printable
+from genpr.images.item import printable, short, some
 
-_SHOWN = 3
+__all__ = ["FolderLabels", "Label", "Labels", "NamedLabels", "RowLabels", "named", "short", "some"]
 
 Label = str | None
 """The class of one image; None where it has none."""
@@ -124,19 +124,3 @@ def named(pairs: Sequence[tuple[str, str]], origin: str) -> NamedLabels:
                 path=origin,
             )
     return NamedLabels(by_name, origin)
-
-
-def short(name: str, most: int = 40) -> str:
-    """A name that fits a message: without what a terminal obeys, and cut in the middle."""
-    shown = printable(name)
-    if len(shown) <= most:
-        return shown
-    half = (most - 1) // 2
-    return f"{shown[: most - 1 - half]}…{shown[-half:]}"
-
-
-def some(names: Sequence[str], most: int = _SHOWN) -> str:
-    """A few of many names."""
-    shown = ", ".join(short(name) for name in names[:most])
-    more = len(names) - most
-    return f"{shown} and {more:,} more" if more > 0 else shown

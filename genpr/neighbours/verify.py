@@ -6,6 +6,8 @@ k-th neighbour lies exactly on the sphere.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -31,6 +33,24 @@ def sq_distances(x: Tensor, y: Tensor) -> Tensor:
     """
     terms = x.double().sub_(y)
     terms.mul_(terms)
+    return _summed(terms)
+
+
+def products(x: Tensor, y: Tensor) -> Tensor:
+    """Inner product of row i of `x` and row i of `y`, its terms added in the same order: the definition.
+
+    Args:
+        x: (p, d) float32.
+        y: (p, d) float32.
+
+    Returns:
+        (p,) float64.
+    """
+    return _summed(x.double().mul_(y))
+
+
+def _summed(terms: Tensor) -> Tensor:
+    """Sums (p,) of the rows of (p, d) float64, which are overwritten, in the one order."""
     width = terms.shape[1]
     while width > 1:
         half = 1 << (width - 1).bit_length() - 1
@@ -51,10 +71,29 @@ def sq_distances_at(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
     Returns:
         (p,) float64.
     """
+    return _at(sq_distances, x, y, i, j)
+
+
+def products_at(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    """Inner products of rows `i` of `x` and rows `j` of `y`, in bounded memory.
+
+    Args:
+        x: (n, d) float32.
+        y: (m, d) float32.
+        i: (p,) int64 rows of `x`.
+        j: (p,) int64 rows of `y`.
+
+    Returns:
+        (p,) float64.
+    """
+    return _at(products, x, y, i, j)
+
+
+def _at(function: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
     elements = _CPU_CHUNK_ELEMENTS if x.device.type == "cpu" else _GPU_CHUNK_ELEMENTS
     step = max(1, elements // x.shape[1])
     out = torch.empty(len(i), dtype=torch.float64, device=x.device)
     for start in range(0, len(i), step):
         chunk = slice(start, start + step)
-        out[chunk] = sq_distances(x[i[chunk]], y[j[chunk]])
+        out[chunk] = function(x[i[chunk]], y[j[chunk]])
     return out

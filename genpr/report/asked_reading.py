@@ -2,7 +2,8 @@
 
 The rules: a share is told beside what it is held against, chance or what reals score. It is called no better than guessing
 where its 95 % interval holds chance, and as good as that of reals where the interval reaches within 3 % of it. Who is worst is
-named where a third or more of it fails.
+named where a third or more of it fails. Beside a sentence about the reals, one about labels or prompts is worth telling at
+once where it contradicts: images that convince and are not what was asked for.
 """
 
 from __future__ import annotations
@@ -21,8 +22,16 @@ _WIDEST = 40  # columns of a name
 
 def asked_sentences(result: Result) -> list[str]:
     """One or two sentences per family that the result has."""
-    found = [_of_labels(result), _of_prompts(result), *_of_entities(result)]
+    found = [_of_labels(result), _of_prompts(result), _of_images(result), *_of_entities(result)]
     return [sentence for sentence in found if sentence]
+
+
+def objection(result: Result) -> str:
+    """What takes praise of the images back; empty where nothing does."""
+    test, ranked = (result.metrics.get(name) for name in ("label.gan_test", "retrieval.r_precision"))
+    if test is not None and test.null is not None and not _reaches(test, test.null):
+        return f"But a{_of_labels(result).removeprefix('A')}"
+    return f"But {_of_prompts(result)}" if ranked is not None and _is_guessing(ranked) else ""
 
 
 def _of_labels(result: Result) -> str:
@@ -51,9 +60,22 @@ def _of_prompts(result: Result) -> str:
     head = f"{percent(metric.value)} of the images rank their own prompt first among {metric.pool:,}"
     if metric.chance is None:
         return f"{head}."
-    if metric.interval is not None and metric.interval[0] <= metric.chance <= metric.interval[1]:
+    if _is_guessing(metric):
         return f"{head}, which is no better than guessing ({percent(metric.chance)})."
     return f"{head}, where guessing would {percent(metric.chance)}."
+
+
+def _of_images(result: Result) -> str:
+    """The other way."""
+    metric = result.metrics.get("retrieval.t2i_r_precision")
+    if metric is None or metric.pool is None or metric.chance is None:
+        return ""
+    head = (
+        f"The other way, {percent(metric.value)} of the prompts rank their image first among {metric.pool:,}"
+    )
+    if _is_guessing(metric):
+        return f"{head}: no better than guessing."
+    return f"{head}."
 
 
 def _of_entities(result: Result) -> list[str]:
@@ -74,6 +96,11 @@ def _of_entities(result: Result) -> list[str]:
 def _reaches(metric: MetricValue, held_against: float) -> bool:
     high = metric.value if metric.interval is None else metric.interval[1]
     return high >= (1 - SLACK) * held_against
+
+
+def _is_guessing(metric: MetricValue) -> bool:
+    ends, chance = metric.interval, metric.chance
+    return ends is not None and chance is not None and ends[0] <= chance <= ends[1]
 
 
 def _named(shares: Sequence[tuple[str, float | None]]) -> str:

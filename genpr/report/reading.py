@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from genpr.report.asked_reading import asked_sentences
+from genpr.report.asked_reading import asked_sentences, objection
 from genpr.report.shares import SLACK, Grade, Share, percent, share_of
 from genpr.result import Result
 
@@ -69,8 +69,8 @@ def read(result: Result) -> Reading:
     asked = asked_sentences(result)
     if not shares and asked:
         return Reading(asked[0], tuple(asked[1:]), tuple(_cautions(result, None, None, None, codes)))
-    sentence = _sentence(result, fidelity, diversity, codes)
-    grounds = (*grounds, *asked)
+    sentence = " ".join(filter(None, [_sentence(result, fidelity, diversity, codes), objection(result)]))
+    grounds = (*grounds, *(each for each in asked if each[1:] not in sentence))
     return Reading(sentence, grounds, tuple(_cautions(result, fidelity, recall, diversity, codes)))
 
 

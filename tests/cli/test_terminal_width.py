@@ -99,13 +99,15 @@ def passed(genpr, *args, code=0):
         ("--verbose",),
         ("--no-control", "--protocol", "genpr", "--protocol", "prdc"),
         ("--no-control", "--per-class", "--min-per-class", "20", "--k", "3"),
+        ("--no-control", "--labels", "--label-k", "3"),
         ("--no-intervals", "--metrics", "clipped_density,symmetric_precision,p_precision,authenticity,vendi"),
     ],
-    ids=["verbose", "protocols", "per-class", "metrics"],
+    ids=["verbose", "protocols", "per-class", "labels", "metrics"],
 )
 def test_score(genpr, real, fakes, options):
     out = passed(genpr, "score", real, fakes[3], "--device", "cpu", *options)
     assert ("macro average" in out) == ("--per-class" in options)
+    assert ("recognised by: knn" in out) == ("--labels" in options)
 
 
 def test_modes(genpr, real, fakes):

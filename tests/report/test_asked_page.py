@@ -70,9 +70,17 @@ def test_the_sentence_is_of_what_was_asked_where_that_is_all():
         "40 % of the images rank their own prompt first among 100, where guessing would 1 %."
     )
     assert "1 of 100 answers cannot be read, and are in no score." in reading.grounds
-    mixed = read(an_asked_result(mixed=True))
-    assert "variety" in mixed.sentence
-    assert reading.sentence in mixed.grounds
+
+
+def test_praise_is_taken_back_where_labels_are_wrong():
+    mixed = an_asked_result(mixed=True)
+    found = read(mixed)
+    assert "of the variety. But a classifier of the reals takes 70 % of the fakes for" in found.sentence
+    assert not [each for each in found.grounds if "classifier" in each]
+    right = replace(mixed.metrics["label.gan_test"], value=0.89, interval=(0.88, 0.9))
+    found = read(replace(mixed, metrics={**mixed.metrics, "label.gan_test": right}))
+    assert "But" not in found.sentence
+    assert found.grounds[-4].startswith("A classifier of the reals takes the fakes for what they were asked")
 
 
 @pytest.mark.parametrize(

@@ -349,10 +349,17 @@ def test_a_comparison_fetches_nothing_fits_and_passes_axe(compared, name):
 
 
 @pytest.mark.parametrize(("scheme", "viewport"), [("dark", DESKTOP), ("light", PHONE)], ids=["dark", "phone"])
-@pytest.mark.parametrize("name", [HOSTILE[0], HOSTILE[-1]], ids=["markup", "long"])
-def test_what_was_asked_for_fits_and_passes_axe(browser, tmp_path, scheme, viewport, name):
+@pytest.mark.parametrize(
+    ("name", "pictured"),
+    [(HOSTILE[0], False), (HOSTILE[-1], False), (HOSTILE[0], True), (HOSTILE[-1], True)],
+    ids=["markup", "long", "markup beside pictures", "long beside pictures"],
+)
+def test_what_was_asked_for_fits_and_passes_axe(browser, tmp_path, scheme, viewport, name, pictured):
     path = tmp_path / "asked.html"
-    path.write_text(html_report(an_asked_result(name, mixed=True)), encoding="utf-8")
+    pictures = tuple(Picture(picture(seed=i), name, picture("JPEG"), name) for i in range(3))
+    gallery = Gallery("Images that fit another prompt better", "The worst first.", pictures, is_wide=True)
+    page = html_report(an_asked_result(name, mixed=True), [gallery] if pictured else [])
+    path.write_text(page, encoding="utf-8")
     view = Opened(browser, path.as_uri(), viewport, scheme)
     assert view.fetched == [path.as_uri()]
     assert view.said == []

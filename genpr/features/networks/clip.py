@@ -1,7 +1,7 @@
 """CLIP: the image embeddings of OpenAI's networks, and of any other that open_clip knows.
 
 A feature is the projected image embedding as it is, not scaled to length 1. Images are resized and cropped as
-the network's publishers do. Only the tower that sees images is built and kept.
+the network's publishers do. Only the tower that sees images is built and kept; `genpr.features.networks.clip_text` keeps the other one.
 
 OpenAI trained with QuickGELU, x sigmoid(1.702 x). Loaded behind the exact GELU, its weights fit just as well and
 give other features, so that is checked.
@@ -50,7 +50,7 @@ _NO_TEXT = {"context_length": 1, "vocab_size": 1, "width": 1, "heads": 1, "layer
 
 
 @dataclass(frozen=True)
-class _Model:
+class ClipModel:
     """What open_clip knows of a pair of model and training run.
 
     Attributes:
@@ -65,6 +65,7 @@ class _Model:
 
     @property
     def quick_gelu(self) -> bool:
+        """Whether its activations are x sigmoid(1.702 x)."""
         return bool(self.training.get("quick_gelu") or self.architecture.get("quick_gelu"))
 
 
@@ -78,7 +79,7 @@ def load(request: Request) -> NetworkExtractor:
     (name,) = request.names
     if name.base in BUILT_IN:
         return build(*request.file, name=name, device=request.device)
-    published = published_weights(_find_model(name.base).training)
+    published = published_weights(find_model(name.base).training)
     entry, path = find_family_weights(request, published)
     return build(entry, path, name=name, device=request.device, comparable=entry in published)
 
@@ -87,7 +88,7 @@ def build(
     entry: WeightsFile, path: Path, *, name: ExtractorName, device: torch.device, comparable: bool = True
 ) -> NetworkExtractor:
     """As `load`, with weights of any entry; `comparable` is whether they are the published ones."""
-    model = _find_model(name.base)
+    model = find_model(name.base)
     resize = find_rule(name.resize) if name.resize else resize_rule(model.training)
     tower = _load_tower(model, load_state_dict(entry, path))
     if model.quick_gelu:
@@ -169,15 +170,15 @@ def check_quick_gelu(tower: nn.Module, name: str) -> None:
     Raises:
         RuntimeError: There is one: open_clip changed, and the features would be others.
     """
-    from open_clip.transformer import QuickGELU, VisionTransformer
+    from open_clip.transformer import QuickGELU, TextTransformer, VisionTransformer
 
     kinds = {type(module) for module in tower.modules() if isinstance(module, nn.GELU | nn.SiLU | QuickGELU)}
-    if isinstance(tower, VisionTransformer) and kinds != {QuickGELU}:
+    if isinstance(tower, VisionTransformer | TextTransformer) and kinds != {QuickGELU}:
         found = ", ".join(sorted(kind.__name__ for kind in kinds)) or "none"
         raise RuntimeError(f"{name} was trained with QuickGELU, but open_clip built it with {found}")
 
 
-def _find_model(name: str) -> _Model:
+def find_model(name: str) -> ClipModel:
     """Look up a built-in name, or "open_clip:MODEL:PRETRAINED"."""
     import open_clip
 
@@ -187,7 +188,7 @@ def _find_model(name: str) -> _Model:
     if architecture is None:
         known = open_clip.list_pretrained(as_str=True)
         raise unknown_model("open_clip", f"{model}:{tag}", known, "open_clip.list_pretrained()")
-    return _Model(model, architecture, training)
+    return ClipModel(model, architecture, training)
 
 
 def _pair(name: str) -> tuple[str, str]:
@@ -195,7 +196,7 @@ def _pair(name: str) -> tuple[str, str]:
     return model, tag
 
 
-def _load_tower(model: _Model, state: Mapping[str, Tensor]) -> nn.Module:
+def _load_tower(model: ClipModel, state: Mapping[str, Tensor]) -> nn.Module:
     """The image tower with its part of a published state dict; the text tower's part is left aside.
 
     Raises:
@@ -212,7 +213,7 @@ def _load_tower(model: _Model, state: Mapping[str, Tensor]) -> nn.Module:
             whole = _empty_model(model)
         tower = whole.get_submodule("visual")
     try:
-        published = convert_state_dict(whole, _without_wrapper(state))
+        published = convert_state_dict(whole, without_wrapper(state))
         resize_pos_embed(published, whole)
         image = {
             key.removeprefix("visual."): value
@@ -225,7 +226,7 @@ def _load_tower(model: _Model, state: Mapping[str, Tensor]) -> nn.Module:
     return tower.eval()
 
 
-def _empty_model(model: _Model) -> nn.Module:
+def _empty_model(model: ClipModel) -> nn.Module:
     """CLIP with an empty text tower. Not `open_clip.create_model`, which speaks through the root logger."""
     import open_clip
 
@@ -243,7 +244,7 @@ def _has_computed_buffers(tower: nn.Module) -> bool:
     return bool({name for name, _ in tower.named_buffers()} - tower.state_dict().keys())
 
 
-def _without_wrapper(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def without_wrapper(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Names without the "module." that distributed training puts in front."""
     wrapped = next(iter(state), "").startswith("module.")
     return {key.removeprefix("module.") if wrapped else key: value for key, value in state.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from genpr.metrics.catalogue import ALL_METRICS, MANIFOLD
 from genpr.report.pages.score_parts import BETTER, Strip, strip_of
@@ -118,11 +118,17 @@ def _table(
 
 
 def _of_labels(found: LabelSummary) -> Sequence[FaultTable]:
+    has_null = any(row.null_recall is not None for row in found.rows)
+    votes = "" if found.k is None else f" ({found.k:,} voters)"
+    perfect = (
+        " Perfect: what a perfect generator scores in the class, as precision and recall." if has_null else ""
+    )
+    undefined = "".join(f" No value: {each}." for each in found.undefined)
     classes = _table(
         "Classes, worst first",
         "Asked: images that should be of the class. Recognised: of these, those that are seen as it; others: images of other "
-        "classes that are seen as it.",
-        ("class", "asked", "recognised", "others", "precision", "recall", "F1"),
+        f"classes that are seen as it. By {shown(found.recogniser, longest=_LONGEST)}{votes}.{perfect}{undefined}",
+        ("class", "asked", "recognised", "others", "precision", "recall", "F1", *["perfect"] * has_null),
         (
             (
                 row.label,
@@ -130,6 +136,7 @@ def _of_labels(found: LabelSummary) -> Sequence[FaultTable]:
                 f"{row.tp:,}",
                 f"{row.fp:,}",
                 *map(_share, (row.precision, row.recall, row.f1)),
+                *[" / ".join(map(_share, (row.null_precision, row.null_recall)))] * has_null,
             )
             for row in found.rows
         ),
@@ -145,15 +152,15 @@ def _of_labels(found: LabelSummary) -> Sequence[FaultTable]:
 
 
 def _of_prompts(found: AlignmentSummary) -> Sequence[FaultTable]:
-    return [
-        _table(
-            "Images that fit another prompt better",
-            f"Each image ranks its own prompt among {found.pool:,}; these rank another one first, the worst first.",
-            ("image", "its prompt", "rank", "ranked first"),
-            ((each.image, each.prompt, f"{each.rank:g}", each.winner) for each in found.failures),
-            _FEW_ROWS,
-        )
-    ]
+    rows = [(each.image, each.prompt, f"{each.rank:g}", each.winner) for each in found.failures]
+    table = _table(
+        "Images that fit another prompt better",
+        f"Each image ranks its own prompt among {found.pool:,}; these rank another one first, or none alone; the worst first.",
+        ("image", "its prompt", "rank", "ranked first"),
+        rows,
+        _FEW_ROWS,
+    )
+    return [replace(table, more=max(table.more, found.n_failures - len(table.rows)))]
 
 
 def _of_entities(found: EntitySummary) -> Sequence[FaultTable]:

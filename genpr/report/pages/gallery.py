@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 from genpr.errors import UsageError
@@ -54,12 +54,14 @@ class Gallery:
         sentence: What is seen, and how it was chosen.
         pictures: In the order in which they are shown; empty says that there is nothing to show.
         more: How many there are beside these.
+        is_wide: Whether captions are to be read, as prompts are: they stand beside the pictures, and all of them is shown.
     """
 
     title: str
     sentence: str
     pictures: tuple[Picture, ...]
     more: int = 0
+    is_wide: bool = False
 
     @property
     def groups(self) -> list[tuple[str, list[Picture]]]:
@@ -93,7 +95,7 @@ def within(galleries: Sequence[Gallery], most_bytes: int) -> list[Gallery]:
                 left -= gallery.pictures[kept[place]].size
                 kept[place] += 1
     return [
-        Gallery(each.title, each.sentence, each.pictures[:count], each.more + len(each.pictures) - count)
+        replace(each, pictures=each.pictures[:count], more=each.more + len(each.pictures) - count)
         for each, count in zip(galleries, kept, strict=True)
     ]
 

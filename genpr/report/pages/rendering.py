@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -59,7 +60,7 @@ def render_with_galleries(
         **parts: As of `render_page`.
     """
     bare = [
-        Gallery(each.title, " ".join([each.sentence, *(name for name, _ in each.groups)]), ())
+        replace(each, sentence=" ".join([each.sentence, *(name for name, _ in each.groups)]), pictures=())
         for each in galleries  # without pictures, but with their headings
     ]
     frame = render_page(template, galleries=bare, **parts)

@@ -74,7 +74,7 @@ def html_report(
 
     Args:
         result: Of `genpr.score`, or an old one of `genpr.load_results`.
-        galleries: Pictures to show; as many of each as `most_bytes` allows.
+        galleries: Pictures to show; as many of each as `most_bytes` allows. One stands for the table of the same title.
         earlier: Other results for the plane of precision and recall, by name; what makes them unlike this one is said.
         realism: (m,) of the fakes, finite or infinite where a fake equals a real; drawn as a histogram.
         real_radii: (n,) distances of reals to their k-th neighbours; drawn as a histogram.
@@ -99,6 +99,7 @@ def html_report(
         True
     """
     others = _earlier(result, earlier or {})
+    pictured = {each.title for each in galleries if each.pictures}
     drawn = [*_plane(result, earlier or {}), *_histograms(realism, real_radii, fake_radii), *figures]
     parts: dict[str, Any] = {
         "version": result.versions.get("genpr", ""),
@@ -111,7 +112,7 @@ def html_report(
         "sides": ("reals", "fakes") if result.real.what == "images" else result.roles,
         "rows": rows_of(result),
         "asked": asked_rows(result),
-        "faults": fault_tables(result),
+        "faults": [table for table in fault_tables(result) if table.title not in pictured],
         "figures": drawn,
         "earlier": others,
         "set_map": set_map.without_pictures() if set_map and set_map.size > most_bytes / 2 else set_map,

@@ -11,6 +11,7 @@ from genpr.report.remarks import remarks_of
 from genpr.report.safe_text import shown
 from genpr.report.text.layout import number
 from genpr.result import Result, SideSummary
+from genpr.summaries import AlignmentSummary
 from genpr.values import Control, MetricValue
 
 BETTER = {"higher": "more", "lower": "less", "at null": "at its null"}
@@ -78,6 +79,8 @@ def provenance_of(result: Result) -> list[tuple[str, list[tuple[str, str]]]]:
         ("How it was scored", _recipe(result)),
         *_sides(result),
     ]
+    if result.alignment is not None:
+        groups.append(("Alignment", _alignment(result.alignment)))
     if result.held_out is not None:
         groups.append(("Held-out reals", _side(result.held_out)))
     for info in result.extractors.values():
@@ -101,13 +104,13 @@ def _recipe(result: Result) -> list[tuple[str, str]]:
         "protocol": result.protocol,
         "protocol met": "; ".join(result.deviations) or "yes",
         "features of": "an unknown extractor" if result.extractor is None else result.extractor.name,
-        "balls": result.ties,
+        **({"balls": result.ties} if MANIFOLD in result.families else {}),
         "distances": result.distances,
         "every value exact": "yes" if result.exact else "no, see the table",
         "comparable with published numbers": "yes" if result.comparable else "no",
         "seed": str(result.seed),
         "most images per side": "no limit" if result.max_images is None else f"{result.max_images:,}",
-        "fakes identical to a real": f"{result.n_shared:,}",
+        **({"fakes identical to a real": f"{result.n_shared:,}"} if result.real.what == "images" else {}),
         "device": result.device,
         "fingerprint": result.fingerprint,
     }
@@ -117,6 +120,23 @@ def _recipe(result: Result) -> list[tuple[str, str]]:
             f"k = {hubs.k}: {hubs.orphan_rate:.1%} lie in no other's ball ({hubs.expected_orphan_rate:.1%} without hubs), "
             f"skewness {hubs.skewness:.1f}; {hubs.largest_name} vouches for {hubs.largest_share:.1%} of the fakes"
         )
+    return list(facts.items())
+
+
+def _alignment(found: AlignmentSummary) -> list[tuple[str, str]]:
+    unknown = "not known"
+    facts = {
+        "prompts that an image ranks": f"{found.pool:,}",
+        "images that a prompt ranks": "none" if found.image_pool is None else f"{found.image_pool:,}",
+        "different prompts": f"{found.n_prompts:,}",
+        "drawn independently": f"{found.n_units:,} prompts or groups of prompts, each with all of its images",
+        "prompts of one image": f"{found.captions:,} at most",
+        "put in front of prompts": repr(found.prefix) if found.prefix else "nothing",
+        "tokenizer": found.tokenizer,
+        "tokens read": unknown if found.context is None else f"{found.context:,} at most",
+        "prompts cut off": unknown if found.n_truncated is None else f"{found.n_truncated:,}",
+        "equal scores": "the mean over all orders",
+    }
     return list(facts.items())
 
 

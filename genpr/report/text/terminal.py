@@ -96,6 +96,11 @@ def _legend(result: Result) -> list[str]:
 def _remarks(result: Result) -> list[str]:
     """What stands behind single values, a line for each."""
     facts = {name: remarks_of(result, metric) for name, metric in result.metrics.items()}
+    for family, names in result.families.items():
+        same = {tuple(facts[name]) for name in names}
+        if family != MANIFOLD and len(names) > 1 and len(same) == 1:
+            facts = {name: found for name, found in facts.items() if name not in names}
+            facts[f"{family}.*"] = list(same.pop())
     return [wrapped(f"{name}: {'; '.join(found)}") for name, found in facts.items() if found]
 
 
@@ -103,7 +108,8 @@ def _purposes(result: Result) -> list[str]:
     """Which metrics judge what."""
     parts = []
     for purpose in ("fidelity", "diversity"):
-        names = [name for name in result.metrics if f"({purpose})" in ALL_METRICS[name].meaning]
+        known = result.families[MANIFOLD]
+        names = [name for name in known if f"({purpose})" in ALL_METRICS[name].meaning]
         if names:
             parts.append(f"{purpose}: {', '.join(names)}")
     return [wrapped("; ".join(parts))] if parts else []
@@ -170,6 +176,8 @@ def _fitting(metrics: Sequence[str]) -> list[list[str]]:
 def _contrasts(comparison: Comparison) -> list[str]:
     """How sure each difference from the first result is, in a table per other result."""
     first, *others = comparison.results
+    side = comparison.results[first].real
+    what = "reals" if side.what == "images" else side.what
     blocks = []
     for name in others:
         table = plain_table("metric", "difference", "95 % interval", "verdict")
@@ -181,13 +189,16 @@ def _contrasts(comparison: Comparison) -> list[str]:
                 table.add_row(metric, "-", "-", "no interval is known")
                 continue
             low, high = contrast.interval.low, contrast.interval.high
-            pairing = f" ({contrast.pairing}: {_PAIRINGS[contrast.pairing]})"
+            pairing = f" ({contrast.pairing}: {_PAIRINGS[contrast.pairing].format(what=what)})"
             table.add_row(metric, f"{contrast.value:+.4f}", f"{low:+.4f} to {high:+.4f}", contrast.verdict)
         blocks += ["", wrapped(f"{name} against {first}{pairing}"), render(table)]
     return blocks
 
 
-_PAIRINGS = {"paired": "the same reals, so what they do to both cancels", "unpaired": "other reals or halves"}
+_PAIRINGS = {
+    "paired": "the same {what}, so what they do to both cancels",
+    "unpaired": "other {what} or halves",
+}
 
 
 _MOST_ACROSS = 3

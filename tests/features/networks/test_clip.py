@@ -26,7 +26,7 @@ def _offline():
 
 def empty(name: str) -> nn.Module:
     with torch.device("meta"):
-        return clip._empty_model(clip._find_model(name))
+        return clip._empty_model(clip.find_model(name))
 
 
 def random_state(name: str) -> dict[str, torch.Tensor]:
@@ -72,11 +72,11 @@ def images() -> torch.Tensor:
 def test_openais_networks_are_as_catalogued_and_use_quick_gelu(name):
     from genpr.features.networks.timm_models import feature_dim
 
-    model = clip._find_model(name)
+    model = clip.find_model(name)
     tower = empty(name).get_submodule("visual").eval()
     known = BUILT_IN[name]
     clip.check_quick_gelu(tower, name)
-    assert model.training == clip._find_model(f"open_clip:{model.model}:openai").training
+    assert model.training == clip.find_model(f"open_clip:{model.model}:openai").training
     assert clip.resize_rule(model.training).name == known.resize
     assert clip._side(tower, name) == known.side
     assert feature_dim(clip.ImageTower(tower), known.side, name) == known.dim

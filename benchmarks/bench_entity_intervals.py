@@ -1,0 +1,80 @@
+"""How often the 95 % intervals of entity metrics hold the truth, where images of one prompt share its difficulty."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+import numpy as np
+from _machine import describe_machine
+
+from genpr.metrics.entities import ENTITY_METRICS, EntityMetrics, entity_set_metrics
+
+_RESULTS = Path(__file__).parent / "results"
+_ENTITIES = tuple(f"entity {i}" for i in range(15))
+_SIZES = ((40, 1), (100, 1), (400, 1), (400, 4))  # images, and images of one prompt
+_UNREADABLE, _WRONG = 0.1, 0.15
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--draws", default=200, show_default=True, type=click.IntRange(min=1))
+@click.option("--truth", default=60_000, show_default=True, help="Images that stand for the truth.")
+def main(draws: int, truth: int) -> None:
+    """Draw answers about images of 15 entities, of unequal frequency and difficulty, again and again.
+
+    One in ten answers is unreadable. Of each image, two other entities are found where they are not, each in 15 % of all.
+    """
+    rng = np.random.default_rng(0)
+    ease = rng.uniform(0.2, 0.95, len(_ENTITIES))
+    found = {}
+    for n, images in _SIZES:
+        real = _draw(rng, ease, truth, images)
+        held, widths = dict.fromkeys(ENTITY_METRICS, 0), []
+        for seed in range(draws):
+            metrics = _draw(rng, ease, n, images, seed)
+            for name, score in metrics.scores.items():
+                low, high = score.interval or (0.0, 0.0)
+                held[name] += low <= real[name] <= high
+            low, high = metrics.scores["recall"].interval or (0.0, 0.0)
+            widths.append((high - low) / 2)
+        shares = {name: count / draws for name, count in held.items()}
+        found[f"{n} images of {n // images} prompts"] = {
+            **shares,
+            "half width of recall": float(np.mean(widths)),
+        }
+        click.echo(f"{n} images of {n // images} prompts: {found[f'{n} images of {n // images} prompts']}")
+    record = {
+        "format": "genpr.benchmark-entity-intervals/1",
+        "ended": datetime.now(UTC).isoformat(timespec="seconds"),
+        "draws": draws,
+        "held": found,
+        "machine": asdict(describe_machine(threads=1, device="cpu")),
+    }
+    path = _RESULTS / f"entity-intervals-{datetime.now(UTC):%Y-%m-%d}.jsonl"
+    with path.open("a") as file:
+        file.write(json.dumps(record) + "\n")
+    click.echo(f"wrote {path}")
+
+
+def _draw(rng: np.random.Generator, ease: np.ndarray, n: int, images: int, seed: int = 0) -> EntityMetrics:
+    """Metrics of n images, of which as many as `images` share a prompt, and how hard it is."""
+    names, odds = np.array(_ENTITIES), np.log(ease / (1 - ease))
+    often = 1 / np.arange(1, len(names) + 1)
+    expected, found, groups = [], [], []
+    for prompt in range(n // images):
+        wanted = rng.choice(len(names), rng.integers(1, 4), replace=False, p=often / often.sum())
+        others = rng.choice(np.setdiff1d(np.arange(len(names)), wanted), 2, replace=False)
+        chances = 1 / (1 + np.exp(-odds[wanted] - rng.normal(0, 0.8)))
+        for _ in range(images):
+            seen = np.concatenate([wanted[rng.random(len(wanted)) < chances], others[rng.random(2) < _WRONG]])
+            expected.append(set(names[wanted].tolist()))
+            found.append(None if rng.random() < _UNREADABLE else set(names[seen].tolist()))
+            groups.append(prompt)
+    return entity_set_metrics(expected, found, vocabulary=_ENTITIES, groups=groups, seed=seed)
+
+
+if __name__ == "__main__":
+    main()

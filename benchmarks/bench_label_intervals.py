@@ -1,0 +1,159 @@
+"""How often intervals of label metrics hold the truth, with halves drawn of all images or class by class.
+
+    python benchmarks/bench_label_intervals.py --draws 400 --intervals 200
+    python benchmarks/bench_label_intervals.py --draws 300 --intervals 100 --probe  # fitted again on halves, or not
+
+Gaussian classes in 6 dimensions; fakes have a fifth of their images from the next class. Truth is the mean of a metric over
+all draws of both sides. "sd" is the deviation over these; a half width is given in units of the 1.96 sd that it should have.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from genpr.metrics.label_tally import Tally
+from genpr.metrics.linear_probe import LinearProbe
+from genpr.metrics.recognition import Voters
+from genpr.metrics.uncertainty import Interval, interval_of
+from genpr.neighbours.frame import Frame
+from genpr.neighbours.halves import Halves, unpacked
+
+_K, _HALVES, _REFITS, _D = 5, 100, 10, 6
+_CASES = {
+    "even classes": ([100] * 5, 2.0, 0.2, False),
+    "even, drawn at random": ([100] * 5, 2.0, 0.2, True),
+    "uneven classes": ([300, 100, 50, 30, 20], 2.0, 0.2, False),
+    "uneven, drawn at random": ([300, 100, 50, 30, 20], 2.0, 0.2, True),
+    "nearly perfect": ([100] * 5, 5.0, 0.0, True),
+}
+
+Labelled = tuple[Tensor, Tensor]
+Kinds = Callable[..., tuple[Tally, dict[str, Tally]]]
+
+
+def main() -> None:
+    """Print a line per case, direction and rate."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--draws", type=int, default=400)
+    parser.add_argument("--intervals", type=int, default=200)
+    parser.add_argument("--probe", action="store_true", help="of the linear probe")
+    options = parser.parse_args()
+    interval_kinds = _of_probe if options.probe else _of_votes
+    for name, (sizes, shift, wrong, is_random) in _CASES.items():
+        _report(
+            name, sizes, shift, wrong, options.draws, options.intervals, interval_kinds, is_random=is_random
+        )
+
+
+def _report(
+    name: str,
+    sizes: Sequence[int],
+    shift: float,
+    wrong: float,
+    draws: int,
+    intervals: int,
+    kinds: Kinds,
+    *,
+    is_random: bool,
+) -> None:
+    random = np.random.default_rng(1)
+    values, found = defaultdict[str, list[float]](list), defaultdict[str, dict[str, list[Interval]]](dict)
+    for draw in range(draws):
+        real = _drawn(random, sizes, shift, 0.0, is_random=is_random)
+        fake = _drawn(random, sizes, shift, wrong, is_random=is_random)
+        for direction, tested, trained in (("test", fake, real), ("train", real, fake)):
+            tally, halves_of = kinds(tested, trained, len(sizes), halves=draw < intervals)
+            for rate, value in tally.rates().items():
+                values[f"{direction} {rate}"].append(float(value))
+                for kind, halves in halves_of.items():
+                    known = torch.from_numpy(halves.rates()[rate])
+                    ends = found[f"{direction} {rate}"].setdefault(kind, [])
+                    ends.append(interval_of(float(value), known, n=sum(sizes)))
+    for rate, several in values.items():
+        truth, sd = np.mean(several), np.std(several)
+        line = f"{name:24} {rate:22} truth {truth:.3f} sd {sd:.4f}"
+        for kind, ends in found[rate].items():
+            held = np.mean([float(truth) in each for each in ends])
+            width = np.mean([(each.high - each.low) / 2 for each in ends]) / 1.96 / sd
+            line += f" | {kind} {held:.1%}, {width:.2f}"
+        print(line, flush=True)
+
+
+def _of_votes(
+    tested: Labelled, trained: Labelled, n_classes: int, *, halves: bool
+) -> tuple[Tally, dict[str, Tally]]:
+    frame = Frame.around(trained[0])
+    voters = Voters.of(frame.place(tested[0]), frame.place(trained[0]), trained[1], _K)
+    tally = Tally.of(tested[1], voters.elected(_K), n_classes)
+    kinds = {"of all": False, "by class": True} if halves else {}
+    return tally, {
+        kind: _halved(voters, tested[1], trained[1], n_classes, by_class=by_class)
+        for kind, by_class in kinds.items()
+    }
+
+
+def _of_probe(
+    tested: Labelled, trained: Labelled, n_classes: int, *, halves: bool
+) -> tuple[Tally, dict[str, Tally]]:
+    probe = LinearProbe.fit(*trained, n_classes)
+    recognised = probe.recognised(tested[0])
+    tally = Tally.of(tested[1], recognised, n_classes)
+    if not halves:
+        return tally, {}
+    of_tested, of_trained = (
+        _members(side[1], stream, by_class=False) for side, stream in ((tested, 1), (trained, 0))
+    )
+    again = []
+    for inside, fitted_on in zip(of_tested[:_REFITS], of_trained[:_REFITS], strict=True):
+        part = LinearProbe.fit(trained[0][fitted_on], trained[1][fitted_on], n_classes, start=probe)
+        again.append(Tally.of(tested[1][inside], part.recognised(tested[0][inside]), n_classes))
+    as_it_is = [Tally.of(tested[1][inside], recognised[inside], n_classes) for inside in of_tested]
+    return tally, {"fitted again": Tally.stacked(again), "as it is": Tally.stacked(as_it_is)}
+
+
+def _drawn(
+    random: np.random.Generator, sizes: Sequence[int], shift: float, wrong: float, *, is_random: bool
+) -> Labelled:
+    """Features and labels asked for, some of whose images are of the next class."""
+    shares = np.array(sizes) / sum(sizes)
+    labels = (
+        random.choice(len(sizes), sum(sizes), p=shares)
+        if is_random
+        else np.repeat(np.arange(len(sizes)), sizes)
+    )
+    centres = np.random.default_rng(5).normal(size=(len(sizes), _D))
+    centres *= np.linspace(0.5, 1.5, len(sizes))[:, None] * shift / np.linalg.norm(centres, axis=1)[:, None]
+    look = np.where(random.random(len(labels)) < wrong, (labels + 1) % len(sizes), labels)
+    features = centres[look] + random.normal(size=(len(labels), _D))
+    return torch.tensor(features, dtype=torch.float32), torch.tensor(labels)
+
+
+def _halved(voters: Voters, tested: Tensor, trained: Tensor, n_classes: int, *, by_class: bool) -> Tally:
+    of_tested, of_trained = _members(tested, 1, by_class=by_class), _members(trained, 0, by_class=by_class)
+    tallies = []
+    for inside, voting in zip(of_tested, of_trained, strict=True):
+        rows = inside.nonzero()[:, 0]
+        tallies.append(Tally.of(tested[rows], voters.elected(_K, rows=rows, may_vote=voting), n_classes))
+    return Tally.stacked(tallies)
+
+
+def _members(labels: Tensor, stream: int, *, by_class: bool) -> Tensor:
+    """Which images are in each half: (B, n) bool."""
+    inside = torch.zeros(_HALVES, len(labels), dtype=torch.bool)
+    groups = sorted(set(labels.tolist())) if by_class else [None]
+    for group in groups:
+        rows = torch.arange(len(labels)) if group is None else (labels == group).nonzero()[:, 0]
+        number = stream if group is None else 2 * (int(group) + 1) + stream
+        halves = Halves.drawn(len(rows), seed=0, stream=number, count=_HALVES, device=labels.device)
+        inside[:, rows] = unpacked(halves.member).T[:_HALVES]
+    return inside
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""What label metrics see that pooled ones do not: images of the right kind under the wrong label.
+
+    genpr features cifar10/test.zip test.safetensors --extractor cifar10_cnn.py:load
+    python benchmarks/bench_labels.py test.safetensors
+
+Reals are 500 images of each class of CIFAR-10's test set. The "generators" hand out 300 others of each class: as they are;
+with the labels of two classes exchanged; with half of the images of one class replaced by images of another; with a fifth of
+all labels wrong at random; and with one image per class, 300 times.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import genpr
+from genpr.class_labels import labelled
+from genpr.features.feature_set import load_features
+from genpr.labels.table import FolderLabels
+
+_REALS, _FAKES = 500, 300
+_NOISE = 0.2 / 0.9  # a random label is the right one a tenth of the time
+
+Rows = NDArray[np.int64]
+
+
+def main() -> None:
+    """Print a table per generator and recogniser."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("features", type=Path, help="of the test set, by `genpr features`")
+    parser.add_argument("--exchanged", nargs=2, default=["cat", "dog"], metavar="CLASS")
+    parser.add_argument("--replaced", nargs=2, default=["truck", "automobile"], metavar="CLASS")
+    parser.add_argument("--recogniser", nargs="*", default=["knn", "linear"])
+    options = parser.parse_args()
+    features = load_features(options.features)
+    labels = np.array(labelled("real", features, features, FolderLabels()).labels)
+    rows = features.features.numpy()
+    order = np.random.default_rng(0).permutation(len(labels))
+    of = {label: order[labels[order] == label] for label in sorted(set(labels.tolist()))}
+    reals = np.concatenate([each[:_REALS] for each in of.values()])
+    fakes = np.concatenate([each[_REALS : _REALS + _FAKES] for each in of.values()])
+    for recogniser in options.recogniser:
+        for name, images, asked in _generators(of, labels, fakes, options.exchanged, options.replaced):
+            chosen = genpr.LabelOptions(
+                real_labels=labels[reals].tolist(), fake_labels=asked.tolist(), recogniser=recogniser
+            )
+            result = genpr.score(rows[reals], rows[images], labels=chosen, control=False)
+            _show(f"{name}, {recogniser}", result)
+
+
+def _generators(
+    of: dict[str, Rows],
+    labels: NDArray[np.str_],
+    fakes: Rows,
+    exchanged: list[str],
+    replaced: list[str],
+) -> list[tuple[str, Rows, NDArray[np.str_]]]:
+    """Name, images and labels asked for of each."""
+    asked = labels[fakes]
+    first, second = exchanged
+    swapped = np.where(asked == first, second, np.where(asked == second, first, asked))
+    wanted, given = replaced
+    spare = of[given][_REALS + _FAKES :][: _FAKES // 2]
+    mixed = fakes.copy()
+    mixed[np.flatnonzero(asked == wanted)[: len(spare)]] = spare
+    random = np.random.default_rng(1)
+    others = random.choice(list(of), len(asked))
+    noisy = np.where(random.random(len(asked)) < _NOISE, others, asked)
+    repeated = np.concatenate([each[_REALS : _REALS + 1].repeat(_FAKES) for each in of.values()])
+    return [
+        ("faithful", fakes, asked),
+        (f"{first} and {second} exchanged", fakes, swapped),
+        (f"half of {wanted} is {given}", mixed, asked),
+        ("a fifth of the labels wrong", fakes, noisy),
+        ("one image per class", repeated, asked),
+    ]
+
+
+def _show(name: str, result: genpr.Result) -> None:
+    print(f"\n{name}: {result.real.n:,} reals, {result.fake.n:,} fakes")
+    for metric, found in result.metrics.items():
+        low, high = found.interval or (found.value, found.value)
+        null = "" if found.null is None else f", perfect {found.null:.4f}"
+        print(f"  {metric:22} {found.value:.4f} ({low:.3f} to {high:.3f}){null}")
+    assert result.labels is not None
+    for row in result.labels.rows[:4]:
+        shares = [
+            f"{'-' if value is None else f'{value:.2f}'} of {'-' if null is None else f'{null:.2f}'}"
+            for value, null in ((row.precision, row.null_precision), (row.recall, row.null_recall))
+        ]
+        print(f"  {row.label:12} precision {shares[0]}, recall {shares[1]}")
+    for pair in result.labels.confusions[:3]:
+        print(f"  asked for {pair.asked}, recognised {pair.recognised}: {pair.n:,}")
+    print(f"  {result.seconds['labels']:.1f} s for labels")
+
+
+if __name__ == "__main__":
+    main()

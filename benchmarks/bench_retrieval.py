@@ -1,0 +1,324 @@
+"""Rankings in bounded memory: how long they take beside ranx, and whether both say the same of the same rankings."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import click
+import numpy as np
+import torch
+from _machine import Machine, describe_machine
+from _memory import PeakMemory
+from numpy.typing import NDArray
+
+import genpr
+from genpr.metrics.similarities import FeaturePairs
+
+_RESULTS = Path(__file__).parent / "results"
+_KS = (1, 5, 10)
+_BEYOND = (
+    20  # places of the float32 order beyond the depth, among which the last ones of the exact order are found
+)
+_TOLERANCE = 1e-12
+_LISTS = {"hit_rate": "hit_rate", "precision": "precision", "recall": "recall", "mrr": "mrr", "map": "map"}
+_POOLS = {"mrr": "mrr", "ndcg": "ndcg", "map": "map", "r-precision": "r_precision"}
+_AT = {"hit_rate@": "hit_", "precision@": "precision_", "recall@": "recall_", "ndcg@": "ndcg_"}
+
+Facts = dict[str, Any]
+Values = dict[str, NDArray[np.float64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is ranked.
+
+    Attributes:
+        queries: Number of queries; each has one to three relevant candidates, of grade 1 to 3, whose mean it is near.
+        candidates: Number of candidates, Gaussian.
+        d: Features.
+        depth: Places of the lists that ranx gets.
+        whole: Queries whose whole rankings it gets.
+        threads: Cores.
+    """
+
+    queries: int
+    candidates: int
+    d: int
+    depth: int
+    whole: int
+    threads: int
+
+    def made(self) -> tuple[NDArray[np.float32], NDArray[np.float32], list[list[int]], list[list[int]]]:
+        """Features of queries and of candidates, what is relevant, and its grades."""
+        rng = np.random.default_rng(0)
+        candidates = rng.standard_normal((self.candidates, self.d), dtype=np.float32)
+        queries = rng.standard_normal((self.queries, self.d), dtype=np.float32)
+        count = rng.integers(1, 4, size=self.queries)
+        relevant = rng.integers(0, self.candidates // 3, size=(self.queries, 3)) * 3 + np.arange(3)
+        grades = rng.integers(1, 4, size=(self.queries, 3))
+        for place in range(3):
+            has = count > place
+            queries[has] += 0.15 * candidates[relevant[has, place]]
+        rows = [row[:n] for row, n in zip(relevant.tolist(), count.tolist(), strict=True)]
+        return (
+            queries,
+            candidates,
+            rows,
+            [row[:n] for row, n in zip(grades.tolist(), count.tolist(), strict=True)],
+        )
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--queries", default=100_000, show_default=True, type=click.IntRange(min=100))
+@click.option("--candidates", default=10_000, show_default=True, type=click.IntRange(min=200))
+@click.option("--d", default=512, show_default=True, type=click.IntRange(min=1))
+@click.option("--depth", default=100, show_default=True, help="Places of the lists that ranx gets.")
+@click.option("--whole", default=500, show_default=True, help="Queries whose whole rankings ranx gets.")
+@click.option("--threads", default=2, show_default=True, type=click.IntRange(min=1))
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="JSON lines file to write, with a table beside it.  [default: benchmarks/results/retrieval-<date>-cpu.jsonl]",
+)
+def main(
+    queries: int, candidates: int, d: int, depth: int, whole: int, threads: int, out: Path | None
+) -> None:
+    """Rank random candidates for random queries; ranx has to be installed.
+
+    Every part is a process of its own. Answers are compared before a time is told; the script exits with 1 where they
+    disagree.
+    """
+    task = Task(queries, candidates, d, depth, whole, threads)
+    lines = [
+        {"part": work.__name__.strip("_"), **_alone(work, task)}
+        for work in (_scored, _products, _lists, _whole)
+    ]
+    machine = describe_machine(threads=threads, device="cpu", also=("ranx", "numba"))
+    ended = datetime.now(UTC).isoformat(timespec="seconds")
+    out = out or _RESULTS / f"retrieval-{ended[:10]}-cpu.jsonl"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    head = {
+        "format": "genpr.benchmark-retrieval/1",
+        "ended": ended,
+        "task": asdict(task),
+        "machine": asdict(machine),
+    }
+    out.write_text("".join(json.dumps(head | line) + "\n" for line in lines), encoding="utf-8")
+    table = _table(task, machine, lines, ended)
+    out.with_suffix(".md").write_text(table, encoding="utf-8")
+    click.echo(table)
+    click.echo(f"wrote {out}", err=True)
+    if not all(line.get("agree", True) for line in lines):
+        raise SystemExit(1)
+
+
+def _scored(task: Task) -> Facts:
+    """Metrics from features: similarities in blocks, places, means, intervals, chance."""
+    queries, candidates, relevant, grades = task.made()
+    genpr.ranking_metrics((queries[:100], candidates), relevant[:100], relevance=grades[:100], ks=_KS)
+    with PeakMemory() as memory:
+        start = perf_counter()
+        found = genpr.ranking_metrics((queries, candidates), relevant, relevance=grades, ks=_KS)
+        seconds = perf_counter() - start
+    print(found)
+    values = {name: found[name].value for name in found}
+    return {"seconds": seconds, "peak_bytes": memory.above_level, "values": values, "text": str(found)}
+
+
+def _products(task: Task) -> Facts:
+    """The float32 products of the same blocks alone: what any search through all pairs takes at least."""
+    queries, candidates, _, _ = task.made()
+    right = torch.from_numpy(candidates).T
+    start = perf_counter()
+    for block in torch.from_numpy(queries).split(2048):  # type: ignore[no-untyped-call]
+        block @ right
+    return {"seconds": perf_counter() - start}
+
+
+def _lists(task: Task) -> Facts:
+    """Metrics of the best places of each ranking, given as lists of ids to both."""
+    ranx: Any = import_module("ranx")
+    queries, candidates, relevant, grades = task.made()
+    lists = _best(queries, candidates, task.depth)
+    scored = genpr.ranking_metrics((queries, candidates), relevant, relevance=grades, ks=_KS)
+    del queries, candidates
+    expected = [[f"d{one}" for one in row] for row in relevant]
+    retrieved = [[f"d{one}" for one in row] for row in lists.tolist()]
+    qrels = _qrels(expected, grades)
+    descending = np.arange(task.depth, 0.0, -1.0).tolist()
+    run = {f"q{at:07}": dict(zip(ids, descending, strict=True)) for at, ids in enumerate(retrieved)}
+    names = [*_LISTS, *(f"{kind}{k}" for kind in _AT for k in _KS), "r-precision"]
+    ranx.evaluate(ranx.Qrels(_first(qrels, 100)), ranx.Run(_first(run, 100)), names)  # compiles
+    timed = _timed_ranx(qrels, run, names)
+    start = perf_counter()
+    ours = genpr.retrieval_metrics(expected, retrieved)
+    seconds = perf_counter() - start
+    pairs = {name: (timed["values"][name], ours[mine].per_query) for name, mine in _LISTS.items()}
+    pairs |= _at_cuts(timed["values"], {name: scored[name].per_query for name in scored})
+    pairs["r-precision"] = timed["values"]["r-precision"], scored["r_precision"].per_query
+    return {"seconds": seconds, **_without_values(timed), **_agreement(pairs)}
+
+
+def _whole(task: Task) -> Facts:
+    """Metrics of whole rankings, given as scores to both."""
+    ranx: Any = import_module("ranx")
+    task = Task(task.whole, task.candidates, task.d, task.depth, task.whole, task.threads)
+    queries, candidates, relevant, grades = task.made()
+    queries, candidates = queries.astype(np.float64), candidates.astype(np.float64)
+    scores = queries @ candidates.T / np.linalg.norm(candidates, axis=1)
+    qrels = _qrels([[f"d{one}" for one in row] for row in relevant], grades)
+    run = {
+        f"q{at:07}": {f"d{one}": score for one, score in enumerate(row)}
+        for at, row in enumerate(scores.tolist())
+    }
+    names = [*_POOLS, *(f"{kind}{k}" for kind in _AT for k in _KS)]
+    ranx.evaluate(ranx.Qrels(_first(qrels, 20)), ranx.Run(_first(run, 20)), names)
+    timed = _timed_ranx(qrels, run, names)
+    start = perf_counter()
+    ours = genpr.ranking_metrics(scores, relevant, relevance=grades, ks=_KS)
+    seconds = perf_counter() - start
+    mine = {name: ours[name].per_query for name in ours}
+    pairs = {name: (timed["values"][name], mine[our_name]) for name, our_name in _POOLS.items()}
+    pairs |= _at_cuts(timed["values"], mine)
+    return {"seconds": seconds, **_without_values(timed), **_agreement(pairs)}
+
+
+def _best(queries: NDArray[np.float32], candidates: NDArray[np.float32], depth: int) -> NDArray[np.int64]:
+    """The first `depth` candidates of each query by the exact cosine, (q, depth)."""
+    pairs = FeaturePairs(torch.from_numpy(queries), torch.from_numpy(candidates), "cosine")
+    best = torch.empty(len(queries), depth, dtype=torch.int64)
+    for rows, _, values in pairs.tiles(2**28):
+        near = values.topk(min(depth + _BEYOND, values.shape[1]), dim=1).indices
+        row = torch.arange(rows.start, rows.stop).repeat_interleave(near.shape[1])
+        exact = pairs.exact(row, near.flatten()).view(near.shape)
+        best[rows] = near.gather(1, exact.argsort(dim=1, descending=True, stable=True))[:, :depth]
+    return best.numpy()
+
+
+def _qrels(expected: Sequence[Sequence[str]], grades: Sequence[Sequence[int]]) -> dict[str, dict[str, int]]:
+    return {
+        f"q{at:07}": dict(zip(ids, row, strict=True))
+        for at, (ids, row) in enumerate(zip(expected, grades, strict=True))
+    }
+
+
+def _first(table: dict[str, Any], count: int) -> dict[str, Any]:
+    return dict(list(table.items())[:count])
+
+
+def _timed_ranx(qrels: dict[str, Any], run: dict[str, Any], names: list[str]) -> Facts:
+    """Its objects from dictionaries, its own arrays from these, and the metrics of these arrays alone."""
+    ranx: Any = import_module("ranx")
+    start = perf_counter()
+    ours, theirs = ranx.Qrels(qrels), ranx.Run(run)
+    built = perf_counter()
+    arrays = ours.to_typed_list(), theirs.to_typed_list()
+    converted = perf_counter()
+    values = ranx.evaluate(*arrays, names, return_mean=False)
+    done = perf_counter()
+    return {
+        "ranx_seconds": {
+            "objects": built - start,
+            "arrays": converted - built,
+            "metrics": done - converted,
+        },
+        "values": values,
+    }
+
+
+def _without_values(timed: Facts) -> Facts:
+    return {name: value for name, value in timed.items() if name != "values"}
+
+
+def _at_cuts(theirs: Values, ours: Values) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    names = {f"{kind}{k}": f"{mine}{k}" for kind, mine in _AT.items() for k in _KS}
+    return {name: (theirs[name], ours[mine]) for name, mine in names.items()}
+
+
+def _agreement(pairs: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]) -> Facts:
+    """The largest difference of any query in each metric."""
+    worst = {name: float(np.abs(theirs - ours).max()) for name, (theirs, ours) in pairs.items()}
+    means = {name: float(np.mean(theirs)) for name, (theirs, _) in pairs.items()}
+    return {"largest_difference": worst, "ranx_means": means, "agree": max(worst.values()) <= _TOLERANCE}
+
+
+def _alone(work: Callable[[Task], Facts], task: Task) -> Facts:
+    """In a process of its own."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(_with_threads, (work, task))
+
+
+def _with_threads(work: Callable[[Task], Facts], task: Task) -> Facts:
+    torch.set_num_threads(task.threads)
+    return work(task)
+
+
+def _table(task: Task, machine: Machine, lines: Sequence[Facts], ended: str) -> str:
+    scored, products, lists, whole = lines
+    versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
+    pairs = task.queries * task.candidates
+    floor = products["seconds"]
+    whole_task = f"{task.queries:,} x {task.candidates:,}, d = {task.d}"
+    what = f"genpr, from features: scores, places, {len(scored['values'])} metrics, intervals, chance"
+    rows = [
+        f"| {what} | {whole_task} | {scored['seconds']:.1f} | {scored['peak_bytes'] / 1e9:.2f} |",
+        f"| float32 products of all pairs alone | the same | {floor:.1f} | |",
+        f"| genpr, lists of ids | {task.queries:,} x {task.depth} places | {lists['seconds']:.2f} | |",
+        *_ranx_rows(lists, f"{task.queries:,} x {task.depth} places"),
+        f"| genpr, matrix of scores | {task.whole:,} x {task.candidates:,} | {whole['seconds']:.2f} | |",
+        *_ranx_rows(whole, f"{task.whole:,} x {task.candidates:,}"),
+    ]
+    answers = [
+        f"- {len(line['largest_difference'])} metrics of {what}: largest difference of any query "
+        f"{max(line['largest_difference'].values()):.1e}" + ("" if line["agree"] else ": they DISAGREE")
+        for line, what in ((lists, "the best places"), (whole, "whole rankings"))
+    ]
+    note = (
+        f"A matrix of {pairs:,} float32 similarities would take {4 * pairs / 1e9:.0f} GB. ranx had been compiled before "
+        "time started. It computes means; genpr's times include intervals and, of pools, chance."
+    )
+    return "\n".join(
+        [
+            f"# {ended[:10]}, {machine.cpu}",
+            "",
+            f"{machine}, {machine.system}.  ",
+            f"{versions}; genpr at {machine.commit[:12]}.",
+            "",
+            "## Answers, genpr beside ranx on the same rankings",
+            "",
+            *answers,
+            "",
+            "## Times",
+            "",
+            "| what | of | s | peak GB above the features |",
+            "|---|---|--:|--:|",
+            *rows,
+            "",
+            note,
+            "",
+            "```",
+            scored["text"],
+            "```",
+            "",
+        ]
+    )
+
+
+def _ranx_rows(line: Facts, what: str) -> list[str]:
+    seconds = line["ranx_seconds"]
+    return [
+        f"| ranx, metrics alone, of its own sorted arrays | {what} | {seconds['metrics']:.2f} | |",
+        f"| ranx, with Qrels and Run from dictionaries | {what} | {sum(seconds.values()):.1f} | |",
+    ]
+
+
+if __name__ == "__main__":
+    main()

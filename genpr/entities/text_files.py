@@ -1,0 +1,113 @@
+"""Text files of users: there, of a sane size, in UTF-8, or refused with the reason."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from genpr.errors import DataError, UsageError
+
+_MOST_BYTES = 2**29
+_FIELD_LIMIT = 2**24
+
+
+def shown(text: object, most: int = 60) -> str:
+    r"""Fit for a message on one line: nothing that a terminal obeys, and cut.
+
+    Example:
+        >>> print(shown("a\x1b[31m" + "b" * 99, most=12))
+        a\x1b[31mbbb…
+    """
+    raw = str(text)
+    whole = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in raw[: most + 1])
+    return whole if len(raw) <= most else f"{whole[:most]}…"
+
+
+def some(names: list[str] | tuple[str, ...], most: int = 3) -> str:
+    """A few of many names."""
+    more = len(names) - most
+    listed = ", ".join(shown(name, 40) for name in names[:most])
+    return f"{listed} and {more:,} more" if more > 0 else listed
+
+
+def text_of(path: str | os.PathLike[str], what: str) -> str:
+    """The text of a file, without a byte order mark.
+
+    Args:
+        path: The file.
+        what: What it should hold, for messages ("answers").
+
+    Raises:
+        UsageError: There is no such file ("path-not-found").
+        DataError: It cannot be read ("unreadable"), is too large, or is not UTF-8 ("not-text").
+    """
+    path = Path(path)
+    if not _is_file(path):
+        raise UsageError(
+            f"there is no file {shown(path)!r} with {what}", code="path-not-found", path=str(path)
+        )
+    try:
+        size = path.stat().st_size
+        data = path.read_bytes() if size <= _MOST_BYTES else b""
+    except OSError as error:
+        raise DataError(
+            f"{shown(path)} cannot be read ({error.strerror})", code="unreadable", path=str(path)
+        ) from error
+    if size > _MOST_BYTES:
+        raise DataError(
+            f"{shown(path)} has {size:,} bytes, more than the {_MOST_BYTES:,} that {what} may take; is it another file?",
+            code="not-text",
+            path=str(path),
+        )
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{shown(path)} is not text in UTF-8 (byte {error.start:,}); was it saved in another encoding, such as GBK "
+            "or that of a spreadsheet, or is it another kind of file?",
+            code="not-text",
+            path=str(path),
+        ) from error
+
+
+def rows_of(text: str, origin: str, delimiter: str) -> list[tuple[int, list[str]]]:
+    """Rows of a CSV that hold anything, with the number of the line that each ends on.
+
+    Raises:
+        DataError: It is no CSV ("bad-csv").
+    """
+    before = csv.field_size_limit(_FIELD_LIMIT)
+    try:
+        lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        return [(lines.line_num, row) for row in lines if any(cell.strip() for cell in row)]
+    except csv.Error as error:
+        raise DataError(
+            f"{shown(origin)} is no CSV ({shown(error)}); is a quote missing, or is it another kind of file?",
+            code="bad-csv",
+            path=origin,
+        ) from error
+    finally:
+        csv.field_size_limit(before)
+
+
+def json_of(text: str) -> Any:  # noqa: ANN401 - whatever a file holds
+    """Parsed JSON.
+
+    Raises:
+        ValueError: It is none, or is nested beyond reason.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that is too long, or holds a NUL
+        return False

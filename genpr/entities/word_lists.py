@@ -1,0 +1,98 @@
+"""Words by which language models name lists, refuse, and say yes, no and none; all normalised, in English and Chinese.
+
+Those that end in PARTS are looked for within a text, as Chinese is written without spaces; the others are whole words.
+"""
+
+from __future__ import annotations
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+def _parts(parts: str) -> tuple[str, ...]:
+    return tuple(parts.split())
+
+
+def _phrases(phrases: str) -> frozenset[str]:
+    return frozenset(phrases.split("|"))
+
+
+def _beginnings(phrases: str) -> tuple[str, ...]:
+    return tuple(phrases.split("|"))
+
+
+ENTITY_WORDS = _set("entities entity objects object items item")
+ENTITY_PARTS = _parts("实体 实體 實體 物体 物體 物品 对象 對象 元素 关键词 名称列表 事物")
+PRESENCE_KEYS = _set("found present detected visible recognized recognised identified depicted shown list")
+PRESENCE_PARTS = _parts("存在 出现 出現 发现 看到 包含 识别 識別 检测 列表 清单")
+INTRO_WORDS = _set(
+    "found see shows show contains contain includes include following detected present visible "
+    "depicts depicted list identified recognized recognised answer output result here elements things "
+    "subjects concepts keywords names tags"
+)
+INTRO_PARTS = _parts("如下 包括 有 答案 结果 結果 存在 出现 出現 发现 看到 包含 识别 識別 检测 列表 清单")
+# The last ones are of what was asked for, and not of what was seen.
+NOT_WORDS = _set(
+    "not no non none without missing absent excluded exclude excluding lacking lacks never unseen "
+    "undetected unrelated false wrong incorrect nothing cannot can't couldn't isn't aren't wasn't "
+    "weren't don't doesn't didn't unable neither nor hardly unlikely rejected removed omitted ignored "
+    "uncertain unsure expected required requested target targets candidate candidates prompt query "
+    "reference"
+)
+# Of items of a list.
+DENIALS = _set("no not without except but maybe perhaps possibly neither nor none never missing absent or")
+DENIAL_PARTS = _parts("没有 沒有 不存在 未出现 看不到 不在 可能是 或者")
+NOT_PARTS = _parts("未 没 沒 无 無 不 缺 非 勿 排除 错误 可能")
+REMARK_WORDS = _set(
+    "explanation explanations reason reasons reasoning note notes comment comments description "
+    "descriptions rationale thought thoughts thinking confidence confidences score scores "
+    "justification analysis summary bbox bboxes box boxes colors colours"
+)
+REMARK_PARTS = _parts("说明 說明 解释 解釋 理由 原因 备注 備註 注释 描述 思考 分析 置信")
+NAME_KEYS = _set(
+    "name names entity entityname text word object objectname item value title term 名称 名稱 名字 "
+    "实体 實體 实体名 实体名称 物体 物體 物品 对象 文本 词 值"
+)
+CLASS_KEYS = _set("label class category classname 标签 標籤 类别 類別")
+PRESENT_KEYS = _set(
+    "present found exists exist visible detected ispresent isvisible inimage status 存在 是否存在 "
+    "出现 是否出现 可见 检测到"
+)
+WRAP_KEYS = _set(
+    "answer result results output response content text data json final finalanswer value arguments "
+    "choices message messages 答案 结果 結果 回答 输出 输出结果 数据"
+)
+ERROR_KEYS = _set("error errors exception 错误 錯誤 异常")
+NONE = _phrases(
+    "none|nothing|no entities|no entity|no objects|no object|none found|nothing found|empty|"
+    "no entities found|no objects found|no entities detected|no objects detected|none detected|"
+    "none of them|none of the above|no items|no items found|there are none|there are no entities|無|"
+    "无|没有|沒有|空|没有实体|无实体|没有任何实体|没有物体|无物体|未发现|未发现实体|没有发现|"
+    "没有找到|未找到|未找到实体|没有发现实体|无任何实体|空列表|一个也没有|一个都没有|"
+    "no entities are present|no entities were found|no objects are present|no objects were found"
+)
+YES = _set("yes y true present found visible 1 ✓ ✔ ✅ ☑ 是 是的 有 有的 存在 出现 可见 对 √")
+NO = _phrases(
+    "no|n|false|absent|missing|0|✗|✘|❌|☒|×|否|无|没有|不是|不存在|未出现|不可见|不|错|not present|"
+    "not found|not visible"
+)
+NO_ANSWERS = _set(
+    "yes no ok okay sure true false null nan undefined unknown error timeout n/a na unsure maybe done "
+    "hello hi thanks sorry nil tbd todo ... 是 否 好 好的 对 未知 不知道 不确定 错误 超时 抱歉 收到 "
+    "可以 string str object list json"
+)
+# Without words that objects are called by, such as can and picture.
+PROSE_WORDS = _set(
+    "i i'm i've we you he she they it's its is are was were be been there there's this that these "
+    "those cannot can't could would should shows contains contain has have had do does did see "
+    "appears appear seems seem because which who based however please sorry here let me my your retry "
+    "failed exceeded error exception traceback timeout"
+)
+PROSE_PARTS = _parts("我 你 图中 图片 圖片 画面 这是 这张 那里 可以看到 是一 因为 但是 抱歉 请 无法")
+REFUSALS = _beginnings(
+    "i'm sorry|i am sorry|sorry|i can't|i cannot|i can not|i'm unable|i am unable|i won't|"
+    "i'm not able|i am not able|as an ai|as a language model|unfortunately|i don't|i do not|"
+    "i apologize|i apologise|my apologies|i'm afraid|抱歉|很抱歉|非常抱歉|对不起|對不起|我无法|"
+    "我不能|无法|作为一个|作为ai|不好意思|我看不到"
+)

@@ -1,0 +1,130 @@
+"""Object detectors: which of their classes they see in images, and how surely.
+
+References:
+    S. Ren et al., Faster R-CNN, 2015. T.-Y. Lin et al., Focal Loss for Dense Object Detection, 2017. Y. Li et al.,
+    Benchmarking Detection Transfer Learning with Vision Transformers, 2021 (the training of the _v2 weights).
+    torchvision (BSD-3-Clause), which also publishes the weights, trained on COCO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from genpr.errors import UsageError
+from genpr.features.weights.files import Progress, WeightsFile, find_or_fetch, load_state_dict
+from genpr.runtime import resolve_device
+
+# The older ones freeze their batch norms when they load weights, and need another eps.
+DETECTORS = ("fasterrcnn_resnet50_fpn_v2", "retinanet_resnet50_fpn_v2")
+"""Known ones."""
+
+_NO_CLASS = {"__background__", "N/A"}
+
+
+class Detector(Protocol):
+    """Says how surely objects are in images; any object with these two is one.
+
+    Attributes:
+        names: Of its classes.
+    """
+
+    names: tuple[str, ...]
+
+    def __call__(self, images: Sequence[Tensor]) -> Tensor:
+        """The highest score of each class in each image.
+
+        Args:
+            images: uint8 (3, h, w), of any sizes.
+
+        Returns:
+            (n, classes) float, from 0 for not seen to 1.
+        """
+        ...
+
+
+class TorchvisionDetector:
+    """A detector of torchvision.
+
+    Args:
+        network: Turns a list of float images (3, h, w) from 0 to 1 into dictionaries of "labels" and "scores".
+        categories: Class of each label.
+        device: Where it runs.
+    """
+
+    def __init__(self, network: nn.Module, categories: Sequence[str], device: torch.device) -> None:
+        self._network = network.eval().to(device)
+        self._device = device
+        self.names = tuple(dict.fromkeys(name for name in categories if name not in _NO_CLASS))
+        places = {name: place for place, name in enumerate(self.names)}
+        self._column = torch.tensor([places.get(name, -1) for name in categories])
+
+    @torch.inference_mode()
+    def __call__(self, images: Sequence[Tensor]) -> Tensor:
+        """See `Detector`."""
+        found = torch.zeros(len(images), len(self.names))
+        seen = self._network([image.to(self._device).float() / 255 for image in images])
+        for row, each in zip(found, seen, strict=True):
+            columns = self._column[each["labels"].cpu()]
+            known = columns >= 0
+            row.scatter_reduce_(0, columns[known], each["scores"].cpu().float()[known], "amax")
+        return found
+
+
+def load_detector(
+    name: str = DETECTORS[0],
+    *,
+    weights: str | Path | None = None,
+    device: str | torch.device = "auto",
+    offline: bool = False,
+    progress: Progress | None = None,
+) -> TorchvisionDetector:
+    """Load a detector of torchvision with its published weights, trained on the 80 classes of COCO.
+
+    Args:
+        name: One of `DETECTORS`.
+        weights: A file with them; None finds or downloads them. Either way, it must be the published file.
+        device: "auto", "cpu", "cuda" or "cuda:N".
+        offline: Never download.
+        progress: Told how a download is going.
+
+    Raises:
+        UsageError: There is no such detector or file.
+        WeightsError: The weights are missing, or are not the published ones; nothing of them is then used.
+    """
+    entry, categories = _published(name)
+    path = find_or_fetch(entry, weights=weights, offline=offline, progress=progress)
+    return build_detector(name, entry, path, categories, resolve_device(device))
+
+
+def build_detector(
+    name: str, entry: WeightsFile, path: Path, categories: Sequence[str], device: torch.device
+) -> TorchvisionDetector:
+    """As `load_detector`, with weights of any entry."""
+    from torchvision.models import get_model
+
+    network: nn.Module = get_model(name, weights=None, weights_backbone=None, num_classes=len(categories))
+    network.load_state_dict(load_state_dict(entry, path), strict=True)
+    return TorchvisionDetector(network, categories, device)
+
+
+def _published(name: str) -> tuple[WeightsFile, list[str]]:
+    """The file of weights and the classes of a detector, as torchvision knows them."""
+    if name not in DETECTORS:
+        raise UsageError(
+            f"there is no detector {name!r}; known are {', '.join(DETECTORS)}, or any object with names and a call",
+            code="unknown-detector",
+        )
+    from torchvision.models import get_model_weights
+
+    published: Any = get_model_weights(name).DEFAULT
+    file = PurePosixPath(published.url).name
+    prefix = file.removesuffix(".pth").rpartition("-")[2]
+    entry = WeightsFile(
+        file, published.url, None, None, "BSD-3-Clause", sha256_prefix=prefix, used_by=(name,)
+    )
+    return entry, list(published.meta["categories"])

@@ -1,0 +1,166 @@
+"""Text encoders: prompts as vectors in the same space as the features of images.
+
+The text tower of a CLIP model is known by the name of the extractor that is its image tower, and is read from the same
+weights file. An extractor of the user's own that also has `encode_text` embeds both: a list of n strings in, float
+(n, dim) out.
+
+Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from genpr.errors import UsageError
+from genpr.features.catalogue import BUILT_IN, Request
+from genpr.features.lookup import canonical_name, family_loader, parse_name
+from genpr.features.registry import require_weights
+from genpr.features.weights.files import Progress
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from genpr.features.extractor import FeatureExtractor
+
+_IMAGE_TOWER = "genpr.features.networks.clip:load"
+_NEEDED = (
+    "clip-vit-b-32, clip-vit-l-14, clip-vit-l-14-336, open_clip:MODEL:PRETRAINED, or path/to/file.py:factory whose object "
+    "also has encode_text"
+)
+
+TextProgress = Callable[[int, int], None]
+"""Called with the texts that are done, and how many there are."""
+
+
+@dataclass(frozen=True)
+class TextEncoderInfo:
+    """Which function from texts to vectors an encoder is.
+
+    Attributes:
+        name: That of the extractor whose images it belongs to.
+        dim: Length of a vector.
+        tokenizer: What cuts texts into tokens; "unknown" where a user's own does not say.
+        context: Tokens that are read of a text, its two ends among them; None where that is unknown.
+        weights_sha256: Hash of the weights file; for a user's own of the network, None if it is none.
+        comparable: Whether the weights are the published ones.
+        logit_scale: What the network was trained to multiply a cosine by before the softmax; None where it does not say.
+    """
+
+    name: str
+    dim: int
+    tokenizer: str
+    context: int | None
+    weights_sha256: str | None
+    comparable: bool
+    logit_scale: float | None
+
+
+class TextEncoder(Protocol):
+    """Anything that turns texts into vectors.
+
+    Attributes:
+        name: That of the extractor whose images it belongs to.
+        dim: Length of a vector.
+    """
+
+    name: str
+    dim: int
+
+    @property
+    def info(self) -> TextEncoderInfo:
+        """What it is."""
+        ...
+
+    def encode_text(self, texts: Sequence[str], /, *, progress: TextProgress | None = None) -> Tensor:
+        """Embed n texts, empty ones too, as float32 (n, dim) on the CPU; not scaled to length 1."""
+        ...
+
+    def truncated(self, texts: Sequence[str], /) -> list[bool] | None:
+        """Of which of the texts the end is not read; None where that is unknown."""
+        ...
+
+
+def load_text_encoder(
+    name: str,
+    *,
+    weights: str | os.PathLike[str] | None = None,
+    device: str | torch.device = "auto",
+    offline: bool = False,
+    progress: Progress | None = None,
+) -> TextEncoder:
+    """Load the text encoder that belongs to an extractor.
+
+    Args:
+        name: Of the extractor: a CLIP model ("clip-vit-b-32", "open_clip:MODEL:PRETRAINED"), or a custom one whose object
+            has `encode_text` (see `genpr.load_extractor`).
+        weights: File that holds the published weights, both towers in one.
+        device: "auto", "cpu", "cuda", "cuda:1" or a `torch.device`.
+        offline: Never download; GENPR_OFFLINE=1 says the same.
+        progress: Told (bytes received, bytes in all) while weights are downloaded.
+
+    Raises:
+        UsageError: No such extractor, or it has no text encoder ("no-text-encoder").
+        WeightsError: The weights are missing or are not the published ones.
+    """
+    check_has_text(name)
+    name = canonical_name(name)
+    known = BUILT_IN.get(parse_name(name).base)
+    if known is None and family_loader(name) is None:
+        from genpr.features.custom import load_custom
+        from genpr.runtime import resolve_device
+
+        return text_encoder_of(load_custom(name, device=resolve_device(device)))
+    path = require_weights(name, weights=weights, offline=offline, progress=progress)
+    from genpr.runtime import resolve_device
+
+    given = None if weights is None else Path(weights)
+    request = Request(
+        names=(parse_name(name),),
+        weights=path if path is not None else given,
+        entry=known.weights if known else None,
+        device=resolve_device(device),
+        offline=offline,
+        progress=progress,
+    )
+    encoder: TextEncoder = import_module("genpr.features.networks.clip_text").load(request)
+    return encoder
+
+
+def check_has_text(name: str) -> None:
+    """Refuse the name of an extractor that has no text encoder; whether a custom one has is known once it is loaded.
+
+    Raises:
+        UsageError: "no-text-encoder", or there is no such extractor.
+    """
+    name = canonical_name(name)
+    known = BUILT_IN.get(parse_name(name).base)
+    loader = known.loader if known else family_loader(name)
+    if loader is not None and loader != _IMAGE_TOWER:
+        raise _no_text(name)
+
+
+def text_encoder_of(extractor: FeatureExtractor) -> TextEncoder:
+    """The text encoder that a custom extractor itself is.
+
+    Raises:
+        UsageError: It has no `encode_text` ("no-text-encoder").
+    """
+    from genpr.features.custom_text import CustomTextEncoder
+
+    owner = getattr(extractor, "wrapped", extractor)
+    if not callable(getattr(owner, "encode_text", None)):
+        raise _no_text(extractor.name)
+    return CustomTextEncoder(extractor, owner)
+
+
+def _no_text(name: str) -> UsageError:
+    return UsageError(
+        f"extractor {name!r} embeds images only, but prompts are to be embedded too; choose {_NEEDED}",
+        code="no-text-encoder",
+    )

@@ -1,0 +1,110 @@
+"""Mechanics with a real architecture: both towers of one small open_clip model with random weights, from one file."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import genpr
+from genpr.features.networks import clip, clip_text
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+NAME = "open_clip:ViT-B-32:laion2b_s34b_b79k"
+TINY = {
+    "embed_dim": 24,
+    "vision_cfg": {"image_size": 32, "layers": 1, "width": 64, "head_width": 64, "patch_size": 8},
+    "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1},
+}
+PROMPTS = [
+    f"a {colour} {thing}" for colour in ("red", "blue", "green") for thing in ("cat", "dog", "car", "tree")
+]
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    import open_clip
+    from safetensors.torch import save_file
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        whole = open_clip.CLIP(**TINY)
+        nn.init.normal_(whole.positional_embedding, std=0.5)
+        nn.init.normal_(whole.token_embedding.weight, std=0.5)
+    path = tmp_path_factory.mktemp("weights") / "mine.safetensors"
+    save_file(dict(whole.state_dict()), path)
+    return path, whole.eval()
+
+
+@pytest.fixture(autouse=True)
+def _tiny(monkeypatch):
+    training = clip.find_model(NAME).training
+    for module in (clip, clip_text):
+        monkeypatch.setattr(module, "find_model", lambda _: clip.ClipModel("tiny", TINY, training))
+
+
+@pytest.fixture(scope="module")
+def images():
+    return np.random.default_rng(0).integers(0, 256, (len(PROMPTS), 32, 32, 3), dtype=np.uint8)
+
+
+def test_it_is_what_open_clip_gives_for_both_towers(weights, images):
+    import open_clip
+
+    path, whole = weights
+    result = genpr.align(images, PROMPTS, extractor=NAME, weights=path, device="cpu", distractors=11)
+    tokens = open_clip.get_tokenizer("ViT-B-32")(PROMPTS)
+    mean, std = (
+        torch.tensor(clip.find_model(NAME).training[each])[:, None, None] for each in ("mean", "std")
+    )
+    pixels = (torch.from_numpy(images).permute(0, 3, 1, 2) / 255 - mean) / std
+    with torch.inference_mode():
+        cosine = (
+            whole.encode_image(pixels, normalize=True) @ whole.encode_text(tokens, normalize=True).T
+        ).double()
+    own = cosine.diag()
+    ranks = (cosine > own[:, None]).sum(dim=1) + 1
+    back = (cosine > own[None]).sum(dim=0) + 1
+    assert result["retrieval.mrr"] == pytest.approx(float((1 / ranks.double()).mean()), abs=1e-9)
+    assert result["retrieval.t2i_mrr"] == pytest.approx(float((1 / back.double()).mean()), abs=1e-9)
+    assert result["retrieval.r_precision"] == pytest.approx(float((ranks == 1).double().mean()))
+    assert result["alignment.clip_score"] == pytest.approx(2.5 * float(own.clamp(min=0).mean()), abs=1e-5)
+    assert result.extractor.name == NAME
+    assert not result.comparable
+    assert (result.alignment.context, result.alignment.n_truncated) == (77, 0)
+
+
+def test_features_of_other_weights_are_refused(weights, images, tmp_path):
+    from safetensors.torch import save_file
+
+    path, whole = weights
+    other = tmp_path / "other.safetensors"
+    save_file({**whole.state_dict(), "logit_scale": torch.tensor(1.0)}, other)
+    folder = tmp_path / "images.npz"
+    np.savez(folder, images)
+    features = tmp_path / "f.safetensors"
+    from genpr.cli.main import run
+
+    assert run(["features", str(folder), str(features), "--extractor", NAME, "--weights", str(path)]) == 0
+    good = genpr.align(features, PROMPTS, extractor=NAME, weights=path, device="cpu")
+    assert good.fake.n_embedded == 0
+    with pytest.raises(genpr.FeatureError, match="other weights") as caught:
+        genpr.align(features, PROMPTS, extractor=NAME, weights=other, device="cpu")
+    assert caught.value.code == "other-extractor"
+
+
+def test_on_the_command_line(weights, images, tmp_path, capsys):
+    from genpr.cli.main import run
+
+    np.savez(tmp_path / "i.npz", images)
+    (tmp_path / "p.txt").write_text("\n".join([*PROMPTS[:-1], "a green tree " + "with many leaves " * 40]))
+    options = ("--extractor", NAME, "--weights", str(weights[0]), "--json")
+    code = run(["align", f"{tmp_path}/i.npz", "--prompts", f"{tmp_path}/p.txt", *options])
+    out, err = capsys.readouterr()
+    assert code == 0
+    assert json.loads(out)["alignment"]["n_truncated"] == 1
+    assert "warning: 1 of 12 prompts have more than the 77 tokens" in err

@@ -1,0 +1,163 @@
+"""`genpr align` from the command line, on drawings and prompts that a toy model embeds exactly."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+import toy_pair
+from toy_pair import chosen, drawings, words
+
+TOY = f"{Path(toy_pair.__file__)}:load"
+N, WRONG = 60, 4
+
+
+@pytest.fixture
+def folder(write_images):
+    return write_images("drawings", drawings(chosen(N)))
+
+
+@pytest.fixture
+def prompts(tmp_path):
+    """Of the first four, each has the prompt of the next."""
+    scenes = chosen(N)
+    texts = [words(scenes[row + 1 if row < WRONG else row]) for row in range(N)]
+    path = tmp_path / "prompts.csv"
+    path.write_text("file,prompt\n" + "".join(f"{row:05d}.png,{text}\n" for row, text in enumerate(texts)))
+    return path
+
+
+def test_table_and_worst_images(genpr, folder, prompts):
+    code, out, err = genpr("align", folder, "--prompts", prompts, "--extractor", TOY)
+    assert code == 0
+    assert all(len(line) <= 80 for line in out.splitlines() if "/" not in line), "paths stay in one piece"
+    row = next(line for line in out.splitlines() if line.startswith("retrieval.r_precision"))
+    value = (N - WRONG) / N
+    assert row.split()[1] == f"{value:.4f}"
+    assert row.split()[-1] == str(N - 1), "two images share a prompt"
+    worst = out.split("worst images by the rank of their own prompt among 59\n")[1]
+    assert worst.count(".png") == WRONG
+    assert f"first  1.000  {words(chosen(N)[0])[:20]}" not in worst, (
+        "the prompt of the first image was not asked for"
+    )
+    assert "asked" in worst
+    assert "small-pool" not in err
+    assert "59 candidates instead of 100" in err
+    assert "prompts  59 prompts of" in out
+    assert "images   60 images of" in out
+
+
+def test_json_csv_and_page(genpr, tmp_path, folder, prompts):
+    table, page = tmp_path / "ranks.csv", tmp_path / "page.html"
+    code, out, err = genpr(
+        *(
+            "align",
+            folder,
+            "--prompts",
+            prompts,
+            "--extractor",
+            TOY,
+            "--json",
+            "--csv",
+            table,
+            "--html",
+            page,
+            "-q",
+        )
+    )
+    assert (code, err) == (0, "")
+    record = json.loads(out)
+    assert record["alignment"]["n_failures"] == WRONG
+    assert record["real"]["what"] == "prompts"
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert [row["name"] for row in rows] == [f"{row:05d}.png" for row in range(N)]
+    assert [float(row["rank"]) > 1 for row in rows] == [row < WRONG for row in range(N)]
+    assert all(float(row["winner_score"]) >= float(row["score"]) for row in rows[:WRONG])
+    html = page.read_text()
+    assert html.count("data:image/jpeg") == 2 * WRONG + 12
+    assert "Images that fit another prompt better" in html
+
+
+@pytest.mark.parametrize(
+    ("gate", "code", "words_"),
+    [
+        ("--fail-under=retrieval.r_precision=.9", 0, ""),
+        ("--fail-under=retrieval.r_precision=.95", 5, "missed: retrieval.r_precision is 0.9333, below 0.95"),
+        ("--fail-under=alignment.clip_score=2.5", 5, "alignment.clip_score is 2.4"),
+        ("--fail-under=precision=.5", 2, "not among the computed metrics retrieval.r_precision"),
+        ("--fail-over=retrieval.mrr=.5", 2, "use --fail-under"),
+        ("--fail-under=retrieval.copy_rate=.5", 2, "not among"),
+    ],
+)
+def test_gates(genpr, folder, prompts, gate, code, words_):
+    found = genpr("align", folder, "--prompts", prompts, "--extractor", TOY, gate)
+    assert found[0] == code
+    assert words_ in found[2]
+
+
+def test_one_direction_and_a_prefix(genpr, folder, prompts):
+    options = ("--no-text-to-image", "--prefix", "A photo depicts ", "--distractors", 9, "--extractor", TOY)
+    code, out, _ = genpr("align", folder, "--prompts", prompts, *options)
+    assert code == 0
+    assert "t2i" not in out
+    assert next(line for line in out.splitlines() if "hit_5" in line).split()[-1] == "10"
+    code, _, err = genpr(
+        "align", folder, "--prompts", prompts, *options, "--fail-under", "retrieval.t2i_mrr=.1"
+    )
+    assert code == 2
+    assert "not among" in err
+
+
+def test_text_files_beside_the_images(genpr, folder):
+    for row, scene in enumerate(chosen(N)):
+        (folder / f"{row:05d}.txt").write_text(words(scene))
+    code, out, _ = genpr("align", folder, "--prompts", "beside", "--extractor", TOY, "-q")
+    assert code == 0
+    assert "retrieval.r_precision      1.0000" in out
+    assert "worst images" not in out
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "words_"),
+    [
+        (["--extractor", "inception"], 2, "embeds images only"),
+        (["--extractor", "clip-vit-b-32", "--offline"], 4, "open_clip_model.safetensors"),
+        (["--html", "none/page.html"], 2, "none"),
+        (["--csv", "table.txt"], 2, "must end in .csv"),
+        (["--distractors", "0"], 2, "distractors"),
+        (["--prompts", "none.csv"], 2, "there are no prompts at 'none.csv'"),
+    ],
+    ids=lambda value: "-".join(value[:2]) if isinstance(value, list) else None,
+)
+def test_errors_come_before_any_work(genpr, folder, prompts, change, code, words_):
+    found = genpr("align", folder, "--prompts", prompts, "--extractor", TOY, *change)
+    assert (found[0], found[1]) == (code, "")
+    assert words_ in found[2]
+
+
+def test_a_missing_folder_is_named_before_missing_weights(genpr, prompts):
+    code, _, err = genpr("align", "nowhere", "--prompts", prompts)
+    assert code == 2
+    assert "there is nothing at 'nowhere'" in err
+
+
+def test_hostile_names_and_prompts_do_no_harm(genpr, tmp_path, folder):
+    evil = ["=cmd|x", "\x1b[31mred\x07", "<script>alert(1)</script>", "a" * 3000, "\u202etxt", "{{ 7 * 7 }}"]
+    scenes, rows = chosen(N), []
+    for row, scene in enumerate(scenes):
+        text = words(scenes[(row + 1) % len(evil)]) if row < len(evil) else words(scene)
+        rows.append({"file": f"{row:05d}.png", "prompt": f"{evil[row % 6]} and {text}"})
+    path, page, table = tmp_path / "p.jsonl", tmp_path / "page.html", tmp_path / "t.csv"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    code, out, _ = genpr(
+        *("align", folder, "--prompts", path, "--extractor", TOY, "--html", page, "--csv", table)
+    )
+    assert code == 0
+    assert not set(out) & {"\x1b", "\x07", "\u202e"}
+    html = page.read_text()
+    assert "<script>alert" not in html
+    assert not set(html) & {"\x1b", "\x07", "\u202e"}
+    assert "{{ 7 * 7 }}" in html
+    assert all(not row["prompt"].startswith("=") for row in csv.DictReader(table.read_text().splitlines()))

@@ -1,0 +1,147 @@
+"""`genpr entities`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from genpr.cli.main import run
+
+
+@pytest.fixture
+def files(tmp_path):
+    names = ["cat", "dog", "traffic light", "尼尔·阿姆斯特朗"]
+    expected, answers = ["id,expected"], []
+    for i in range(24):
+        wanted = names[: 1 + i % 4]
+        expected.append(f"img{i},{';'.join(wanted)}")
+        found = ["阿姆斯特朗" if name[0] == "尼" else name for name in wanted if (i + len(name)) % 5]
+        text = json.dumps({"实体": found}) if i % 6 else "I see a lot of things, and more."
+        answers.append(json.dumps({"id": f"img{i}", "answer": text}))
+    files = {
+        "expected.csv": "\n".join(expected),
+        "answers.jsonl": "\n".join(answers),
+        "aliases.csv": "尼尔·阿姆斯特朗,阿姆斯特朗\n",
+        "vocabulary.txt": "\n".join([*names, "bus"]),
+        "exclude.txt": "bus\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return {name.partition(".")[0]: str(tmp_path / name) for name in files}
+
+
+def test_table_fits_and_tells_all(files, capsys):
+    assert run(["entities", files["expected"], files["answers"], "--aliases", files["aliases"]]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    (recall,) = [line.split() for line in lines if line.startswith("entity.recall")]
+    assert len(recall) == 9  # value, interval, bounds, images
+    (failed,) = [line.split() for line in lines if line.startswith("entity.failure_rate")]
+    assert failed[1] == "0.1667"
+    assert "4 of 24 answers could not be read" in out
+    assert "img0: it is a text without a list of names" in out or "img0: there is a sentence" in out
+    assert "no entity.precision" in out
+    assert "read as JSON (20)" in out
+    assert "warning: 4 of 24 answers could not be read" in err
+
+
+def test_json_holds_everything(files, capsys):
+    options = [
+        "--aliases",
+        files["aliases"],
+        "--vocabulary",
+        files["vocabulary"],
+        "--exclude",
+        files["exclude"],
+        "-q",
+    ]
+    assert run(["entities", files["expected"], files["answers"], *options, "--json"]) == 0
+    out, err = capsys.readouterr()
+    record = json.loads(out)
+    assert err == ""
+    assert len(record["entities"]["unreadable"]) == 4
+    assert record["metrics"]["entity.precision"]["value"] == 1
+    assert record["metrics"]["entity.recall"]["interval"][0] > 0
+    assert record["entities"]["vocabulary"] == 5
+
+
+def test_page_holds_everything(files, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    arguments = ["entities", files["expected"], files["answers"], "--aliases", files["aliases"]]
+    assert run([*arguments, "--html", str(page)]) == 0
+    assert "wrote" in capsys.readouterr().err
+    text = page.read_text(encoding="utf-8")
+    assert "answers.jsonl against expected.csv" in text
+    for part in ("entity.recall", "尼尔·阿姆斯特朗", "img0", "I see a lot of things"):
+        assert part in text
+    assert run([*arguments, "--html", str(tmp_path)]) == 2
+
+
+def test_results_flow_into_compare_and_rank(files, tmp_path, capsys):
+    paths = []
+    for name, options in {"one": [], "other": ["--seed", "0"]}.items():
+        assert run(["entities", files["expected"], files["answers"], *options, "--json", "-q"]) == 0
+        path = tmp_path / f"{name}.json"
+        path.write_text(capsys.readouterr().out)
+        paths.append(str(path))
+    assert run(["compare", *paths]) == 0
+    assert "entity.recall" in capsys.readouterr().out
+    assert run(["rank", "--results", *paths, "--by", "entity.recall"]) == 0
+    assert "2 checkpoints by entity.recall" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--fail-under", "entity.recall=.1"], 0, ""),
+        (["--fail-under", "entity.recall=.99"], 5, "missed: entity.recall is"),
+        (["--fail-over", "entity.failure_rate=.1"], 5, "missed: entity.failure_rate is 0.1667, above 0.1"),
+        (["--fail-under", "entity.precision=.1"], 5, "entity.precision has no value"),
+        (["--fail-under", "recall=.1"], 2, "not among entity.recall"),
+        (["--fail-under", "entity.failure_rate=.1"], 2, "lower is better; use --fail-over"),
+        (["--fail-over", "entity.recall=.1"], 2, "higher is better; use --fail-under"),
+        (["--vocabulary", "none.txt"], 2, "there is no file"),
+    ],
+    ids=range(8),
+)
+def test_gates_and_exit_codes(files, capsys, options, code, message):
+    assert run(["entities", files["expected"], files["answers"], "-q", *options]) == code
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("which", "text", "code"),
+    [
+        ("answers", '{"id": "img0", "answer": "x"}', 3),
+        ("answers", "not json", 3),
+        ("aliases", "a,x\nb,x\n", 3),
+    ],
+    ids=range(3),
+)
+def test_damaged_files_are_one_message(files, capsys, which, text, code):
+    Path(files[which]).write_text(text, encoding="utf-8")
+    arguments = ["entities", files["expected"], files["answers"], "--aliases", files["aliases"]]
+    assert run([*arguments, "--json"]) == code
+    out, err = capsys.readouterr()
+    assert json.loads(out)["error"]["exit_code"] == code
+    assert err.count("error:") == 1
+    assert "Traceback" not in err
+
+
+def test_missing_files(files, capsys):
+    assert run(["entities", files["expected"], "nowhere.jsonl"]) == 2
+    assert "there is no file 'nowhere.jsonl' with answers" in capsys.readouterr().err
+
+
+def test_hostile_answers_are_shown_and_not_obeyed(tmp_path, capsys):
+    (tmp_path / "e.json").write_text(json.dumps({"a\x1b[31m": ["cat"], "b": ["[bold]dog"]}))
+    (tmp_path / "f.json").write_text(
+        json.dumps({"a\x1b[31m": "I see \x1b]0;owned\x07\u202e a cat here", "b": []})
+    )
+    assert run(["entities", str(tmp_path / "e.json"), str(tmp_path / "f.json")]) == 0
+    out, err = capsys.readouterr()
+    assert "\x1b" not in out + err
+    assert "\u202e" not in out + err
+    assert "\\x1b[31m" in out
+    assert "[bold]dog" in out

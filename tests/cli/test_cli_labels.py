@@ -1,0 +1,123 @@
+"""`genpr score --labels` and its kin."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from label_blobs import blobs
+
+QUIET = ("--quiet", "--no-control", "--device", "cpu")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Features of reals, of fakes whose classes 0 and 1 are exchanged, and of fakes that are right; and labels of all."""
+    folder, random = tmp_path_factory.mktemp("labels"), np.random.default_rng(0)
+    (x, x_labels), (y, y_labels) = blobs(random, [60] * 3, spread=3), blobs(random, [60] * 3, spread=3)
+    np.save(folder / "real.npy", x.numpy())
+    np.save(folder / "right.npy", y.numpy())
+    np.save(folder / "wrong.npy", y.numpy()[np.r_[60:120, 0:60, 120:180]])
+    for name, labels in (("real", x_labels), ("fake", y_labels)):
+        np.save(folder / f"{name}-labels.npy", np.array([f"kind {label}" for label in labels.tolist()]))
+    return folder
+
+
+def sides(files, fake="wrong"):
+    labels = "--real-labels", files / "real-labels.npy", "--fake-labels", files / "fake-labels.npy"
+    return files / "real.npy", files / f"{fake}.npy", *labels
+
+
+def test_table_names_the_two_classes_and_a_gate_closes(genpr, files):
+    gate = ("--fail-under", "label.gan_test=.8")
+    code, out, err = genpr("score", *sides(files), "--labels", *gate, *QUIET)
+    assert code == 5
+    assert "missed: label.gan_test is 0.3" in err
+    (at,) = [number for number, line in enumerate(out.splitlines()) if line.startswith("class, worst first")]
+    worst = {line[:6] for line in out.splitlines()[at + 2 : at + 4]}
+    assert worst == {"kind 0", "kind 1"}
+    assert "asked for kind 0, recognised kind 1: " in out
+    assert max(map(len, out.splitlines())) <= 80
+    assert genpr("score", *sides(files, "right"), "--labels", *gate, *QUIET)[0] == 0
+
+
+def test_with_classes_json_and_several_protocols(genpr, files):
+    options = ("--labels", "--label-k", "3", "--per-class", "--json", *QUIET)
+    record = json.loads(genpr("score", *sides(files), *options)[1])
+    assert record["metrics"]["label.gan_test"]["k"] == 3
+    assert record["labels"]["rows"][0]["recall"] < 0.1
+    assert len(record["per_class"]["classes"]) == 3
+    protocols = ("--protocol", "genpr", "--protocol", "prdc")
+    out = genpr("score", *sides(files), "--labels", *protocols, *QUIET)[1]
+    assert out.count("class, worst first") == 2
+
+
+def test_page_and_table_of_images(genpr, files, tmp_path):
+    page, table = tmp_path / "page.html", tmp_path / "images.csv"
+    code, *_ = genpr("score", *sides(files), "--labels", "--html", page, "--csv", table, *QUIET)
+    assert code == 0
+    assert "label.gan_train" in page.read_text()
+    assert "kind 0" in page.read_text()
+    assert len(table.read_text().splitlines()) > 180
+
+
+def test_another_tool(genpr, files):
+    fakes = "--fake-labels", files / "fake-labels.npy", "--recogniser", files / "fake-labels.npy"
+    gate = ("--fail-under", "label.accuracy=.99", "--fail-under", "label.exact_match=.1")
+    code, out, err = genpr(
+        "score", files / "real.npy", files / "wrong.npy", "--labels", *fakes, *gate, *QUIET
+    )
+    assert "label.accuracy         1.0000" in out
+    # Of single labels there is no exact match: what has no value does not pass.
+    assert code == 5
+    assert "label.exact_match has no value" in err
+
+
+@pytest.mark.parametrize("command", ["rank", "sweep", "watch"])
+def test_other_commands_that_score(genpr, files, tmp_path, command):
+    real, fake, *labels = sides(files)
+    by = "label.gan_test"
+    if command == "rank":
+        arguments = (real, fake, files / "right.npy", "--by", by)
+    elif command == "sweep":
+        arguments = (real, f"0.5={fake}", f"1={files / 'right.npy'}", "--maximize", by)
+    else:
+        (tmp_path / "samples").mkdir()
+        for name in ("right", "wrong"):
+            (tmp_path / "samples" / f"{name}.npy").write_bytes((files / f"{name}.npy").read_bytes())
+        arguments = (real, tmp_path / "samples", "--once", "--settle", "0", "--by", by)
+    code, out, err = genpr(command, *arguments, "--labels", *labels, *QUIET, "--json")
+    assert code == 0, err
+    record = json.loads(out)
+    best = {"rank": "winner", "sweep": "best", "watch": "best"}
+    found = record[best[command]]
+    assert (found["name"] if command == "watch" else found) == {
+        "rank": "right.npy",
+        "sweep": 1,
+        "watch": "right.npy",
+    }[command]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("score", "--recogniser", "knn"), "--recogniser needs --labels"),
+        (("score", "--label-k", "3"), "--label-k needs --labels"),
+        (("score", "--real-labels", "a.csv"), "--real-labels needs --per-class or --labels"),
+        (("score", "--labels", "--worst-by", "null"), "--worst-by needs --per-class"),
+        (("score", "--labels", "--recogniser", "linear", "--label-k", "3"), "there are none"),
+        (("score", "--labels", "--recogniser", "forest"), "recogniser must be knn"),
+        (("score", "--fail-under", "label.gan_test=.5"), "not among the computed metrics"),
+        (("score", "--metrics", "label.gan_test"), "come with labels (--labels)"),
+        (("rank", "--by", "label.gan_test"), "come with --labels"),
+        (("rank", "--fake-labels", "a.csv"), "--fake-labels needs --labels"),
+        (("rank", "--labels", "--recogniser", "a.csv", "--real-labels", "b.csv"), "reals are not looked at"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "says",
+)
+def test_options_that_do_not_belong_together(genpr, files, given, words):
+    command, *options = given
+    code, _, err = genpr(command, files / "real.npy", files / "right.npy", *options)
+    assert code == 2
+    assert words in err

@@ -1,0 +1,109 @@
+"""Our text tower against transformers, at the real size of ViT-B/32 and with random weights.
+
+Tolerance: 1e-5 of the range of the vectors, in float32.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+
+from genpr.features.names import ExtractorName
+from genpr.features.networks import clip_text
+from genpr.features.weights.known import CLIP
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+TEXTS = ["a photo of a dog", "", "A cat & a dog!", "zwei Kätzchen – 猫", " ".join(["word"] * 90)]
+
+
+def reference_network(activation: str):
+    from transformers import CLIPTextConfig, CLIPTextModelWithProjection
+
+    config = CLIPTextConfig(projection_dim=512, hidden_act=activation, eos_token_id=49407)
+    with torch.device("meta"):
+        network = CLIPTextModelWithProjection(config).eval()
+    network.text_model.embeddings.position_ids = torch.arange(77)[None]  # computed, and not in any state dict
+    return network
+
+
+@pytest.fixture(scope="module")
+def theirs() -> dict[str, torch.Tensor]:
+    """Random weights under transformers' names, that tell texts apart."""
+    generator = torch.Generator().manual_seed(0)
+    state = {}
+    for name, meta in reference_network("quick_gelu").state_dict().items():
+        value = torch.randn(meta.shape, generator=generator)
+        if re.search(r"norm\d?\.weight", name):
+            value = 1 + 0.2 * value
+        elif value.ndim > 1 and "embedding" not in name:
+            value *= (2 / value[0].numel()) ** 0.5
+        else:
+            value *= 0.2
+        state[name] = value
+    return state
+
+
+@pytest.fixture(scope="module")
+def published(theirs) -> dict[str, torch.Tensor]:
+    """The same weights under the names of the published file, as far as it concerns texts."""
+    embeddings = "text_model.embeddings."
+    state = {
+        "logit_scale": torch.tensor(4.6052),
+        "visual.proj": torch.zeros(768, 512),
+        "token_embedding.weight": theirs[embeddings + "token_embedding.weight"],
+        "positional_embedding": theirs[embeddings + "position_embedding.weight"],
+        "text_projection": theirs["text_projection.weight"].T,
+    }
+    names = {
+        "layer_norm1": "ln_1",
+        "layer_norm2": "ln_2",
+        "self_attn.out_proj": "attn.out_proj",
+        "mlp.fc1": "mlp.c_fc",
+        "mlp.fc2": "mlp.c_proj",
+    }
+    for kind in ("weight", "bias"):
+        state[f"ln_final.{kind}"] = theirs[f"text_model.final_layer_norm.{kind}"]
+        for layer in range(12):
+            old, new = f"text_model.encoder.layers.{layer}.", f"transformer.resblocks.{layer}."
+            parts = [theirs[f"{old}self_attn.{part}_proj.{kind}"] for part in "qkv"]
+            state[f"{new}attn.in_proj_{kind}"] = torch.cat(parts)
+            for before, after in names.items():
+                state[f"{new}{after}.{kind}"] = theirs[f"{old}{before}.{kind}"]
+    return state
+
+
+@pytest.fixture(scope="module")
+def ours(published):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clip_text, "load_state_dict", lambda *_: published)
+        name = ExtractorName.parse("clip-vit-b-32")
+        return clip_text.build(CLIP["vit-b-32"], None, name=name, device=torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def vectors(ours) -> torch.Tensor:
+    return ours.encode_text(TEXTS)
+
+
+def relative(found: torch.Tensor, expected: torch.Tensor) -> float:
+    spread = float(expected.max() - expected.min())
+    assert expected.std(dim=0).median() > 0.01 * spread, "the random network tells the texts apart"
+    return float((found - expected).abs().max()) / spread
+
+
+@pytest.mark.parametrize(("activation", "is_same"), [("quick_gelu", True), ("gelu", False)])
+def test_from_text_to_vector_it_equals_transformers(activation, is_same, theirs, ours, vectors):
+    network = reference_network(activation)
+    network.load_state_dict(theirs, assign=True)
+    with torch.inference_mode():
+        error = relative(vectors, network(input_ids=ours.tokens(TEXTS)).text_embeds)
+    assert error < 1e-5 if is_same else error > 1e-3
+
+
+def test_it_is_what_the_catalogue_says(ours):
+    assert (ours.dim, ours.info.context, ours.info.comparable) == (512, 77, True)
+    assert ours.info.weights_sha256 == CLIP["vit-b-32"].sha256
+    assert sum(parameter.numel() for parameter in ours._tower.parameters()) == 63_428_096

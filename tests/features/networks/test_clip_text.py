@@ -1,0 +1,218 @@
+"""Text towers: their weights, tokens and truncation, on a small model with the machinery of the large ones."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from genpr.errors import FeatureError, UsageError, WeightsError
+from genpr.features.names import ExtractorName
+from genpr.features.networks import clip, clip_text
+from genpr.features.text import load_text_encoder
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+TEXTS = ["a red square", "", "A  RED square", "zwei Kätzchen – 猫", "a red square on the left of a blue disc"]
+LONG = " ".join(["word"] * 80)
+TINY = clip.ClipModel(
+    "tiny",
+    {
+        "embed_dim": 24,
+        "quick_gelu": True,
+        "vision_cfg": {"image_size": 32, "layers": 1, "width": 64, "head_width": 64, "patch_size": 32},
+        "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2},
+    },
+    {},
+)
+
+
+@pytest.fixture(scope="module")
+def whole() -> nn.Module:
+    """open_clip's own model, both towers, with random weights."""
+    import open_clip
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = open_clip.CLIP(**TINY.architecture)
+        for name, parameter in model.named_parameters():
+            if parameter.ndim > 1 and "proj" not in name:
+                nn.init.normal_(parameter, std=0.3)
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def state(whole) -> dict[str, torch.Tensor]:
+    return {**whole.state_dict(), "logit_scale": torch.tensor(4.6052)}
+
+
+def build(state, model=TINY, name: str = "clip-vit-b-32"):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clip_text, "find_model", lambda _: model)
+        patch.setattr(clip_text, "load_state_dict", lambda *_: state)
+        patch.setattr(clip_text, "loaded_sha256", lambda *_: "0" * 64)
+        return clip_text.build(None, None, name=ExtractorName.parse(name), device=torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def encoder(state):
+    return build(state)
+
+
+def expected(whole, texts) -> torch.Tensor:
+    import open_clip
+
+    with torch.inference_mode():
+        return whole.encode_text(open_clip.get_tokenizer("ViT-B-32")(texts), normalize=False)
+
+
+def test_a_vector_is_that_of_open_clip_and_not_of_length_1(whole, encoder):
+    texts = [*TEXTS, LONG, "&amp; <end_of_text> after", "x" * 5000]
+    vectors = encoder.encode_text(texts)
+    assert (vectors.shape, vectors.dtype) == ((len(texts), 24), torch.float32)
+    torch.testing.assert_close(vectors, expected(whole, texts), rtol=0, atol=2e-5)
+    assert (vectors.norm(dim=1) - 1).abs().min() > 0.01
+
+
+def test_a_vector_depends_on_no_other_text(encoder):
+    together = encoder.encode_text([*TEXTS, LONG] * 7)
+    for row, text in enumerate([*TEXTS, LONG]):
+        assert torch.equal(together[row], encoder.encode_text([text])[0])
+    assert encoder.encode_text([]).shape == (0, 24)
+
+
+def test_what_the_tower_reads_alike_has_one_vector(encoder):
+    vectors = encoder.encode_text(TEXTS)
+    assert torch.equal(vectors[0], vectors[2]), "CLIP reads lower case, and any space as one"
+    assert len(vectors.unique(dim=0)) == len(TEXTS) - 1
+
+
+def test_what_does_not_fit_is_told(encoder):
+    fits = " ".join(["word"] * 75)
+    assert encoder.truncated([fits, fits + " word", *TEXTS, LONG]) == [False, True, *[False] * 5, True]
+    whole, cut = encoder.encode_text([fits, fits + " and what is never read"])
+    assert torch.equal(whole, cut)
+    assert (encoder.tokens([LONG])[0, 0], encoder.tokens([LONG])[0, -1]) == (49406, 49407)
+
+
+def test_a_batch_that_is_full_is_told_as_progress(encoder):
+    told = []
+    encoder.encode_text([f"text {number}" for number in range(20)], progress=lambda *done: told.append(done))
+    assert told == [(16, 20), (20, 20)]
+
+
+def test_what_it_is_described_as(encoder, state):
+    info = encoder.info
+    assert (info.name, info.dim, info.context, info.weights_sha256) == ("clip-vit-b-32", 24, 77, "0" * 64)
+    assert info.logit_scale == pytest.approx(100, abs=0.01)
+    assert info.comparable
+    without = {key: value for key, value in state.items() if key != "logit_scale"}
+    assert build(without).info.logit_scale is None
+    assert not build(state, name="clip-vit-b-32@bfloat16").info.comparable
+
+
+def test_only_the_text_tower_is_kept(encoder):
+    names = {name for name, _ in encoder._tower.named_parameters()}
+    assert not any("visual" in name or "conv" in name for name in names)
+    assert not any(tensor.is_meta for tensor in [*encoder._tower.buffers(), *encoder._tower.parameters()])
+
+
+@pytest.mark.parametrize("form", ["text", "module", "module-text"])
+def test_names_of_other_savers_are_understood(form, state, encoder):
+    renamed = dict(state)
+    if "text" in form:
+        own = {"logit_scale"}
+        renamed = {k if k in own or k.startswith("visual.") else f"text.{k}": v for k, v in state.items()}
+    if "module" in form:
+        renamed = {f"module.{key}": value for key, value in renamed.items()}
+    other = build(renamed)
+    assert torch.equal(other.encode_text(TEXTS), encoder.encode_text(TEXTS))
+    assert other.info.logit_scale == encoder.info.logit_scale
+
+
+@pytest.mark.parametrize("change", ["missing", "additional", "shape"])
+def test_weights_that_do_not_fit_exactly_are_refused(change, state):
+    changed = dict(state)
+    if change == "missing":
+        del changed["ln_final.bias"]
+    elif change == "additional":
+        changed["ln_extra.bias"] = torch.zeros(1)
+    else:
+        changed["token_embedding.weight"] = torch.zeros(10, 32)
+    with pytest.raises(WeightsError, match=r"ln_final|ln_extra|token_embedding") as caught:
+        build(changed)
+    assert caught.value.code == "weights-mismatch"
+
+
+def test_any_other_activation_is_refused(state, monkeypatch):
+    from open_clip import model
+
+    monkeypatch.setattr(model, "QuickGELU", nn.GELU)
+    with pytest.raises(RuntimeError, match="trained with QuickGELU"):
+        build(state)
+
+
+def test_models_without_quick_gelu_are_built_without(state, encoder):
+    other = build(state, clip.ClipModel("tiny", {**TINY.architecture, "quick_gelu": False}, {}))
+    assert (other.encode_text(TEXTS) - encoder.encode_text(TEXTS)).abs().max() > 1e-3
+
+
+def test_bfloat16_is_close_and_not_equal(state, encoder):
+    found = build(state, name="clip-vit-b-32@bfloat16").encode_text(TEXTS)
+    there = encoder.encode_text(TEXTS)
+    assert found.dtype == torch.float32
+    assert 1e-4 < (found - there).norm() / there.norm() < 3e-2
+
+
+def test_coca_reads_its_whole_context_and_its_tokens_are_left_aside():
+    import open_clip
+
+    text = {**TINY.architecture["text_cfg"], "context_length": 76, "embed_cls": True, "output_tokens": True}
+    coca = clip.ClipModel("coca", {**TINY.architecture, "quick_gelu": False, "text_cfg": text}, {})
+    with torch.random.fork_rng():
+        model = open_clip.CustomTextCLIP(**coca.architecture).eval()
+    encoder = build(model.state_dict(), coca)
+    assert encoder.info.context == 76
+    with torch.inference_mode():
+        theirs = model.text(encoder.tokens(TEXTS))[0]
+    torch.testing.assert_close(encoder.encode_text(TEXTS), theirs, rtol=0, atol=1e-5)
+
+
+def test_numbers_that_are_none_are_refused(state):
+    broken = {**state, "ln_final.bias": torch.full_like(state["ln_final.bias"], torch.nan)}
+    with pytest.raises(FeatureError, match="NaN or infinity for 'a red square'"):
+        build(broken).encode_text(TEXTS)
+
+
+@pytest.mark.parametrize(
+    "name", ["open_clip:ViT-B-16-SigLIP:webli", "open_clip:roberta-ViT-B-32:laion2b_s12b_b32k"]
+)
+def test_other_tokenizers_are_refused_before_any_weights(name):
+    with pytest.raises(UsageError, match="tokenizer of") as caught:
+        load_text_encoder(name, device="cpu")
+    assert caught.value.code == "unsupported-tokenizer"
+
+
+@pytest.mark.slow
+def test_every_other_model_of_open_clip_can_be_built():
+    import open_clip
+
+    seen = 0
+    for architecture, tag in dict(open_clip.list_pretrained()).items():
+        model = clip.find_model(f"open_clip:{architecture}:{tag}")
+        try:
+            clip_text.check_tokenizer(model, architecture)
+        except UsageError:
+            continue
+        with torch.device("meta"):
+            text = open_clip.CustomTextCLIP(
+                embed_dim=model.architecture["embed_dim"],
+                vision_cfg=TINY.architecture["vision_cfg"],
+                text_cfg=model.architecture["text_cfg"],
+                quick_gelu=model.quick_gelu,
+            ).text
+        computed = {name for name, _ in text.named_buffers()} - text.state_dict().keys()
+        assert computed <= {"attn_mask"}, "whatever else is computed would stay empty"
+        assert text.vocab_size >= 49408
+        seen += 1
+    assert seen > 60

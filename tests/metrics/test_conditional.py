@@ -1,0 +1,260 @@
+"""GAN-test and GAN-train: against the definition, their nulls on perfect generators, their intervals on known truth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from label_blobs import blobs, elected_by_definition
+
+from genpr.metrics.conditional import ConditionalReals, members
+from genpr.metrics.label_tally import RATES, Tally
+from genpr.metrics.recogniser import KnnReals, chosen_like, sizes_like
+from genpr.metrics.uncertainty import interval_of
+
+K = 3
+THREE = torch.arange(3)
+
+
+def accuracy(tally):
+    return tally.rates()["accuracy"]
+
+
+def score(real, fake, *, places=THREE, n_classes=3, **options):
+    return ConditionalReals(*real, k=K, **{"kind": "knn", **options}).score(
+        *fake, places=places, n_classes=n_classes
+    )
+
+
+@pytest.fixture(scope="module")
+def sides():
+    random = np.random.default_rng(0)
+    real, (features, labels) = blobs(random, [50, 30, 20], spread=1), blobs(random, [15, 30, 15], spread=1)
+    return real, (
+        features,
+        torch.where(torch.arange(60) % 7 == 0, (labels + 1) % 3, labels),
+    )  # some mislabelled
+
+
+@pytest.fixture(scope="module")
+def found(sides):
+    return score(*sides)
+
+
+def test_both_directions_are_the_definition(sides, found):
+    (x, x_labels), (y, y_labels) = sides
+    of_fakes, of_reals = elected_by_definition(y, x, x_labels, K), elected_by_definition(x, y, y_labels, K)
+    assert found.test.recognised.tolist() == of_fakes.tolist()
+    assert found.train.recognised.tolist() == of_reals.tolist()
+    assert accuracy(found.test.tally) == pytest.approx((of_fakes == y_labels).double().mean().item())
+    assert accuracy(found.train.tally) == pytest.approx((of_reals == x_labels).double().mean().item())
+    assert (found.test.n, found.train.n) == (60, 100)
+    for label in range(3):
+        assert found.test.tally.right[label] == int(((of_fakes == label) & (y_labels == label)).sum())
+        assert found.test.tally.asked[label] == int((y_labels == label).sum())
+        assert found.test.tally.recognised[label] == int((of_fakes == label).sum())
+
+
+def test_null_of_gan_test_is_leave_one_out_by_class_shares_of_the_fakes(sides, found):
+    (x, x_labels), (_, y_labels) = sides
+    alone = elected_by_definition(x, x, x_labels, K, itself=torch.arange(100))
+    shares = torch.bincount(y_labels) / 60
+    recalls = torch.stack([(alone[x_labels == label] == label).double().mean() for label in range(3)])
+    assert accuracy(found.test.null) == pytest.approx(float((shares * recalls).sum()))
+    assert found.test.null.rates()["macro_recall"] == pytest.approx(float(recalls.mean()))
+    assert found.test.null.asked == pytest.approx(torch.bincount(y_labels).numpy())
+
+
+def test_null_of_gan_train_lets_as_many_vote_as_there_are_fakes(sides, found):
+    (x, x_labels), (_, y_labels) = sides
+    voters = chosen_like(x_labels, torch.bincount(y_labels), 0)
+    assert torch.bincount(x_labels[voters]).tolist() == torch.bincount(y_labels).tolist()
+    place = torch.full((100,), -1)
+    place[voters] = torch.arange(len(voters))
+    others = elected_by_definition(x, x[voters], x_labels[voters], K, itself=place)
+    assert accuracy(found.train.null) == pytest.approx((others == x_labels).double().mean().item())
+
+
+def test_a_few_more_or_less_of_a_class_cost_no_other_search(monkeypatch):
+    random = np.random.default_rng(3)
+    real, searches = blobs(random, [50, 50]), []
+    reals = ConditionalReals(*real, kind="knn", k=K, intervals=False)
+    monkeypatch.setattr(KnnReals, "by_others", lambda *wanted: searches.append(wanted))
+    reals.score(*blobs(random, [49, 51]), places=torch.arange(2), n_classes=2)
+    assert not searches
+    with pytest.raises(AttributeError):  # fewer do
+        reals.score(*blobs(random, [40, 50]), places=torch.arange(2), n_classes=2)
+    assert len(searches) == 1
+
+
+@pytest.mark.parametrize(
+    ("wanted", "there", "taken"),
+    [
+        ([15, 30, 15], [50, 30, 20], [15, 30, 15]),  # enough of all
+        ([40, 60, 80], [100, 100, 40], [20, 30, 40]),  # half of each, since there is half of the last
+        ([500] * 4, [50] * 4, [50] * 4),
+        ([50, 50, 5], [50, 50, 1], [50, 50, 1]),  # a rare class does not cost the others
+        ([30, 0, 30], [30, 30, 0], [30, 0, 0]),
+        ([0, 0], [3, 3], [0, 0]),
+    ],
+    ids=str,
+)
+def test_classes_vote_in_proportion(wanted, there, taken):
+    assert sizes_like(torch.tensor(wanted), torch.tensor(there)).tolist() == taken
+
+
+@pytest.mark.parametrize("kind", ["knn", "linear"])
+def test_a_perfect_generator_scores_the_null(kind):
+    random, gaps = np.random.default_rng(4), []
+    for _ in range(20 if kind == "knn" else 10):
+        # Other sizes and other shares of classes on both sides.
+        real, fake = blobs(random, [90, 60, 30], spread=0.7), blobs(random, [20, 30, 60], spread=0.7)
+        one = score(real, fake, kind=kind, intervals=False)
+        gaps.append(
+            [
+                direction.tally.rates()[rate] - direction.null.rates()[rate]
+                for direction in (one.test, one.train)
+                for rate in RATES
+            ]
+        )
+    gap, error = np.mean(gaps, axis=0), np.std(gaps, axis=0) / np.sqrt(len(gaps))
+    # Half as many reals vote as fakes do, and a probe misses a fifth: the null may be a little low.
+    assert (np.abs(gap) < 3 * error + 0.02).all()
+
+
+def test_halves_are_complementary_and_each_is_scored_by_itself(sides, found):
+    (x, x_labels), (y, y_labels) = sides
+    in_reals, in_fakes = members(100, 0, 0, 100, x.device), members(60, 0, 1, 100, x.device)
+    assert (in_reals[::2] ^ in_reals[1::2]).all()
+    assert (in_fakes[::2] ^ in_fakes[1::2]).all()
+    for half in (0, 1, 98):
+        fakes = in_fakes[half].nonzero()[:, 0]
+        wanted = elected_by_definition(y[fakes], x, x_labels, K, may_vote=in_reals[half])
+        tally = Tally.of(y_labels[fakes], wanted, 3)
+        for name in ("right", "asked", "recognised"):
+            assert getattr(found.test.halves, name)[half].tolist() == getattr(tally, name).tolist()
+        reals = in_reals[half].nonzero()[:, 0]
+        wanted = elected_by_definition(x[reals], y, y_labels, K, may_vote=in_fakes[half])
+        assert found.train.halves.right[half].sum() == int((wanted == x_labels[reals]).sum())
+
+
+def test_chance_is_the_largest_class_and_uniform_guesses(found):
+    assert found.test.chance["accuracy"] == 0.5 or found.test.chance["accuracy"] == pytest.approx(
+        max(found.test.tally.asked) / 60
+    )
+    assert found.train.chance["accuracy"] == 0.5
+    assert found.test.chance["macro_recall"] == pytest.approx(1 / 3)
+    shares = found.train.tally.asked / 100
+    assert found.train.chance["macro_precision"] == pytest.approx(shares.mean())
+    assert found.train.chance["macro_f1"] == pytest.approx((2 * shares / (3 * shares + 1)).mean())
+
+
+def test_mislabelled_fakes_are_seen_and_wrong_classes_named():
+    random = np.random.default_rng(2)
+    real, (features, labels) = blobs(random, [40] * 4, d=8), blobs(random, [40] * 4, d=8)
+    swapped = torch.tensor([1, 0, 2, 3])[labels]
+    four = torch.arange(4)
+    good = score(real, (features, labels), places=four, n_classes=4)
+    bad = score(real, (features, swapped), places=four, n_classes=4)
+    assert accuracy(good.test.tally) > 0.95
+    assert accuracy(bad.test.tally) < 0.55
+    assert accuracy(bad.train.tally) < 0.55
+    recalls = bad.test.tally.right / bad.test.tally.asked
+    assert recalls.argsort()[:2].tolist() in ([0, 1], [1, 0])
+    assert accuracy(bad.test.null) > 0.95
+
+
+@pytest.mark.parametrize("kind", ["knn", "linear"])
+def test_classes_of_one_side_alone(kind):
+    random = np.random.default_rng(5)
+    # Of classes 0 to 3, reals have 0, 1 and 3, and fakes 0, 2 and 3.
+    (x, x_labels), (y, y_labels) = blobs(random, [30] * 3, spread=4), blobs(random, [20] * 3, spread=4)
+    fakes = y, torch.tensor([0, 2, 3])[y_labels]
+    one = score((x, x_labels), fakes, places=torch.tensor([0, 1, 3]), n_classes=4, kind=kind)
+    assert one.test.tally.asked.tolist() == [20, 0, 20, 20]
+    assert one.test.tally.right[2] == 0
+    assert one.test.tally.recognised[2] == 0
+    assert accuracy(one.test.null) < 0.67  # a third of the fakes cannot be right
+    assert one.test.chance["accuracy"] == pytest.approx(1 / 3)
+    few = score(
+        (x, x_labels), (y[10:41], fakes[1][10:41]), places=torch.tensor([0, 1, 3]), n_classes=4, kind=kind
+    )
+    assert few.test.chance["accuracy"] == pytest.approx(10 / 31)  # 20 are of class 2, which nobody can guess
+    assert one.train.tally.asked.tolist() == [30, 30, 0, 30]
+    assert one.train.tally.right[1] == 0
+    assert one.train.null.right[1] == 0  # no fake of it, so no real of it votes
+    assert one.test.tally.right[[0, 3]].sum() > 35
+
+
+def test_a_probe_is_not_tested_on_what_it_was_fitted_on():
+    random = np.random.default_rng(6)
+    noise = torch.tensor(random.normal(size=(60, 80)), dtype=torch.float32)
+    labels = torch.arange(60) % 2  # nothing to learn, all to learn by heart
+    one = ConditionalReals(noise, labels, kind="linear", intervals=False)
+    again = one.score(noise, labels, places=torch.arange(2), n_classes=2)
+    assert accuracy(again.test.tally) == 1
+    assert accuracy(again.test.null) < 0.75
+
+
+def test_halves_of_a_probe_are_fits_of_their_own():
+    random = np.random.default_rng(7)
+    real, fake = blobs(random, [30, 30], spread=0.5), blobs(random, [30, 30], spread=0.5)
+    one = score(real, fake, places=torch.arange(2), n_classes=2, kind="linear")
+    assert one.test.halves.right.shape == (10, 2)
+    in_reals, in_fakes = members(60, 0, 0, 10, THREE.device), members(60, 0, 1, 10, THREE.device)
+    half_fakes = fake[0][in_fakes[3]], fake[1][in_fakes[3]]
+    alone = score(
+        (real[0][in_reals[3]], real[1][in_reals[3]]),
+        half_fakes,
+        places=torch.arange(2),
+        n_classes=2,
+        kind="linear",
+    )
+    assert one.test.halves.right[3].tolist() == alone.test.tally.right.tolist()
+    assert one.train.halves.right[3].tolist() == alone.train.tally.right.tolist()
+
+
+def test_few_images_have_no_intervals():
+    random = np.random.default_rng(8)
+    real, fake = blobs(random, [20, 20]), blobs(random, [10, 9])
+    two = torch.arange(2)
+    assert score(real, fake, places=two, n_classes=2).test.halves is None
+    assert score(real, blobs(random, [10, 10]), places=two, n_classes=2).test.halves is not None
+    assert score(real, real, places=two, n_classes=2, intervals=False).test.halves is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("counts", "is_random"), [([80] * 4, False), ([80] * 4, True), ([200, 70, 30, 20], True)], ids=str
+)
+def test_intervals_hold_the_truth(counts, is_random):
+    random, values, intervals = np.random.default_rng(9), [], []
+
+    def draw():
+        sizes = random.multinomial(sum(counts), np.array(counts) / sum(counts)) if is_random else counts
+        features, labels = blobs(random, sizes, d=6, spread=0.7)
+        return features, labels
+
+    for repeat in range(300):
+        (x, x_labels), (y, y_labels) = draw(), draw()
+        asked = torch.where(torch.from_numpy(random.random(len(y)) < 0.2), (y_labels + 1) % 4, y_labels)
+        one = score((x, x_labels), (y, asked), places=torch.arange(4), n_classes=4, intervals=repeat < 120)
+        both = one.test, one.train
+        values.append([direction.tally.rates()[rate] for direction in both for rate in RATES])
+        if repeat < 120:
+            intervals.append(
+                [
+                    interval_of(
+                        float(direction.tally.rates()[rate]),
+                        torch.from_numpy(direction.halves.rates()[rate]),
+                        n=direction.n,
+                    )
+                    for direction in both
+                    for rate in RATES
+                ]
+            )
+    truth = np.mean(values, axis=0)
+    held = np.mean(
+        [[value in each for value, each in zip(truth, row, strict=True)] for row in intervals], axis=0
+    )
+    assert (held >= 0.9).all(), held

@@ -1,0 +1,221 @@
+"""Recall and precision of sets of entities, by hand and by their definitions."""
+
+import numpy as np
+import pytest
+
+from genpr import DataError, UsageError
+from genpr.metrics.entities import ENTITY_METRICS, entity_set_metrics
+
+EXPECTED = [{"cat", "dog"}, {"cat"}, {"cat", "dog", "bus", "car"}, set()]
+FOUND = [{"cat"}, {"cat", "bus"}, {"dog", "bus", "car", "tree"}, {"car"}]
+VOCABULARY = {"cat", "dog", "bus", "car"}
+
+
+def test_worked_example():
+    found = entity_set_metrics(EXPECTED, FOUND, vocabulary=VOCABULARY)
+    assert found["recall"] == pytest.approx((1 / 2 + 1 + 3 / 4) / 3)
+    assert found["micro_recall"] == pytest.approx(5 / 7)
+    assert found["macro_recall"] == pytest.approx((2 / 3 + 1 / 2 + 1 + 1) / 4)
+    assert found["all_found"] == pytest.approx(1 / 3)
+    assert found["precision"] == pytest.approx((1 + 1 / 2 + 1 + 0) / 4)
+    assert found["micro_precision"] == pytest.approx(5 / 7)
+    assert found["macro_precision"] == pytest.approx((1 + 1 + 1 / 2 + 1 / 2) / 4)
+    assert found["failure_rate"] == 0
+    assert (found.recall, found.precision) == (found["recall"], found["precision"])
+    rows = {row.entity: (row.n_expected, row.n_found, row.n_false) for row in found.entities}
+    assert rows == {"cat": (3, 2, 0), "dog": (2, 1, 0), "bus": (1, 1, 1), "car": (1, 1, 1)}
+    assert [row.entity for row in found.entities][:2] == ["dog", "cat"]
+
+
+def test_three_averages_differ():
+    """One entity of many images, and one of few: macro weighs entities, micro pairs, recall images."""
+    found = entity_set_metrics([{"a"}] * 8 + [{"a", "b"}] * 2, [{"a"}] * 10)
+    assert (found["recall"], found["micro_recall"], found["macro_recall"]) == (
+        0.9,
+        pytest.approx(10 / 12),
+        0.5,
+    )
+
+
+def test_excluded_entities_are_wrong():
+    found = entity_set_metrics(
+        [{"cat"}, {"cat"}, set()],
+        [{"cat", "dog"}, {"cat", "tree"}, {"dog"}],
+        excluded=[{"dog"}, {"dog"}, {"dog", "tree"}],
+    )
+    assert found["recall"] == 1
+    assert found["all_found"] == pytest.approx(1 / 3)
+    assert found["precision"] == pytest.approx((1 / 2 + 1 + 0) / 3)
+    assert found["micro_precision"] == pytest.approx(2 / 4)
+    rows = {row.entity: row.n_false for row in found.entities}
+    assert rows == {"cat": None, "dog": 2}
+
+
+def test_vocabulary_alone_forbids_nothing():
+    found = entity_set_metrics([{"cat"}], [{"cat", "dog"}], vocabulary={"cat", "dog"})
+    assert (found["all_found"], found["precision"]) == (1, 0.5)
+
+
+def test_precision_is_undefined_where_anything_may_be_there():
+    found = entity_set_metrics([{"cat"}], [{"cat", "dog"}])
+    assert set(found.undefined) == {"precision", "micro_precision", "macro_precision"}
+    assert "closed vocabulary" in found.undefined["precision"]
+    assert found.precision is None
+    assert [row.n_false for row in found.entities] == [None]
+
+
+def test_nothing_expected_is_undefined_and_not_zero():
+    found = entity_set_metrics([set(), set()], [{"cat"}, set()])
+    assert "recall" in found.undefined
+    assert found.recall is None
+    assert set(found.scores) == {"failure_rate"}
+    assert "nothing is expected" in found.undefined["all_found"]
+
+
+def test_nothing_found_has_no_precision():
+    found = entity_set_metrics([{"cat"}], [set()], vocabulary={"cat"})
+    assert found["recall"] == 0
+    assert "nothing was found" in found.undefined["precision"]
+
+
+def test_unreadable_answers_are_in_no_score():
+    found = entity_set_metrics(
+        [{"cat", "dog"}, {"cat"}, {"dog"}], [{"cat", "dog"}, None, set()], vocabulary={"cat", "dog"}
+    )
+    assert found["recall"] == 0.5
+    assert found["failure_rate"] == pytest.approx(1 / 3)
+    assert found.n_unreadable == 1
+    assert found.scores["recall"].bounds == (pytest.approx(1 / 3), pytest.approx(2 / 3))
+    assert found.scores["micro_recall"].bounds == (pytest.approx(2 / 4), pytest.approx(3 / 4))
+    assert found.scores["macro_recall"].bounds == (pytest.approx(1 / 2), pytest.approx(3 / 4))
+    assert found.scores["all_found"].bounds == (pytest.approx(1 / 3), pytest.approx(2 / 3))
+    assert found.scores["precision"].bounds == (0.5, 1)
+    assert found.scores["micro_precision"].bounds is None
+    assert found.scores["failure_rate"].bounds is None
+    rows = {row.entity: row.n_expected for row in found.entities}
+    assert rows == {"cat": 1, "dog": 2}
+
+
+def test_all_unreadable_has_a_failure_rate_only():
+    found = entity_set_metrics([{"cat"}, {"dog"}], [None, None])
+    assert set(found.scores) == {"failure_rate"}
+    assert found["failure_rate"] == 1
+
+
+def test_readable_answers_have_no_bounds():
+    found = entity_set_metrics([{"cat"}], [{"cat"}])
+    assert found.scores["recall"].bounds is None
+
+
+def drawn(rng, n, images=1):
+    """Images of 8 entities, of which some are harder; `images` share a prompt and how hard it is."""
+    names = np.array([f"e{i}" for i in range(8)])
+    shares = np.linspace(0.3, 0.95, 8)
+    expected, found, groups = [], [], []
+    for group in range(n // images):
+        wanted = rng.choice(8, rng.integers(1, 4), replace=False)
+        luck = rng.uniform(0.6, 1.2)
+        for _ in range(images):
+            seen = wanted[rng.random(len(wanted)) < np.minimum(shares[wanted] * luck, 1)]
+            extra = rng.choice(8, 1) if rng.random() < 0.2 else []
+            expected.append(set(names[wanted]))
+            found.append(None if rng.random() < 0.1 else {*names[seen], *names[extra]})
+            groups.append(group)
+    return expected, found, groups
+
+
+def by_definition(expected, found, closed):
+    pairs = [(e, f) for e, f in zip(expected, found, strict=True) if f is not None]
+    entities = sorted(set().union(*(e for e, _ in pairs)))
+    kept = [(e & f, (f & closed) - e) for e, f in pairs]
+    judged = sorted(set().union(*(hit | wrong for hit, wrong in kept)))
+    return {
+        "recall": np.mean([len(e & f) / len(e) for e, f in pairs if e]),
+        "micro_recall": sum(len(e & f) for e, f in pairs) / sum(len(e) for e, _ in pairs),
+        "macro_recall": np.mean([np.mean([name in f for e, f in pairs if name in e]) for name in entities]),
+        "all_found": np.mean([e <= f for e, f in pairs if e]),
+        "precision": np.mean([len(hit) / len(hit | wrong) for hit, wrong in kept if hit | wrong]),
+        "micro_precision": sum(len(hit) for hit, _ in kept) / sum(len(hit | wrong) for hit, wrong in kept),
+        "macro_precision": np.mean(
+            [np.mean([name in hit for hit, wrong in kept if name in hit | wrong]) for name in judged]
+        ),
+        "failure_rate": np.mean([f is None for f in found]),
+    }
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_values_are_those_of_the_definitions(seed):
+    expected, found, groups = drawn(np.random.default_rng(seed), 120, images=1 + seed)
+    closed = {f"e{i}" for i in range(7 + seed % 2)} | set().union(*expected)
+    metrics = entity_set_metrics(expected, found, vocabulary=closed, groups=groups)
+    assert {name: metrics[name] for name in ENTITY_METRICS} == pytest.approx(
+        by_definition(expected, found, closed)
+    )
+    for score in metrics.scores.values():
+        low, high = score.interval
+        assert 0 <= low < score.value < high <= 1 or score.value in (0, 1)
+        assert score.replicates.shape == (100,)
+
+
+def test_intervals_are_of_prompts_where_images_share_them():
+    expected, found, groups = drawn(np.random.default_rng(0), 400, images=10)
+    alone = entity_set_metrics(expected, found).scores["recall"]
+    shared = entity_set_metrics(expected, found, groups=groups).scores["recall"]
+    assert (alone.n, shared.n) == (sum(each is not None for each in found), 40)
+    assert shared.value == alone.value
+    width = [score.interval[1] - score.interval[0] for score in (alone, shared)]
+    assert width[1] > 1.2 * width[0]
+
+
+def test_intervals_need_ten_images():
+    assert entity_set_metrics([{"a"}] * 9, [{"a"}] * 9).scores["recall"].interval is None
+    interval = entity_set_metrics([{"a"}] * 10, [{"a"}] * 10).scores["recall"].interval
+    assert interval == (pytest.approx(0.692, abs=0.001), 1)  # Clopper and Pearson: nothing failed so far
+
+
+def test_images_of_one_prompt_are_one_chance_to_fail():
+    groups = [i // 4 for i in range(40)]
+    expected = [{"a", "b"}] * 40
+    scores = entity_set_metrics(expected, expected, groups=groups).scores
+    low = [scores[name].interval[0] for name in ("recall", "micro_recall", "macro_recall", "all_found")]
+    assert low == pytest.approx([0.692] * 4, abs=0.001)  # of 10, not of 40 or 80
+
+
+def test_intervals_hold_the_truth():
+    """A small simulation; docs/entities.md has the large one."""
+    rng = np.random.default_rng(1)
+    truth = entity_set_metrics(*drawn(rng, 20_000)[:2], vocabulary={f"e{i}" for i in range(8)})
+    held = dict.fromkeys(ENTITY_METRICS, 0)
+    for seed in range(60):
+        expected, found, _ = drawn(rng, 80)
+        metrics = entity_set_metrics(expected, found, vocabulary={f"e{i}" for i in range(8)}, seed=seed)
+        for name, score in metrics.scores.items():
+            held[name] += score.interval[0] <= truth[name] <= score.interval[1]
+    assert min(held.values()) >= 53, held
+
+
+def test_halves_do_not_depend_on_which_answers_are_read():
+    """So that two files of answers about the same prompts are compared in pairs."""
+    expected = [{"a"}] * 40
+    one = entity_set_metrics(expected, [{"a"} if i % 2 else set() for i in range(40)])
+    other = entity_set_metrics(expected, [None if i < 5 else {"a"} if i % 2 else set() for i in range(40)])
+    a, b = (each.scores["recall"].replicates.numpy() for each in (one, other))
+    assert np.corrcoef(a, b)[0, 1] > 0.7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (([], []), "bad-option"),
+        (([{"a"}], [{"a"}, {"b"}]), "bad-option"),
+        (([{"a"}], [{"a"}], {"excluded": [{"a"}]}), "bad-expectation"),
+        (([{"a"}], [{"a"}], {"vocabulary": {"b"}}), "bad-expectation"),
+        (([{"a"}], [{"a"}], {"groups": []}), "bad-option"),
+    ],
+    ids=range(5),
+)
+def test_impossible_input_is_refused(arguments, code):
+    expected, found, *rest = arguments
+    with pytest.raises((DataError, UsageError)) as caught:
+        entity_set_metrics(expected, found, **(rest[0] if rest else {}))
+    assert caught.value.code == code

@@ -1,0 +1,147 @@
+"""The page of an alignment: words, numbers, and the images that fit another prompt better."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from html import unescape
+
+import html5lib
+import numpy as np
+import pytest
+import torch
+from toy_pair import ToyPair, chosen, drawings, words
+
+from genpr.alignment.aligned import aligned
+from genpr.alignment.question import Question
+from genpr.report.pages.align_page import align_report
+from genpr.report.pages.gallery import data_uri
+from genpr.report.pages.thumbnails import thumbnail
+from genpr.report.reading import read
+from genpr.report.text.alignment_table import failures_list
+from genpr.side_features import Embedder
+from genpr.summaries import Misranked
+
+N = 120
+
+
+def made(wrong=0, captions=1):
+    scenes = chosen(N)
+    texts = [words(scenes[(row + 1) % N if row < wrong else row]) for row in range(N)]
+    told = [
+        [text, words(scene[::-1])] if captions > 1 else text
+        for text, scene in zip(texts, scenes, strict=True)
+    ]
+    images = drawings(scenes)
+    found = aligned(images, told, ToyPair(), Question(), Embedder(device=torch.device("cpu")))
+    return images, found
+
+
+@pytest.fixture(scope="module")
+def some_wrong():
+    return made(wrong=5)
+
+
+def titles(page):
+    document = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(page)
+    return ["".join(each.itertext()) for each in document.iter("h3")], len(list(document.iter("img")))
+
+
+def test_failures_stand_beside_an_image_of_what_they_ranked_first(some_wrong):
+    images, found = some_wrong
+    page = align_report(found, images)
+    headings, pictures = titles(page)
+    assert headings[:2] == ["Images that fit another prompt better", "Images that fit their own prompt best"]
+    assert pictures == 2 * 5 + 12
+    text = unescape(page)
+    assert "5 of 120 images do not rank their own prompt alone in front" in text
+    worst = found.result.alignment.failures[0]
+    assert (
+        f"{worst.image} was asked for “{worst.prompt}” ({worst.score:.3f}), which is rank {worst.rank:g} of 100"
+        in text
+    )
+    assert f"an image of what it ranked first, “{worst.winner}” ({worst.winner_score:.3f})" in text
+    assert text.count("Images that fit another prompt better") == 1, "a heading and no table of the same"
+
+
+def test_the_picture_beside_is_of_the_prompt_that_won(some_wrong):
+    images, found = some_wrong
+    page = align_report(found, images)
+    scenes = chosen(N)
+    prompts = [words(scenes[(row + 1) % N if row < 5 else row]) for row in range(N)]
+    for each in found.result.alignment.failures:
+        row = int(each.image[1:-1])
+        beside = images[prompts.index(each.winner)]
+        both = [data_uri(thumbnail(pixels)) for pixels in (images[row], beside)]
+        assert f'<img src="{both[0]}" alt="">\n<img src="{both[1]}" alt="">' in page
+
+
+def test_without_pictures_the_failures_are_a_table(some_wrong):
+    _, found = some_wrong
+    page = align_report(found)
+    headings, pictures = titles(page)
+    assert headings[0] == "Images that fit another prompt better"
+    assert pictures == 0
+    assert unescape(page).count(found.result.alignment.failures[0].prompt) >= 1
+
+
+def test_pictures_that_have_changed_are_not_shown(some_wrong):
+    images, found = some_wrong
+    page = unescape(align_report(found, np.zeros_like(images)))
+    assert "5 could not be read again" in page
+
+
+def test_where_all_is_right_that_is_said():
+    images, found = made()
+    page = unescape(align_report(found, images))
+    assert "All 120 images rank their own prompt first." in page
+    assert "120 different" not in page
+    assert (
+        read(found.result).sentence
+        == "100 % of the images rank their own prompt first among 100, where guessing would 1 %."
+    )
+    assert (
+        "The other way, 100 % of the prompts rank their image first among 100." in read(found.result).grounds
+    )
+
+
+def test_provenance_tells_how_it_was_done(some_wrong):
+    page = " ".join(unescape(align_report(some_wrong[1])).split())
+    for fact in ("letters", "75 at most", "119 prompts or groups of prompts", "the mean over all orders"):
+        assert fact in page
+    assert "<dt>balls</dt>" not in page
+    assert "<dt>fakes identical to a real</dt>" not in page
+
+
+def test_several_prompts_of_one_image_are_shown_with_pictures_too():
+    images, found = made(wrong=3, captions=2)
+    assert titles(align_report(found, images))[1] > 12
+
+
+class TestWorstAsText:
+    def test_nothing_where_nothing_failed(self):
+        assert failures_list(made()[1].result.alignment) == ""
+
+    def test_a_few_and_how_many_more(self, some_wrong):
+        summary = some_wrong[1].result.alignment
+        text = failures_list(summary)
+        assert text.count("asked") == text.count("first ") == 5
+        assert "more" not in text
+        many = replace(summary, failures=summary.failures * 4, n_failures=20)
+        assert failures_list(many).splitlines()[-1] == "         and 12 more that do not rank their own first"
+
+    @pytest.mark.parametrize(
+        "name", ["\x1b[31m" + "x" * 200, "猫" * 100, "\u202e"], ids=["escape", "wide", "turned"]
+    )
+    def test_hostile_ones_fit_80_columns(self, some_wrong, name):
+        from rich.cells import cell_len
+
+        summary = replace(
+            some_wrong[1].result.alignment,
+            failures=(Misranked(name, name, 99.5, -0.1234, name, 0.5),),
+            n_failures=1,
+        )
+        text = failures_list(summary)
+        assert text.replace("\n", "").isprintable()
+        assert max(map(cell_len, text.splitlines())) <= 80
+        assert "   99.5  " in text
+        assert "-0.123" in text
