@@ -20,6 +20,7 @@ from genpr.images.policy import choices_in
 from genpr.images.statistics import read_statistics
 from genpr.label_recipe import LabelRecipe
 from genpr.label_scorer import LabelScorer
+from genpr.label_values import LabelScore
 from genpr.metrics.evidence import Evidence as Suspects
 from genpr.metrics.frechet import Gaussian
 from genpr.metrics.kinds import RealKinds
@@ -79,7 +80,9 @@ class Judge:
             DataError: It does not belong to the real side.
         """
         fakes = self._checked(fake)
-        return self._result(fakes, self._scorer.score(fakes, self._given_statistics(fakes)))
+        result = self._result(fakes, self._scorer.score(fakes, self._given_statistics(fakes)))
+        labels = self._label_score(fakes)
+        return result if labels is None else labels.added_to(result)
 
     def evidence(self, fake: SideFeatures) -> Evidence:
         """Score one fake side as `score` does, and keep what is known of each image, as `check_samples` allows.
@@ -92,7 +95,13 @@ class Judge:
         result = self._result(fakes, scored)
         rows = self._scorer.samples(scored)
         assert scored.searched is not None
-        return Evidence.of(result, scored.searched, rows, k=self._plan.sample_ks, ties=self._plan.ties)
+        found = Evidence.of(result, scored.searched, rows, k=self._plan.sample_ks, ties=self._plan.ties)
+        labels = self._label_score(fakes)
+        return found if labels is None else replace(found, result=labels.added_to(result), labels=labels.seen)
+
+    def _label_score(self, fakes: SideFeatures) -> LabelScore | None:
+        """What labels say of a fake side; None if nobody asked."""
+        return None if self._label_scorer is None else self._label_scorer.score(fakes, self._main(fakes))
 
     def _checked(self, fake: SideFeatures) -> SideFeatures:
         """As much of a fake side as is used."""
@@ -205,9 +214,8 @@ class Judge:
         reals, fakes = self._main(self._real), self._main(fake)
         real_ids, fake_ids = self._real_identities, Identities.of(fakes)
         _check_finite(metrics)
-        labels = None if self._label_scorer is None else self._label_scorer.score(fake, fakes)
         deviations = (*self._plan.protocol.deviations(len(reals), len(fakes)), *self._unmet(metrics))
-        result = Result(
+        return Result(
             metrics=metrics,
             protocol=self._plan.protocol.name,
             ties=self._plan.ties,
@@ -229,7 +237,6 @@ class Judge:
             held_out=self._held_out,
             undefined=tuple(name for name in self._plan.spaces if values[name] is None),
         )
-        return result if labels is None else labels.added_to(result)
 
     def _notices(
         self,

@@ -42,7 +42,7 @@ ALLOWED = {
     "scorer": BASE | {"equalised", "metrics", "plan", "result", "values", "scoring", "side_features"},
     "suspicions": BASE | {"features", "metrics", "result", "values"},
     "evidence": BASE
-    | {"class_scores", "features", "metrics", "plan", "protocols", "result", "values", "scoring"},
+    | {"class_scores", "labels", "features", "metrics", "plan", "protocols", "result", "values", "scoring"},
     "pictures": BASE | {"images", "features", "sides"},
     "label_options": {"errors"},
     "label_recipe": BASE
@@ -66,6 +66,7 @@ ALLOWED = {
         "label_recipe",
         "label_scorer",
         "evidence",
+        "label_values",
         "images",
         "features",
         "metrics",
