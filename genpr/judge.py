@@ -34,7 +34,6 @@ from genpr.suspicions import no_intervals, suspicions
 from genpr.values import MetricValue
 
 _OF_SUBSETS = ("kid", "kd")
-_COPIES = ("same-input", "copied-reals")
 
 
 class Judge:
@@ -264,8 +263,7 @@ class Judge:
             kinds=None if scored.evidence is None else self._kinds,
             seed=self._embedder.seed,
             distinct=fake_ids.first_rows,
-            are_copies=any(item.code in _COPIES for item in found),
-            are_repeats=any(item.code == "duplicates" for item in found),
+            told={item.code for item in found},
         )
         lacking = no_intervals(scored.lacks, self._plan.ks, min(len(reals), len(fakes)))
         return (*found, *suspected, *lacking)

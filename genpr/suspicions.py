@@ -5,7 +5,7 @@ Each comes with a threshold far from what chance does, so that two halves of one
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 
@@ -19,6 +19,7 @@ from genpr.values import MetricValue
 _LOW_NULL = 0.9
 _COPYING_Z = -3.0
 _FLAT = 0.01
+_COPIES = {"same-input", "copied-reals"}
 _CONCENTRATED = 0.8
 _DENSE, _GAP = 1.2, 0.2
 _SEEN_BY, _GOOD = ("precision", "recall", "coverage"), 0.8  # of the null: what all must reach
@@ -35,8 +36,7 @@ def suspicions(
     kinds: RealKinds | None,
     seed: int,
     distinct: Sequence[int] | None,
-    are_copies: bool,
-    are_repeats: bool,
+    told: Collection[str],
 ) -> list[Notice]:
     """Notices about one score, the most important first.
 
@@ -48,8 +48,7 @@ def suspicions(
         kinds: Of the reals; None where no neighbours were counted.
         seed: Chooses the part of each side whose single features are compared.
         distinct: Rows of the fakes without repeats, which are another matter than kinds; None if there are none.
-        are_copies: Whether it is known that fakes are byte-identical to reals.
-        are_repeats: Whether it is known that many images of a side are.
+        told: Codes of what is known already, of byte-identical images among others.
     """
     found = _low_null(metrics)
     if evidence is None or kinds is None:
@@ -58,8 +57,8 @@ def suspicions(
     is_plausible = _are_plausible(metrics)
     shrunk = _shrinkage(metrics, evidence) if is_plausible else []
     return [
-        *([] if are_repeats else _flat(evidence)),
-        *([] if are_copies else _copies(reals, fakes, evidence)),
+        *([] if "duplicates" in told else _flat(evidence)),
+        *([] if _COPIES & {*told} else _copies(reals, fakes, evidence)),
         # Shrunken fakes are nearer to all reals, and in many balls, without copying or relying on any.
         *(shrunk or [*_copying(metrics), *_outliers(reals, evidence)]),
         *(_kinds(reals, kinds.missing(fakes.features, fake_rows=fake_rows)) if is_plausible else []),
