@@ -16,6 +16,7 @@ from genpr.evidence import Evidence
 from genpr.features.feature_set import FeatureSet
 from genpr.findings import findings
 from genpr.identities import Identities
+from genpr.images.policy import choices_in
 from genpr.images.statistics import read_statistics
 from genpr.label_recipe import LabelRecipe
 from genpr.label_scorer import LabelScorer
@@ -33,7 +34,6 @@ from genpr.suspicions import no_intervals, suspicions
 from genpr.values import MetricValue
 
 _OF_SUBSETS = ("kid", "kd")
-_COPIES = ("same-input", "copied-reals")
 
 
 class Judge:
@@ -133,6 +133,7 @@ class Judge:
             for info in self._labels.values()
             if info is not None
         ]
+        decoding = {"real": choices_in(self.reals.decoder), "fake": embedder.decoding.choices}
         return {
             "genpr": __version__,
             "protocol": plan.protocol.name,
@@ -145,6 +146,7 @@ class Judge:
             "extractors": extractors,
             "seed": embedder.seed,
             "max_images": embedder.max_images,
+            **({"decoding": decoding} if any(decoding.values()) else {}),
             "real": self._real_identities.order,
             "held_out": None if self._held_out is None else self._held_out.order,
             **({} if self._label_scorer is None else {"labels": self._label_scorer.recipe}),
@@ -261,7 +263,7 @@ class Judge:
             kinds=None if scored.evidence is None else self._kinds,
             seed=self._embedder.seed,
             distinct=fake_ids.first_rows,
-            are_copies=any(item.code in _COPIES for item in found),
+            told={item.code for item in found},
         )
         lacking = no_intervals(scored.lacks, self._plan.ks, min(len(reals), len(fakes)))
         return (*found, *suspected, *lacking)
