@@ -212,8 +212,14 @@ def _differences(
                 )
     if result.real.content != other.real.content:
         asked = "real set" if result.real.what == "images" else f"set of {result.real.what}"
+        is_same_file = result.real.what != "images" and result.real.source == other.real.source
+        why = (
+            "; was the file changed, or read with other aliases or another vocabulary?"
+            if is_same_file
+            else ""
+        )
         found.append(
-            f"the {asked} of {name} ({result.real.source}) is not that of {other_name} ({other.real.source})"
+            f"the {asked} of {name} ({result.real.source}) is not that of {other_name} ({other.real.source}){why}"
         )
     kept, theirs_kept = (each.held_out and each.held_out.content for each in (result, other))
     if "c_t" in metrics and kept != theirs_kept:

@@ -10,7 +10,7 @@
         └── WeightsError        extractor weights are missing, damaged or unsafe
 
 The number is the exit code of the command line. Exit code 5 (a `--fail-under` threshold was missed) is a
-result and not an error, and 130 means interrupted.
+result and not an error; 130 means interrupted, and 143 terminated.
 """
 
 from __future__ import annotations

@@ -55,6 +55,8 @@ class Evaluator:
         on_bad: "error" refuses a source with unusable images after listing all; "skip" leaves them out.
         max_bad: With "skip", the largest tolerated share of unusable images.
         max_pixels: Images with more pixels are refused before they are decoded.
+        alpha: "drop" leaves transparency out, as reference loaders do; "white", "black" or "#rrggbb" is laid behind it.
+        exif: "ignore" takes pixels as stored, as those do too; "apply" turns them by their EXIF orientation.
         max_memory: Plan with at most so many bytes for the process, such as "8GiB"; features that are larger than
             that allows are mapped from a file. None takes what is free.
         intervals: Find 95 % intervals by scoring 100 halves of both sets, all in one more pass.
@@ -102,6 +104,8 @@ class Evaluator:
         on_bad: Literal["error", "skip"] = "error",
         max_bad: float = 0.01,
         max_pixels: int = MAX_PIXELS,
+        alpha: str = "drop",
+        exif: Literal["ignore", "apply"] = "ignore",
         max_memory: str | int | None = None,
         intervals: bool = True,
         control: bool = True,
@@ -126,6 +130,8 @@ class Evaluator:
             on_bad=on_bad,
             max_bad=max_bad,
             max_pixels=max_pixels,
+            alpha=alpha,
+            exif=exif,
             progress=progress,
         )
         with limited_memory(self._max_memory):

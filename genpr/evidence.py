@@ -13,6 +13,7 @@ from torch import Tensor
 from genpr.class_scores import ClassScores
 from genpr.errors import FeatureError, UsageError
 from genpr.features.feature_set import FeatureSet
+from genpr.labels.seen import SeenLabels
 from genpr.metrics.samples import FakeRows, RealRows
 from genpr.plan import ScorePlan
 from genpr.protocols import Ties
@@ -118,6 +119,7 @@ class Evidence:
         sides: The features of the reals and of the fakes, row by row.
         own_radii: How far the images of each side lie apart; None if the metrics draw no balls around fakes.
         classes: The same score class by class; None if it was not asked for.
+        labels: What each fake was asked to be and recognised as, likewise.
     """
 
     result: Result
@@ -128,6 +130,7 @@ class Evidence:
     sides: tuple[FeatureSet, FeatureSet] = field(repr=False)
     own_radii: OwnRadii | None = field(default=None, repr=False)
     classes: ClassScores | None = None
+    labels: SeenLabels | None = field(default=None, repr=False)
 
     @classmethod
     def of(

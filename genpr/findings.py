@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from genpr.features.feature_set import FeatureSet
 from genpr.identities import Identities
+from genpr.images.policy import choices_in
 from genpr.notices import Notice, notice
 
 _SMALL = 1000
@@ -26,17 +27,27 @@ def findings(
     """Everything worth saying about the two sets, most important first."""
     unmet = [notice("protocol-not-met", protocol=protocol, what="; ".join(deviations))] if deviations else []
     notices = [*unmet, *_provenance(real, fake), *_sizes(real, fake), *_copies(real_ids, fake_ids)]
+    codecs = real.facts.codec, fake.facts.codec
+    if None not in codecs and codecs[0] != codecs[1]:
+        notices.append(notice("codec-mismatch", real=codecs[0], fake=codecs[1]))
     for role, features in (("real", real), ("fake", fake)):
         notices += decoding_notices(role, features)
+        notices += _files(role, features)
         notices += features.notices
     return tuple(dict.fromkeys(notices))
 
 
 def _provenance(real: FeatureSet, fake: FeatureSet) -> list[Notice]:
-    info = fake.extractor or real.extractor
-    if info is None or info.comparable:
-        return []
-    return [notice("not-comparable", extractor=info.name)]
+    info, notices = fake.extractor or real.extractor, []
+    if info is not None and not info.comparable:
+        notices.append(notice("not-comparable", extractor=info.name))
+    chosen = [choices_in(side.decoder) for side in (real, fake)]
+    if real.decoder and fake.decoder and chosen[0] != chosen[1]:
+        ours, theirs = (
+            ", ".join(f"{name} {value}" for name, value in each.items()) or "the defaults" for each in chosen
+        )
+        notices.append(notice("decoded-unlike", real=ours, fake=theirs))
+    return notices
 
 
 def _sizes(real: FeatureSet, fake: FeatureSet) -> list[Notice]:
@@ -74,4 +85,16 @@ def decoding_notices(role: str, features: FeatureSet) -> list[Notice]:
         notices.append(notice("skipped", role=role, count=f"{len(features.skipped):,}", total=f"{total:,}"))
     if features.n_cached and not features.n_embedded:
         notices.append(notice("all-cached", role=role, count=f"{features.n_cached:,}"))
+    return notices
+
+
+def _files(role: str, features: FeatureSet) -> list[Notice]:
+    facts, info = features.facts, features.extractor
+    notices = []
+    if facts.n_sizes > 1:
+        notices.append(notice("size-mix", role=role, count=f"{facts.n_sizes:,}", shown=facts.shown_sizes))
+    if facts.n_small and info is not None and info.comparable:  # filters and pixels see what is there
+        total = features.n_decoded or len(features)
+        small = {"count": f"{facts.n_small:,}", "total": f"{total:,}", "extractor": info.name}
+        notices.append(notice("upscaled", role=role, **small))
     return notices

@@ -16,9 +16,11 @@ from genpr.evidence import Evidence
 from genpr.features.feature_set import FeatureSet
 from genpr.findings import findings
 from genpr.identities import Identities
+from genpr.images.policy import choices_in
 from genpr.images.statistics import read_statistics
 from genpr.label_recipe import LabelRecipe
 from genpr.label_scorer import LabelScorer
+from genpr.label_values import LabelScore
 from genpr.metrics.evidence import Evidence as Suspects
 from genpr.metrics.frechet import Gaussian
 from genpr.metrics.kinds import RealKinds
@@ -32,7 +34,6 @@ from genpr.suspicions import no_intervals, suspicions
 from genpr.values import MetricValue
 
 _OF_SUBSETS = ("kid", "kd")
-_COPIES = ("same-input", "copied-reals")
 
 
 class Judge:
@@ -78,7 +79,9 @@ class Judge:
             DataError: It does not belong to the real side.
         """
         fakes = self._checked(fake)
-        return self._result(fakes, self._scorer.score(fakes, self._given_statistics(fakes)))
+        result = self._result(fakes, self._scorer.score(fakes, self._given_statistics(fakes)))
+        labels = self._label_score(fakes)
+        return result if labels is None else labels.added_to(result)
 
     def evidence(self, fake: SideFeatures) -> Evidence:
         """Score one fake side as `score` does, and keep what is known of each image, as `check_samples` allows.
@@ -91,7 +94,13 @@ class Judge:
         result = self._result(fakes, scored)
         rows = self._scorer.samples(scored)
         assert scored.searched is not None
-        return Evidence.of(result, scored.searched, rows, k=self._plan.sample_ks, ties=self._plan.ties)
+        found = Evidence.of(result, scored.searched, rows, k=self._plan.sample_ks, ties=self._plan.ties)
+        labels = self._label_score(fakes)
+        return found if labels is None else replace(found, result=labels.added_to(result), labels=labels.seen)
+
+    def _label_score(self, fakes: SideFeatures) -> LabelScore | None:
+        """What labels say of a fake side; None if nobody asked."""
+        return None if self._label_scorer is None else self._label_scorer.score(fakes, self._main(fakes))
 
     def _checked(self, fake: SideFeatures) -> SideFeatures:
         """As much of a fake side as is used."""
@@ -124,6 +133,7 @@ class Judge:
             for info in self._labels.values()
             if info is not None
         ]
+        decoding = {"real": choices_in(self.reals.decoder), "fake": embedder.decoding.choices}
         return {
             "genpr": __version__,
             "protocol": plan.protocol.name,
@@ -136,6 +146,7 @@ class Judge:
             "extractors": extractors,
             "seed": embedder.seed,
             "max_images": embedder.max_images,
+            **({"decoding": decoding} if any(decoding.values()) else {}),
             "real": self._real_identities.order,
             "held_out": None if self._held_out is None else self._held_out.order,
             **({} if self._label_scorer is None else {"labels": self._label_scorer.recipe}),
@@ -202,9 +213,8 @@ class Judge:
         reals, fakes = self._main(self._real), self._main(fake)
         real_ids, fake_ids = self._real_identities, Identities.of(fakes)
         _check_finite(metrics)
-        labels = None if self._label_scorer is None else self._label_scorer.score(fake, fakes)
         deviations = (*self._plan.protocol.deviations(len(reals), len(fakes)), *self._unmet(metrics))
-        result = Result(
+        return Result(
             metrics=metrics,
             protocol=self._plan.protocol.name,
             ties=self._plan.ties,
@@ -226,7 +236,6 @@ class Judge:
             held_out=self._held_out,
             undefined=tuple(name for name in self._plan.spaces if values[name] is None),
         )
-        return result if labels is None else labels.added_to(result)
 
     def _notices(
         self,
@@ -254,7 +263,7 @@ class Judge:
             kinds=None if scored.evidence is None else self._kinds,
             seed=self._embedder.seed,
             distinct=fake_ids.first_rows,
-            are_copies=any(item.code in _COPIES for item in found),
+            told={item.code for item in found},
         )
         lacking = no_intervals(scored.lacks, self._plan.ks, min(len(reals), len(fakes)))
         return (*found, *suspected, *lacking)

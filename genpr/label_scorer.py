@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from genpr.label_values import (
     values_of,
     with_interval,
 )
+from genpr.labels.seen import SeenLabels
 from genpr.labels.sets import is_set, labels_in
 from genpr.labels.sides import LabelledSide, order_of
 from genpr.labels.table import some
@@ -135,7 +137,7 @@ class LabelScorer:
             unlabelled={side.role: len(side.unlabelled) for side in (self._labelled, asked)},
         )
         notices = (*self._strangers(asked), *self._lacking(found))
-        return LabelScore(metrics, undefined, summary, notices)
+        return LabelScore(metrics, undefined, summary, notices, _seen(asked, found.test.recognised, classes))
 
     def _strangers(self, asked: LabelledSide) -> tuple[Notice, ...]:
         """Fakes of classes that no real has."""
@@ -184,7 +186,8 @@ class LabelScorer:
             unlabelled={"fake": len(asked.labels) - given.n},
         )
         lacking = () if enough or not self._intervals else (_no_interval(given.n),)
-        return LabelScore(metrics, undefined, summary, (*found.notices, *lacking))
+        seen_as = SeenLabels(tuple(asked.labels), tuple(seen.labels))
+        return LabelScore(metrics, undefined, summary, (*found.notices, *lacking), seen_as)
 
     def _values(self, found: LabelMetrics, halves: dict[str, np.ndarray[Any, Any]]) -> dict[str, MetricValue]:
         sizes = np.array(list(found.support.values()), dtype=float)
@@ -199,6 +202,13 @@ class LabelScorer:
             bare = replace(plain, value=value, chance=chance.get(name))
             values[f"label.{name}"] = with_interval(bare, halves.get(name), n)
         return values
+
+
+def _seen(asked: LabelledSide, recognised: Tensor, classes: Sequence[str]) -> SeenLabels:
+    """Of every fake, those without a label among them."""
+    names = iter([classes[place] if place >= 0 else None for place in recognised.tolist()])
+    seen = (None if label is None else next(names) for label in asked.labels)
+    return SeenLabels(tuple(asked.labels), tuple(seen))
 
 
 def _flat(found: LabelMetrics) -> dict[str, float]:

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from genpr.labels.seen import SeenLabels
 from genpr.labels.table import some
 from genpr.metrics.conditional import Conditional, Direction
 from genpr.metrics.label_records import ClassCounts, LabelMetrics
@@ -40,13 +41,15 @@ class LabelScore:
         undefined: The names of those.
         summary: Who is at fault.
         notices: What a reader should know.
+        seen: What each fake was asked to be and recognised as.
         seconds: Time to find all that.
     """
 
     metrics: Mapping[str, MetricValue]
     undefined: tuple[str, ...]
     summary: LabelSummary
-    notices: tuple[Notice, ...] = ()
+    notices: tuple[Notice, ...]
+    seen: SeenLabels = field(repr=False)
     seconds: float = field(default=0.0, compare=False)
 
     def added_to(self, result: Result) -> Result:

@@ -130,7 +130,7 @@ def empty_rows(n: int, d: int, dtype: torch.dtype) -> Tensor:
     count = n * d * dtype.itemsize
     if fits(count):
         return torch.empty(n, d, dtype=dtype)
-    folder = private_folder(cache_root() / "scratch")
+    folder = private_folder(cache_root(), "scratch")
     try:
         # Nameless: it goes when the last reference to it does.
         with tempfile.TemporaryFile(dir=folder) as file:

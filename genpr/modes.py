@@ -135,6 +135,8 @@ def find_modes(
     on_bad: Literal["error", "skip"] = "error",
     max_bad: float = 0.01,
     max_pixels: int = MAX_PIXELS,
+    alpha: str = "drop",
+    exif: Literal["ignore", "apply"] = "ignore",
     max_memory: str | int | None = None,
     progress: StageProgress | None = None,
 ) -> FoundModes:
@@ -166,6 +168,8 @@ def find_modes(
         on_bad=on_bad,
         max_bad=max_bad,
         max_pixels=max_pixels,
+        alpha=alpha,
+        exif=exif,
         progress=progress,
     )
     with limited_memory(None if max_memory is None else parse_size(max_memory)):

@@ -74,6 +74,11 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
         "the fakes are nearer to the training images than other reals are: C_T = {z}, where chance stays above -3",
         "the generator copies; high precision and coverage are worth little",
     ),
+    "degenerate-manifold": (
+        "warning",
+        "the balls around {share} of the {role} images are mere points: as many others have equal features",
+        "remove repeats, also those that are stored in different files; only exact copies lie in such balls",
+    ),
     "shrinkage": (
         "warning",
         "the fakes are closer together than the reals: {sign}; precision, density and coverage gain from that",
@@ -207,6 +212,26 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
     ),
     "cache-discarded": ("warning", "the cache file {file} was damaged; its images were embedded again", ""),
     # images
+    "codec-mismatch": (
+        "warning",
+        "most reals are {real}, most fakes are {fake}, and metrics see what compression leaves behind",
+        "store both sides alike, and without loss if you can",
+    ),
+    "size-mix": (
+        "note",
+        "{role} images have {count} different sizes: {shown}",
+        "each is resized on its own, by the extractor's rule",
+    ),
+    "upscaled": (
+        "warning",
+        "{count} of {total} {role} images have a side below 32 pixels; most of what {extractor} sees is interpolated",
+        "compare with images of the same size only",
+    ),
+    "decoded-unlike": (
+        "warning",
+        "the two sides were decoded in different ways: reals with {real}, fakes with {fake}",
+        "embed both with the same --alpha and --exif, unless only one side needs them",
+    ),
     "multi-frame": (
         "warning",
         "{count} of {total} {role} images are animated or multi-page; frame 0 was used",
@@ -225,12 +250,12 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
     "alpha-dropped": (
         "warning",
         "{count} of {total} {role} images have transparent pixels; alpha was dropped and hidden colours show",
-        "paste them on the background the other side has",
+        "lay the background behind them that the other side has, with --alpha",
     ),
     "exif-orientation": (
         "warning",
         "{count} of {total} {role} images are stored turned, with an EXIF orientation, which was ignored",
-        "turn them (ImageOps.exif_transpose) if the generator was trained on turned ones",
+        "--exif apply turns them, if the generator was trained on turned ones",
     ),
 }
 

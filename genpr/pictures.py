@@ -16,7 +16,7 @@ from genpr.errors import ImageError
 from genpr.features.feature_set import FeatureSet
 from genpr.images.datasets import BatchSource
 from genpr.images.decode import content_sha256, decode
-from genpr.images.item import ImageSource
+from genpr.images.item import ImageData, ImageSource
 from genpr.images.policy import DecodePolicy
 from genpr.sides import open_side
 
@@ -75,7 +75,7 @@ class Pictures:
                 break
         return found
 
-    def _row_of(self, data: bytes | Pixels, rows: Sequence[int]) -> int | None:
+    def _row_of(self, data: ImageData, rows: Sequence[int]) -> int | None:
         """Which of `rows`, which share a name, an image is; None if it is none of them."""
         if self.identities is None:
             return rows[0]

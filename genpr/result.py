@@ -13,6 +13,7 @@ from typing import Any
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.identities import Identities
+from genpr.images.policy import choices_in
 from genpr.metrics.catalogue import family_of, plain_name
 from genpr.metrics.f_beta import f_beta
 from genpr.notices import Notice
@@ -55,7 +56,7 @@ class SideSummary:
         n_duplicates: Rows beyond the first of each set of byte-identical images (or feature rows).
         skipped: (name, code) of each image that was left out.
         flags: Images per decoding flag, such as "alpha-dropped".
-        decoder: Versions of the image decoder.
+        decoder: Versions of the image decoder, and what was chosen of it that is not the default: "alpha", "exif".
         seconds: Time spent embedding.
         content: sha256 over the contents of all images (or feature rows), whatever their order and names.
         order: The same in the order of the rows, by which halves are drawn.
@@ -241,6 +242,13 @@ def _recipe_of(result: Result, metric: MetricValue) -> dict[str, Any]:
     }
     if metric.pool is not None:
         recipe["pool"] = metric.pool
+    chosen = {
+        role: chosen
+        for role, side in (("real", result.real), ("fake", result.fake))
+        if (chosen := choices_in(side.decoder))
+    }
+    if chosen:
+        recipe["decoding"] = chosen
     if metric.k is None:
         return recipe
     return {**recipe, "k": metric.k, "ties": result.ties, "distances": result.distances}

@@ -78,12 +78,26 @@ def cache_root() -> Path:
     return Path(base).expanduser() / "genpr"
 
 
-def private_folder(path: Path) -> Path:
-    """Create `path` for this user alone, and refuse it if another user owns it.
+def private_folder(root: Path, *parts: str) -> Path:
+    """Create a folder for this user alone, and refuse it if another user owns it.
+
+    Args:
+        root: The folder.
+        *parts: Folders below it, one in the other: whoever owned one of them could exchange the last.
+
+    Returns:
+        The innermost of them.
 
     Raises:
-        ResourceError: It cannot be created, or belongs to somebody else.
+        ResourceError: One of them cannot be created, or belongs to somebody else.
     """
+    path = _private(root)
+    for part in parts:
+        path = _private(path / part)
+    return path
+
+
+def _private(path: Path) -> Path:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         owner = path.stat().st_uid

@@ -22,14 +22,13 @@ from genpr.features.extractor import ExtractorInfo, FeatureExtractor
 from genpr.features.feature_set import FeatureSet
 from genpr.features.lookup import dim_of, group_by_network, is_same_extractor, members_of
 from genpr.features.registry import check_weights_used, describe, load_joint, weights_of
-from genpr.images.datasets import BatchSource
 from genpr.images.item import known_length
 from genpr.images.policy import MAX_PIXELS, BadImagePolicy, DecodePolicy
-from genpr.images.source import ImageSource, choose_rows, subset
+from genpr.images.source import choose_rows, subset
 from genpr.metrics.features import check_features
 from genpr.notices import Notice, notice
 from genpr.runtime import cache_root
-from genpr.sides import OpenedImages, OpenedSide, check_same_extractor
+from genpr.sides import OpenedImages, OpenedSide, check_same_extractor, refuse_one_shot
 
 StageProgress = Callable[[str, int, int | None], None]
 """Called with the stage ("real", "fake": images embedded; "neighbours": per cent of a search), what is done, and the
@@ -57,6 +56,8 @@ class Embedder:
     on_bad: Literal["error", "skip"] = "error"
     max_bad: float = 0.01
     max_pixels: int = MAX_PIXELS
+    alpha: str = "drop"
+    exif: Literal["ignore", "apply"] = "ignore"
     progress: StageProgress | None = None
     _loaded: dict[tuple[str, ...], FeatureExtractor] = field(default_factory=dict, repr=False)
 
@@ -66,6 +67,12 @@ class Embedder:
             value = getattr(self, name)
             if value is not None and (not isinstance(value, Integral) or value < 1):
                 raise UsageError(f"{name} must be an integer of at least 1, not {value!r}", code="bad-option")
+        _ = self.decoding  # likewise
+
+    @property
+    def decoding(self) -> DecodePolicy:
+        """How images are decoded."""
+        return DecodePolicy(max_pixels=self.max_pixels, alpha=self.alpha, exif=self.exif)
 
     def load(self, spaces: Sequence[Space]) -> FeatureExtractor:
         """The extractor of one space, or of several layers of one network."""
@@ -93,7 +100,7 @@ class Embedder:
             extractor,
             batch_size=self.batch_size,
             cache=cache,
-            decode_policy=DecodePolicy(max_pixels=self.max_pixels),
+            decode_policy=self.decoding,
             bad_images=BadImagePolicy(self.on_bad, self.max_bad),
             progress=report,
         )
@@ -114,9 +121,7 @@ class Embedder:
                 ]
         root = Path(self.cache_dir) if self.cache_dir else cache_root()
         try:
-            caches = [
-                FeatureCache(root, info, self.device.type, max_pixels=self.max_pixels) for info in parts
-            ]
+            caches = [FeatureCache(root, info, self.device.type, policy=self.decoding) for info in parts]
         except ResourceError as error:
             return None, [notice("cache-unusable", reason=error)]
         return (caches[0] if len(caches) == 1 else JoinedCache(caches, [info.dim for info in parts])), []
@@ -174,7 +179,7 @@ class SideFeatures:
             groups = _groups(missing)
             if len(groups) > 1:
                 fewer = _groups(list(dict.fromkeys(for_metrics)))
-                _refuse_one_shot(self.side.source, is_for_control=len(fewer) == 1)
+                refuse_one_shot(self.side.source, is_for_control=len(fewer) == 1)
             for group in groups:
                 sets = self._embedder.embed(self.side, self.role, group, self._limit)
                 self._known.update(zip(group, sets, strict=True))
@@ -278,17 +283,6 @@ class SideFeatures:
             "neighbours are counted); give more images, or choose a smaller k or other metrics",
             code="too-few-images",
             path=source,
-        )
-
-
-def _refuse_one_shot(source: ImageSource, *, is_for_control: bool) -> None:
-    if isinstance(source, BatchSource) and source.is_one_shot:
-        who = "the control needs" if is_for_control else "the metrics need"
-        otherwise = "; or leave the control out (control=False)" if is_for_control else ""
-        raise UsageError(
-            f"{source.name} is an iterator, which gives its images once, but {who} several networks; pass something "
-            f"that can be iterated again, such as a list, a DataLoader or a folder{otherwise}",
-            code="one-shot",
         )
 
 

@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from genpr.errors import FeatureError
+from genpr.errors import FeatureError, UsageError
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet, load_features
 from genpr.images.arrays import peek_array
+from genpr.images.datasets import BatchSource
+from genpr.images.folder import FolderSource
 from genpr.images.source import ImageSource, open_source
 from genpr.metrics.features import check_features
 from genpr.notices import notice
@@ -46,7 +48,9 @@ def open_side(source: object, role: str) -> OpenedSide:
         )
     if isinstance(source, np.ndarray | Tensor) and source.ndim != 4:
         return FeatureSet(check_features(source, role).cpu(), source=f"<{role} features>")
-    return OpenedImages(open_source(source, name=f"<{role} images>"), on_disk=False)
+    return OpenedImages(
+        open_source(source, name=f"<{role} images>"), on_disk=isinstance(source, FolderSource)
+    )
 
 
 def _open_path(path: Path) -> OpenedSide:
@@ -86,6 +90,22 @@ def check_same_kind(real: OpenedSide, fake: OpenedSide) -> None:
         )
     if isinstance(real, FeatureSet) and isinstance(fake, FeatureSet) and real.extractor and fake.extractor:
         check_same_extractor(real.source, real.extractor, fake.source, fake.extractor)
+
+
+def refuse_one_shot(source: ImageSource, *, is_for_control: bool) -> None:
+    """Refuse images that come once where several networks, or those of the control, need them.
+
+    Raises:
+        UsageError: They come out of an iterator ("one-shot").
+    """
+    if isinstance(source, BatchSource) and source.is_one_shot:
+        who = "the control needs" if is_for_control else "the metrics need"
+        otherwise = "; or leave the control out (control=False)" if is_for_control else ""
+        raise UsageError(
+            f"{source.name} is an iterator, which gives its images once, but {who} several networks; pass something "
+            f"that can be iterated again, such as a list, a DataLoader or a folder{otherwise}",
+            code="one-shot",
+        )
 
 
 def check_untrained(real: FeatureSet, fake: FeatureSet) -> None:

@@ -5,7 +5,7 @@ Each comes with a threshold far from what chance does, so that two halves of one
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 
@@ -18,6 +18,8 @@ from genpr.values import MetricValue
 
 _LOW_NULL = 0.9
 _COPYING_Z = -3.0
+_FLAT = 0.01
+_COPIES = {"same-input", "copied-reals"}
 _CONCENTRATED = 0.8
 _DENSE, _GAP = 1.2, 0.2
 _SEEN_BY, _GOOD = ("precision", "recall", "coverage"), 0.8  # of the null: what all must reach
@@ -34,7 +36,7 @@ def suspicions(
     kinds: RealKinds | None,
     seed: int,
     distinct: Sequence[int] | None,
-    are_copies: bool,
+    told: Collection[str],
 ) -> list[Notice]:
     """Notices about one score, the most important first.
 
@@ -46,7 +48,7 @@ def suspicions(
         kinds: Of the reals; None where no neighbours were counted.
         seed: Chooses the part of each side whose single features are compared.
         distinct: Rows of the fakes without repeats, which are another matter than kinds; None if there are none.
-        are_copies: Whether it is known that fakes are byte-identical to reals.
+        told: Codes of what is known already, of byte-identical images among others.
     """
     found = _low_null(metrics)
     if evidence is None or kinds is None:
@@ -55,7 +57,8 @@ def suspicions(
     is_plausible = _are_plausible(metrics)
     shrunk = _shrinkage(metrics, evidence) if is_plausible else []
     return [
-        *([] if are_copies else _copies(reals, fakes, evidence)),
+        *([] if "duplicates" in told else _flat(evidence)),
+        *([] if _COPIES & {*told} else _copies(reals, fakes, evidence)),
         # Shrunken fakes are nearer to all reals, and in many balls, without copying or relying on any.
         *(shrunk or [*_copying(metrics), *_outliers(reals, evidence)]),
         *(_kinds(reals, kinds.missing(fakes.features, fake_rows=fake_rows)) if is_plausible else []),
@@ -103,6 +106,14 @@ def _low_null(metrics: Mapping[str, MetricValue]) -> list[Notice]:
     if value is None or value.null is None or value.null >= _LOW_NULL:
         return []
     return [notice("low-null", null=f"{value.null:.2f}")]
+
+
+def _flat(evidence: Evidence) -> list[Notice]:
+    return [
+        notice("degenerate-manifold", role=role, share=f"{share:.0%}")
+        for role, share in zip(("real", "fake"), evidence.flat, strict=True)
+        if share > _FLAT
+    ]
 
 
 def _copying(metrics: Mapping[str, MetricValue]) -> list[Notice]:

@@ -297,6 +297,19 @@ def test_notices_name_duplicates_copies_and_sizes(write_images, rng):
     assert codes(gabor(real, real)) >= {"all-cached"}
 
 
+def test_the_same_images_are_known_under_any_path(write_images, rng, tmp_path, monkeypatch):
+    real = write_images("real", rng.integers(0, 256, (12, 8, 8, 3), dtype=np.uint8))
+    (tmp_path / "link").symlink_to(real, target_is_directory=True)
+    (tmp_path / "hard").mkdir()
+    for path in real.iterdir():
+        (tmp_path / "hard" / f"other-{path.name}").hardlink_to(path)
+    monkeypatch.chdir(tmp_path)
+    for other in (tmp_path / "link", tmp_path / "hard", "real/../real/"):
+        result = gabor(real, other)
+        assert "same-input" in codes(result), other
+        assert (result["precision"], result["recall"]) == (1, 1)
+
+
 def test_a_large_clean_comparison_has_no_notices(rng):
     assert genpr.score(*rng.normal(size=(2, 1000, 2))).notices == ()
 

@@ -136,6 +136,17 @@ def test_pools_of_other_sizes_do_not_compare(mixed):
         genpr.compare({"one": mixed, "other": other})
 
 
+def test_other_aliases_of_one_file_are_suspected(mixed):
+    asked = replace(mixed, real=replace(mixed.real, what="prompts"))
+    other = replace(asked, real=replace(asked.real, content="0" * 64))
+    with pytest.raises(genpr.DataError, match="read with other aliases or another vocabulary"):
+        genpr.compare({"one": asked, "other": other})
+    elsewhere = replace(other, real=replace(other.real, source="b.csv"))
+    with pytest.raises(genpr.DataError) as caught:
+        genpr.compare({"one": asked, "other": elsewhere})
+    assert "aliases" not in str(caught.value)
+
+
 def test_manifold_is_the_family_of_plain_names(mixed):
     assert mixed["manifold.recall"] == mixed["recall"]
     real, fake = np.random.default_rng(0).normal(size=(2, 60, 4))

@@ -384,3 +384,26 @@ def test_table_of_many_hostile_classes_fits():
     assert "\x1b" not in text
     assert "and 988 more classes" in text
     assert ": 412" in text
+
+
+def test_each_fake_is_known_with_what_it_was_asked_to_be_and_seen_as(sides):
+    """Fakes without a label keep their place."""
+    real, real_labels, fake, asked, _ = sides
+    some = [None if row % 50 == 7 else label for row, label in enumerate(asked)]
+    evaluator = genpr.Evaluator(real, labels=options(real_labels, some), on_bad="skip", max_bad=0.1, **QUICK)
+    seen = evaluator.evidence(fake).labels
+    assert list(seen.asked) == some
+    assert [row for row, label in enumerate(seen.recognised) if label is None] == [7, 57, 107, 157]
+    assert sum(a == b for a, b in zip(seen.asked, seen.recognised, strict=True)) > 180
+    wrong = sum(len(rows) for rows in seen.mistaken().values())
+    result = evaluator.score(fake)
+    assert result["label.gan_test"] == pytest.approx(1 - wrong / 196)
+    assert evaluator.evidence(fake).result.metrics == result.metrics
+
+
+def test_exchanged_classes_are_the_most_frequent_mistakes(sides):
+    real, _, fake, _, exchanged = sides
+    assert genpr.Evaluator(real, **QUICK).evidence(fake).labels is None
+    labels = options(real_labels=sides[1], fake_labels=exchanged)
+    found = genpr.Evaluator(real, labels=labels, **QUICK).evidence(fake).labels.mistaken()
+    assert set(list(found)[:2]) == {("class 0", "class 1"), ("class 1", "class 0")}

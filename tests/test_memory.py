@@ -102,7 +102,7 @@ def test_rows_are_held_while_there_is_memory_and_then_mapped(scratch, monkeypatc
     assert scratch.stat().st_mode & 0o077 == 0
     assert empty_rows(3, 2, torch.float16).dtype == torch.float16
     monkeypatch.setattr(memory, "free_memory", lambda: 2 * 700 * 4)
-    monkeypatch.setattr(memory, "private_folder", lambda _: pytest.fail("mapped without need"))
+    monkeypatch.setattr(memory, "private_folder", lambda *_: pytest.fail("mapped without need"))
     empty_rows(100, 7, torch.float32)
 
 

@@ -93,8 +93,10 @@ def test_cache_root_order(monkeypatch):
 
 
 def test_private_folder_is_private(tmp_path):
-    folder = private_folder(tmp_path / "a" / "b")
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    for folder in (private_folder(tmp_path / "a" / "b"), private_folder(tmp_path / "c", "d", "e")):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    for parent in (tmp_path / "c", tmp_path / "c" / "d"):
+        assert stat.S_IMODE(parent.stat().st_mode) == 0o700
     (tmp_path / "file").write_text("")
     with pytest.raises(ResourceError, match="cannot create"):
         private_folder(tmp_path / "file" / "b")
@@ -104,8 +106,15 @@ def test_private_folder_is_private(tmp_path):
 def test_a_folder_of_another_user_is_refused(tmp_path):
     (tmp_path / "theirs").mkdir()
     os.chown(tmp_path / "theirs", 12345, 12345)
-    with pytest.raises(ResourceError, match="belongs to another user"):
-        private_folder(tmp_path / "theirs")
+    (tmp_path / "theirs" / "ours").mkdir()
+    for parts in ((), ("ours",), ("ours", "new")):
+        with pytest.raises(ResourceError, match="theirs belongs to another user"):
+            private_folder(tmp_path / "theirs", *parts)
+    assert not (tmp_path / "theirs" / "ours" / "new").exists()
+    (tmp_path / "ours" / "theirs").mkdir(parents=True)
+    os.chown(tmp_path / "ours" / "theirs", 12345, 12345)
+    with pytest.raises(ResourceError, match="ours/theirs belongs to another user"):
+        private_folder(tmp_path / "ours", "theirs", "new")
 
 
 def test_offline(monkeypatch):

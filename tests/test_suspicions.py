@@ -6,6 +6,8 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 import genpr
 from genpr import suspicions
@@ -17,6 +19,7 @@ SUSPICIONS = {
     "near-copies",
     "copying",
     "shrinkage",
+    "degenerate-manifold",
     "outlier-dominance",
     "missing-kinds",
     "odd-features",
@@ -95,6 +98,31 @@ def test_memorised_images(images, rng):
 def test_collapse_onto_few_images(images):
     real, other = images
     assert codes(real, np.repeat(other[:150], 10, axis=0))[0] == {"duplicates"}
+
+
+@pytest.mark.parametrize("role", ["real", "fake"])
+def test_repeats_in_files_that_differ_are_known_by_balls_that_are_points(tmp_path, rng, role):
+    folders = {"real": tmp_path / "real", "fake": tmp_path / "fake"}
+    for name, folder in folders.items():
+        folder.mkdir()
+        for index, pixels in enumerate(rng.integers(0, 256, (100, 8, 8, 3), dtype=np.uint8)):
+            levels = range(6) if name == role and index < 3 else [6]
+            for level in levels:  # more than 5 of one kind have balls without extent
+                pixels[0, 0] = level if index == 2 else 0  # these are alike and not equal
+                note = PngInfo()
+                note.add_text("level", str(level))
+                Image.fromarray(pixels).save(folder / f"{index}-{level}.png", pnginfo=note)
+    options = {"extractor": "pixels", "device": "cpu", "control": False, "intervals": False}
+    result = genpr.score(folders["real"], folders["fake"], **options)
+    (told,) = [item for item in result.notices if item.code == "degenerate-manifold"]
+    assert told.message.startswith(f"the balls around 10% of the {role} images are mere points")
+    assert "duplicates" not in {item.code for item in result.notices}
+
+
+def test_repeats_that_are_known_are_told_once(images):
+    real, other = images
+    result = genpr.score(real, np.repeat(other[:150], 10, axis=0), device="cpu", control=False)
+    assert "degenerate-manifold" not in {item.code for item in result.notices}
 
 
 def test_an_outlier_among_the_reals(images, rng):

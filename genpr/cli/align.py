@@ -16,6 +16,7 @@ from genpr.errors import DataError, UsageError, WeightsError
 
 if TYPE_CHECKING:
     from genpr.alignment.aligned import Aligned
+    from genpr.images.policy import DecodePolicy
 
 
 @click.command(name="align")
@@ -150,7 +151,7 @@ def command(
         assert result.alignment is not None
         tables = [score_table(result), failures_list(result.alignment)]
         emit("\n\n".join(each for each in tables if each))
-    _write(found, (images, copies_of), html, table, max_pixels=options["max_pixels"], quiet=quiet)
+    _write(found, (images, copies_of), html, table, policy=embedder.decoding, quiet=quiet)
     return exit_code_of([result], fail_under, fail_over)
 
 
@@ -199,7 +200,7 @@ def _write(
     html: Path | None,
     table: Path | None,
     *,
-    max_pixels: int,
+    policy: DecodePolicy,
     quiet: bool,
 ) -> None:
     """The page and the table, and say so."""
@@ -211,12 +212,11 @@ def _write(
             complain(f"wrote {rows:,} rows to {table}")
     if html is None:
         return
-    from genpr.images.policy import DecodePolicy
     from genpr.report.pages.align_page import align_report
     from genpr.report.pages.page_file import write_page
 
     try:
-        page = align_report(found, *sources, policy=DecodePolicy(max_pixels=max_pixels))
+        page = align_report(found, *sources, policy=policy)
     except (DataError, UsageError) as error:
         # Moved or damaged since they were scored: that score must not go without a page.
         complain(f"warning: the page has no pictures: {error}")

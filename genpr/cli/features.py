@@ -11,13 +11,14 @@ from typing import Any
 import click
 
 from genpr.cli.console import emit, printable, progress_bars, show_notices
-from genpr.cli.options import image_options
+from genpr.cli.options import follow_option, followed, image_options
 
 
 @click.command(name="features")
 @click.argument("source")
 @click.argument("out", type=click.Path(path_type=Path))
 @image_options
+@follow_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a sentence.")
 def command(
     source: str,
@@ -26,6 +27,7 @@ def command(
     extractor: str | None,
     device: str,
     as_json: bool,
+    follow_symlinks: bool,
     quiet: bool,
     max_memory: str | None,
     **options: Any,  # noqa: ANN401 - passed to Embedder, whose fields they are
@@ -45,7 +47,7 @@ def command(
     from genpr.sides import open_side
 
     check_output(out)
-    images = open_side(source, "source")
+    images = open_side(followed(source, follow_symlinks=follow_symlinks), "source")
     if isinstance(images, FeatureSet):
         raise UsageError(f"{source} already holds features", code="already-features", path=source)
     stderr = redirect_stdout(sys.stderr)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from types import FrameType
 
 import click
 
 from genpr import __version__
 from genpr.cli.console import complain, emit, printable
-from genpr.errors import BadImagesError, GenprError
+from genpr.errors import BadImagesError, GenprError, ResourceError
 
 _COMMANDS = {
     "score": "Precision, recall, density and coverage of generated images.",
@@ -36,7 +38,12 @@ _COMMANDS = {
 _BUG = 1
 _USAGE = 2
 _INTERRUPTED = 130
+_TERMINATED = 143
 _SHOWN_BAD_IMAGES = 20
+
+
+class _TerminatedError(KeyboardInterrupt):
+    """SIGTERM, as schedulers send it: whatever tidies up after Ctrl-C does after this, too."""
 
 
 class _LazyGroup(click.Group):
@@ -72,7 +79,7 @@ def cli() -> None:
     genpr features real/ real.safetensors        embed once, score many times
 
     Results go to stdout, everything else to stderr. Exit codes: 0 ok, 1 bug, 2 usage, 3 bad data,
-    4 resource or weights, 5 a --fail-under threshold was missed, 130 interrupted.
+    4 resource or weights, 5 a --fail-under threshold was missed, 130 interrupted, 143 terminated.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
 
 
@@ -87,20 +94,32 @@ def run(args: Sequence[str]) -> int:
     except click.UsageError as error:
         hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
         return _fail(error.format_message() + hint, code="usage", exit_code=_USAGE, as_json=as_json)
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as error:
+        if isinstance(error.__cause__ or error, _TerminatedError):  # click turns both signals into Abort
+            return _fail("terminated", code="terminated", exit_code=_TERMINATED, as_json=as_json)
         return _fail("interrupted", code="interrupted", exit_code=_INTERRUPTED, as_json=as_json)
     except BadImagesError as error:
         return _fail_for_images(error, as_json=as_json)
     except GenprError as error:
         return _fail(str(error), code=error.code, exit_code=error.exit_code, as_json=as_json, path=error.path)
     except Exception as error:  # noqa: BLE001 - the last resort: a bug must not look like a result
+        if _is_out_of_memory(error):
+            text = "out of memory; free some, score fewer images (--max-images), or use another --device"
+            return _fail(text, code="oom", exit_code=ResourceError.exit_code, as_json=as_json)
         return _fail_for_bug(error, as_json=as_json)
     return outcome if isinstance(outcome, int) else 0
 
 
 def main() -> None:
     """Entry point of the console script."""
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _terminate)
     sys.exit(run(sys.argv[1:]))
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one does not wait for anything
+    raise _TerminatedError
 
 
 def _fail(
@@ -121,6 +140,15 @@ def _fail_for_images(error: BadImagesError, *, as_json: bool) -> int:
     listed = [{"path": bad.path, "code": bad.code, "message": str(bad)} for bad in error.bad]
     return _fail(
         str(error), code=error.code, exit_code=error.exit_code, as_json=as_json, path=error.path, bad=listed
+    )
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Torch has a class for GPUs only, which is not imported here; of the CPU it says so in words."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "can't allocate memory" in str(error)
     )
 
 

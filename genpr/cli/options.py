@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import click
 
-from genpr.images.policy import MAX_PIXELS
+from genpr.errors import UsageError
+from genpr.images.policy import MAX_PIXELS, DecodePolicy
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -24,6 +26,14 @@ def share(text: str) -> float:
     return value
 
 
+def background(text: str) -> str:
+    """What becomes of transparency: `drop`, `white`, `black` or `#rrggbb`."""
+    try:
+        return DecodePolicy(alpha=text).alpha
+    except UsageError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 def threshold(text: str) -> tuple[str, float]:
     """`metric=number`."""
     metric, separator, number = text.partition("=")
@@ -35,6 +45,24 @@ def threshold(text: str) -> tuple[str, float]:
         needed = "a number" if separator else "metric=x, such as precision=0.7"
         raise click.BadParameter(f"{text!r}: needed {needed}")
     return metric, least
+
+
+def followed(source: str, *, follow_symlinks: bool) -> object:
+    """A folder with the folders that it links to, listed; anything else, or if links are not followed, as it came.
+
+    Raises:
+        DataError: It holds no images, or a folder below it cannot be listed.
+    """
+    if not follow_symlinks or not Path(source).is_dir():
+        return source
+    from genpr.images.source import open_source
+
+    return open_source(source, follow_symlinks=True)
+
+
+follow_option = click.option(
+    "--follow-symlinks", is_flag=True, help="Look into linked folders, too; each folder counts once."
+)
 
 
 def source_options(command: Command) -> Command:
@@ -90,6 +118,21 @@ _SOURCE_OPTIONS = (
         show_default=True,
         type=click.IntRange(min=1),
         help="Larger images are refused before decoding.",
+    ),
+    click.option(
+        "--alpha",
+        type=background,
+        default="drop",
+        show_default=True,
+        metavar="drop|COLOUR",
+        help="Transparency: drop it, or lay white, black or #rrggbb behind it.",
+    ),
+    click.option(
+        "--exif",
+        type=click.Choice(["ignore", "apply"]),
+        default="ignore",
+        show_default=True,
+        help="Orientation in EXIF: take pixels as stored, or turn them.",
     ),
     click.option("-q", "--quiet", is_flag=True, help="No progress bars and no notes."),
 )

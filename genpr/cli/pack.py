@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from genpr.cli.console import emit, printable, progress_bars, show_notices
-from genpr.cli.options import source_options
+from genpr.cli.options import follow_option, source_options
+from genpr.images.policy import DecodePolicy
 
 if TYPE_CHECKING:
     from genpr.images.pack import Packed
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 @click.argument("source")
 @click.argument("out", type=click.Path(path_type=Path))
 @source_options
+@follow_option
 @click.option("--compressed/--no-compressed", help="Deflate the array.  [default: no-compressed]")
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a sentence.")
@@ -33,8 +35,11 @@ def command(
     on_bad: Literal["error", "skip"],
     max_bad: float,
     max_pixels: int,
+    alpha: str,
+    exif: Literal["ignore", "apply"],
     compressed: bool,
     force: bool,
+    follow_symlinks: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -47,7 +52,8 @@ def command(
     from genpr.images.source import open_source, subset
 
     check_output(out, source, force=force)
-    images = open_source(source)
+    policy = DecodePolicy(max_pixels, alpha, exif)
+    images = open_source(source, follow_symlinks=follow_symlinks)
     if max_images is not None:
         images = subset(images, max_images, seed)
     with progress_bars(quiet=quiet) as progress:
@@ -56,7 +62,7 @@ def command(
             out,
             on_bad=on_bad,
             max_bad=max_bad,
-            max_pixels=max_pixels,
+            policy=policy,
             compressed=compressed,
             progress=None if progress is None else partial(progress, "packed"),
         )

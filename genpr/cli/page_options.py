@@ -18,6 +18,7 @@ from genpr.errors import DataError, UsageError
 if TYPE_CHECKING:
     from genpr.cli.score_run import ScoreRun
     from genpr.images.datasets import CountedBatches
+    from genpr.images.policy import DecodePolicy
     from genpr.result import Result
     from genpr.side_features import StageProgress
 
@@ -56,10 +57,10 @@ def check_page_options(
 def write_score_page(
     html: Path | None,
     run: ScoreRun,
-    sources: tuple[str, str],
+    sources: tuple[object, object],
     earlier: dict[str, Result],
     *,
-    max_pixels: int,
+    policy: DecodePolicy,
     quiet: bool,
 ) -> None:
     """Write the page of the one result, and say so.
@@ -69,7 +70,7 @@ def write_score_page(
         run: What was scored.
         sources: The reals and the fakes, whose pictures are shown.
         earlier: Other results.
-        max_pixels: As they were scored with.
+        policy: How they were decoded for the score.
         quiet: Say nothing.
 
     Raises:
@@ -80,19 +81,18 @@ def write_score_page(
     from genpr.report.pages.page_file import write_page
 
     with progress_bars(quiet=quiet) as progress:
-        write_page(html, _score_page(run, sources, earlier, max_pixels, progress))
+        write_page(html, _score_page(run, sources, earlier, policy, progress))
     if not quiet:
         complain(f"wrote {html}")
 
 
 def _score_page(
     run: ScoreRun,
-    sources: tuple[str, str],
+    sources: tuple[object, object],
     earlier: dict[str, Result],
-    max_pixels: int,
+    policy: DecodePolicy,
     progress: StageProgress | None,
 ) -> str:
-    from genpr.images.policy import DecodePolicy
     from genpr.report.pages.evidence_page import class_figures, evidence_report
 
     if run.evidence is None:
@@ -103,7 +103,7 @@ def _score_page(
         evidence_report,
         run.evidence,
         earlier=earlier,
-        policy=DecodePolicy(max_pixels=max_pixels),
+        policy=policy,
         device=run.results[0].device,
         progress=progress,
     )

@@ -13,12 +13,13 @@ import click
 from genpr.cli.class_options import ClassOptions, class_options
 from genpr.cli.console import emit, inner_workings, progress_bars, show_notices
 from genpr.cli.label_options import labels_taken, recogniser_options
-from genpr.cli.options import names_in, recipe_options
+from genpr.cli.options import follow_option, followed, names_in, recipe_options
 from genpr.cli.page_options import check_page_options, page_options, write_score_page
 from genpr.cli.score_run import score_run
 from genpr.cli.table_options import check_table_options, table_options, write_table
 from genpr.cli.thresholds import check_thresholds, exit_code_of, threshold_options
 from genpr.errors import GenprError
+from genpr.images.policy import DecodePolicy
 
 if TYPE_CHECKING:
     from genpr.result import Result
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Where the sides differ in size, score coverage and its kin in blocks of the larger as large as the smaller.",
 )
+@follow_option
 @class_options
 @recogniser_options
 @table_options
@@ -72,6 +74,7 @@ def command(
     earlier: tuple[Path, ...],
     fail_under: tuple[tuple[str, float], ...],
     fail_over: tuple[tuple[str, float], ...],
+    follow_symlinks: bool,
     quiet: bool,
     verbose: bool,
     **options: Any,  # noqa: ANN401 - passed to genpr.score, which checks them
@@ -94,11 +97,16 @@ def command(
         held_out=options["held_out"] is not None,
         equal_sizes=options["equal_sizes"],
     )
+    if follow_symlinks and (by_class is not None or labels is not None):
+        raise click.UsageError(
+            "labels are found by path, and no links are followed there; leave --follow-symlinks out"
+        )
     computed = [*spaces, *(() if labels is None else labels.names)]
     check_thresholds(computed, fail_under, fail_over)
     check_table_options(table, protocols)
     others = check_page_options(html, earlier, protocols)
-    _check_weights(real, fake, [space for each in spaces.values() for space in each], weights, offline)
+    needed = [space for each in spaces.values() for space in each]
+    _check_weights(real, fake, needed, weights, offline=offline, follow_symlinks=follow_symlinks)
 
     from genpr.report.text.class_table import class_table
 
@@ -107,7 +115,10 @@ def command(
     with stderr, inner_workings(shown=verbose), progress_bars(quiet=quiet) as progress:
         options["progress"] = progress
         by_image, must_tell = bool(html or table), table is not None
-        run = score_run(real, fake, protocols, by_class, by_image=by_image, must_tell=must_tell, **options)
+        reals, fakes = (followed(side, follow_symlinks=follow_symlinks) for side in (real, fake))
+        if options["held_out"] is not None:
+            options["held_out"] = followed(options["held_out"], follow_symlinks=follow_symlinks)
+        run = score_run(reals, fakes, protocols, by_class, by_image=by_image, must_tell=must_tell, **options)
     found = run.results
     if not quiet:
         show_notices(tuple(dict.fromkeys(item for result in found for item in result.notices)))
@@ -119,8 +130,8 @@ def command(
     else:
         emit(json.dumps({"results": [result.to_dict() for result in found]}, allow_nan=False))
     write_table(table, run.evidence, quiet=quiet)
-    max_pixels = options["max_pixels"]
-    write_score_page(html, run, (real, fake), others, max_pixels=max_pixels, quiet=quiet)
+    policy = DecodePolicy(**{name: options[name] for name in ("max_pixels", "alpha", "exif")})
+    write_score_page(html, run, (reals, fakes), others, policy=policy, quiet=quiet)
     return exit_code_of(found, fail_under, fail_over)
 
 
@@ -177,7 +188,9 @@ def _spaces(
     return spaces
 
 
-def _check_weights(real: str, fake: str, spaces: list[str], weights: str | None, offline: bool) -> None:
+def _check_weights(
+    real: str, fake: str, spaces: list[str], weights: str | None, *, offline: bool, follow_symlinks: bool
+) -> None:
     """Refuse missing weights, if a side holds images."""
     from genpr.errors import WeightsError
     from genpr.features.lookup import group_by_network
@@ -189,8 +202,8 @@ def _check_weights(real: str, fake: str, spaces: list[str], weights: str | None,
         for name, *_ in group_by_network(spaces) if images else ():
             require_weights(name, weights=weights_of(name, weights), offline=offline)
     except WeightsError:
-        for side in images:
-            open_source(side)  # a missing or empty folder is the likelier mistake, and is named first
+        for side in images:  # a missing or empty folder is the likelier mistake, and is named first
+            open_source(side, follow_symlinks=follow_symlinks)
         if len(images) == 1:
             from genpr.sides import check_same_kind, open_side
 

@@ -32,8 +32,8 @@ class ScoreRun:
 
 
 def score_run(
-    real: str,
-    fake: str,
+    real: object,
+    fake: object,
     protocols: Sequence[str],
     by_class: ClassOptions | None,
     *,
@@ -65,13 +65,13 @@ def score_run(
     from genpr.sides import check_same_kind, open_side
 
     if by_class is not None:
-        by_class.check(real, fake, options)
+        by_class.check(str(real), str(fake), options)  # labels lie beside images: these are paths
     with limited_memory(options["max_memory"]):
         # Both are found and compared in kind before the first image is embedded.
         opened = open_side(real, "real"), open_side(fake, "fake")
         check_same_kind(*opened)
         check_labels(options["labels"], *opened, on_bad=options["on_bad"], max_bad=options["max_bad"])
-    # Labels lie beside images: who looks for them must know the path.
+    # For the same reason who looks for labels must be given the paths.
     reals, fakes = opened if by_class is None else (real, fake)
     evaluator = Evaluator(reals, protocol=protocols[0], **options)
     if by_image and (must_tell or evaluator.tells_of_images):

@@ -17,7 +17,7 @@ import os
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from torch import Tensor
 from genpr.errors import DataError, GenprError
 from genpr.features.cache_files import SHARD_FORMAT
 from genpr.features.extractor import ExtractorInfo
-from genpr.images.decode import FLAGS, MAX_PIXELS, decoder_versions
+from genpr.images.decode import FLAGS, DecodePolicy, decoder_versions
 from genpr.notices import Notice, notice
 from genpr.runtime import private_folder
 from genpr.storage import load_tensors, save_tensors, tensors_sha256
@@ -36,13 +36,16 @@ FEATURE_VERSION = 1  # raise it whenever decoding, resizing or embedding changes
 SHARD_ROWS = 2048
 _OPEN_SHARDS = 8  # 16 MB each at 2048 dimensions
 
+_Row = tuple[bytes, Tensor, tuple[str, ...], tuple[int, int] | None]
+
 
 @dataclass(frozen=True, slots=True)
 class CachedImage:
-    """What the cache knows of one image: float32 (d,) features and its decoding flags."""
+    """What the cache knows of one image: float32 (d,) features, its decoding flags and (width, height), if known."""
 
     features: Tensor
     flags: tuple[str, ...]
+    size: tuple[int, int] | None = None
 
 
 class FeatureCache:
@@ -55,12 +58,14 @@ class FeatureCache:
         root: The cache folder, shared by all extractors.
         info: The extractor; its `cache_key` must not be None.
         device_type: "cpu" or "cuda"; their features differ in the last bits and are kept apart.
-        max_pixels: The limit under which images were accepted; a hit must not let a larger one pass.
+        policy: How images are decoded, and the limit under which they are accepted: a hit must not let a larger
+            one pass. None for the defaults.
     """
 
     def __init__(
-        self, root: Path, info: ExtractorInfo, device_type: str, *, max_pixels: int = MAX_PIXELS
+        self, root: Path, info: ExtractorInfo, device_type: str, *, policy: DecodePolicy | None = None
     ) -> None:
+        policy = policy or DecodePolicy()
         key = {
             "feature_version": FEATURE_VERSION,
             "extractor": info.name,
@@ -70,17 +75,17 @@ class FeatureCache:
             "dim": info.dim,
             "decoder": decoder_versions(),
             "device": device_type,
-            "max_pixels": max_pixels,
+            "max_pixels": policy.max_pixels,
+            **policy.choices,  # nothing for the defaults, whose folders are older than the choice
         }
         text = json.dumps(key, sort_keys=True, indent=1)
         slug = re.sub(r"[^a-z0-9]+", "-", info.name.lower()).strip("-")[-40:]
-        self.folder = private_folder(
-            root / "features" / f"{slug}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-        )
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        self.folder = private_folder(root, "features", f"{slug}-{digest[:16]}")
         self.notices: list[Notice] = []
         self._lock = threading.Lock()
         self._open: OrderedDict[Path, dict[str, Tensor]] = OrderedDict()
-        self._pending: list[tuple[bytes, Tensor, tuple[str, ...]]] = []
+        self._pending: list[_Row] = []
         self._writable = True
         self._index: dict[bytes, tuple[Path, int]] = {}
         for shard in sorted(self.folder.glob("*.safetensors")):
@@ -103,11 +108,18 @@ class FeatureCache:
                 return None
             bits = int(tensors["flags"][row])
             flags = tuple(flag for position, flag in enumerate(FLAGS) if bits >> position & 1)
-            return CachedImage(tensors["features"][row], flags)
+            return CachedImage(tensors["features"][row], flags, _size_of(tensors, row))
 
-    def add(self, identities: Sequence[bytes], features: Tensor, flags: Sequence[tuple[str, ...]]) -> None:
-        """Store new rows: features float32 (n, d), with the sha256 and the decoding flags of each image."""
-        self._pending += zip(identities, features.clone().unbind(), flags, strict=True)
+    def add(
+        self,
+        identities: Sequence[bytes],
+        features: Tensor,
+        flags: Sequence[tuple[str, ...]],
+        sizes: Sequence[tuple[int, int] | None] | None = None,
+    ) -> None:
+        """Store new rows: features float32 (n, d), with the sha256, the decoding flags and the size of each image."""
+        sizes = [None] * len(identities) if sizes is None else sizes
+        self._pending += zip(identities, features.clone().unbind(), flags, sizes, strict=True)
         while len(self._pending) >= SHARD_ROWS:
             self._write(self._pending[:SHARD_ROWS])
             del self._pending[:SHARD_ROWS]
@@ -118,12 +130,14 @@ class FeatureCache:
             self._write(self._pending)
             self._pending = []
 
-    def _write(self, rows: Sequence[tuple[bytes, Tensor, tuple[str, ...]]]) -> None:
-        unique = {identity: (features, flags) for identity, features, flags in rows}
+    def _write(self, rows: Sequence[_Row]) -> None:
+        unique = {identity: rest for identity, *rest in rows}
+        features, flags, sizes = zip(*unique.values(), strict=True)
         tensors = {
             "identities": torch.tensor([list(identity) for identity in unique], dtype=torch.uint8),
-            "features": torch.stack([features for features, _ in unique.values()]),
-            "flags": torch.tensor([_bits(flags) for _, flags in unique.values()], dtype=torch.int32),
+            "features": torch.stack(features),
+            "flags": torch.tensor([_bits(each) for each in flags], dtype=torch.int32),
+            "sizes": torch.tensor([size or (0, 0) for size in sizes], dtype=torch.int32),
         }
         shard = self.folder / f"{tensors_sha256(tensors)[:32]}.safetensors"
         if not self._writable:
@@ -210,19 +224,40 @@ class JoinedCache:
             if known is None:
                 return None
             parts.append(known)
-        return CachedImage(torch.cat([part.features for part in parts]), parts[0].flags)
+        size = next((part.size for part in parts if part.size is not None), None)
+        return CachedImage(torch.cat([part.features for part in parts]), parts[0].flags, size)
 
-    def add(self, identities: Sequence[bytes], features: Tensor, flags: Sequence[tuple[str, ...]]) -> None:
+    def add(
+        self,
+        identities: Sequence[bytes],
+        features: Tensor,
+        flags: Sequence[tuple[str, ...]],
+        sizes: Sequence[tuple[int, int] | None] | None = None,
+    ) -> None:
         """As `FeatureCache.add`; a layer that is known already is not stored again."""
+        sizes = [None] * len(identities) if sizes is None else sizes
         for cache, part in zip(self._caches, torch.split(features, list(self._dims), dim=1), strict=True):
             new = [row for row, identity in enumerate(identities) if identity not in cache]
             if new:
-                cache.add([identities[row] for row in new], part[new], [flags[row] for row in new])
+                cache.add(
+                    [identities[row] for row in new],
+                    part[new],
+                    [flags[row] for row in new],
+                    [sizes[row] for row in new],
+                )
 
     def flush(self) -> None:
         """As `FeatureCache.flush`."""
         for cache in self._caches:
             cache.flush()
+
+
+def _size_of(tensors: Mapping[str, Tensor], row: int) -> tuple[int, int] | None:
+    """(width, height); None in shards of before sizes were kept, and for what came as pixels."""
+    if "sizes" not in tensors:
+        return None
+    width, height = tensors["sizes"][row].tolist()
+    return (width, height) if width else None
 
 
 def _bits(flags: tuple[str, ...]) -> int:

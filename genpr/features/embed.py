@@ -10,7 +10,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from genpr.features.custom import adopt
 from genpr.features.extractor import FeatureExtractor, prepares_on_device
 from genpr.features.feature_set import FeatureSet
 from genpr.features.forward_pass import ForwardPass
+from genpr.features.image_facts import ImageFacts
 from genpr.features.read_ahead import LoadedImage, read_ahead
 from genpr.features.registry import describe
 from genpr.features.user_objects import evaluation_mode
@@ -80,9 +81,10 @@ def embed_source(
     """
     started = time.perf_counter()
     extractor = adopt(extractor)
+    policy = decode_policy or DecodePolicy()
     total = known_length(source)
     collected = _Collected(empty_rows(total or 1024, extractor.dim, torch.float32))
-    loaded = read_ahead(source, extractor, cache, decode_policy or DecodePolicy())
+    loaded = read_ahead(source, extractor, cache, policy)
     try:
         with state_guard(), evaluation_mode(extractor), ForwardPass(extractor, batch_size) as forward:
             blocks = _Blocks(forward, batch_size, collected, cache, mixed=prepares_on_device(extractor))
@@ -97,7 +99,8 @@ def embed_source(
             cache.flush()
     total = len(collected.names) + len(collected.bad)
     (bad_images or BadImagePolicy()).check(collected.bad, total=total, source=source.name)
-    return collected.feature_set(source.name, extractor, seconds=time.perf_counter() - started)
+    found = collected.feature_set(source.name, extractor, seconds=time.perf_counter() - started)
+    return replace(found, decoder=decoder_versions() | policy.choices)
 
 
 class _Blocks:
@@ -161,7 +164,12 @@ class _Blocks:
         _check_finite(features, images)
         self._collected.put(rows, features)
         if self._cache is not None:
-            self._cache.add([image.identity for image in images], features, [image.flags for image in images])
+            self._cache.add(
+                [image.identity for image in images],
+                features,
+                [image.flags for image in images],
+                [image.size for image in images],
+            )
 
 
 def _check_finite(features: Tensor, images: list[LoadedImage]) -> None:
@@ -184,6 +192,8 @@ class _Collected:
     names: list[str] = field(default_factory=list)
     identities: list[bytes] = field(default_factory=list)
     flags: Counter[str] = field(default_factory=Counter)
+    formats: Counter[str] = field(default_factory=Counter)
+    sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     bad: list[ImageError] = field(default_factory=list)
     n_cached: int = 0
 
@@ -191,6 +201,10 @@ class _Collected:
         self.names.append(image.name)
         self.identities.append(image.identity)
         self.flags.update(image.flags)
+        if image.format is not None:
+            self.formats[image.format] += 1
+        if image.size is not None:
+            self.sizes[image.size] += 1
         if len(self.names) > len(self.features):
             n, dim = self.features.shape
             more = empty_rows(2 * n, dim, torch.float32)
@@ -212,9 +226,9 @@ class _Collected:
             if n
             else torch.empty(0, 32, dtype=torch.uint8),
             flags=dict(self.flags),
+            facts=ImageFacts.of(self.formats, self.sizes),
             skipped=tuple(self.bad),
             n_embedded=n - self.n_cached,
             n_cached=self.n_cached,
-            decoder=decoder_versions(),
             seconds=seconds,
         )

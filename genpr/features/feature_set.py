@@ -17,6 +17,7 @@ from torch import Tensor
 
 from genpr.errors import FeatureError, ImageError, UsageError
 from genpr.features.extractor import ExtractorInfo
+from genpr.features.image_facts import ImageFacts
 from genpr.memory import fits, float_rows, part_of
 from genpr.notices import Notice
 from genpr.storage import check_place, load_tensors, save_tensors
@@ -38,9 +39,11 @@ class FeatureSet:
         skipped: The images that could not be used.
         n_embedded: How many rows went through the extractor in this run; 0 for feature files.
         n_cached: How many rows came out of the feature cache.
-        decoder: Versions of the image decoder that made the pixels; empty when unknown.
+        decoder: Versions of the image decoder that made the pixels, and what was chosen of it that is not the default;
+            empty when unknown.
         seconds: Time spent embedding.
         notices: What happened on the way that a reader should know.
+        facts: Formats and sizes of the files.
         n_decoded: Images that `flags` and the counts are of, where only some of them are left; 0 for all.
     """
 
@@ -56,6 +59,7 @@ class FeatureSet:
     decoder: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     notices: tuple[Notice, ...] = ()
+    facts: ImageFacts = field(default_factory=ImageFacts)
     n_decoded: int = 0
 
     def __len__(self) -> int:
@@ -115,6 +119,7 @@ def save_features(path: Path, features: FeatureSet) -> None:
         "flags": json.dumps(dict(features.flags)),
         "skipped": json.dumps([[error.code, error.path, str(error)] for error in features.skipped]),
         "decoder": json.dumps(dict(features.decoder)),
+        "facts": json.dumps(asdict(features.facts)),
     }
     save_tensors(path, tensors, metadata)
 
@@ -144,6 +149,7 @@ def load_features(path: Path) -> FeatureSet:
             for code, name, message in json.loads(metadata["skipped"])
         ),
         decoder=json.loads(metadata["decoder"]),
+        facts=ImageFacts(**json.loads(metadata.get("facts", "{}"))),
     )
 
 

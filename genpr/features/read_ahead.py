@@ -15,6 +15,7 @@ from genpr.errors import ImageError
 from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.extractor import FeatureExtractor, host_preparation
 from genpr.images.decode import DecodePolicy, content_sha256, decode
+from genpr.images.sniff import codec_name
 from genpr.images.source import Item
 from genpr.runtime import usable_cores
 
@@ -30,6 +31,8 @@ class LoadedImage:
         name: Its label in the source.
         identity: sha256 of its bytes.
         flags: What decoding noticed.
+        format: Of the file; None for what came as pixels.
+        size: (width, height) of the picture in that file; None if that is not known.
         pixels: uint8 (3, h, w), or float32 (3, s, s) from the extractor's `prepare`, unless that runs on its device.
         features: float32 (d,) from the cache.
         error: Why it cannot be used.
@@ -38,6 +41,8 @@ class LoadedImage:
     name: str
     identity: bytes = b""
     flags: tuple[str, ...] = ()
+    format: str | None = None
+    size: tuple[int, int] | None = None
     pixels: Tensor | None = None
     features: Tensor | None = None
     error: ImageError | None = None
@@ -83,16 +88,19 @@ def _load(
         data = item.read()
         identity = bytes.fromhex(content_sha256(data))
         known = None if cache is None else cache.get(identity)
+        codec = codec_name(data) if isinstance(data, bytes) else None
         if known is not None:
-            return LoadedImage(item.name, identity, known.flags, features=known.features)
+            return LoadedImage(item.name, identity, known.flags, codec, known.size, features=known.features)
         decoded = decode(data, name=item.name, policy=policy)
     except ImageError as error:
         return LoadedImage(item.name, error=error)
+    height, width, _ = decoded.pixels.shape
+    size = None if codec is None else (width, height)
     pixels = torch.from_numpy(decoded.pixels).permute(2, 0, 1)
     if prepare is not None:
         with torch.inference_mode():  # each thread has its own mode
             pixels = prepare(pixels)
-    return LoadedImage(item.name, identity, decoded.flags, pixels=pixels)
+    return LoadedImage(item.name, identity, decoded.flags, codec, size, pixels=pixels)
 
 
 def _chunks(items: Iterable[Item]) -> Iterator[tuple[Item, ...]]:

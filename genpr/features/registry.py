@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from genpr.errors import UsageError
+from genpr.errors import GenprError, ResourceError, UsageError
 from genpr.features.catalogue import BUILT_IN, BuiltIn, Request
 from genpr.features.extractor import ExtractorInfo, FeatureExtractor
 from genpr.features.lookup import canonical_name, check_known, family_loader, parse_name
@@ -97,6 +97,7 @@ def load_extractor(
     Raises:
         UsageError: No such extractor or device, or a custom one that cannot be loaded.
         WeightsError: The weights are missing or are not the published ones.
+        ResourceError: A library of the extractor cannot be imported ("broken-library").
     """
     return load_joint([name], weights=weights, device=device, offline=offline, progress=progress)
 
@@ -135,8 +136,27 @@ def load_joint(
         offline=offline,
         progress=progress,
     )
-    extractor: FeatureExtractor = getattr(import_module(module), function)(request)
+    try:
+        extractor: FeatureExtractor = getattr(import_module(module), function)(request)
+    except (ImportError, RuntimeError) as error:
+        # A torchvision of another torch fails either way, and timm and open_clip fail with it.
+        if isinstance(error, GenprError) or not (
+            isinstance(error, ImportError) or "torchvision" in str(error)
+        ):
+            raise
+        raise _broken_library(names[0], error) from error
     return extractor
+
+
+def _broken_library(name: str, error: Exception) -> ResourceError:
+    import torch
+
+    reason = " ".join(str(error).split())
+    return ResourceError(
+        f"extractor {name} needs a library that cannot be imported here ({reason}); torch {torch.__version__} needs the "
+        "torchvision of the same release and build: install both with one command",
+        code="broken-library",
+    )
 
 
 def require_weights(

@@ -23,6 +23,7 @@ from genpr.images.item import (
     ImageSource,
     Item,
     is_image_name,
+    log_others,
     no_images,
     printable,
     read_at,
@@ -79,6 +80,7 @@ def open_zip(path: Path, name: str) -> ZipSource:
             code="zip-encrypted",
             path=name,
         )
+    log_others(name, (member.filename for member in files if not is_image_name(member.filename)))
     return ZipSource(name, archive, tuple(images))
 
 
@@ -178,6 +180,7 @@ def open_tar(path: Path, name: str) -> TarSource | CompressedTarSource:
             source = CompressedTarSource(name, path, count)
     if not len(source):
         raise no_images(name, others)
+    log_others(name, others)
     return source
 
 

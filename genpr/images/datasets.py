@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from genpr.errors import DataError, ImageError, UsageError
-from genpr.images.decode import rgb_of_image
+from genpr.images.decode import loaded, rgb_of_image
 from genpr.images.item import ImageSource, Item, printable, unreadable
 from genpr.images.layout import check_nchw, check_nhwc, is_tensor, pixels_of_tensor
 from genpr.notices import Notice
@@ -72,11 +72,12 @@ class DatasetSource(ImageSource):
         for index in range(len(self.dataset)):
             yield Item(f"[{index}]", partial(self._read, index))
 
-    def _read(self, index: int) -> NDArray[np.uint8]:
+    def _read(self, index: int) -> NDArray[np.uint8] | Image.Image:
         name = f"[{index}]"
         try:
             with self._turn:
-                return _pixels(self.dataset[index], name)
+                image = _without_label(self.dataset[index])
+                return loaded(image, name=name) if isinstance(image, Image.Image) else _pixels(image, name)
         except ImageError:
             raise
         except DataError as error:

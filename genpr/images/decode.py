@@ -1,8 +1,8 @@
 """One decode policy: encoded bytes in, 8-bit RGB out, or the reason why not.
 
 A file is decoded in full, so that damage is found. Frame 0 of animations and stacks is used, alpha is dropped
-and hidden colours kept, EXIF orientation is ignored: what the loaders of the reference implementations do. Each
-of these leaves a flag, to be counted and told. What cannot be told is bit errors inside JPEG data: they decode.
+and hidden colours kept, EXIF orientation is ignored: what the loaders of the reference implementations do, unless
+the user chose otherwise. Each of these leaves a flag, to be counted and told. What cannot be told is bit errors inside JPEG data: they decode.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from PIL import Image, features
 
 from genpr.errors import GenprError, ImageError
 from genpr.images.integrity import ends_early, missed_damage
-from genpr.images.item import printable
+from genpr.images.item import ImageData, printable
 from genpr.images.pillow_guard import pillow_guard
-from genpr.images.pixels import rgb_pixels
+from genpr.images.pixels import rgb_pixels, turned
 from genpr.images.plugins import (
     Depth,
     UnsupportedPixelsError,
@@ -56,14 +56,14 @@ class Decoded:
     flags: tuple[str, ...]
 
 
-def decode(data: bytes | NDArray[np.uint8], *, name: str, policy: DecodePolicy) -> Decoded:
+def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
     """Decode one image completely. Safe to call from several threads.
 
     Args:
-        data: The bytes of a file, or pixels (h, w, 3), which are passed through (copied only if they are not
-            C-contiguous or not writable).
+        data: The bytes of a file; pixels (h, w, 3), which are passed through (copied only if they are not
+            C-contiguous or not writable); or a loaded Pillow image, whose other frames are not looked at.
         name: Its label, for messages.
-        policy: Limits.
+        policy: Limits, and what becomes of transparency and orientation.
 
     Raises:
         ImageError: With `path=name` and one of the codes image-unreadable, format-not-allowed,
@@ -71,6 +71,8 @@ def decode(data: bytes | NDArray[np.uint8], *, name: str, policy: DecodePolicy) 
     """
     if isinstance(data, np.ndarray):
         return _pass_through(data, name, policy)
+    if isinstance(data, Image.Image):
+        return _convert(data, name, policy)
     format_name = image_format(data)
     if format_name is None:
         code, reason = refusal(data)
@@ -88,29 +90,37 @@ def decode(data: bytes | NDArray[np.uint8], *, name: str, policy: DecodePolicy) 
             raise _damaged(data, format_name, name, error) from error
 
 
-def rgb_of_image(image: Image.Image, *, name: str) -> NDArray[np.uint8]:
-    """Pixels (h, w, 3) of a Pillow image that someone else opened, by the same rules.
+def loaded(image: Image.Image, *, name: str) -> Image.Image:
+    """A Pillow image that someone else opened, with its pixels read.
 
     Raises:
-        ImageError: Its mode is refused, or it was not loaded yet and loading failed.
+        ImageError: They cannot be read.
     """
     with pillow_guard:
         try:
             image.load()
-            depth = Depth(16) if image.mode.startswith("I;16") else Depth()
-            return rgb_pixels(image, depth)[0]
         except MemoryError:
             raise
-        except UnsupportedPixelsError as error:
-            raise _unsupported(name, error) from error
         except Exception as error:  # as in `decode`
             raise _error(name, f"cannot be loaded ({printable(str(error))})", "image-corrupt") from error
+    return image
 
 
-def content_sha256(data: bytes | NDArray[np.uint8]) -> str:
+def rgb_of_image(image: Image.Image, *, name: str) -> NDArray[np.uint8]:
+    """Pixels (h, w, 3) of a Pillow image that someone else opened, by the rules for files that nobody changed.
+
+    Raises:
+        ImageError: Its mode is refused, or it was not loaded yet and loading failed.
+    """
+    return _convert(loaded(image, name=name), name, DecodePolicy()).pixels
+
+
+def content_sha256(data: ImageData) -> str:
     """Hex sha256 that identifies an image: of a file's bytes, or of pixels with their shape."""
-    if not isinstance(data, np.ndarray):
+    if isinstance(data, bytes):
         return hashlib.sha256(data).hexdigest()
+    if isinstance(data, Image.Image):
+        data = rgb_of_image(data, name="image")
     digest = hashlib.sha256(f"genpr uint8 pixels {data.shape}\n".encode())  # no image file begins so
     digest.update(np.ascontiguousarray(data).data)
     return digest.hexdigest()
@@ -130,12 +140,43 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
     if damage:
         raise _damaged(data, format_name, name, ValueError(f"{damage} data"))
     image.load()
-    pixels, flags = rgb_pixels(image, depth)
-    if orientation_of(image) != 1:
-        flags.add("exif-orientation")
+    pixels, flags = _upright_rgb(image, depth, policy)
     if is_animated(image):
         flags.add("multi-frame")
-    return Decoded(pixels, tuple(flag for flag in FLAGS if flag in flags) if flags else ())
+    return Decoded(pixels, _in_order(flags))
+
+
+def _convert(image: Image.Image, name: str, policy: DecodePolicy) -> Decoded:
+    """Pixels of a loaded image that someone else opened."""
+    _check_size(image.size, name, policy)
+    with pillow_guard:
+        try:
+            depth = Depth(16) if image.mode.startswith("I;16") else Depth()
+            pixels, flags = _upright_rgb(image, depth, policy)
+        except MemoryError:
+            raise
+        except UnsupportedPixelsError as error:
+            raise _unsupported(name, error) from error
+        except Exception as error:  # as in `decode`
+            raise _error(name, f"cannot be converted ({printable(str(error))})", "image-corrupt") from error
+    return Decoded(pixels, _in_order(flags))
+
+
+def _upright_rgb(
+    image: Image.Image, depth: Depth, policy: DecodePolicy
+) -> tuple[NDArray[np.uint8], set[str]]:
+    """Pixels, and what was done on the way to them."""
+    pixels, flags = rgb_pixels(image, depth, policy.background)
+    orientation = orientation_of(image)
+    if policy.exif == "apply":
+        pixels = turned(pixels, orientation)
+    elif orientation != 1:
+        flags.add("exif-orientation")
+    return pixels, flags
+
+
+def _in_order(flags: set[str]) -> tuple[str, ...]:
+    return tuple(flag for flag in FLAGS if flag in flags) if flags else ()
 
 
 def _pass_through(pixels: NDArray[np.uint8], name: str, policy: DecodePolicy) -> Decoded:

@@ -15,6 +15,7 @@ from genpr.images.item import (
     ImageSource,
     Item,
     is_image_name,
+    log_others,
     no_images,
     printable,
     too_large_to_read,
@@ -44,30 +45,40 @@ class FolderSource(ImageSource):
             yield Item(member, partial(_read, self.root, member))
 
 
-def open_folder(root: Path, name: str) -> FolderSource:
+def open_folder(root: Path, name: str, *, follow_symlinks: bool = False) -> FolderSource:
     """List the images below `root`.
 
-    Links to files are followed and links to folders are not, so that a loop counts no image twice. Hidden
-    files and folders are left out. A link to nothing is listed: that an image is missing must be told.
+    Links to files are followed. Links to folders are not, unless told to; then each folder counts once, however many
+    ways lead to it, under the path without links or else the first in order. Hidden files and folders are left out. A
+    link to nothing is listed: that an image is missing must be told.
 
     Raises:
         DataError: There are no images, or a folder below `root` cannot be listed.
     """
     images: list[str] = []
     others: list[str] = []
-    for member in walk_files(root):
+    for member in walk_files(root, follow_symlinks=follow_symlinks):
         (images if is_image_name(member) else others).append(member)
     if not images:
         raise no_images(name, others)
+    log_others(name, others)
     return FolderSource(name, root, tuple(sorted(images, key=os.fsencode)))
 
 
-def walk_files(root: Path) -> Iterator[str]:
-    """Relative POSIX paths of all visible files below `root`, in no particular order."""
-    pending = [""]
-    while pending:
+def walk_files(root: Path, *, follow_symlinks: bool = False) -> Iterator[str]:
+    """Relative POSIX paths of all visible files below `root`, in no particular order.
+
+    Folders before links to folders, and these in order: so the paths do not hang on the order of entries.
+    """
+    pending, links, visited = [""], list[str](), set[tuple[int, int]]()
+    while pending or links:
+        if not pending:
+            links.sort(key=os.fsencode, reverse=True)
+            pending.append(links.pop())
         prefix = pending.pop()
         try:
+            if follow_symlinks and not _is_new(root / prefix, visited):
+                continue
             with os.scandir(root / prefix) as entries:
                 for entry in entries:
                     if entry.name.startswith("."):
@@ -75,6 +86,8 @@ def walk_files(root: Path) -> Iterator[str]:
                     member = prefix + entry.name
                     if entry.is_dir(follow_symlinks=False):
                         pending.append(member + "/")
+                    elif follow_symlinks and entry.is_dir():
+                        links.append(member + "/")
                     elif _may_be_file(entry):
                         yield member
         except OSError as error:
@@ -85,6 +98,16 @@ def walk_files(root: Path) -> Iterator[str]:
                 code="unreadable",
                 path=folder,
             ) from error
+
+
+def _is_new(folder: Path, visited: set[tuple[int, int]]) -> bool:
+    """Whether a folder was not among those visited, where it is from now on."""
+    status = folder.stat()
+    place = status.st_dev, status.st_ino
+    if place in visited:
+        return False
+    visited.add(place)
+    return True
 
 
 def _may_be_file(entry: os.DirEntry[str]) -> bool:

@@ -6,24 +6,35 @@ whoever embeds, so that it can happen in several threads and so that images nobo
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from genpr.errors import DataError, ImageError
 
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
 IMAGE_SUFFIXES = (
     *(".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm"),
     *(".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
 )
 
+_SHOWN_OTHERS = 20
+_log = logging.getLogger(__name__)
+
 # No image below any sensible pixel limit needs more, and a file is held in memory while it is decoded.
 MAX_ENCODED_BYTES = 2**30
+
+
+ImageData: TypeAlias = "bytes | NDArray[np.uint8] | Image"
+"""What is known of an image before it is decoded: the bytes of a file, pixels (h, w, 3), or what Pillow has loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +43,12 @@ class Item:
 
     Attributes:
         name: Label for people: relative POSIX path, member name, or "[17]".
-        read: Gives the encoded bytes, or decoded (h, w, 3) uint8 pixels. May be called from any thread, once.
-            Raises `ImageError` if the image cannot be read.
+        read: Gives the encoded bytes, decoded (h, w, 3) uint8 pixels, or a loaded Pillow image. May be called from any
+            thread, once. Raises `ImageError` if the image cannot be read.
     """
 
     name: str
-    read: Callable[[], bytes | NDArray[np.uint8]]
+    read: Callable[[], ImageData]
 
 
 class ImageSource(Protocol):
@@ -120,6 +131,15 @@ def no_images(name: str, other_names: Iterable[str]) -> DataError:
         code="no-images",
         path=name,
     )
+
+
+def log_others(name: str, other_names: Iterable[str]) -> None:
+    """Say, where anybody listens, which files of a source are no images by their suffix; some of them by name."""
+    others = sorted(other_names)
+    if others:
+        shown = ", ".join(printable(other) for other in others[:_SHOWN_OTHERS])
+        more = f" and {len(others) - _SHOWN_OTHERS:,} more" if len(others) > _SHOWN_OTHERS else ""
+        _log.info("%s: %d other files are left out: %s%s", printable(name), len(others), shown, more)
 
 
 def too_large_to_read(name: str, size: int) -> ImageError:

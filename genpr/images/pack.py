@@ -60,6 +60,8 @@ def pack(
     on_bad: Literal["error", "skip"] = "error",
     max_bad: float = 0.01,
     max_pixels: int = MAX_PIXELS,
+    alpha: str = "drop",
+    exif: Literal["ignore", "apply"] = "ignore",
     compressed: bool = False,
     force: bool = False,
 ) -> int:
@@ -73,6 +75,8 @@ def pack(
         on_bad: What to do about unusable images: "error" refuses the source, "skip" leaves them out.
         max_bad: The largest share of them that "skip" accepts.
         max_pixels: Larger images are refused before decoding.
+        alpha: "drop" leaves transparency out; "white", "black" or "#rrggbb" is laid behind it.
+        exif: "ignore" takes pixels as stored; "apply" turns them by their EXIF orientation.
         compressed: Deflate the array.
         force: Replace an existing file.
 
@@ -92,11 +96,12 @@ def pack(
         5
     """
     check_output(path, source, force=force)
+    policy = DecodePolicy(max_pixels, alpha, exif)
     opened = open_source(source)
     if max_images is not None:
         opened = subset(opened, max_images, seed)
     return pack_source(
-        opened, Path(path), on_bad=on_bad, max_bad=max_bad, max_pixels=max_pixels, compressed=compressed
+        opened, Path(path), on_bad=on_bad, max_bad=max_bad, policy=policy, compressed=compressed
     ).n
 
 
@@ -138,7 +143,7 @@ def pack_source(
     *,
     on_bad: Literal["error", "skip"] = "error",
     max_bad: float = 0.01,
-    max_pixels: int = MAX_PIXELS,
+    policy: DecodePolicy | None = None,
     compressed: bool = False,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Packed:
@@ -149,14 +154,14 @@ def pack_source(
         path: The file to write.
         on_bad: See `pack`.
         max_bad: See `pack`.
-        max_pixels: See `pack`.
+        policy: How images are decoded; None for the defaults.
         compressed: See `pack`.
         progress: Called with the number of images done and the total (None if unknown).
     """
     bad_images = BadImagePolicy(on_bad, max_bad)
     seen = _Seen()
     total = known_length(source)
-    decoded = _decoded(source, DecodePolicy(max_pixels))
+    decoded = _decoded(source, policy or DecodePolicy())
     with writing(path), atomic_path(path) as temporary, closing(decoded):
         rows = _rows(decoded, source, seen, total, progress, lists_only=on_bad == "error")
         first = next(rows, None)

@@ -17,12 +17,18 @@ _PREMULTIPLIED = {"La": "LA", "RGBa": "RGBA"}
 _UNKNOWN_RANGE = {"F": "32-bit float", "I": "32-bit integer"}
 
 
-def rgb_pixels(image: Image.Image, depth: Depth) -> tuple[NDArray[np.uint8], set[str]]:
+Colour = tuple[int, int, int]
+
+
+def rgb_pixels(
+    image: Image.Image, depth: Depth, background: Colour | None = None
+) -> tuple[NDArray[np.uint8], set[str]]:
     """Convert a loaded image.
 
     Args:
         image: In any mode.
         depth: How its file stores values.
+        background: The colour behind transparent pixels; None leaves transparency out.
 
     Returns:
         Pixels (h, w, 3), writable, and those flags that tell of values changed or left out.
@@ -31,7 +37,7 @@ def rgb_pixels(image: Image.Image, depth: Depth) -> tuple[NDArray[np.uint8], set
         UnsupportedPixelsError: The mode has no agreed meaning as 8-bit RGB.
     """
     if image.mode.startswith("I;16") or (image.mode == "I" and depth.bits == 16):
-        return _scaled_gray(image, depth)
+        return _scaled_gray(image, depth, background)
     if image.mode in _PREMULTIPLIED:
         image = image.convert(_PREMULTIPLIED[image.mode])
     if image.mode in _UNKNOWN_RANGE:
@@ -45,17 +51,43 @@ def rgb_pixels(image: Image.Image, depth: Depth) -> tuple[NDArray[np.uint8], set
         flags.add("cmyk-converted")
     if image.has_transparency_data:
         rgba = np.asarray(image if image.mode == "RGBA" else image.convert("RGBA"))
-        if rgba[..., 3].min() < 255:
-            flags.add("alpha-dropped")
-        return rgba[..., :3].copy(), flags
+        if rgba[..., 3].min() == 255:
+            return rgba[..., :3].copy(), flags
+        if background is not None:
+            return _laid_on(background, rgba), flags
+        return rgba[..., :3].copy(), flags | {"alpha-dropped"}
     return np.array(image if image.mode == "RGB" else image.convert("RGB")), flags
 
 
-def _scaled_gray(image: Image.Image, depth: Depth) -> tuple[NDArray[np.uint8], set[str]]:
+def turned(pixels: NDArray[np.uint8], orientation: int) -> NDArray[np.uint8]:
+    """Pixels (h, w, 3) turned upright by their EXIF orientation, 1 to 8: mirrored, rotated, or both."""
+    if orientation >= 5:
+        pixels = pixels.swapaxes(0, 1)
+    if orientation in {3, 4, 7, 8}:
+        pixels = pixels[::-1]
+    if orientation in {2, 3, 6, 7}:
+        pixels = pixels[:, ::-1]
+    return np.ascontiguousarray(pixels)
+
+
+def _laid_on(background: Colour, rgba: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Pixels (h, w, 4) over a colour, each value rounded to the nearest level."""
+    alpha = rgba[..., 3:].astype(np.uint16)
+    mixed = rgba[..., :3] * alpha + np.array(background, np.uint16) * (255 - alpha)  # at most 255 * 255
+    return ((mixed.astype(np.uint32) + 127) // 255).astype(np.uint8)
+
+
+def _scaled_gray(
+    image: Image.Image, depth: Depth, background: Colour | None
+) -> tuple[NDArray[np.uint8], set[str]]:
     """Keep the high 8 bits, as readers of 16-bit colour do."""
     values = np.asarray(image)
     flags = {"16bit-scaled"}
-    if (values == image.info.get("transparency", -1)).any():
-        flags.add("alpha-dropped")
     gray = (values >> max(depth.bits - 8, 0)).astype(np.uint8)
-    return np.repeat((255 - gray if depth.inverted else gray)[..., None], 3, axis=2), flags
+    pixels = np.repeat((255 - gray if depth.inverted else gray)[..., None], 3, axis=2)
+    hidden = values == image.info.get("transparency", -1)
+    if background is not None:
+        pixels[hidden] = background
+    elif hidden.any():
+        flags.add("alpha-dropped")
+    return pixels, flags

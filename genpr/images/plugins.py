@@ -20,6 +20,7 @@ from PIL import (
     TiffImagePlugin,
     WebPImagePlugin,
 )
+from PIL.Image import Image
 
 _BITS_PER_SAMPLE, _PHOTOMETRIC, _ORIENTATION, _PLANAR = 258, 262, 274, 284  # TIFF tags
 _WHITE_IS_ZERO = 0
@@ -106,7 +107,7 @@ def is_animated(image: ImageFile.ImageFile) -> bool:
         return True
 
 
-def orientation_of(image: ImageFile.ImageFile) -> int:
+def orientation_of(image: Image) -> int:
     """Orientation 1 to 8 by the image's TIFF or EXIF tag; 1 if it has none or a broken one."""
     if isinstance(image, TiffImagePlugin.TiffImageFile):
         value = image.tag_v2.get(_ORIENTATION, 1)

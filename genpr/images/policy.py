@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +16,9 @@ FLAGS = ("multi-frame", "16bit-scaled", "cmyk-converted", "alpha-dropped", "exif
 # the common 100-megapixel bombs, while generative models make images of a few megapixels.
 MAX_PIXELS = 89_478_485
 
+_NAMED = {"white": "#ffffff", "black": "#000000"}
+_COLOUR = re.compile(r"#[0-9a-f]{6}")
+
 
 @dataclass(frozen=True)
 class DecodePolicy:
@@ -22,9 +26,50 @@ class DecodePolicy:
 
     Attributes:
         max_pixels: Images with more pixels (width times height) are refused before any pixel is decoded.
+        alpha: "drop" leaves transparency out, so that hidden colours show, as the loaders of the reference
+            implementations do; "white", "black" or "#rrggbb" is a colour that images are laid on.
+        exif: "ignore" takes pixels as they are stored, as those do too; "apply" turns them by their EXIF orientation.
+
+    Raises:
+        UsageError: There is no such choice ("bad-option").
     """
 
     max_pixels: int = MAX_PIXELS
+    alpha: str = "drop"
+    exif: Literal["ignore", "apply"] = "ignore"
+
+    def __post_init__(self) -> None:
+        if self.alpha != "drop" and self.background is None:
+            raise UsageError(
+                f"alpha must be 'drop', 'white', 'black' or a colour as '#rrggbb', not {self.alpha!r}",
+                code="bad-option",
+            )
+        if self.exif not in {"ignore", "apply"}:
+            raise UsageError(f"exif must be 'ignore' or 'apply', not {self.exif!r}", code="bad-option")
+
+    @property
+    def background(self) -> tuple[int, int, int] | None:
+        """The colour behind transparent pixels, 0 to 255 each; None to leave transparency out."""
+        colour = _NAMED.get(self.alpha, str(self.alpha).lower())
+        if not _COLOUR.fullmatch(colour):
+            return None
+        red, green, blue = bytes.fromhex(colour[1:])
+        return red, green, blue
+
+    @property
+    def choices(self) -> dict[str, str]:
+        """What changes pixels and is not the default, by name; equal choices have equal words."""
+        chosen: dict[str, str] = {}
+        if self.background is not None:
+            chosen["alpha"] = f"#{bytes(self.background).hex()}"
+        if self.exif != "ignore":
+            chosen["exif"] = self.exif
+        return chosen
+
+
+def choices_in(decoder: Mapping[str, str]) -> dict[str, str]:
+    """The choices among what is recorded of a decoder, which are versions otherwise."""
+    return {name: decoder[name] for name in ("alpha", "exif") if name in decoder}
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,12 @@ def image_format(data: bytes) -> str | None:
     return "PPM" if _PNM.match(data) else None
 
 
+def codec_name(data: bytes) -> str | None:
+    """The format of a file, and of WebP whether it is the lossless one."""
+    name = image_format(data)
+    return "WEBP lossless" if name == "WEBP" and b"VP8L" in data[12:64] else name
+
+
 def refusal(data: bytes) -> tuple[str, str]:
     """Error code and reason for a file that `image_format` does not accept."""
     for magic, name in _REFUSED:

@@ -33,7 +33,7 @@ _FILE_SUFFIXES = ", ".join(suffix for suffixes, _ in _FILE_READERS for suffix in
 _ACCEPTED_PATHS = f"a folder of images, or a file with one of {_FILE_SUFFIXES}"
 
 
-def open_source(source: object, *, name: str | None = None) -> ImageSource:
+def open_source(source: object, *, name: str | None = None, follow_symlinks: bool = False) -> ImageSource:
     """Open anything that holds images.
 
     Args:
@@ -42,6 +42,7 @@ def open_source(source: object, *, name: str | None = None) -> ImageSource:
             dataset of PIL images, uint8 tensors (3, h, w) or uint8 arrays (h, w, 3), alone or first in a
             tuple; or an iterable of uint8 batches, tensors (n, 3, h, w) or arrays (n, h, w, 3).
         name: What to call it in messages; a path is called what it is.
+        follow_symlinks: Look into folders that a folder only links to, too; each folder counts once.
 
     Raises:
         UsageError: There is nothing at that path, or it is nothing that could hold images.
@@ -55,7 +56,7 @@ def open_source(source: object, *, name: str | None = None) -> ImageSource:
     """
     if isinstance(source, str | os.PathLike):
         path = os.fsdecode(source)
-        return _open_path(path, name or path)
+        return _open_path(path, name or path, follow_symlinks=follow_symlinks)
     if ImageSource in type(source).__mro__:
         return cast("ImageSource", source)
     if isinstance(source, np.ndarray):
@@ -149,13 +150,13 @@ class _First(ImageSource):
         return islice(self.source, self.count)
 
 
-def _open_path(text: str, name: str) -> ImageSource:
+def _open_path(text: str, name: str, *, follow_symlinks: bool) -> ImageSource:
     path = Path(text)
     shown = printable(text)
     if not text or not _exists(path):
         raise UsageError(f"there is nothing at {shown!r}; is it misspelt?", code="path-not-found", path=text)
     if path.is_dir():
-        return open_folder(path, name)
+        return open_folder(path, name, follow_symlinks=follow_symlinks)
     suffix = suffix_of(text)
     if suffix in _UNSAFE_SUFFIXES:
         raise ResourceError(

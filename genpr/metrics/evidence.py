@@ -70,6 +70,7 @@ class Evidence:
         outliers: Real images that vouch for many fakes all by themselves, the worst first.
         concentration: Median radius of the fakes' balls over that of the reals' with the same k, each in its own set.
         near_copies: Fakes beside a real.
+        flat: Shares of the reals and of the fakes whose balls are mere points: as many others have equal features.
     """
 
     k: int
@@ -77,6 +78,7 @@ class Evidence:
     outliers: tuple[Outlier, ...] = ()
     concentration: float | None = None
     near_copies: NearCopies | None = None
+    flat: tuple[float, float] = (0.0, 0.0)
 
     @classmethod
     def of(cls, real: RealSide, fake: FakeSide, progress: PairProgress | None = None) -> Evidence | None:
@@ -99,6 +101,7 @@ class Evidence:
             _outliers(counts, found.real_balls_per_fake[ball], ball.k, found.n_real),
             _concentration(real, fake),
             _near_copies(real, fake, progress),
+            (_share_of_points(real.sq_radii_of(ball)), _flat(fake)),
         )
 
 
@@ -113,6 +116,17 @@ def _outliers(counts: Tensor, balls_per_fake: Tensor, k: int, n: int) -> tuple[O
     rows = many.nonzero()[:, 0]
     rows = rows[counts[rows].argsort(descending=True, stable=True)]
     return tuple(Outlier(row, int(counts[row]) / m, int(counts[row])) for row in rows.tolist())
+
+
+def _flat(fake: FakeSide) -> float:
+    """Of the largest balls around fakes, if there are any."""
+    own = fake.own
+    plain = [] if own is None else [ball for ball in own.balls if not ball.clipped]
+    return _share_of_points(own.radii_of(plain[-1:])[0]) if own is not None and plain else 0.0
+
+
+def _share_of_points(sq_radii: Tensor) -> float:
+    return float((sq_radii == 0).double().mean())
 
 
 def _concentration(real: RealSide, fake: FakeSide) -> float | None:

@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 GABOR = ("--extractor", "gabor", "--device", "cpu")
@@ -306,6 +307,27 @@ def test_a_bug_is_called_a_bug(genpr, folders, monkeypatch):
     assert "Traceback" not in err
     monkeypatch.setenv("GENPR_DEBUG", "1")
     assert "Traceback" in genpr("score", *folders, *GABOR)[2]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 80000000000 bytes"),
+    ],
+    ids=["python", "gpu", "cpu"],
+)
+def test_a_machine_without_memory_is_no_bug(genpr, folders, monkeypatch, error):
+    def exhausted(*_args, **_kwargs):
+        raise error
+
+    monkeypatch.setattr("genpr.evaluate.score_protocols", exhausted)
+    code, out, err = genpr("score", *folders, *GABOR, "--json")
+    assert code == 4
+    assert json.loads(out)["error"]["code"] == "oom"
+    assert "out of memory" in err
+    assert "bug" not in err
 
 
 def test_control_characters_in_names_never_reach_the_terminal(genpr, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 
 import numpy as np
@@ -59,7 +60,28 @@ def test_page_and_table_of_images(genpr, files, tmp_path):
     assert code == 0
     assert "label.gan_train" in page.read_text()
     assert "kind 0" in page.read_text()
-    assert len(table.read_text().splitlines()) > 180
+    rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
+    assert len(rows) == 360
+    assert [row["asked"] for row in rows[:180]] == [f"kind {place // 60}" for place in range(180)]
+    right = [row["asked"] == row["recognised"] for row in rows[:180]]
+    assert sum(right[:120]) < 12
+    assert sum(right[120:]) > 50
+    assert all(row["recognised"] for row in rows[:180])
+    assert {row["asked"] + row["recognised"] for row in rows[180:]} == {""}
+
+
+@pytest.mark.parametrize("more", [(), ("--html", "page.html")], ids=["table", "page"])
+def test_labels_that_do_not_fit_are_told_before_anything_is_computed(
+    genpr, files, tmp_path, monkeypatch, more
+):
+    """Of features, too, of which the names are known."""
+    monkeypatch.setattr("genpr.judge.Judge.__init__", lambda *_, **__: pytest.fail("the reals were fitted"))
+    strange = tmp_path / "strange.csv"
+    strange.write_text("name,label\nother.png,cat\n")
+    monkeypatch.chdir(tmp_path)
+    code, _, err = genpr("score", *sides(files)[:-1], strange, "--labels", *more, *QUIET)
+    assert code == 3
+    assert "names none of the 180 images" in err
 
 
 def test_another_tool(genpr, files):

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -127,3 +128,33 @@ def test_a_batch_is_prepared_image_by_image():
     )
     batch = prepare_batch(gabor, images)
     assert torch.equal(batch, torch.stack([gabor.prepare(image) for image in images]))
+
+
+def test_without_torchvision_what_needs_none_works_and_the_rest_says_what_to_do(
+    monkeypatch, write_images, rng
+):
+    import genpr
+
+    monkeypatch.setitem(sys.modules, "torchvision", None)  # its import fails from here on
+    folder = write_images("a", rng.integers(0, 256, (8, 8, 8, 3), dtype=np.uint8))
+    result = genpr.score(folder, folder, extractor="gabor", device="cpu", control=False, intervals=False, k=3)
+    assert result["precision"] == 1
+    monkeypatch.setitem(sys.modules, "timm", None)  # which imports torchvision
+    with pytest.raises(ResourceError, match=r"timm.*torchvision.* with one command") as caught:
+        load_extractor("timm:resnet18", device="cpu")
+    assert caught.value.code == "broken-library"
+    assert torch.__version__ in str(caught.value)
+
+
+def test_a_torchvision_of_another_torch_is_told_from_other_errors(monkeypatch):
+    def importing(_name):
+        raise RuntimeError(said)
+
+    monkeypatch.setattr("genpr.features.registry.import_module", importing)
+    said = "operator torchvision::nms does not exist"
+    with pytest.raises(ResourceError, match="torchvision::nms") as caught:
+        load_extractor("timm:resnet18", device="cpu")
+    assert (caught.value.code, caught.value.exit_code) == ("broken-library", 4)
+    said = "a bug of ours"
+    with pytest.raises(RuntimeError, match="a bug of ours"):
+        load_extractor("timm:resnet18", device="cpu")

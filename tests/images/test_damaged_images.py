@@ -75,6 +75,15 @@ def test_every_flipped_bit_in_the_pixels_of_a_png_is_noticed():
             assert "damaged" in str(error)
 
 
+def test_a_flipped_bit_in_a_jpeg_scan_goes_unnoticed_as_documented():
+    data = encode(noise(32, 32), "JPEG")
+    at = data.index(b"\xff\xda") + 200
+    flipped = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+    before, after = (decode(each, name="x", policy=POLICY) for each in (data, flipped))
+    assert after.flags == ()
+    assert (before.pixels != after.pixels).any(), "it decodes, and to other pixels"
+
+
 @pytest.mark.parametrize("name", sorted(SAMPLES))
 def test_random_damage_raises_image_errors_only(name):
     rng = random.Random(name)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -194,3 +196,52 @@ def test_sources_are_closed_when_iteration_stops_early(every_source):
         assert next(iter(open_source(path))).name
     with pytest.raises(DataError):
         open_source(np.zeros((2, 2)))
+
+
+# Other files ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder_with_others(tmp_path):
+    folder = tmp_path / "images"
+    folder.mkdir()
+    (folder / "a.png").write_bytes(encode(SMALL))
+    for index in range(21):
+        (folder / f"{index:02d}.txt").touch()
+    (folder / "\x1b[31mevil\nname").touch()
+    (folder / ".hidden").touch()
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["folder", "zip", "tar", "gztar"])
+def test_files_that_are_no_images_are_logged_and_nothing_more(folder_with_others, tmp_path, caplog, kind):
+    path = folder_with_others
+    if kind != "folder":
+        path = Path(shutil.make_archive(str(tmp_path / "set"), kind, folder_with_others))
+    with caplog.at_level(logging.INFO, "genpr"):
+        assert len(open_source(path)) == 1
+    (record,) = caplog.records
+    hidden = kind in {"tar", "gztar", "zip"}
+    assert f"{path}: {22 + hidden} other files are left out: " in record.getMessage()
+    assert r"\x1b[31mevil\nname, " in record.getMessage()
+    assert record.getMessage().endswith(f" and {2 + hidden} more")
+    assert record.getMessage().isprintable()
+
+
+def test_images_alone_are_not_worth_a_line(tmp_path, caplog):
+    (tmp_path / "a.png").write_bytes(encode(SMALL))
+    with caplog.at_level(logging.INFO, "genpr"):
+        open_source(tmp_path)
+    assert not caplog.records
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux to tell the peak")
+@pytest.mark.parametrize("others", [0, 1_000_000])
+def test_a_million_files_are_listed_in_little_memory(others):
+    script = str(Path(__file__).with_name("million_files.py"))
+    command = [sys.executable, script, "1000000", str(others)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    peak, _, first = done.stdout.split()
+    assert int(peak) < 400e6  # the promise is 1 GB
+    assert first == "n00000000/n00000000_000000.JPEG"

@@ -22,6 +22,7 @@ from genpr.demo.shapes import KINDS, ShapesGenerator, draw_latents
 from genpr.errors import DataError, UsageError
 from genpr.images.likeness import Likeness
 from genpr.images.policy import DecodePolicy
+from genpr.labels.seen import SeenLabels
 from genpr.report.pages import evidence_page, near_copies
 from genpr.report.pages.album import Album
 from genpr.report.pages.evidence_page import class_figures, evidence_report
@@ -579,3 +580,40 @@ def test_thumbnails_are_small_and_true(shape, size):
     small = Image.fromarray(pixels.astype(np.uint8)).resize(image.size)
     assert np.abs(np.asarray(image, dtype=float) - np.asarray(small)).mean() < 4
     assert Image.open(io.BytesIO(thumbnail(pixels.astype(np.uint8), side=16))).size[0] <= 16
+
+
+def test_what_is_not_as_asked_is_shown_under_what_was_asked_and_seen(evidence, folders, given):
+    """Fakes of which every fifth is taken for another class, rings more often than stars; some have no class."""
+    asked = ["star" if row % 2 else "ring" for row in range(N)]
+    seen = ["ring" if label == "star" and row < 8 else label for row, label in enumerate(asked)]
+    seen[100:140:2] = ["disc"] * 20
+    asked[0] = None
+    made = replace(evidence, labels=SeenLabels(tuple(asked), (None, *seen[1:])))
+    gallery = evidence_report(made, *folders, device="cpu").galleries["Not what was asked for"]
+    groups = [(name, [picture.caption for picture in pictures]) for name, pictures in gallery.groups]
+    realism = evidence.fake.realism
+    best = sorted(range(100, 140, 2), key=lambda row: -realism[row])[:8]
+    assert groups[0] == ("Asked for ring, seen as disc (20)", [f"{row:03d}.png" for row in best])
+    assert groups[1][0] == "Asked for star, seen as ring (4)"
+    assert set(groups[1][1]) == {f"{row:03d}.png" for row in (1, 3, 5, 7)}
+    assert gallery.more == 12
+    assert "24 of 160 fakes" in gallery.sentence
+    nearest = evidence.real.names[evidence.fake.nearest_real[best[0]]]
+    assert gallery.groups[0][1][0].partner_caption == nearest
+
+
+def test_hostile_classes_are_headings_and_nothing_else(evidence, folders):
+    labels = SeenLabels(tuple([HOSTILE[0]] * N), tuple([HOSTILE[-1]] * N))
+    page = evidence_report(replace(evidence, labels=labels), *folders, device="cpu")
+    assert len(list(parsed(page).iter("{*}script"))) + len(list(parsed(page).iter("script"))) <= 1
+    assert HOSTILE[0] not in page
+    assert "x" * 500 not in page
+
+
+def test_where_all_is_as_asked_there_is_nothing_to_show(evidence, folders, given):
+    labels = SeenLabels(("cat",) * N, ("cat",) * N)
+    gallery = evidence_report(replace(evidence, labels=labels), *folders, device="cpu").galleries[
+        "Not what was asked for"
+    ]
+    assert gallery.pictures == ()
+    assert gallery.sentence == "Every fake is seen as what it was asked to be."

@@ -99,7 +99,7 @@ def test_a_score_has_its_page_though_the_images_are_gone(scored, tmp_path, capsy
     if left == "an empty folder":
         source.mkdir()
     run = ScoreRun([evidence.result], evidence=evidence)
-    write_score_page(page, run, (str(source), str(folder)), {}, max_pixels=10**6, quiet=False)
+    write_score_page(page, run, (str(source), str(folder)), {}, policy=DecodePolicy(10**6), quiet=False)
     assert '<h2 id="numbers-title">' in page.read_text()
     told = capsys.readouterr().err
     assert "the page has no pictures: " in told

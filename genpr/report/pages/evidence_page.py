@@ -15,6 +15,7 @@ from genpr.metrics.projection import Projection, project
 from genpr.mode_labels import SideLabels
 from genpr.report.pages.album import Album
 from genpr.report.pages.gallery import Gallery
+from genpr.report.pages.label_picks import mistaken_picks
 from genpr.report.pages.mode_picks import KnownLabels, mode_picks
 from genpr.report.pages.near_copies import copies_among, copy_candidates, usual_pairs
 from genpr.report.pages.picks import Image, Side, hub_picks, realism_picks, repeat_picks
@@ -106,16 +107,19 @@ def _galleries(
     least, most = realism_picks(evidence)
     hubs, repeats, candidates = hub_picks(evidence), repeat_picks(evidence), copy_candidates(evidence)
     usual = usual_pairs(evidence)
+    mistaken = mistaken_picks(evidence)
+    above = [*([] if mistaken is None else [mistaken]), missed, invented, least]
+    below = [most, hubs, repeats]
     picks = [
         *candidates,
         *usual,
-        *(pick for each in (missed, invented, least, most, hubs, repeats) for pick in each.picks),
+        *(pick for each in (*above, *below) for pick in each.picks),
     ]
     report("pictures", 0, 1)
     album.read([*_images(points), *(image for pick in picks for image in pick.images)])
     report("pictures", 1, 1)
     copies = copies_among(candidates, usual, album)
-    return [album.gallery(each) for each in (missed, invented, least, copies, most, hubs, repeats)]
+    return [album.gallery(each) for each in (*above, copies, *below)]
 
 
 def _map(points: Projection, album: Album) -> SetMap:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     *("side", "row", "name"),
-    *("inside", "n_balls", "realism", "rarity", "rarity_percentile", "authentic"),
+    *("inside", "n_balls", "realism", "rarity", "rarity_percentile", "authentic", "asked", "recognised"),
     *("covered", "n_fakes", "radius"),
     *("nearest", "nearest_row", "nearest_distance"),
 )
@@ -34,7 +34,7 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 _MARK = "'"
 # A comma inside quotes is safe anywhere; a semicolon splits cells where commas are decimal points, quotes or not.
 _ESCAPED = {"\\": "\\\\", ";": "\\x3b"}
-_ONLY_FAKE, _ONLY_REAL = 6, 3
+_ONLY_FAKE, _ONLY_REAL = 8, 3
 
 
 def check_table(path: Path) -> None:
@@ -102,12 +102,24 @@ def _fake_rows(evidence: Evidence) -> Iterator[Sequence[object]]:
         map(_number, fake.rarity.tolist()),
         map(_number, fake.rarity_percentile.tolist()),
         fake.authentic.astype(int).tolist(),
+        *_labels(evidence),
         strict=True,
     )
     nearest = _nearest(evidence.real.names, fake.nearest_real.tolist(), fake.nearest_real_distance.tolist())
     nothing = ("",) * _ONLY_REAL
     for row, (name, own, other) in enumerate(zip(fake.names, numbers, nearest, strict=True)):
         yield "fake", row, cell_of(name), *own, *nothing, *other
+
+
+def _labels(evidence: Evidence) -> tuple[list[str], list[str]]:
+    """What each fake was asked to be, and seen as; empty where that is not known."""
+    if evidence.labels is None:
+        return [""] * len(evidence.fake), [""] * len(evidence.fake)
+    asked, recognised = (
+        [cell_of(label or "") for label in labels]
+        for labels in (evidence.labels.asked, evidence.labels.recognised)
+    )
+    return asked, recognised
 
 
 def _real_rows(evidence: Evidence) -> Iterator[Sequence[object]]:

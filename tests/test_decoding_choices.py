@@ -1,0 +1,141 @@
+"""Choices that change pixels reach every door, keep caches apart, and are part of what a result says of itself."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import genpr
+from genpr.cli.main import run
+from genpr.errors import UsageError
+from genpr.features.cache import FeatureCache
+from genpr.features.extractor import ExtractorInfo
+from genpr.images.policy import DecodePolicy
+from genpr.result import recipe_of
+
+OPTIONS = {"extractor": "gabor", "device": "cpu", "control": False, "intervals": False, "k": 1}
+CHOSEN = {"alpha": "#ffffff", "exif": "apply"}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Images with transparent halves, all of them turned."""
+    root, rng = tmp_path_factory.mktemp("see-through"), np.random.default_rng(0)
+    for side in ("real", "fake"):
+        (root / side).mkdir()
+        for index in range(6):
+            pixels = rng.integers(0, 256, (12, 8, 4), dtype=np.uint8)
+            pixels[..., 3] = 255 * (np.arange(8) < 4)
+            turned = Image.Exif()
+            turned[274] = 6
+            Image.fromarray(pixels).save(root / side / f"{index}.png", exif=turned)
+    return root / "real", root / "fake"
+
+
+@pytest.fixture(scope="module")
+def results(folders, tmp_path_factory):
+    """As stored, and as chosen; over one cache, and each of them twice."""
+    cache = tmp_path_factory.mktemp("cache")
+
+    def both():
+        return [
+            genpr.score(*folders, **OPTIONS, **choices, cache_dir=cache)
+            for choices in ({}, {"alpha": "white", "exif": "apply"})
+        ]
+
+    return both(), both()
+
+
+def test_choices_never_share_features(results):
+    first, second = results
+    assert [result.fake.n_embedded for result in first] == [6, 6]
+    assert [result.fake.n_cached for result in second] == [6, 6]
+    assert [result.to_flat_dict() for result in first] == [result.to_flat_dict() for result in second]
+
+
+def test_the_default_keeps_the_folder_it_always_had(tmp_path):
+    info = ExtractorInfo("x", 3, "none", None, comparable=False, cache_key="0" * 64)
+    plain = FeatureCache(tmp_path, info, "cpu")
+    assert not {"alpha", "exif"} & json.loads((plain.folder / "key.json").read_text()).keys()
+    policies = [
+        DecodePolicy(alpha="drop", exif="ignore"),
+        DecodePolicy(alpha="white"),
+        DecodePolicy(alpha="#fffffe"),
+        DecodePolicy(exif="apply"),
+        DecodePolicy(max_pixels=7),
+    ]
+    found = [FeatureCache(tmp_path, info, "cpu", policy=policy).folder for policy in policies]
+    assert found[0] == plain.folder
+    assert len(set(found)) == 5
+
+
+def test_results_say_what_was_chosen_and_notices_what_was_not(results):
+    (plain, chosen), _ = results
+    told = {"alpha-dropped", "exif-orientation"}
+    assert told <= {notice.code for notice in plain.notices}
+    assert not told & {notice.code for notice in chosen.notices}
+    assert not CHOSEN.keys() & plain.real.decoder.keys()
+    for side in (chosen.real, chosen.fake):
+        assert CHOSEN.items() <= side.decoder.items()
+
+
+def test_results_of_other_choices_do_not_compare(results):
+    (plain, chosen), _ = results
+    assert "decoding" not in recipe_of(plain)["recall"]
+    assert recipe_of(chosen)["recall"]["decoding"] == {"real": CHOSEN, "fake": CHOSEN}
+
+
+def test_sweeps_and_watches_of_other_choices_are_others(folders):
+    recipes = [
+        genpr.Evaluator(folders[0], **OPTIONS, **choices).recipe
+        for choices in ({}, {"alpha": "white"}, {"exif": "apply"})
+    ]
+    assert "decoding" not in recipes[0]
+    assert recipes[1]["decoding"] == {"real": {"alpha": "#ffffff"}, "fake": {"alpha": "#ffffff"}}
+    assert recipes[2]["decoding"] == {"real": {"exif": "apply"}, "fake": {"exif": "apply"}}
+
+
+def test_feature_files_say_it_too_and_sides_that_differ_are_told(folders, tmp_path, capsys, results):
+    chosen = ("--alpha", "white", "--exif", "apply")
+    embed = ("features", str(folders[0]), str(tmp_path / "real.safetensors"), "--extractor", "gabor", "-q")
+    assert run([*embed, *chosen]) == 0
+    assert run(["features", str(folders[1]), str(tmp_path / "fake.safetensors"), *embed[3:]]) == 0
+    capsys.readouterr()
+    sides = [str(tmp_path / f"{side}.safetensors") for side in ("real", "fake")]
+    assert run(["score", *sides, "--k", "1", "--no-control", "--no-intervals", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert CHOSEN.items() <= record["real"]["decoder"].items()
+    (told,) = [notice for notice in record["notices"] if notice["code"] == "decoded-unlike"]
+    assert told["message"].endswith("reals with alpha #ffffff, exif apply, fakes with the defaults")
+    (_, alike), _ = results
+    assert "decoded-unlike" not in {notice.code for notice in alike.notices}
+
+
+def test_the_command_line_scores_what_python_scores(folders, results, capsys):
+    arguments = [
+        "--extractor",
+        "gabor",
+        "--device",
+        "cpu",
+        "--no-control",
+        "--no-intervals",
+        "--k",
+        "1",
+        "--json",
+    ]
+    assert run(["score", *map(str, folders), *arguments, "--alpha", "white", "--exif", "apply"]) == 0
+    metrics = json.loads(capsys.readouterr().out)["metrics"]
+    assert {name: metric["value"] for name, metric in metrics.items()} == {
+        name: metric.value for name, metric in results[0][1].metrics.items()
+    }
+
+
+def test_other_colours_are_refused_before_anything_is_read(folders, tmp_path, capsys):
+    with pytest.raises(UsageError, match="#rrggbb"):
+        genpr.score(*folders, **OPTIONS, alpha="red")
+    for command in (("score", *folders), ("modes", *folders), ("pack", folders[0], tmp_path / "x.npz")):
+        assert run([*map(str, command), "--alpha", "red"]) == 2
+        assert "'#rrggbb'" in capsys.readouterr().err

@@ -1,0 +1,161 @@
+"""Formats and sizes of files: seen whether images are embedded or cached, kept in feature files, and told."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import genpr
+from genpr.features import cache as cache_module
+from genpr.features.cache import FeatureCache, JoinedCache
+from genpr.features.extractor import ExtractorInfo
+from genpr.features.feature_set import FeatureSet, load_features, save_features
+from genpr.features.image_facts import ImageFacts
+from genpr.findings import findings
+from genpr.identities import Identities
+from genpr.images.sniff import codec_name
+
+OPTIONS = {"extractor": "pixels", "device": "cpu", "control": False, "intervals": False, "k": 1}
+INFO = ExtractorInfo("inception", 3, "none", None, comparable=True, cache_key="0" * 64)
+
+
+def write(folder, suffix, sizes, **options):
+    folder.mkdir()
+    rng = np.random.default_rng(len(suffix) + len(sizes))
+    for index, (width, height) in enumerate(sizes):
+        pixels = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{index}.{suffix}", **options)
+    return folder
+
+
+def told(result):
+    return {item.code: item.message for item in result.notices}
+
+
+SIZES = [(40, 50)] * 6 + [(8, 50), (50, 8)]
+
+
+def test_codecs_and_sizes_are_told_and_still_known_when_all_is_cached(tmp_path):
+    real = write(tmp_path / "real", "png", SIZES)
+    fake = write(tmp_path / "fake", "jpg", [(40, 50)] * 8)
+    for run in ("embedded", "cached"):
+        result = genpr.score(real, fake, **OPTIONS)
+        assert ("all-cached" in told(result)) == (run == "cached")
+        assert told(result)["codec-mismatch"].startswith("most reals are lossless, most fakes are JPEG")
+        assert (
+            told(result)["size-mix"]
+            == "real images have 3 different sizes: 40 x 50 (6), 8 x 50 (1), 50 x 8 (1)"
+        )
+        assert len([item for item in result.notices if item.code == "size-mix"]) == 1
+
+
+def test_alike_sides_are_told_nothing(tmp_path):
+    real = write(tmp_path / "real", "png", [(40, 50)] * 8)
+    others = {
+        "bmp": write(tmp_path / "bmp", "bmp", [(8, 8)] * 8),
+        "lossless webp": write(tmp_path / "webp", "webp", [(40, 50)] * 8, lossless=True),
+        "array": np.random.default_rng(1).integers(0, 256, (8, 40, 50, 3), dtype=np.uint8),
+    }
+    for name, fake in others.items():
+        found = told(genpr.score(real, fake, **OPTIONS))
+        assert not found.keys() & {"codec-mismatch", "size-mix", "upscaled"}, name
+
+
+@pytest.mark.parametrize(
+    ("suffix", "options", "codec"),
+    [
+        ("png", {}, "PNG"),
+        ("jpeg", {}, "JPEG"),
+        ("webp", {}, "WEBP"),
+        ("webp", {"lossless": True}, "WEBP lossless"),
+        ("webp", {"lossless": True, "exif": b"Exif\0\0II*\0"}, "WEBP lossless"),
+        ("gif", {}, "GIF"),
+    ],
+)
+def test_formats_are_known_by_their_bytes(suffix, options, codec):
+    file = io.BytesIO()
+    Image.new("RGB", (9, 9), (1, 2, 3)).save(file, suffix, **options)
+    assert codec_name(file.getvalue()) == codec
+
+
+def test_what_prevails_is_more_than_half():
+    sizes = Counter({(64, 64): 5})
+    assert ImageFacts.of(Counter(PNG=2, BMP=2, JPEG=3), sizes).codec == "lossless"
+    assert ImageFacts.of(Counter(PNG=3, JPEG=3), sizes).codec is None
+    assert ImageFacts.of(Counter({"WEBP lossless": 1, "WEBP": 2}), sizes).codec == "WEBP"
+    assert ImageFacts().codec is None
+
+
+def test_the_commonest_sizes_are_shown_and_all_are_counted():
+    sizes = Counter({(100 + n, 64): 10 - n for n in range(7)}) + Counter({(31, 99): 3, (99, 31): 2})
+    facts = ImageFacts.of(Counter(), sizes)
+    assert facts.shown_sizes == (
+        "100 x 64 (10), 101 x 64 (9), 102 x 64 (8), 103 x 64 (7), 104 x 64 (6), and 4 more"
+    )
+    assert (facts.n_sizes, facts.n_small) == (9, 5)
+    assert ImageFacts.of(Counter(), Counter({(32, 32): 4})).n_small == 0
+
+
+def found(real, fake):
+    ids = (Identities.of(real), Identities.of(fake))
+    return findings(real, fake, *ids, protocol="genpr", deviations=[])
+
+
+def test_small_images_are_told_where_a_trained_network_looks_at_them():
+    facts = ImageFacts.of(Counter(), Counter({(31, 200): 7, (200, 200): 1193}))
+    fake = FeatureSet(torch.randn(1200, 3), "fakes/", INFO, facts=facts)
+    real = replace(fake, features=torch.randn(1200, 3), facts=ImageFacts())
+    (small,) = [item for item in found(real, fake) if item.code == "upscaled"]
+    assert small.level == "warning"
+    assert small.message.startswith(
+        "7 of 1,200 fake images have a side below 32 pixels; most of what inception"
+    )
+    untrained = replace(INFO, name="gabor", comparable=False)
+    sides = [replace(side, extractor=untrained) for side in (real, fake)]
+    assert "upscaled" not in {item.code for item in found(*sides)}
+
+
+def test_feature_files_keep_them(tmp_path):
+    facts = ImageFacts.of(Counter(PNG=2, JPEG=1), Counter({(9, 8): 2, (7, 6): 1}))
+    save_features(tmp_path / "f.safetensors", FeatureSet(torch.randn(3, 3), "x", INFO, facts=facts))
+    assert load_features(tmp_path / "f.safetensors").facts == facts
+
+
+def test_shards_of_before_and_of_pixels_know_no_sizes(tmp_path, monkeypatch):
+    identities = [bytes([i]) * 32 for i in range(3)]
+    features, flags = torch.randn(3, 3), [()] * 3
+    cache = FeatureCache(tmp_path, INFO, "cpu")
+    cache.add(identities[:2], features[:2], flags[:2], [(40, 50), None])
+    cache.flush()
+    save = cache_module.save_tensors
+
+    def as_before(path, tensors, metadata):
+        save(path, {name: tensors[name] for name in ("identities", "features", "flags")}, metadata)
+
+    monkeypatch.setattr(cache_module, "save_tensors", as_before)
+    cache.add(identities[2:], features[2:], flags[2:], [(1, 2)])
+    cache.flush()
+    again = FeatureCache(tmp_path, INFO, "cpu")
+    assert [again.get(identity).size for identity in identities] == [(40, 50), None, None]
+    assert torch.equal(again.get(identities[2]).features, features[2])
+
+
+def test_the_size_is_known_where_any_layer_knows_it(tmp_path):
+    parts = [replace(INFO, dim=2, cache_key="1" * 64), replace(INFO, dim=1, cache_key="2" * 64)]
+    alone = FeatureCache(tmp_path, parts[0], "cpu")
+    alone.add([b"x" * 32], torch.randn(1, 2), [()])  # as before sizes were kept
+    alone.flush()
+
+    def joined():
+        return JoinedCache([FeatureCache(tmp_path, part, "cpu") for part in parts], [2, 1])
+
+    cache = joined()
+    cache.add([b"x" * 32], torch.randn(1, 3), [()], [(4, 5)])
+    cache.flush()
+    assert joined().get(b"x" * 32).size == (4, 5)

@@ -1,0 +1,55 @@
+"""The page of promises: every row of the catalogue is on it, and every test that it names exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "reliability.md").read_text()
+ROWS = {"I": 17, "F": 16, "N": 11, "R": 16}
+IDS = [f"{table}{number}" for table, count in ROWS.items() for number in range(1, count + 1)]
+TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
+
+
+@cache
+def functions_of(path: str) -> set[str]:
+    tree = ast.parse((ROOT / path).read_text())
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+def row_of(row_id: str) -> list[str]:
+    """The cells of a row: its input, what is done, its tests."""
+    (line,) = re.findall(rf"^\| {row_id} \| (.*) \|$", PAGE, re.MULTILINE)
+    return re.split(r"(?<!\\) \| ", line)
+
+
+@pytest.mark.parametrize("row_id", IDS)
+def test_every_row_says_what_is_done_and_names_its_tests(row_id):
+    given, done, tests = row_of(row_id)
+    assert given
+    assert done
+    named = TEST.findall(tests)
+    assert tests == "<br>".join(f"`{path}::{name}`" for path, name in named)
+    assert named
+    for path, name in named:
+        assert name in functions_of(path), f"{path} has no {name}"
+
+
+def test_rows_come_in_order_and_once():
+    assert re.findall(r"^\| ([IFNR]\d+) \|", PAGE, re.MULTILINE) == IDS
+
+
+def test_every_test_that_the_page_names_is_in_a_row():
+    in_rows = [pair for row_id in IDS for pair in TEST.findall(row_of(row_id)[2])]
+    assert len(re.findall(r"tests/[\w/]+\.py::test_\w+", PAGE)) == len(in_rows) + 1  # the example on top
+
+
+def test_what_is_missing_is_listed_in_the_order_of_the_rows():
+    _, _, missing = PAGE.partition("## Not yet")
+    ids = re.findall(r"^- \*\*([IFNR]\d+)\*\*: ", missing, re.MULTILINE)
+    assert ids == sorted(ids, key=IDS.index)
