@@ -132,9 +132,9 @@ def check_labels(
         return
     recipe.check(fake)
     if recipe.real is not None:
-        sides = of_names("real", real, recipe.real), of_names("fake", fake, recipe.fake(fake))
-        if sides[0] is not None and sides[1] is not None:
-            check_shared(*sides)
+        reals, fakes = of_names("real", real, recipe.real), of_names("fake", fake, recipe.fake(fake))
+        if reals is not None and fakes is not None:
+            check_shared(reals, fakes)
 
 
 def _content(labels: Labels | None) -> str | None:
