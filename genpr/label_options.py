@@ -10,6 +10,7 @@ from pathlib import Path
 from genpr.errors import UsageError
 
 KNN, LINEAR = "knn", "linear"
+MOST_VOTERS = 1000
 
 _FILES = (".csv", ".tsv", ".json", ".npy")
 _OF_CLASSIFIERS = ("gan_test", "gan_train", "macro_precision", "macro_recall", "macro_f1")
@@ -47,9 +48,9 @@ class LabelOptions:
     k: int = 5
 
     def __post_init__(self) -> None:
-        if isinstance(self.k, bool) or not isinstance(self.k, Integral) or self.k < 1:
+        if isinstance(self.k, bool) or not isinstance(self.k, Integral) or not 1 <= self.k <= MOST_VOTERS:
             raise UsageError(
-                f"k of labels must be an integer of at least 1, not {self.k!r}", code="bad-option"
+                f"k of labels must be an integer from 1 to {MOST_VOTERS:,}, not {self.k!r}", code="bad-option"
             )
         if not isinstance(self.recogniser, str | os.PathLike) or not (
             self.recogniser in (KNN, LINEAR) or Path(self.recogniser).suffix.lower() in _FILES

@@ -14,7 +14,7 @@ from genpr.features.feature_set import FeatureSet
 from genpr.images.policy import BadImagePolicy
 from genpr.label_options import LabelOptions
 from genpr.labels.read import open_labels
-from genpr.labels.sides import LabelledSide, check_complete
+from genpr.labels.sides import LabelledSide, check_complete, check_shared
 from genpr.labels.table import FolderLabels, Labels
 from genpr.side_features import SideFeatures
 from genpr.sides import OpenedSide
@@ -128,8 +128,13 @@ def check_labels(
         DataError: Labels cannot be read, or do not belong to the images.
     """
     recipe = LabelRecipe.of(options, real, BadImagePolicy(on_bad, max_bad))
-    if recipe is not None:
-        recipe.check(fake)
+    if recipe is None:
+        return
+    recipe.check(fake)
+    if recipe.real is not None:
+        reals, fakes = of_names("real", real, recipe.real), of_names("fake", fake, recipe.fake(fake))
+        if reals is not None and fakes is not None:
+            check_shared(reals, fakes)
 
 
 def _content(labels: Labels | None) -> str | None:

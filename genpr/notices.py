@@ -156,6 +156,11 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
         "{count} were asked to be of classes that no real has ({shown}); they cannot be recognised and count as wrong",
         "give reals of these classes, or the same names on both sides",
     ),
+    "null-of-fewer": (
+        "note",
+        "only {share} as many reals as fakes, class by class: the null of label.gan_train is of so few and too low, and more is normal",
+        "give more reals, or as few fakes",
+    ),
     # entities
     "unreadable-answers": (
         "warning",

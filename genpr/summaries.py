@@ -45,10 +45,19 @@ class LabelRow:
 
     @property
     def standing(self) -> float:
-        """The mean of precision and recall over what a perfect generator scores, each cut at 1: how far it falls behind."""
+        """The mean of precision and recall over what a perfect generator scores, each cut at 1: how far it falls behind.
+
+        Where a perfect one scores 0 none falls behind, and where that is not known the values stand for themselves.
+        """
         pairs = ((self.precision, self.null_precision), (self.recall, self.null_recall))
-        known = [min(1.0, value / null if null else value) for value, null in pairs if value is not None]
+        known = [_of_null(value, null) for value, null in pairs if value is not None]
         return sum(known) / len(known) if known else 1.0
+
+
+def _of_null(value: float, null: float | None) -> float:
+    if null is None:
+        return value
+    return min(1.0, value / null) if null else 1.0
 
 
 @dataclass(frozen=True)

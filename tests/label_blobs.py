@@ -16,7 +16,7 @@ def blobs(random, counts, d=4, spread=1.5):
     return torch.tensor(features, dtype=torch.float32), torch.tensor(labels)
 
 
-def elected_by_definition(queries, points, labels, k, *, itself=None, may_vote=None):
+def elected_by_definition(queries, points, labels, k, *, itself=None, may_vote=None, may_vote_on=None):
     """One query at a time: order by distance, then class; count; the first of equal counts wins."""
     found = []
     for row, query in enumerate(queries.double()):
@@ -24,7 +24,9 @@ def elected_by_definition(queries, points, labels, k, *, itself=None, may_vote=N
         voters = [
             (sq[i], int(labels[i]))
             for i in range(len(points))
-            if (itself is None or itself[row] != i) and (may_vote is None or may_vote[i])
+            if (itself is None or itself[row] != i)
+            and (may_vote is None or may_vote[i])
+            and (may_vote_on is None or may_vote_on[row, i])
         ]
         votes = [label for _, label in sorted(voters)[:k]]
         found.append(max(votes, key=lambda label: (votes.count(label), -votes.index(label)), default=NOBODY))

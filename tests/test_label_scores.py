@@ -306,8 +306,8 @@ def test_few_images_have_a_score_and_a_notice():
     [
         ({"recogniser": "forest"}, "recogniser must be knn, linear"),
         ({"recogniser": 5}, "recogniser must be knn, linear"),
-        ({"k": 0}, "at least 1"),
-        ({"k": True}, "at least 1"),
+        ({"k": 0}, "from 1 to 1,000"),
+        ({"k": True}, "from 1 to 1,000"),
         ({"recogniser": "missing.csv"}, "there is no file"),
     ],
     ids=str,
@@ -407,3 +407,35 @@ def test_exchanged_classes_are_the_most_frequent_mistakes(sides):
     labels = options(real_labels=sides[1], fake_labels=exchanged)
     found = genpr.Evaluator(real, labels=labels, **QUICK).evidence(fake).labels.mistaken()
     assert set(list(found)[:2]) == {("class 0", "class 1"), ("class 1", "class 0")}
+
+
+def test_a_class_that_a_perfect_generator_fails_in_is_not_the_worst():
+    def of_null(label, recall, null):
+        return LabelRow(label, 20, 20, 0, 0, 0, None, recall, None, null_recall=null)
+
+    given = [of_null("hopeless", 0.0, 0.0), of_null("fallen", 0.6, 0.8), of_null("unknown", 0.5, None)]
+    rows = worst_first(given)
+    assert [each.label for each in rows] == ["unknown", "fallen", "hopeless"]
+
+
+def test_sides_without_a_class_in_common_are_refused(sides):
+    real, real_labels, fake, asked, _ = sides
+    numbers = [label.split()[-1] for label in asked]
+    for recogniser in ("knn", "linear"):
+        with pytest.raises(DataError, match="the fake classes are numbers and the real ones names") as caught:
+            genpr.score(real, fake, labels=options(real_labels, numbers, recogniser=recogniser), **QUICK)
+        assert caught.value.code == "labels-disagree"
+
+
+def test_a_null_of_far_fewer_reals_than_fakes_is_said_to_be_low():
+    random = np.random.default_rng(2)
+    (x, x_labels), (y, y_labels) = blobs(random, [20, 20]), blobs(random, [60, 60])
+    for real, fake, is_said in (((x, x_labels), (y, y_labels), True), ((y, y_labels), (x, x_labels), False)):
+        labels = options(named(real[1]), named(fake[1]))
+        found = genpr.score(real[0], fake[0], labels=labels, **QUICK)
+        assert any(item.code == "null-of-fewer" for item in found.notices) is is_said
+
+
+def test_votes_of_more_than_can_be_counted_are_refused():
+    with pytest.raises(UsageError, match="from 1 to 1,000"):
+        genpr.LabelOptions(k=1001)

@@ -9,7 +9,7 @@ import click
 
 from genpr.cli.class_options import LABELS
 from genpr.cli.options import Command, with_options
-from genpr.label_options import KNN, LabelOptions
+from genpr.label_options import KNN, MOST_VOTERS, LabelOptions
 
 _OWN = ("recogniser", "label_k")
 
@@ -74,6 +74,9 @@ _OPTIONS = (
         "fakes were recognised as.  [default: knn]",
     ),
     click.option(
-        "--label-k", type=click.IntRange(min=1), metavar="K", help="Who votes, for knn.  [default: 5]"
+        "--label-k",
+        type=click.IntRange(1, MOST_VOTERS),
+        metavar="K",
+        help="Who votes, for knn.  [default: 5]",
     ),
 )

@@ -86,8 +86,7 @@ def check_labels(real: LabelledSide, fake: LabelledSide, policy: BadImagePolicy)
             f"per-class scores need at least two classes: {both}; score without them, or {_NEEDED}",
             code="one-class",
         )
-    if not real.rows.keys() & fake.rows.keys():
-        _refuse_disjoint(real, fake)
+    check_shared(real, fake)
 
 
 def check_complete(side: LabelledSide, policy: BadImagePolicy) -> None:
@@ -107,6 +106,16 @@ def check_complete(side: LabelledSide, policy: BadImagePolicy) -> None:
         code="unlabelled",
         path=side.source,
     )
+
+
+def check_shared(real: LabelledSide, fake: LabelledSide) -> None:
+    """Refuse sides that have no class in common.
+
+    Raises:
+        DataError: "labels-disagree".
+    """
+    if not real.rows.keys() & fake.rows.keys():
+        _refuse_disjoint(real, fake)
 
 
 def _refuse_disjoint(real: LabelledSide, fake: LabelledSide) -> NoReturn:

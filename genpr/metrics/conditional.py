@@ -7,7 +7,8 @@ poor images, as far as a classifier learns less from them. The classifiers are `
 nearest) and `genpr.metrics.linear_probe`. Rates by class are those of GAN-test.
 
 **Null.** A perfect generator does not score 1, since no classifier is perfect. Its fakes are other reals, so that each real is
-classified by the others: by all others for the vote (leave-one-out), by those of the other four fifths for the probe. For
+classified by the others: by all others for the vote (leave-one-out), by those of the other four fifths of each class for the
+probe. Its class lacks one of n, so other classes lack as large a share: else classes of few images had a null far too low. For
 GAN-test, classes count by their share of the fakes. For GAN-train, as many others of each class vote as there are fakes of it,
 or fewer in the same proportions where there are not as many.
 
@@ -73,10 +74,12 @@ class Conditional:
     Attributes:
         test: Trained on reals, tested on fakes (GAN-test).
         train: Trained on fakes, tested on reals (GAN-train).
+        null_share: Reals that vote for the null of `train`, per fake of a class that reals have; at most 1.
     """
 
     test: Direction
     train: Direction
+    null_share: float = 1.0
 
 
 class ConditionalReals:
@@ -141,6 +144,7 @@ class ConditionalReals:
                 train_halves,
                 len(real),
             ),
+            _share_there(fakes_of[places], reals_of[places]),
         )
 
     def _null_of_test(self, fakes_of: Tensor, reals_of: Tensor, real: Tensor, places: Tensor) -> Tally:
@@ -184,6 +188,10 @@ def members(n: int, seed: int, stream: int, count: int, device: torch.device) ->
     """Which of n images are in each half: (count, n) bool, complementary halves side by side."""
     halves = Halves.drawn(n, seed=seed, stream=stream, count=count, device=device)
     return unpacked(halves.member).T[:count]
+
+
+def _share_there(wanted: Tensor, there: Tensor) -> float:
+    return float(sizes_like(wanted, there).sum() / wanted.sum().clamp(min=1)) if wanted.any() else 1.0
 
 
 def _chance(sizes: Tensor, *, known: Tensor) -> dict[str, float]:

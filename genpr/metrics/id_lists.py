@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TypeAlias
 
 import numpy as np
@@ -38,6 +39,8 @@ def queries_of(
         ]
     else:
         both = [[ours], [theirs]]
+    if any(isinstance(side, AbstractSet) for side in (retrieved, *theirs)):
+        raise UsageError("retrieved holds a set, which has no order; give a list, best first", code="bad-ids")
     if len(both[0]) != len(both[1]):
         raise UsageError(
             f"expected and retrieved must hold one list per query, but hold {len(both[0]):,} and {len(both[1]):,}",

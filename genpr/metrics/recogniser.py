@@ -19,7 +19,8 @@ from genpr.neighbours.plan import choose_frame
 FOLDS = 5
 
 _MAY_FALL_SHORT = 0.1
-_FOLD_STREAM, _CHOICE_STREAM = 21, 22
+_MOST_LEFT_OUT = 0.25  # on either side, so that others may still vote on the only image of a class
+_FOLD_STREAM, _CHOICE_STREAM, _SHARE_STREAM = 21, 22, 23
 
 
 class Match(Protocol):
@@ -85,6 +86,9 @@ class KnnReals:
     def by_others(self, wanted: Tensor | None) -> Tensor:
         """The class of each real, by other reals: (n,) int64.
 
+        Its class lacks the real itself, one of n; so all classes lack a share of 1 / n. Else it would be outvoted: with 5
+        images of each class, 4 of its own would stand against 5 of every other, as they never do for a fake.
+
         Args:
             wanted: (classes,) int64, how many of each class should vote, as `sizes_like` allows; None for all.
         """
@@ -93,7 +97,9 @@ class KnnReals:
         points = self._points.frame.place(self._points.features[chosen])
         places = torch.full_like(every, NOBODY)
         places[chosen] = torch.arange(len(chosen), device=every.device)
-        return Voters.of(self._points, points, self._labels[chosen], self._k, places=places).elected(self._k)
+        voters = Voters.of(self._points, points, self._labels[chosen], self._k, places=places)
+        left_out = _like_itself(self._labels[chosen], voters.index, places, self._seed)
+        return voters.without(left_out).elected(self._k)
 
     def against(self, features: Tensor, labels: Tensor, places: Tensor) -> Match:
         """Meet fakes.
@@ -181,7 +187,7 @@ class LinearReals:
         """The class of each real, by a probe fitted on the other folds: (n,) int64; see `KnnReals.by_others`."""
         features, labels = self._side.features, self._side.labels
         n = len(labels)
-        folds = _shuffled(n, self._seed, _FOLD_STREAM).to(labels.device) % FOLDS
+        folds = folds_of(labels, self._seed)
         found = torch.full_like(labels, NOBODY)
         for fold in range(min(FOLDS, n)):
             rows = (folds != fold).nonzero()[:, 0]
@@ -223,12 +229,46 @@ def sizes_like(wanted: Tensor, there: Tensor) -> Tensor:
 def chosen_like(labels: Tensor, wanted: Tensor, seed: int) -> Tensor:
     """Random rows of (n,) `labels`, of each class as many as `sizes_like` says, ascending."""
     sizes = sizes_like(wanted, torch.bincount(labels, minlength=len(wanted)))
-    shuffled = _shuffled(len(labels), seed, _CHOICE_STREAM).to(labels.device)
-    order = shuffled[labels[shuffled].argsort(stable=True)]
+    order = by_class(labels, seed, _CHOICE_STREAM)
     ordered = labels[order]
     first = torch.searchsorted(ordered, torch.arange(len(sizes), device=labels.device))
     rank = torch.arange(len(labels), device=labels.device) - first[ordered]
     return order[rank < sizes[ordered]].sort().values
+
+
+def folds_of(labels: Tensor, seed: int) -> Tensor:
+    """Random folds of (n,) `labels`, each with a fifth of every class: (n,) int64.
+
+    Folds that do not mind classes lack, of two classes, more of the one that they are tested on.
+    """
+    order = by_class(labels, seed, _FOLD_STREAM)
+    return torch.empty_like(order).scatter_(0, order, torch.arange(len(labels), device=labels.device) % FOLDS)
+
+
+def _like_itself(labels: Tensor, voters: Tensor, places: Tensor, seed: int) -> Tensor:
+    """Which voters stand for the same share of their class as the one whom they vote on does for its own.
+
+    Images of a class are spread evenly over 0 to 1, in a random order. One of n stands for the 1 / n around it.
+
+    Args:
+        labels: (n,) int64 of all who may vote.
+        voters: (m, L) int64, which of these vote on each.
+        places: (m,) int64, which of these each is itself, negative for none, who have no share.
+        seed: Chooses the order.
+    """
+    sizes, order = torch.bincount(labels), by_class(labels, seed, _SHARE_STREAM)
+    rank = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
+    at = (rank - (sizes.cumsum(dim=0) - sizes)[labels] + 0.5).double() / sizes[labels]
+    itself = places.clamp(min=0)
+    share = (0.5 / sizes[labels].double()).clamp(max=_MOST_LEFT_OUT)[itself]
+    is_near = (at[voters] - at[itself][:, None]).abs() < share[:, None]
+    return is_near & (places >= 0)[:, None]
+
+
+def by_class(labels: Tensor, seed: int, stream: int) -> Tensor:
+    """A random order of (n,) `labels`, class by class."""
+    shuffled = _shuffled(len(labels), seed, stream).to(labels.device)
+    return shuffled[labels[shuffled].argsort(stable=True)]
 
 
 def _shuffled(n: int, seed: int, stream: int) -> Tensor:

@@ -27,7 +27,7 @@ from genpr.neighbours.sweep import Tick, no_tick
 NOBODY = -1
 """Where nobody votes."""
 
-_ROWS = 2**16  # of lists looked at together
+_ROWS, _PAIRS = 2**16, 2**28  # of lists looked at together, and of voters of one list compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,16 @@ class Voters:
             may_vote: (n,) bool, which points may vote; None for all.
         """
         rows = torch.arange(len(self.index), device=self.index.device) if rows is None else rows
-        parts = [self._elected(k, part, may_vote) for part in torch.split(rows, _ROWS)]
+        parts = [
+            self._elected(k, part, may_vote) for part in torch.split(rows, max(1, min(_ROWS, _PAIRS // k**2)))
+        ]
         return torch.cat(parts) if parts else rows
+
+    def without(self, left_out: Tensor) -> Voters:
+        """Lists without the voters that (m, L) bool `left_out` names; the others keep their order."""
+        order = left_out.long().argsort(dim=1, stable=True)
+        labels = self.labels.masked_fill(left_out, NOBODY)
+        return Voters(self.index.gather(1, order), labels.gather(1, order))
 
     def _elected(self, k: int, rows: Tensor, may_vote: Tensor | None) -> Tensor:
         labels = self.labels[rows]

@@ -16,7 +16,7 @@ from torch import Tensor
 
 _WORD = 64
 _FEW = 16  # rows that are counted one by one
-_HALVES_OF_A_ROW, _SHORT_ROWS = 50, 0.01
+_HALVES_OF_A_ROW, _ONE_SHORT_ROW_OF = 50, 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,10 @@ def others_for(k: int) -> int:
     For 100 halves, of which a row belongs to 50.
     """
     count = 2 * k
-    while _HALVES_OF_A_ROW * sum(math.comb(count, i) for i in range(k)) > _SHORT_ROWS * 2**count:
+    at_k = math.comb(count, k - 1)
+    fewer = (2**count - math.comb(count, k)) // 2  # ways to hold fewer than k
+    while _HALVES_OF_A_ROW * fewer * _ONE_SHORT_ROW_OF > 2**count:
+        fewer, at_k = 2 * fewer - at_k, at_k * (count + 1) // (count + 2 - k)
         count += 1
     return count
 

@@ -22,6 +22,8 @@ from genpr.prompts.table import (
 
 _NAMES = (
     "file_name",
+    "图片",
+    "文件名",
     "file",
     "filename",
     "name",
@@ -32,7 +34,7 @@ _NAMES = (
     "file_path",
     "filepath",
 )
-_TEXTS = ("prompt", "caption", "text", "prompts", "captions", "texts")
+_TEXTS = ("prompt", "caption", "text", "prompts", "captions", "texts", "提示词", "描述")
 _RELEVANCES = ("relevance", "grade")
 _GROUPS = ("group", "group_id", "prompt_group")
 

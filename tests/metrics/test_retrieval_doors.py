@@ -48,3 +48,11 @@ def test_odd_arguments(door):
             except genpr.GenprError as error:
                 refused += len(str(error)) < 400
     assert refused > len(ODD)
+
+
+@pytest.mark.parametrize("retrieved", [{"a", "b"}, frozenset("ab")], ids=["set", "frozenset"])
+def test_retrieved_sets_have_no_order(retrieved):
+    for expected, given in ((["a"], retrieved), ([["a"]], [retrieved])):
+        with pytest.raises(genpr.UsageError, match="no order"):
+            genpr.retrieval_metrics(expected, given)
+    assert genpr.retrieval_metrics({"a"}, ["a"])["mrr"].value == 1  # what is expected needs none

@@ -321,3 +321,8 @@ def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
     )
     with pytest.raises(DataError, match="cannot be read"):
         open_prompts(tmp_path / "p.csv", "x")
+
+
+def test_headings_may_be_chinese(tmp_path):
+    prompts = read(tmp_path, "图片,提示词\na.png,一只猫\n", "p.csv")
+    assert list(prompts.by_name) == ["a.png"]
