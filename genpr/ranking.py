@@ -13,7 +13,7 @@ from genpr.comparison import compare, short_labels
 from genpr.criterion import PARETO, Criterion, check_computed, criterion_of
 from genpr.errors import DataError, GenprError, ResourceError, UsageError
 from genpr.images.datasets import CountedBatches
-from genpr.ranking_words import listed, summary_of
+from genpr.ranking_words import listed, summary_of, unlike_nulls
 from genpr.result import Result, recipe_of
 from genpr.standings import Standing, front_standings, standings
 
@@ -184,6 +184,7 @@ def rank_results(results: Mapping[str, Result], *, by: str = "f1", force: bool =
     found = _in_order(by, criteria, valued, bounded=bounded)
     placed = (*found, *(Standing(name) for name in missing))
     remarks = [f"not made alike: {difference}" for difference in differences]
+    remarks += unlike_nulls(valued, needs)
     if missing:
         remarks.append(f"no value of {by} with these images: {listed(missing)}")
     if found[0].is_contender is None:

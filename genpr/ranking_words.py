@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from genpr.criterion import PARETO
+from genpr.metrics.catalogue import family_of
+from genpr.result import Result
 from genpr.standings import Standing
 
 _MOST_NAMES = 5
+_SAME_NULL = 0.02  # that of classes drawn at random differs by less
 
 
 def summary_of(by: str, standings: Sequence[Standing]) -> str:
@@ -61,3 +64,21 @@ def _of_front(standings: Sequence[Standing]) -> str:
             "among those marked *."
         )
     return f"{ahead}, and no other is: simultaneous 95 % bounds over all {count} tell."
+
+
+def unlike_nulls(results: Mapping[str, Result], needs: Sequence[str]) -> list[str]:
+    """A sentence per label metric that a perfect generator does not score alike in: other classes were asked for.
+
+    Args:
+        results: By name, with a value of each of `needs`.
+        needs: Metrics.
+    """
+    found = []
+    for need in needs:
+        nulls = [null for result in results.values() if (null := result.metrics[need].null) is not None]
+        if family_of(need) == "label" and nulls and max(nulls) - min(nulls) > _SAME_NULL:
+            found.append(
+                f"a perfect generator would score {min(nulls):.3f} to {max(nulls):.3f} in {need}, as classes were asked for in "
+                "other proportions: hold each value against its own null"
+            )
+    return found

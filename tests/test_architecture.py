@@ -181,7 +181,7 @@ ALLOWED = {
     "generation": BASE | {"images", "features"},
     "criterion": BASE | {"comparison", "metrics", "result", "values"},
     "standings": BASE | {"criterion", "metrics", "result", "values"},
-    "ranking_words": {"criterion", "standings"},
+    "ranking_words": {"criterion", "metrics", "result", "standings"},
     "ranking": BASE
     | {"images", "comparison", "criterion", "evaluator", "ranking_words", "result", "values", "standings"},
     "tradeoff": {"errors"},

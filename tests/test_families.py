@@ -129,6 +129,20 @@ def test_other_families_are_compared_and_ranked(mixed):
     assert genpr.rank_results({"one": mixed, "other": better}, by="manifold.recall").by == "manifold.recall"
 
 
+@pytest.mark.parametrize(
+    ("nulls", "is_said"), [((0.9, 0.9), False), ((0.9, 0.88), True)], ids=["same", "other"]
+)
+def test_ranks_of_other_class_mixes_are_told(mixed, nulls, is_said):
+    def labelled(null):
+        gan_test = MetricValue(null - 0.1, 5, null=null, null_source="leave-one-out")
+        return replace(mixed, metrics={**mixed.metrics, "label.gan_test": gan_test})
+
+    both = {"one": labelled(nulls[0] + 0.001), "other": labelled(nulls[1])}
+    remarks = genpr.rank_results(both, by="label.gan_test").remarks
+    assert any("other proportions" in each for each in remarks) is is_said
+    assert not any("other proportions" in each for each in genpr.rank_results(both, by="recall").remarks)
+
+
 def test_pools_of_other_sizes_do_not_compare(mixed):
     larger = replace(mixed.metrics["retrieval.r_precision"], pool=1000)
     other = replace(mixed, metrics={**mixed.metrics, "retrieval.r_precision": larger})
