@@ -110,6 +110,7 @@ def command(
     IMAGES is a folder, an archive, an .npz file, or features of that extractor.
     """
     from genpr.features.text import check_has_text
+    from genpr.prompts.read import open_prompts
 
     extractor = extractor or "clip-vit-b-32"
     check_has_text(extractor)
@@ -118,6 +119,7 @@ def command(
     computed = _computed(text_to_image=text_to_image, copies=copies_of is not None, pairs=pairs is not None)
     check_thresholds(computed, fail_under, fail_over)
     _check_places(html, table)
+    open_prompts(prompts, images)  # what is wrong with them is told before anything is downloaded
     _check_weights(images, extractor, weights, offline)
 
     from genpr.alignment.aligned import aligned

@@ -137,6 +137,13 @@ def test_errors_come_before_any_work(genpr, folder, prompts, change, code, words
     assert words_ in found[2]
 
 
+def test_prompts_are_looked_at_before_weights_are_fetched(genpr, tmp_path, monkeypatch):
+    monkeypatch.setattr("genpr.features.registry.require_weights", lambda *_, **__: pytest.fail("fetched"))
+    code, _, err = genpr("align", tmp_path, "--prompts", tmp_path / "none.csv")
+    assert code == 2
+    assert "none.csv" in err
+
+
 def test_a_missing_folder_is_named_before_missing_weights(genpr, prompts):
     code, _, err = genpr("align", "nowhere", "--prompts", prompts)
     assert code == 2

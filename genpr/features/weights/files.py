@@ -227,8 +227,8 @@ def _missing(entry: WeightsFile, reason: str) -> WeightsError:
     target = weights_folder() / entry.name
     return WeightsError(
         f"the weights {entry.name} are not on this machine and {reason}; get {entry.url} ({identity}) and put it "
-        f"at {target} or pass --weights PATH. Without weights: `genpr demo`, or --extractor gabor (not comparable "
-        "with published numbers)",
+        f"at {target} or pass --weights PATH. Without weights: `genpr demo`, or, of images alone, --extractor gabor (not "
+        "comparable with published numbers)",
         code="weights-missing",
         path=str(target),
     )
