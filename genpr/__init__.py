@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from genpr.features.embed import embed
     from genpr.features.extractor import ExtractorInfo, FeatureExtractor
     from genpr.features.registry import list_extractors, load_extractor
-    from genpr.features.text import TextEncoder, TextEncoderInfo, load_text_encoder
+    from genpr.features.text import load_text_encoder
+    from genpr.features.text_encoder import TextEncoder, TextEncoderInfo
     from genpr.generation.checkpoints import CheckpointImages
     from genpr.generation.load import load_generator
     from genpr.generation.sampler import Sampler
@@ -113,8 +114,8 @@ _HOME = {
     "RetrievalMetrics": "genpr.metrics.retrieval",
     "Sampler": "genpr.generation.sampler",
     "Sweep": "genpr.sweep",
-    "TextEncoder": "genpr.features.text",
-    "TextEncoderInfo": "genpr.features.text",
+    "TextEncoder": "genpr.features.text_encoder",
+    "TextEncoderInfo": "genpr.features.text_encoder",
     "Unreadable": "genpr.entities.answer",
     "UsageError": "genpr.errors",
     "Vocabulary": "genpr.entities.vocabulary",

@@ -11,7 +11,8 @@ from genpr.features.catalogue import BUILT_IN
 from genpr.features.feature_set import FeatureSet
 from genpr.features.lookup import family_loader, parse_name
 from genpr.features.registry import check_weights_used, weights_of
-from genpr.features.text import TextEncoder, load_text_encoder, text_encoder_of
+from genpr.features.text import load_text_encoder, text_encoder_of
+from genpr.features.text_encoder import TextEncoder
 from genpr.images.item import short
 from genpr.side_features import Embedder, Space
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from genpr.alignment.asked import Asked
 from genpr.alignment.ranks import ImageRank
 from genpr.features.feature_set import FeatureSet
-from genpr.features.text import TextEncoder
+from genpr.features.text_encoder import TextEncoder
 from genpr.findings import decoding_notices
 from genpr.identities import Identities
 from genpr.metrics.halved import LEAST_UNITS

@@ -16,7 +16,7 @@ from torch import Tensor
 from genpr.errors import FeatureError
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.registry import describe
-from genpr.features.text import TextEncoderInfo, TextProgress
+from genpr.features.text_encoder import TextEncoderInfo, TextProgress
 from genpr.features.user_objects import evaluation_mode
 from genpr.runtime import state_guard
 

@@ -10,21 +10,19 @@ Importing this module does not import torch.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from genpr.errors import UsageError
 from genpr.features.catalogue import BUILT_IN, Request
 from genpr.features.lookup import canonical_name, family_loader, parse_name
 from genpr.features.registry import require_weights
+from genpr.features.text_encoder import TextEncoder
 from genpr.features.weights.files import Progress
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
 
     from genpr.features.extractor import FeatureExtractor
 
@@ -33,57 +31,6 @@ _NEEDED = (
     "clip-vit-b-32, clip-vit-l-14, clip-vit-l-14-336, open_clip:MODEL:PRETRAINED, or path/to/file.py:factory whose object "
     "also has encode_text"
 )
-
-TextProgress = Callable[[int, int], None]
-"""Called with the texts that are done, and how many there are."""
-
-
-@dataclass(frozen=True)
-class TextEncoderInfo:
-    """Which function from texts to vectors an encoder is.
-
-    Attributes:
-        name: That of the extractor whose images it belongs to.
-        dim: Length of a vector.
-        tokenizer: What cuts texts into tokens; "unknown" where a user's own does not say.
-        context: Tokens that are read of a text, its two ends among them; None where that is unknown.
-        weights_sha256: Hash of the weights file; for a user's own of the network, None if it is none.
-        comparable: Whether the weights are the published ones.
-        logit_scale: What the network was trained to multiply a cosine by before the softmax; None where it does not say.
-    """
-
-    name: str
-    dim: int
-    tokenizer: str
-    context: int | None
-    weights_sha256: str | None
-    comparable: bool
-    logit_scale: float | None
-
-
-class TextEncoder(Protocol):
-    """Anything that turns texts into vectors.
-
-    Attributes:
-        name: That of the extractor whose images it belongs to.
-        dim: Length of a vector.
-    """
-
-    name: str
-    dim: int
-
-    @property
-    def info(self) -> TextEncoderInfo:
-        """What it is."""
-        ...
-
-    def encode_text(self, texts: Sequence[str], /, *, progress: TextProgress | None = None) -> Tensor:
-        """Embed n texts, empty ones too, as float32 (n, dim) on the CPU; not scaled to length 1."""
-        ...
-
-    def truncated(self, texts: Sequence[str], /) -> list[bool] | None:
-        """Of which of the texts the end is not read; None where that is unknown."""
-        ...
 
 
 def load_text_encoder(

@@ -20,7 +20,8 @@ from genpr.features.detectors import DETECTORS, Detector, load_detector
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
 from genpr.features.lookup import canonical_name
-from genpr.features.text import TextEncoder, check_has_text
+from genpr.features.text import check_has_text
+from genpr.features.text_encoder import TextEncoder
 from genpr.metrics.presence import zero_shot_scores
 from genpr.side_features import Embedder, Space
 from genpr.text_side import check_pair, is_own, text_encoder_for

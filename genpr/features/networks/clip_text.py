@@ -30,7 +30,7 @@ from genpr.features.networks.clip import (
     without_wrapper,
 )
 from genpr.features.networks.open_families import find_family_weights, misfit
-from genpr.features.text import TextEncoderInfo, TextProgress
+from genpr.features.text_encoder import TextEncoderInfo, TextProgress
 from genpr.features.weights.files import WeightsFile, load_state_dict, loaded_sha256
 from genpr.runtime import state_guard
 
