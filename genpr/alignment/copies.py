@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from genpr.errors import DataError, UsageError
 from genpr.features.feature_set import FeatureSet
 from genpr.images.item import printable, short
+from genpr.images.naming import plain_path
 from genpr.metrics.copies import CopyDetection, copy_detection
 from genpr.prompts.read import text_of
-from genpr.prompts.table import plain_name
 from genpr.side_features import Embedder, SideFeatures, Space
 from genpr.sides import OpenedSide, open_side
 from genpr.values import MetricValue
@@ -66,7 +66,7 @@ class CopyQuestion:
         found = list(self.pairs) if isinstance(self.pairs, Iterable) else []
         if not found or not all(_is_pair(pair) for pair in found):
             raise UsageError("pairs must be (image, training image) by their names", code="bad-pairs")
-        return [(plain_name(image), plain_name(train)) for image, train in found]
+        return [(plain_path(image), plain_path(train)) for image, train in found]
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def _from_file(path: Path) -> list[tuple[str, str]]:
             code="bad-pairs",
             path=str(path),
         )
-    return [(plain_name(image.strip()), plain_name(train.strip())) for image, train in rows]
+    return [(plain_path(image.strip()), plain_path(train.strip())) for image, train in rows]
 
 
 def _is_pair(pair: object) -> bool:
@@ -174,7 +174,7 @@ def _is_pair(pair: object) -> bool:
 def _rows(pairs: Sequence[tuple[str, str]], images: Sequence[str], train: Sequence[str]) -> NDArray[np.int64]:
     """Places of named pairs."""
     of_images, of_train = (
-        {plain_name(name): row for row, name in enumerate(names)} for names in (images, train)
+        {plain_path(name): row for row, name in enumerate(names)} for names in (images, train)
     )
     for place, known, what in ((0, of_images, "images"), (1, of_train, "training images")):
         lost = next((pair[place] for pair in pairs if pair[place] not in known), None)

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from genpr.errors import DataError
 from genpr.images.item import printable, short, some
+from genpr.images.naming import known_as, plain_path
 
 __all__ = ["FolderLabels", "Label", "Labels", "NamedLabels", "RowLabels", "named", "short", "some"]
 
@@ -57,12 +58,7 @@ class NamedLabels:
         Raises:
             DataError: They name none of the images ("labels-match-nothing").
         """
-        wanted = [_plain(name) for name in names]
-        found = [self.by_name.get(name) for name in wanted]
-        if not any(label is not None for label in found) and not any("/" in name for name in self.by_name):
-            files = [name.rpartition("/")[2] for name in wanted]
-            if len(set(files)) == len(files):
-                found = [self.by_name.get(file) for file in files]
+        found = [self.by_name.get(name) for name in known_as(names, self.by_name)]
         if names and all(label is None for label in found):
             theirs = next(iter(self.by_name), "nothing")
             raise DataError(
@@ -103,10 +99,6 @@ Labels = FolderLabels | NamedLabels | RowLabels
 """Labels of one side."""
 
 
-def _plain(name: str) -> str:
-    return name.replace("\\", "/").removeprefix("./")
-
-
 def named(pairs: Sequence[tuple[str, str]], origin: str) -> NamedLabels:
     """Labels by name; empty ones are none.
 
@@ -115,7 +107,7 @@ def named(pairs: Sequence[tuple[str, str]], origin: str) -> NamedLabels:
     """
     by_name: dict[str, str] = {}
     for raw, label in pairs:
-        name = _plain(raw)
+        name = plain_path(raw)
         if label and by_name.setdefault(name, label) != label:
             raise DataError(
                 f"{printable(origin)} gives {short(name)!r} two labels, {short(by_name[name])!r} and {short(label)!r}; "

@@ -10,6 +10,7 @@ from genpr.errors import UsageError
 from genpr.images.damage import damage_reported
 from genpr.images.folder import walk_files
 from genpr.images.item import printable, short
+from genpr.images.naming import stem_of
 from genpr.prompts.formats import from_csv, from_json, from_json_lines, from_lines
 from genpr.prompts.table import (
     NamedPrompts,
@@ -19,7 +20,6 @@ from genpr.prompts.table import (
     by_name,
     checked_text,
     damaged,
-    stem_of,
 )
 
 BESIDE = "beside"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from genpr.errors import DataError
 from genpr.images.item import printable, short, some
+from genpr.images.naming import known_as, plain_path, stem_of
 
 MAX_CHARACTERS = 2**16
 """Of one prompt; what is longer is no prompt but another file."""
@@ -87,14 +87,7 @@ class NamedPrompts:
 
     def _wanted(self, names: Sequence[str]) -> list[str]:
         """Under which name the prompts of each image stand."""
-        wanted = [plain_name(name) for name in names]
-        if self.stems:
-            wanted = [stem_of(name) for name in wanted]
-        if not any(name in self.by_name for name in wanted) and not any("/" in name for name in self.by_name):
-            files = [name.rpartition("/")[2] for name in wanted]
-            if len(set(files)) == len(files):
-                return files
-        return wanted
+        return known_as([stem_of(name) for name in names] if self.stems else names, self.by_name)
 
 
 @dataclass(frozen=True)
@@ -130,17 +123,6 @@ Prompts = NamedPrompts | RowPrompts
 """Prompts of one set of images."""
 
 
-def plain_name(name: str) -> str:
-    """With POSIX separators, without "./" in front."""
-    return name.replace("\\", "/").removeprefix("./")
-
-
-def stem_of(name: str) -> str:
-    """A relative path without the suffix of its file."""
-    path = PurePosixPath(name)
-    return str(path.with_suffix("")) if path.suffix else name
-
-
 def by_name(pairs: Sequence[tuple[str, Prompt, str]], origin: str, *, stems: bool = False) -> NamedPrompts:
     """Prompts by name, several of one name in their order.
 
@@ -154,7 +136,7 @@ def by_name(pairs: Sequence[tuple[str, Prompt, str]], origin: str, *, stems: boo
     """
     found: dict[str, dict[str, Prompt]] = {}
     for raw, prompt, place in pairs:
-        captions = found.setdefault(plain_name(raw), {})
+        captions = found.setdefault(plain_path(raw), {})
         if prompt.text in captions:
             raise damaged(
                 origin,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from genpr.entities.expectations import Expectations
 from genpr.errors import DataError
 from genpr.images.item import printable, short, some
+from genpr.images.naming import file_of, plain_path, stem_of
 
 
 def rows_of_images(asked: Expectations, names: Sequence[str], source: str) -> list[int]:
@@ -28,7 +29,7 @@ def rows_of_images(asked: Expectations, names: Sequence[str], source: str) -> li
             f"{printable(asked.origin)} has {len(asked.ids):,} records without ids, and {printable(source)} "
             f"{len(names):,} images; needed are ids, or one record for each image in their order",
         )
-    ids = [_plain(name) for name in asked.ids]
+    ids = [plain_path(name) for name in asked.ids]
     wanted = _named_like(ids, names)
     places = {name: row for row, name in enumerate(ids)}
     known = set(wanted)
@@ -49,31 +50,17 @@ def rows_of_images(asked: Expectations, names: Sequence[str], source: str) -> li
 def _named_like(ids: Sequence[str], names: Sequence[str]) -> list[str]:
     """The names of the images in the form in which most of them are ids; the first of equally good ones."""
     known, best, found = set(ids), -1, list(names)
-    for form in (_plain, _stem, _file, _file_stem):
+    for form in (plain_path, stem_of, file_of, _file_stem):
         formed = [form(name) for name in names]
         hits = len(known.intersection(formed))
         # What is not unique would give one expectation to two images.
-        if hits > best and (form is _plain or len(set(formed)) == len(formed)):
+        if hits > best and (form is plain_path or len(set(formed)) == len(formed)):
             best, found = hits, formed
     return found
 
 
-def _plain(name: str) -> str:
-    return name.replace("\\", "/").removeprefix("./")
-
-
-def _stem(name: str) -> str:
-    folder, slash, file = _plain(name).rpartition("/")
-    stem = file.rpartition(".")[0]
-    return f"{folder}{slash}{stem or file}"
-
-
-def _file(name: str) -> str:
-    return _plain(name).rpartition("/")[2]
-
-
 def _file_stem(name: str) -> str:
-    return _stem(_file(name))
+    return stem_of(file_of(name))
 
 
 def _unmatched(asked: Expectations, message: str) -> DataError:
