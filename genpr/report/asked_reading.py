@@ -2,7 +2,7 @@
 
 The rules: a share is told beside what it is held against, chance or what reals score. It is called no better than guessing
 where its 95 % interval holds chance, and as good as that of reals where the interval reaches within 3 % of it. Who is worst is
-named where a third or more of it fails. Beside a sentence about the reals, one about labels or prompts is worth telling at
+named where a third or more of what could be is missing. Beside a sentence about the reals, one about labels or prompts is worth telling at
 once where it contradicts: images that convince and are not what was asked for.
 """
 
@@ -39,13 +39,13 @@ def _of_labels(result: Result) -> str:
     if metric is None:
         return ""
     rows = () if result.labels is None else result.labels.rows
-    worst = _named([(row.label, row.recall) for row in rows])
+    worst = _named([(row.label, row.recall, row.null_recall) for row in rows])
     if metric.null is None:
         return f"{percent(metric.value)} of the decisions about labels are right{worst}."
     if _reaches(metric, metric.null):
         return (
             f"A classifier of the reals takes the fakes for what they were asked to be as often as it does reals: "
-            f"{percent(metric.value)}, reals {percent(metric.null)}{worst}."
+            f"{percent(metric.value)}, reals {percent(metric.null)}."
         )
     return (
         f"A classifier of the reals takes {percent(metric.value)} of the fakes for what they were asked to be, and "
@@ -83,7 +83,7 @@ def _of_entities(result: Result) -> list[str]:
     found = []
     if metric is not None:
         rows = () if result.entities is None else result.entities.rows
-        shares = [(row.entity, row.n_found / row.n_expected) for row in rows if row.n_expected]
+        shares = [(row.entity, row.n_found / row.n_expected, 1.0) for row in rows if row.n_expected]
         found.append(
             f"Of the entities asked for, {percent(metric.value)} are found on average{_named(shares)}."
         )
@@ -103,9 +103,13 @@ def _is_guessing(metric: MetricValue) -> bool:
     return ends is not None and chance is not None and ends[0] <= chance <= ends[1]
 
 
-def _named(shares: Sequence[tuple[str, float | None]]) -> str:
-    """The worst of those that fail often; they come worst first."""
-    failing = [(name, share) for name, share in shares if share is not None and share <= 1 - _FAILS]
+def _named(shares: Sequence[tuple[str, float | None, float | None]]) -> str:
+    """The worst of those that fail often, by their shares and what these could be; they come worst first."""
+    failing = [
+        (name, share)
+        for name, share, whole in shares
+        if share is not None and share <= (1 - _FAILS) * (1.0 if whole is None else whole)
+    ]
     if not failing:
         return ""
     named = ", ".join(f"{cut(name, _WIDEST)} ({percent(share)})" for name, share in failing[:_WORST_NAMED])

@@ -104,6 +104,15 @@ def test_labels_are_held_against_reals(interval, words):
     assert words in read(replace(an_asked_result(), metrics={"label.gan_test": metric})).sentence
 
 
+def test_a_class_that_is_hard_for_the_classifier_is_not_blamed():
+    made = an_asked_result()
+    hard = replace(made.labels.rows[0], null_recall=0.11)
+    result = replace(made, labels=replace(made.labels, rows=(hard, *made.labels.rows[1:])))
+    assert "worst" not in read(result).sentence
+    fallen = replace(made, labels=replace(made.labels, rows=(replace(hard, null_recall=0.8),)))
+    assert "worst: cat (10 %)" in read(fallen).sentence
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("mixed", [False, True], ids=["alone", "mixed"])
 def test_hostile_names_do_no_harm_here_either(name, mixed):
