@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,13 +10,12 @@ from torch import Tensor
 
 from genpr.entities.text_files import some
 from genpr.entities.vocabulary import Vocabulary
-from genpr.errors import DataError, ImageError, UsageError
+from genpr.errors import DataError, UsageError
+from genpr.features.detecting import DetectingExtractor
 from genpr.features.detectors import Detector
 from genpr.features.embed import embed_source
 from genpr.features.extractor import FeatureExtractor
-from genpr.images.decode import DecodePolicy, decode
-from genpr.images.policy import BadImagePolicy
-from genpr.images.source import ImageSource, open_source
+from genpr.images.source import open_source
 from genpr.metrics.presence import Calibration, zero_shot_scores
 
 DETECTED = 0.3
@@ -97,7 +96,7 @@ def found_entities(
         how: A detector, such as `genpr.load_detector()`, or a pair of encoders.
         thresholds: The least score that counts: one number, or from `genpr.metrics.presence.calibrate`, for entities in the
             order of the vocabulary. None is 0.3 for detectors; cosines have no such number, and need a calibration.
-        batch_size: Images at once.
+        batch_size: Images at once, for a pair of encoders; a detector sees them one by one.
         progress: Called with the number of images done and the total (None if unknown).
 
     Raises:
@@ -148,14 +147,10 @@ def presence_scores(
         images = embed_source(opened, how.extractor, batch_size=batch_size, progress=progress)
         return tuple(images.names), zero_shot_scores(images.features, texts)
     columns = classes_of(vocabulary, how.names)
-    names: list[str] = []
-    rows: list[Tensor] = []
-    for batch_names, pixels in _batches(opened, batch_size):
-        rows.append(torch.as_tensor(how(pixels)).detach().cpu().double())
-        names += batch_names
-        if progress is not None:
-            progress(len(names), None)
-    return tuple(names), of_classes(torch.cat(rows), columns)
+    detecting = DetectingExtractor(how, name=str(getattr(how, "name", type(how).__name__)))
+    # One at a time: a detector may make the images of a batch equally large, which moves scores.
+    images = embed_source(opened, detecting, batch_size=1, progress=progress)
+    return tuple(images.names), of_classes(images.features.double(), columns)
 
 
 def of_classes(scores: Tensor, classes: Sequence[Sequence[int]]) -> Tensor:
@@ -188,27 +183,3 @@ def classes_of(vocabulary: Vocabulary, classes: Sequence[str]) -> list[list[int]
             code="unseen-entities",
         )
     return list(places.values())
-
-
-def _batches(source: ImageSource, size: int) -> Iterator[tuple[list[str], list[Tensor]]]:
-    """Names and pixels, uint8 (3, h, w); all unusable images are told together, at the end."""
-    bad: list[ImageError] = []
-    names: list[str] = []
-    pixels: list[Tensor] = []
-    total = 0
-    for item in source:
-        total += 1
-        try:
-            decoded = decode(item.read(), name=item.name, policy=DecodePolicy())
-        except ImageError as error:
-            bad.append(error)
-            continue
-        names.append(item.name)
-        pixels.append(torch.from_numpy(decoded.pixels).permute(2, 0, 1))
-        if len(names) == size and not bad:
-            yield names, pixels
-        if len(names) == size:
-            names, pixels = [], []
-    BadImagePolicy().check(bad, total=total, source=source.name)
-    if names:
-        yield names, pixels

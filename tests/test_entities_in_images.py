@@ -146,7 +146,7 @@ def test_progress_is_told():
         batch_size=2,
         progress=lambda *now: told.append(now[0]),
     )
-    assert told == [2, 4, 5]
+    assert told == [1, 2, 3, 4, 5]
 
 
 class ToyNetwork(nn.Module):
@@ -221,3 +221,17 @@ def test_torchvision_detectors_load_and_run(tmp_path, name):
     assert result.extractor.name == name
     assert len(result.extractor.weights_sha256) == 64
     assert result.entities.vocabulary == 80
+
+
+class CrowdShy(StripeDetector):
+    """Sees nothing where there are several images, as padding may do to real detectors."""
+
+    def __call__(self, images):
+        return super().__call__(images) * (len(images) == 1)
+
+
+def test_a_detector_sees_images_one_by_one():
+    images, vocabulary = np.stack([painted(*names) for names in IMAGES]), Vocabulary.of(list(COLOURS))
+    alone = found_entities(images, vocabulary, StripeDetector()).scores
+    assert alone.any()
+    assert torch.equal(found_entities(images, vocabulary, CrowdShy(), batch_size=4).scores, alone)

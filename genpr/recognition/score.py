@@ -87,6 +87,8 @@ def score_entities_in_images(
     on_bad: Literal["error", "skip"] = "error",
     max_bad: float = 0.01,
     max_pixels: int = MAX_PIXELS,
+    alpha: str = "drop",
+    exif: Literal["ignore", "apply"] = "ignore",
     max_memory: str | int | None = None,
     progress: StageProgress | None = None,
 ) -> Result:
@@ -115,6 +117,8 @@ def score_entities_in_images(
         on_bad: Unusable images: refuse the source after listing all ("error"), or leave them out ("skip").
         max_bad: The share of unusable images above which "skip" refuses all the same.
         max_pixels: Larger images are refused before decoding.
+        alpha: "drop" leaves transparency out; "white", "black" or "#rrggbb" is laid behind it.
+        exif: "ignore" takes pixels as stored; "apply" turns them by their EXIF orientation.
         max_memory: Plan with at most so much, as "8GiB".
         progress: Told (stage, done, total).
 
@@ -150,6 +154,8 @@ def score_entities_in_images(
         on_bad=on_bad,
         max_bad=max_bad,
         max_pixels=max_pixels,
+        alpha=alpha,
+        exif=exif,
         progress=progress,
     )
     wanted = Wanted(expected, vocabulary, aliases, exclude, calibrate_on, calibrate_expected)

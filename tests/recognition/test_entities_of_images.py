@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import toy_colours
+from PIL import Image
 from torch import nn
 from toy_colours import COLOURS, Detector, Misshapen, Network, Pair, painted, write_expected
 
@@ -402,3 +403,15 @@ def test_order_of_the_images_moves_nothing(write_images, tmp_path):
     plain = in_images(seed=2)
     assert result["entity.recall"] == plain["entity.recall"]
     assert result.metrics["entity.recall"].interval == plain.metrics["entity.recall"].interval
+
+
+def test_what_lies_behind_transparency_is_chosen(tmp_path):
+    """A picture that is all but transparent is red if alpha is dropped, and blue before a blue ground."""
+    pixels = np.zeros((16, 16, 4), np.uint8)
+    pixels[..., 0] = 255
+    Image.fromarray(pixels, "RGBA").save(tmp_path / "a.png")
+    words = {"vocabulary": list(COLOURS)}
+    for alpha, seen in (("drop", "red"), ("#0000ff", "blue")):
+        result = in_images({"a.png": [seen]}, tmp_path, alpha=alpha, **words)
+        assert result["entity.recall"] == 1, alpha
+    assert in_images({"a.png": ["red"]}, tmp_path, alpha="#0000ff", **words)["entity.recall"] == 0
