@@ -13,9 +13,10 @@ import genpr
 
 PACKAGE = Path(genpr.__file__).parent
 
-BASE = {"errors", "notices", "storage", "runtime", "memory"}
+BASE = {"errors", "notices", "storage", "runtime", "memory", "ranks"}
 ALLOWED = {
     "errors": set(),
+    "ranks": {"errors", "runtime"},
     "notices": set(),
     "storage": {"errors"},
     "runtime": {"errors"},
