@@ -141,6 +141,13 @@ def _private(path: Path) -> Path:
 
 
 @contextmanager
+def all_cores() -> Iterator[None]:
+    """Take every core that this process may run on for a while, also those that are the part of others."""
+    with shared_machine(cores=1, memory=_sharers["memory"]), torch_threads(usable_cores()):
+        yield
+
+
+@contextmanager
 def state_guard() -> Iterator[None]:
     """Compute in plain IEEE float32 and deterministically, then leave torch's global state as it was found.
 

@@ -40,7 +40,7 @@ ALLOWED = {
     "plan": BASE | {"features", "metrics", "protocols", "sides", "side_features"},
     "scoring": BASE | {"images", "features", "metrics", "protocols", "result", "values", "side_features"},
     "equalised": {"features", "metrics", "result", "values", "scoring"},
-    "scorer": BASE | {"equalised", "metrics", "plan", "result", "values", "scoring", "side_features"},
+    "scorer": BASE | {"equalised", "metrics", "plan", "rebuild", "result", "values", "scoring", "side_features"},
     "suspicions": BASE | {"features", "metrics", "result", "values"},
     "evidence": BASE
     | {"class_scores", "labels", "features", "metrics", "plan", "protocols", "result", "values", "scoring"},

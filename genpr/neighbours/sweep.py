@@ -16,7 +16,9 @@ from genpr.neighbours.code_view import CodeSearch
 from genpr.neighbours.engine import Engine, Tiles
 from genpr.neighbours.float_view import FloatSearch
 from genpr.neighbours.frame import Placed
+from genpr.neighbours.spread import from_first
 from genpr.neighbours.workers import Workers
+from genpr.ranks.team import Team, current_team
 
 Result = TypeVar("Result")
 
@@ -70,6 +72,11 @@ class Pairs:
         fields = ("i", "j", "sq_lower", "sq_upper")
         return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in fields))
 
+    def of_all(self, team: Team) -> list[Pairs]:
+        """Those of every rank, in their order."""
+        fields = (team.gathered(part) for part in (self.i, self.j, self.sq_lower, self.sq_upper))
+        return [Pairs(*parts) for parts in zip(*fields, strict=True)]
+
 
 def sweep_within(
     points: Placed,
@@ -80,6 +87,8 @@ def sweep_within(
     tick: Tick = no_tick,
 ) -> Iterator[Result]:
     """Look at every pair of `points`, once, whose distance may be within the reach of one of the two.
+
+    In a team of ranks, each looks at some of them, and no two at the same: who calls puts together what they find.
 
     Args:
         points: n rows.
@@ -94,23 +103,25 @@ def sweep_within(
     """
     tiles = _TilesPerThread(engine, points)
     # Of the pairs inside a block, half are computed for nothing.
-    blocks = blocks_of(points, sq_reach, min(tiles.rows, max(_FEWEST_ROWS, len(points) // _BLOCKS)))
-    rank = torch.empty(len(points), dtype=torch.int64, device=points.device)
+    blocks = shared_blocks(points, sq_reach, min(tiles.rows, max(_FEWEST_ROWS, len(points) // _BLOCKS)))
+    place = torch.empty(len(points), dtype=torch.int64, device=points.device)
     for number, block in enumerate(blocks):
-        rank[block] = number
+        place[block] = number
     order, bands = sq_reach.argsort(), _bands(sq_reach)
 
     def search(number: int) -> list[Result]:
         block = blocks[number]
-        wanted = _within_reach(points, sq_reach, points, sq_reach, block) & (rank >= number)
+        wanted = _within_reach(points, sq_reach, points, sq_reach, block) & (place >= number)
         wanted[block] = True
         chunks = _alike(order[wanted[order]], bands, tiles.columns)
         found = _search(points, block, sq_reach, points, chunks, sq_reach, tiles.own)
-        return [look(pairs.select((pairs.i < pairs.j) | (rank[pairs.j] > number))) for pairs in found]
+        return [look(pairs.select((pairs.i < pairs.j) | (place[pairs.j] > number))) for pairs in found]
 
-    left = len(points)
-    for block, looked in zip(blocks, workers.map(search, range(len(blocks))), strict=True):
-        yield from looked
+    left, team = len(points), current_team()
+    looked = workers.map(search, team.share(range(len(blocks))))
+    for number, block in enumerate(blocks):
+        if number % team.size == team.rank:
+            yield from next(looked)
         left -= len(block)
         tick(len(block) * left + len(block) * (len(block) - 1) // 2)
 
@@ -126,6 +137,8 @@ def sweep_between(
     tick: Tick = no_tick,
 ) -> Iterator[Result]:
     """Look at every pair of a row and a column whose distance may be within the reach of one of the two.
+
+    In a team of ranks, each looks at the pairs of some of the rows.
 
     Args:
         rows: n points.
@@ -149,9 +162,11 @@ def sweep_between(
         found = _search(rows, block, row_sq_reach, columns, chunks, column_sq_reach, tiles.own)
         return [look(pairs) for pairs in found]
 
-    blocks = blocks_of(rows, row_sq_reach, tiles.rows)
-    for block, looked in zip(blocks, workers.map(search, blocks), strict=True):
-        yield from looked
+    blocks, team = shared_blocks(rows, row_sq_reach, tiles.rows), current_team()
+    looked = workers.map(search, team.share(blocks))
+    for number, block in enumerate(blocks):
+        if number % team.size == team.rank:
+            yield from next(looked)
         tick(len(block) * len(columns))
 
 
@@ -169,6 +184,11 @@ class _TilesPerThread:
             self._local.tiles = self._engine.tiles(self._points.view.width, self._points.device)
         tiles: Tiles = self._local.tiles
         return tiles
+
+
+def shared_blocks(points: Placed, sq_reach: Tensor, limit: int) -> list[Tensor]:
+    """The blocks of `blocks_of`; in a team those of the first rank, for memory and rounding may differ elsewhere."""
+    return from_first(blocks_of(points, sq_reach, limit), points.device)
 
 
 def blocks_of(points: Placed, sq_reach: Tensor, limit: int) -> list[Tensor]:
