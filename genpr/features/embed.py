@@ -28,6 +28,7 @@ from genpr.features.user_objects import evaluation_mode
 from genpr.images.decode import DecodePolicy, decoder_versions
 from genpr.images.item import known_length
 from genpr.images.policy import BadImagePolicy
+from genpr.images.shards import ShardSource
 from genpr.images.source import ImageSource, open_source
 from genpr.memory import empty_rows
 from genpr.runtime import state_guard
@@ -97,7 +98,7 @@ def embed_source(
         loaded.close()
         if cache is not None:
             cache.flush()
-    total = len(collected.names) + len(collected.bad)
+    total = source.total if isinstance(source, ShardSource) else len(collected.names) + len(collected.bad)
     (bad_images or BadImagePolicy()).check(collected.bad, total=total, source=source.name)
     found = collected.feature_set(source.name, extractor, seconds=time.perf_counter() - started)
     return replace(found, decoder=decoder_versions() | policy.choices)
@@ -227,6 +228,7 @@ class _Collected:
             else torch.empty(0, 32, dtype=torch.uint8),
             flags=dict(self.flags),
             facts=ImageFacts.of(self.formats, self.sizes),
+            sizes=self.sizes,
             skipped=tuple(self.bad),
             n_embedded=n - self.n_cached,
             n_cached=self.n_cached,
