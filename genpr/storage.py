@@ -7,6 +7,7 @@ arrive together or not at all.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -35,6 +36,7 @@ _KINDS = {
     "torch.uint8": "U8",
     "torch.bool": "BOOL",
 }
+_unfinished: set[Path] = set()
 
 
 def sha256_of_file(path: Path) -> str:
@@ -54,6 +56,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     os.close(handle)
     temporary = Path(name)
+    _unfinished.add(temporary)
     try:
         yield temporary
         with temporary.open("rb") as file:
@@ -62,6 +65,14 @@ def atomic_path(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+        _unfinished.discard(temporary)
+
+
+def remove_unfinished() -> None:
+    """Remove what is half-written, before this process ends in the middle of it."""
+    for temporary in list(_unfinished):
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def exclusive_lock(path: Path, *, busy: str) -> Any:  # noqa: ANN401 - filelock's classes differ between systems
