@@ -28,6 +28,7 @@ ALLOWED = {
     "protocols": BASE | {"metrics"},
     "sides": BASE | {"images", "features", "metrics"},
     "side_features": BASE | {"images", "features", "metrics", "sides"},
+    "shards": BASE | {"images", "features", "side_features", "sides"},
     "source_names": BASE | {"images", "features", "sides"},
     "identities": {"features"},
     "findings": BASE | {"images", "features", "identities"},
@@ -40,7 +41,8 @@ ALLOWED = {
     "plan": BASE | {"features", "metrics", "protocols", "sides", "side_features"},
     "scoring": BASE | {"images", "features", "metrics", "protocols", "result", "values", "side_features"},
     "equalised": {"features", "metrics", "result", "values", "scoring"},
-    "scorer": BASE | {"equalised", "metrics", "plan", "rebuild", "result", "values", "scoring", "side_features"},
+    "scorer": BASE
+    | {"equalised", "metrics", "plan", "rebuild", "result", "values", "scoring", "side_features"},
     "suspicions": BASE | {"features", "metrics", "result", "values"},
     "evidence": BASE
     | {"class_scores", "labels", "features", "metrics", "plan", "protocols", "result", "values", "scoring"},

@@ -18,17 +18,15 @@ from genpr.features.image_facts import ImageFacts
 from genpr.features.read_ahead import LoadedImage
 from genpr.features.registry import describe
 from genpr.images.item import known_length, printable
+from genpr.images.shards import BLOCK
 from genpr.images.source import ImageSource, Item
 from genpr.memory import empty_rows
 from genpr.ranks.team import Team
 
-BLOCK = 2048
-"""Consecutive images of a source that are embedded apart from all others, by one rank."""
-
 _HASH = 32
 
 
-class Share:
+class RankShare:
     """The images of a source that are this rank's: block r, r + size, r + 2 size, ...
 
     Every rank goes through the whole list, and reads only its own images.
@@ -186,6 +184,7 @@ class Collected:
             else torch.empty(0, _HASH, dtype=torch.uint8),
             flags=dict(self.flags),
             facts=ImageFacts.of(self.formats, self.sizes),
+            sizes=self.sizes,
             skipped=tuple(self.bad.values()),
             n_embedded=n - self.n_cached,
             n_cached=self.n_cached,

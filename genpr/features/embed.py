@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from genpr.errors import FeatureError
 from genpr.features.cache import FeatureCache, JoinedCache
-from genpr.features.collected import BLOCK, Collected, Share
+from genpr.features.collected import Collected, RankShare
 from genpr.features.custom import adopt
 from genpr.features.extractor import FeatureExtractor, prepares_on_device
 from genpr.features.feature_set import FeatureSet
@@ -27,6 +28,7 @@ from genpr.features.read_ahead import LoadedImage, read_ahead
 from genpr.features.user_objects import evaluation_mode
 from genpr.images.decode import DecodePolicy, decoder_versions
 from genpr.images.policy import BadImagePolicy
+from genpr.images.shards import BLOCK, ShardSource
 from genpr.images.source import ImageSource, open_source
 from genpr.memory import empty_rows
 from genpr.ranks.team import current_team
@@ -83,11 +85,16 @@ def embed_source(
     extractor = adopt(extractor)
     policy = decode_policy or DecodePolicy()
     team = current_team()
-    share = Share(source, team)
+    share = RankShare(source, team)
     collected = Collected(empty_rows(share.most or 1024, extractor.dim, torch.float32))
     loaded = read_ahead(share, extractor, cache, policy)
     try:
-        with state_guard(), evaluation_mode(extractor), ForwardPass(extractor, batch_size) as forward:
+        with (
+            state_guard(),
+            evaluation_mode(extractor),
+            ForwardPass(extractor, batch_size) as forward,
+            _kept(cache),
+        ):
             batches = _Batches(forward, batch_size, collected, cache, mixed=prepares_on_device(extractor))
             for number, image in enumerate(loaded):
                 batches.take(image, share.place(number))
@@ -97,14 +104,23 @@ def embed_source(
             batches.finish()
     finally:
         loaded.close()
-        if cache is not None:
-            cache.flush()
     share.check_names()
     everything = collected.of_all(team)
     names, bad = share.names, list(everything.bad.values())
-    (bad_images or BadImagePolicy()).check(bad, total=len(names), source=source.name)
+    total = source.total if isinstance(source, ShardSource) else len(names)
+    (bad_images or BadImagePolicy()).check(bad, total=total, source=source.name)
     found = everything.feature_set(source.name, names, extractor, seconds=time.perf_counter() - started)
     return replace(found, decoder=decoder_versions() | policy.choices)
+
+
+@contextmanager
+def _kept(cache: FeatureCache | JoinedCache | None) -> Iterator[None]:
+    """Write what was embedded in the block, however it ends, before anything else that is under way is waited for."""
+    try:
+        yield
+    finally:
+        if cache is not None:
+            cache.flush()
 
 
 class _Batches:

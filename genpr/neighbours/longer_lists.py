@@ -24,9 +24,7 @@ def longer_lists(
     x, length = points.features, min(length, len(points) - 1)
     asked = points.frame.place(x[rows])
     blocks = torch.split(torch.arange(len(rows), device=rows.device), _ROWS)
-    found = spread(
-        workers, lambda block: (_first_reach(points, rows, asked, block, length, engine),), blocks
-    )
+    found = spread(workers, lambda block: (_first_reach(points, rows, asked, block, length, engine),), blocks)
     sq_reach = torch.cat([reach for (reach,) in found])
     nothing = sq_reach.new_full((len(points),), -torch.inf)
 

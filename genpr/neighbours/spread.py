@@ -52,7 +52,9 @@ def _of_all(
     results: Sequence[tuple[Tensor, ...]], team: Team, device: torch.device
 ) -> list[list[tuple[Tensor, ...]]]:
     """The `results` of every rank, in their order."""
-    shapes = [[[str(part.dtype).removeprefix("torch."), list(part.shape)] for part in each] for each in results]
+    shapes = [
+        [[str(part.dtype).removeprefix("torch."), list(part.shape)] for part in each] for each in results
+    ]
     told = team.told(shapes)
     packed = team.gathered(_packed([part for each in results for part in each], device))
     found = []
