@@ -242,7 +242,7 @@ ALLOWED = {
     },
     "cli": {"*"},
     "__init__": {"*"},
-    "__main__": {"cli"},
+    "__main__": {"cli", "ranks"},
 }
 
 

@@ -108,6 +108,7 @@ def command(
     needed = [space for each in spaces.values() for space in each]
     _check_weights(real, fake, needed, weights, offline=offline, follow_symlinks=follow_symlinks)
 
+    from genpr.ranks.team import leave_to_first
     from genpr.report.text.class_table import class_table
 
     # What a custom extractor prints must not end up in the result.
@@ -119,6 +120,8 @@ def command(
         if options["held_out"] is not None:
             options["held_out"] = followed(options["held_out"], follow_symlinks=follow_symlinks)
         run = score_run(reals, fakes, protocols, by_class, by_image=by_image, must_tell=must_tell, **options)
+    if not leave_to_first():
+        return 0
     found = run.results
     if not quiet:
         show_notices(tuple(dict.fromkeys(item for result in found for item in result.notices)))

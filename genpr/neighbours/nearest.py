@@ -56,9 +56,10 @@ def nearest_between(
     """
     engine = engine or choose_engine(points.device)
     with plain_arithmetic(points.device), Workers(points.device) as workers:
-        surplus = _without_surplus(points.features, k)
+        found = _without_surplus(points.features, k)
         # As on the first rank, so that all of them count the same points.
-        (kept,) = from_first([] if surplus is None else [surplus], points.device) or [None]
+        found_there = from_first([] if found is None else [found], points.device)
+        kept = found_there[0] if found_there else None
         if kept is not None:
             points = points.frame.place(points.features[kept])
         sq_reach = _first_reach(queries, points, k, engine, workers)

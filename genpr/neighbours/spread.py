@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from genpr.neighbours.workers import Workers
+from genpr.ranks.exchange import bytes_of
 from genpr.ranks.team import Team, current_team
 
 _Item = TypeVar("_Item")
@@ -78,7 +79,7 @@ def _packed(parts: Sequence[Tensor], device: torch.device) -> Tensor:
     data = torch.zeros(sum(map(_rounded_up, counts)), dtype=torch.uint8, device=device)
     start = 0
     for part, count in zip(parts, counts, strict=True):
-        data[start : start + count] = part.contiguous().view(-1).view(torch.uint8)
+        data[start : start + count] = bytes_of(part.contiguous())
         start += _rounded_up(count)
     return data
 

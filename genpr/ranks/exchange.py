@@ -33,13 +33,15 @@ class Ranks(Team):
         failures: What the ranks know of each other's errors.
     """
 
-    def __init__(self, group: dist.ProcessGroup, failures: Failures) -> None:
+    def __init__(self, group: Any, failures: Failures) -> None:  # noqa: ANN401 - torch's type may be a number
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
         self._group, self._failures = group, failures
         self._members = [dist.get_global_rank(group, rank) for rank in range(self.size)]
         self._step = 0
+        self._has_parted = False
 
     def gathered(self, rows: Tensor) -> list[Tensor]:
+        """See `Team.gathered`."""
         rows = rows.contiguous()
         counts = self._numbers(f"gathered {rows.dtype} {tuple(rows.shape[1:])}", len(rows))
         parts = [
@@ -50,10 +52,12 @@ class Ranks(Team):
         return parts
 
     def fill(self, parts: Sequence[tuple[int, Tensor]]) -> None:
+        """See `Team.fill`."""
         self._numbers(f"fill {[(owner, tuple(part.shape)) for owner, part in parts]}", 0)
         self._broadcast(parts)
 
     def total(self, counts: Tensor) -> Tensor:
+        """See `Team.total`."""
         self._numbers(f"total {counts.dtype} {tuple(counts.shape)}", 0)
         counts = counts.clone(memory_format=torch.contiguous_format)
         if counts.numel():
@@ -61,10 +65,12 @@ class Ranks(Team):
         return counts
 
     def told(self, value: Any) -> list[Any]:  # noqa: ANN401
-        parts = self.gathered(_bytes_of(value))
+        """See `Team.told`."""
+        parts = self.gathered(_text_of(value))
         return [json.loads(part.numpy().tobytes()) for part in parts]
 
     def from_first(self, compute: Callable[[], _Kind]) -> _Kind:
+        """See `Team.from_first`."""
         value = None
         if self.is_first:
             with alone():
@@ -73,11 +79,14 @@ class Ranks(Team):
         return found
 
     def agreed(self, flag: bool) -> bool:
+        """See `Team.agreed`."""
         return all(self._numbers("agreed", int(flag)))
 
     def part(self) -> None:
-        """Wait until nobody needs this rank any more."""
-        self._numbers("part", 0)
+        """See `Team.part`."""
+        if not self._has_parted:
+            self._numbers("part", 0)
+        self._has_parted = True
 
     def _numbers(self, what: str, number: int) -> list[int]:
         """The `number` of every rank, once it is clear that all of them are at `what`."""
@@ -98,7 +107,7 @@ class Ranks(Team):
         """Each part from its rank to all others, in place."""
         for owner, part in parts:
             if part.numel():
-                for piece in torch.split(part.view(-1).view(torch.uint8), _PIECE):
+                for piece in torch.split(bytes_of(part), _PIECE):
                     self._wait(
                         dist.broadcast(piece, src=self._members[owner], group=self._group, async_op=True)
                     )
@@ -122,6 +131,11 @@ class Ranks(Team):
             raise self._failures.lost(error) from error
 
 
-def _bytes_of(value: Any) -> Tensor:  # noqa: ANN401
+def bytes_of(tensor: Tensor) -> Tensor:
+    """The memory of a contiguous tensor as (b,) uint8; a dimension of one may have any stride."""
+    return torch.as_strided(tensor, (tensor.numel(),), (1,)).view(torch.uint8)
+
+
+def _text_of(value: Any) -> Tensor:  # noqa: ANN401
     text = json.dumps(value).encode()
     return torch.frombuffer(bytearray(text), dtype=torch.uint8)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from genpr.errors import GenprError, ResourceError
 
 _PAUSE = 0.2  # seconds between two looks
+_FIRST_RANK = 0.5  # seconds that the first rank is given to tell before others
 
 
 @dataclass(frozen=True)
@@ -30,13 +33,19 @@ class Failure:
     exit_code: int
 
     @classmethod
-    def of(cls, rank: int, error: BaseException) -> Failure:
-        """From what was raised."""
+    def of(cls, rank: int, error: BaseException, number: int | None = None) -> Failure:
+        """From what was raised, after signal `number` if there was one."""
+        if isinstance(error, KeyboardInterrupt) or number is not None:
+            word = "terminated" if number == signal.SIGTERM else "interrupted"
+            return cls(rank, word, word, 128 + (number or signal.SIGINT))
         if isinstance(error, GenprError):
             return cls(rank, error.code, str(error), error.exit_code)
-        if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
-            return cls(rank, "interrupted", "interrupted", 130)
         return cls(rank, "bug", f"{type(error).__name__}: {error}", 1)
+
+    @property
+    def is_by_signal(self) -> bool:
+        """Whether somebody ended it."""
+        return self.code in ("interrupted", "terminated")
 
     def is_as(self, other: Failure) -> bool:
         """Whether another rank met the same."""
@@ -64,6 +73,7 @@ class Failures:
         self._store, self._rank, self._size = store, rank, size
         self._found: Failure | None = None
         self._gone: RuntimeError | None = None
+        self.when_found: Callable[[Failure], None] | None = None  # told of the first error, in a thread
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="genpr-ranks", daemon=True)
         self._thread.start()
@@ -94,17 +104,19 @@ class Failures:
             code="ranks-lost",
         )
 
-    def tell(self, error: BaseException) -> Failure:
-        """Tell all ranks of an error here.
+    def tell(self, error: BaseException, *, number: int | None = None) -> Failure:
+        """Tell all ranks of an error here, or of signal `number`.
 
         Returns:
             The first error that any rank told of: this one, or an earlier one.
         """
         if isinstance(error, RankFailedError):
             return error.failure
-        own = Failure.of(self._rank, error)
+        own = Failure.of(self._rank, error, number)
         try:
             self._store.set(f"failed/{self._rank}", json.dumps(asdict(own)))
+            if self._rank and not own.is_by_signal:  # of an error that all have, the first rank should tell
+                self._appear(["failed/0"], _FIRST_RANK)
             if self._store.add("claim", 1) == 1:
                 self._store.set("first", json.dumps(asdict(own)))
             return self._await_first() or own
@@ -154,6 +166,8 @@ class Failures:
             try:
                 if self._store.check(["first"]):
                     self._found = self._read("first")
+                    if self.when_found is not None:
+                        self.when_found(self._found)
                     return
             except RuntimeError as error:
                 self._gone = error

@@ -5,26 +5,20 @@ from __future__ import annotations
 import itertools
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
 from genpr.errors import ResourceError, UsageError
+from genpr.ranks.environment import is_launched
 from genpr.ranks.exchange import Ranks
 from genpr.ranks.failures import Failures
 from genpr.ranks.team import Team, current_team, working_in
 from genpr.runtime import own_cores, shared_machine, torch_threads, usable_cores
 
-_NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _TO_MEET = timedelta(minutes=5)
 
 _entries = itertools.count()  # how often this process entered a team: the same number on every rank
-
-
-def is_launched(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether a launcher started this process as one of several."""
-    size = environment.get("WORLD_SIZE", "1")
-    return all(name in environment for name in _NEEDED) and size.isdigit() and int(size) > 1
 
 
 @contextmanager
@@ -89,7 +83,8 @@ def entered(timeout: float = 7200.0) -> Iterator[tuple[Team, Failures | None]]:
     group = dist.new_group(backend=_backend(), timeout=timedelta(seconds=timeout))
     base = dist.distributed_c10d._get_default_store()  # the only door to it
     prefix = f"genpr/team/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{next(_entries)}"
-    failures = Failures(dist.PrefixStore(prefix, base), dist.get_rank(), dist.get_world_size())
+    store = dist.distributed_c10d.PrefixStore(prefix, base)
+    failures = Failures(store, dist.get_rank(), dist.get_world_size())
     try:
         team = Ranks(group, failures)
         with _share_of_the_machine(team), working_in(team):

@@ -71,6 +71,9 @@ class Team:
         """Whether `flag` holds on every rank."""
         return flag
 
+    def part(self) -> None:
+        """Wait until nobody needs this rank any more, which shares nothing after that."""
+
 
 _ALONE = Team()
 
@@ -97,6 +100,14 @@ def working_in(team: Team) -> Iterator[Team]:
         yield team
     finally:
         _current.team = before
+
+
+def leave_to_first() -> bool:
+    """Share nothing more in this thread; whether this is the first rank, which goes on alone."""
+    team = current_team()
+    team.part()
+    _current.team = _ALONE
+    return team.is_first
 
 
 @contextmanager
