@@ -51,6 +51,11 @@ def open_side(source: object, role: str) -> OpenedSide:
     )
 
 
+def labels_lie_in(source: object, opened: OpenedSide) -> object:
+    """What to look into for the labels of a side: its images as they were opened; of features, what the user gave."""
+    return opened.source if isinstance(opened, OpenedImages) else source
+
+
 def _open_path(text: str) -> OpenedSide:
     if not text or not holds_features(Path(text)):
         return OpenedImages(open_source(text), on_disk=True)
