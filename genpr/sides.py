@@ -54,6 +54,11 @@ def open_side(source: object, role: str) -> OpenedSide:
     )
 
 
+def labels_lie_in(source: object, opened: OpenedSide) -> object:
+    """What to look into for the labels of a side: its images as they were opened; of features, what the user gave."""
+    return opened.source if isinstance(opened, OpenedImages) else source
+
+
 def _open_path(text: str) -> OpenedSide:
     several = expand(text)
     if several is None:
