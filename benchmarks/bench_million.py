@@ -26,7 +26,7 @@ from genpr.runtime import usable_cores
 _SCRIPT = str(Path(__file__))
 _RESULTS = Path(__file__).parent / "results"
 _LIST = "import sys; from genpr.images.source import open_source; print(len(open_source(sys.argv[1])))"
-_NOTHING = "import genpr.images.source, genpr.sides"
+_NOTHING = "import genpr.images.source"
 _FAKE_SPREAD = 0.9
 
 
