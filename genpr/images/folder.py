@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from genpr.errors import DataError
+from genpr.errors import DataError, ImageError
 from genpr.images.item import (
     MAX_ENCODED_BYTES,
     ImageSource,
@@ -139,6 +139,8 @@ def read_file(path: Path, name: str) -> bytes:
             if status.st_size > MAX_ENCODED_BYTES:
                 raise too_large_to_read(name, status.st_size)
             return file.readall()
+    except ImageError:
+        raise
     except OSError as error:
         raise unreadable(name, error.strerror) from error
     except ValueError as error:  # a NUL in the path
