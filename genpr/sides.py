@@ -43,9 +43,7 @@ def open_side(source: object, role: str) -> OpenedSide:
     if isinstance(source, OpenedImages | FeatureSet):
         return source
     if isinstance(source, str | os.PathLike):
-        return (
-            _open_path(Path(source)) if os.fspath(source) else OpenedImages(open_source(source), on_disk=True)
-        )
+        return _open_path(os.fsdecode(source))
     if isinstance(source, np.ndarray | Tensor) and source.ndim != 4:
         return FeatureSet(check_features(source, role).cpu(), source=f"<{role} features>")
     return OpenedImages(
@@ -53,10 +51,10 @@ def open_side(source: object, role: str) -> OpenedSide:
     )
 
 
-def _open_path(path: Path) -> OpenedSide:
-    if not holds_features(path):
-        return OpenedImages(open_source(path), on_disk=True)
-    features = load_features(path)
+def _open_path(text: str) -> OpenedSide:
+    if not text or not holds_features(Path(text)):
+        return OpenedImages(open_source(text), on_disk=True)
+    features = load_features(Path(text))
     if features.extractor is not None:
         return features
     return replace(features, notices=(notice("unlabelled-features", source=features.source),))
