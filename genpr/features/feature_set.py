@@ -7,19 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import ZipFile
 
 import numpy as np
 import torch
-from numpy.lib.npyio import NpzFile
-from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import FeatureError, ImageError, UsageError
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.image_facts import ImageFacts
+from genpr.images.array_file import read_member, read_npy
+from genpr.images.damage import DAMAGE
 from genpr.memory import fits, float_rows, part_of
 from genpr.notices import Notice
+from genpr.rebuild import rebuilt
 from genpr.storage import check_place, load_tensors, save_tensors
 
 _FORMAT = "genpr.features/1"
@@ -136,32 +137,54 @@ def load_features(path: Path) -> FeatureSet:
     tensors, metadata = load_tensors(path, require_checksum=False)
     if metadata.get("format") != _FORMAT:
         return FeatureSet(_only_matrix(tensors, path), source=str(path))
-    extractor = json.loads(metadata["extractor"])
-    return FeatureSet(
+    try:
+        return _recorded(tensors, metadata, path)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise FeatureError(
+            f"{path} is not as `genpr features` writes it ({type(error).__name__}: {error}); it was made by something else",
+            code="file-damaged",
+            path=str(path),
+        ) from error
+
+
+def _recorded(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], path: Path) -> FeatureSet:
+    """What `save_features` wrote. A checksum is no signature: nothing is taken for what it should be.
+
+    Raises:
+        KeyError, TypeError, ValueError, RecursionError: It is something else.
+    """
+    skipped = rebuilt(tuple[tuple[str, str | None, str], ...], json.loads(metadata["skipped"]))
+    found = FeatureSet(
         features=tensors["features"],
         source=str(path),
-        extractor=None if extractor is None else ExtractorInfo(**extractor),
+        extractor=rebuilt(ExtractorInfo | None, json.loads(metadata["extractor"])),
         names=_unpack_names(tensors["names"]) if "names" in tensors else (),
         identities=tensors.get("identities"),
-        flags=json.loads(metadata["flags"]),
-        skipped=tuple(
-            ImageError(message, code=code, path=name)
-            for code, name, message in json.loads(metadata["skipped"])
-        ),
-        decoder=json.loads(metadata["decoder"]),
-        facts=ImageFacts(**json.loads(metadata.get("facts", "{}"))),
+        flags=rebuilt(Mapping[str, int], json.loads(metadata["flags"])),
+        skipped=tuple(ImageError(message, code=code, path=name) for code, name, message in skipped),
+        decoder=rebuilt(Mapping[str, str], json.loads(metadata["decoder"])),
+        facts=rebuilt(ImageFacts, json.loads(metadata.get("facts", "{}"))),
     )
+    if found.features.ndim != 2:
+        return found  # whoever scores it says what is wrong
+    info, (n, dim) = found.extractor, found.features.shape
+    if found.names and len(found.names) != n:
+        raise ValueError(f"{len(found.names)} names of {n} rows")
+    if found.identities is not None and (found.identities.shape, found.identities.dtype) != ((n, 32), torch.uint8):
+        raise ValueError(f"identities of shape {tuple(found.identities.shape)}")
+    if info is not None and (info.dim != dim or info.members < 1 or dim % info.members):
+        raise ValueError(f"{dim} features a row, of an extractor with {info.dim}")
+    return found
 
 
 def _load_array(path: Path) -> Tensor:
     try:
-        if path.suffix.lower() == ".npy" and not fits(path.stat().st_size):
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
+        if path.suffix.lower() == ".npy":
+            array = read_npy(path, mapped=not fits(path.stat().st_size))
         else:
-            with path.open("rb") as file:  # numpy would leave a damaged .npz open
-                loaded = np.load(file, allow_pickle=False)
-                array = loaded if isinstance(loaded, np.ndarray) else _only_array(loaded)
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
+            with ZipFile(path) as archive:
+                array = read_member(archive, _only_array(archive.namelist()))
+    except (*DAMAGE, KeyError, OSError) as error:
         raise FeatureError(
             f"{path} is not a readable array file ({error}); was it cut short, or does it hold pickled objects?",
             code="file-damaged",
@@ -176,12 +199,12 @@ def _load_array(path: Path) -> Tensor:
     return float_rows(array) if array.ndim == 2 else torch.from_numpy(array.astype(np.float32))
 
 
-def _only_array(archive: NpzFile) -> NDArray[Any]:
+def _only_array(members: list[str]) -> str:
     """`arr_0`, or the single array under another name."""
-    if "arr_0" not in archive.files and len(archive.files) != 1:
-        raise ValueError(f"needed arr_0 or exactly one array, found {archive.files}")
-    array: NDArray[Any] = archive["arr_0" if "arr_0" in archive.files else archive.files[0]]
-    return array
+    if "arr_0.npy" not in members and len(members) != 1:
+        found = [member.removesuffix(".npy") for member in members]
+        raise ValueError(f"needed arr_0 or exactly one array, found {found}")
+    return "arr_0.npy" if "arr_0.npy" in members else members[0]
 
 
 def _only_matrix(tensors: Mapping[str, Tensor], path: Path) -> Tensor:
@@ -205,4 +228,6 @@ def _pack_names(names: tuple[str, ...]) -> Tensor:
 
 
 def _unpack_names(packed: Tensor) -> tuple[str, ...]:
+    if packed.dtype != torch.uint8:
+        raise TypeError(f"names in {packed.dtype}")
     return tuple(packed.numpy().tobytes().decode("utf-8", "surrogateescape").split("\0"))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, NoReturn, cast
 
 from genpr.errors import DataError, ImageError
-from genpr.images.damage import DAMAGE, damage_reported
+from genpr.images.damage import DAMAGE, damage_reported, is_bomb
 from genpr.images.item import (
     MAX_ENCODED_BYTES,
     ImageSource,
@@ -31,8 +31,7 @@ from genpr.images.item import (
     unreadable,
 )
 
-_BOMB_BYTES = 64 * 2**20
-_BOMB_RATIO = 200  # photographs barely shrink in a zip, and even a one-colour bitmap has little reason to
+_HEADER_BYTES_MAX = 2**20  # of a long name or extended header, which are paths and times
 _ENCRYPTED = 0x1  # zip flag bit
 _COMPRESSED: dict[bytes, Any] = {
     b"\x1f\x8b": lambda raw: gzip.GzipFile(fileobj=raw),
@@ -94,9 +93,10 @@ def _zip_name_bytes(member: zipfile.ZipInfo) -> bytes:
 
 def _read_zip_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     name, size = member.filename, member.file_size
-    if size > _BOMB_BYTES and size > _BOMB_RATIO * member.compress_size:
+    packed = min(member.compress_size, archive.start_dir)  # what lies before the directory are the members
+    if is_bomb(size, packed):
         raise ImageError(
-            f"{printable(name)}: claims {size:,} bytes in {member.compress_size:,} compressed ones, "
+            f"{printable(name)}: claims {size:,} bytes in {packed:,} compressed ones, "
             "like a zip bomb; repack it without compression if it is genuine",
             code="zip-bomb",
             path=name,
@@ -108,6 +108,8 @@ def _read_zip_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes
             return file.read()
     except (NotImplementedError, OSError) as error:  # a compression that Python lacks
         raise unreadable(name, error) from error
+    except MemoryError as error:  # LZMA takes what the member says that it needs
+        raise unreadable(name, "its compression asks for more memory than there is") from error
     except DAMAGE as error:
         raise ImageError(
             f"{printable(name)}: its data in the archive is damaged ({error})",
@@ -155,7 +157,7 @@ class CompressedTarSource(ImageSource):
 
     def __iter__(self) -> Iterator[Item]:
         with _tar_damage_reported(self.path), self.path.open("rb") as raw, _decompressed(raw) as stream:
-            for member in _tar_images(stream, self.name):
+            for member in _tar_images(stream, self.path):
                 yield Item(member.name, _tar_stream_reader(stream, member))
 
 
@@ -170,13 +172,13 @@ def open_tar(path: Path, name: str) -> TarSource | CompressedTarSource:
     others: list[str] = []
     with _tar_damage_reported(path), path.open("rb") as raw:
         if _decompressor(raw) is None:
-            members = [(m.name, m.offset_data, m.size) for m in _tar_images(raw, name, others)]
+            members = [(m.name, m.offset_data, m.size) for m in _tar_images(raw, path, others)]
             source: TarSource | CompressedTarSource = TarSource(
                 name, path, tuple(sorted(members, key=lambda member: os.fsencode(member[0])))
             )
         else:
             with _decompressed(raw) as stream:
-                count = sum(1 for _ in _tar_images(stream, name, others))
+                count = sum(1 for _ in _tar_images(stream, path, others))
             source = CompressedTarSource(name, path, count)
     if not len(source):
         raise no_images(name, others)
@@ -217,17 +219,24 @@ class _LastRead:
         self.last = b""
 
     def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= _HEADER_BYTES_MAX:  # tarfile believes what a header says of its own length
+            raise tarfile.ReadError(f"a header claims to have {size:,} bytes")
         self.last = self._file.read(size)
         return self.last
 
 
-def _tar_images(stream: IO[bytes], name: str, others: list[str] | None = None) -> Iterator[tarfile.TarInfo]:
+def _tar_images(stream: IO[bytes], path: Path, others: list[str] | None = None) -> Iterator[tarfile.TarInfo]:
     """The image members of a tar stream in archive order; the names of other files go to `others`."""
-    watched = _LastRead(stream)
+    watched, packed, last = _LastRead(stream), path.stat().st_size, -1
     tar: Any  # the published types lack `members`
     with tarfile.open(fileobj=cast("Any", watched), mode="r:") as tar:
         while (member := tar.next()) is not None:
             tar.members.clear()  # else every header of a long archive stays in memory
+            if member.size < 0 or member.offset <= last:  # Python before 3.13.6 would go round and round
+                raise tarfile.ReadError("a header leads back to where it came from")
+            last = member.offset
+            if is_bomb(member.offset_data + member.size, packed):  # told before that is decompressed, by its header
+                raise _tar_bomb(member, path, packed)
             if not member.isreg():
                 continue
             if is_image_name(member.name):
@@ -238,6 +247,15 @@ def _tar_images(stream: IO[bytes], name: str, others: list[str] | None = None) -
                 others.append(member.name)
     if watched.last != bytes(tarfile.BLOCKSIZE):
         raise tarfile.ReadError("it stops without the mark that ends an archive")
+
+
+def _tar_bomb(member: tarfile.TarInfo, path: Path, packed: int) -> DataError:
+    return DataError(
+        f"{printable(str(path))} has {packed:,} bytes and claims at {printable(member.name)} to hold more than "
+        f"{member.offset_data + member.size:,}, like a bomb; repack it without compression if it is genuine",
+        code="tar-bomb",
+        path=str(path),
+    )
 
 
 def _read_tar_member(path: Path, name: str, offset: int, size: int) -> bytes:

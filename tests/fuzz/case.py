@@ -79,10 +79,11 @@ def case_of(seed: int, kind: str, number: int) -> Case:
 
 def outcome_of(case: Case) -> Outcome:
     """Give it to genpr, in a folder of its own."""
+    kind = kinds()[case.kind]  # whose making writes files
     with _folder() as folder, watched(folder) as forbidden:
         before, started = _peak_bytes(), time.process_time()
         try:
-            result = kinds()[case.kind].read(case.data, folder)
+            result = kind.read(case.data, folder)
         except GenprError as error:
             outcome, finding = error.code, _of_message(error)
         except Exception:  # noqa: BLE001 - whatever it is, it is what is looked for
@@ -91,7 +92,7 @@ def outcome_of(case: Case) -> Outcome:
             outcome, finding = result if isinstance(result, str) else "score", None
         seconds, grown = time.process_time() - started, _peak_bytes() - before
     if forbidden:
-        finding = f"{finding or ''}\nforbidden: {'; '.join(forbidden)}"
+        finding = f"{finding or ''}\nforbidden: {'; '.join(forbidden[:5])}"
     if seconds > MOST_SECONDS:
         finding = f"{finding or ''}\n{seconds:.1f} s"
     if grown > MOST_BYTES:

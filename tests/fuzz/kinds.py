@@ -20,14 +20,18 @@ from fuzz.readers import (
     read_as_weights,
     read_cached,
     read_image,
+    read_key,
     read_labels,
     read_log,
     read_manifold,
+    read_planted,
+    read_planted_manifold,
     read_prompts,
     read_results,
     read_side,
     read_vocabulary,
 )
+from fuzz.signed import signed
 from fuzz.texts import JSON, TEXT
 
 
@@ -75,8 +79,12 @@ def kinds() -> dict[str, Kind]:
         "npy": Kind(made.arrays(), array, read_arrays(".npy")),
         "npz": Kind(made.zipped_arrays(), in_zip, read_arrays(".npz")),
         "features": Kind(made.feature_files(), tensors, read_side),
+        "features, signed": Kind(made.feature_files(), [signed], read_side),
         "cache": Kind([made.shard()], tensors, read_cached),
+        "cache, signed": Kind([made.shard()], [signed], read_planted),
+        "cache key": Kind([made.KEY], JSON, read_key),
         "manifold": Kind([made.manifold()], tensors, read_manifold),
+        "manifold, signed": Kind([made.manifold()], [signed], read_planted_manifold),
         "weights": Kind([made.tensors()], tensors, read_as_weights(".safetensors")),
         "checkpoint": Kind(made.checkpoints(), in_zip, read_as_weights(".pth")),
         "labels.csv": Kind(made.LABEL_ROWS, TEXT, read_labels(".csv")),

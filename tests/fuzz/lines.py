@@ -53,7 +53,7 @@ VALID_LINES: tuple[tuple[str, ...], ...] = (
     ("--help",),
     ("--version",),
 )
-_COMMANDS = sorted({line[0] for line in VALID_LINES if not line[0].startswith("-")})
+_COMMANDS = sorted({line[0] for line in VALID_LINES if not line[0].startswith("-")} - {"list"})
 _PLACES = (
     *("real", "fake", "bad", "empty", "runs", "runs/s1", "real.safetensors", "fake.npy", "images.zip", "images.npz"),
     *("labels.csv", "prompts.csv", "expected.json", "answers.jsonl", "words.txt", "a.json", "b.json", "loop", "dangling"),
@@ -69,20 +69,34 @@ _WORDS = (
 
 
 @cache
-def _options(command: str) -> tuple[str, ...]:
-    """All options of a command."""
+def _options(command: str) -> tuple[click.Option, ...]:
+    """All options of a command, and of its own commands."""
     found = cli.get_command(click.Context(cli), command)
-    if isinstance(found, click.Group):
-        return tuple(option for name in found.commands for option in _of(found.commands[name]))
-    return () if found is None else _of(found)
-
-
-def _of(command: click.Command) -> tuple[str, ...]:
-    return tuple(each for param in command.params if param.param_type_name == "option" for each in param.opts)
+    inside = [found, *(found.commands.values() if isinstance(found, click.Group) else ())]
+    return tuple(param for each in inside if each for param in each.params if isinstance(param, click.Option))
 
 
 def _word(rng: Random) -> str:
     return rng.choice(rng.choice((_PLACES, _NUMBERS, _WORDS, NASTY)))
+
+
+def _option(rng: Random, command: str) -> list[str]:
+    """An option, mostly with a value of its type."""
+    option = rng.choice(_options(command if command in _COMMANDS else rng.choice(_COMMANDS)))
+    name = rng.choice((*option.opts, *option.secondary_opts))
+    if option.is_flag or rng.random() < 0.05:
+        return [name]
+    word = _word(rng)
+    if rng.random() < 0.7:
+        if isinstance(option.type, click.Choice):
+            word = str(rng.choice(option.type.choices))
+        elif isinstance(option.type, click.types.IntParamType | click.types.FloatParamType):
+            word = rng.choice(_NUMBERS)
+        elif isinstance(option.type, click.Path):
+            word = rng.choice(_PLACES)
+        else:
+            word = rng.choice(_WORDS + _PLACES)
+    return rng.choice(([name, word], [name, word], [f"{name}={word}"], [name, word, name, word]))
 
 
 def _damaged(rng: Random, data: bytes, how: int) -> bytes:
@@ -98,9 +112,7 @@ def _damaged(rng: Random, data: bytes, how: int) -> bytes:
         case 3:
             rng.shuffle(line)
         case 4:
-            name = rng.choice(_options(line[0] if line and line[0] in _COMMANDS else rng.choice(_COMMANDS)) or ("-x",))
-            word = _word(rng)
-            line[max(1, at) : max(1, at)] = rng.choice(([name, word], [name], [f"{name}={word}"], [name, word, name, word]))
+            line[max(1, at) : max(1, at)] = _option(rng, line[0] if line else "")
         case _:
             line += line[at:] * rng.choice((1, 40))
     return json.dumps(line).encode()
@@ -110,7 +122,7 @@ def _damage(how: int) -> Damage:
     return lambda rng, data: _damaged(rng, data, how)
 
 
-LINE_DAMAGES: tuple[Damage, ...] = tuple(_damage(how) for how in (0, 0, 0, 1, 2, 3, 4, 4, 4, 4, 4, 5))
+LINE_DAMAGES: tuple[Damage, ...] = tuple(_damage(how) for how in (0, 0, 0, 1, 2, 3, *[4] * 12, 5))
 
 
 @cache

@@ -59,6 +59,7 @@ ANSWER_LINES = [
     b"".join(json.dumps({"id": n, "found": ["cat", "dog"][: n % 3]}).encode() + b"\n" for n in range(6)),
 ]
 EXPECTED = {str(n): ["cat"] if n % 2 else ["cat", "dog"] for n in range(6)}
+KEY = json.dumps({"feature_version": 1, "extractor": "fuzzed", "device": "cpu", "decoder": {"pillow": "1"}}).encode()
 INFO = genpr.ExtractorInfo("fuzzed", 8, "none", None, comparable=False, cache_key="0" * 64)
 
 

@@ -17,7 +17,7 @@ from genpr.comparison import compare, load_results
 from genpr.entities.read import read_entities
 from genpr.entities.vocabulary import Vocabulary
 from genpr.errors import ImageError
-from genpr.features.cache import FeatureCache
+from genpr.features.cache import CachedImage, FeatureCache
 from genpr.features.cache_files import find_folders
 from genpr.features.feature_set import FeatureSet
 from genpr.features.weights.files import load_state_dict
@@ -107,24 +107,41 @@ def read_side(data: bytes, folder: Path) -> None:
 
 
 def _score(side: FeatureSet) -> None:
-    reals = replace(side, features=made.features(9).repeat(1, max(1, side.features.shape[-1] // 8)), names=(), identities=None)
+    reals = replace(side, features=made.features(9).repeat(1, max(1, side.features.shape[-1] // 8 if side.features.ndim else 1)), names=(), identities=None)
     metrics = ["precision", "recall", "density", "coverage"]
     result = genpr.score(reals, side, metrics=metrics, intervals=False, control=False, k=3)
     assert 0 <= result["precision"] <= 1
     json.loads(result.to_json())
 
 
-def read_cached(data: bytes, folder: Path) -> None:
-    """A shard of the cache gives the features that were kept, or nothing."""
+def _kept(data: bytes, folder: Path) -> list[CachedImage | None]:
+    """What the cache says of three images, if this is its only shard."""
     cached = FeatureCache(folder, made.INFO, "cpu")
     (cached.folder / f"{'0' * 32}.safetensors").write_bytes(data)
-    (cached.folder / "key.json").write_bytes(data[:2000])
     cached = FeatureCache(folder, made.INFO, "cpu")
-    for row, image in enumerate(made.images()):
-        found = cached.get(hashlib.sha256(image).digest())
+    return [cached.get(hashlib.sha256(image).digest()) for image in made.images()]
+
+
+def read_cached(data: bytes, folder: Path) -> None:
+    """A shard of the cache gives the features that were kept, or nothing."""
+    for row, found in enumerate(_kept(data, folder)):
         assert found is None or torch.equal(found.features, made.features(3, 3)[row])
+    read_key(made.KEY, folder)
+
+
+def read_planted(data: bytes, folder: Path) -> None:
+    """One with a right checksum may give anything of the right shape."""
+    for found in _kept(data, folder):
+        assert found is None or (found.features.shape == (8,) and found.features.dtype == torch.float32)
+
+
+def read_key(data: bytes, folder: Path) -> None:
+    """The list of what is cached, by its descriptions."""
+    cached = FeatureCache(folder, made.INFO, "cpu")
+    (cached.folder / "key.json").write_bytes(data)
     for each in find_folders(folder):
         assert each.count_rows() >= 0
+        assert isinstance(each.extractor, str)
 
 
 def read_manifold(data: bytes, folder: Path) -> None:
@@ -133,6 +150,12 @@ def read_manifold(data: bytes, folder: Path) -> None:
     expected = KNNManifold.fit(made.features(4, 12), k=3).count(queries)
     manifold = KNNManifold.load(_written(data, folder, "x.safetensors"), device="cpu")
     assert torch.equal(manifold.count(queries), expected)
+
+
+def read_planted_manifold(data: bytes, folder: Path) -> None:
+    """One with a right checksum may count anything."""
+    manifold = KNNManifold.load(_written(data, folder, "x.safetensors"), device="cpu")
+    assert manifold.count(made.features(6)).shape == (6,)
 
 
 def read_as_weights(suffix: str) -> Read:
