@@ -44,13 +44,19 @@ class Tally:
 
 def main() -> int:
     """Run, print a table, and say by the exit code whether anything was found."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--inputs", type=int, default=10_000, help="over all kinds together")
-    parser.add_argument("--first", type=int, default=0, help="number of the first input, to go on from an earlier run")
+    parser.add_argument(
+        "--first", type=int, default=0, help="number of the first input, to go on from an earlier run"
+    )
     parser.add_argument("--kind", action="append", default=[], help="only this kind; may be repeated")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so long")
-    parser.add_argument("--out", type=Path, default=Path("fuzzed"), help="folder of findings and of tally.json")
+    parser.add_argument(
+        "--out", type=Path, default=Path("fuzzed"), help="folder of findings and of tally.json"
+    )
     parser.add_argument("--again", type=Path, help="a finding, to be given to genpr once more")
     args = parser.parse_args()
     from fuzz.kinds import kinds
@@ -147,12 +153,17 @@ def again(path: Path) -> int:
 def write_tally(args: argparse.Namespace, tallies: dict[str, Tally]) -> None:
     """The numbers so far, for whoever looks at a long run."""
     found = {name: vars(tally) for name, tally in tallies.items()}
-    (args.out / "tally.json").write_text(json.dumps({"seed": args.seed, "first": args.first, "kinds": found}, indent=1))
+    (args.out / "tally.json").write_text(
+        json.dumps({"seed": args.seed, "first": args.first, "kinds": found}, indent=1)
+    )
 
 
 def table(tallies: dict[str, Tally]) -> str:
     """As Markdown."""
-    rows = ["| kind | inputs | scores | errors, by code | slowest, s | findings |", "|---|---|---|---|---|---|"]
+    rows = [
+        "| kind | inputs | scores | errors, by code | slowest, s | findings |",
+        "|---|---|---|---|---|---|",
+    ]
     for name, tally in tallies.items():
         rest = Counter(tally.results)
         scores, found = rest.pop("score", 0) + rest.pop("exit 0", 0), rest.pop("finding", 0)

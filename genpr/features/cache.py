@@ -166,12 +166,14 @@ class FeatureCache:
         try:
             with safe_open(shard, framework="pt") as file:
                 identities = file.get_tensor("identities").numpy()
-            if identities.dtype != np.uint8 or identities.ndim != 2 or identities.shape[1] != 32:
-                raise ValueError(f"identities of shape {identities.shape}")
-            self._index.add(shard, identities)
         except FileNotFoundError:
             return  # pruned meanwhile
         except (SafetensorError, OSError, ValueError, KeyError):
+            self._discard(shard)
+            return
+        if identities.dtype == np.uint8 and identities.ndim == 2 and identities.shape[1] == 32:
+            self._index.add(shard, identities)
+        else:
             self._discard(shard)
 
     def _open_shard(self, shard: Path) -> dict[str, Tensor] | None:

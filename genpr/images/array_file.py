@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -43,11 +43,13 @@ def read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
     """
     info = archive.getinfo(name)
     if is_bomb(info.file_size, info.compress_size):
-        raise ValueError(f"{info.file_size:,} bytes in {info.compress_size:,} compressed ones, like a zip bomb")
+        raise ValueError(
+            f"{info.file_size:,} bytes in {info.compress_size:,} compressed ones, like a zip bomb"
+        )
     with archive.open(info) as member:
         _check(read_header(member), info.file_size)
     with archive.open(info) as member:
-        array: NDArray[Any] = npy.read_array(cast("IO[bytes]", member), allow_pickle=False)
+        array: NDArray[Any] = npy.read_array(member, allow_pickle=False)
     return array
 
 
@@ -55,4 +57,6 @@ def _check(header: Header, file_bytes: int) -> None:
     if header.dtype.hasobject:
         raise ValueError("it holds Python objects, which only pickle can load and which could then run code")
     if header.total_bytes > file_bytes:
-        raise ValueError(f"shape {header.shape} needs {header.total_bytes:,} bytes, and it has {file_bytes:,}")
+        raise ValueError(
+            f"shape {header.shape} needs {header.total_bytes:,} bytes, and it has {file_bytes:,}"
+        )

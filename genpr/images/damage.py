@@ -29,7 +29,9 @@ DAMAGE = (
 )
 
 _BOMB_BYTES = 64 * 2**20
-_BOMB_RATIO = 200  # photographs barely shrink in an archive, and even a one-colour bitmap has little reason to
+_BOMB_RATIO = (
+    200  # photographs barely shrink in an archive, and even a one-colour bitmap has little reason to
+)
 
 
 def is_bomb(size: int, compressed: int) -> bool:

@@ -164,7 +164,9 @@ class KNNManifold:
         where = resolve_device(device)
         try:
             found = cls._restored(tensors, metadata, where)
-            found.count(found.features[:1].cpu())  # what is no manifold fails here, and not in the middle of a search
+            found.count(
+                found.features[:1].cpu()
+            )  # what is no manifold fails here, and not in the middle of a search
         except (KeyError, TypeError, ValueError, IndexError, RuntimeError, AssertionError) as error:
             raise DataError(
                 f"{path} holds no manifold although its checksum is right ({type(error).__name__}: {error}); was it made "
@@ -175,7 +177,9 @@ class KNNManifold:
         return found
 
     @classmethod
-    def _restored(cls, tensors: dict[str, Tensor], metadata: dict[str, str], where: torch.device) -> KNNManifold:
+    def _restored(
+        cls, tensors: dict[str, Tensor], metadata: dict[str, str], where: torch.device
+    ) -> KNNManifold:
         """What `save` wrote; or any error, of anything else."""
         at = {name: tensor.to(where) for name, tensor in tensors.items()}
         frame = Frame.restored(_named(at, "frame."), json.loads(metadata["frame"]))
@@ -184,7 +188,9 @@ class KNNManifold:
         features = check_features(at["features"], "features")
         check_rows(features, "features", k=k)
         n, d = features.shape
-        if (at["sq_radii"].shape, at["sq_radii"].dtype) != ((n,), torch.float64) or not (at["sq_radii"] >= 0).all():
+        if (at["sq_radii"].shape, at["sq_radii"].dtype) != ((n,), torch.float64) or not (
+            at["sq_radii"] >= 0
+        ).all():
             raise ValueError("it has no radius for each of its features")
         if frame.centre.shape != (d,) or not math.isfinite(frame.scale) or frame.scale <= 0:
             raise ValueError("it was seen from nowhere")
@@ -202,7 +208,9 @@ def _check_view(points: Placed, few: Placed) -> None:
     alike = few.view.tensors()
     for name, tensor in points.view.tensors().items():
         shape = alike[name].shape if name in alike else tensor.shape
-        wanted = tuple(n if side == m and found == n else side for side, found in zip(shape, tensor.shape, strict=True))
+        wanted = tuple(
+            n if side == m and found == n else side for side, found in zip(shape, tensor.shape, strict=True)
+        )
         if tuple(tensor.shape) != wanted or (name in alike and tensor.dtype != alike[name].dtype):
             raise ValueError(f"its {name} has the shape {tuple(tensor.shape)}")
 

@@ -136,7 +136,9 @@ def boxes(rng: Random, data: bytes) -> bytes:
 
 def zip_fields(rng: Random, data: bytes) -> bytes:
     """A field of the directory or of a member's own header; the data and their checksums stay."""
-    places = [(at, local) for local, mark in ((True, b"PK\3\4"), (False, b"PK\1\2")) for at in _all(data, mark)]
+    places = [
+        (at, local) for local, mark in ((True, b"PK\3\4"), (False, b"PK\1\2")) for at in _all(data, mark)
+    ]
     if not places or rng.random() < 0.1:
         end = data.rfind(b"PK\5\6")
         return data[: end + 8] + set_number(rng, data[end + 8 :])
@@ -155,7 +157,7 @@ def zip_members(rng: Random, data: bytes) -> bytes:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = [(info.filename, archive.read(info)) for info in archive.infolist()]
-    except Exception:  # damaged already, in one of the many ways that this is about
+    except Exception:  # noqa: BLE001 - damaged already, in one of the many ways that this is about
         return data
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", rng.choice((0, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA))) as archive:
@@ -187,11 +189,14 @@ def tar_header(rng: Random, data: bytes) -> bytes:
 
 def tar_packed(rng: Random, data: bytes) -> bytes:
     """Damage within a compressed archive, compressed again."""
-    for name, pack, unpack in (("gz", gzip.compress, gzip.decompress), ("xz", lzma.compress, lzma.decompress)):
+    for name, pack, unpack in (
+        ("gz", gzip.compress, gzip.decompress),
+        ("xz", lzma.compress, lzma.decompress),
+    ):
         if data.startswith({"gz": b"\x1f\x8b", "xz": b"\xfd7zXZ"}[name]):
             try:
                 inner = unpack(data)
-            except Exception:  # as above
+            except Exception:  # noqa: BLE001 - as above
                 return data
             return pack(rng.choice((tar_header, flip_bits, set_number))(rng, inner[: 2**20]))
     return data
@@ -203,8 +208,27 @@ def npy_header(rng: Random, data: bytes) -> bytes:
         return set_number(rng, data)
     length = int.from_bytes(data[8:10], "little")
     text = data[10 : 10 + length].decode("latin1")
-    shapes = ("(-1, 8)", "()", "(2**40,)", "(4611686018427387904, 4)", "(0, 3)", "(True, 3)", "(1e3, 2)", "(3, 1, 8)")
-    descrs = ("'|O'", "'<f2'", "'<U9'", "'>f8'", "[('a', '<f4')]", "'<M8[ns]'", "'|V8'", "'<c16'", "'" + "f" * 300 + "'")
+    shapes = (
+        "(-1, 8)",
+        "()",
+        "(2**40,)",
+        "(4611686018427387904, 4)",
+        "(0, 3)",
+        "(True, 3)",
+        "(1e3, 2)",
+        "(3, 1, 8)",
+    )
+    descrs = (
+        "'|O'",
+        "'<f2'",
+        "'<U9'",
+        "'>f8'",
+        "[('a', '<f4')]",
+        "'<M8[ns]'",
+        "'|V8'",
+        "'<c16'",
+        "'" + "f" * 300 + "'",
+    )
     match rng.randrange(5):
         case 0:
             text = text[: text.find("'shape'")] + f"'shape': {rng.choice(shapes)}, }}"
@@ -213,7 +237,9 @@ def npy_header(rng: Random, data: bytes) -> bytes:
         case 2:
             text = text.replace("False", rng.choice(("True", "2", "None")))
         case 3:
-            text = rng.choice(("(" * 5000, "[" * 200, "-" * 9000 + "1", "{'a': " * 90, "__import__('os')", "{}", "1"))
+            text = rng.choice(
+                ("(" * 5000, "[" * 200, "-" * 9000 + "1", "{'a': " * 90, "__import__('os')", "{}", "1")
+            )
         case _:
             text = flip_bits(rng, text.encode("latin1")).decode("latin1")
     header = text.encode("latin1") + b" " * (-(len(text) + 11) % 64) + b"\n"
@@ -231,7 +257,9 @@ def safetensors_header(rng: Random, data: bytes) -> bytes:
     metadata = header.get("__metadata__") or {}
     match rng.randrange(6):
         case 0 if tensors:
-            header[rng.choice(tensors)]["dtype"] = rng.choice(("F32", "F64", "U8", "BF16", "I64", "BOOL", "X9", "C64"))
+            header[rng.choice(tensors)]["dtype"] = rng.choice(
+                ("F32", "F64", "U8", "BF16", "I64", "BOOL", "X9", "C64")
+            )
         case 1 if tensors:
             shape = rng.choice(([], [0, 8], [2**62, 4], [-1], [32], [1, 4, 8], [8, 4], "x", [16, 2]))
             header[rng.choice(tensors)]["shape"] = shape

@@ -13,7 +13,14 @@ from pathlib import Path
 
 _NEVER = {
     *("subprocess.Popen", "os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn"),
-    *("os.startfile", "pty.spawn", "pickle.find_class", "socket.connect", "socket.bind", "socket.getaddrinfo"),
+    *(
+        "os.startfile",
+        "pty.spawn",
+        "pickle.find_class",
+        "socket.connect",
+        "socket.bind",
+        "socket.getaddrinfo",
+    ),
     *("webbrowser.open", "urllib.Request", "os.kill", "os.chown", "os.link"),
 }
 _CHANGES = {

@@ -70,7 +70,10 @@ def kinds() -> dict[str, Kind]:
     in_tar = (*RAW, *[formats.tar_header] * 8)
     packed = (*RAW[:4], *[formats.tar_packed] * 6)
     array, tensors = (*RAW, *[formats.npy_header] * 8), (*RAW, *[formats.safetensors_header] * 10)
-    zips = [formats.zip_of(members, method) for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA)]
+    zips = [
+        formats.zip_of(members, method)
+        for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA)
+    ]
     found |= {
         "zip": Kind(zips, in_zip, read_archive(".zip")),
         "tar": Kind([formats.tar_of(members, "w")], in_tar, read_archive(".tar")),

@@ -38,7 +38,18 @@ VALID_LINES: tuple[tuple[str, ...], ...] = (
     ("sweep", "real", "0.5=fake", "1=real", *_CHEAP, "--out", "swept"),
     ("watch", "--once", "--settle", "0", "real", "runs", *_CHEAP),
     ("compare", "a.json", "b.json", "--json"),
-    ("compare", "a.json", "b.json", "--force", "--html", "page.html", "--samples", "real", "--samples", "fake"),
+    (
+        "compare",
+        "a.json",
+        "b.json",
+        "--force",
+        "--html",
+        "page.html",
+        "--samples",
+        "real",
+        "--samples",
+        "fake",
+    ),
     ("rank", "--results", "a.json", "b.json", "--by", "f1"),
     ("rank", "real", "fake", "runs/s1", *_CHEAP),
     ("entities", "expected.json", "answers.jsonl", "--vocabulary", "words.txt", "--json"),
@@ -55,16 +66,114 @@ VALID_LINES: tuple[tuple[str, ...], ...] = (
 )
 _COMMANDS = sorted({line[0] for line in VALID_LINES if not line[0].startswith("-")} - {"list"})
 _PLACES = (
-    *("real", "fake", "bad", "empty", "runs", "runs/s1", "real.safetensors", "fake.npy", "images.zip", "images.npz"),
-    *("labels.csv", "prompts.csv", "expected.json", "answers.jsonl", "words.txt", "a.json", "b.json", "loop", "dangling"),
-    *(".", "missing", "missing/x.html", "real/a/0.png", "/dev/null", "a.json/x", "out.csv", "out.html", "out.json"),
+    *(
+        "real",
+        "fake",
+        "bad",
+        "empty",
+        "runs",
+        "runs/s1",
+        "real.safetensors",
+        "fake.npy",
+        "images.zip",
+        "images.npz",
+    ),
+    *(
+        "labels.csv",
+        "prompts.csv",
+        "expected.json",
+        "answers.jsonl",
+        "words.txt",
+        "a.json",
+        "b.json",
+        "loop",
+        "dangling",
+    ),
+    *(
+        ".",
+        "missing",
+        "missing/x.html",
+        "real/a/0.png",
+        "/dev/null",
+        "a.json/x",
+        "out.csv",
+        "out.html",
+        "out.json",
+    ),
 )
-_NUMBERS = ("0", "1", "2", "-1", "0.5", "1e-9", "1000000000", "9" * 30, "nan", "inf", "-inf", "1e400", "0x10", "٣", "1_0")
+_NUMBERS = (
+    "0",
+    "1",
+    "2",
+    "-1",
+    "0.5",
+    "1e-9",
+    "1000000000",
+    "9" * 30,
+    "nan",
+    "inf",
+    "-inf",
+    "1e400",
+    "0x10",
+    "٣",
+    "1_0",
+)
 _WORDS = (
-    *("precision", "recall", "c_t", "fid", "nope", "precision=0.5", "precision=nan", "=", "a=b=c", "a,b", ",", "all"),
-    *("pixels", "gabor", "pixels@bfloat16", "pixels@", "timm:x", "open_clip:a:b", "mine.py:nope", "missing.py:x", ":"),
-    *("genpr", "kynkaanniemi2019", "improved", "strict", "cuda", "cuda:9", "cpu:0", "mps", "8GiB", "1KB", "30d", "#fff"),
-    *("white", "apply", "skip", "knn", "linear", "-", "--", "--json", "--help", "-q", "-v", "--once", "folders", "beside"),
+    *(
+        "precision",
+        "recall",
+        "c_t",
+        "fid",
+        "nope",
+        "precision=0.5",
+        "precision=nan",
+        "=",
+        "a=b=c",
+        "a,b",
+        ",",
+        "all",
+    ),
+    *(
+        "pixels",
+        "gabor",
+        "pixels@bfloat16",
+        "pixels@",
+        "timm:x",
+        "open_clip:a:b",
+        "mine.py:nope",
+        "missing.py:x",
+        ":",
+    ),
+    *(
+        "genpr",
+        "kynkaanniemi2019",
+        "improved",
+        "strict",
+        "cuda",
+        "cuda:9",
+        "cpu:0",
+        "mps",
+        "8GiB",
+        "1KB",
+        "30d",
+        "#fff",
+    ),
+    *(
+        "white",
+        "apply",
+        "skip",
+        "knn",
+        "linear",
+        "-",
+        "--",
+        "--json",
+        "--help",
+        "-q",
+        "-v",
+        "--once",
+        "folders",
+        "beside",
+    ),
 )
 
 
@@ -163,10 +272,17 @@ def run_line(data: bytes, folder: Path) -> str:
     """Run a line in a copy of the workplace, and look at all that a user would see."""
     line: list[str] = json.loads(data)
     if "watch" in line[:2]:
-        line = [*line[: line.index("watch") + 1], "--once", *line[line.index("watch") + 1 :]]  # else it waits for more
+        line = [
+            *line[: line.index("watch") + 1],
+            "--once",
+            *line[line.index("watch") + 1 :],
+        ]  # else it waits for more
     place = folder / "place"
     shutil.copytree(workplace(), place, symlinks=True)
-    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors=each) for each in ("strict", "backslashreplace"))
+    out, err = (
+        io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors=each)
+        for each in ("strict", "backslashreplace")
+    )
     before = Path.cwd()
     os.chdir(place)
     try:

@@ -31,7 +31,9 @@ PROMPT_ROWS = [
     b'name,prompt,relevance,group\na/0.png,"a cat, sleeping",1,x\na/1.png,a cat,0.5,x\nb/2.png,a dog,1,y\nb/3.png,dogs,1,y\n',
     b"a/0.png,a cat\na/1.png,a cat\nb/2.png,a dog\nb/3.png,a dog\n",
 ]
-PROMPT_LINES = b"".join(json.dumps({"file_name": name, "text": f"an image {name}"}).encode() + b"\n" for name in NAMES)
+PROMPT_LINES = b"".join(
+    json.dumps({"file_name": name, "text": f"an image {name}"}).encode() + b"\n" for name in NAMES
+)
 PROMPT_JSON = [
     json.dumps({name: ["one", "two"] for name in NAMES}).encode(),
     json.dumps([{"file_name": name, "caption": "x", "relevance": 2} for name in NAMES]).encode(),
@@ -59,7 +61,9 @@ ANSWER_LINES = [
     b"".join(json.dumps({"id": n, "found": ["cat", "dog"][: n % 3]}).encode() + b"\n" for n in range(6)),
 ]
 EXPECTED = {str(n): ["cat"] if n % 2 else ["cat", "dog"] for n in range(6)}
-KEY = json.dumps({"feature_version": 1, "extractor": "fuzzed", "device": "cpu", "decoder": {"pillow": "1"}}).encode()
+KEY = json.dumps(
+    {"feature_version": 1, "extractor": "fuzzed", "device": "cpu", "decoder": {"pillow": "1"}}
+).encode()
 INFO = genpr.ExtractorInfo("fuzzed", 8, "none", None, comparable=False, cache_key="0" * 64)
 
 
@@ -75,10 +79,15 @@ def images() -> list[bytes]:
 
 def members(files: dict[str, list[bytes]]) -> dict[str, bytes]:
     """What an archive of images may hold."""
-    first = {f"{folder}/{n}.{suffix}": files[suffix][0] for n, (folder, suffix) in enumerate(
-        (("a", "png"), ("b", "jpeg"), ("b", "webp"), ("b", "gif"))
-    )}
-    return {**first, "dataset.json": json.dumps({"labels": [[name, 0] for name in first]}).encode(), "x.txt": b"x"}
+    first = {
+        f"{folder}/{n}.{suffix}": files[suffix][0]
+        for n, (folder, suffix) in enumerate((("a", "png"), ("b", "jpeg"), ("b", "webp"), ("b", "gif")))
+    }
+    return {
+        **first,
+        "dataset.json": json.dumps({"labels": [[name, 0] for name in first]}).encode(),
+        "x.txt": b"x",
+    }
 
 
 def _npy(array: np.ndarray) -> bytes:
@@ -93,7 +102,12 @@ def _stack() -> np.ndarray:
 
 def arrays() -> list[bytes]:
     """.npy files of images, of features and of labels."""
-    return [_npy(_stack()), _npy(features(0).numpy()), _npy(features(0).numpy().astype(np.float16)), _npy(np.arange(4))]
+    return [
+        _npy(_stack()),
+        _npy(features(0).numpy()),
+        _npy(features(0).numpy().astype(np.float16)),
+        _npy(np.arange(4)),
+    ]
 
 
 def zipped_arrays() -> list[bytes]:

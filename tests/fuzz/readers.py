@@ -22,6 +22,7 @@ from genpr.features.cache_files import find_folders
 from genpr.features.feature_set import FeatureSet
 from genpr.features.weights.files import load_state_dict
 from genpr.features.weights.known import WeightsFile
+from genpr.images.arrays import peek_array
 from genpr.images.decode import FLAGS, decode
 from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source
@@ -89,12 +90,14 @@ def read_arrays(suffix: str) -> Read:
 
     def read(data: bytes, folder: Path) -> None:
         path = _written(data, folder, f"x{suffix}")
+        header = peek_array(path)
+        if suffix == ".npz" or header is None or len(header[0]) == 1:
+            open_labels(path if suffix == ".npy" else None, path, "fake")
         side = open_side(path, "fake")
         if isinstance(side, FeatureSet):
             _score(side)
         else:
             _read_images(side.source)
-        open_labels(path if suffix == ".npy" else None, path, "fake")
 
     return read
 
@@ -107,7 +110,14 @@ def read_side(data: bytes, folder: Path) -> None:
 
 
 def _score(side: FeatureSet) -> None:
-    reals = replace(side, features=made.features(9).repeat(1, max(1, side.features.shape[-1] // 8 if side.features.ndim else 1)), names=(), identities=None)
+    reals = replace(
+        side,
+        features=made.features(9).repeat(
+            1, max(1, side.features.shape[-1] // 8 if side.features.ndim else 1)
+        ),
+        names=(),
+        identities=None,
+    )
     metrics = ["precision", "recall", "density", "coverage"]
     result = genpr.score(reals, side, metrics=metrics, intervals=False, control=False, k=3)
     assert 0 <= result["precision"] <= 1

@@ -40,7 +40,15 @@ def signed(rng: Random, data: bytes) -> bytes:
 
 def _other(rng: Random, tensor: torch.Tensor) -> torch.Tensor:
     """Of another type, shape or content."""
-    kinds = (torch.float16, torch.float64, torch.uint8, torch.int64, torch.bool, torch.complex64, torch.bfloat16)
+    kinds = (
+        torch.float16,
+        torch.float64,
+        torch.uint8,
+        torch.int64,
+        torch.bool,
+        torch.complex64,
+        torch.bfloat16,
+    )
     match rng.randrange(7):
         case 0:
             return tensor.to(rng.choice(kinds))

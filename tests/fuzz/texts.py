@@ -109,11 +109,17 @@ def change_text(rng: Random, data: bytes) -> bytes:
         case 5:
             return rng.choice((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")) + data
         case 6:
-            return data.decode("utf-8", "replace").encode(rng.choice(("utf-16", "utf-32", "cp037", "utf-7")), "replace")
+            return data.decode("utf-8", "replace").encode(
+                rng.choice(("utf-16", "utf-32", "cp037", "utf-7")), "replace"
+            )
         case 7:
             return data.replace(b"\n", rng.choice((b"\r", b"\r\n", b"\n\n", b"\xe2\x80\xa8")))
         case _:
-            lines[at] = lines[at][: len(lines[at]) // 2] + nasty * rng.choice((1, 40)) + lines[at][len(lines[at]) // 2 :]
+            lines[at] = (
+                lines[at][: len(lines[at]) // 2]
+                + nasty * rng.choice((1, 40))
+                + lines[at][len(lines[at]) // 2 :]
+            )
     return b"\n".join(lines)
 
 
