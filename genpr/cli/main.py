@@ -5,16 +5,14 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import signal
-import sys
 import traceback
 from collections.abc import Sequence
-from types import FrameType
 
 import click
 
 from genpr import __version__
 from genpr.cli.console import complain, emit, printable
+from genpr.cli.signals import Farewell, signal_of
 from genpr.errors import BadImagesError, GenprError, ResourceError
 
 _COMMANDS = {
@@ -38,13 +36,7 @@ _COMMANDS = {
 
 _BUG = 1
 _USAGE = 2
-_INTERRUPTED = 130
-_TERMINATED = 143
 _SHOWN_BAD_IMAGES = 20
-
-
-class _TerminatedError(KeyboardInterrupt):
-    """SIGTERM, as schedulers send it: whatever tidies up after Ctrl-C does after this, too."""
 
 
 class _LazyGroup(click.Group):
@@ -84,8 +76,13 @@ def cli() -> None:
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
 
 
-def run(args: Sequence[str]) -> int:
-    """Run the command line `args` and return the exit code; errors become one message on stderr."""
+def run(args: Sequence[str], farewell: Farewell | None = None) -> int:
+    """Run the command line `args` and return the exit code; errors become one message on stderr.
+
+    Args:
+        args: Without the name of the program.
+        farewell: Who else may say that a signal came; None for nobody.
+    """
     as_json = "--json" in args
     try:
         outcome = cli.main(args=list(args), prog_name="genpr", standalone_mode=False)
@@ -96,9 +93,7 @@ def run(args: Sequence[str]) -> int:
         hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
         return _fail(error.format_message() + hint, code="usage", exit_code=_USAGE, as_json=as_json)
     except (click.Abort, KeyboardInterrupt) as error:
-        if isinstance(error.__cause__ or error, _TerminatedError):  # click turns both signals into Abort
-            return _fail("terminated", code="terminated", exit_code=_TERMINATED, as_json=as_json)
-        return _fail("interrupted", code="interrupted", exit_code=_INTERRUPTED, as_json=as_json)
+        return (farewell or Farewell(as_json=as_json)).say(signal_of(error))
     except BadImagesError as error:
         return _fail_for_images(error, as_json=as_json)
     except GenprError as error:
@@ -112,18 +107,6 @@ def run(args: Sequence[str]) -> int:
             return _fail(text, code="broken-library", exit_code=ResourceError.exit_code, as_json=as_json)
         return _fail_for_bug(error, as_json=as_json)
     return outcome if isinstance(outcome, int) else 0
-
-
-def main() -> None:
-    """Entry point of the console script."""
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _terminate)
-    sys.exit(run(sys.argv[1:]))
-
-
-def _terminate(_number: int, _frame: FrameType | None) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one does not wait for anything
-    raise _TerminatedError
 
 
 def _fail(

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from genpr.errors import DataError, GenprError
 from genpr.features.cache_files import SHARD_FORMAT
+from genpr.features.cache_index import CacheIndex
 from genpr.features.extractor import ExtractorInfo
 from genpr.images.decode import FLAGS, DecodePolicy, decoder_versions
 from genpr.notices import Notice, notice
@@ -87,28 +88,26 @@ class FeatureCache:
         self._open: OrderedDict[Path, dict[str, Tensor]] = OrderedDict()
         self._pending: list[_Row] = []
         self._writable = True
-        self._index: dict[bytes, tuple[Path, int]] = {}
+        self._index = CacheIndex()
         for shard in sorted(self.folder.glob("*.safetensors")):
             self._index_shard(shard)
         self._describe(text)
 
     def __contains__(self, identity: bytes) -> bool:
-        """Whether the image with sha256 `identity` is stored."""
-        return identity in self._index
+        """Whether the image with sha256 `identity` is stored; of one in 2^64 that is not, this says so, too."""
+        with self._lock:
+            return any(True for _ in self._index.find(identity))
 
     def get(self, identity: bytes) -> CachedImage | None:
         """The stored features of the image with sha256 `identity`, or None."""
         with self._lock:
-            place = self._index.get(identity)
-            if place is None:
-                return None
-            shard, row = place
-            tensors = self._open_shard(shard)
-            if tensors is None:
-                return None
-            bits = int(tensors["flags"][row])
-            flags = tuple(flag for position, flag in enumerate(FLAGS) if bits >> position & 1)
-            return CachedImage(tensors["features"][row], flags, _size_of(tensors, row))
+            found = self._find(identity)
+        if found is None:
+            return None
+        tensors, row = found
+        bits = int(tensors["flags"][row])
+        flags = tuple(flag for position, flag in enumerate(FLAGS) if bits >> position & 1)
+        return CachedImage(tensors["features"][row], flags, _size_of(tensors, row))
 
     def add(
         self,
@@ -134,7 +133,7 @@ class FeatureCache:
         unique = {identity: rest for identity, *rest in rows}
         features, flags, sizes = zip(*unique.values(), strict=True)
         tensors = {
-            "identities": torch.tensor([list(identity) for identity in unique], dtype=torch.uint8),
+            "identities": torch.frombuffer(bytearray(b"".join(unique)), dtype=torch.uint8).view(-1, 32),
             "features": torch.stack(features),
             "flags": torch.tensor([_bits(each) for each in flags], dtype=torch.int32),
             "sizes": torch.tensor([size or (0, 0) for size in sizes], dtype=torch.int32),
@@ -149,21 +148,26 @@ class FeatureCache:
             self.notices.append(notice("cache-write-failed", folder=self.folder, reason=error))
             return
         with self._lock:
-            self._index.update({identity: (shard, row) for row, identity in enumerate(unique)})
+            self._index.add(shard, tensors["identities"].numpy())
+
+    def _find(self, identity: bytes) -> tuple[dict[str, Tensor], int] | None:
+        """The content of the shard that holds an image, and its row there."""
+        for shard, row in self._index.find(identity):
+            tensors = self._open_shard(shard)
+            if tensors is not None and tensors["identities"][row].numpy().tobytes() == identity:
+                return tensors, row
+        return None
 
     def _index_shard(self, shard: Path) -> None:
         from safetensors import SafetensorError, safe_open
 
         try:
             with safe_open(shard, framework="pt") as file:
-                identities = file.get_tensor("identities").numpy()
+                self._index.add(shard, file.get_tensor("identities").numpy())
         except FileNotFoundError:
             return  # pruned meanwhile
         except (SafetensorError, OSError, ValueError, KeyError):
             self._discard(shard)
-            return
-        for row, identity in enumerate(identities):
-            self._index[identity.tobytes()] = (shard, row)
 
     def _open_shard(self, shard: Path) -> dict[str, Tensor] | None:
         """The verified content of a shard, from the few kept open; None if it is damaged."""
@@ -175,7 +179,7 @@ class FeatureCache:
         except DataError:
             if shard.exists():  # and was not pruned meanwhile
                 self._discard(shard)
-            self._index = {identity: place for identity, place in self._index.items() if place[0] != shard}
+            self._index.remove(shard)
             return None
         with contextlib.suppress(OSError):  # in a read-only folder
             os.utime(shard)  # used now; the time of access is kept by few file systems

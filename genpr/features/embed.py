@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -28,6 +29,7 @@ from genpr.features.user_objects import evaluation_mode
 from genpr.images.decode import DecodePolicy, decoder_versions
 from genpr.images.item import known_length
 from genpr.images.policy import BadImagePolicy
+from genpr.images.shards import ShardSource
 from genpr.images.source import ImageSource, open_source
 from genpr.memory import empty_rows
 from genpr.runtime import state_guard
@@ -86,7 +88,12 @@ def embed_source(
     collected = _Collected(empty_rows(total or 1024, extractor.dim, torch.float32))
     loaded = read_ahead(source, extractor, cache, policy)
     try:
-        with state_guard(), evaluation_mode(extractor), ForwardPass(extractor, batch_size) as forward:
+        with (
+            state_guard(),
+            evaluation_mode(extractor),
+            ForwardPass(extractor, batch_size) as forward,
+            _kept(cache),
+        ):
             blocks = _Blocks(forward, batch_size, collected, cache, mixed=prepares_on_device(extractor))
             for done, image in enumerate(loaded, 1):
                 blocks.take(image)
@@ -95,12 +102,20 @@ def embed_source(
             blocks.finish()
     finally:
         loaded.close()
-        if cache is not None:
-            cache.flush()
-    total = len(collected.names) + len(collected.bad)
+    total = source.total if isinstance(source, ShardSource) else len(collected.names) + len(collected.bad)
     (bad_images or BadImagePolicy()).check(collected.bad, total=total, source=source.name)
     found = collected.feature_set(source.name, extractor, seconds=time.perf_counter() - started)
     return replace(found, decoder=decoder_versions() | policy.choices)
+
+
+@contextmanager
+def _kept(cache: FeatureCache | JoinedCache | None) -> Iterator[None]:
+    """Write what was embedded in the block, however it ends, before anything else that is under way is waited for."""
+    try:
+        yield
+    finally:
+        if cache is not None:
+            cache.flush()
 
 
 class _Blocks:
@@ -227,6 +242,7 @@ class _Collected:
             else torch.empty(0, 32, dtype=torch.uint8),
             flags=dict(self.flags),
             facts=ImageFacts.of(self.formats, self.sizes),
+            sizes=self.sizes,
             skipped=tuple(self.bad),
             n_embedded=n - self.n_cached,
             n_cached=self.n_cached,

@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from genpr.errors import ResourceError, UsageError
-from genpr.images.archive import open_tar, open_zip
-from genpr.images.arrays import open_array, open_npy, open_npz, open_tensor
+from genpr.errors import UsageError
+from genpr.images.arrays import open_array, open_tensor
 from genpr.images.datasets import BatchSource, open_dataset
-from genpr.images.folder import open_folder
-from genpr.images.item import IMAGE_SUFFIXES, ImageSource, Item, printable, suffix_of
+from genpr.images.item import ImageSource, Item
 from genpr.images.layout import is_tensor
+from genpr.images.paths import open_path
 
 __all__ = ["ImageSource", "Item", "choose_rows", "open_source", "subset"]
-
-_FILE_READERS: tuple[tuple[tuple[str, ...], Callable[[Path, str], ImageSource]], ...] = (
-    ((".zip",), open_zip),
-    ((".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tbz2", ".tar.xz", ".txz"), open_tar),
-    ((".npz",), open_npz),
-    ((".npy",), open_npy),
-)
-_UNSAFE_SUFFIXES = {".pkl", ".pickle", ".pt", ".pth"}
-_FILE_SUFFIXES = ", ".join(suffix for suffixes, _ in _FILE_READERS for suffix in suffixes)
-_ACCEPTED_PATHS = f"a folder of images, or a file with one of {_FILE_SUFFIXES}"
 
 
 def open_source(source: object, *, name: str | None = None, follow_symlinks: bool = False) -> ImageSource:
@@ -38,9 +26,10 @@ def open_source(source: object, *, name: str | None = None, follow_symlinks: boo
 
     Args:
         source: The path of a folder or an archive (zip, tar), of .npz with `arr_0` or .npy, both uint8
-            (n, h, w, 3); a numpy array uint8 (n, h, w, 3); a torch tensor uint8 (n, 3, h, w); a map-style
-            dataset of PIL images, uint8 tensors (3, h, w) or uint8 arrays (h, w, 3), alone or first in a
-            tuple; or an iterable of uint8 batches, tensors (n, 3, h, w) or arrays (n, h, w, 3).
+            (n, h, w, 3); a pattern of such paths, all of one kind (`genpr.images.patterns.expand`); a numpy
+            array uint8 (n, h, w, 3); a torch tensor uint8 (n, 3, h, w); a map-style dataset of PIL images,
+            uint8 tensors (3, h, w) or uint8 arrays (h, w, 3), alone or first in a tuple; or an iterable of
+            uint8 batches, tensors (n, 3, h, w) or arrays (n, h, w, 3).
         name: What to call it in messages; a path is called what it is.
         follow_symlinks: Look into folders that a folder only links to, too; each folder counts once.
 
@@ -56,7 +45,7 @@ def open_source(source: object, *, name: str | None = None, follow_symlinks: boo
     """
     if isinstance(source, str | os.PathLike):
         path = os.fsdecode(source)
-        return _open_path(path, name or path, follow_symlinks=follow_symlinks)
+        return open_path(path, name or path, follow_symlinks=follow_symlinks)
     if ImageSource in type(source).__mro__:
         return cast("ImageSource", source)
     if isinstance(source, np.ndarray):
@@ -130,9 +119,7 @@ class _Chosen(ImageSource):
         return len(self.chosen)
 
     def __iter__(self) -> Iterator[Item]:
-        items = enumerate(self.source)
-        for wanted in self.chosen:
-            yield next(item for position, item in items if position == wanted)
+        return self.source.pick(self.chosen)
 
 
 @dataclass(frozen=True)
@@ -148,32 +135,3 @@ class _First(ImageSource):
 
     def __iter__(self) -> Iterator[Item]:
         return islice(self.source, self.count)
-
-
-def _open_path(text: str, name: str, *, follow_symlinks: bool) -> ImageSource:
-    path = Path(text)
-    shown = printable(text)
-    if not text or not _exists(path):
-        raise UsageError(f"there is nothing at {shown!r}; is it misspelt?", code="path-not-found", path=text)
-    if path.is_dir():
-        return open_folder(path, name, follow_symlinks=follow_symlinks)
-    suffix = suffix_of(text)
-    if suffix in _UNSAFE_SUFFIXES:
-        raise ResourceError(
-            f"{shown}: {suffix} files can execute code when they are loaded, so genpr never does; save images as "
-            ".npz, features as .npy or .safetensors",
-            code="unsafe-format",
-            path=text,
-        )
-    for suffixes, opener in _FILE_READERS:
-        if text.lower().endswith(suffixes):
-            return opener(path, name)
-    kind = "a single image" if suffix in IMAGE_SUFFIXES else f"of unknown kind ({suffix or 'no suffix'})"
-    raise UsageError(f"{shown} is {kind}; needed is {_ACCEPTED_PATHS}", code="source-kind", path=text)
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a name that is too long, or a folder that may not be entered
-        return False

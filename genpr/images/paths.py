@@ -1,0 +1,96 @@
+"""What lies at a path: a folder, an archive, a file of arrays, or what a pattern names of these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from genpr.errors import ResourceError, UsageError
+from genpr.images.arrays import open_npy, open_npz
+from genpr.images.folder import open_folder
+from genpr.images.item import IMAGE_SUFFIXES, ImageSource, printable, suffix_of
+from genpr.images.joined import joined
+from genpr.images.patterns import expand
+from genpr.images.tar_archive import open_tar
+from genpr.images.zip_archive import open_zip
+
+_FILE_READERS: tuple[tuple[tuple[str, ...], Callable[[Path, str], ImageSource]], ...] = (
+    ((".zip",), open_zip),
+    ((".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tbz2", ".tar.xz", ".txz"), open_tar),
+    ((".npz",), open_npz),
+    ((".npy",), open_npy),
+)
+_UNSAFE_SUFFIXES = {".pkl", ".pickle", ".pt", ".pth"}
+_FILE_SUFFIXES = ", ".join(suffix for suffixes, _ in _FILE_READERS for suffix in suffixes)
+_ACCEPTED = f"a folder of images, or a file with one of {_FILE_SUFFIXES}"
+
+
+def open_path(text: str, name: str, *, follow_symlinks: bool = False) -> ImageSource:
+    """Open what lies at a path, or what a pattern of paths stands for (`genpr.images.patterns.expand`).
+
+    Args:
+        text: As the user wrote it.
+        name: What to call it in messages.
+        follow_symlinks: Look into folders that a folder only links to, too.
+
+    Raises:
+        UsageError: There is nothing, or nothing that could hold images, or several kinds of things ("mixed-kinds").
+        DataError: It holds no images, or is damaged.
+        ResourceError: Reading it could execute code.
+    """
+    several = expand(text)
+    if several is None:
+        return _open_one(text, name, follow_symlinks=follow_symlinks)
+    kinds = {_kind_of(path): path for path in reversed(several)}
+    if len(kinds) > 1:
+        found = ", ".join(f"{kind} ({printable(str(path))})" for kind, path in sorted(kinds.items()))
+        raise UsageError(
+            f"the pattern {printable(text)!r} names different kinds of things: {found}; all of one source are of one "
+            "kind, so make the pattern narrower",
+            code="mixed-kinds",
+            path=text,
+        )
+    return joined(name, several, partial(_open_part, follow_symlinks=follow_symlinks))
+
+
+def _open_part(path: Path, *, follow_symlinks: bool) -> ImageSource:
+    return _open_one(str(path), str(path), follow_symlinks=follow_symlinks)
+
+
+def _open_one(text: str, name: str, *, follow_symlinks: bool) -> ImageSource:
+    path = Path(text)
+    shown = printable(text)
+    if not text or not _exists(path):
+        raise UsageError(f"there is nothing at {shown!r}; is it misspelt?", code="path-not-found", path=text)
+    if path.is_dir():
+        return open_folder(path, name, follow_symlinks=follow_symlinks)
+    suffix = suffix_of(text)
+    if suffix in _UNSAFE_SUFFIXES:
+        raise ResourceError(
+            f"{shown}: {suffix} files can execute code when they are loaded, so genpr never does; save images as "
+            ".npz, features as .npy or .safetensors",
+            code="unsafe-format",
+            path=text,
+        )
+    for suffixes, opener in _FILE_READERS:
+        if text.lower().endswith(suffixes):
+            return opener(path, name)
+    kind = "a single image" if suffix in IMAGE_SUFFIXES else f"of unknown kind ({suffix or 'no suffix'})"
+    raise UsageError(f"{shown} is {kind}; needed is {_ACCEPTED}", code="source-kind", path=text)
+
+
+def _kind_of(path: Path) -> str:
+    """Folder, or the suffix that decides who reads it."""
+    if path.is_dir():
+        return "folder"
+    text = str(path).lower()
+    known = (suffixes[0] for suffixes, _ in _FILE_READERS if text.endswith(suffixes))
+    return next(known, suffix_of(text) or "no suffix")
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long, or a folder that may not be entered
+        return False

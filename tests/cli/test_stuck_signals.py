@@ -1,0 +1,169 @@
+"""Signals while the process is deep in C++: it ends within two seconds, says so in one line, and what it wrote is whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+# The third batch is a product of matrices that takes minutes, and never looks at signals.
+STUCK = """
+import os, torch
+
+class Net(torch.nn.Module):
+    dim = 3
+    thread_safe = "THREAD_SAFE" in os.environ
+
+    def forward(self, images):
+        if ready := os.environ.get("READY"):
+            with open(ready + ".count", "a") as file:
+                file.write("x")
+                batch = file.tell()
+            if batch == 3:
+                open(ready, "w").close()
+                large = torch.ones(5000, 5000, dtype=torch.float64)
+                torch.linalg.multi_dot([large] * 30)
+        return images.float().mean((2, 3))
+"""
+WORDS = {"SIGINT": (130, "interrupted"), "SIGTERM": (143, "terminated")}
+LONGEST_S = 2.0
+BUSY_S = 3.0  # what other tests on the same cores may take of the machine meanwhile
+
+
+@pytest.fixture
+def play(tmp_path, monkeypatch):
+    """Runs cases in order, each in a process of its own."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "stuck.py").write_text(STUCK)
+
+    def run(*cases):
+        script = Path(__file__).with_name("signalled_commands.py")
+        lines = "\n".join(map(json.dumps, cases))
+        done = subprocess.run(
+            [sys.executable, script], input=lines, capture_output=True, text=True, check=False, timeout=600
+        )
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    return run
+
+
+def case(name, args, signals, **env):
+    ready = str(Path(name).resolve())
+    return {"args": args, "signals": signals, "ready": ready, "env": {"READY": ready, **env}}
+
+
+def scoring(folders, cache, *more):
+    options = ("--no-control", "--no-intervals", "--batch-size", "5", "--device", "cpu", "-q")
+    return ["score", *map(str, folders), "--extractor", "stuck.py:Net", "--cache-dir", cache, *options, *more]
+
+
+def check(found, name):
+    code, word = WORDS[name]
+    assert found["seconds"] < LONGEST_S + BUSY_S * (len(os.sched_getaffinity(0)) < 8), found
+    *_, last = found["err"].splitlines()
+    assert (found["code"], last) == (code, f"error: {word}"), found
+
+
+def test_a_signal_ends_a_command_that_is_deep_in_a_product_of_matrices(play, folders, genpr):
+    stuck, twice = play(
+        case("ready", scoring(folders, "cache", "--json"), [(0.2, "SIGTERM")], THREAD_SAFE="1"),
+        case("again", scoring(folders, "other"), [(0.2, "SIGINT"), (0.2, "SIGINT")]),
+    )
+    check(stuck, "SIGTERM")
+    error = {"code": "terminated", "message": "terminated", "exit_code": 143, "path": None}
+    assert json.loads(stuck["out"]) == {"error": error}
+    check(twice, "SIGINT")
+    assert twice["out"] == ""
+    assert twice["seconds"] < 0.8 * stuck["seconds"], "the second signal waits for nothing"
+    code, out, _ = genpr(*scoring(folders, "cache", "--json"))
+    real = json.loads(out)["real"]
+    assert (code, real["n_cached"] + real["n_embedded"]) == (0, 20)
+    assert not list(Path("cache").rglob("*.tmp"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WORDS)
+def test_every_command_that_computes_ends_at_a_signal(play, folders, name, rng):
+    Path("samples").mkdir()
+    Path("samples", "1").symlink_to(folders[1])
+    Path("samples", "2").symlink_to(folders[1])
+    for side in ("a", "b"):
+        np.save(f"{side}.npy", rng.normal(size=(40_000, 256)).astype(np.float32))
+    extractor = ("--extractor", "stuck.py:Net", "--batch-size", "5", "--device", "cpu", "-q")
+    images = [
+        scoring(folders, "cache"),
+        ["features", str(folders[0]), "out.safetensors", *extractor, "--no-cache"],
+        ["watch", str(folders[0]), "samples", "--settle", "0", "--no-control", *extractor],
+        ["rank", str(folders[0]), "samples/1", "samples/2", "--no-control", *extractor],
+    ]
+    cases = [case(f"ready-{n}", args, [(0.2, name)]) for n, args in enumerate(images)]
+    features = ["score", "a.npy", "b.npy", "--device", "cpu", "-q", "--metrics"]
+    searches = [[*features, "precision,recall"], [*features, "fd"], [*features, "all"]]
+    for wait in (0.05, 0.5, 1.5):
+        cases += [{"args": args, "signals": [(wait, name)], "ready": None, "env": {}} for args in searches]
+    for each, found in zip(cases, play(*cases), strict=True):
+        assert found["code"] == WORDS[name][0], (each, found)
+        check(found, name)
+    assert not list(Path().rglob("*.tmp"))
+    assert not Path("out.safetensors").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wait", [0.2, 0.4, 0.8, 1.2, 1.6, 2.4])
+def test_a_signal_is_answered_while_torch_is_imported(folders, tmp_path, wait):
+    (tmp_path / "stuck.py").write_text(STUCK)
+    command = [sys.executable, "-m", "genpr", *scoring(folders, str(tmp_path / "cache"))]
+    env = os.environ | {"READY": str(tmp_path / "ready")}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=env
+    ) as process:
+        time.sleep(wait)
+        sent = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert time.monotonic() - sent < LONGEST_S
+    assert (process.returncode, out, err.strip()) == (130, "", "error: interrupted")
+
+
+@pytest.mark.slow
+def test_the_cursor_of_a_terminal_is_brought_back(folders, tmp_path):
+    ready, script = tmp_path / "ready", tmp_path / "stuck.py"
+    script.write_text(STUCK)
+    ours, theirs = pty.openpty()
+    arguments = [
+        each for each in scoring(folders, str(tmp_path / "cache")) if each not in {"-q", "stuck.py:Net"}
+    ]
+    arguments.insert(arguments.index("--extractor") + 1, f"{script}:Net")
+    env = os.environ | {"READY": str(ready), "TERM": "xterm"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "genpr", *arguments], stdout=subprocess.PIPE, stderr=theirs, env=env
+    ) as process:
+        deadline = time.monotonic() + 60
+        while not ready.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    os.close(theirs)
+    shown = b""
+    while piece := _read(ours):
+        shown += piece
+    assert process.returncode == 130
+    assert b"\x1b[?25l" in shown, "a bar hides the cursor"
+    assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l")
+    assert b"error: interrupted" in shown
+
+
+def _read(terminal):
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # nobody writes any more
+        return b""

@@ -1,0 +1,238 @@
+"""Patterns of paths: braces and globs, expanded alike everywhere, and several containers as one source."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from image_files import SMALL, encode
+
+from genpr.errors import DataError, ImageError, UsageError
+from genpr.images.patterns import expand
+from genpr.images.source import open_source, subset
+
+PNG = encode(SMALL)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Write empty files in a folder that is the working one."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(*names, data=b""):
+        for name in names:
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        return tmp_path
+
+    return write
+
+
+def found(pattern) -> list[str]:
+    paths = expand(pattern)
+    assert paths is not None
+    return [str(path) for path in paths]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("s/a-{000..002}.tar", ["s/a-000.tar", "s/a-001.tar", "s/a-002.tar"]),
+        ("s/a-{002..000}.tar", ["s/a-000.tar", "s/a-001.tar", "s/a-002.tar"]),
+        ("s/a-{000..002..2}.tar", ["s/a-000.tar", "s/a-002.tar"]),
+        ("s/b-{8..10}.tar", ["s/b-10.tar", "s/b-8.tar", "s/b-9.tar"]),
+        ("s/{a-000,b-8,a-000}.tar", ["s/a-000.tar", "s/b-8.tar"]),
+        ("s/{a-{000,001},b-8}.tar", ["s/a-000.tar", "s/a-001.tar", "s/b-8.tar"]),
+        ("s/{a..b}-*[08].tar", ["s/a-000.tar", "s/b-10.tar", "s/b-8.tar"]),
+        ("s/?-00[0-1].tar", ["s/a-000.tar", "s/a-001.tar"]),
+        ("s/a-00[!01].tar", ["s/a-002.tar"]),
+        ("*/a-*.tar", ["s/a-000.tar", "s/a-001.tar", "s/a-002.tar"]),
+        ("./s/a-000*", ["s/a-000.tar"]),
+        ("s/{b-8}*", ["s/{b-8}.tar"]),
+        ("s/{x,.h}*", ["s/.hidden.tar", "s/x.tar"]),
+    ],
+)
+def test_patterns_are_expanded_in_byte_order(here, pattern, expected):
+    here(*(f"s/a-{n:03d}.tar" for n in range(3)), *(f"s/b-{n}.tar" for n in range(8, 11)))
+    here("s/.hidden.tar", "s/x.tar", "s/{b-8}.tar", "other/c.txt")
+    assert found(pattern) == expected
+
+
+@pytest.mark.parametrize("text", ["", "s", "missing.tar", "s/{x}.tar", "s/{.tar", "nul\0byte", "x" * 5000])
+def test_what_is_no_pattern_is_a_path(here, text):
+    here("s/a.tar")
+    assert expand(text) is None
+
+
+def test_a_name_that_exists_is_no_pattern(here):
+    here("[v1]/a.tar", "v/a.tar", "s{1,2}.tar", "s1.tar", "s2.tar", "*.tar")
+    for name in ("[v1]/a.tar", "s{1,2}.tar", "*.tar"):
+        assert expand(name) is None
+    assert found("[v1]/*.tar") == ["[v1]/a.tar"]
+    Path("b{0..1}").symlink_to("nowhere")
+    assert expand("b{0..1}") is None
+
+
+def test_absolute_patterns_stay_absolute(here):
+    folder = here("s/a.tar")
+    assert found(f"{folder}/s/*.tar") == [f"{folder}/s/a.tar"]
+
+
+def test_names_of_any_bytes_match(here):
+    folder = here("s/b.tar")
+    Path(os.fsdecode(os.fsencode(folder / "s") + b"/\xff.tar")).write_bytes(b"")
+    (folder / "s" / "new\nline.tar").write_bytes(b"")
+    assert found("s/*.tar") == ["s/b.tar", "s/new\nline.tar", "s/\udcff.tar"]
+
+
+@pytest.mark.parametrize("pattern", ["s/*.zip", "s/{00..99}.tar", "nowhere/*.tar", "s/a.tar/*"])
+def test_a_pattern_without_a_match_is_named(here, pattern):
+    here("s/a.tar")
+    with pytest.raises(UsageError, match="nothing matches the pattern") as caught:
+        expand(pattern)
+    assert caught.value.code == "path-not-found"
+    assert caught.value.path == pattern
+    assert pattern in str(caught.value)
+
+
+def test_missing_shards_are_counted_and_the_first_is_named(here):
+    here(*(f"s/{n:03d}.tar" for n in range(100) if n not in {7, 80, 81}))
+    with pytest.raises(UsageError, match=r"3 of the 100 .*the first: 's/007\.tar'") as caught:
+        expand("s/{000..099}.tar")
+    assert (caught.value.code, caught.value.path) == ("path-not-found", "s/007.tar")
+    with pytest.raises(UsageError, match=r"1 of the 2 .*'x\*'"):
+        expand("{s/*,x*}")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "{0..99999999}",
+        "{0..9}" * 7,
+        "{1..1000000000000000000000}",
+        "{0..999999}{a,b}",
+        "{0..1..9999999999999999999}",
+    ],
+)
+def test_absurd_patterns_are_refused_at_once(here, pattern):
+    with pytest.raises(UsageError, match="more than 1,000,000 paths") as caught:
+        expand(pattern)
+    assert caught.value.code == "bad-pattern"
+
+
+def test_two_stars_are_refused(here):
+    here("s/a.tar")
+    with pytest.raises(UsageError, match="not expanded") as caught:
+        expand("**/*.tar")
+    assert caught.value.code == "bad-pattern"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s3://bucket/{0..9}.tar",
+        "https://x.org/a.tar",
+        "gs://b/x",
+        "hdfs://x/y",
+        "pipe:cat x.tar",
+        "hf://datasets/x",
+    ],
+)
+def test_remote_addresses_are_refused_and_nothing_is_run(here, text, monkeypatch):
+    def never(*_, **__):
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr("subprocess.Popen", never)
+    monkeypatch.setattr("os.system", never)
+    with pytest.raises(UsageError, match="download it") as caught:
+        open_source(text)
+    assert caught.value.code == "remote-source"
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_that_cannot_be_listed_is_an_error(here, monkeypatch):
+    here("s/a.tar")
+
+    def denied(_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("os.listdir", denied)
+    with pytest.raises(DataError, match="Permission denied") as caught:
+        expand("s/*.tar")
+    assert caught.value.code == "unreadable"
+
+
+# Several containers as one source ---------------------------------------------------------------------------
+
+
+def test_shards_are_one_source(here, make_tar):
+    for shard in "ba":
+        make_tar({f"{n}.png": PNG for n in (1, 0)}, name=f"{shard}.tar")
+    here()
+    source = open_source("{a,b}.tar")
+    assert source.name == "{a,b}.tar"
+    assert len(source) == 4
+    assert [item.name for item in source] == ["a.tar/0.png", "a.tar/1.png", "b.tar/0.png", "b.tar/1.png"]
+    assert all(item.read() == PNG for item in source)
+    assert len(list(subset(source, 3, seed=0))) == 3
+
+
+def test_every_kind_of_container_may_be_several(here, make_tar, make_zip):
+    for n in range(2):
+        make_zip({"x.png": PNG}, name=f"z{n}.zip")
+        make_tar({"x.png": PNG}, name=f"t{n}.tar.gz", compression="gz")
+        here(f"run{n}/y.png", data=PNG)
+        np.save(f"a{n}.npy", np.zeros((1, 4, 4, 3), np.uint8))
+    for pattern, name in (("z*", "z1.zip/x.png"), ("t?.tar.gz", "t1.tar.gz/x.png"), ("run*", "run1/y.png")):
+        assert [item.name for item in open_source(pattern)][-1] == name
+    assert [item.name for item in open_source("a{0..1}.npy")] == ["a0.npy/[0]", "a1.npy/[0]"]
+
+
+def test_different_kinds_are_refused(here, make_tar, make_zip):
+    make_tar({"x.png": PNG}, name="a.tar")
+    make_zip({"x.png": PNG}, name="a.zip")
+    here("a.txt")
+    with pytest.raises(UsageError, match=r"\.tar \(a\.tar\), \.txt \(a\.txt\), \.zip \(a\.zip\)") as caught:
+        open_source("a.*")
+    assert caught.value.code == "mixed-kinds"
+
+
+def test_a_shard_without_images_or_damaged_is_named(here, make_tar):
+    make_tar({"x.png": PNG}, name="a.tar")
+    make_tar({"x.txt": b""}, name="b.tar")
+    here("c.tar", data=b"<html>")
+    for pattern, code, path in (
+        ("{a,b}.tar", "no-images", "b.tar"),
+        ("[ac].tar", "archive-damaged", "c.tar"),
+    ):
+        with pytest.raises(DataError) as caught:
+            open_source(pattern)
+        assert (caught.value.code, caught.value.path) == (code, path)
+
+
+def test_a_bad_image_is_named_with_its_shard(here, make_tar):
+    for name in ("a.tar", "b.tar"):
+        make_tar({"x.png": PNG}, name=name)
+    here()
+    source = open_source("[ab].tar")
+    Path("b.tar").write_bytes(b"")
+    good, bad = source
+    assert good.read() == PNG
+    with pytest.raises(ImageError, match=r"^b\.tar/x\.png: ") as caught:
+        bad.read()
+    assert caught.value.path == "b.tar/x.png"
+    assert caught.value.code == "unreadable"
+
+
+def test_shards_of_several_folders_keep_what_tells_them_apart(here, make_tar):
+    here("s/one/.keep", "s/two/.keep")
+    for folder in ("one", "two"):
+        make_tar({"x.png": PNG}, name=f"s/{folder}/0.tar")
+    assert [item.name for item in open_source("s/*/0.tar")] == ["one/0.tar/x.png", "two/0.tar/x.png"]
+    with tarfile.open("1.tar", "w") as archive:
+        archive.add("s/one/.keep", "x.png")
+    assert [item.name for item in open_source("{1,s/one/0}.tar")] == ["1.tar/x.png", "s/one/0.tar/x.png"]
