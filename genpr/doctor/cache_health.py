@@ -121,8 +121,8 @@ def look_at_shards(root: Path, *, full: bool = False) -> Iterator[Finding]:
             facts,
         )
     else:
-        some = "" if len(looked_at) == len(files) else f" ({len(looked_at)} looked at; all with --full)"
-        text = f"{len(files):,} cached files, {size / 1e9:.2f} GB, none damaged{some}"
+        some = "" if len(looked_at) == len(files) else f" of {len(looked_at)} (--full: all)"
+        text = f"{len(files):,} files, {size / 1e9:.2f} GB, none damaged{some}"
         yield Finding("cached", "ok", text, facts=facts)
 
 

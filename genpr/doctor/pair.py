@@ -22,7 +22,7 @@ def look_at_the_pair(libraries: Libraries) -> Iterator[Finding]:
     torch, vision = libraries["torch"], libraries["torchvision"]
     if "error" in torch:
         return
-    name = f"{torch['version']} ({build_of(torch)})"
+    name = torch["version"] if "+" in torch["version"] else f"{torch['version']} ({build_of(torch)})"
     if vision.get("is_absent"):
         yield Finding(
             "torch",

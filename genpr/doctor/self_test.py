@@ -56,8 +56,8 @@ def look_at_directions() -> Iterator[Finding]:
         and swapped["recall"] == found["dropped"]["precision"]
         and swapped["precision"] == found["dropped"]["recall"]
     )
-    pairs = ", ".join(f"{name} {v['precision']:.2f}/{v['recall']:.2f}" for name, v in found.items())
-    yield _finding("directions", is_right, f"fidelity and diversity told apart ({pairs})", pairs, found)
+    pairs = ", ".join(f"{v['precision']:.2f}/{v['recall']:.2f}" for name, v in found.items())
+    yield _finding("directions", is_right, f"fidelity and diversity are told apart ({pairs})", pairs, found)
 
 
 def look_at_exactness() -> Iterator[Finding]:
@@ -88,7 +88,7 @@ def _exactness(name: str, device: str) -> Iterator[Finding]:
         for what, sets, step in (("ties", grid, 1.0), ("off-centre", near, _STEP))
         if not _counts_agree(sets, step, device)
     ]
-    text = "every count equals brute force on integers (ties, off-centre)"
+    text = "every count equals brute force on integers"
     yield _finding(
         name,
         not wrong,

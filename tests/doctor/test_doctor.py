@@ -134,7 +134,7 @@ def test_it_fits_a_screen(healthy):
     text = doctor_table(Examination(record["genpr"], findings, record["seconds"]))
     lines = text.splitlines()
     assert max(map(cell_len, lines)) <= 80
-    assert len(lines) <= 32
+    assert len(lines) <= 28  # 22 where there is room, and names of files may be long
     assert all(any(line[7:].startswith(f"{finding.name} ") for line in lines) for finding in findings)
     assert "fix: genpr weights fetch inception" in text
     assert lines[-1].startswith("healthy, with ")

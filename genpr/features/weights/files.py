@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from genpr.errors import ResourceError, UsageError, WeightsError
 from genpr.features.weights.formats import format_of, read_tensors
-from genpr.features.weights.known import INCEPTION_2015, KNOWN_WEIGHTS, Progress, WeightsFile, hub_file
+from genpr.features.weights.known import INCEPTION_2015, Progress, WeightsFile, hub_file
 from genpr.features.weights.places import make_weights_folder, sha256_of_blob, shared_copy, weights_folder
 from genpr.features.weights.trust import accept, record_of, records
 from genpr.runtime import is_offline
@@ -123,6 +123,8 @@ def verify_file(entry: WeightsFile, path: Path) -> str:
 
 def known_files() -> list[WeightsFile]:
     """The files that genpr can fetch by name, and others that were once used here."""
+    from genpr.features.weights.known import KNOWN_WEIGHTS  # as it is now: programs may add to it
+
     known = {entry.name: entry for entry in KNOWN_WEIGHTS}
     others = {record.name: record.entry for record in records() if record.name not in known}
     return [*known.values(), *others.values()]
