@@ -17,7 +17,7 @@ from genpr.images.arrays import peek_array
 from genpr.images.datasets import BatchSource
 from genpr.images.folder import FolderSource
 from genpr.images.item import printable
-from genpr.images.patterns import expand
+from genpr.images.patterns import expand, split_choice
 from genpr.images.source import ImageSource, open_source
 from genpr.metrics.features import check_features
 from genpr.notices import notice
@@ -60,7 +60,7 @@ def labels_lie_in(source: object, opened: OpenedSide) -> object:
 
 
 def _open_path(text: str) -> OpenedSide:
-    several = expand(text)
+    several = None if split_choice(text)[1] else expand(text)
     if several is None:
         return _told(load_features(Path(text))) if text and holds_features(Path(text)) else _images(text)
     are_features = [holds_features(path) for path in several]

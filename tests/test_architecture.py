@@ -21,7 +21,7 @@ ALLOWED = {
     "runtime": {"errors"},
     "memory": {"errors", "runtime"},
     "images": BASE,
-    "features": BASE | {"images"},
+    "features": BASE | {"images", "rebuild"},
     "neighbours": BASE,
     "metrics": BASE | {"neighbours"},
     "protocols": BASE | {"metrics"},
