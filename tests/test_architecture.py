@@ -197,9 +197,11 @@ ALLOWED = {
     "watching": BASE | {"arrivals", "images", "score_lines", "score_log", "result", "values"},
     "demo": BASE | {"images", "features", "metrics", "protocols", "result", "values", "evaluator"},
     "audit": BASE | {"neighbours", "metrics", "features"},
+    "doctor": BASE | {"demo", "evaluate", "features", "images", "metrics"},
     "report": BASE
     | {
         "alignment",
+        "doctor",
         "features",
         "summaries",
         "evidence",
