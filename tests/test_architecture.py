@@ -21,7 +21,7 @@ ALLOWED = {
     "runtime": {"errors"},
     "memory": {"errors", "runtime"},
     "images": BASE,
-    "features": BASE | {"images"},
+    "features": BASE | {"images", "rebuild"},
     "neighbours": BASE,
     "metrics": BASE | {"neighbours"},
     "protocols": BASE | {"metrics"},
@@ -197,9 +197,11 @@ ALLOWED = {
     "watching": BASE | {"arrivals", "images", "score_lines", "score_log", "result", "values"},
     "demo": BASE | {"images", "features", "metrics", "protocols", "result", "values", "evaluator"},
     "audit": BASE | {"neighbours", "metrics", "features"},
+    "doctor": BASE | {"demo", "evaluate", "features", "images", "metrics"},
     "report": BASE
     | {
         "alignment",
+        "doctor",
         "features",
         "summaries",
         "evidence",
