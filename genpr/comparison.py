@@ -159,7 +159,7 @@ def load_results(path: str | os.PathLike[str], *, label: str | None = None) -> d
     }
 
 
-def _text_of(path: Path) -> str:
+def _text_of(path: Path) -> bytes:
     """The text of a file of results, or of that of a sweep's folder."""
     try:
         if path.is_dir():
@@ -173,11 +173,7 @@ def _text_of(path: Path) -> str:
                 code="not-a-result",
                 path=str(path),
             )
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path} is no text in UTF-8 ({error})", code="not-a-result", path=str(path)
-        ) from error
+        return path.read_bytes()
     except OSError as error:  # also of a name that is too long
         raise UsageError(
             f"{path} cannot be read ({error.strerror})", code="path-not-found", path=str(path)
