@@ -22,9 +22,9 @@ ALLOWED = {
     "runtime": {"errors"},
     "memory": {"errors", "runtime"},
     "images": BASE,
-    "features": BASE | {"images"},
+    "features": BASE | {"images", "rebuild"},
     "neighbours": BASE,
-    "metrics": BASE | {"neighbours"},
+    "metrics": BASE | {"neighbours", "rebuild"},
     "protocols": BASE | {"metrics"},
     "sides": BASE | {"images", "features", "metrics"},
     "side_features": BASE | {"images", "features", "metrics", "sides"},
@@ -199,9 +199,11 @@ ALLOWED = {
     "watching": BASE | {"arrivals", "images", "score_lines", "score_log", "result", "values"},
     "demo": BASE | {"images", "features", "metrics", "protocols", "result", "values", "evaluator"},
     "audit": BASE | {"neighbours", "metrics", "features"},
+    "doctor": BASE | {"demo", "evaluate", "features", "images", "metrics"},
     "report": BASE
     | {
         "alignment",
+        "doctor",
         "features",
         "summaries",
         "evidence",

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from genpr.errors import DataError
 from genpr.images.damage import DAMAGE, damage_reported
-from genpr.images.item import ImageSource, Item, printable
+from genpr.images.item import ImageSource, Item, names_of_places, printable
 from genpr.images.layout import check_nchw, check_nhwc, pixels_of_tensor
 from genpr.images.policy import MAX_PIXELS
 
@@ -50,6 +51,10 @@ class ArraySource(ImageSource):
         for index in range(len(self.images)):
             yield Item(f"[{index}]", partial(self.images.__getitem__, index))
 
+    def names(self) -> Iterator[str]:
+        """Places in the array."""
+        return names_of_places(len(self))
+
 
 @dataclass(frozen=True)
 class TensorSource(ImageSource):
@@ -64,6 +69,10 @@ class TensorSource(ImageSource):
     def __iter__(self) -> Iterator[Item]:
         for index in range(len(self.images)):
             yield Item(f"[{index}]", partial(pixels_of_tensor, self.images, index))
+
+    def names(self) -> Iterator[str]:
+        """Places in the array."""
+        return names_of_places(len(self))
 
 
 @dataclass(frozen=True)
@@ -109,6 +118,10 @@ class NpzSource(ImageSource):
                 batch = read_uint8(member, (min(rows, len(self) - start), *image_shape))
                 for row, image in enumerate(batch, start):
                     yield Item(f"[{row}]", partial(np.asarray, image))
+
+    def names(self) -> Iterator[str]:
+        """Places in the array."""
+        return names_of_places(len(self))
 
 
 def open_array(images: NDArray[Any], name: str) -> ArraySource:
@@ -191,8 +204,17 @@ def read_header(file: IO[bytes]) -> Header:
     length = int.from_bytes(prefix, "little")
     if length > _HEADER_BYTES_MAX:
         raise ValueError(f"its header claims {length:,} bytes")
-    shape, fortran, dtype = parse(io.BytesIO(prefix + file.read(length)))
-    if any(side < 0 for side in shape):
+    try:
+        shape, fortran, dtype = parse(io.BytesIO(prefix + file.read(length)))
+    except (
+        SyntaxError,
+        TypeError,
+        TokenError,
+        MemoryError,
+        RecursionError,
+    ) as error:  # of a text that is no literal
+        raise ValueError(f"its header describes no array ({type(error).__name__})") from error
+    if any(type(side) is not int or side < 0 for side in shape):
         raise ValueError(f"shape {shape} is impossible")
     return Header(shape, fortran, dtype, file.tell())
 
