@@ -13,13 +13,14 @@ import genpr
 
 PACKAGE = Path(genpr.__file__).parent
 
-BASE = {"errors", "notices", "storage", "runtime", "memory"}
+BASE = {"errors", "notices", "storage", "runtime", "memory", "shortage"}
 ALLOWED = {
     "errors": set(),
     "notices": set(),
     "storage": {"errors"},
     "runtime": {"errors"},
     "memory": {"errors", "runtime"},
+    "shortage": {"notices"},
     "images": BASE,
     "features": BASE | {"images"},
     "neighbours": BASE,

@@ -19,7 +19,7 @@ from torch import Tensor
 from genpr.errors import FeatureError, ImageError
 from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.custom import adopt
-from genpr.features.extractor import FeatureExtractor, prepares_on_device
+from genpr.features.extractor import FeatureExtractor, extractor_device, prepares_on_device
 from genpr.features.feature_set import FeatureSet
 from genpr.features.forward_pass import ForwardPass
 from genpr.features.image_facts import ImageFacts
@@ -32,6 +32,7 @@ from genpr.images.policy import BadImagePolicy
 from genpr.images.source import ImageSource, open_source
 from genpr.memory import empty_rows
 from genpr.runtime import state_guard
+from genpr.shortage import tell
 
 Progress = Callable[[int, int | None], None]
 
@@ -101,6 +102,9 @@ def embed_source(
             blocks.finish()
     finally:
         loaded.close()
+    if forward.batch_size < batch_size:
+        device = extractor_device(extractor)
+        tell("oom-smaller-batches", device=device, asked=batch_size, size=forward.batch_size)
     total = len(collected.names) + len(collected.bad)
     (bad_images or BadImagePolicy()).check(collected.bad, total=total, source=source.name)
     found = collected.feature_set(source.name, extractor, seconds=time.perf_counter() - started)
