@@ -12,7 +12,7 @@ from genpr.images.policy import BadImagePolicy
 from genpr.labels.read import open_labels
 from genpr.labels.sides import LabelledSide, check_labels
 from genpr.labels.table import Labels, RowLabels
-from genpr.sides import OpenedSide, check_same_kind, holds_features, open_side
+from genpr.sides import OpenedSide, check_same_kind, holds_features, labels_lie_in, open_side
 from genpr.source_names import names_of, rows_in_source
 
 
@@ -38,7 +38,11 @@ def check_sources(
         return
     sides = open_side(real, "real"), open_side(fake, "fake")
     check_same_kind(*sides)
-    check_names(sides, [open_labels(labels, source, role) for labels, source, role in given], policy)
+    found = [
+        open_labels(labels, labels_lie_in(source, side), role)
+        for (labels, source, role), side in zip(given, sides, strict=True)
+    ]
+    check_names(sides, found, policy)
 
 
 def check_names(sides: Sequence[OpenedSide], labels: Sequence[Labels], policy: BadImagePolicy) -> None:

@@ -33,7 +33,7 @@ from genpr.protocols import EvaluationProtocol
 from genpr.result import Result
 from genpr.scoring import ManifoldRecipe, RealManifolds
 from genpr.side_features import Embedder, SideFeatures
-from genpr.sides import OpenedSide
+from genpr.sides import OpenedSide, labels_lie_in
 
 MIN_IMAGES = 50
 """Images of each side that a class needs: see docs/classes.md for why."""
@@ -96,8 +96,8 @@ class ClassRecipe:
             worst_by=worst_by,
         )
         labels = (
-            open_labels(real_labels, sources[0], "real"),
-            open_labels(fake_labels, sources[1], "fake"),
+            open_labels(real_labels, labels_lie_in(sources[0], opened[0]), "real"),
+            open_labels(fake_labels, labels_lie_in(sources[1], opened[1]), "fake"),
         )
         recipe = cls(plan, embedder, *labels, int(min_per_class), worst_by)
         check_names(opened, labels, recipe._policy)

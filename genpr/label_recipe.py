@@ -17,7 +17,7 @@ from genpr.labels.read import open_labels
 from genpr.labels.sides import LabelledSide, check_complete, check_shared
 from genpr.labels.table import FolderLabels, Labels
 from genpr.side_features import SideFeatures
-from genpr.sides import OpenedSide
+from genpr.sides import OpenedSide, labels_lie_in
 
 _NEEDED = "say where they are with real_labels and fake_labels (--real-labels, --fake-labels)"
 
@@ -52,7 +52,9 @@ class LabelRecipe:
             raise UsageError(f"labels must be genpr.LabelOptions(...), not {options!r}", code="bad-option")
         if options.is_file:
             return cls(options, None, open_labels(options.recogniser, None, "fake", sets=True), policy)
-        recipe = cls(options, open_labels(options.real_labels, source_of(real), "real"), None, policy)
+        recipe = cls(
+            options, open_labels(options.real_labels, labels_lie_in(None, real), "real"), None, policy
+        )
         recipe._check("real", real, recipe.real)
         return recipe
 
@@ -64,7 +66,7 @@ class LabelRecipe:
             DataError: Labels cannot be read.
         """
         return open_labels(
-            self.options.fake_labels, source_of(opened), "fake", sets=self.recognised is not None
+            self.options.fake_labels, labels_lie_in(None, opened), "fake", sets=self.recognised is not None
         )
 
     def check(self, opened: OpenedSide) -> None:
@@ -147,10 +149,3 @@ def _content(labels: Labels | None) -> str | None:
 
 def _hash(content: object) -> str:
     return hashlib.sha256(json.dumps(content).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-
-
-def source_of(opened: OpenedSide) -> str | None:
-    """The path that labels may lie in; None where there is none."""
-    if isinstance(opened, FeatureSet) or not opened.on_disk:
-        return None
-    return opened.source.name

@@ -24,7 +24,7 @@ from genpr.notices import Notice
 from genpr.plan import ScorePlan
 from genpr.runtime import resolve_device
 from genpr.side_features import Embedder, SideFeatures, StageProgress
-from genpr.sides import check_same_kind, check_untrained, open_side
+from genpr.sides import OpenedSide, check_same_kind, check_untrained, labels_lie_in, open_side
 
 SCHEMA = "genpr.modes/1"
 REPRESENTATIVES = 8
@@ -173,8 +173,10 @@ def find_modes(
         progress=progress,
     )
     with limited_memory(None if max_memory is None else parse_size(max_memory)):
-        labels = SideLabels.of(real_labels, real, "real"), SideLabels.of(fake_labels, fake, "fake")
-        (reals, fakes), classes, ks = _embedded(real, fake, extractor, k, embedder, labels)
+        opened = open_side(real, "real"), open_side(fake, "fake")
+        given = zip((real_labels, fake_labels), (real, fake), opened, ("real", "fake"), strict=True)
+        labels = [SideLabels.of(each, labels_lie_in(side, at), role) for each, side, at, role in given]
+        (reals, fakes), classes, ks = _embedded(*opened, extractor, k, embedder, labels)
         found = modes_of(
             reals.features,
             fakes.features,
@@ -204,15 +206,14 @@ def find_modes(
 
 
 def _embedded(
-    real: object,
-    fake: object,
+    opened_real: OpenedSide,
+    opened_fake: OpenedSide,
     extractor: str | FeatureExtractor | None,
     k: int | None,
     embedder: Embedder,
-    labels: tuple[SideLabels, SideLabels],
+    labels: Sequence[SideLabels],
 ) -> tuple[tuple[FeatureSet, FeatureSet], list[LabelledSide | None], dict[str, int]]:
     """Both sides, what is known of their classes, and each k."""
-    opened_real, opened_fake = open_side(real, "real"), open_side(fake, "fake")
     check_same_kind(opened_real, opened_fake)
     policy = BadImagePolicy(embedder.on_bad, embedder.max_bad)
     for each, opened in zip(labels, (opened_real, opened_fake), strict=True):

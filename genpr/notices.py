@@ -28,6 +28,11 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
         "{source} does not say which extractor made it",
         "write features with `genpr features`, which records it",
     ),
+    "features-joined": (
+        "note",
+        "{source} names {count} feature files; they were put one after another, in the order of their names",
+        "the shards that `genpr features --shard` writes know their order, and whether one is missing",
+    ),
     "small-sample": (
         "note",
         "only {n} images on one side: below 1,000 these numbers depend strongly on how many there are",

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from genpr.errors import DataError, FeatureError, ResourceError, UsageError
+from genpr.features.agreement import check_same_extractor
 from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.custom import adopt
 from genpr.features.embed import embed_source
@@ -28,7 +29,7 @@ from genpr.images.source import choose_rows, subset
 from genpr.metrics.features import check_features
 from genpr.notices import Notice, notice
 from genpr.runtime import cache_root
-from genpr.sides import OpenedImages, OpenedSide, check_same_extractor, refuse_one_shot
+from genpr.sides import OpenedImages, OpenedSide, refuse_one_shot
 
 StageProgress = Callable[[str, int, int | None], None]
 """Called with the stage ("real", "fake": images embedded; "neighbours": per cent of a search), what is done, and the

@@ -10,11 +10,14 @@ import numpy as np
 from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError
-from genpr.features.extractor import ExtractorInfo
+from genpr.features.agreement import check_same_extractor
 from genpr.features.feature_set import FeatureSet, load_features
+from genpr.features.joined_features import load_joined
 from genpr.images.arrays import peek_array
 from genpr.images.datasets import BatchSource
 from genpr.images.folder import FolderSource
+from genpr.images.item import printable
+from genpr.images.patterns import expand
 from genpr.images.source import ImageSource, open_source
 from genpr.metrics.features import check_features
 from genpr.notices import notice
@@ -51,13 +54,38 @@ def open_side(source: object, role: str) -> OpenedSide:
     )
 
 
+def labels_lie_in(source: object, opened: OpenedSide) -> object:
+    """What to look into for the labels of a side: its images as they were opened; of features, what the user gave."""
+    return opened.source if isinstance(opened, OpenedImages) else source
+
+
 def _open_path(text: str) -> OpenedSide:
-    if not text or not holds_features(Path(text)):
-        return OpenedImages(open_source(text), on_disk=True)
-    features = load_features(Path(text))
+    several = expand(text)
+    if several is None:
+        return _told(load_features(Path(text))) if text and holds_features(Path(text)) else _images(text)
+    are_features = [holds_features(path) for path in several]
+    if not any(are_features):
+        return _images(text)
+    if not all(are_features):
+        other = several[are_features.index(False)]
+        raise UsageError(
+            f"the pattern {printable(text)!r} names feature files and others, such as {printable(str(other))}; make it "
+            "narrower",
+            code="mixed-kinds",
+            path=text,
+        )
+    return _told(load_joined(several, text))
+
+
+def _images(text: str) -> OpenedImages:
+    return OpenedImages(open_source(text), on_disk=True)
+
+
+def _told(features: FeatureSet) -> FeatureSet:
     if features.extractor is not None:
         return features
-    return replace(features, notices=(notice("unlabelled-features", source=features.source),))
+    told = notice("unlabelled-features", source=features.source)
+    return replace(features, notices=(*features.notices, told))
 
 
 def holds_features(path: Path) -> bool:
@@ -121,29 +149,3 @@ def check_untrained(real: FeatureSet, fake: FeatureSet) -> None:
             "make a new Evaluator, or score with a frozen copy",
             code="other-extractor",
         )
-
-
-def check_same_extractor(name: str, info: ExtractorInfo, other_name: str, other: ExtractorInfo) -> None:
-    """Refuse features of two different functions; `name` and `other_name` say whose they are.
-
-    Raises:
-        FeatureError: They differ in name, width, resize rule, weights or code.
-    """
-    if info.cache_key is not None and info.cache_key == other.cache_key:
-        return
-    identity = (info.name, info.dim, info.resize, info.weights_sha256)
-    if identity == (other.name, other.dim, other.resize, other.weights_sha256):
-        if info.cache_key == other.cache_key or None in (info.cache_key, other.cache_key):
-            return
-        difference = "its code or settings have changed in between"
-    else:
-        difference = f"{_describe(other)} there, {_describe(info)} here"
-    raise FeatureError(
-        f"{name} and {other_name} were not embedded by the same extractor ({difference}); embed both again with one",
-        code="other-extractor",
-    )
-
-
-def _describe(info: ExtractorInfo) -> str:
-    weights = f", weights {info.weights_sha256[:8]}" if info.weights_sha256 else ""
-    return f"{info.name} ({info.dim}-d, {info.resize}{weights})"

@@ -6,9 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from genpr.errors import DataError
 from genpr.features.feature_set import FeatureSet
-from genpr.images.archive import TarSource, ZipSource
-from genpr.images.arrays import ArraySource, NpzSource, TensorSource
-from genpr.images.folder import FolderSource
 from genpr.images.item import printable
 from genpr.sides import OpenedSide
 
@@ -17,12 +14,8 @@ def names_of(opened: OpenedSide) -> list[str] | None:
     """What the images of a side are called, in order; None where that cannot be known without reading them."""
     if isinstance(opened, FeatureSet):
         return [opened.name_of(row) for row in range(len(opened))]
-    source = opened.source
-    if isinstance(source, ArraySource | TensorSource | NpzSource):
-        return [f"[{row}]" for row in range(len(source))]
-    return (
-        [item.name for item in source] if isinstance(source, FolderSource | ZipSource | TarSource) else None
-    )
+    names = opened.source.names()
+    return None if names is None else list(names)
 
 
 def rows_in_source(opened: OpenedSide, features: FeatureSet, total: int | None) -> Sequence[int]:
@@ -42,7 +35,7 @@ def rows_in_source(opened: OpenedSide, features: FeatureSet, total: int | None) 
     listed: Iterable[str] = (
         map(opened.name_of, range(len(opened)))
         if isinstance(opened, FeatureSet)
-        else (item.name for item in opened.source)
+        else opened.source.names() or (item.name for item in opened.source)
     )
     places = {name: place for place, name in enumerate(listed)}
     gone = next((name for name in features.names if name not in places), None)

@@ -23,6 +23,19 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CHECKSUM = "genpr.sha256"
+_PART_BYTES = 2**24
+_KINDS = {
+    "torch.float64": "F64",
+    "torch.float32": "F32",
+    "torch.float16": "F16",
+    "torch.bfloat16": "BF16",
+    "torch.int64": "I64",
+    "torch.int32": "I32",
+    "torch.int16": "I16",
+    "torch.int8": "I8",
+    "torch.uint8": "U8",
+    "torch.bool": "BOOL",
+}
 _unfinished: set[Path] = set()
 
 
@@ -134,21 +147,39 @@ def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write CPU tensors and text metadata to `path` (safetensors), atomically and with a checksum inside."""
-    from safetensors.torch import save_file
+    """Write CPU tensors and text metadata to `path` (safetensors), atomically and with a checksum inside.
 
+    The same content gives the same bytes (the library's own writer orders metadata at random), and nothing is copied.
+    """
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    header = {**metadata, CHECKSUM: _digest(contiguous, metadata)}
-    with atomic_path(path) as temporary:
-        save_file(contiguous, temporary, metadata=header)
+    # Larger elements first, as the library does, so that each begins where its type may.
+    ordered = sorted(contiguous, key=lambda name: (-contiguous[name].element_size(), name))
+    described: dict[str, object] = {
+        "__metadata__": dict(sorted({**metadata, CHECKSUM: _digest(contiguous, metadata)}.items()))
+    }
+    end = 0
+    for name in ordered:
+        tensor, start = contiguous[name], end
+        end += tensor.numel() * tensor.element_size()
+        kind = _KINDS[str(tensor.dtype)]
+        described[name] = {"dtype": kind, "shape": list(tensor.shape), "data_offsets": [start, end]}
+    header = json.dumps(described, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        for name in ordered:
+            file.write(_bytes_of(contiguous[name]))
 
 
-def load_tensors(path: Path, *, require_checksum: bool = True) -> tuple[dict[str, Tensor], dict[str, str]]:
+def load_tensors(
+    path: Path, *, require_checksum: bool = True, into: Mapping[str, Tensor] | None = None
+) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Read what `save_tensors` wrote.
 
     Args:
         path: A safetensors file.
         require_checksum: Refuse files without genpr's checksum (those of other programs have none).
+        into: Contiguous tensors that take the values of those of these names, instead of memory of their own.
 
     Returns:
         The tensors by name, on the CPU, and the metadata without the checksum.
@@ -156,9 +187,13 @@ def load_tensors(path: Path, *, require_checksum: bool = True) -> tuple[dict[str
     Raises:
         DataError: The file is truncated, malformed, or its content does not match its checksum.
     """
+    places = into or {}
     with _opened(path) as file:
         metadata = dict(file.metadata() or {})
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+        tensors = {
+            name: _read_into(places[name], file.get_slice(name)) if name in places else file.get_tensor(name)
+            for name in file.keys()  # noqa: SIM118 - not a dict
+        }
     expected = metadata.pop(CHECKSUM, None)
     if expected is None and not require_checksum:
         return tensors, metadata
@@ -171,14 +206,34 @@ def load_tensors(path: Path, *, require_checksum: bool = True) -> tuple[dict[str
     return tensors, metadata
 
 
+def _read_into(place: Tensor, rows: Any) -> Tensor:  # noqa: ANN401 - a slice of safetensors, which has no types
+    """A part at a time, so that no second copy is ever in memory."""
+    if list(place.shape) != list(rows.get_shape()) or _KINDS[str(place.dtype)] != rows.get_dtype():
+        raise ValueError(f"{rows.get_dtype()} {rows.get_shape()} where {tuple(place.shape)} was")
+    step = max(1, _PART_BYTES // max(1, place[:1].numel() * place.element_size()))
+    for start in range(0, len(place), step):
+        place[start : start + step] = rows[start : start + step]
+    return place
+
+
 def read_metadata(path: Path) -> dict[str, str]:
     """The text metadata of a safetensors file, without reading its tensors.
 
     Raises:
         DataError: The file is truncated or malformed.
     """
+    return read_header(path)[0]
+
+
+def read_header(path: Path) -> tuple[dict[str, str], dict[str, tuple[int, ...]]]:
+    """The text metadata and the shapes of the tensors of a safetensors file, without reading these.
+
+    Raises:
+        DataError: The file is truncated or malformed.
+    """
     with _opened(path) as file:
-        return dict(file.metadata() or {})
+        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+        return dict(file.metadata() or {}), shapes
 
 
 @contextmanager
@@ -197,11 +252,15 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
-    import torch
-
     digest = hashlib.sha256(json.dumps(dict(metadata), sort_keys=True).encode())
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
+        digest.update(_bytes_of(tensor))
     return digest.hexdigest()
+
+
+def _bytes_of(tensor: Tensor) -> memoryview:
+    import torch
+
+    return tensor.flatten().view(torch.uint8).numpy().data

@@ -28,6 +28,7 @@ ALLOWED = {
     "protocols": BASE | {"metrics"},
     "sides": BASE | {"images", "features", "metrics"},
     "side_features": BASE | {"images", "features", "metrics", "sides"},
+    "shards": BASE | {"images", "features", "side_features", "sides"},
     "source_names": BASE | {"images", "features", "sides"},
     "identities": {"features"},
     "findings": BASE | {"images", "features", "identities"},

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from genpr.errors import DataError
-from genpr.storage import atomic_path, load_tensors, save_tensors
+from genpr.storage import atomic_path, load_tensors, read_header, save_tensors
 
 TENSORS = {
     "a": torch.arange(12, dtype=torch.float32).reshape(3, 4),
@@ -68,3 +68,38 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
         raise KeyError
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_same_content_gives_the_same_bytes_which_other_programs_read(tmp_path):
+    tensors = {
+        "wide": torch.arange(3, dtype=torch.float64),
+        "half": torch.arange(5, dtype=torch.float16),
+        "brain": torch.arange(4, dtype=torch.bfloat16),
+        "none": torch.empty(0, 7),
+        "flags": torch.tensor([True, False]),
+        **{f"i{number}": torch.arange(3, dtype=getattr(torch, f"int{number}")) for number in (8, 16, 32, 64)},
+        **TENSORS,
+    }
+    metadata = {letter: letter for letter in "zyxcba"}
+    save_tensors(tmp_path / "a", tensors, metadata)
+    save_tensors(tmp_path / "b", dict(reversed(tensors.items())), dict(reversed(metadata.items())))
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    read = load_file(tmp_path / "a")
+    assert set(read) == set(tensors)
+    for name, tensor in tensors.items():
+        assert read[name].dtype == tensor.dtype
+        assert torch.equal(read[name], tensor)
+
+
+def test_tensors_are_read_to_where_they_belong(tmp_path, monkeypatch):
+    monkeypatch.setattr("genpr.storage._PART_BYTES", 20)  # a row and a bit
+    path, whole = tmp_path / "x.safetensors", torch.full((5, 4), -1.0)
+    save_tensors(path, TENSORS, {})
+    tensors, _ = load_tensors(path, into={"a": whole[1:4]})
+    assert whole.tolist() == [[-1] * 4, *TENSORS["a"].tolist(), [-1] * 4]
+    assert tensors["a"].data_ptr() == whole[1:].data_ptr()
+    assert torch.equal(tensors["b"], TENSORS["b"])
+    for wrong in (torch.empty(2, 4), torch.empty(3, 4, dtype=torch.float16)):
+        with pytest.raises(DataError, match="not a readable safetensors file"):
+            load_tensors(path, into={"a": wrong})
+    assert read_header(path)[1] == {"a": (3, 4), "b": (2,)}

@@ -1,17 +1,22 @@
-"""`genpr features SOURCE OUT`."""
+"""`genpr features SOURCE OUT`: images become features, or the shards of features one file."""
 
 from __future__ import annotations
 
 import json
 import sys
 from contextlib import redirect_stdout
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from genpr.cli.console import emit, printable, progress_bars, show_notices
 from genpr.cli.options import follow_option, followed, image_options
+
+if TYPE_CHECKING:
+    from genpr.features.feature_set import FeatureSet
+    from genpr.sides import OpenedSide
 
 
 @click.command(name="features")
@@ -19,6 +24,11 @@ from genpr.cli.options import follow_option, followed, image_options
 @click.argument("out", type=click.Path(path_type=Path))
 @image_options
 @follow_option
+@click.option(
+    "--shard",
+    metavar="I/N",
+    help="Embed only the I-th of N shares, counted from 1, for a task of N that embed SOURCE together.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a sentence.")
 def command(
     source: str,
@@ -26,6 +36,7 @@ def command(
     *,
     extractor: str | None,
     device: str,
+    shard: str | None,
     as_json: bool,
     follow_symlinks: bool,
     quiet: bool,
@@ -36,39 +47,73 @@ def command(
 
     The file carries extractor, weights hash and resize rule, and `genpr score` refuses to mix features of
     different extractors.
-    """
-    from genpr.errors import UsageError
+
+    \b
+    genpr features real/ real_3.safetensors --shard 3/16     one task of 16
+    genpr score 'real_*.safetensors' 'fake_*.safetensors'    takes all of them
+    genpr features 'real_*.safetensors' real.safetensors     makes them one file
+    """  # noqa: D301 - click reads the backspace as "do not rewrap"
     from genpr.features.feature_set import FeatureSet, check_output, save_features
-    from genpr.features.lookup import canonical_name
+    from genpr.images.shards import Share
     from genpr.memory import limited_memory
-    from genpr.protocols import find_protocol
     from genpr.runtime import resolve_device
-    from genpr.side_features import Embedder, SideFeatures
+    from genpr.shards import features_for_file
+    from genpr.side_features import Embedder
     from genpr.sides import open_side
 
     check_output(out)
-    images = open_side(followed(source, follow_symlinks=follow_symlinks), "source")
-    if isinstance(images, FeatureSet):
-        raise UsageError(f"{source} already holds features", code="already-features", path=source)
-    stderr = redirect_stdout(sys.stderr)
-    with stderr, limited_memory(max_memory), progress_bars(quiet=quiet) as progress:
-        space = canonical_name(extractor or find_protocol("genpr").extractor)
+    share = None if shard is None else Share.parse(shard)
+    with redirect_stdout(sys.stderr), limited_memory(max_memory), progress_bars(quiet=quiet) as progress:
+        side = open_side(followed(source, follow_symlinks=follow_symlinks), "source")
+        _refuse_one_file(source, side)
         embedder = Embedder(device=resolve_device(device), progress=progress, **options)
-        side = SideFeatures(images, "images", embedder)
-        side.require([space], minimum=1)
-        features = side[space]
+        space = _space(extractor, are_images=not isinstance(side, FeatureSet))
+        features = features_for_file(side, space, embedder, share)
     save_features(out, features)
     if not quiet:
         show_notices(features.notices)
-    n, dim = features.features.shape
     if as_json:
-        record = {
-            "out": str(out),
-            "n": n,
-            "dim": dim,
-            "n_cached": features.n_cached,
-            "skipped": len(features.skipped),
-        }
-        emit(json.dumps(record))
+        emit(json.dumps(_record(features, out)))
     else:
-        emit(printable(f"wrote {n:,} x {dim} features to {out} ({features.n_cached:,} from the cache)"))
+        emit(printable(_sentence(features, out)))
+
+
+def _refuse_one_file(source: str, side: OpenedSide) -> None:
+    """One feature file is what it would become; several, named by a pattern, are joined."""
+    from genpr.errors import UsageError
+    from genpr.features.feature_set import FeatureSet
+    from genpr.images.patterns import expand
+
+    if isinstance(side, FeatureSet) and expand(source) is None:
+        raise UsageError(f"{source} already holds features", code="already-features", path=source)
+
+
+def _space(extractor: str | None, *, are_images: bool) -> str | None:
+    from genpr.features.lookup import canonical_name
+    from genpr.protocols import find_protocol
+
+    if extractor is None and not are_images:
+        return None
+    return canonical_name(extractor or find_protocol("genpr").extractor)
+
+
+def _record(features: FeatureSet, out: Path) -> dict[str, Any]:
+    n, dim = features.features.shape
+    record = {
+        "out": str(out),
+        "n": n,
+        "dim": dim,
+        "n_embedded": features.n_embedded,
+        "n_cached": features.n_cached,
+        "skipped": len(features.skipped),
+    }
+    return record if features.shard is None else record | {"shard": asdict(features.shard)}
+
+
+def _sentence(features: FeatureSet, out: Path) -> str:
+    n, dim = features.features.shape
+    place = features.shard
+    of = "" if place is None else f", shard {place.share} of {place.total:,} images,"
+    n_known = n - features.n_embedded - features.n_cached
+    how = f"{n_known:,} from files" if n_known else f"{features.n_cached:,} from the cache"
+    return f"wrote {n:,} x {dim} features{of} to {out} ({how})"

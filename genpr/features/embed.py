@@ -19,7 +19,7 @@ from torch import Tensor
 from genpr.errors import FeatureError, ImageError
 from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.custom import adopt
-from genpr.features.extractor import FeatureExtractor, extractor_device, prepares_on_device
+from genpr.features.extractor import FeatureExtractor, prepares_on_device
 from genpr.features.feature_set import FeatureSet
 from genpr.features.forward_pass import ForwardPass
 from genpr.features.image_facts import ImageFacts
@@ -29,10 +29,10 @@ from genpr.features.user_objects import evaluation_mode
 from genpr.images.decode import DecodePolicy, decoder_versions
 from genpr.images.item import known_length
 from genpr.images.policy import BadImagePolicy
+from genpr.images.shards import ShardSource
 from genpr.images.source import ImageSource, open_source
 from genpr.memory import empty_rows
 from genpr.runtime import state_guard
-from genpr.shortage import tell
 
 Progress = Callable[[int, int | None], None]
 
@@ -102,10 +102,7 @@ def embed_source(
             blocks.finish()
     finally:
         loaded.close()
-    if forward.batch_size < batch_size:
-        device = extractor_device(extractor)
-        tell("oom-smaller-batches", device=device, asked=batch_size, size=forward.batch_size)
-    total = len(collected.names) + len(collected.bad)
+    total = source.total if isinstance(source, ShardSource) else len(collected.names) + len(collected.bad)
     (bad_images or BadImagePolicy()).check(collected.bad, total=total, source=source.name)
     found = collected.feature_set(source.name, extractor, seconds=time.perf_counter() - started)
     return replace(found, decoder=decoder_versions() | policy.choices)
@@ -245,6 +242,7 @@ class _Collected:
             else torch.empty(0, 32, dtype=torch.uint8),
             flags=dict(self.flags),
             facts=ImageFacts.of(self.formats, self.sizes),
+            sizes=self.sizes,
             skipped=tuple(self.bad),
             n_embedded=n - self.n_cached,
             n_cached=self.n_cached,

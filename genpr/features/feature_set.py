@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
-from zipfile import BadZipFile
 
-import numpy as np
 import torch
-from numpy.lib.npyio import NpzFile
-from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import FeatureError, ImageError, UsageError
 from genpr.features.extractor import ExtractorInfo
+from genpr.features.foreign_files import load_array, only_matrix
 from genpr.features.image_facts import ImageFacts
-from genpr.memory import fits, float_rows, part_of
+from genpr.images.arrays import peek_array
+from genpr.images.shards import ShardPlace
+from genpr.memory import part_of
 from genpr.notices import Notice
-from genpr.storage import check_place, load_tensors, save_tensors
+from genpr.storage import check_place, load_tensors, read_header, read_metadata, save_tensors
 
 _FORMAT = "genpr.features/1"
 
@@ -45,6 +44,9 @@ class FeatureSet:
         notices: What happened on the way that a reader should know.
         facts: Formats and sizes of the files.
         n_decoded: Images that `flags` and the counts are of, where only some of them are left; 0 for all.
+        origin: What was embedded, where `source` is the file that the features were read from.
+        sizes: How many files have images of which (width, height); of what this run embedded, and of shards.
+        shard: Which share of a whole this is; None for the whole.
     """
 
     features: Tensor
@@ -61,6 +63,9 @@ class FeatureSet:
     notices: tuple[Notice, ...] = ()
     facts: ImageFacts = field(default_factory=ImageFacts)
     n_decoded: int = 0
+    origin: str = ""
+    sizes: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    shard: ShardPlace | None = None
 
     def __len__(self) -> int:
         return len(self.features)
@@ -114,13 +119,18 @@ def save_features(path: Path, features: FeatureSet) -> None:
         tensors["identities"] = features.identities
     metadata = {
         "format": _FORMAT,
-        "source": json.dumps(features.source),  # escapes what is not UTF-8 in a folder's name
+        "source": json.dumps(
+            features.origin or features.source
+        ),  # escapes what is not UTF-8 in a folder's name
         "extractor": json.dumps(None if features.extractor is None else asdict(features.extractor)),
         "flags": json.dumps(dict(features.flags)),
         "skipped": json.dumps([[error.code, error.path, str(error)] for error in features.skipped]),
         "decoder": json.dumps(dict(features.decoder)),
         "facts": json.dumps(asdict(features.facts)),
     }
+    if features.shard is not None:
+        metadata["shard"] = json.dumps(asdict(features.shard))
+        tensors["sizes"] = _pack_sizes(features.sizes)
     save_tensors(path, tensors, metadata)
 
 
@@ -129,20 +139,56 @@ def load_features(path: Path) -> FeatureSet:
 
     Raises:
         DataError: The file is damaged.
+        FeatureError: It holds no 2-D array of floats, or one shard of several ("shards-missing").
+    """
+    features = read_features(path)
+    if features.shard is not None and features.shard.count > 1:
+        raise FeatureError(
+            f"{path} is shard {features.shard.share} of {features.shard.total:,} images, and no others are given; give all "
+            f"as one pattern in quotes, such as '{path.parent / '*.safetensors'}'",
+            code="shards-missing",
+            path=str(path),
+        )
+    return features
+
+
+def read_features(path: Path, into: Tensor | None = None) -> FeatureSet:
+    """As `load_features`, of a shard, too.
+
+    Args:
+        path: The file.
+        into: float32 (n, d) memory for its features; None takes new memory.
+
+    Raises:
+        DataError: The file is damaged.
         FeatureError: It holds no 2-D array of floats.
     """
     if path.suffix.lower() != ".safetensors":
-        return FeatureSet(_load_array(path), source=str(path))
-    tensors, metadata = load_tensors(path, require_checksum=False)
-    if metadata.get("format") != _FORMAT:
-        return FeatureSet(_only_matrix(tensors, path), source=str(path))
-    extractor = json.loads(metadata["extractor"])
+        return FeatureSet(_put(load_array(path), into), source=str(path))
+    if read_metadata(path).get("format") != _FORMAT:
+        tensors, _ = load_tensors(path, require_checksum=False)
+        return FeatureSet(_put(only_matrix(tensors, path), into), source=str(path))
+    places = None if into is None else {"features": into}
+    tensors, metadata = load_tensors(path, require_checksum=False, into=places)
+    with _damage_told(path):
+        return _set_of(tensors, metadata, str(path))
+
+
+def _set_of(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], source: str) -> FeatureSet:
+    features, identities = tensors["features"], tensors.get("identities")
+    names = _unpack_names(tensors["names"]) if "names" in tensors else ()
+    if names and len(names) != len(features):
+        raise ValueError(f"{len(names)} names of {len(features)} rows")
+    if identities is not None and (
+        identities.shape != (len(features), 32) or identities.dtype != torch.uint8
+    ):
+        raise ValueError(f"hashes of shape {tuple(identities.shape)} of {len(features)} rows")
     return FeatureSet(
-        features=tensors["features"],
-        source=str(path),
-        extractor=None if extractor is None else ExtractorInfo(**extractor),
-        names=_unpack_names(tensors["names"]) if "names" in tensors else (),
-        identities=tensors.get("identities"),
+        features=features,
+        source=source,
+        extractor=_extractor_of(metadata),
+        names=names,
+        identities=identities,
         flags=json.loads(metadata["flags"]),
         skipped=tuple(
             ImageError(message, code=code, path=name)
@@ -150,52 +196,85 @@ def load_features(path: Path) -> FeatureSet:
         ),
         decoder=json.loads(metadata["decoder"]),
         facts=ImageFacts(**json.loads(metadata.get("facts", "{}"))),
+        origin=json.loads(metadata["source"]),
+        sizes=_unpack_sizes(tensors["sizes"]) if "sizes" in tensors else {},
+        shard=_shard_of(metadata),
     )
 
 
-def _load_array(path: Path) -> Tensor:
+@dataclass(frozen=True)
+class FeatureHead:
+    """What a feature file says before its features are read.
+
+    Attributes:
+        shape: Of the features.
+        extractor: Which function made them; None if the file does not say.
+        decoder: As in `FeatureSet`.
+        shard: Which shard it is; None for a whole.
+    """
+
+    shape: tuple[int, ...]
+    extractor: ExtractorInfo | None = None
+    decoder: Mapping[str, str] = field(default_factory=dict)
+    shard: ShardPlace | None = None
+
+
+def read_head(path: Path) -> FeatureHead:
+    """Read what a feature file says of itself.
+
+    Raises:
+        DataError: The file is damaged, or holds no features.
+    """
+    if path.suffix.lower() != ".safetensors":
+        header = peek_array(path)
+        return FeatureHead(tuple(read_features(path).features.shape) if header is None else header[0])
+    metadata, shapes = read_header(path)
+    if metadata.get("format") != _FORMAT:
+        return FeatureHead(shapes.get("features") or tuple(read_features(path).features.shape))
+    with _damage_told(path):
+        return FeatureHead(
+            shapes["features"], _extractor_of(metadata), json.loads(metadata["decoder"]), _shard_of(metadata)
+        )
+
+
+@contextmanager
+def _damage_told(path: Path) -> Iterator[None]:
+    """Whatever may be wrong with what a file says of itself."""
     try:
-        if path.suffix.lower() == ".npy" and not fits(path.stat().st_size):
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
-        else:
-            with path.open("rb") as file:  # numpy would leave a damaged .npz open
-                loaded = np.load(file, allow_pickle=False)
-                array = loaded if isinstance(loaded, np.ndarray) else _only_array(loaded)
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        yield
+    except (
+        UsageError,
+        ArithmeticError,
+        AttributeError,
+        KeyError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise FeatureError(
-            f"{path} is not a readable array file ({error}); was it cut short, or does it hold pickled objects?",
+            f"{path} does not hold what genpr writes into its feature files ({type(error).__name__}: {error}); was it "
+            "edited, or written by another version?",
             code="file-damaged",
             path=str(path),
         ) from error
-    if array.dtype.kind != "f":
+
+
+def _extractor_of(metadata: Mapping[str, str]) -> ExtractorInfo | None:
+    extractor = json.loads(metadata["extractor"])
+    return None if extractor is None else ExtractorInfo(**extractor)
+
+
+def _shard_of(metadata: Mapping[str, str]) -> ShardPlace | None:
+    return ShardPlace(**json.loads(metadata["shard"])) if "shard" in metadata else None
+
+
+def _put(rows: Tensor, into: Tensor | None) -> Tensor:
+    if into is not None and rows.shape != into.shape:
         raise FeatureError(
-            f"{path} holds {array.dtype} of shape {array.shape}; features are a 2-D array of floats, (images, dimensions)",
-            code="feature-shape",
-            path=str(path),
+            f"features of shape {tuple(rows.shape)} where {tuple(into.shape)} were; did the file change?",
+            code="changed",
         )
-    return float_rows(array) if array.ndim == 2 else torch.from_numpy(array.astype(np.float32))
-
-
-def _only_array(archive: NpzFile) -> NDArray[Any]:
-    """`arr_0`, or the single array under another name."""
-    if "arr_0" not in archive.files and len(archive.files) != 1:
-        raise ValueError(f"needed arr_0 or exactly one array, found {archive.files}")
-    array: NDArray[Any] = archive["arr_0" if "arr_0" in archive.files else archive.files[0]]
-    return array
-
-
-def _only_matrix(tensors: Mapping[str, Tensor], path: Path) -> Tensor:
-    """The features of a safetensors file that another program wrote."""
-    if "features" in tensors:
-        return tensors["features"].float()
-    matrices = [tensor for tensor in tensors.values() if tensor.ndim == 2 and tensor.is_floating_point()]
-    if len(matrices) != 1:
-        raise FeatureError(
-            f"{path} holds {sorted(tensors)}; needed a tensor named 'features', or exactly one 2-D tensor of floats",
-            code="feature-shape",
-            path=str(path),
-        )
-    return matrices[0].float()
+    return rows if into is None else into.copy_(rows)
 
 
 def _pack_names(names: tuple[str, ...]) -> Tensor:
@@ -206,3 +285,12 @@ def _pack_names(names: tuple[str, ...]) -> Tensor:
 
 def _unpack_names(packed: Tensor) -> tuple[str, ...]:
     return tuple(packed.numpy().tobytes().decode("utf-8", "surrogateescape").split("\0"))
+
+
+def _pack_sizes(sizes: Mapping[tuple[int, int], int]) -> Tensor:
+    """int64 (m, 3): width, height, and how many."""
+    return torch.tensor([[*size, count] for size, count in sizes.items()], dtype=torch.int64).view(-1, 3)
+
+
+def _unpack_sizes(packed: Tensor) -> dict[tuple[int, int], int]:
+    return {(width, height): count for width, height, count in packed.tolist()}

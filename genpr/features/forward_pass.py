@@ -23,7 +23,7 @@ from genpr.features.extractor import (
     extractor_device,
 )
 from genpr.runtime import torch_threads, usable_cores
-from genpr.shortage import is_out_of_memory, release
+from genpr.shortage import is_out_of_memory, release, tell
 
 _MAX_WORKERS = 4  # each holds the activations of one batch, about 1 GB for Inception
 
@@ -46,7 +46,7 @@ class ForwardPass:
         self._run = extractor.forward if isinstance(extractor, PreparingExtractor) else extractor
         self._prepare = device_preparation(extractor)
         self._device = extractor_device(extractor)
-        self.batch_size = batch_size  # halved when the device runs out of memory
+        self._asked, self.batch_size = batch_size, batch_size  # halved when the device runs out of memory
         parallel = self._device.type == "cpu" and getattr(extractor, "thread_safe", False)
         self.workers = min(usable_cores(), _MAX_WORKERS) if parallel else 1
         self._stack = ExitStack()
@@ -64,6 +64,8 @@ class ForwardPass:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
         self._stack.close()
+        if self.batch_size < self._asked:
+            tell("oom-smaller-batches", device=self._device, asked=self._asked, size=self.batch_size)
 
     def submit(self, images: Sequence[Tensor]) -> Future[Tensor]:
         """Embed n images, (3, h, w) each: float32 (n, dim) on the CPU, now or soon.

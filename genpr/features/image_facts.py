@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 _SHOWN = 5
@@ -36,6 +36,21 @@ class ImageFacts:
             sizes={f"{width} x {height}": count for (width, height), count in ordered[:_SHOWN]},
             n_sizes=len(sizes),
             n_small=sum(count for size, count in sizes.items() if min(size) < _SMALL),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[ImageFacts]) -> ImageFacts:
+        """Of several sets together; of a set with many sizes only the commonest are known, so there are at least so many."""
+        formats: Counter[str] = Counter()
+        sizes: Counter[str] = Counter()
+        for part in parts:
+            formats.update(part.formats)
+            sizes.update(part.sizes)
+        return cls(
+            formats=dict(sorted(formats.items())),
+            sizes=dict(sorted(sizes.items(), key=lambda entry: (-entry[1], entry[0]))[:_SHOWN]),
+            n_sizes=max([len(sizes), *(part.n_sizes for part in parts)]),
+            n_small=sum(part.n_small for part in parts),
         )
 
     @property

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from genpr.errors import DataError
 from genpr.images.damage import DAMAGE, damage_reported
-from genpr.images.item import ImageSource, Item, printable
+from genpr.images.item import ImageSource, Item, names_of_places, printable
 from genpr.images.layout import check_nchw, check_nhwc, pixels_of_tensor
 from genpr.images.policy import MAX_PIXELS
 
@@ -50,6 +50,10 @@ class ArraySource(ImageSource):
         for index in range(len(self.images)):
             yield Item(f"[{index}]", partial(self.images.__getitem__, index))
 
+    def names(self) -> Iterator[str]:
+        """Places in the array."""
+        return names_of_places(len(self))
+
 
 @dataclass(frozen=True)
 class TensorSource(ImageSource):
@@ -64,6 +68,10 @@ class TensorSource(ImageSource):
     def __iter__(self) -> Iterator[Item]:
         for index in range(len(self.images)):
             yield Item(f"[{index}]", partial(pixels_of_tensor, self.images, index))
+
+    def names(self) -> Iterator[str]:
+        """Places in the array."""
+        return names_of_places(len(self))
 
 
 @dataclass(frozen=True)
@@ -109,6 +117,10 @@ class NpzSource(ImageSource):
                 batch = read_uint8(member, (min(rows, len(self) - start), *image_shape))
                 for row, image in enumerate(batch, start):
                     yield Item(f"[{row}]", partial(np.asarray, image))
+
+    def names(self) -> Iterator[str]:
+        """Places in the array."""
+        return names_of_places(len(self))
 
 
 def open_array(images: NDArray[Any], name: str) -> ArraySource:

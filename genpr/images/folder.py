@@ -15,12 +15,11 @@ from genpr.images.item import (
     ImageSource,
     Item,
     is_image_name,
-    log_others,
-    no_images,
     printable,
     too_large_to_read,
     unreadable,
 )
+from genpr.images.others import OtherFiles, log_others, no_images
 
 
 @dataclass(frozen=True)
@@ -44,6 +43,10 @@ class FolderSource(ImageSource):
         for member in self.members:
             yield Item(member, partial(_read, self.root, member))
 
+    def names(self) -> Iterator[str]:
+        """Relative paths."""
+        return iter(self.members)
+
 
 def open_folder(root: Path, name: str, *, follow_symlinks: bool = False) -> FolderSource:
     """List the images below `root`.
@@ -56,9 +59,9 @@ def open_folder(root: Path, name: str, *, follow_symlinks: bool = False) -> Fold
         DataError: There are no images, or a folder below `root` cannot be listed.
     """
     images: list[str] = []
-    others: list[str] = []
+    others = OtherFiles()
     for member in walk_files(root, follow_symlinks=follow_symlinks):
-        (images if is_image_name(member) else others).append(member)
+        (images.append if is_image_name(member) else others.add)(member)
     if not images:
         raise no_images(name, others)
     log_others(name, others)

@@ -6,8 +6,6 @@ whoever embeds, so that it can happen in several threads and so that images nobo
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from genpr.errors import DataError, ImageError
+from genpr.errors import ImageError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -25,9 +23,6 @@ IMAGE_SUFFIXES = (
     *(".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm"),
     *(".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
 )
-
-_SHOWN_OTHERS = 20
-_log = logging.getLogger(__name__)
 
 # No image below any sensible pixel limit needs more, and a file is held in memory while it is decoded.
 MAX_ENCODED_BYTES = 2**30
@@ -51,6 +46,19 @@ class Item:
     read: Callable[[], ImageData]
 
 
+@dataclass(frozen=True)
+class StatedLabels:
+    """What a source says itself about the classes of its images.
+
+    Attributes:
+        labels: One per image, in its order: an integer, a name, or None.
+        origin: Where they stand, for people.
+    """
+
+    labels: Sequence[object]
+    origin: str
+
+
 class ImageSource(Protocol):
     """An ordered collection of images. genpr's own sources name this class as a base.
 
@@ -68,6 +76,20 @@ class ImageSource(Protocol):
         """The images in a fixed order that depends on no locale, file system or hash seed."""
         ...
 
+    def pick(self, places: Iterable[int]) -> Iterator[Item]:
+        """The images at some places, ascending; a source that can overrides this, so as not to pass by all others."""
+        items = enumerate(self)
+        for wanted in places:
+            yield next(item for place, item in items if place == wanted)
+
+    def names(self) -> Iterator[str] | None:
+        """What the images are called, in order; None where that cannot be known without reading them."""
+        return None
+
+    def stated_labels(self) -> StatedLabels | None:
+        """The classes that the source itself states beside its images; None if it states none."""
+        return None
+
 
 def known_length(source: ImageSource) -> int | None:
     """How many images a source has; None for one that cannot know."""
@@ -75,6 +97,16 @@ def known_length(source: ImageSource) -> int | None:
         return len(source)
     except TypeError:
         return None
+
+
+def names_of_places(count: int) -> Iterator[str]:
+    """What images are called that have no names.
+
+    Example:
+        >>> list(names_of_places(2))
+        ['[0]', '[1]']
+    """
+    return (f"[{place}]" for place in range(count))
 
 
 def printable(name: str) -> str:
@@ -114,32 +146,6 @@ def is_hidden(name: str) -> bool:
 def is_image_name(name: str) -> bool:
     """Whether a member counts as an image: known suffix, not hidden."""
     return name.lower().endswith(IMAGE_SUFFIXES) and not is_hidden(name)
-
-
-def no_images(name: str, other_names: Iterable[str]) -> DataError:
-    """The error for a source without images, telling what was found instead."""
-    seen = Counter(suffix_of(other) or "none" for other in other_names)
-    total = sum(seen.values())
-    if total:
-        commonest = sorted(seen.items(), key=lambda entry: (-entry[1], entry[0]))[:5]
-        shown = ", ".join(f"{printable(suffix)} ({count})" for suffix, count in commonest)
-        found = f"{total} other file{'s' * (total > 1)}, suffixes: {shown}"
-    else:
-        found = "it is empty"
-    return DataError(
-        f"{printable(name)} has no images ({found}); accepted are {', '.join(IMAGE_SUFFIXES)}",
-        code="no-images",
-        path=name,
-    )
-
-
-def log_others(name: str, other_names: Iterable[str]) -> None:
-    """Say, where anybody listens, which files of a source are no images by their suffix; some of them by name."""
-    others = sorted(other_names)
-    if others:
-        shown = ", ".join(printable(other) for other in others[:_SHOWN_OTHERS])
-        more = f" and {len(others) - _SHOWN_OTHERS:,} more" if len(others) > _SHOWN_OTHERS else ""
-        _log.info("%s: %d other files are left out: %s%s", printable(name), len(others), shown, more)
 
 
 def too_large_to_read(name: str, size: int) -> ImageError:

@@ -7,12 +7,13 @@ from functools import partial
 from pathlib import Path
 
 from genpr.errors import ResourceError, UsageError
-from genpr.images.archive import open_tar, open_zip
 from genpr.images.arrays import open_npy, open_npz
 from genpr.images.folder import open_folder
 from genpr.images.item import IMAGE_SUFFIXES, ImageSource, printable, suffix_of
 from genpr.images.joined import joined
 from genpr.images.patterns import expand
+from genpr.images.tar_archive import open_tar
+from genpr.images.zip_archive import open_zip
 
 _FILE_READERS: tuple[tuple[tuple[str, ...], Callable[[Path, str], ImageSource]], ...] = (
     ((".zip",), open_zip),

@@ -119,9 +119,7 @@ class _Chosen(ImageSource):
         return len(self.chosen)
 
     def __iter__(self) -> Iterator[Item]:
-        items = enumerate(self.source)
-        for wanted in self.chosen:
-            yield next(item for position, item in items if position == wanted)
+        return self.source.pick(self.chosen)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from genpr.errors import ResourceError, UsageError
 from genpr.evaluator import Evaluator
+from genpr.features.agreement import check_same_extractor
 from genpr.features.extractor import ExtractorInfo, FeatureExtractor
 from genpr.features.feature_set import FeatureSet
 from genpr.images.float_range import ImageRange
@@ -24,7 +25,6 @@ from genpr.integrations.reals import GivenReals, RealOptions
 from genpr.integrations.rows import RowMaker, content_of
 from genpr.metrics.catalogue import METRICS
 from genpr.result import Result
-from genpr.sides import check_same_extractor
 
 try:
     from torchmetrics import Metric

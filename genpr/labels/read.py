@@ -10,13 +10,13 @@ import zipfile
 from collections.abc import Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from genpr.errors import DataError, UsageError
 from genpr.images.damage import damage_reported
-from genpr.images.item import printable
+from genpr.images.item import ImageSource, printable
 from genpr.labels.sets import as_text
 from genpr.labels.table import FolderLabels, Label, Labels, NamedLabels, RowLabels, named, short
 
@@ -32,8 +32,8 @@ def open_labels(labels: object, source: object, role: str, *, sets: bool = False
     Args:
         labels: A file: `.csv` or `.tsv` with a name and a label per line, `.json` as StyleGAN's tools write it, `.npy` with
             a label per image; "folders"; a sequence or 1-D array of labels in the order of the source; or None to look
-            into the source: dataset.json, arr_1 of an .npz file, else sub-folders.
-        source: The side as the user gave it.
+            into the source: dataset.json, arr_1 of an .npz file, labels beside the images of shards, else sub-folders.
+        source: The side as the user gave it, or as it was opened.
         role: "real" or "fake", for messages.
         sets: Whether an image may have several labels or none: lists in JSON and Python, which become the text of a JSON
             list (`genpr.labels.sets`), as does an empty cell of a CSV.
@@ -99,6 +99,12 @@ def _check_size(size: int, shown: str, path: Path) -> None:
 
 def _in_source(source: object) -> Labels:
     """What the source itself says; sub-folders where it says nothing."""
+    if ImageSource in type(source).__mro__:
+        opened = cast("ImageSource", source)
+        stated = opened.stated_labels()
+        if stated is not None:
+            return RowLabels(_classes(list(stated.labels), stated.origin), stated.origin)
+        source = opened.name
     path = Path(os.fsdecode(source)) if isinstance(source, str | os.PathLike) else None
     if path is None:
         return FolderLabels()

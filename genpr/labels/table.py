@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from genpr.errors import DataError
 from genpr.images.item import printable, short, some
+from genpr.images.joined import SHARD_SUFFIXES
 from genpr.images.naming import known_as, plain_path
 
 __all__ = ["FolderLabels", "Label", "Labels", "NamedLabels", "RowLabels", "named", "short", "some"]
@@ -24,11 +25,18 @@ class FolderLabels:
 
     def of(self, names: Sequence[str], rows: Sequence[int], total: int | None) -> list[Label]:
         """One label per image; None for those beside the folders of the others."""
-        folders = [PurePosixPath(name.replace("\\", "/")).parts[:-1] for name in names]
+        folders = [_folders(name) for name in names]
         shared = _shared(folders)
         if folders and all(len(folder) == shared for folder in folders):
             shared = max(0, shared - 1)  # all in one folder, which is then the one class
         return [folder[shared] if len(folder) > shared else None for folder in folders]
+
+
+def _folders(name: str) -> tuple[str, ...]:
+    """The folders that an image lies in; a shard is none, and within it they begin anew."""
+    parts = PurePosixPath(name.replace("\\", "/")).parts[:-1]
+    shards = [place for place, part in enumerate(parts, 1) if part.lower().endswith(SHARD_SUFFIXES)]
+    return parts[shards[-1] :] if shards else parts
 
 
 def _shared(folders: Sequence[tuple[str, ...]]) -> int:

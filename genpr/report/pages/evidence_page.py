@@ -22,7 +22,7 @@ from genpr.report.pages.picks import Image, Side, hub_picks, realism_picks, repe
 from genpr.report.pages.score_page import MOST_BYTES, Figure, html_report
 from genpr.report.pages.set_map import SetMap, set_map
 from genpr.result import Result
-from genpr.sides import open_side
+from genpr.sides import labels_lie_in, open_side
 
 if TYPE_CHECKING:
     import torch
@@ -132,7 +132,7 @@ def _labels(source: object, features: FeatureSet, role: Side, given: object) -> 
     """Classes that are known; a page can do without, and says nothing of them where they do not fit."""
     try:
         opened = features if source is None else open_side(source, role)
-        found = SideLabels.of(given, source, role).of_embedded(opened, features, _ANY)
+        found = SideLabels.of(given, labels_lie_in(source, opened), role).of_embedded(opened, features, _ANY)
     except GenprError:
         if given is not None:
             raise

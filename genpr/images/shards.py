@@ -1,0 +1,186 @@
+"""One share of a source, for a task of many that embed it together, and what tells later that the shares are of one whole.
+
+Shares are runs of whole blocks of consecutive images: so each task reads its own images only, the shares in their order
+are the source in its order, and every block of images is the same however many tasks there are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from genpr.errors import UsageError
+from genpr.images.item import ImageSource, Item, known_length, printable
+from genpr.notices import Notice
+
+BLOCK = 2048
+"""Consecutive images that stay together."""
+
+_MOST_SHARES = 100_000
+
+
+@dataclass(frozen=True)
+class Share:
+    """Which of how many equal shares of something.
+
+    Attributes:
+        index: From 1 to `count`.
+        count: How many there are.
+
+    Raises:
+        UsageError: There is no such share ("bad-shard").
+    """
+
+    index: int
+    count: int
+
+    def __post_init__(self) -> None:
+        if self.count < 1 or not 1 <= self.index <= self.count:
+            zero = "; shards are counted from 1, so that the last of n is n/n" if self.index == 0 else ""
+            raise UsageError(
+                f"there is no shard {self.index:,} of {self.count:,}{zero or f': 1 to {self.count:,} are'}",
+                code="bad-shard",
+            )
+
+        if self.count > _MOST_SHARES:
+            raise UsageError(
+                f"{self.count:,} shards are more than the {_MOST_SHARES:,} that genpr knows how to join",
+                code="bad-shard",
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> Share:
+        """From text such as "3/16".
+
+        Raises:
+            UsageError: It is not such text, or there is no such share ("bad-shard").
+        """
+        match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text.strip())
+        if match is None:
+            raise UsageError(
+                f"a shard is written as i/n, such as 3/16, and not as {printable(text)!r}", code="bad-shard"
+            )
+        return cls(int(match[1]), int(match[2]))
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.count}"
+
+    def rows(self, total: int) -> range:
+        """Which of `total` images belong to this share: whole blocks, of which no share has two more than another.
+
+        Example:
+            >>> [Share(index, 3).rows(5000) for index in (1, 2, 3)]
+            [range(0, 2048), range(2048, 4096), range(4096, 5000)]
+        """
+        blocks = -(-total // BLOCK)
+        first, end = (blocks * index // self.count for index in (self.index - 1, self.index))
+        return range(min(first * BLOCK, total), min(end * BLOCK, total))
+
+
+@dataclass(frozen=True)
+class ShardPlace:
+    """What a file with the features of one share knows about the whole.
+
+    Attributes:
+        index: Which share, from 1.
+        count: Of how many.
+        start: Place in the source of its first image.
+        end: Place after its last.
+        total: Images in the source, or in the part of it that was chosen.
+        names_sha256: Hash of the names of all of them, in order: equal for shares of equal sources.
+        max_bad: Which share of all may be unusable; 0 where none may.
+    """
+
+    index: int
+    count: int
+    start: int
+    end: int
+    total: int
+    names_sha256: str
+    max_bad: float
+
+    def __post_init__(self) -> None:
+        whole = (
+            self.index,
+            self.count,
+            self.start,
+            self.end,
+            self.total,
+        )  # read from a file, so anything may be there
+        if not (all(type(number) is int for number in whole) and isinstance(self.max_bad, int | float)):
+            raise TypeError("the places of a shard are integers")
+        if not 0 <= self.start <= self.end <= self.total:
+            raise ValueError(f"a shard cannot have the images {self.start} to {self.end} of {self.total}")
+        _ = self.share
+
+    @property
+    def share(self) -> Share:
+        """Which share this is."""
+        return Share(self.index, self.count)
+
+
+@dataclass(frozen=True)
+class ShardSource(ImageSource):
+    """The images of one share of a source; the others are listed and never read."""
+
+    name: str
+    source: ImageSource
+    share: Share
+    rows: range
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Item]:
+        return islice(self.source, self.rows.start, self.rows.stop)
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """What the whole source has to tell."""
+        told: tuple[Notice, ...] = getattr(self.source, "notices", ())
+        return told
+
+    @property
+    def total(self) -> int:
+        """Images in the whole source."""
+        return len(self.source)
+
+    def place(self, *, max_bad: float) -> ShardPlace:
+        """Where the share belongs; reads the names of all images."""
+        return ShardPlace(
+            index=self.share.index,
+            count=self.share.count,
+            start=self.rows.start,
+            end=self.rows.stop,
+            total=self.total,
+            names_sha256=names_sha256(item.name for item in self.source),
+            max_bad=max_bad,
+        )
+
+
+def shard_of(source: ImageSource, share: Share) -> ShardSource:
+    """One share of a source.
+
+    Raises:
+        UsageError: The source does not know its length ("unknown-length").
+    """
+    total = known_length(source)
+    if total is None:
+        raise UsageError(
+            f"{printable(source.name)} does not know how many images it has, so it cannot be divided; write them to a "
+            "folder or an archive first",
+            code="unknown-length",
+            path=source.name,
+        )
+    return ShardSource(source.name, source, share, share.rows(total))
+
+
+def names_sha256(names: Iterable[str]) -> str:
+    """Hex sha256 of names in their order."""
+    digest = hashlib.sha256()
+    for name in names:
+        digest.update(name.encode("utf-8", "surrogatepass") + b"\0")
+    return digest.hexdigest()

@@ -1,0 +1,167 @@
+"""WebDataset's samples in tar shards, and archives of very many members."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from image_files import SMALL, encode
+
+from genpr.class_labels import of_names
+from genpr.errors import DataError
+from genpr.images.member_table import MemberTable
+from genpr.images.source import open_source, subset
+from genpr.labels.read import open_labels
+from genpr.labels.table import FolderLabels
+from genpr.sides import labels_lie_in, open_side
+
+PNG = encode(SMALL)
+
+
+def labels_of(path) -> list:
+    opened = open_side(path, "real")
+    labels = open_labels(None, labels_lie_in(path, opened), "real")
+    names = opened.source.names()
+    names = [item.name for item in opened.source] if names is None else list(names)
+    return labels.of(names, range(len(names)), len(names))
+
+
+@pytest.mark.parametrize("compression", ["", "gz"])
+def test_a_label_beside_an_image_is_its_class(make_tar, compression):
+    members = {"b/1.png": PNG, "b/1.cls": b"7", "b/0.v2.jpg": PNG, "b/0.cls": b" 12\n", "b/0.txt": b"caption"}
+    members |= {"a/0.png": PNG, "a/0.json": b'{"caption": "x", "label": "tabby cat"}', "c.d/3.seg.png": PNG}
+    path = make_tar(members, compression=compression)
+    found = dict(zip([item.name for item in open_source(path)], labels_of(path), strict=True))
+    assert found == {"b/1.png": "7", "b/0.v2.jpg": "12", "a/0.png": "tabby cat", "c.d/3.seg.png": None}
+
+
+def test_an_integer_counts_before_what_is_in_json(make_tar):
+    both = {
+        "0.json": b'{"cls": 5}',
+        "0.cls": b"3",
+        "0.png": PNG,
+        "1.png": PNG,
+        "1.json": b'{"class": 4, "cls": 5}',
+    }
+    assert labels_of(make_tar(both)) == ["3", "4"]
+
+
+@pytest.mark.parametrize(
+    "note", [b"[1]", b'{"caption": "a cat"}', b'{"label": null}', b'{"label": {"a": 1}}', b'{"label": true}']
+)
+def test_notes_without_a_class_leave_it_to_the_folders(make_tar, note):
+    path = make_tar({"cat/0.png": PNG, "cat/0.json": note, "dog/1.png": PNG, ".hidden/0.cls": b"4"})
+    assert labels_of(path) == ["cat", "dog"]
+
+
+@pytest.mark.parametrize("data", [b"", b" \n", b"\xff\xfe", b"x" * 1001, b"\0" * 5000])
+def test_a_broken_label_is_named(make_tar, data):
+    path = make_tar({"0.png": PNG, "0.cls": data})
+    with pytest.raises(DataError, match=r"0\.cls") as caught:
+        labels_of(path)
+    assert caught.value.code == "labels-damaged"
+
+
+@pytest.mark.parametrize("data", [b"{", b"[" * 100_000, b"\xff"])
+def test_a_broken_note_is_named(make_tar, data):
+    with pytest.raises(DataError, match=r"0\.json") as caught:
+        labels_of(make_tar({"0.png": PNG, "0.json": data}))
+    assert caught.value.code == "labels-damaged"
+
+
+@pytest.mark.parametrize("compression", ["", "gz"])
+def test_a_note_too_large_for_a_label_is_not_read(make_tar, compression, monkeypatch):
+    monkeypatch.setattr("genpr.images.tar_archive.MOST_NOTE_BYTES", 10)
+    path = make_tar({"0.png": PNG, "0.json": b" " * 11}, compression=compression)
+    with pytest.raises(DataError, match="11 bytes"):
+        labels_of(path)
+
+
+def test_labels_of_shards_are_one_after_another(make_tar, tmp_path):
+    for shard in range(3):
+        label = {} if shard == 1 else {"0.cls": b"%d" % shard}
+        make_tar({"0.png": PNG, "1.png": PNG, **label}, name=f"s{shard}.tar")
+    assert labels_of(f"{tmp_path}/s*.tar") == ["0", None, None, None, "2", None]
+    opened = open_side(f"{tmp_path}/s*.tar", "real")
+    labels = open_labels(None, labels_lie_in("", opened), "real")
+    side = of_names("real", opened, labels)
+    assert side is not None
+    assert "s0.tar" in side.origin
+    assert side.rows == {"0": [0], "2": [4]}
+
+
+def test_a_shard_is_no_class_and_the_folders_within_are(make_tar, make_zip, tmp_path):
+    for shard in range(2):
+        make_tar({"x/cat/0.png": PNG, "x/dog/1.png": PNG}, name=f"s{shard}.tar")
+        make_zip({"cat/0.png": PNG, "dog/1.png": PNG}, name=f"s{shard}.zip")
+    for pattern in ("s?.tar", "s{0,1}.zip"):
+        assert labels_of(f"{tmp_path}/{pattern}") == ["cat", "dog", "cat", "dog"]
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "0.png").write_bytes(PNG)
+    assert labels_of(f"{tmp_path}/*[tg]") == ["cat", "dog"]
+    assert isinstance(open_labels(None, open_source(f"{tmp_path}/s?.tar"), "real"), FolderLabels)
+
+
+# Very many members ------------------------------------------------------------------------------------------
+
+
+def test_a_table_is_sorted_by_bytes_and_stable(rng):
+    names = [bytes(rng.integers(97, 100, rng.integers(0, 4)).astype(np.uint8)) for _ in range(500)]
+    names += [b"\xff", b"\xc3\xa9", b"a"]
+    table = MemberTable()
+    for place, name in enumerate(names):
+        table.add(name, place, 2 * place)
+    assert [at for _, at, _ in table] == list(range(len(names)))
+    table.sort()
+    order = sorted(range(len(names)), key=names.__getitem__)
+    assert [(at, size) for _, at, size in table] == [(at, 2 * at) for at in order]
+    assert [name for name, *_ in table][-1] == "\udcff"
+
+
+def test_a_sorted_table_stays_as_it_is():
+    table = MemberTable()
+    for name in (b"a", b"a", b"b"):
+        table.add(name, len(table), 0)
+    table.sort()
+    assert [at for _, at, _ in table] == [0, 1, 2]
+
+
+def test_a_choice_of_shards_reads_and_opens_only_what_was_chosen(make_tar, tmp_path):
+    for shard in range(8):
+        make_tar(
+            {f"{n}.png": PNG for n in range(5)}, name=f"s{shard}.tar", compression="gz" if shard == 3 else ""
+        )
+    source = open_source(f"{tmp_path}/s*.tar")
+    part = subset(source, 3, seed=0)
+    wanted = [[item.name for item in source][place] for place in part.chosen]
+    for shard in range(8):
+        if f"s{shard}.tar" not in {name[:6] for name in wanted}:
+            (tmp_path / f"s{shard}.tar").unlink()
+    assert [(item.name, item.read()) for item in part] == [(name, PNG) for name in wanted]
+
+
+def listed(folder, images: int, shards: int) -> tuple[int, int, float, str]:
+    script = Path(__file__).with_name("million_members.py")
+    command = [sys.executable, str(script), str(folder), str(images), str(shards)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    count, growth, seconds, first = done.stdout.split()
+    return int(count), int(growth), float(seconds), first
+
+
+def test_many_members_are_listed_in_little_memory(tmp_path):
+    count, growth, _, first = listed(tmp_path, 40_000, 4)
+    assert (count, first) == (40_000, "000.tar/000000000.png")
+    assert growth < 15 * 2**20  # 6 MB as it is; tarfile's own objects would be 80
+
+
+@pytest.mark.slow
+def test_a_million_members_are_listed_in_little_memory(tmp_path):
+    count, growth, seconds, _ = listed(tmp_path, 1_000_000, 1)
+    print(f"{growth / 2**20:.0f} MB, {seconds:.1f} s")
+    assert count == 1_000_000
+    assert growth < 250 * 2**20
+    assert seconds < 120
