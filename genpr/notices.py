@@ -222,11 +222,7 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
     ),
     "cache-discarded": ("warning", "the cache file {file} was damaged; its images were embedded again", ""),
     # memory
-    "oom-smaller-batches": (
-        "note",
-        "{device} had too little memory for batches of {asked} images; they were embedded in batches of {size}",
-        "a smaller --batch-size, or more free memory, spares the attempts",
-    ),
+    "oom-smaller-batches": ("note", "{device} had little memory: batches of {size}, not {asked} images", ""),
     "oom-smaller-tiles": ("note", "{device} had little memory: smaller tiles gave the same counts", ""),
     "oom-cpu": ("warning", "{device} had too little memory {what}; the CPU did it instead", "free some"),
     # images

@@ -42,13 +42,6 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
     return resolved
 
 
-def spare_device(device: str | torch.device) -> torch.device | None:
-    """Where to go on when `device` has too little memory: nowhere, unless "auto" chose a GPU."""
-    import torch
-
-    return torch.device("cpu") if device == "auto" and torch.cuda.is_available() else None
-
-
 def usable_cores() -> int:
     """Cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):

@@ -7,8 +7,11 @@ from contextlib import contextmanager
 
 from genpr.notices import Notice, notice
 
-# How libraries say it that raise nothing more exact than RuntimeError: torch of a CPU, cuBLAS, cuDNN, C++.
-_WORDS = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc", "ALLOC_FAILED")
+# How libraries say it that raise nothing more exact: torch of a CPU, cuBLAS, cuDNN, C++; and the loader of libraries.
+_WORDS = (
+    *("can't allocate memory", "not enough memory", "out of memory", "bad_alloc", "ALLOC_FAILED"),
+    *("annot allocate memory", "failed to map segment from shared object"),
+)
 _told: list[dict[Notice, None]] = []
 
 
@@ -18,7 +21,8 @@ def is_out_of_memory(error: BaseException) -> bool:
         return True
     if getattr(error, "code", None) == "oom":  # said by genpr already
         return True
-    return isinstance(error, RuntimeError) and any(word in str(error) for word in _WORDS)
+    is_vague = isinstance(error, RuntimeError | ImportError | OSError)
+    return is_vague and any(word in str(error) for word in _WORDS)
 
 
 @contextmanager

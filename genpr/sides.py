@@ -118,13 +118,18 @@ def check_same_kind(real: OpenedSide, fake: OpenedSide) -> None:
         check_same_extractor(real.source, real.extractor, fake.source, fake.extractor)
 
 
+def is_one_shot(source: ImageSource) -> bool:
+    """Whether images come once, out of an iterator."""
+    return isinstance(source, BatchSource) and source.is_one_shot
+
+
 def refuse_one_shot(source: ImageSource, *, is_for_control: bool) -> None:
     """Refuse images that come once where several networks, or those of the control, need them.
 
     Raises:
         UsageError: They come out of an iterator ("one-shot").
     """
-    if isinstance(source, BatchSource) and source.is_one_shot:
+    if is_one_shot(source):
         who = "the control needs" if is_for_control else "the metrics need"
         otherwise = "; or leave the control out (control=False)" if is_for_control else ""
         raise UsageError(

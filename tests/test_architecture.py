@@ -27,7 +27,7 @@ ALLOWED = {
     "metrics": BASE | {"neighbours"},
     "protocols": BASE | {"metrics"},
     "sides": BASE | {"images", "features", "metrics"},
-    "side_features": BASE | {"images", "features", "metrics", "sides"},
+    "side_features": BASE | {"images", "features", "metrics", "sides", "spare_device"},
     "shards": BASE | {"images", "features", "side_features", "sides"},
     "source_names": BASE | {"images", "features", "sides"},
     "identities": {"features"},
@@ -141,7 +141,10 @@ ALLOWED = {
         "text_side",
         "values",
     },
-    "fitted": {"held_out", "judge", "label_recipe", "plan", "side_features", "sides"},
+    "spare_device": BASE | {"features", "side_features", "sides"},
+    "patient_judge": BASE
+    | {"evidence", "features", "judge", "label_recipe", "plan", "result", "side_features", "spare_device"},
+    "fitted": {"held_out", "judge", "label_recipe", "patient_judge", "plan", "side_features", "sides"},
     "held_out": {"plan", "side_features", "sides"},
     "evaluator": BASE
     | {
@@ -174,6 +177,7 @@ ALLOWED = {
         "values",
         "plan",
         "judge",
+        "patient_judge",
         "label_options",
         "label_recipe",
     },

@@ -88,11 +88,11 @@ class TorchEngine:
             try:
                 return TorchTiles.allocate(rows, columns, device)
             except Exception as error:
-                if rows < 2 or columns < 2 or not is_out_of_memory(error):
+                if rows * columns == 1 or not is_out_of_memory(error):
                     raise
             release(device.type)
             tell("oom-smaller-tiles", device=device)
-            rows, columns = rows // 2, columns // 2
+            rows, columns = max(rows // 2, 1), max(columns // 2, 1)
 
     def largest(self, left: Tensor, right: Tensor, count: int) -> Tensor:
         """See `Engine.largest`."""
