@@ -22,7 +22,8 @@ class GenprError(Exception):
     """Base of all errors that genpr raises on purpose.
 
     Args:
-        message: What was needed, what came, and the likely cause, in one line.
+        message: What was needed, what came, and the likely cause. It is kept in one line: what a file name or another
+            library may have put into it and a terminal would obey, line ends among them, is written as its escape.
         code: Stable identifier in kebab-case, for programs.
         path: The file or folder concerned, as text, if there is one.
     """
@@ -30,7 +31,7 @@ class GenprError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, *, code: str, path: str | None = None) -> None:
-        super().__init__(message)
+        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in message))
         self.code = code
         self.path = path
 

@@ -7,7 +7,7 @@ import json
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from genpr.features.extractor import ExtractorInfo
@@ -267,4 +267,12 @@ def package_versions() -> dict[str, str]:
         "open_clip_torch",
         "timm",
     )
-    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
+    return {"python": platform.python_version(), **{name: _version(name) for name in packages}}
+
+
+def _version(package: str) -> str:
+    """As it was installed; other installers than pip call some packages otherwise, and a folder of code has no version."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"

@@ -151,7 +151,9 @@ def _ieee_float32() -> Iterator[None]:
             ):
                 stack.enter_context(_attribute(owner, "fp32_precision", "ieee"))
         else:
-            stack.enter_context(_attribute(backends.cuda.matmul, "allow_tf32", False))
+            # Of products only the one name of their precision can be put back: "medium" means bfloat16 on CPUs, too.
+            stack.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+            torch.set_float32_matmul_precision("highest")
             stack.enter_context(_attribute(backends.cudnn, "allow_tf32", False))
         yield
 

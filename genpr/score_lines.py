@@ -44,7 +44,7 @@ def is_record(value: object) -> bool:
             are_finite and all(isinstance(text, str) for text in texts) and isinstance(value["n_fake"], int)
         )
         return is_whole and value["status"] == "scored"
-    except (AttributeError, KeyError, TypeError):
+    except (AttributeError, KeyError, TypeError, OverflowError):
         return False
 
 

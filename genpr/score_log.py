@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 from pathlib import Path
@@ -93,7 +94,8 @@ class ScoreLog:
 
     def value(self, record: Record) -> float | None:
         """What is best most, or least, of; None where the images have no value of it."""
-        return self._criterion.value_in(record["metrics"])
+        value = self._criterion.value_in(record["metrics"])
+        return value if value is not None and math.isfinite(value) else None
 
     def append(self, record: Record) -> None:
         """Write one line, whole or not at all as long as this process lives, and what follows from it.
@@ -153,7 +155,8 @@ class ScoreLog:
     def _parsed(self, line: bytes, number: int) -> Record:
         try:
             record = json.loads(line)
-        except ValueError:
+            json.dumps(record, allow_nan=False)  # as it will be written again
+        except (ValueError, RecursionError):
             record = None
         if not is_record(record):
             raise self._damaged(number)
@@ -216,12 +219,12 @@ def _is_best(path: Path) -> bool:
     try:
         record = json.loads(path.read_bytes())
         return bool(record["schema"] == SCHEMA and record["record"]["status"] == "scored")
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
 
 def _is_stylegan(path: Path) -> bool:
     try:
         return all(json.loads(line)["metric"] == "genpr" for line in path.read_bytes().splitlines())
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False

@@ -15,9 +15,10 @@ from genpr.features.feature_set import FeatureSet, load_features
 from genpr.features.joined_features import load_joined
 from genpr.images.arrays import peek_array
 from genpr.images.datasets import BatchSource
+from genpr.images.file_list import STDIN, ListSource
 from genpr.images.folder import FolderSource
 from genpr.images.item import printable
-from genpr.images.patterns import expand
+from genpr.images.patterns import expand, split_choice
 from genpr.images.source import ImageSource, open_source
 from genpr.metrics.features import check_features
 from genpr.notices import notice
@@ -50,7 +51,7 @@ def open_side(source: object, role: str) -> OpenedSide:
     if isinstance(source, np.ndarray | Tensor) and source.ndim != 4:
         return FeatureSet(check_features(source, role).cpu(), source=f"<{role} features>")
     return OpenedImages(
-        open_source(source, name=f"<{role} images>"), on_disk=isinstance(source, FolderSource)
+        open_source(source, name=f"<{role} images>"), on_disk=isinstance(source, FolderSource | ListSource)
     )
 
 
@@ -60,7 +61,9 @@ def labels_lie_in(source: object, opened: OpenedSide) -> object:
 
 
 def _open_path(text: str) -> OpenedSide:
-    several = expand(text)
+    if text == STDIN:
+        return _images(text)
+    several = None if split_choice(text)[1] else expand(text)
     if several is None:
         return _told(load_features(Path(text))) if text and holds_features(Path(text)) else _images(text)
     are_features = [holds_features(path) for path in several]
@@ -102,8 +105,14 @@ def check_same_kind(real: OpenedSide, fake: OpenedSide) -> None:
     """Refuse features against images, and features of different extractors.
 
     Raises:
+        UsageError: Both are lists on standard input ("stdin-twice").
         FeatureError: The two do not belong together.
     """
+    if _is_stdin(real) and _is_stdin(fake):
+        raise UsageError(
+            "both sides are lists on standard input (-), of which there is one; write one of them to a .txt file",
+            code="stdin-twice",
+        )
     if isinstance(real, FeatureSet) != isinstance(fake, FeatureSet):
         features, images = (real, fake) if isinstance(real, FeatureSet) else (fake, real)
         assert isinstance(features, FeatureSet)
@@ -121,6 +130,10 @@ def check_same_kind(real: OpenedSide, fake: OpenedSide) -> None:
 def is_one_shot(source: ImageSource) -> bool:
     """Whether images come once, out of an iterator."""
     return isinstance(source, BatchSource) and source.is_one_shot
+
+
+def _is_stdin(side: OpenedSide) -> bool:
+    return isinstance(side, OpenedImages) and isinstance(side.source, ListSource) and side.source.is_stdin
 
 
 def refuse_one_shot(source: ImageSource, *, is_for_control: bool) -> None:

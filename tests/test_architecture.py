@@ -22,7 +22,7 @@ ALLOWED = {
     "memory": {"errors", "runtime"},
     "shortage": {"notices"},
     "images": BASE,
-    "features": BASE | {"images"},
+    "features": BASE | {"images", "rebuild"},
     "neighbours": BASE,
     "metrics": BASE | {"neighbours"},
     "protocols": BASE | {"metrics"},
@@ -202,9 +202,11 @@ ALLOWED = {
     "watching": BASE | {"arrivals", "images", "score_lines", "score_log", "result", "values"},
     "demo": BASE | {"images", "features", "metrics", "protocols", "result", "values", "evaluator"},
     "audit": BASE | {"neighbours", "metrics", "features"},
+    "doctor": BASE | {"demo", "evaluate", "features", "images", "metrics"},
     "report": BASE
     | {
         "alignment",
+        "doctor",
         "features",
         "summaries",
         "evidence",

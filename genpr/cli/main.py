@@ -29,6 +29,7 @@ _COMMANDS = {
     "pack": "Write images of one size to one .npz file, as OpenAI's evaluator reads them.",
     "demo": "See what the four numbers mean, on images drawn for the purpose.",
     "audit": "Hold metrics against sanity checks with known answers.",
+    "doctor": "Look at this machine: libraries, GPUs, cache, weights, and a self-test.",
     "weights": "Show, download and check the weights of the extractors.",
     "cache": "Show what the feature cache holds, and make it smaller.",
     "list": "Show the known extractors, protocols and metrics.",
@@ -102,6 +103,9 @@ def run(args: Sequence[str], farewell: Farewell | None = None) -> int:
         if is_out_of_memory(error):
             text = "out of memory; free some, score fewer images (--max-images), or use another --device"
             return _fail(text, code="oom", exit_code=ResourceError.exit_code, as_json=as_json)
+        if _is_broken_library(error):
+            text = f"a library that genpr needs cannot be imported ({error}); `genpr doctor` says which, and what to do"
+            return _fail(text, code="broken-library", exit_code=ResourceError.exit_code, as_json=as_json)
         return _fail_for_bug(error, as_json=as_json)
     return outcome if isinstance(outcome, int) else 0
 
@@ -125,6 +129,12 @@ def _fail_for_images(error: BadImagesError, *, as_json: bool) -> int:
     return _fail(
         str(error), code=error.code, exit_code=error.exit_code, as_json=as_json, path=error.path, bad=listed
     )
+
+
+def _is_broken_library(error: Exception) -> bool:
+    """An import of something that is neither genpr's nor asked for by a user's code, whose errors genpr marks."""
+    is_own = (getattr(error, "name", None) or "").partition(".")[0] == "genpr"
+    return isinstance(error, ImportError) and not is_own and not getattr(error, "__notes__", None)
 
 
 def _fail_for_bug(error: Exception, *, as_json: bool) -> int:

@@ -37,7 +37,9 @@ def list_files(*, as_json: bool) -> None:
     """Show every known file: who uses it, length, licence, what it is held to, whether it is here."""
     import json
 
-    rows = [_row(entry) for entry in _entries()]
+    from genpr.features.weights.files import known_files
+
+    rows = [_row(entry) for entry in known_files()]
     emit(json.dumps(rows) if as_json else _table(rows))
 
 
@@ -59,10 +61,10 @@ def fetch(names: Sequence[str], *, offline: bool, quiet: bool) -> None:
 @click.argument("names", nargs=-1, metavar="[NAME...]")
 def verify(names: Sequence[str]) -> int:
     """Hash the files that are here, one line each; exit code 4 if one is damaged or named and missing."""
-    from genpr.features.weights.files import cached_path, verify_file, weights_folder
+    from genpr.features.weights.files import cached_path, known_files, verify_file, weights_folder
 
     outcomes = []
-    for entry in _chosen(names) if names else _entries():
+    for entry in _chosen(names) if names else known_files():
         own = weights_folder() / entry.name
         path = own if own.is_file() else cached_path(entry)
         if path is not None:
@@ -84,19 +86,11 @@ def _outcome(entry: WeightsFile, path: Path, verify_file: Any) -> tuple[bool, st
     return True, f"ok       {digest[:8]}  {entry.name}"
 
 
-def _entries() -> list[WeightsFile]:
-    """The known files, and others that were once used here."""
-    from genpr.features.weights.known import KNOWN_WEIGHTS
-    from genpr.features.weights.trust import records
-
-    known = {entry.name: entry for entry in KNOWN_WEIGHTS}
-    others = {record.name: record.entry for record in records() if record.name not in known}
-    return [*known.values(), *others.values()]
-
-
 def _chosen(names: Sequence[str]) -> list[WeightsFile]:
     """The files of these extractors or of these names, each once."""
-    entries = _entries()
+    from genpr.features.weights.files import known_files
+
+    entries = known_files()
     chosen: dict[str, WeightsFile] = {}
     for name in names:
         found = [entry for entry in entries if name == entry.name or name in entry.used_by]

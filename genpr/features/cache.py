@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -89,6 +90,7 @@ class FeatureCache:
         self._pending: list[_Row] = []
         self._writable = True
         self._index = CacheIndex()
+        self._dim = info.dim
         for shard in sorted(self.folder.glob("*.safetensors")):
             self._index_shard(shard)
         self._describe(text)
@@ -163,10 +165,15 @@ class FeatureCache:
 
         try:
             with safe_open(shard, framework="pt") as file:
-                self._index.add(shard, file.get_tensor("identities").numpy())
+                identities = file.get_tensor("identities").numpy()
         except FileNotFoundError:
             return  # pruned meanwhile
         except (SafetensorError, OSError, ValueError, KeyError):
+            self._discard(shard)
+            return
+        if identities.dtype == np.uint8 and identities.ndim == 2 and identities.shape[1] == 32:
+            self._index.add(shard, identities)
+        else:
             self._discard(shard)
 
     def _open_shard(self, shard: Path) -> dict[str, Tensor] | None:
@@ -176,6 +183,7 @@ class FeatureCache:
             return self._open[shard]
         try:
             tensors, _ = load_tensors(shard)
+            self._check(tensors, shard)
         except DataError:
             if shard.exists():  # and was not pruned meanwhile
                 self._discard(shard)
@@ -187,6 +195,19 @@ class FeatureCache:
         if len(self._open) > _OPEN_SHARDS:
             self._open.popitem(last=False)
         return tensors
+
+    def _check(self, tensors: Mapping[str, Tensor], shard: Path) -> None:
+        """Refuse tensors that no shard has, whoever wrote them: a checksum is no signature."""
+        n = tensors["flags"].numel() if "flags" in tensors else 0
+        needed: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {
+            "identities": (torch.uint8, (n, 32)),
+            "features": (torch.float32, (n, self._dim)),
+            "flags": (torch.int32, (n,)),
+            "sizes": (torch.int32, (n, 2)),
+        }
+        found = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()}
+        if found != {name: facts for name, facts in needed.items() if name != "sizes" or name in tensors}:
+            raise DataError(f"{shard} is no shard of this cache", code="file-damaged", path=str(shard))
 
     def _discard(self, shard: Path) -> None:
         self.notices.append(notice("cache-discarded", file=shard.name))

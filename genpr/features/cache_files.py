@@ -167,7 +167,7 @@ def _folder_at(path: Path) -> CacheFolder | None:
     if match is None or path.is_symlink() or not path.is_dir():
         return None
     key: dict[str, Any] = {}
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, RecursionError):
         read = json.loads((path / "key.json").read_text())
         key = read if isinstance(read, dict) and "feature_version" in read else {}
     files = tuple(sorted(_files_in(path, _SHARD), key=lambda file: (file.used, file.path)))

@@ -15,10 +15,12 @@ from genpr.errors import FeatureError, ImageError, UsageError
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.foreign_files import load_array, only_matrix
 from genpr.features.image_facts import ImageFacts
+from genpr.features.packing import pack_names, pack_sizes, unpack_names, unpack_sizes
 from genpr.images.arrays import peek_array
 from genpr.images.shards import ShardPlace
 from genpr.memory import part_of
 from genpr.notices import Notice
+from genpr.rebuild import rebuilt
 from genpr.storage import check_place, load_tensors, read_header, read_metadata, save_tensors
 
 _FORMAT = "genpr.features/1"
@@ -114,7 +116,7 @@ def save_features(path: Path, features: FeatureSet) -> None:
     check_output(path)
     tensors = {"features": features.features}
     if features.names:
-        tensors["names"] = _pack_names(features.names)
+        tensors["names"] = pack_names(features.names)
     if features.identities is not None:
         tensors["identities"] = features.identities
     metadata = {
@@ -130,7 +132,7 @@ def save_features(path: Path, features: FeatureSet) -> None:
     }
     if features.shard is not None:
         metadata["shard"] = json.dumps(asdict(features.shard))
-        tensors["sizes"] = _pack_sizes(features.sizes)
+        tensors["sizes"] = pack_sizes(features.sizes)
     save_tensors(path, tensors, metadata)
 
 
@@ -175,29 +177,31 @@ def read_features(path: Path, into: Tensor | None = None) -> FeatureSet:
 
 
 def _set_of(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], source: str) -> FeatureSet:
+    """What `save_features` wrote. A checksum is no signature: nothing is taken for what it should be."""
     features, identities = tensors["features"], tensors.get("identities")
-    names = _unpack_names(tensors["names"]) if "names" in tensors else ()
+    names = unpack_names(tensors["names"]) if "names" in tensors else ()
     if names and len(names) != len(features):
         raise ValueError(f"{len(names)} names of {len(features)} rows")
     if identities is not None and (
         identities.shape != (len(features), 32) or identities.dtype != torch.uint8
     ):
         raise ValueError(f"hashes of shape {tuple(identities.shape)} of {len(features)} rows")
+    info = _extractor_of(metadata)
+    if info is not None and features.ndim == 2 and (info.dim != features.shape[1] or info.dim % info.members):
+        raise ValueError(f"{features.shape[1]} features a row, of an extractor with {info.dim}")
+    skipped = rebuilt(tuple[tuple[str, str | None, str], ...], json.loads(metadata["skipped"]))
     return FeatureSet(
         features=features,
         source=source,
-        extractor=_extractor_of(metadata),
+        extractor=info,
         names=names,
         identities=identities,
-        flags=json.loads(metadata["flags"]),
-        skipped=tuple(
-            ImageError(message, code=code, path=name)
-            for code, name, message in json.loads(metadata["skipped"])
-        ),
-        decoder=json.loads(metadata["decoder"]),
-        facts=ImageFacts(**json.loads(metadata.get("facts", "{}"))),
-        origin=json.loads(metadata["source"]),
-        sizes=_unpack_sizes(tensors["sizes"]) if "sizes" in tensors else {},
+        flags=rebuilt(Mapping[str, int], json.loads(metadata["flags"])),
+        skipped=tuple(ImageError(message, code=code, path=name) for code, name, message in skipped),
+        decoder=rebuilt(Mapping[str, str], json.loads(metadata["decoder"])),
+        facts=rebuilt(ImageFacts, json.loads(metadata.get("facts", "{}"))),
+        origin=rebuilt(str, json.loads(metadata["source"])),
+        sizes=unpack_sizes(tensors["sizes"]) if "sizes" in tensors else {},
         shard=_shard_of(metadata),
     )
 
@@ -233,7 +237,10 @@ def read_head(path: Path) -> FeatureHead:
         return FeatureHead(shapes.get("features") or tuple(read_features(path).features.shape))
     with _damage_told(path):
         return FeatureHead(
-            shapes["features"], _extractor_of(metadata), json.loads(metadata["decoder"]), _shard_of(metadata)
+            shapes["features"],
+            _extractor_of(metadata),
+            rebuilt(Mapping[str, str], json.loads(metadata["decoder"])),
+            _shard_of(metadata),
         )
 
 
@@ -260,12 +267,14 @@ def _damage_told(path: Path) -> Iterator[None]:
 
 
 def _extractor_of(metadata: Mapping[str, str]) -> ExtractorInfo | None:
-    extractor = json.loads(metadata["extractor"])
-    return None if extractor is None else ExtractorInfo(**extractor)
+    found: ExtractorInfo | None = rebuilt(ExtractorInfo | None, json.loads(metadata["extractor"]))
+    if found is not None and (found.dim < 1 or found.members < 1):
+        raise ValueError(f"an extractor of {found.dim} features")
+    return found
 
 
 def _shard_of(metadata: Mapping[str, str]) -> ShardPlace | None:
-    return ShardPlace(**json.loads(metadata["shard"])) if "shard" in metadata else None
+    return rebuilt(ShardPlace, json.loads(metadata["shard"])) if "shard" in metadata else None
 
 
 def _put(rows: Tensor, into: Tensor | None) -> Tensor:
@@ -275,22 +284,3 @@ def _put(rows: Tensor, into: Tensor | None) -> Tensor:
             code="changed",
         )
     return rows if into is None else into.copy_(rows)
-
-
-def _pack_names(names: tuple[str, ...]) -> Tensor:
-    """NUL-separated bytes: the one character that no file name holds."""
-    data = "\0".join(names).encode("utf-8", "surrogateescape")
-    return torch.frombuffer(bytearray(data or b"\0"), dtype=torch.uint8)
-
-
-def _unpack_names(packed: Tensor) -> tuple[str, ...]:
-    return tuple(packed.numpy().tobytes().decode("utf-8", "surrogateescape").split("\0"))
-
-
-def _pack_sizes(sizes: Mapping[tuple[int, int], int]) -> Tensor:
-    """int64 (m, 3): width, height, and how many."""
-    return torch.tensor([[*size, count] for size, count in sizes.items()], dtype=torch.int64).view(-1, 3)
-
-
-def _unpack_sizes(packed: Tensor) -> dict[tuple[int, int], int]:
-    return {(width, height): count for width, height, count in packed.tolist()}

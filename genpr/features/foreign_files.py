@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-from zipfile import BadZipFile
+from zipfile import ZipFile
 
 import numpy as np
 import torch
-from numpy.lib.npyio import NpzFile
-from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import FeatureError
+from genpr.images.array_file import read_member, read_npy
+from genpr.images.damage import DAMAGE
 from genpr.memory import fits, float_rows
 
 
@@ -24,19 +23,18 @@ def load_array(path: Path) -> Tensor:
         FeatureError: The file is damaged ("file-damaged"), or holds something other than floats ("feature-shape").
     """
     try:
-        if path.suffix.lower() == ".npy" and not fits(path.stat().st_size):
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
+        if path.suffix.lower() == ".npy":
+            array = read_npy(path, mapped=not fits(path.stat().st_size))
         else:
-            with path.open("rb") as file:  # numpy would leave a damaged .npz open
-                loaded = np.load(file, allow_pickle=False)
-                array = loaded if isinstance(loaded, np.ndarray) else _only_array(loaded)
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
+            with ZipFile(path) as archive:
+                array = read_member(archive, _only_array(archive.namelist()))
+    except (*DAMAGE, KeyError, OSError) as error:
         raise FeatureError(
             f"{path} is not a readable array file ({error}); was it cut short, or does it hold pickled objects?",
             code="file-damaged",
             path=str(path),
         ) from error
-    if array.dtype.kind != "f":
+    if array.dtype.kind != "f" or not array.ndim:
         raise FeatureError(
             f"{path} holds {array.dtype} of shape {array.shape}; features are a 2-D array of floats, (images, dimensions)",
             code="feature-shape",
@@ -45,12 +43,12 @@ def load_array(path: Path) -> Tensor:
     return float_rows(array) if array.ndim == 2 else torch.from_numpy(array.astype(np.float32))
 
 
-def _only_array(archive: NpzFile) -> NDArray[Any]:
+def _only_array(members: list[str]) -> str:
     """`arr_0`, or the single array under another name."""
-    if "arr_0" not in archive.files and len(archive.files) != 1:
-        raise ValueError(f"needed arr_0 or exactly one array, found {archive.files}")
-    array: NDArray[Any] = archive["arr_0" if "arr_0" in archive.files else archive.files[0]]
-    return array
+    if "arr_0.npy" not in members and len(members) != 1:
+        found = [member.removesuffix(".npy") for member in members]
+        raise ValueError(f"needed arr_0 or exactly one array, found {found}")
+    return "arr_0.npy" if "arr_0.npy" in members else members[0]
 
 
 def only_matrix(tensors: Mapping[str, Tensor], path: Path) -> Tensor:
@@ -59,7 +57,7 @@ def only_matrix(tensors: Mapping[str, Tensor], path: Path) -> Tensor:
     Raises:
         FeatureError: Which they are is not clear ("feature-shape").
     """
-    if "features" in tensors:
+    if "features" in tensors and tensors["features"].ndim and not tensors["features"].is_complex():
         return tensors["features"].float()
     matrices = [tensor for tensor in tensors.values() if tensor.ndim == 2 and tensor.is_floating_point()]
     if len(matrices) != 1:

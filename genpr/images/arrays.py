@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
@@ -203,8 +204,17 @@ def read_header(file: IO[bytes]) -> Header:
     length = int.from_bytes(prefix, "little")
     if length > _HEADER_BYTES_MAX:
         raise ValueError(f"its header claims {length:,} bytes")
-    shape, fortran, dtype = parse(io.BytesIO(prefix + file.read(length)))
-    if any(side < 0 for side in shape):
+    try:
+        shape, fortran, dtype = parse(io.BytesIO(prefix + file.read(length)))
+    except (
+        SyntaxError,
+        TypeError,
+        TokenError,
+        MemoryError,
+        RecursionError,
+    ) as error:  # of a text that is no literal
+        raise ValueError(f"its header describes no array ({type(error).__name__})") from error
+    if any(type(side) is not int or side < 0 for side in shape):
         raise ValueError(f"shape {shape} is impossible")
     return Header(shape, fortran, dtype, file.tell())
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from genpr.errors import DataError
+from genpr.errors import DataError, ImageError
 from genpr.images.item import (
     MAX_ENCODED_BYTES,
     ImageSource,
@@ -122,11 +122,31 @@ def _may_be_file(entry: os.DirEntry[str]) -> bool:
 
 
 def _read(root: Path, member: str) -> bytes:
+    return read_file(root / member, member)
+
+
+def read_file(path: Path, name: str) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        ImageError: It cannot be read, or is too large to be an image.
+    """
     try:
-        with (root / member).open("rb", buffering=0) as file:
-            size = os.fstat(file.fileno()).st_size
-            if size > MAX_ENCODED_BYTES:
-                raise too_large_to_read(member, size)
+        with open(path, "rb", buffering=0, opener=_open_at_once) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise unreadable(name, "it is no regular file")
+            if status.st_size > MAX_ENCODED_BYTES:
+                raise too_large_to_read(name, status.st_size)
             return file.readall()
+    except ImageError:
+        raise
     except OSError as error:
-        raise unreadable(member, error.strerror) from error
+        raise unreadable(name, error.strerror) from error
+    except ValueError as error:  # a NUL in the path
+        raise unreadable(name, error) from error
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Without waiting for somebody to write into it, should it be a pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

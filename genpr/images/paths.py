@@ -6,12 +6,16 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from genpr.errors import ResourceError, UsageError
+from genpr.errors import DataError, ResourceError, UsageError
 from genpr.images.arrays import open_npy, open_npz
+from genpr.images.file_list import STDIN, ListSource, open_list, open_stdin_list
 from genpr.images.folder import open_folder
 from genpr.images.item import IMAGE_SUFFIXES, ImageSource, printable, suffix_of
 from genpr.images.joined import joined
-from genpr.images.patterns import expand
+from genpr.images.parquet import open_parquet
+from genpr.images.parquet_folder import open_parquet_files, parquet_files
+from genpr.images.patterns import expand, split_choice
+from genpr.images.saved_dataset import is_saved_dataset, open_arrow, open_saved_dataset
 from genpr.images.tar_archive import open_tar
 from genpr.images.zip_archive import open_zip
 
@@ -20,10 +24,18 @@ _FILE_READERS: tuple[tuple[tuple[str, ...], Callable[[Path, str], ImageSource]],
     ((".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tbz2", ".tar.xz", ".txz"), open_tar),
     ((".npz",), open_npz),
     ((".npy",), open_npy),
+    ((".txt",), open_list),
 )
+_COLUMN_READERS: dict[str, Callable[[Path, str, str | None], ImageSource]] = {
+    ".parquet": open_parquet,
+    ".arrow": open_arrow,
+}
+_IMAGE = "image"
 _UNSAFE_SUFFIXES = {".pkl", ".pickle", ".pt", ".pth"}
-_FILE_SUFFIXES = ", ".join(suffix for suffixes, _ in _FILE_READERS for suffix in suffixes)
-_ACCEPTED = f"a folder of images, or a file with one of {_FILE_SUFFIXES}"
+_FILE_SUFFIXES = ", ".join(
+    [*_COLUMN_READERS, *(suffix for suffixes, _ in _FILE_READERS for suffix in suffixes)]
+)
+_ACCEPTED = f"a folder of images, or a file with one of {_FILE_SUFFIXES} (a list of files)"
 
 
 def open_path(text: str, name: str, *, follow_symlinks: bool = False) -> ImageSource:
@@ -39,9 +51,12 @@ def open_path(text: str, name: str, *, follow_symlinks: bool = False) -> ImageSo
         DataError: It holds no images, or is damaged.
         ResourceError: Reading it could execute code.
     """
+    if text == STDIN:
+        return open_stdin_list(name)
+    text, choice = split_choice(text)
     several = expand(text)
     if several is None:
-        return _open_one(text, name, follow_symlinks=follow_symlinks)
+        return _open_one(text, name, choice, follow_symlinks=follow_symlinks)
     kinds = {_kind_of(path): path for path in reversed(several)}
     if len(kinds) > 1:
         found = ", ".join(f"{kind} ({printable(str(path))})" for kind, path in sorted(kinds.items()))
@@ -51,21 +66,31 @@ def open_path(text: str, name: str, *, follow_symlinks: bool = False) -> ImageSo
             code="mixed-kinds",
             path=text,
         )
-    return joined(name, several, partial(_open_part, follow_symlinks=follow_symlinks))
+    if kinds.keys() == {_IMAGE}:
+        return ListSource(name, Path(), tuple(map(str, several)))
+    return joined(name, several, partial(_open_part, choice=choice, follow_symlinks=follow_symlinks))
 
 
-def _open_part(path: Path, *, follow_symlinks: bool) -> ImageSource:
-    return _open_one(str(path), str(path), follow_symlinks=follow_symlinks)
+def _open_part(path: Path, *, choice: str | None, follow_symlinks: bool) -> ImageSource:
+    return _open_one(str(path), str(path), choice, follow_symlinks=follow_symlinks)
 
 
-def _open_one(text: str, name: str, *, follow_symlinks: bool) -> ImageSource:
+def _open_one(text: str, name: str, choice: str | None, *, follow_symlinks: bool) -> ImageSource:
     path = Path(text)
     shown = printable(text)
     if not text or not _exists(path):
         raise UsageError(f"there is nothing at {shown!r}; is it misspelt?", code="path-not-found", path=text)
     if path.is_dir():
-        return open_folder(path, name, follow_symlinks=follow_symlinks)
+        return _open_folder(path, name, choice, follow_symlinks=follow_symlinks)
     suffix = suffix_of(text)
+    if suffix in _COLUMN_READERS:
+        return _COLUMN_READERS[suffix](path, name, choice)
+    if choice is not None:
+        raise UsageError(
+            f"{shown} has no columns, so none can be chosen with '#{printable(choice)}'",
+            code="no-column",
+            path=text,
+        )
     if suffix in _UNSAFE_SUFFIXES:
         raise ResourceError(
             f"{shown}: {suffix} files can execute code when they are loaded, so genpr never does; save images as "
@@ -80,10 +105,24 @@ def _open_one(text: str, name: str, *, follow_symlinks: bool) -> ImageSource:
     raise UsageError(f"{shown} is {kind}; needed is {_ACCEPTED}", code="source-kind", path=text)
 
 
+def _open_folder(folder: Path, name: str, choice: str | None, *, follow_symlinks: bool) -> ImageSource:
+    """Images below a folder; where there are none, what Hugging Face's tools leave in one."""
+    if is_saved_dataset(folder):
+        return open_saved_dataset(folder, name, choice)
+    try:
+        return open_folder(folder, name, follow_symlinks=follow_symlinks)
+    except DataError as error:
+        if error.code != "no-images" or not (files := parquet_files(folder)):
+            raise
+    return open_parquet_files(folder, files, name, choice)
+
+
 def _kind_of(path: Path) -> str:
-    """Folder, or the suffix that decides who reads it."""
+    """Folder, image, or the suffix that decides who reads it."""
     if path.is_dir():
         return "folder"
+    if suffix_of(str(path)) in IMAGE_SUFFIXES:
+        return _IMAGE
     text = str(path).lower()
     known = (suffixes[0] for suffixes, _ in _FILE_READERS if text.endswith(suffixes))
     return next(known, suffix_of(text) or "no suffix")

@@ -58,6 +58,20 @@ def expand(text: str) -> tuple[Path, ...] | None:
     return _existing(alternatives, text)
 
 
+def split_choice(text: str) -> tuple[str, str | None]:
+    """A path or pattern, and what is written behind "#": a column of parquet or Arrow files; None if nothing is.
+
+    Example:
+        >>> split_choice("data/*.parquet#photo"), split_choice("issue#9.zip")
+        (('data/*.parquet', 'photo'), ('issue#9.zip', None))
+    """
+    base, sign, choice = text.rpartition("#")
+    if not sign or not base or exists(text):
+        return text, None
+    is_meant = base.lower().endswith((".parquet", ".arrow")) or Path(base).is_dir() or _WILD.search(base)
+    return (base, choice) if is_meant else (text, None)
+
+
 def exists(path: str | os.PathLike[str]) -> bool:
     """Whether there is anything at a path, even a link to nothing; False for what can be no path."""
     try:
@@ -66,8 +80,13 @@ def exists(path: str | os.PathLike[str]) -> bool:
         return False
 
 
+def is_remote(text: str) -> bool:
+    """Whether a text is the address of something on another machine, or a command to run."""
+    return _REMOTE.match(text) is not None
+
+
 def _refuse_remote(text: str) -> None:
-    if _REMOTE.match(text):
+    if is_remote(text):
         how = (
             "download it first with `hf download`"
             if text.startswith("hf://")

@@ -6,6 +6,8 @@ saturates 16-bit gray, and turns float and 32-bit integer images black or white.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
@@ -14,6 +16,7 @@ from genpr.images.plugins import Depth, UnsupportedPixelsError
 
 _CONVERTED = {"1", "L", "P", "LA", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"}
 _PREMULTIPLIED = {"La": "LA", "RGBa": "RGBA"}
+_PART_PIXELS = 2**22
 _UNKNOWN_RANGE = {"F": "32-bit float", "I": "32-bit integer"}
 
 
@@ -49,14 +52,27 @@ def rgb_pixels(
     flags = {"16bit-scaled"} if depth.bits > 8 else set()
     if image.mode == "CMYK":
         flags.add("cmyk-converted")
-    if image.has_transparency_data:
-        rgba = np.asarray(image if image.mode == "RGBA" else image.convert("RGBA"))
-        if rgba[..., 3].min() == 255:
-            return rgba[..., :3].copy(), flags
-        if background is not None:
-            return _laid_on(background, rgba), flags
-        return rgba[..., :3].copy(), flags | {"alpha-dropped"}
-    return np.array(image if image.mode == "RGB" else image.convert("RGB")), flags
+    pixels = np.empty((image.height, image.width, 3), np.uint8)
+    for top, part in _parts(image):
+        rows = pixels[top : top + part.height]
+        if not image.has_transparency_data:
+            rows[:] = np.asarray(part if part.mode == "RGB" else part.convert("RGB"))
+            continue
+        rgba = np.asarray(part if part.mode == "RGBA" else part.convert("RGBA"))
+        rows[:] = rgba[..., :3] if background is None else _laid_on(background, rgba)
+        if background is None and rgba[..., 3].min() < 255:
+            flags.add("alpha-dropped")
+    return pixels, flags
+
+
+def _parts(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
+    """A large image in rows of some megabytes, each with its first row: several copies of all of it fill the memory."""
+    height = max(1, _PART_PIXELS // max(1, image.width))
+    if height >= image.height:
+        yield 0, image
+        return
+    for top in range(0, image.height, height):
+        yield top, image.crop((0, top, image.width, min(top + height, image.height)))
 
 
 def turned(pixels: NDArray[np.uint8], orientation: int) -> NDArray[np.uint8]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from genpr.images.item import printable
+
 _TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+", b"MM*\0", b"II\0*")
 _ACCEPTED: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG\r\n\x1a\n", "PNG"),
@@ -71,7 +73,10 @@ def refusal(data: bytes) -> tuple[str, str]:
             return "format-not-allowed", f"it is {name}, which is not accepted"
     if _brands(data):
         brand = data[8:12].decode("ascii", "replace")
-        return "format-not-allowed", f"it is of the HEIF or MP4 family ({brand}), which is not accepted"
+        return (
+            "format-not-allowed",
+            f"it is of the HEIF or MP4 family ({printable(brand)}), which is not accepted",
+        )
     start = data[:2048]
     if re.search(rb"<svg[\s>]", start):
         return "format-not-allowed", "it is SVG, which is not accepted"

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from genpr.errors import UsageError
 from genpr.images.arrays import open_array, open_tensor
 from genpr.images.datasets import BatchSource, open_dataset
+from genpr.images.huggingface import is_huggingface, open_huggingface
 from genpr.images.item import ImageSource, Item
 from genpr.images.layout import is_tensor
 from genpr.images.paths import open_path
@@ -52,6 +53,8 @@ def open_source(source: object, *, name: str | None = None, follow_symlinks: boo
         return open_array(source, name or "<array>")
     if is_tensor(source):
         return open_tensor(source, name or "<tensor>")
+    if is_huggingface(source):
+        return open_huggingface(source, name or "<dataset>")
     if not isinstance(source, bytes | bytearray | dict | set | frozenset):
         if hasattr(source, "__len__") and hasattr(source, "__getitem__"):
             return open_dataset(source, name or "<dataset>")

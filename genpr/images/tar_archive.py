@@ -5,16 +5,17 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import os
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, BinaryIO, NoReturn
+from typing import IO, Any, BinaryIO, NoReturn, cast
 
-from genpr.errors import ImageError
-from genpr.images.damage import damage_reported
+from genpr.errors import DataError, ImageError
+from genpr.images.damage import damage_reported, is_bomb
 from genpr.images.item import (
     MAX_ENCODED_BYTES,
     ImageSource,
@@ -160,7 +161,37 @@ def _decompressed(raw: BinaryIO) -> Iterator[IO[bytes]]:
     if opener is None:
         raise tarfile.ReadError("the archive is not compressed any more; did the file change?")
     with opener(raw) as stream:
-        yield stream
+        yield cast("IO[bytes]", _Unpacked(stream, os.fstat(raw.fileno()).st_size))
+
+
+class _Unpacked:
+    """A stream that is decompressed only as far as no bomb could hold.
+
+    Args:
+        stream: What is decompressed.
+        packed: Bytes of the file.
+    """
+
+    def __init__(self, stream: IO[bytes], packed: int) -> None:
+        self._stream, self._packed = stream, packed
+
+    def seek(self, place: int) -> int:
+        """Go on to a place, if it may exist."""
+        self._check(place)
+        return self._stream.seek(place)
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, if there may be so many."""
+        self._check(self._stream.tell() + size)
+        return self._stream.read(size)
+
+    def _check(self, end: int) -> None:
+        if is_bomb(end, self._packed):
+            raise DataError(
+                f"a tar archive of {self._packed:,} bytes claims to hold {end:,} or more, like a bomb; repack it without "
+                "compression if it is genuine",
+                code="tar-bomb",
+            )
 
 
 def _files(stream: IO[bytes]) -> Iterator[tuple[str, TarMember]]:

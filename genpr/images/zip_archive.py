@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from genpr.errors import DataError, ImageError
-from genpr.images.damage import DAMAGE, damage_reported
+from genpr.images.damage import DAMAGE, damage_reported, is_bomb
 from genpr.images.item import (
     MAX_ENCODED_BYTES,
     ImageSource,
@@ -22,8 +22,6 @@ from genpr.images.item import (
 )
 from genpr.images.others import OtherFiles, log_others, no_images
 
-_BOMB_BYTES = 64 * 2**20
-_BOMB_RATIO = 200  # photographs barely shrink in a zip, and even a one-colour bitmap has little reason to
 _ENCRYPTED = 0x1  # zip flag bit
 
 
@@ -85,9 +83,10 @@ def _zip_name_bytes(member: zipfile.ZipInfo) -> bytes:
 
 def _read_zip_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     name, size = member.filename, member.file_size
-    if size > _BOMB_BYTES and size > _BOMB_RATIO * member.compress_size:
+    packed = min(member.compress_size, archive.start_dir)  # all members lie before the directory
+    if is_bomb(size, packed):
         raise ImageError(
-            f"{printable(name)}: claims {size:,} bytes in {member.compress_size:,} compressed ones, "
+            f"{printable(name)}: claims {size:,} bytes in {packed:,} compressed ones, "
             "like a zip bomb; repack it without compression if it is genuine",
             code="zip-bomb",
             path=name,
@@ -99,6 +98,8 @@ def _read_zip_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes
             return file.read()
     except (NotImplementedError, OSError) as error:  # a compression that Python lacks
         raise unreadable(name, error) from error
+    except MemoryError as error:  # LZMA takes what the member says that it needs
+        raise unreadable(name, "its compression asks for more memory than there is") from error
     except DAMAGE as error:
         raise ImageError(
             f"{printable(name)}: its data in the archive is damaged ({error})",

@@ -15,7 +15,8 @@ from typing import Any, cast
 import numpy as np
 
 from genpr.errors import DataError, UsageError
-from genpr.images.damage import damage_reported
+from genpr.images.array_file import read_member, read_npy
+from genpr.images.damage import damage_reported, is_bomb
 from genpr.images.item import ImageSource, printable
 from genpr.labels.sets import as_text
 from genpr.labels.table import FolderLabels, Label, Labels, NamedLabels, RowLabels, named, short
@@ -64,7 +65,7 @@ def _from_file(path: Path, role: str, *, sets: bool = False) -> Labels:
     suffix = path.suffix.lower()
     if suffix == ".npy":
         with damage_reported(path, ".npy file", code="npy-damaged"):
-            array = np.load(path, allow_pickle=False)
+            array = read_npy(path)
         return RowLabels(_classes(array, shown), shown)
     if suffix not in {".csv", ".tsv", ".json"}:
         raise UsageError(
@@ -126,6 +127,12 @@ def _in_zip(path: Path) -> Labels | None:
         member = min(members, key=lambda info: info.filename.count("/"))
         shown = f"{printable(str(path))}/{printable(member.filename)}"
         _check_size(member.file_size, shown, path)
+        if is_bomb(member.file_size, member.compress_size):
+            raise DataError(
+                f"{shown} claims {member.file_size:,} bytes in {member.compress_size:,} compressed ones, like a zip bomb",
+                code="zip-bomb",
+                path=str(path),
+            )
         data = archive.read(member)
     labels = _from_json(data, shown)
     folder = member.filename.removesuffix("dataset.json")
@@ -134,11 +141,10 @@ def _in_zip(path: Path) -> Labels | None:
 
 def _in_npz(path: Path) -> Labels | None:
     """`arr_1`, where guided-diffusion's sampler writes classes; None if there is none."""
-    with damage_reported(path, ".npz file", code="npz-damaged"), path.open("rb") as file:
-        loaded = np.load(file, allow_pickle=False)
-        if "arr_1" not in loaded.files:
+    with damage_reported(path, ".npz file", code="npz-damaged"), zipfile.ZipFile(path) as archive:
+        if "arr_1.npy" not in archive.namelist():
             return None
-        array = loaded["arr_1"]
+        array = read_member(archive, "arr_1.npy")
     origin = f"arr_1 of {printable(str(path))}"
     return RowLabels(_classes(array, origin), origin)
 

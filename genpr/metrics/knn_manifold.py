@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -161,15 +162,57 @@ class KNNManifold:
             )
         tensors, metadata = load_tensors(Path(path))
         where = resolve_device(device)
+        try:
+            found = cls._restored(tensors, metadata, where)
+            found.count(
+                found.features[:1].cpu()
+            )  # what is no manifold fails here, and not in the middle of a search
+        except (KeyError, TypeError, ValueError, IndexError, RuntimeError, AssertionError) as error:
+            raise DataError(
+                f"{path} holds no manifold although its checksum is right ({type(error).__name__}: {error}); was it made "
+                "by another program?",
+                code="not-a-manifold",
+                path=str(path),
+            ) from error
+        return found
+
+    @classmethod
+    def _restored(
+        cls, tensors: dict[str, Tensor], metadata: dict[str, str], where: torch.device
+    ) -> KNNManifold:
+        """What `save` wrote; or any error, of anything else."""
         at = {name: tensor.to(where) for name, tensor in tensors.items()}
         frame = Frame.restored(_named(at, "frame."), json.loads(metadata["frame"]))
+        k, ties = check_k(json.loads(metadata["k"])), json.loads(metadata["ties"])
+        check_ties(ties)
+        features = check_features(at["features"], "features")
+        check_rows(features, "features", k=k)
+        n, d = features.shape
+        if (at["sq_radii"].shape, at["sq_radii"].dtype) != ((n,), torch.float64) or not (
+            at["sq_radii"] >= 0
+        ).all():
+            raise ValueError("it has no radius for each of its features")
+        if frame.centre.shape != (d,) or not math.isfinite(frame.scale) or frame.scale <= 0:
+            raise ValueError("it was seen from nowhere")
         if frame.grid is not None and not integers.are_available(where):  # saved on another machine
-            points = replace(frame, grid=None).place(at["features"])
+            points = replace(frame, grid=None).place(features)
         else:
-            points = Placed.restored(frame, at["features"], _named(at, "view."))
-        k = int(json.loads(metadata["k"]))
-        ties: Ties = json.loads(metadata["ties"])
+            points = Placed.restored(frame, features, _named(at, "view."))
+            _check_view(points, frame.place(features[:2]))
         return cls(RealSide(points, (Ball(k),), at["sq_radii"][None], ties, choose_engine(where)))
+
+
+def _check_view(points: Placed, few: Placed) -> None:
+    """Refuse a view of other types, or of other shapes, than the first two rows have."""
+    n, m = len(points), len(few)
+    alike = few.view.tensors()
+    for name, tensor in points.view.tensors().items():
+        shape = alike[name].shape if name in alike else tensor.shape
+        wanted = tuple(
+            n if side == m and found == n else side for side, found in zip(shape, tensor.shape, strict=True)
+        )
+        if tuple(tensor.shape) != wanted or (name in alike and tensor.dtype != alike[name].dtype):
+            raise ValueError(f"its {name} has the shape {tuple(tensor.shape)}")
 
 
 def _named(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -30,6 +30,7 @@ from genpr.errors import UsageError
 from genpr.metrics.features import check_count
 
 _CHUNK_ELEMENTS = 2**20
+_ROUNDING = 1e-12  # numpy's logarithms differ in their last bits between versions and processors
 
 Floats = NDArray[np.float64]
 
@@ -79,7 +80,7 @@ def smallest_k(n_real: int, n_fake: int, *, coverage: float = 0.95) -> int:
         raise UsageError(f"coverage must be between 0 and 1, not {coverage!r}", code="bad-option")
     before = np.arange(1, n_real, dtype=np.float64)
     covered = -np.expm1(np.cumsum(np.log1p(-n_fake / (n_real + n_fake - before))))
-    enough = covered > coverage
+    enough = covered > coverage + _ROUNDING
     if not enough.any():
         raise UsageError(
             f"no k makes a perfect generator cover more than {coverage} of {n_real} reals with {n_fake} fakes; "

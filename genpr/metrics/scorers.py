@@ -146,10 +146,8 @@ def _checked_scores(scores: object) -> Tensor:
             if scores.max(initial=0) > np.iinfo(np.int64).max:
                 raise _bad_scores("an array of integers beyond int64")
             scores = scores.astype(np.int64)
-        native = np.array(
-            scores, dtype=scores.dtype.newbyteorder("="), copy=not scores.flags.writeable or None
-        )
-        scores = torch.from_numpy(np.ascontiguousarray(native))
+        native = np.ascontiguousarray(scores, dtype=scores.dtype.newbyteorder("="))
+        scores = torch.from_numpy(native if native.flags.writeable else native.copy())
     if not isinstance(scores, Tensor):
         raise _bad_scores(f"a {type(scores).__name__}; convert with numpy.asarray")
     if (

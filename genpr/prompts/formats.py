@@ -168,7 +168,7 @@ def _decoded(text: str, origin: str, place: str) -> Any:  # noqa: ANN401 - as JS
 
     try:
         return json.loads(text, object_pairs_hook=unique)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise damaged(origin, f"{place} is no JSON ({error})") from error
 
 

@@ -6,6 +6,7 @@ import io
 import struct
 
 import numpy as np
+import PIL
 import pytest
 from image_files import (
     SAMPLES,
@@ -77,10 +78,16 @@ def test_png_gray_of_few_bits_spans_the_full_range(bits):
     assert image.pixels[0, :, 0].tolist() == [value * 255 // (2**bits - 1) for value in raw]
 
 
-def test_other_colour_spaces_are_converted():
+def test_an_uncompressed_ycbcr_tiff_is_read_rightly_or_not_at_all():
     ycbcr = encode(Image.fromarray(SMALL).convert("YCbCr"), "TIFF")
-    back = Image.fromarray(SMALL).convert("YCbCr").convert("RGB")
-    np.testing.assert_array_equal(decoded(ycbcr).pixels, np.asarray(back))
+    if int(PIL.__version__.partition(".")[0]) < 13:  # which expects four bytes for a pixel of three
+        assert refused_image(ycbcr).code == "image-truncated"
+    else:
+        back = Image.fromarray(SMALL).convert("YCbCr").convert("RGB")
+        np.testing.assert_array_equal(decoded(ycbcr).pixels, np.asarray(back))
+
+
+def test_other_colour_spaces_are_converted():
     mid_gray = Image.new("LAB", (2, 2), (137, 128, 128))  # L* 53.6 is sRGB 128
     assert np.abs(decoded(encode(mid_gray, "TIFF")).pixels.astype(int) - 128).max() <= 1
     hsv = Image.fromarray(SMALL).convert("HSV")

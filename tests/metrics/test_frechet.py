@@ -206,7 +206,7 @@ def test_infinity_is_the_intercept(m, sizes, rng):
     numbers = [int(low + (m - low) * i / (sizes - 1)) for i in range(sizes)]
     distances = [frechet_distance(real, fake[draws.choice(m, number, replace=False)]) for number in numbers]
     design = np.stack([np.ones(sizes), 1 / np.array(numbers)], axis=1)
-    expected = np.linalg.lstsq(design, np.array(distances))[0][0]
+    expected = np.linalg.lstsq(design, np.array(distances), rcond=None)[0][0]
     assert frechet_infinity(real, fake, sizes=sizes, seed=7) == pytest.approx(expected, rel=1e-9)
     assert frechet_infinity(Gaussian.of(real), fake, sizes=sizes, seed=7) == pytest.approx(expected, rel=1e-9)
 

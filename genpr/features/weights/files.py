@@ -17,7 +17,7 @@ from genpr.errors import ResourceError, UsageError, WeightsError
 from genpr.features.weights.formats import format_of, read_tensors
 from genpr.features.weights.known import INCEPTION_2015, Progress, WeightsFile, hub_file
 from genpr.features.weights.places import make_weights_folder, sha256_of_blob, shared_copy, weights_folder
-from genpr.features.weights.trust import accept, record_of
+from genpr.features.weights.trust import accept, record_of, records
 from genpr.runtime import is_offline
 from genpr.storage import atomic_path
 
@@ -32,6 +32,7 @@ __all__ = [
     "find_or_fetch",
     "hub_file",
     "is_cached",
+    "known_files",
     "load_state_dict",
     "loaded_sha256",
     "verify_file",
@@ -118,6 +119,15 @@ def verify_file(entry: WeightsFile, path: Path) -> str:
         WeightsError: It is not `entry`, or cannot be read.
     """
     return _verify(entry, path, hint=_DAMAGED)
+
+
+def known_files() -> list[WeightsFile]:
+    """The files that genpr can fetch by name, and others that were once used here."""
+    from genpr.features.weights.known import KNOWN_WEIGHTS  # as it is now: programs may add to it
+
+    known = {entry.name: entry for entry in KNOWN_WEIGHTS}
+    others = {record.name: record.entry for record in records() if record.name not in known}
+    return [*known.values(), *others.values()]
 
 
 def cached_path(entry: WeightsFile) -> Path | None:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from genpr.errors import WeightsError
 from genpr.features.weights.known import WeightsFile
+from genpr.images.damage import DAMAGE
+from genpr.images.item import printable
 
 if TYPE_CHECKING:
     import io
@@ -122,7 +124,7 @@ def _refused(source: object, error: pickle.UnpicklingError) -> WeightsError:
             f"{source} is damaged: it is no pickle of tensors", code="weights-format", path=str(source)
         )
     return WeightsError(
-        f"{source} holds more than tensors: it asks for {wanted[1]} to be called. Nothing of it was run or used; "
+        f"{source} holds more than tensors: it asks for {printable(wanted[1])} to be called. Nothing of it was run or used; "
         "weights from a trustworthy source need no code",
         code="unsafe-format",
         path=str(source),
@@ -133,7 +135,7 @@ def _names_in_archive(file: BufferedIOBase) -> list[str]:
     try:
         with zipfile.ZipFile(file) as archive:
             return archive.namelist()
-    except (zipfile.BadZipFile, OSError, ValueError, EOFError):
+    except (*DAMAGE, OSError):
         return []
 
 

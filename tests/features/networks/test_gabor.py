@@ -43,9 +43,9 @@ def natural_noise(n: int, *, size: int = 64, seed: int = 0) -> Tensor:
     rng = torch.Generator().manual_seed(seed)
     axis = torch.fft.fftfreq(size, dtype=torch.float64)
     frequency = torch.hypot(axis[:, None], axis[None])
-    frequency[0, 0] = math.inf
+    falling = torch.where(frequency > 0, 1 / frequency, 0)
     white = torch.randn(n, 3, size, size, generator=rng, dtype=torch.float64)
-    pink = torch.fft.ifft2(torch.fft.fft2(white) / frequency).real
+    pink = torch.fft.ifft2(torch.fft.fft2(white) * falling).real
     mixed = pink[:, :1] + 0.3 * pink
     return to_uint8(128 + 45 * mixed / mixed.std((1, 2, 3), keepdim=True))
 

@@ -1,0 +1,130 @@
+"""The self-test finds what it is for: exchanged directions, one wrong count, a codec that lies, features that move."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from genpr.doctor import self_test
+from genpr.doctor.finding import Check
+
+
+def only(findings):
+    (found,) = findings
+    return found
+
+
+def test_exchanged_directions_are_found(monkeypatch):
+    import genpr.evaluate
+
+    right = genpr.evaluate.score
+    monkeypatch.setattr(genpr.evaluate, "score", lambda real, fake, **options: right(fake, real, **options))
+    found = only(self_test.look_at_directions())
+    assert found.state == "broken"
+    assert "report" in found.remedy
+
+
+@pytest.mark.parametrize("wrong", ["one count", "open balls"])
+def test_a_wrong_count_is_found(monkeypatch, wrong):
+    from genpr.metrics.knn_manifold import KNNManifold
+
+    count, fit = KNNManifold.count, KNNManifold.fit
+    if wrong == "one count":
+
+        def off_by_one(self, queries):
+            counts = count(self, queries)
+            counts[17] += 1
+            return counts
+
+        monkeypatch.setattr(KNNManifold, "count", off_by_one)
+    else:
+        monkeypatch.setattr(
+            KNNManifold, "fit", lambda rows, ties, **options: fit(rows, ties="strict", **options)
+        )
+    found = only(self_test.look_at_exactness())
+    assert found.state == "broken"
+    assert found.facts["wrong"][0] == "ties"
+
+
+def test_float32_distances_would_be_found(monkeypatch):
+    """The usual shortcut, |x|² + |y|² - 2xy in float32, loses what features far from the origin differ in."""
+    from genpr.metrics.knn_manifold import KNNManifold
+
+    def careless(self, queries):
+        x, y = self.features, torch.from_numpy(queries)
+        between = (y.square().sum(1)[:, None] + x.square().sum(1) - 2 * y @ x.T).double()
+        return (between <= self.sq_radii if self.ties == "closed" else between < self.sq_radii).sum(1)
+
+    monkeypatch.setattr(KNNManifold, "count", careless)
+    assert only(self_test.look_at_exactness()).facts["wrong"] == ["off-centre"]
+
+
+def test_a_codec_that_exchanges_channels_is_found(monkeypatch):
+    import genpr.images.decode
+
+    decode = genpr.images.decode.decode
+
+    def exchanged(data, *, name, policy):
+        found = decode(data, name=name, policy=policy)
+        if name == "made.avif":
+            found.pixels[:] = found.pixels[..., ::-1].copy()
+        return found
+
+    monkeypatch.setattr(genpr.images.decode, "decode", exchanged)
+    found = only(self_test.look_at_codecs())
+    assert found.state == "broken"
+    assert found.facts["wrong"] == ["AVIF"]
+
+
+def test_a_pillow_without_a_codec_is_a_remark(monkeypatch):
+    from PIL import features
+
+    check = features.check
+    monkeypatch.setattr(features, "check", lambda name: name != "avif" and check(name))
+    found = only(self_test.look_at_codecs())
+    assert (found.state, found.facts["absent"]) == ("warn", ["AVIF"])
+    assert "AVIF" not in found.facts["read"]
+    assert {"PNG", "JPEG", "WEBP", "GIF", "BMP", "PPM", "TIFF"} <= set(found.facts["read"])
+
+
+def test_features_that_move_are_found(monkeypatch):
+    import genpr.features.embed
+
+    embed = genpr.features.embed.embed
+
+    def trembling(images, extractor, *, batch_size):
+        rows = embed(images, extractor, batch_size=batch_size)
+        rows[3, 5] += 1e-6 * (batch_size == 1)
+        return rows
+
+    monkeypatch.setattr(genpr.features.embed, "embed", trembling)
+    assert only(self_test.look_at_features()).state == "broken"
+
+
+def test_all_is_well_here():
+    looks = (
+        self_test.look_at_directions,
+        self_test.look_at_exactness,
+        self_test.look_at_codecs,
+        self_test.look_at_features,
+    )
+    assert [only(look()).state for look in looks] == ["ok"] * 4
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_gpus_count_as_integers_do():
+    found = list(self_test.look_at_gpus())
+    assert len(found) == torch.cuda.device_count()
+    assert {each.state for each in found} == {"ok"}
+
+
+def test_a_check_that_fails_itself_is_a_finding():
+    def look():
+        raise np.exceptions.AxisError("x" * 500) if hasattr(np, "exceptions") else ValueError("x" * 500)
+
+    found = only(Check("mine", look).run())
+    assert (found.name, found.state) == ("mine", "broken")
+    assert len(found.text) < 300
+    assert only(Check("mine", look, needs=("torch",)).run(["torch"])).state == "warn"
