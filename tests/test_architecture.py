@@ -24,7 +24,7 @@ ALLOWED = {
     "images": BASE,
     "features": BASE | {"images", "rebuild"},
     "neighbours": BASE,
-    "metrics": BASE | {"neighbours"},
+    "metrics": BASE | {"neighbours", "rebuild"},
     "protocols": BASE | {"metrics"},
     "sides": BASE | {"images", "features", "metrics"},
     "side_features": BASE | {"images", "features", "metrics", "sides", "spare_device"},
