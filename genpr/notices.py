@@ -221,6 +221,10 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
         "free space, or set --cache-dir",
     ),
     "cache-discarded": ("warning", "the cache file {file} was damaged; its images were embedded again", ""),
+    # memory
+    "oom-smaller-batches": ("note", "{device} had little memory: batches of {size}, not {asked} images", ""),
+    "oom-smaller-tiles": ("note", "{device} had little memory: smaller tiles gave the same counts", ""),
+    "oom-cpu": ("warning", "{device} had too little memory {what}; the CPU did it instead", "free some"),
     # images
     "codec-mismatch": (
         "warning",
