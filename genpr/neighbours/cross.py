@@ -13,7 +13,8 @@ from genpr.neighbours.choose import choose_engine
 from genpr.neighbours.closest import bounds_of_pairs
 from genpr.neighbours.engine import Engine
 from genpr.neighbours.frame import Placed
-from genpr.neighbours.sweep import Pairs, Tick, no_tick
+from genpr.neighbours.pairs import Pairs
+from genpr.neighbours.sweep import Tick, no_tick
 from genpr.neighbours.verify import sq_distances_at
 from genpr.neighbours.visit import visit
 from genpr.ranks.team import current_team

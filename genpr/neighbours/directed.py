@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from genpr.neighbours.cross import Ties
+from genpr.neighbours.pairs import Pairs
 from genpr.neighbours.spread import spread
-from genpr.neighbours.sweep import Pairs
 from genpr.neighbours.verify import sq_distances_at
 from genpr.neighbours.workers import Workers
 

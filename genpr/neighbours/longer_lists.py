@@ -9,8 +9,9 @@ from genpr.neighbours.bounds import bounds_of_differences
 from genpr.neighbours.engine import Engine
 from genpr.neighbours.frame import Placed
 from genpr.neighbours.lists import NeighbourLists, near_sq_distances
+from genpr.neighbours.pairs import Pairs
 from genpr.neighbours.spread import spread
-from genpr.neighbours.sweep import Pairs, sweep_between
+from genpr.neighbours.sweep import sweep_between
 from genpr.neighbours.workers import Workers
 from genpr.ranks.team import current_team
 

@@ -17,9 +17,10 @@ from genpr.neighbours.choose import choose_engine
 from genpr.neighbours.closest import bounds_of_pairs
 from genpr.neighbours.engine import Engine, plain_arithmetic
 from genpr.neighbours.frame import Placed, evenly_spaced
+from genpr.neighbours.pairs import Pairs
 from genpr.neighbours.pieces import pieces_of
 from genpr.neighbours.spread import from_first, spread
-from genpr.neighbours.sweep import Pairs, Tick, no_tick, shared_blocks, sweep_between
+from genpr.neighbours.sweep import Tick, no_tick, shared_blocks, sweep_between
 from genpr.neighbours.verify import sq_distances_at
 from genpr.neighbours.workers import Workers
 from genpr.ranks.team import current_team

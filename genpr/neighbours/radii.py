@@ -18,8 +18,9 @@ from genpr.neighbours.closest import Closest, bounds_of_pairs, in_reach
 from genpr.neighbours.directed import Directed, padded
 from genpr.neighbours.engine import Engine, plain_arithmetic
 from genpr.neighbours.frame import Placed, evenly_spaced
+from genpr.neighbours.pairs import Pairs
 from genpr.neighbours.spread import spread
-from genpr.neighbours.sweep import Pairs, Tick, no_tick, shared_blocks, sweep_within
+from genpr.neighbours.sweep import Tick, no_tick, shared_blocks, sweep_within
 from genpr.neighbours.workers import Workers
 from genpr.ranks.team import current_team
 

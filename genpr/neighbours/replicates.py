@@ -19,8 +19,8 @@ from genpr.neighbours.choose import choose_engine
 from genpr.neighbours.engine import Engine, plain_arithmetic
 from genpr.neighbours.halves import Hits, counted
 from genpr.neighbours.lists import near_sq_distances
+from genpr.neighbours.pairs import Pairs
 from genpr.neighbours.replicate_sides import Asked, Found, ResampledSet, Side, proven_reach
-from genpr.neighbours.sweep import Pairs
 from genpr.neighbours.workers import Workers
 from genpr.ranks.team import current_team
 

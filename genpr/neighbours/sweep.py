@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
@@ -16,9 +15,10 @@ from genpr.neighbours.code_view import CodeSearch
 from genpr.neighbours.engine import Engine, Tiles
 from genpr.neighbours.float_view import FloatSearch
 from genpr.neighbours.frame import Placed
+from genpr.neighbours.pairs import Pairs
 from genpr.neighbours.spread import from_first
 from genpr.neighbours.workers import Workers
-from genpr.ranks.team import Team, current_team
+from genpr.ranks.team import current_team
 from genpr.shortage import is_out_of_memory, release, tell
 
 Result = TypeVar("Result")
@@ -42,41 +42,6 @@ _Above = tuple[Tensor, Tensor, Tensor, Tensor]
 
 def no_tick(_pairs: int) -> None:
     """Tell nobody."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """Pairs of a row i and a column j with bounds on their squared distances, all (p,)."""
-
-    i: Tensor
-    j: Tensor
-    sq_lower: Tensor
-    sq_upper: Tensor
-
-    def __len__(self) -> int:
-        return len(self.i)
-
-    def select(self, mask: Tensor) -> Pairs:
-        """The pairs where (p,) bool `mask` holds."""
-        return self.part(mask.nonzero()[:, 0])
-
-    def part(self, index: Tensor | slice) -> Pairs:
-        """The pairs at `index`."""
-        return Pairs(self.i[index], self.j[index], self.sq_lower[index], self.sq_upper[index])
-
-    @classmethod
-    def joined(cls, parts: list[Pairs], device: torch.device | None = None) -> Pairs:
-        """All pairs of all parts; where there are none, no pairs on `device`."""
-        if not parts:
-            none = torch.empty(0, dtype=torch.int64, device=device)
-            return cls(none, none, none.double(), none.double())
-        fields = ("i", "j", "sq_lower", "sq_upper")
-        return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in fields))
-
-    def of_all(self, team: Team) -> list[Pairs]:
-        """Those of every rank, in their order."""
-        fields = (team.gathered(part) for part in (self.i, self.j, self.sq_lower, self.sq_upper))
-        return [Pairs(*parts) for parts in zip(*fields, strict=True)]
 
 
 def sweep_within(

@@ -19,9 +19,9 @@ from genpr.neighbours.halves import Halves, Hits, counted, others_for, packed, u
 from genpr.neighbours.lists import NeighbourLists
 from genpr.neighbours.longer_lists import longer_lists as search_again
 from genpr.neighbours.neighbourhood import Neighbourhood
+from genpr.neighbours.pairs import Pairs
 from genpr.neighbours.replicate_sides import Asked, ResampledSet
 from genpr.neighbours.replicates import ReplicateCounter
-from genpr.neighbours.sweep import Pairs
 from genpr.neighbours.torch_engine import TorchEngine
 from genpr.neighbours.visit import visit
 from genpr.neighbours.workers import Workers
