@@ -6,7 +6,9 @@ the error was said; and the rank that met it says it, for the first may know not
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from genpr.cli.console import complain
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 _SHARED = {"score", "features"}
 _HARMLESS = {"list", "cache", "weights"}  # the first does them alone
 _TO_BE_SAID = 15.0  # seconds that an error may take to be said
+_ONE_GPU = re.compile(r"(--device=)?cuda:[0-9]+")
 _ALIKE = 2.0  # seconds in which all ranks meet the same error
 
 
@@ -32,12 +35,13 @@ def run_as_launched(args: Sequence[str], farewell: Farewell, voice: Voice) -> in
     command = next((arg for arg in args if not arg.startswith("-")), None)
     asks_only = command is None or command in _HARMLESS or bool({"-h", "--help", "--version"} & {*args})
     member = _Member(launched_rank(), voice)
-    if member.rank and (asks_only or command not in _SHARED):
+    refusal = _refusal(command, args)
+    if member.rank and (asks_only or refusal):
         return 0
     if asks_only:
         return run(args, farewell)
     try:
-        code = run(args, farewell, member.together if command in _SHARED else _refuse)
+        code = run(args, farewell, partial(_refuse, refusal) if refusal else member.together)
     except _SilentError as silence:
         return silence.exit_code
     if code and member.failures is not None:
@@ -53,11 +57,17 @@ class _SilentError(BaseException):
         self.exit_code = exit_code
 
 
-def _refuse(_call: Callable[[], Any]) -> Any:  # noqa: ANN401
-    raise UsageError(
-        "only `genpr score` and `genpr features` can be shared by several processes; run this command without torchrun",
-        code="not-shared",
-    )
+def _refusal(command: str | None, args: Sequence[str]) -> str | None:
+    """Why several processes cannot run this together; None if they can."""
+    if command not in _SHARED:
+        return "only `genpr score` and `genpr features` can be shared by processes; run this command without torchrun"
+    if any(_ONE_GPU.fullmatch(arg) for arg in args):
+        return "each process takes a GPU of its own; leave the number out: --device cuda"
+    return None
+
+
+def _refuse(refusal: str, _call: Callable[[], Any]) -> Any:  # noqa: ANN401
+    raise UsageError(refusal, code="not-shared")
 
 
 class _Member:

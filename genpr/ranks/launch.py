@@ -14,7 +14,7 @@ from genpr.ranks.environment import is_launched
 from genpr.ranks.exchange import Ranks
 from genpr.ranks.failures import Failures
 from genpr.ranks.team import Team, current_team, working_in
-from genpr.runtime import own_cores, shared_machine, torch_threads, usable_cores
+from genpr.runtime import own_cores, resolve_device, shared_machine, torch_threads, usable_cores
 
 _TO_MEET = timedelta(minutes=5)
 
@@ -101,7 +101,7 @@ def _make_group() -> None:
     import torch
     import torch.distributed as dist
 
-    if torch.cuda.is_available():
+    if resolve_device().type == "cuda":
         number, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
         if number >= count:
             raise ResourceError(
@@ -122,10 +122,9 @@ def _make_group() -> None:
 
 
 def _backend() -> str:
-    import torch
     import torch.distributed as dist
 
-    return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
+    return "cpu:gloo,cuda:nccl" if resolve_device().type == "cuda" and dist.is_nccl_available() else "gloo"
 
 
 @contextmanager
