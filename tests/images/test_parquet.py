@@ -390,6 +390,17 @@ def test_a_parquet_file_that_changed_is_told(hub, tmp_path):
     assert caught.value.code == "unreadable"
 
 
+def test_a_parquet_file_that_lost_rows_does_not_end_in_silence(tmp_path):
+    path = write(tmp_path / "x.parquet", {"image": FILES})
+    source = open_source(path)
+    write(path, {"image": FILES[:7]})
+    items = iter(source)
+    assert [next(items).read() for _ in range(7)] == FILES[:7]
+    with pytest.raises(DataError, match="ends before row 7") as caught:
+        next(items)
+    assert caught.value.code == "parquet-damaged"
+
+
 def test_splits_are_never_mixed(hub, tmp_path):
     for given, says in (
         (hub / "splits", "test, train"),
