@@ -11,9 +11,10 @@ from genpr.evidence import Evidence
 from genpr.features.feature_set import FeatureSet
 from genpr.judge import Judge
 from genpr.label_recipe import LabelRecipe
-from genpr.notices import Notice
+from genpr.notices import Notice, notice
 from genpr.plan import ScorePlan
 from genpr.result import Result
+from genpr.runtime import gpu_trouble
 from genpr.side_features import Embedder, SideFeatures
 from genpr.spare_device import going_on
 
@@ -44,7 +45,10 @@ class PatientJudge:
         self._make = partial(Judge, plan, real, held_out=held_out, labels=labels)
         self._embedder = embedder
         self._fitted: Judge | None = None
-        self._notices: tuple[Notice, ...] = ()
+        trouble = gpu_trouble() if embedder.on == "auto" else None
+        self._notices: tuple[Notice, ...] = (
+            () if trouble is None else (notice("gpu-unusable", reason=trouble),)
+        )
         self._patiently(lambda judge: judge)
 
     @property
