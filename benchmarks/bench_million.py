@@ -61,6 +61,7 @@ def main(
     scored: int,
     kills: int,
     max_memory: str,
+    tars: Path | None,
     temp_dir: Path | None,
     out: Path | None,
 ) -> None:
