@@ -98,7 +98,7 @@ class Collected:
     Attributes:
         features: float32, a row per usable image, and perhaps room for more.
         counts: Usable images by block.
-        identities: sha256 of each usable image.
+        identities: sha256 of each usable image, 32 bytes after 32 bytes, where bytes objects take 90.
         flags: How many images each decoding flag applies to.
         formats: How many files are of which format.
         sizes: How many are of which (width, height).
@@ -108,7 +108,7 @@ class Collected:
 
     features: Tensor
     counts: Counter[int] = field(default_factory=Counter)
-    identities: list[bytes] = field(default_factory=list)
+    identities: bytearray = field(default_factory=bytearray)
     flags: Counter[str] = field(default_factory=Counter)
     formats: Counter[str] = field(default_factory=Counter)
     sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
@@ -118,18 +118,23 @@ class Collected:
     def new_row(self, image: LoadedImage, place: int) -> int:
         """The row of a usable image at `place` in the source; images come in order."""
         self.counts[place // BLOCK] += 1
-        self.identities.append(image.identity)
+        self.identities += image.identity
         self.flags.update(image.flags)
         if image.format is not None:
             self.formats[image.format] += 1
         if image.size is not None:
             self.sizes[image.size] += 1
-        if len(self.identities) > len(self.features):
+        if self.n > len(self.features):
             n, dim = self.features.shape
             more = empty_rows(2 * n, dim, torch.float32)
             more[:n] = self.features
             self.features = more
-        return len(self.identities) - 1
+        return self.n - 1
+
+    @property
+    def n(self) -> int:
+        """Usable images."""
+        return len(self.identities) // _HASH
 
     def put(self, rows: list[int], features: Tensor) -> None:
         """Features (r, d) of some rows."""
@@ -141,20 +146,24 @@ class Collected:
             return self
         told = team.told(self._record())
         counts = {int(block): count for each in told for block, count in each["counts"].items()}
-        rows = self.features[: len(self.identities)]
-        hashes = torch.frombuffer(bytearray(b"".join(self.identities)) or bytearray(1), dtype=torch.uint8)
-        hashes = hashes[: _HASH * len(rows)].view(-1, _HASH)
+        rows, hashes = self.features[: self.n], self._hashes()
         errors = sorted(entry for each in told for entry in each["bad"])
         return Collected(
             features=_in_order(rows, counts, team),
             counts=Counter(counts),
-            identities=[row.tobytes() for row in _in_order(hashes, counts, team).numpy()],
+            identities=bytearray(_in_order(hashes, counts, team).numpy()),
             flags=_summed(each["flags"].items() for each in told),
             formats=_summed(each["formats"].items() for each in told),
             sizes=_summed((((w, h), count) for w, h, count in each["sizes"]) for each in told),
             bad={place: ImageError(text, code=code, path=path) for place, code, text, path in errors},
             n_cached=sum(each["n_cached"] for each in told),
         )
+
+    def _hashes(self) -> Tensor:
+        """(n, 32) uint8, in the same memory."""
+        if not self.n:
+            return torch.empty(0, _HASH, dtype=torch.uint8)
+        return torch.frombuffer(self.identities, dtype=torch.uint8).view(self.n, _HASH)
 
     def _record(self) -> dict[str, Any]:
         """What is not a tensor, as plain JSON types."""
@@ -171,17 +180,13 @@ class Collected:
         self, source: str, names: list[str], extractor: FeatureExtractor, *, seconds: float
     ) -> FeatureSet:
         """All rows, called by the `names` of all images of the source."""
-        n = len(self.identities)
+        n = self.n
         return FeatureSet(
             features=self.features[:n],
             source=source,
             extractor=describe(extractor),
             names=tuple(name for place, name in enumerate(names) if place not in self.bad),
-            identities=torch.frombuffer(bytearray(b"".join(self.identities)), dtype=torch.uint8).view(
-                n, _HASH
-            )
-            if n
-            else torch.empty(0, _HASH, dtype=torch.uint8),
+            identities=self._hashes(),
             flags=dict(self.flags),
             facts=ImageFacts.of(self.formats, self.sizes),
             sizes=self.sizes,
