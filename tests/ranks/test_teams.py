@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -59,15 +60,21 @@ class Jobs:
         """All that were added."""
         plan = self.folder / "jobs.json"
         plan.write_text(json.dumps(self._jobs))
-        done = subprocess.run(
+        with subprocess.Popen(
             [sys.executable, str(WORKER), str(plan)],
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
-            timeout=timeout,
+            start_new_session=True,
             env=os.environ
             | {"GENPR_CACHE": str(self.folder / "home"), "GENPR_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
-        )
-        assert done.returncode == 0, done.stderr
+        ) as worker:
+            try:
+                said, _ = worker.communicate(timeout=timeout)
+            except BaseException:
+                os.killpg(worker.pid, signal.SIGKILL)  # its forks, too
+                raise
+        assert worker.returncode == 0, said
 
     def codes(self, out: str) -> list[int]:
         """Exit codes by rank."""
@@ -206,6 +213,7 @@ def test_what_cannot_be_shared_is_refused_and_what_is_harmless_done_once(jobs):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3000)
 def test_all_metrics_of_awkward_features_for_one_to_four_ranks(tmp_path):
     jobs = Jobs(tmp_path)
     for size in (1, 2, 3, 4):
@@ -215,6 +223,7 @@ def test_all_metrics_of_awkward_features_for_one_to_four_ranks(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3000)
 def test_images_for_one_to_four_ranks(tmp_path):
     images(tmp_path)
     jobs = Jobs(tmp_path)
