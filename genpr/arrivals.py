@@ -21,7 +21,7 @@ SourceOf = Callable[[Path], object]
 
 SAMPLE_SUFFIXES = (
     *(".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tbz2", ".tar.xz", ".txz"),
-    *(".npz", ".npy", ".safetensors"),
+    *(".npz", ".npy", ".safetensors", ".parquet"),
 )
 
 

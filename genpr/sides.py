@@ -15,6 +15,7 @@ from genpr.features.feature_set import FeatureSet, load_features
 from genpr.features.joined_features import load_joined
 from genpr.images.arrays import peek_array
 from genpr.images.datasets import BatchSource
+from genpr.images.file_list import STDIN, ListSource
 from genpr.images.folder import FolderSource
 from genpr.images.item import printable
 from genpr.images.patterns import expand, split_choice
@@ -50,7 +51,7 @@ def open_side(source: object, role: str) -> OpenedSide:
     if isinstance(source, np.ndarray | Tensor) and source.ndim != 4:
         return FeatureSet(check_features(source, role).cpu(), source=f"<{role} features>")
     return OpenedImages(
-        open_source(source, name=f"<{role} images>"), on_disk=isinstance(source, FolderSource)
+        open_source(source, name=f"<{role} images>"), on_disk=isinstance(source, FolderSource | ListSource)
     )
 
 
@@ -60,6 +61,8 @@ def labels_lie_in(source: object, opened: OpenedSide) -> object:
 
 
 def _open_path(text: str) -> OpenedSide:
+    if text == STDIN:
+        return _images(text)
     several = None if split_choice(text)[1] else expand(text)
     if several is None:
         return _told(load_features(Path(text))) if text and holds_features(Path(text)) else _images(text)
@@ -102,8 +105,14 @@ def check_same_kind(real: OpenedSide, fake: OpenedSide) -> None:
     """Refuse features against images, and features of different extractors.
 
     Raises:
+        UsageError: Both are lists on standard input ("stdin-twice").
         FeatureError: The two do not belong together.
     """
+    if _is_stdin(real) and _is_stdin(fake):
+        raise UsageError(
+            "both sides are lists on standard input (-), of which there is one; write one of them to a .txt file",
+            code="stdin-twice",
+        )
     if isinstance(real, FeatureSet) != isinstance(fake, FeatureSet):
         features, images = (real, fake) if isinstance(real, FeatureSet) else (fake, real)
         assert isinstance(features, FeatureSet)
@@ -116,6 +125,10 @@ def check_same_kind(real: OpenedSide, fake: OpenedSide) -> None:
         )
     if isinstance(real, FeatureSet) and isinstance(fake, FeatureSet) and real.extractor and fake.extractor:
         check_same_extractor(real.source, real.extractor, fake.source, fake.extractor)
+
+
+def _is_stdin(side: OpenedSide) -> bool:
+    return isinstance(side, OpenedImages) and isinstance(side.source, ListSource) and side.source.is_stdin
 
 
 def refuse_one_shot(source: ImageSource, *, is_for_control: bool) -> None:

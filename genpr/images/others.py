@@ -50,6 +50,8 @@ def no_images(name: str, others: OtherFiles) -> DataError:
         commonest = sorted(others.suffixes.items(), key=lambda entry: (-entry[1], entry[0]))[:5]
         shown = ", ".join(f"{printable(suffix)} ({count})" for suffix, count in commonest)
         found = f"{total} other file{'s' * (total > 1)}, suffixes: {shown}"
+        if commonest[0][0] == ".npy":
+            found += "; arrays, such as the latents of a data set, are no pixels: decode them first"
         container = next((suffix for suffix, _ in commonest if suffix in _CONTAINERS), None)
         found += f"; for what is in them say '*{container}' behind the folder, in quotes" if container else ""
     else:

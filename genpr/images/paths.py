@@ -8,6 +8,7 @@ from pathlib import Path
 
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.images.arrays import open_npy, open_npz
+from genpr.images.file_list import STDIN, ListSource, open_list, open_stdin_list
 from genpr.images.folder import open_folder
 from genpr.images.item import IMAGE_SUFFIXES, ImageSource, printable, suffix_of
 from genpr.images.joined import joined
@@ -23,16 +24,18 @@ _FILE_READERS: tuple[tuple[tuple[str, ...], Callable[[Path, str], ImageSource]],
     ((".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tbz2", ".tar.xz", ".txz"), open_tar),
     ((".npz",), open_npz),
     ((".npy",), open_npy),
+    ((".txt",), open_list),
 )
 _COLUMN_READERS: dict[str, Callable[[Path, str, str | None], ImageSource]] = {
     ".parquet": open_parquet,
     ".arrow": open_arrow,
 }
+_IMAGE = "image"
 _UNSAFE_SUFFIXES = {".pkl", ".pickle", ".pt", ".pth"}
 _FILE_SUFFIXES = ", ".join(
-    [*(suffix for suffixes, _ in _FILE_READERS for suffix in suffixes), *_COLUMN_READERS]
+    [*_COLUMN_READERS, *(suffix for suffixes, _ in _FILE_READERS for suffix in suffixes)]
 )
-_ACCEPTED = f"a folder of images, or a file with one of {_FILE_SUFFIXES}"
+_ACCEPTED = f"a folder of images, or a file with one of {_FILE_SUFFIXES} (a list of files)"
 
 
 def open_path(text: str, name: str, *, follow_symlinks: bool = False) -> ImageSource:
@@ -48,6 +51,8 @@ def open_path(text: str, name: str, *, follow_symlinks: bool = False) -> ImageSo
         DataError: It holds no images, or is damaged.
         ResourceError: Reading it could execute code.
     """
+    if text == STDIN:
+        return open_stdin_list(name)
     text, choice = split_choice(text)
     several = expand(text)
     if several is None:
@@ -61,6 +66,8 @@ def open_path(text: str, name: str, *, follow_symlinks: bool = False) -> ImageSo
             code="mixed-kinds",
             path=text,
         )
+    if kinds.keys() == {_IMAGE}:
+        return ListSource(name, Path(), tuple(map(str, several)))
     return joined(name, several, partial(_open_part, choice=choice, follow_symlinks=follow_symlinks))
 
 
@@ -111,9 +118,11 @@ def _open_folder(folder: Path, name: str, choice: str | None, *, follow_symlinks
 
 
 def _kind_of(path: Path) -> str:
-    """Folder, or the suffix that decides who reads it."""
+    """Folder, image, or the suffix that decides who reads it."""
     if path.is_dir():
         return "folder"
+    if suffix_of(str(path)) in IMAGE_SUFFIXES:
+        return _IMAGE
     text = str(path).lower()
     known = (suffixes[0] for suffixes, _ in _FILE_READERS if text.endswith(suffixes))
     return next(known, suffix_of(text) or "no suffix")

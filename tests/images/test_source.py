@@ -76,7 +76,7 @@ def test_a_missing_path_is_an_error_of_usage(path):
     [
         ("x.png", "a single image"),
         ("x.TIFF", "a single image"),
-        ("x.txt", "unknown kind (.txt)"),
+        ("x.dat", "unknown kind (.dat)"),
         ("x", "no suffix"),
     ],
 )

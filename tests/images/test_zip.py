@@ -139,3 +139,17 @@ def test_a_zip_without_images_says_what_it_has(make_zip, members):
     error = refused_source(make_zip(members))
     assert error.code == "no-images"
     assert ("2 other files, suffixes: .txt (2)" if members else "it is empty") in str(error)
+
+
+def test_latents_in_a_zip_are_told_from_images(make_zip):
+    members = {f"00000/img0000000{number}.npy": b"\x93NUMPY" for number in range(3)} | {"dataset.json": b"{}"}
+    error = refused_source(make_zip(members))
+    assert error.code == "no-images"
+    assert ".npy (3)" in str(error)
+    assert "latents" in str(error)
+
+
+def test_a_folder_of_shards_is_told_how_to_name_them(make_tar, tmp_path):
+    make_tar({"a.png": b"x"})
+    error = refused_source(tmp_path)
+    assert "say '*.tar' behind the folder" in str(error)

@@ -1,0 +1,125 @@
+"""Lists of files: one path a line in a text file, or on standard input, in the order in which they stand there."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import IO, TextIO
+
+from genpr.errors import DataError, UsageError
+from genpr.images.damage import damage_reported
+from genpr.images.folder import read_file
+from genpr.images.item import ImageSource, Item, printable
+from genpr.images.sniff import image_format
+
+STDIN = "-"
+_STDIN_NAME = "<stdin>"
+_MOST_BYTES = 2**30
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class ListSource(ImageSource):
+    """The images that a list names, in its order; one that is not there is an image that cannot be read.
+
+    Attributes:
+        name: The list, as the user wrote it.
+        root: The folder that paths are relative to.
+        paths: As they stand in the list, relative or not.
+        is_stdin: Whether the list came on standard input.
+    """
+
+    name: str
+    root: Path
+    paths: tuple[str, ...]
+    is_stdin: bool = False
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __iter__(self) -> Iterator[Item]:
+        return self.pick(range(len(self)))
+
+    def pick(self, places: Iterable[int]) -> Iterator[Item]:
+        """The images at some places; others are not looked at."""
+        for place in places:
+            path = self.paths[place]
+            yield Item(path, partial(_read, self.root, path))
+
+    def names(self) -> Iterator[str]:
+        """Paths as they stand in the list."""
+        return iter(self.paths)
+
+
+def open_list(path: Path, name: str) -> ListSource:
+    """Read a list of paths, which are relative to its folder: a line each, or with a NUL behind each.
+
+    Nothing in a line is special but its end: blanks belong to the path, and there are no comments. `..` and absolute
+    paths are what whoever wrote the list wants.
+
+    Raises:
+        UsageError: It is an image ("source-kind").
+        DataError: It cannot be read, is too long, or names nothing ("no-images").
+    """
+    with damage_reported(path, "list of files", code="list-damaged"), path.open("rb") as file:
+        data = _all_of(file, name)
+    kind = image_format(data[:64])
+    if kind is not None:
+        raise UsageError(
+            f"{printable(name)} is a single image ({kind}) and no list of files; give a folder of images",
+            code="source-kind",
+            path=name,
+        )
+    return ListSource(name, path.parent, _paths_in(data, name))
+
+
+def open_stdin_list(name: str) -> ListSource:
+    """The same from standard input, with paths relative to the working folder; it is read once by a process.
+
+    Raises:
+        UsageError: Nothing is piped into standard input ("no-stdin").
+        DataError: As `open_list`.
+    """
+    stream = sys.stdin
+    if stream is None or stream.closed or stream.isatty():
+        raise UsageError(
+            "- is a list of files on standard input, and nothing is piped into it; as in: find . -name '*.png' | genpr ...",
+            code="no-stdin",
+            path=STDIN,
+        )
+    name = _STDIN_NAME if name == STDIN else name
+    return ListSource(name, Path(), _paths_in(_piped(stream), name), is_stdin=True)
+
+
+@lru_cache(maxsize=1)
+def _piped(stream: TextIO) -> bytes:
+    """What is piped in, kept: a score looks at its sources more than once."""
+    return _all_of(stream.buffer, _STDIN_NAME)
+
+
+def _all_of(file: IO[bytes], name: str) -> bytes:
+    data = file.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise DataError(
+            f"{printable(name)} has more than {_MOST_BYTES:,} bytes, too many for a list of files; is it another file?",
+            code="list-damaged",
+            path=name,
+        )
+    return data
+
+
+def _paths_in(data: bytes, name: str) -> tuple[str, ...]:
+    data = data.removeprefix(_BYTE_ORDER_MARK)
+    lines = data.split(b"\0") if b"\0" in data else (line.removesuffix(b"\r") for line in data.split(b"\n"))
+    paths = tuple(os.fsdecode(line) for line in lines if line)
+    if not paths:
+        raise DataError(f"{printable(name)} has no images (the list is empty)", code="no-images", path=name)
+    return paths
+
+
+def _read(root: Path, path: str) -> bytes:
+    return read_file(root / path, path)
