@@ -16,6 +16,7 @@ from genpr.notices import Notice
 from genpr.records import result_of
 from genpr.result import Result, recipe_of
 
+_MOST_BYTES = 2**28
 _WORDS = {
     "extractor": "extractor",
     "weights": "weights of the extractor",
@@ -132,12 +133,9 @@ def load_results(path: str | os.PathLike[str], *, label: str | None = None) -> d
         DataError: It holds no result ("not-a-result").
     """
     path = Path(path)
-    if path.is_dir():
-        path = path / "sweep.json"
-    if not path.is_file():
-        raise UsageError(f"there is no file {path}", code="path-not-found", path=str(path))
+    text = _text_of(path)
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(text)
         if "points" in content:  # of a sweep
             points = {
                 f"{content['axis']}={each['setting']:.12g}": each["result"] for each in content["points"]
@@ -159,6 +157,27 @@ def load_results(path: str | os.PathLike[str], *, label: str | None = None) -> d
         each if labels.count(each) == 1 else f"{each} [{number}]": result
         for number, (each, result) in enumerate(zip(labels, found, strict=True), 1)
     }
+
+
+def _text_of(path: Path) -> bytes:
+    """The text of a file of results, or of that of a sweep's folder."""
+    try:
+        if path.is_dir():
+            path = path / "sweep.json"
+        if not path.is_file():
+            raise UsageError(f"there is no file {path}", code="path-not-found", path=str(path))
+        size = path.stat().st_size
+        if size > _MOST_BYTES:
+            raise DataError(
+                f"{path} has {size:,} bytes, more than the {_MOST_BYTES:,} that results take; is it another file?",
+                code="not-a-result",
+                path=str(path),
+            )
+        return path.read_bytes()
+    except OSError as error:  # also of a name that is too long
+        raise UsageError(
+            f"{path} cannot be read ({error.strerror})", code="path-not-found", path=str(path)
+        ) from error
 
 
 def load_all(paths: Sequence[Path]) -> dict[str, Result]:

@@ -110,6 +110,19 @@ def test_scores_of_shards_are_those_of_whole_files(files, tmp_path, capsys):
     assert score(pattern(files, 3), str(files / "of-5" / part)) == whole
 
 
+def test_features_need_no_weights_whatever_names_them(files, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("GENPR_CACHE", str(tmp_path))
+    for name in (f"{files}/of-3/part_*", f"{files}/of-[3]/part_{{1..3}}.*"):
+        assert (
+            run(["score", name, str(files / "whole.safetensors"), "--offline", "--quiet", "--no-control"])
+            == 0
+        )
+    (tmp_path / "images").mkdir()
+    for name in (f"{files}/of-3/part_?x", f"{tmp_path}/imag*"):
+        assert run(["score", name, str(files / "whole.safetensors"), "--offline"]) in {2, 3}
+    assert "weights fetch" not in capsys.readouterr().err
+
+
 def test_a_share_reads_its_own_images_only_and_takes_what_the_cache_has(images, files, tmp_path, capsys):
     mine = tmp_path / "images"
     shutil.copytree(images, mine)
@@ -238,6 +251,14 @@ def test_many_shares_may_be_good_enough_each_and_too_bad_together(images, tmp_pa
     ) as caught:
         open_side(str(tmp_path / "part_*.safetensors"), "real")
     assert [bad.path for bad in caught.value.bad] == ["a/001.png", "b/038.png"]
+
+
+def test_one_share_that_accepts_no_bad_images_speaks_for_all(images, tmp_path):
+    features(images, tmp_path / "part_1.safetensors", "--shard", "1/2", cache=tmp_path)
+    skip = ["--on-bad", "skip", "--max-bad", "1"]
+    features(images, tmp_path / "part_2.safetensors", "--shard", "2/2", *skip, cache=tmp_path)
+    with pytest.raises(BadImagesError, match="1 of 46 images"):
+        open_side(str(tmp_path / "part_*.safetensors"), "real")
 
 
 @pytest.mark.parametrize(
@@ -376,6 +397,30 @@ def test_other_feature_files_are_put_one_after_another_and_told(tmp_path):
     assert "features-joined" in {item.code for item in result.notices}
     (alone,) = [open_side(str(tmp_path / "b.n[p]y"), "real")]
     assert [item.code for item in alone.notices] == ["unlabelled-features"]
+
+
+def test_whole_files_keep_what_is_known_of_all_images(images, tmp_path):
+    """The same names in both: these get the names of their files in front."""
+    half = tmp_path / "half"
+    shutil.copytree(images / "a", half)
+    for path in sorted(half.iterdir())[20:]:
+        path.unlink()
+    features(images / "a", tmp_path / "1.safetensors", cache=tmp_path / "cache")
+    features(half, tmp_path / "2.safetensors", cache=tmp_path / "cache")
+    one, two = (load_features(tmp_path / f"{number}.safetensors") for number in (1, 2))
+    joined = open_side(str(tmp_path / "[12].safetensors"), "real")
+    assert joined.names == (
+        *(f"1.safetensors/{name}" for name in one.names),
+        *(f"2.safetensors/{name}" for name in two.names),
+    )
+    assert torch.equal(joined.identities, torch.cat([one.identities, two.identities]))
+    assert joined.facts.formats == {"PNG": 50}
+    assert (joined.facts.n_sizes, joined.facts.n_small) == (7, 50)
+    assert joined.facts.sizes["9 x 8"] == one.facts.sizes["9 x 8"] + two.facts.sizes["9 x 8"]
+    features(half, tmp_path / "3.safetensors", "--alpha", "white", cache=tmp_path / "cache")
+    with pytest.raises(FeatureError, match="alpha default and #ffffff") as caught:
+        open_side(str(tmp_path / "[13].safetensors"), "real")
+    assert caught.value.code == "features-differ"
 
 
 def test_other_feature_files_that_do_not_agree_are_refused(tmp_path):

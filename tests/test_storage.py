@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -84,6 +86,9 @@ def test_the_same_content_gives_the_same_bytes_which_other_programs_read(tmp_pat
     save_tensors(tmp_path / "a", tensors, metadata)
     save_tensors(tmp_path / "b", dict(reversed(tensors.items())), dict(reversed(metadata.items())))
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    header = json.loads((tmp_path / "a").read_bytes()[8:].split(b"}}", 1)[0] + b"}}")
+    for name, tensor in tensors.items():
+        assert header[name]["data_offsets"][0] % tensor.element_size() == 0, "where its type may begin"
     read = load_file(tmp_path / "a")
     assert set(read) == set(tensors)
     for name, tensor in tensors.items():

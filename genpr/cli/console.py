@@ -28,9 +28,9 @@ def printable(text: str, *, newlines: bool = False) -> str:
     return "".join(c if c.isprintable() or (newlines and c == "\n") else repr(c)[1:-1] for c in text)
 
 
-def complain(message: str) -> None:
-    """One line on stderr."""
-    click.echo(_held(printable(message, newlines=True), sys.stderr), err=True)
+def complain(message: str, *, newlines: bool = False) -> None:
+    """One line on stderr: a name with a line end in it could otherwise pose as an error, or as a score."""
+    click.echo(_held(printable(message, newlines=newlines), sys.stderr), err=True)
 
 
 def _held(text: str, stream: TextIO) -> str:

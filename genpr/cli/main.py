@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
 import os
@@ -11,9 +12,10 @@ from collections.abc import Sequence
 import click
 
 from genpr import __version__
-from genpr.cli.console import complain, emit, printable
+from genpr.cli.console import complain, emit
 from genpr.cli.signals import Farewell, signal_of
 from genpr.errors import BadImagesError, GenprError, ResourceError
+from genpr.shortage import is_out_of_memory
 
 _COMMANDS = {
     "score": "Precision, recall, density and coverage of generated images.",
@@ -37,6 +39,8 @@ _COMMANDS = {
 _BUG = 1
 _USAGE = 2
 _SHOWN_BAD_IMAGES = 20
+_LONGEST_PATH = 200
+_IMPOSSIBLE_PATHS = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.ENOENT}
 
 
 class _LazyGroup(click.Group):
@@ -91,7 +95,8 @@ def run(args: Sequence[str], farewell: Farewell | None = None) -> int:
         return _USAGE
     except click.UsageError as error:
         hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
-        return _fail(error.format_message() + hint, code="usage", exit_code=_USAGE, as_json=as_json)
+        message = " ".join(error.format_message().split())  # click lists choices below each other
+        return _fail(message + hint, code="usage", exit_code=_USAGE, as_json=as_json)
     except (click.Abort, KeyboardInterrupt) as error:
         return (farewell or Farewell(as_json=as_json)).say(signal_of(error))
     except BadImagesError as error:
@@ -99,12 +104,14 @@ def run(args: Sequence[str], farewell: Farewell | None = None) -> int:
     except GenprError as error:
         return _fail(str(error), code=error.code, exit_code=error.exit_code, as_json=as_json, path=error.path)
     except Exception as error:  # noqa: BLE001 - the last resort: a bug must not look like a result
-        if _is_out_of_memory(error):
+        if is_out_of_memory(error):
             text = "out of memory; free some, score fewer images (--max-images), or use another --device"
             return _fail(text, code="oom", exit_code=ResourceError.exit_code, as_json=as_json)
         if _is_broken_library(error):
             text = f"a library that genpr needs cannot be imported ({error}); `genpr doctor` says which, and what to do"
             return _fail(text, code="broken-library", exit_code=ResourceError.exit_code, as_json=as_json)
+        if isinstance(error, OSError) and error.errno and not getattr(error, "__notes__", None):
+            return _fail_for_system(error, as_json=as_json)
         return _fail_for_bug(error, as_json=as_json)
     return outcome if isinstance(outcome, int) else 0
 
@@ -130,26 +137,30 @@ def _fail_for_images(error: BadImagesError, *, as_json: bool) -> int:
     )
 
 
-def _is_out_of_memory(error: Exception) -> bool:
-    """Torch has a class for GPUs only, which is not imported here; of the CPU it says so in words."""
-    return (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or "can't allocate memory" in str(error)
-    )
-
-
 def _is_broken_library(error: Exception) -> bool:
     """An import of something that is neither genpr's nor asked for by a user's code, whose errors genpr marks."""
     is_own = (getattr(error, "name", None) or "").partition(".")[0] == "genpr"
     return isinstance(error, ImportError) and not is_own and not getattr(error, "__notes__", None)
 
 
+def _fail_for_system(error: OSError, *, as_json: bool) -> int:
+    """What the system refused, where nobody expected it to: a path that cannot be, or a disk or a network that is ill."""
+    path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else None
+    shown = (
+        "" if path is None else f"{path if len(path) <= _LONGEST_PATH else path[:_LONGEST_PATH] + '...'}: "
+    )
+    message = f"{shown}{error.strerror}; genpr cannot go on without it"
+    is_path = error.errno in _IMPOSSIBLE_PATHS
+    code, exit_code = ("bad-path", _USAGE) if is_path else ("system", ResourceError.exit_code)
+    return _fail(message, code=code, exit_code=exit_code, as_json=as_json, path=path)
+
+
 def _fail_for_bug(error: Exception, *, as_json: bool) -> int:
     if os.environ.get("GENPR_DEBUG"):
-        complain(printable(traceback.format_exc(), newlines=True))
+        complain(traceback.format_exc(), newlines=True)
     if getattr(error, "__notes__", None):  # left by genpr where it calls a user's code
         text = f"{error.__notes__[0]}: {type(error).__name__}: {' '.join(str(error).split())}"
         return _fail(text, code="custom-extractor", exit_code=_USAGE, as_json=as_json)
-    message = f"this is a bug in genpr: {type(error).__name__}: {error} (GENPR_DEBUG=1 shows where)"
+    what = " ".join(str(error).split())
+    message = f"this is a bug in genpr: {type(error).__name__}: {what} (GENPR_DEBUG=1 shows where)"
     return _fail(message, code="bug", exit_code=_BUG, as_json=as_json)

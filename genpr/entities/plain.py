@@ -108,9 +108,10 @@ def _read(
     names = _separated(section.texts[0], known, is_labelled=is_labelled)
     if len(names) > 1 or is_labelled:
         return names, "names with commas between"
-    if known is None or not known(names[0]):
+    if known is None or not names or not known(names[0]):
+        what = (*names, section.texts[0])[0]
         raise NotReadable(
-            "no-list", f"nothing tells whether {names[0][:40]!r} is a list of one name, or something else"
+            "no-list", f"nothing tells whether {what[:40]!r} is a list of one name, or something else"
         )
     return names, "one name"
 

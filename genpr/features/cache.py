@@ -168,7 +168,13 @@ class FeatureCache:
                 identities = file.get_tensor("identities").numpy()
         except FileNotFoundError:
             return  # pruned meanwhile
-        except (SafetensorError, OSError, ValueError, KeyError):
+        except (
+            SafetensorError,
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+        ):  # TypeError of what numpy has no type for
             self._discard(shard)
             return
         if identities.dtype == np.uint8 and identities.ndim == 2 and identities.shape[1] == 32:

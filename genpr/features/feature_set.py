@@ -17,6 +17,7 @@ from genpr.features.foreign_files import load_array, only_matrix
 from genpr.features.image_facts import ImageFacts
 from genpr.features.packing import pack_names, pack_sizes, unpack_names, unpack_sizes
 from genpr.images.arrays import peek_array
+from genpr.images.policy import FLAGS
 from genpr.images.shards import ShardPlace
 from genpr.memory import part_of
 from genpr.notices import Notice
@@ -189,6 +190,9 @@ def _set_of(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], source: 
     info = _extractor_of(metadata)
     if info is not None and features.ndim == 2 and (info.dim != features.shape[1] or info.dim % info.members):
         raise ValueError(f"{features.shape[1]} features a row, of an extractor with {info.dim}")
+    flags = rebuilt(Mapping[str, int], json.loads(metadata["flags"]))
+    if not set(flags) <= set(FLAGS):
+        raise ValueError(f"flags {sorted(flags)}")
     skipped = rebuilt(tuple[tuple[str, str | None, str], ...], json.loads(metadata["skipped"]))
     return FeatureSet(
         features=features,
@@ -196,7 +200,7 @@ def _set_of(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], source: 
         extractor=info,
         names=names,
         identities=identities,
-        flags=rebuilt(Mapping[str, int], json.loads(metadata["flags"])),
+        flags=flags,
         skipped=tuple(ImageError(message, code=code, path=name) for code, name, message in skipped),
         decoder=rebuilt(Mapping[str, str], json.loads(metadata["decoder"])),
         facts=rebuilt(ImageFacts, json.loads(metadata.get("facts", "{}"))),

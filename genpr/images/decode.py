@@ -23,6 +23,7 @@ from genpr.images.pixels import rgb_pixels, turned
 from genpr.images.plugins import (
     Depth,
     UnsupportedPixelsError,
+    canvases_of,
     depth_of,
     is_animated,
     open_image,
@@ -41,6 +42,9 @@ __all__ = [
     "decoder_versions",
     "rgb_of_image",
 ]
+
+
+_SMALL_ANIMATION = 2**24  # pixels of all its canvases, which fit anywhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +138,7 @@ def decoder_versions() -> dict[str, str]:
 
 def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy) -> Decoded:
     image = open_image(data, format_name)
-    _check_size(image.size, name, policy)
+    _check_size(image.size, name, policy, canvases=canvases_of(image))
     depth = depth_of(image)
     damage = missed_damage(data, format_name, header_end=image.fp.tell() if image.fp else 0)
     if damage:
@@ -187,11 +191,13 @@ def _pass_through(pixels: NDArray[np.uint8], name: str, policy: DecodePolicy) ->
     return Decoded(np.require(pixels, requirements=["C", "W"]), ())
 
 
-def _check_size(size: tuple[int, int], name: str, policy: DecodePolicy) -> None:
-    if size[0] * size[1] > policy.max_pixels:
+def _check_size(size: tuple[int, int], name: str, policy: DecodePolicy, *, canvases: int = 1) -> None:
+    limit = policy.max_pixels if canvases == 1 else max(policy.max_pixels, _SMALL_ANIMATION)
+    if size[0] * size[1] > policy.max_pixels or size[0] * size[1] * canvases > limit:
+        times = f" in an animation, whose decoder takes {canvases} times as much," if canvases > 1 else ""
         raise _error(
             name,
-            f"{size[0]} x {size[1]} = {size[0] * size[1]:,} pixels, more than the limit of "
+            f"{size[0]} x {size[1]} = {size[0] * size[1]:,} pixels,{times} more than the limit of "
             f"{policy.max_pixels:,}; a decompression bomb? If it is genuine, raise max_pixels",
             "image-too-large",
         )

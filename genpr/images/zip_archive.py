@@ -56,7 +56,7 @@ def open_zip(path: Path, name: str) -> ZipSource:
     """
     with damage_reported(path, "zip archive", code="archive-damaged"):
         archive = zipfile.ZipFile(path)
-    files = [member for member in archive.infolist() if not member.is_dir() and not _is_zip_link(member)]
+    files = [member for member in archive.infolist() if not _is_folder(member) and not _is_zip_link(member)]
     images = sorted((member for member in files if is_image_name(member.filename)), key=_zip_name_bytes)
     others = OtherFiles(member.filename for member in files if not is_image_name(member.filename))
     if not images:
@@ -71,6 +71,11 @@ def open_zip(path: Path, name: str) -> ZipSource:
         )
     log_others(name, others)
     return ZipSource(name, archive, tuple(images))
+
+
+def _is_folder(member: zipfile.ZipInfo) -> bool:
+    """As `ZipInfo.is_dir`, which fails at a member without a name before Python 3.12."""
+    return member.filename.endswith("/")
 
 
 def _is_zip_link(member: zipfile.ZipInfo) -> bool:

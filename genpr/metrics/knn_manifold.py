@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from genpr.neighbours.balls import Ball
 from genpr.neighbours.choose import choose_engine
 from genpr.neighbours.cross import Ties, cross_counts
 from genpr.neighbours.frame import Frame, Placed
+from genpr.rebuild import rebuilt
 from genpr.runtime import resolve_device
 from genpr.storage import load_tensors, read_metadata, save_tensors
 
@@ -182,7 +183,10 @@ class KNNManifold:
     ) -> KNNManifold:
         """What `save` wrote; or any error, of anything else."""
         at = {name: tensor.to(where) for name, tensor in tensors.items()}
-        frame = Frame.restored(_named(at, "frame."), json.loads(metadata["frame"]))
+        numbers = rebuilt(Mapping[str, float], json.loads(metadata["frame"]))
+        if not all(0 <= number < 2.0**200 for number in numbers.values()) or numbers["scale"] < 2.0**-200:
+            raise ValueError(f"it was seen at the scale {numbers}")
+        frame = Frame.restored(_named(at, "frame."), numbers)
         k, ties = check_k(json.loads(metadata["k"])), json.loads(metadata["ties"])
         check_ties(ties)
         features = check_features(at["features"], "features")
@@ -192,7 +196,7 @@ class KNNManifold:
             at["sq_radii"] >= 0
         ).all():
             raise ValueError("it has no radius for each of its features")
-        if frame.centre.shape != (d,) or not math.isfinite(frame.scale) or frame.scale <= 0:
+        if frame.centre.shape != (d,):
             raise ValueError("it was seen from nowhere")
         if frame.grid is not None and not integers.are_available(where):  # saved on another machine
             points = replace(frame, grid=None).place(features)

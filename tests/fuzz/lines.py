@@ -186,7 +186,8 @@ def _options(command: str) -> tuple[click.Option, ...]:
 
 
 def _word(rng: Random) -> str:
-    return rng.choice(rng.choice((_PLACES, _NUMBERS, _WORDS, NASTY)))
+    word = rng.choice(rng.choice((_PLACES, _NUMBERS, _WORDS, NASTY)))
+    return word.replace("\ud800", "\udcff").replace("\0", "\1")  # what no shell can pass
 
 
 def _option(rng: Random, command: str) -> list[str]:
