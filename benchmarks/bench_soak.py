@@ -80,28 +80,34 @@ def main(
             sys.exit(painter.exitcode)
         soak = _with_evaluator if through == "evaluator" else _with_watch
         scored = list(soak(folder, extractor=extractor))
-        again = _spread(scored, len(scored) if fresh is None else fresh)
-        others = [each.name for each in again if _is_other(each, folder, extractor)]
-    report = {
-        "images": images,
-        "extractor": extractor,
-        "through": through,
-        "growth": growth([each.held.resident for each in scored]),
+        report = _report(scored, images=images, extractor=extractor, through=through)
+        for each in _spread(scored, len(scored) if fresh is None else fresh):
+            if _is_other(each, folder, extractor):
+                report["fresh_different"].append(each.name)
+            report["fresh"] += 1
+            report["seconds"] = time.perf_counter() - started
+            if out is not None:  # each time, since the last ones come late
+                out.write_text(_page(report) + "\n", encoding="utf-8")
+    click.echo(json.dumps(report) if as_json else _page(report))
+
+
+def _report(scored: Sequence[Scored], **facts: object) -> dict[str, Any]:
+    resident = [each.held.resident for each in scored]
+    return {
+        **facts,
+        "growth": growth(resident),
         "growth_anonymous": growth([each.held.anonymous for each in scored]),
-        "trend": trend([each.held.resident for each in scored]),
+        "trend": trend(resident),
         "files": sorted({each.held.files for each in scored[_FIRST:]}),
         "threads": sorted({each.held.threads for each in scored[_FIRST:]}),
-        "fresh": len(again),
-        "fresh_different": others,
-        "seconds": time.perf_counter() - started,
+        "fresh": 0,
+        "fresh_different": [],
+        "seconds": sum(each.seconds for each in scored),
         "checkpoints": [
             {"name": each.name, "seconds": each.seconds, **asdict(each.held), **_values(each)}
             for each in scored
         ],
     }
-    click.echo(json.dumps(report) if as_json else _page(report))
-    if out is not None:
-        out.write_text(_page(report) + "\n", encoding="utf-8")
 
 
 def _is_other(each: Scored, folder: Path, extractor: str) -> bool:
