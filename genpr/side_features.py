@@ -35,6 +35,8 @@ StageProgress = Callable[[str, int, int | None], None]
 """Called with the stage ("real", "fake": images embedded; "neighbours": per cent of a search), what is done, and the
 total (None if unknown)."""
 
+_MOST = 2**31  # images of a set or of a batch, or pixels of an image; more would not even fit an address
+
 Space = str | FeatureExtractor
 """A space of features: the canonical name of an extractor, or an extractor of the user's own."""
 
@@ -66,8 +68,11 @@ class Embedder:
         BadImagePolicy(self.on_bad, self.max_bad)  # refuses what is impossible
         for name in ("max_images", "batch_size", "max_pixels"):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, Integral) or value < 1):
-                raise UsageError(f"{name} must be an integer of at least 1, not {value!r}", code="bad-option")
+            if value is not None and (not isinstance(value, Integral) or not 1 <= int(value) < _MOST):
+                raise UsageError(
+                    f"{name} must be an integer of at least 1, and below 2^31, not {value!r}",
+                    code="bad-option",
+                )
         _ = self.decoding  # likewise
 
     @property
