@@ -12,15 +12,14 @@ from genpr.errors import UsageError
 from genpr.features.extractor import FeatureExtractor
 from genpr.held_out import embedded_held_out
 from genpr.images.policy import MAX_PIXELS, BadImagePolicy
-from genpr.judge import Judge
 from genpr.label_options import LabelOptions
 from genpr.label_recipe import LabelRecipe
 from genpr.memory import limited_memory, parse_size
 from genpr.metrics.features import check_ties
+from genpr.patient_judge import PatientJudge
 from genpr.plan import ScorePlan
 from genpr.protocols import find_protocol
 from genpr.result import Result
-from genpr.runtime import resolve_device
 from genpr.side_features import Embedder, SideFeatures, StageProgress
 from genpr.sides import OpenedSide, check_same_kind, open_side
 
@@ -151,13 +150,9 @@ def score_protocols(
     """
     if ties is not None:
         check_ties(ties)
-    names = [protocols] if isinstance(protocols, str) else list(dict.fromkeys(protocols))
-    if not names:
-        raise UsageError("no protocol was named; at least one is needed", code="no-protocol")
-    for name in names:
-        find_protocol(name)
+    names = _checked_names(protocols)
     embedder = Embedder(
-        device=resolve_device(device),
+        on=device,
         weights=weights,
         offline=offline,
         max_images=max_images,
@@ -195,7 +190,19 @@ def score_protocols(
             recipe.check(opened_fake)
         reals, fakes = _embedded(plans, opened_real, opened_fake, embedder)
         kept = None if held_out is None else embedded_held_out(held_out, opened_real, plans, embedder)
-        return {plan.protocol.name: Judge(plan, reals, embedder, kept, recipe).score(fakes) for plan in plans}
+        return {
+            plan.protocol.name: PatientJudge(plan, reals, embedder, kept, recipe).score(fakes)
+            for plan in plans
+        }
+
+
+def _checked_names(protocols: str | Sequence[str]) -> list[str]:
+    names = [protocols] if isinstance(protocols, str) else list(dict.fromkeys(protocols))
+    if not names:
+        raise UsageError("no protocol was named; at least one is needed", code="no-protocol")
+    for name in names:
+        find_protocol(name)
+    return names
 
 
 def _embedded(

@@ -24,7 +24,6 @@ from genpr.metrics.features import check_ties
 from genpr.plan import ScorePlan
 from genpr.protocols import find_protocol
 from genpr.result import Result
-from genpr.runtime import resolve_device
 from genpr.side_features import Embedder, SideFeatures, StageProgress
 from genpr.sides import OpenedSide, check_same_kind, open_side
 
@@ -33,7 +32,7 @@ class Evaluator:
     """A real set, embedded and fitted once, against which any number of fake sets is scored.
 
     Args:
-        real: Real images or their features: a folder, `.zip`, `.tar`, `.npz` or feature file; a uint8 array
+        real: Real images or their features: a path (docs/sources.md lists what may lie there), a uint8 array
             (n, h, w, 3) or tensor (n, 3, h, w); a float array or tensor (n, d) of features; a Dataset; or an
             iterable of image batches.
         extractor: A name, `module:factory`, `file.py:factory`, or an object that follows the
@@ -45,7 +44,7 @@ class Evaluator:
         max_images: Score a random subset of at most this many images of each side.
         seed: Chooses that subset, the halves of intervals and of the control, and whatever else is drawn at random of
             features: blocks of either side, clusters of reals.
-        device: "auto", "cpu", "cuda" or "cuda:N".
+        device: "auto", "cpu", "cuda" or "cuda:N". With "auto" the CPU goes on where a GPU has too little memory.
         batch_size: Images per forward pass of the extractor.
         weights: File with the extractor's weights, or a folder of such files under their published names, instead of
             the downloaded ones.
@@ -119,7 +118,7 @@ class Evaluator:
         find_protocol(protocol)
         self._max_memory = None if max_memory is None else parse_size(max_memory)
         self._embedder = Embedder(
-            device=resolve_device(device),
+            on=device,
             weights=weights,
             offline=offline,
             max_images=max_images,
@@ -281,9 +280,8 @@ class Evaluator:
             return recipe.score(self._judge.real, fakes, self._judge.score(fakes))
 
     def _class_recipe(self, fake: object, opened: OpenedSide, options: ClassOptions) -> ClassRecipe:
-        sources = self._real, fake
         both = self._opened_real, opened
-        return ClassRecipe.of(self._plan, self._embedder, sources=sources, opened=both, **options)
+        return ClassRecipe.of(self._plan, self._embedder, sources=(self._real, fake), opened=both, **options)
 
     def _opened(self, fake: object) -> OpenedSide:
         opened = open_side(fake, "fake")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from genpr.held_out import embedded_held_out
-from genpr.judge import Judge
 from genpr.label_recipe import LabelRecipe
+from genpr.patient_judge import PatientJudge
 from genpr.plan import ScorePlan
 from genpr.side_features import Embedder, SideFeatures
 from genpr.sides import OpenedSide
@@ -17,7 +17,7 @@ def fitted_judge(
     *,
     held_out: object = None,
     labels: LabelRecipe | None = None,
-) -> Judge:
+) -> PatientJudge:
     """Embed the reals and fit them.
 
     Args:
@@ -34,4 +34,4 @@ def fitted_judge(
     reals = SideFeatures(opened, "real", embedder, limit=plan.most_real, own=[plan.own])
     reals.require(plan.real_spaces, minimum=plan.least_real, for_metrics=plan.looked_at)
     kept = None if held_out is None else embedded_held_out(held_out, opened, [plan], embedder)
-    return Judge(plan, reals, embedder, kept, labels)
+    return PatientJudge(plan, reals, embedder, kept, labels)

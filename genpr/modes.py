@@ -22,7 +22,6 @@ from genpr.metrics.modes import ModeCluster, Modes, modes_of
 from genpr.mode_labels import SideLabels
 from genpr.notices import Notice
 from genpr.plan import ScorePlan
-from genpr.runtime import resolve_device
 from genpr.side_features import Embedder, SideFeatures, StageProgress
 from genpr.sides import OpenedSide, check_same_kind, check_untrained, labels_lie_in, open_side
 
@@ -157,7 +156,7 @@ def find_modes(
     if clusters is not None:
         check_count(clusters, "clusters", least=2)
     embedder = Embedder(
-        device=resolve_device(device),
+        on=device,
         weights=weights,
         offline=offline,
         max_images=max_images,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -24,7 +26,7 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
     import torch
 
     if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device("cuda" if _sees_cuda() else "cpu")
     try:
         resolved = torch.device(device)
     except RuntimeError as error:
@@ -33,13 +35,55 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
         ) from error
     if resolved.type not in {"cpu", "cuda"}:
         raise UsageError(f"device {device!r} is not supported; use auto, cpu or cuda", code="unknown-device")
-    if resolved.type == "cuda" and (resolved.index or 0) >= torch.cuda.device_count():
-        raise ResourceError(
-            f"device {device!r} was asked for, but torch {torch.__version__} sees "
-            f"{torch.cuda.device_count()} CUDA devices here; use --device cpu or install a CUDA build",
-            code="no-cuda",
-        )
+    if resolved.type == "cuda":
+        count = torch.cuda.device_count() if _sees_cuda() else 0
+        if (resolved.index or 0) >= count:
+            asked = f"device {str(device)!r} was asked for, but torch {torch.__version__}"
+            raise ResourceError(f"{asked} {_lack_of_cuda(count)}; or use --device cpu", code="no-cuda")
     return resolved
+
+
+def gpu_trouble() -> str | None:
+    """What keeps torch from using a GPU whose driver is there, in words; None if nothing does, or there is none."""
+    import torch
+
+    if torch.version.cuda is None or _sees_cuda():
+        return None
+    text = _lack_of_cuda(0)
+    return None if text.startswith("sees") else text
+
+
+def _sees_cuda() -> bool:
+    """Whether torch can use a GPU, without the warning on stderr that it cannot."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.cuda.is_available()
+
+
+def _lack_of_cuda(count: int) -> str:
+    """Why torch does not see a device that was asked for, and what to do; it tells old drivers only in words."""
+    import torch
+
+    built = torch.version.cuda
+    if built is None and torch.version.hip is None:
+        return f"sees {count} CUDA devices here, for it was built without CUDA; install a CUDA build"
+    said = ""
+    if count == 0:
+        try:
+            torch.cuda.init()  # type: ignore[no-untyped-call]
+        except (RuntimeError, AssertionError) as error:
+            said = " ".join(str(error).split())
+    if found := re.search(r"too old \(found version (\d+)\)", said):
+        major, minor = divmod(int(found[1]) // 10, 100)
+        return (
+            f"was built for CUDA {built}, and the NVIDIA driver is too old for that: it knows CUDA {major}.{minor}; update "
+            f"the driver, or install a build of torch for CUDA {major}.{minor} or older"
+        )
+    if not said or "no NVIDIA driver" in said or "No CUDA GPUs" in said:
+        return f"sees {count} CUDA devices here, built for CUDA {built}; look for a GPU and its driver"
+    return f"(built for CUDA {built}) cannot use the GPU: {said}; `nvidia-smi` should list it"
 
 
 def usable_cores() -> int:

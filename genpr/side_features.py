@@ -28,14 +28,13 @@ from genpr.images.policy import MAX_PIXELS, BadImagePolicy, DecodePolicy
 from genpr.images.source import choose_rows, subset
 from genpr.metrics.features import check_features
 from genpr.notices import Notice, notice
-from genpr.runtime import cache_root
+from genpr.runtime import cache_root, resolve_device
 from genpr.sides import OpenedImages, OpenedSide, refuse_one_shot
+from genpr.spare_device import embed_patiently
 
 StageProgress = Callable[[str, int, int | None], None]
 """Called with the stage ("real", "fake": images embedded; "neighbours": per cent of a search), what is done, and the
 total (None if unknown)."""
-
-_MOST = 2**31  # images of a set or of a batch, or pixels of an image; more would not even fit an address
 
 Space = str | FeatureExtractor
 """A space of features: the canonical name of an extractor, or an extractor of the user's own."""
@@ -48,7 +47,8 @@ OWN = "<as in the feature file>"
 class Embedder:
     """Turns images into features, always with the same options (see `genpr.Evaluator`); copies share loaded networks."""
 
-    device: torch.device
+    on: str | torch.device
+    device: torch.device = field(init=False)
     weights: str | os.PathLike[str] | None = None
     offline: bool = False
     max_images: int | None = None
@@ -65,13 +65,13 @@ class Embedder:
     _loaded: dict[tuple[str, ...], FeatureExtractor] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "device", resolve_device(self.on))
         BadImagePolicy(self.on_bad, self.max_bad)  # refuses what is impossible
         for name in ("max_images", "batch_size", "max_pixels"):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, Integral) or not 1 <= int(value) < _MOST):
+            if value is not None and (not isinstance(value, Integral) or not 1 <= int(value) < 2**31):
                 raise UsageError(
-                    f"{name} must be an integer of at least 1, and below 2^31, not {value!r}",
-                    code="bad-option",
+                    f"{name} must be an integer from 1 to 2^31, not {value!r}", code="bad-option"
                 )
         _ = self.decoding  # likewise
 
@@ -187,7 +187,7 @@ class SideFeatures:
                 fewer = _groups(list(dict.fromkeys(for_metrics)))
                 refuse_one_shot(self.side.source, is_for_control=len(fewer) == 1)
             for group in groups:
-                sets = self._embedder.embed(self.side, self.role, group, self._limit)
+                sets = embed_patiently(self._embedder, self.side, self.role, group, self._limit)
                 self._known.update(zip(group, sets, strict=True))
         for space in missing:
             if len(self._known[space]) < minimum:

@@ -127,6 +127,11 @@ def check_same_kind(real: OpenedSide, fake: OpenedSide) -> None:
         check_same_extractor(real.source, real.extractor, fake.source, fake.extractor)
 
 
+def is_one_shot(source: ImageSource) -> bool:
+    """Whether images come once, out of an iterator."""
+    return isinstance(source, BatchSource) and source.is_one_shot
+
+
 def _is_stdin(side: OpenedSide) -> bool:
     return isinstance(side, OpenedImages) and isinstance(side.source, ListSource) and side.source.is_stdin
 
@@ -137,7 +142,7 @@ def refuse_one_shot(source: ImageSource, *, is_for_control: bool) -> None:
     Raises:
         UsageError: They come out of an iterator ("one-shot").
     """
-    if isinstance(source, BatchSource) and source.is_one_shot:
+    if is_one_shot(source):
         who = "the control needs" if is_for_control else "the metrics need"
         otherwise = "; or leave the control out (control=False)" if is_for_control else ""
         raise UsageError(

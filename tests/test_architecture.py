@@ -13,20 +13,21 @@ import genpr
 
 PACKAGE = Path(genpr.__file__).parent
 
-BASE = {"errors", "notices", "storage", "runtime", "memory"}
+BASE = {"errors", "notices", "storage", "runtime", "memory", "shortage"}
 ALLOWED = {
     "errors": set(),
     "notices": set(),
     "storage": {"errors"},
     "runtime": {"errors"},
     "memory": {"errors", "runtime"},
+    "shortage": {"notices"},
     "images": BASE,
     "features": BASE | {"images", "rebuild"},
     "neighbours": BASE,
     "metrics": BASE | {"neighbours", "rebuild"},
     "protocols": BASE | {"metrics"},
     "sides": BASE | {"images", "features", "metrics"},
-    "side_features": BASE | {"images", "features", "metrics", "sides"},
+    "side_features": BASE | {"images", "features", "metrics", "sides", "spare_device"},
     "shards": BASE | {"images", "features", "side_features", "sides"},
     "source_names": BASE | {"images", "features", "sides"},
     "identities": {"features"},
@@ -140,7 +141,10 @@ ALLOWED = {
         "text_side",
         "values",
     },
-    "fitted": {"held_out", "judge", "label_recipe", "plan", "side_features", "sides"},
+    "spare_device": BASE | {"features", "side_features", "sides"},
+    "patient_judge": BASE
+    | {"evidence", "features", "judge", "label_recipe", "plan", "result", "side_features", "spare_device"},
+    "fitted": {"held_out", "judge", "label_recipe", "patient_judge", "plan", "side_features", "sides"},
     "held_out": {"plan", "side_features", "sides"},
     "evaluator": BASE
     | {
@@ -173,6 +177,7 @@ ALLOWED = {
         "values",
         "plan",
         "judge",
+        "patient_judge",
         "label_options",
         "label_recipe",
     },

@@ -6,7 +6,6 @@ import json
 
 import numpy as np
 import pytest
-import torch
 
 import genpr
 from genpr import judge
@@ -21,7 +20,7 @@ SOME = ["precision", "recall", "density", "coverage", "clipped_density", "f8", "
 
 
 def halves_of(features, seed=0):
-    side = SideFeatures(open_side(features, "real"), "real", Embedder(device=torch.device("cpu"), seed=seed))
+    side = SideFeatures(open_side(features, "real"), "real", Embedder(on="cpu", seed=seed))
     side.require([OWN], minimum=1)
     return [half[OWN].features.numpy() for half in side.halves()]
 

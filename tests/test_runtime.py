@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
+import warnings
 
+import numpy as np
 import pytest
 import torch
 
+import genpr
 from genpr.errors import ResourceError, UsageError
 from genpr.runtime import cache_root, is_offline, private_folder, resolve_device, state_guard
 
@@ -79,6 +82,67 @@ def test_absent_cuda_device_is_refused():
     with pytest.raises(ResourceError, match="sees") as caught:
         resolve_device(f"cuda:{torch.cuda.device_count()}")
     assert caught.value.code == "no-cuda"
+
+
+OLD_DRIVER = (
+    "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver by downloading and "
+    "installing a new version from the URL: http://www.nvidia.com/Download/index.aspx"
+)
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    """What a build for CUDA 12.6 says of a GPU that it cannot use."""
+
+    def said(text, *, counted=1):
+        def init():
+            raise RuntimeError(text)
+
+        def is_available():
+            warnings.warn(
+                f"CUDA initialization: {text} (Triggered internally at CUDAFunctions.cpp:109.)", stacklevel=2
+            )
+            return False
+
+        monkeypatch.setattr(torch.version, "cuda", "12.6")
+        monkeypatch.setattr(torch.cuda, "init", init)
+        monkeypatch.setattr(torch.cuda, "is_available", is_available)
+        monkeypatch.setattr(
+            torch.cuda, "device_count", lambda: counted
+        )  # the management library counts it even so
+
+    return said
+
+
+def test_a_driver_that_is_too_old_is_told_from_a_missing_device(driver):
+    driver(OLD_DRIVER)
+    with pytest.raises(ResourceError) as caught:
+        resolve_device("cuda")
+    assert caught.value.code == "no-cuda"
+    text = str(caught.value)
+    for part in (torch.__version__, "CUDA 12.6", "driver is too old", "knows CUDA 11.4", "--device cpu"):
+        assert part in text
+    driver("Found no NVIDIA driver on your system. Please check", counted=0)
+    with pytest.raises(ResourceError, match=r"sees 0 CUDA devices here, built for CUDA 12\.6") as caught:
+        resolve_device("cuda")
+    assert "old" not in str(caught.value)
+    driver("CUDA unknown error - this may be due to an incorrectly set up environment")
+    with pytest.raises(ResourceError, match="cannot use the GPU: CUDA unknown error"):
+        resolve_device("cuda:0")
+
+
+def test_a_gpu_that_cannot_be_used_is_no_silent_reason_for_the_cpu(driver, rng):
+    driver(OLD_DRIVER)
+    assert resolve_device("auto").type == "cpu"
+    features = rng.normal(size=(2, 40, 4)).astype(np.float32)
+    found = genpr.score(*features, control=False, intervals=False)
+    (notice,) = (item for item in found.notices if item.code == "gpu-unusable")
+    assert "driver is too old" in notice.message
+    asked = genpr.score(*features, control=False, intervals=False, device="cpu")
+    assert "gpu-unusable" not in {item.code for item in asked.notices}
+    driver("Found no NVIDIA driver on your system.", counted=0)
+    found = genpr.score(*features, control=False, intervals=False)
+    assert "gpu-unusable" not in {item.code for item in found.notices}
 
 
 def test_cache_root_order(monkeypatch):

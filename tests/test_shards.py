@@ -110,6 +110,19 @@ def test_scores_of_shards_are_those_of_whole_files(files, tmp_path, capsys):
     assert score(pattern(files, 3), str(files / "of-5" / part)) == whole
 
 
+def test_features_need_no_weights_whatever_names_them(files, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("GENPR_CACHE", str(tmp_path))
+    for name in (f"{files}/of-3/part_*", f"{files}/of-[3]/part_{{1..3}}.*"):
+        assert (
+            run(["score", name, str(files / "whole.safetensors"), "--offline", "--quiet", "--no-control"])
+            == 0
+        )
+    (tmp_path / "images").mkdir()
+    for name in (f"{files}/of-3/part_?x", f"{tmp_path}/imag*"):
+        assert run(["score", name, str(files / "whole.safetensors"), "--offline"]) in {2, 3}
+    assert "weights fetch" not in capsys.readouterr().err
+
+
 def test_a_share_reads_its_own_images_only_and_takes_what_the_cache_has(images, files, tmp_path, capsys):
     mine = tmp_path / "images"
     shutil.copytree(images, mine)

@@ -14,7 +14,6 @@ from genpr.features.extractor import FeatureExtractor
 from genpr.images.policy import MAX_PIXELS
 from genpr.memory import limited_memory, parse_size
 from genpr.result import Result
-from genpr.runtime import resolve_device
 from genpr.side_features import Embedder, StageProgress
 
 DEFAULT_EXTRACTOR = "clip-vit-b-32"
@@ -110,7 +109,7 @@ def align(
         ('[2]', 'green', 1.5)
     """
     embedder = Embedder(
-        device=resolve_device(device),
+        on=device,
         weights=weights,
         offline=offline,
         max_images=max_images,

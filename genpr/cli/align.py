@@ -127,7 +127,6 @@ def command(
     from genpr.memory import limited_memory
     from genpr.report.text.alignment_table import failures_list
     from genpr.report.text.terminal import score_table
-    from genpr.runtime import resolve_device
     from genpr.side_features import Embedder
 
     question = Question(
@@ -140,9 +139,7 @@ def command(
     # What a custom encoder prints must not end up in the result.
     stderr = redirect_stdout(sys.stderr)
     with stderr, limited_memory(max_memory), progress_bars(quiet=quiet) as progress:
-        embedder = Embedder(
-            device=resolve_device(device), weights=weights, offline=offline, progress=progress, **options
-        )
+        embedder = Embedder(on=device, weights=weights, offline=offline, progress=progress, **options)
         found = aligned(images, prompts, extractor, question, embedder)
     result = found.result
     if not quiet:

@@ -176,13 +176,12 @@ def _recognised(
 ) -> Result:
     from genpr.memory import limited_memory
     from genpr.recognition.score import score_images
-    from genpr.runtime import resolve_device
     from genpr.side_features import Embedder
 
     # What a custom recogniser prints must not end up in the result.
     stderr = redirect_stdout(sys.stderr)
     with stderr, limited_memory(max_memory), progress_bars(quiet=quiet) as progress:
-        embedder = Embedder(device=resolve_device(device), progress=progress, **options)
+        embedder = Embedder(on=device, progress=progress, **options)
         return score_images(wanted, images, by, embedder)
 
 

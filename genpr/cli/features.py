@@ -56,7 +56,6 @@ def command(
     from genpr.features.feature_set import FeatureSet, check_output, save_features
     from genpr.images.shards import Share
     from genpr.memory import limited_memory
-    from genpr.runtime import resolve_device
     from genpr.shards import features_for_file
     from genpr.side_features import Embedder
     from genpr.sides import open_side
@@ -66,7 +65,7 @@ def command(
     with redirect_stdout(sys.stderr), limited_memory(max_memory), progress_bars(quiet=quiet) as progress:
         side = open_side(followed(source, follow_symlinks=follow_symlinks), "source")
         _refuse_one_file(source, side)
-        embedder = Embedder(device=resolve_device(device), progress=progress, **options)
+        embedder = Embedder(on=device, progress=progress, **options)
         space = _space(extractor, are_images=not isinstance(side, FeatureSet))
         features = features_for_file(side, space, embedder, share)
     save_features(out, features)

@@ -15,6 +15,7 @@ from genpr import __version__
 from genpr.cli.console import complain, emit
 from genpr.cli.signals import Farewell, signal_of
 from genpr.errors import BadImagesError, GenprError, ResourceError
+from genpr.shortage import is_out_of_memory
 
 _COMMANDS = {
     "score": "Precision, recall, density and coverage of generated images.",
@@ -103,7 +104,7 @@ def run(args: Sequence[str], farewell: Farewell | None = None) -> int:
     except GenprError as error:
         return _fail(str(error), code=error.code, exit_code=error.exit_code, as_json=as_json, path=error.path)
     except Exception as error:  # noqa: BLE001 - the last resort: a bug must not look like a result
-        if _is_out_of_memory(error):
+        if is_out_of_memory(error):
             text = "out of memory; free some, score fewer images (--max-images), or use another --device"
             return _fail(text, code="oom", exit_code=ResourceError.exit_code, as_json=as_json)
         if _is_broken_library(error):
@@ -133,15 +134,6 @@ def _fail_for_images(error: BadImagesError, *, as_json: bool) -> int:
     listed = [{"path": bad.path, "code": bad.code, "message": str(bad)} for bad in error.bad]
     return _fail(
         str(error), code=error.code, exit_code=error.exit_code, as_json=as_json, path=error.path, bad=listed
-    )
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """Torch has a class for GPUs only, which is not imported here; of the CPU it says so in words."""
-    return (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or "can't allocate memory" in str(error)
     )
 
 

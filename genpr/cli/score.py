@@ -82,7 +82,9 @@ def command(
     """Score the images in FAKE against those in REAL.
 
     REAL and FAKE are folders of images (searched to any depth), .zip or .tar archives of images, .npz files
-    with uint8 images in arr_0, or feature files (.npy, or .safetensors as `genpr features` writes them).
+    with uint8 images in arr_0, .parquet files or folders of them, lists of files (.txt, or - for standard
+    input), or feature files (.npy, or .safetensors as `genpr features` writes them). A pattern in quotes, such
+    as 'shards/*.tar' or 'real_{1..8}.safetensors', is one source.
     """
     chosen, labels = names_in(metrics), labels_taken(options, shared=True)
     by_class = ClassOptions.taken_from(options, protocols, has_labels=labels is not None)
@@ -144,8 +146,18 @@ def _tables(result: Result, *, details: bool) -> list[str]:
     return [score_table(result, details=details), *by_label]
 
 
-def _may_hold_images(path: Path) -> bool:
+def _may_hold_images(source: str) -> bool:
     """By suffix, and for array files by their header: images are 4-D. What is missing or damaged is said later."""
+    from genpr.images.patterns import expand
+
+    try:
+        paths = expand(source)
+    except GenprError:
+        paths = None
+    return any(map(_may_be_images, paths or [Path(source)]))
+
+
+def _may_be_images(path: Path) -> bool:
     from genpr.images.arrays import peek_array
 
     suffix = path.suffix.lower()
@@ -197,7 +209,7 @@ def _check_weights(
     from genpr.features.registry import require_weights, weights_of
     from genpr.images.source import open_source
 
-    images = [side for side in (real, fake) if _may_hold_images(Path(side))]
+    images = [side for side in (real, fake) if _may_hold_images(side)]
     try:
         for name, *_ in group_by_network(spaces) if images else ():
             require_weights(name, weights=weights_of(name, weights), offline=offline)

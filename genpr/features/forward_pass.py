@@ -23,6 +23,7 @@ from genpr.features.extractor import (
     extractor_device,
 )
 from genpr.runtime import torch_threads, usable_cores
+from genpr.shortage import is_out_of_memory, release, tell
 
 _MAX_WORKERS = 4  # each holds the activations of one batch, about 1 GB for Inception
 
@@ -45,7 +46,7 @@ class ForwardPass:
         self._run = extractor.forward if isinstance(extractor, PreparingExtractor) else extractor
         self._prepare = device_preparation(extractor)
         self._device = extractor_device(extractor)
-        self._batch_size = batch_size  # halved when the device runs out of memory
+        self._asked, self.batch_size = batch_size, batch_size  # halved when the device runs out of memory
         parallel = self._device.type == "cpu" and getattr(extractor, "thread_safe", False)
         self.workers = min(usable_cores(), _MAX_WORKERS) if parallel else 1
         self._stack = ExitStack()
@@ -63,6 +64,8 @@ class ForwardPass:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
         self._stack.close()
+        if self.batch_size < self._asked:
+            tell("oom-smaller-batches", device=self._device, asked=self._asked, size=self.batch_size)
 
     def submit(self, images: Sequence[Tensor]) -> Future[Tensor]:
         """Embed n images, (3, h, w) each: float32 (n, dim) on the CPU, now or soon.
@@ -85,38 +88,39 @@ class ForwardPass:
 
     def _embed_in_memory(self, images: Sequence[Tensor]) -> Tensor:
         while True:
-            size = self._batch_size
+            size = self.batch_size  # another thread may halve it meanwhile
             try:
-                return torch.cat(
-                    [self._embed_batch(images[start : start + size]) for start in range(0, len(images), size)]
-                )
-            except torch.OutOfMemoryError as error:
-                if self._batch_size == 1:
+                starts = range(0, len(images), size)
+                return torch.cat([self._embed_batch(images[start : start + size], size) for start in starts])
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                if size == 1:
+                    remedy = "free it" if self._device.type == "cpu" else "free it or use --device cpu"
                     raise ResourceError(
                         f"{self._device} has no memory left for one image of {tuple(images[0].shape[1:])} pixels; "
-                        "free it or use --device cpu",
+                        + remedy,
                         code="oom",
                     ) from error
-                self._batch_size = (self._batch_size + 1) // 2
-                torch.cuda.empty_cache()
+            release(self._device.type)  # here, where the error no longer holds what the batch took
+            self.batch_size = min(self.batch_size, (size + 1) // 2)
 
     def _call(self, batch: Tensor) -> Tensor:
         try:
             return self._run(batch)
-        except torch.OutOfMemoryError:
-            raise
         except Exception as error:
-            error.add_note(f"extractor {self._extractor.name} failed")
+            if not is_out_of_memory(error):
+                error.add_note(f"extractor {self._extractor.name} failed")
             raise
 
-    def _embed_batch(self, images: Sequence[Tensor]) -> Tensor:
-        padded = [*images, *[images[-1]] * (self._batch_size - len(images))]
+    def _embed_batch(self, images: Sequence[Tensor], size: int) -> Tensor:
+        padded = [*images, *[images[-1]] * (size - len(images))]
         if self._prepare is None:
             batch = torch.stack(padded).to(self._device)
         else:
             batch = torch.stack([self._prepare(image.to(self._device)) for image in padded])
         output = self._call(batch)
-        expected = (self._batch_size, self._extractor.dim)
+        expected = (size, self._extractor.dim)
         if not isinstance(output, Tensor) or output.shape != expected:
             came = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
             raise FeatureError(

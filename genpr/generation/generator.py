@@ -28,6 +28,7 @@ from genpr.features.user_objects import evaluation_mode, networks_of, signature_
 from genpr.generation.latents import W_RULE, check_psi
 from genpr.generation.truncation import Mapping
 from genpr.runtime import resolve_device, state_guard
+from genpr.shortage import is_out_of_memory
 
 Setting = float | int | str | bool
 """A value on the swept axis."""
@@ -198,11 +199,12 @@ def blamed_on(who: str) -> Iterator[None]:
         yield
     except GenprError:
         raise
-    except torch.OutOfMemoryError as error:
-        raise ResourceError(
-            f"{who} has no memory left on its device; use a smaller batch_size, or free memory", code="oom"
-        ) from error
     except Exception as error:
+        if is_out_of_memory(error):
+            raise ResourceError(
+                f"{who} has no memory left on its device; use a smaller batch_size, or free memory",
+                code="oom",
+            ) from error
         text = " ".join(str(error).split())
         raise UsageError(f"{who} failed: {type(error).__name__}: {text}", code="generator-failed") from error
 

@@ -17,6 +17,7 @@ from genpr.features.run_file import LoadedCode
 from genpr.features.user_objects import load_object, signature_of, takes_device
 from genpr.generation.generator import check_generator
 from genpr.runtime import expanded, resolve_device
+from genpr.shortage import is_out_of_memory
 from genpr.storage import sha256_of_file
 
 _CODE = "custom-generator"
@@ -128,12 +129,12 @@ def _blamed_on(checkpoint: Path | None, spec: str) -> Iterator[None]:
         yield
     except GenprError:
         raise
-    except torch.OutOfMemoryError as error:
-        raise ResourceError(
-            f"generator {spec!r} has no memory left on its device while it is loaded; free memory, or use another device",
-            code="oom",
-        ) from error
     except (Exception, SystemExit) as error:
+        if is_out_of_memory(error):
+            raise ResourceError(
+                f"generator {spec!r} has no memory left on its device while it is loaded; free memory, or use another device",
+                code="oom",
+            ) from error
         if checkpoint is None:
             raise
         text = " ".join(str(error).split())

@@ -15,7 +15,6 @@ from genpr.features.extractor import FeatureExtractor
 from genpr.images.arrays import TensorSource
 from genpr.metrics.features import check_ties
 from genpr.plan import ScorePlan
-from genpr.runtime import resolve_device
 from genpr.side_features import Embedder
 from genpr.sides import OpenedImages
 
@@ -77,7 +76,7 @@ class RealOptions:
     def embedder(self) -> Embedder:
         """How it would embed."""
         return Embedder(
-            device=resolve_device(self.device),
+            on=self.device,
             weights=self.weights,
             offline=self.offline,
             seed=self.seed,

@@ -17,6 +17,7 @@ from genpr.neighbours.engine import Engine, Tiles
 from genpr.neighbours.float_view import FloatSearch
 from genpr.neighbours.frame import Placed
 from genpr.neighbours.workers import Workers
+from genpr.shortage import is_out_of_memory, release, tell
 
 Result = TypeVar("Result")
 
@@ -218,12 +219,14 @@ def _search(
 
 
 def _above(search: FloatSearch | CodeSearch, lowest: Tensor, columns: Placed, chunk: Tensor) -> _Above:
-    """Pairs whose key may be at least `lowest`, in halves where a GPU has too little memory for all of them."""
+    """Pairs whose key may be at least `lowest`, in halves where there is too little memory for all of them."""
     try:
         return search.above(lowest, columns.view, chunk)
-    except torch.cuda.OutOfMemoryError:
-        if len(chunk) < 2:
+    except Exception as error:
+        if len(chunk) < 2 or not is_out_of_memory(error):
             raise
+    release(columns.device.type)
+    tell("oom-smaller-tiles", device=columns.device)
     half = len(chunk) // 2
     i, j, keys, doubts = _above(search, lowest, columns, chunk[:half])
     more_i, more_j, more_keys, more_doubts = _above(search, lowest, columns, chunk[half:])

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from genpr.memory import tile_budget
 from genpr.neighbours import integers
+from genpr.shortage import is_out_of_memory, release, tell
 
 _BYTES_PER_PAIR = 16  # the product, and what is found if some are close
 _CPU_CHUNK_ELEMENTS = 2**19
@@ -38,6 +39,8 @@ class TorchTiles:
     def non_negative(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """See `Tiles.non_negative`."""
         columns = len(right)
+        if len(left) * columns > len(self.products):  # this thread got less memory than the first
+            raise MemoryError
         products = self.products[: len(left) * columns]
         torch.mm(left, right.T, out=products.view(len(left), columns))
         return _those_at_least(products.view(len(left), columns), products.new_zeros(1))
@@ -80,7 +83,16 @@ class TorchEngine:
             rows = columns = 8192
         while rows * columns * _BYTES_PER_PAIR > tile_budget(device) and rows > 1:
             rows, columns = rows // 2, columns // 2
-        return TorchTiles.allocate(self.tile_rows or rows, self.tile_columns or columns, device)
+        rows, columns = self.tile_rows or rows, self.tile_columns or columns
+        while True:
+            try:
+                return TorchTiles.allocate(rows, columns, device)
+            except Exception as error:
+                if rows * columns == 1 or not is_out_of_memory(error):
+                    raise
+            release(device.type)
+            tell("oom-smaller-tiles", device=device)
+            rows, columns = max(rows // 2, 1), max(columns // 2, 1)
 
     def largest(self, left: Tensor, right: Tensor, count: int) -> Tensor:
         """See `Engine.largest`."""

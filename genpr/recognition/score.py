@@ -32,7 +32,6 @@ from genpr.recognition.thresholds import (
     presence_of,
 )
 from genpr.result import Result
-from genpr.runtime import resolve_device
 from genpr.side_features import Embedder, StageProgress
 from genpr.sides import open_side
 
@@ -143,7 +142,7 @@ def score_entities_in_images(
         (0.8333333333333334, 'night')
     """
     embedder = Embedder(
-        device=resolve_device(device),
+        on=device,
         weights=weights,
         offline=offline,
         max_images=max_images,

@@ -43,9 +43,7 @@ def align(images, prompts, **options):
 
 
 def ranks_of(images, prompts, **question):
-    return aligned(
-        images, prompts, ToyPair(), Question(**question), Embedder(device=torch.device("cpu"), seed=0)
-    ).ranks
+    return aligned(images, prompts, ToyPair(), Question(**question), Embedder(on="cpu", seed=0)).ranks
 
 
 @pytest.fixture(scope="module")

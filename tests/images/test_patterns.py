@@ -54,11 +54,12 @@ def found(pattern) -> list[str]:
         ("./s/a-000*", ["s/a-000.tar"]),
         ("s/{b-8}*", ["s/{b-8}.tar"]),
         ("s/{x,.h}*", ["s/.hidden.tar", "s/x.tar"]),
+        ("s/*x.tar", ["s/x.tar"]),
     ],
 )
 def test_patterns_are_expanded_in_byte_order(here, pattern, expected):
     here(*(f"s/a-{n:03d}.tar" for n in range(3)), *(f"s/b-{n}.tar" for n in range(8, 11)))
-    here("s/.hidden.tar", "s/x.tar", "s/{b-8}.tar", "other/c.txt")
+    here("s/.hidden.tar", "s/.x.tar", "s/x.tar", "s/{b-8}.tar", "other/c.txt")
     assert found(pattern) == expected
 
 

@@ -124,6 +124,24 @@ def test_sums_of_signed_bytes_are_accepted_as_old_tools_wrote_them():
         ours(bytes(block) + END)
 
 
+def test_sizes_in_records_count_before_those_in_headers():
+    record = b"10 size=5\n"
+    extended = header(kind=b"x", size=b"%011o\0" % len(record)) + record.ljust(512, b"\0")
+    data = extended + header() + b"12345".ljust(512, b"\0") + header(name=b"b.png") + END
+    assert ours(data) == theirs(data) == [("a.png", 1536, 5), ("b.png", 2560, 0)]
+
+
+@pytest.mark.parametrize("kind", list("123456"))
+def test_links_and_folders_have_no_data_whatever_size_they_claim(kind):
+    data = header(kind=kind.encode(), size=b"%011o\0" % 512) + header(name=b"b.png") + END
+    assert ours(data) == theirs(data) == [("b.png", 1024, 0)]
+
+
+def test_data_of_unknown_kinds_is_passed_over():
+    data = header(kind=b"V", size=b"%011o\0" % 512) + bytes(512) + header(name=b"b.png") + END
+    assert ours(data) == theirs(data) == [("b.png", 1536, 0)]
+
+
 def test_what_gnu_writes_after_its_magic_is_no_folder():
     """Its incremental archives keep times where ustar has the prefix of a name."""
     block = header(magic=b"ustar  \0", rest=b"13737431777")

@@ -8,7 +8,6 @@ from html import unescape
 import html5lib
 import numpy as np
 import pytest
-import torch
 from toy_pair import ToyPair, chosen, drawings, words
 
 from genpr.alignment.aligned import aligned
@@ -32,7 +31,7 @@ def made(wrong=0, captions=1):
         for text, scene in zip(texts, scenes, strict=True)
     ]
     images = drawings(scenes)
-    found = aligned(images, told, ToyPair(), Question(), Embedder(device=torch.device("cpu")))
+    found = aligned(images, told, ToyPair(), Question(), Embedder(on="cpu"))
     return images, found
 
 

@@ -1,0 +1,283 @@
+"""Memory that runs out, on a GPU or a CPU, at any step: less at a time, then the CPU, then one line; never other counts."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import genpr
+from genpr import patient_judge, side_features
+from genpr.errors import ResourceError
+from genpr.features.embed import embed_source
+from genpr.images.source import open_source
+from genpr.neighbours.float_view import FloatSearch
+from genpr.neighbours.torch_engine import TorchEngine, TorchTiles
+from genpr.shortage import is_out_of_memory, shortages
+
+CPU_WORDS = "[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes. Error code 12 (Cannot allocate memory)"
+ERRORS = {
+    "cuda": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+    "cublas": RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    "driver": RuntimeError("CUDA error: out of memory"),
+    "cpu": RuntimeError(CPU_WORDS),
+    "c++": RuntimeError("std::bad_alloc"),
+    "python": MemoryError(),
+}
+OPTIONS = {"extractor": "pixels", "control": False, "intervals": False, "k": 3, "cache": False}
+
+
+class Hungry:
+    """Channel means, for as many images at once as `most`."""
+
+    name, dim = "hungry", 3
+
+    def __init__(self, most, error, *, thread_safe=False):
+        self.most, self.error, self.thread_safe = most, error, thread_safe
+        self.sizes = []
+
+    def __call__(self, images):
+        self.sizes.append(len(images))
+        if len(images) > self.most:
+            raise self.error
+        return images.float().mean((2, 3))
+
+
+@pytest.fixture
+def images(write_images, rng):
+    return write_images("images", rng.integers(0, 256, (50, 8, 8, 3), dtype=np.uint8))
+
+
+@pytest.fixture
+def sides(write_images, rng):
+    return [
+        write_images(name, rng.integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)) for name in ("real", "fake")
+    ]
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: torch.empty(2**50), lambda: np.empty(2**50)], ids=["torch", "numpy"]
+)
+def test_what_libraries_raise_of_this_machine_is_known(make):
+    with pytest.raises((RuntimeError, MemoryError)) as caught:
+        make()
+    assert is_out_of_memory(caught.value)
+
+
+@pytest.mark.parametrize("name", ERRORS)
+@pytest.mark.parametrize("thread_safe", [False, True])
+def test_batches_are_halved_whatever_says_that_memory_ran_out(images, monkeypatch, name, thread_safe):
+    monkeypatch.setattr("genpr.features.forward_pass.usable_cores", lambda: 4)
+    extractor = Hungry(3, ERRORS[name], thread_safe=thread_safe)
+    with shortages() as told:
+        found = embed_source(open_source(images), extractor, batch_size=16)
+    plain = embed_source(open_source(images), Hungry(99, None), batch_size=2)
+    assert torch.equal(found.features, plain.features)
+    assert {2} <= set(extractor.sizes) <= {16, 8, 4, 2}
+    (notice,) = told
+    assert (notice.code, notice.message) == (
+        "oom-smaller-batches",
+        "cpu had little memory: batches of 2, not 16 images",
+    )
+
+
+def test_other_errors_of_an_extractor_are_no_shortage(images):
+    extractor = Hungry(3, RuntimeError("the sizes of tensors must match"))
+    with pytest.raises(RuntimeError, match="must match"):
+        embed_source(open_source(images), extractor, batch_size=16)
+    assert set(extractor.sizes) == {16}
+
+
+def test_too_little_for_one_image_is_said_in_one_line(images):
+    with pytest.raises(
+        ResourceError, match=r"no memory left for one image of \(8, 8\) pixels; free it"
+    ) as caught:
+        embed_source(open_source(images), Hungry(0, ERRORS["cpu"]), batch_size=4)
+    assert caught.value.code == "oom"
+
+
+def counts(result):
+    return {name: metric.value for name, metric in result.metrics.items()}
+
+
+def test_a_search_that_runs_out_of_memory_at_any_step_counts_the_same(rng, monkeypatch):
+    real, fake = rng.normal(size=(2, 150, 6)).astype(np.float32)
+    plain = genpr.score(real, fake, control=False, intervals=False, device="cpu")
+    whole, steps = FloatSearch.above, 0
+
+    def failing(at):
+        def above(self, lowest, columns, chunk):
+            nonlocal steps
+            steps += len(chunk) > 1  # what cannot be less is an error
+            if steps == at and len(chunk) > 1:
+                raise ERRORS["cuda" if at % 2 else "cpu"]
+            return whole(self, lowest, columns, chunk)
+
+        return above
+
+    for at in range(1, 100):
+        steps = 0
+        monkeypatch.setattr(FloatSearch, "above", failing(at))
+        found = genpr.score(real, fake, control=False, intervals=False, device="cpu")
+        assert counts(found) == counts(plain)
+        told = [item.code for item in found.notices]
+        if steps < at:
+            break
+        assert told.count("oom-smaller-tiles") == 1
+    assert at > 3, "several steps were tried"
+    assert "oom-smaller-tiles" not in told
+
+
+@pytest.mark.parametrize("most", [300, 5000])
+def test_tiles_that_cannot_be_had_are_made_smaller(rng, monkeypatch, most):
+    real, fake = rng.normal(size=(2, 300, 6)).astype(np.float32)
+    plain = genpr.score(real, fake, control=False, intervals=False, device="cpu")
+    whole = TorchTiles.allocate
+
+    def allocate(rows, columns, device):
+        if rows * columns > most:
+            raise ERRORS["cpu"]
+        return whole(rows, columns, device)
+
+    monkeypatch.setattr(TorchTiles, "allocate", allocate)
+    tiles = TorchEngine().tiles(8, torch.device("cpu"))
+    assert tiles.rows * tiles.columns <= most
+    found = genpr.score(real, fake, control=False, intervals=False, device="cpu")
+    assert counts(found) == counts(plain)
+    assert "oom-smaller-tiles" in {item.code for item in found.notices}
+
+
+def test_a_thread_with_smaller_tiles_than_others_asks_for_smaller_chunks():
+    tiles = TorchTiles.allocate(4, 4, torch.device("cpu"))
+    with pytest.raises(MemoryError):
+        tiles.non_negative(torch.ones(4, 2), torch.ones(5, 2))
+
+
+@pytest.fixture
+def full_gpu(monkeypatch):
+    """A GPU that "auto" chooses, and that has no memory for some of the work."""
+
+    def fill(*works):
+        refused = []
+
+        def check(embedder, work):
+            if embedder.device.type == "cuda" and work in works:
+                refused.append(work)
+                raise ERRORS["cuda"]
+
+        resolve = side_features.resolve_device
+        gpu = {"auto": torch.device("cuda"), "cuda": torch.device("cuda")}
+        monkeypatch.setattr(side_features, "resolve_device", lambda on: gpu.get(on) or resolve(on))
+        embed, load = side_features.Embedder.embed, side_features.load_joint
+
+        def checked_embed(self, side, role, *rest):
+            check(self, f"embed {role}")
+            return embed(self, side, role, *rest)
+
+        class Judge(patient_judge.Judge):
+            def __init__(self, plan, real, embedder, **rest):
+                check(embedder, "fit")
+                self.where = embedder
+                super().__init__(plan, real, _on_cpu(embedder), **rest)
+
+            def score(self, fake):
+                check(self.where, "score")
+                return super().score(fake)
+
+        monkeypatch.setattr(side_features.Embedder, "embed", checked_embed)
+        monkeypatch.setattr(patient_judge, "Judge", Judge)
+        monkeypatch.setattr(
+            side_features, "load_joint", lambda names, device, **rest: load(names, device="cpu", **rest)
+        )
+        return refused
+
+    def _on_cpu(embedder):
+        copy = side_features.Embedder(on="cpu")
+        object.__setattr__(copy, "progress", embedder.progress)
+        return copy
+
+    return fill
+
+
+@pytest.mark.parametrize("work", ["embed real", "embed fake", "fit", "score"])
+def test_where_a_gpu_has_too_little_memory_the_cpu_goes_on(sides, full_gpu, work):
+    plain = genpr.score(*sides, device="cpu", **OPTIONS)
+    refused = full_gpu(work)
+    evaluator = genpr.Evaluator(sides[0], device="auto", **OPTIONS)
+    found, again = evaluator.score(sides[1]), evaluator.score(sides[1])
+    assert counts(found) == counts(again) == counts(plain)
+    for result in (found, again):
+        (notice,) = (item for item in result.notices if item.code == "oom-cpu")
+        what = f"for {work.split()[1]} images" if work.startswith("embed") else "for the metrics"
+        assert notice.message == f"cuda had too little memory {what}; the CPU did it instead"
+    assert refused == [work] * (2 if work == "embed fake" else 1), "what moved to the CPU stays there"
+    assert "oom-cpu" not in {item.code for item in plain.notices}
+
+
+def test_one_score_goes_on_on_the_cpu_too(sides, full_gpu):
+    plain = genpr.score(*sides, device="cpu", **OPTIONS)
+    full_gpu("embed real", "score")
+    found = genpr.score(*sides, device="auto", **OPTIONS)
+    assert counts(found) == counts(plain)
+    assert [item.code for item in found.notices].count("oom-cpu") == 2
+
+
+def test_who_insists_on_a_gpu_gets_an_error(sides, full_gpu):
+    full_gpu("embed real")
+    with pytest.raises(torch.OutOfMemoryError):
+        genpr.score(*sides, device="cuda", **OPTIONS)
+
+
+def test_images_that_come_once_are_not_embedded_twice(sides, full_gpu, rng):
+    full_gpu("embed fake")
+    once = iter([rng.integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)])
+    with pytest.raises(torch.OutOfMemoryError):
+        genpr.score(sides[0], once, device="auto", **OPTIONS)
+
+
+HUNGRY = """
+import torch
+
+class Net(torch.nn.Module):
+    dim = 3
+
+    def forward(self, images):  # 32 MiB for each
+        return torch.nn.functional.interpolate(images.float(), (1672, 1672)).mean((2, 3))
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_may_not_have_more_memory_scores_the_same(sides, tmp_path):
+    (tmp_path / "hungry.py").write_text(HUNGRY)
+    options = ("--extractor", "hungry.py:Net", "--device", "cpu", "--no-control", "--no-cache", "--json")
+
+    def score(batch_size, most=None):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+        done = subprocess.run(
+            [sys.executable, "-m", "genpr", "score", *map(str, sides), *options, "--batch-size", batch_size],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            preexec_fn=None if most is None else limit,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )
+        return done.returncode, json.loads(done.stdout)
+
+    _, plain = score("8")
+    code, found = score("64", most=5 * 2**30)
+    assert code == 0, found
+    assert {name: value["value"] for name, value in found["metrics"].items()} == {
+        name: value["value"] for name, value in plain["metrics"].items()
+    }
+    assert "oom-smaller-batches" in {item["code"] for item in found["notices"]}
+    code, none = score("4", most=1500 * 2**20)
+    assert (code, none["error"]["code"]) == (4, "oom")
