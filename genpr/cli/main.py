@@ -7,7 +7,8 @@ import importlib
 import json
 import os
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import click
 
@@ -80,16 +81,25 @@ def cli() -> None:
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
 
 
-def run(args: Sequence[str], farewell: Farewell | None = None) -> int:
+def _plainly(call: Callable[[], Any]) -> Any:  # noqa: ANN401
+    return call()
+
+
+def run(
+    args: Sequence[str],
+    farewell: Farewell | None = None,
+    around: Callable[[Callable[[], Any]], Any] = _plainly,
+) -> int:
     """Run the command line `args` and return the exit code; errors become one message on stderr.
 
     Args:
         args: Without the name of the program.
         farewell: Who else may say that a signal came; None for nobody.
+        around: What calls the command.
     """
     as_json = "--json" in args
     try:
-        outcome = cli.main(args=list(args), prog_name="genpr", standalone_mode=False)
+        outcome = around(lambda: cli.main(args=list(args), prog_name="genpr", standalone_mode=False))
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return _USAGE
