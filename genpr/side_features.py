@@ -71,9 +71,7 @@ class Embedder:
         for name in ("max_images", "batch_size", "max_pixels"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, Integral) or not 1 <= int(value) < 2**31):
-                raise UsageError(
-                    f"{name} must be an integer from 1 to 2^31, not {value!r}", code="bad-option"
-                )
+                raise UsageError(f"{name} is an integer from 1 to 2^31, not {value!r}", code="bad-option")
         _ = self.decoding  # likewise
 
     @property
