@@ -140,9 +140,14 @@ def cache_root() -> Path:
     It is not created here; whoever writes creates it with `private_folder`.
     """
     if explicit := os.environ.get("GENPR_CACHE"):
-        return Path(explicit).expanduser()
+        return expanded(explicit)
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "genpr"
+    return expanded(base) / "genpr"
+
+
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """A path whose `~` or `~name` is written out as shells do it: of a user that nobody knows it stays as it is."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises of unknown users
 
 
 def private_folder(root: Path, *parts: str) -> Path:

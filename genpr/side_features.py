@@ -70,8 +70,8 @@ class Embedder:
         BadImagePolicy(self.on_bad, self.max_bad)  # refuses what is impossible
         for name in ("max_images", "batch_size", "max_pixels"):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, Integral) or value < 1):
-                raise UsageError(f"{name} must be an integer of at least 1, not {value!r}", code="bad-option")
+            if value is not None and (not isinstance(value, Integral) or not 1 <= int(value) < 2**31):
+                raise UsageError(f"{name} is an integer from 1 to 2^31, not {value!r}", code="bad-option")
         _ = self.decoding  # likewise
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from genpr.features.image_facts import ImageFacts
 from genpr.features.read_ahead import LoadedImage
 from genpr.features.registry import describe
 from genpr.images.item import known_length, printable
-from genpr.images.shards import BLOCK
+from genpr.images.shards import BLOCK, names_sha256
 from genpr.images.source import ImageSource, Item
 from genpr.memory import empty_rows
 from genpr.ranks.team import Team
@@ -62,8 +61,9 @@ class RankShare:
         Raises:
             DataError: They did not ("ranks-differ").
         """
-        digest = hashlib.sha256("\0".join(self.names).encode("utf-8", "surrogatepass")).hexdigest()
-        self._check([len(self.names), digest[:16]], "images and hash of their names")
+        if not self._team.is_alone:
+            facts = [len(self.names), names_sha256(self.names)[:16]]
+            self._check(facts, "images and hash of their names")
 
     def place(self, number: int) -> int:
         """Where in the source this rank's image of a `number` (from 0) is."""
