@@ -15,6 +15,7 @@ from genpr.images.damage import damage_reported
 from genpr.images.folder import read_file
 from genpr.images.item import ImageSource, Item, printable
 from genpr.images.sniff import image_format
+from genpr.ranks.team import current_team
 
 STDIN = "-"
 _STDIN_NAME = "<stdin>"
@@ -84,6 +85,13 @@ def open_stdin_list(name: str) -> ListSource:
         UsageError: Nothing is piped into standard input ("no-stdin").
         DataError: As `open_list`.
     """
+    # Ranks that a launcher started have one standard input: the first reads it for all. JSON takes bytes as Latin-1.
+    data = current_team().from_first(lambda: _from_stdin().decode("latin-1")).encode("latin-1")
+    name = _STDIN_NAME if name == STDIN else name
+    return ListSource(name, Path(), _paths_in(data, name), is_stdin=True)
+
+
+def _from_stdin() -> bytes:
     stream = sys.stdin
     if stream is None or stream.closed or stream.isatty():
         raise UsageError(
@@ -91,8 +99,7 @@ def open_stdin_list(name: str) -> ListSource:
             code="no-stdin",
             path=STDIN,
         )
-    name = _STDIN_NAME if name == STDIN else name
-    return ListSource(name, Path(), _paths_in(_piped(stream), name), is_stdin=True)
+    return _piped(stream)
 
 
 @lru_cache(maxsize=1)

@@ -117,6 +117,11 @@ def jobs(tmp_path_factory):
         jobs.add(f"cli-{size}", kind="cli", args=["score", *files, "--json", "--csv", table], size=size)
     folders = [str(folder / "real"), str(folder / "fake"), "--extractor", "gabor", "--no-cache"]
     jobs.add("cli-bad", kind="cli", args=["score", *folders, "--json"], size=2)
+    listed = folder / "listed"
+    listed.write_text("".join(f"{path}\n" for path in sorted((folder / "fake").iterdir())))
+    pixels = ["--extractor", "pixels", "--no-cache", "--json"]
+    args = ["features", "-", str(folder / "listed.safetensors"), *pixels]
+    jobs.add("cli-stdin", kind="cli", args=args, size=2, stdin=str(listed))
     jobs.add("cli-refused", kind="cli", args=["watch", *files], size=2)
     jobs.add("cli-list", kind="cli", args=["list", "protocols"], size=2)
     for how in ("raise", "kill"):
@@ -188,6 +193,13 @@ def test_bad_images_are_listed_once_whoever_met_them(jobs):
     assert "rank 1" not in said
     (record,) = [json.loads(text)["error"] for text in jobs.said("cli-bad", "out") if text]
     assert [Path(bad["path"]).name for bad in record["bad"]] == ["002.png", "040.png"]
+
+
+def test_a_list_on_standard_input_is_read_once_for_all(jobs):
+    assert jobs.codes("cli-stdin") == [0, 0], jobs.said("cli-stdin", "err")
+    first, second = jobs.said("cli-stdin", "out")
+    assert json.loads(first)["n"] == 40
+    assert second == ""
 
 
 def test_a_rank_that_raises_ends_all_with_its_own_error_said_once(jobs):
