@@ -15,6 +15,7 @@ from genpr.images.damage import damage_reported
 from genpr.images.folder import read_file
 from genpr.images.item import ImageSource, Item, printable
 from genpr.images.sniff import image_format
+from genpr.ranks.environment import is_launched
 from genpr.ranks.team import current_team
 
 STDIN = "-"
@@ -82,10 +83,17 @@ def open_stdin_list(name: str) -> ListSource:
     """The same from standard input, with paths relative to the working folder; it is read once by a process.
 
     Raises:
-        UsageError: Nothing is piped into standard input ("no-stdin").
+        UsageError: Nothing is piped into standard input ("no-stdin"), or many processes would share it ("stdin-ranks").
         DataError: As `open_list`.
     """
-    # Ranks that a launcher started have one standard input: the first reads it for all. JSON takes bytes as Latin-1.
+    if is_launched() and current_team().is_alone and not _piped.cache_info().currsize:
+        raise UsageError(
+            "- is a list on standard input, which torchrun's processes would tear apart outside of genpr.all_ranks(); write it "
+            "to a .txt file",
+            code="stdin-ranks",
+            path=STDIN,
+        )
+    # The first rank reads it for all. JSON takes bytes as Latin-1.
     data = current_team().from_first(lambda: _from_stdin().decode("latin-1")).encode("latin-1")
     name = _STDIN_NAME if name == STDIN else name
     return ListSource(name, Path(), _paths_in(data, name), is_stdin=True)
