@@ -15,8 +15,8 @@ from genpr.cli.main import run
 from genpr.errors import BadImagesError, DataError, ImageError, UsageError
 from genpr.evaluate import score
 from genpr.features.feature_set import load_features
-from genpr.images.pack import pack
 from genpr.images.file_list import _piped
+from genpr.images.pack import pack
 from genpr.images.source import open_source, subset
 from genpr.labels.read import open_labels
 from genpr.modes import find_modes
