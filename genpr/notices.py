@@ -226,6 +226,7 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
     "oom-smaller-tiles": ("note", "{device} had little memory: smaller tiles gave the same counts", ""),
     "gpu-unusable": ("warning", "computed on the CPU although there is a GPU: torch {reason}", ""),
     "oom-cpu": ("warning", "{device} had too little memory {what}; the CPU did it instead", "free some"),
+    "cache-unreadable": ("warning", "{file} of the cache cannot be read: {reason}", "its images were embedded"),
     # images
     "codec-mismatch": (
         "warning",

@@ -45,11 +45,19 @@ class SweepFolder:
         busy = f"another sweep is under way in {self.path}; wait for it, or choose another folder"
         lock = exclusive_lock(self._points / ".lock", busy=busy)
         try:
-            for half_written in [*self.path.glob(".*.tmp"), *self._points.glob(".*.tmp")]:
-                half_written.unlink(missing_ok=True)
+            self._remove_half_written()
             yield
         finally:
             lock.release()
+
+    def _remove_half_written(self) -> None:
+        try:
+            for folder in (self.path, self._points):
+                for path in folder.iterdir():
+                    if path.name.startswith(".") and path.suffix == ".tmp":
+                        path.unlink(missing_ok=True)
+        except OSError as error:
+            raise unwritable(self.path, error) from error
 
     def key_of(
         self,

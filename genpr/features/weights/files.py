@@ -184,9 +184,10 @@ def _fetch(entry: WeightsFile, target: Path, progress: Progress | None) -> Path:
             _remove_partial(folder, entry)
             with atomic_path(target) as temporary:
                 _download(entry, temporary, progress)
-    except OSError as error:
+    except (OSError, NotImplementedError) as error:  # the latter of a file system without locks
+        reason = getattr(error, "strerror", None) or error
         raise ResourceError(
-            f"cannot write {target} ({error.strerror or error}); set GENPR_CACHE to a folder you can write",
+            f"cannot write {target} ({reason}); set GENPR_CACHE to a folder you can write",
             code="cache-unusable",
             path=str(target),
         ) from error
