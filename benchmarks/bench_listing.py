@@ -3,8 +3,8 @@
     python benchmarks/bench_listing.py                     # 100 shards of 10,000 images 8 x 8; 2 GB of disk
     python benchmarks/bench_listing.py --images 100000 --shards 10 --only genpr
 
-Each way has a process of its own, which says how many seconds it took and by how much its memory grew. The files are in
-the page cache.
+Each way has a process of its own, which says how many seconds it took, how many of them it computed (the rest waited, for
+the disk or for others on the machine), and by how much its memory grew. The files are in the page cache.
 """
 
 from __future__ import annotations
@@ -81,15 +81,16 @@ def _write(folder: Path, images: int, shards: int) -> None:
 
 
 def _listed(way: Callable[[Path], tuple[int, object]], folder: Path) -> dict[str, object]:
-    before, started = _memory("VmRSS"), time.perf_counter()
+    before, started, used = _memory("VmRSS"), time.perf_counter(), time.process_time()
     count, kept = way(folder)
-    seconds = time.perf_counter() - started
-    found = {
+    return {
         "images": count,
-        "seconds": round(seconds, 2),
+        "seconds": round(time.perf_counter() - started, 1),
+        "cpu_seconds": round(time.process_time() - used, 1),
         "peak_growth_mb": (_memory("VmHWM") - before) // 2**20,
+        "kept_growth_mb": (_memory("VmRSS") - before) // 2**20,
+        "kept": type(kept).__name__,
     }
-    return {**found, "kept_growth_mb": (_memory("VmRSS") - before) // 2**20, "kept": type(kept).__name__}
 
 
 def _memory(key: str) -> int:

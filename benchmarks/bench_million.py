@@ -41,6 +41,11 @@ _FAKE_SPREAD = 0.9
     "--max-memory", default="2GiB", show_default=True, help="Given to genpr; features beyond are mapped."
 )
 @click.option(
+    "--tars",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Where the tar files are from an earlier run, or are written to stay.",
+)
+@click.option(
     "--temp-dir",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Where images, cache and features go meanwhile: up to 40 KB per image.",
@@ -56,21 +61,20 @@ def main(
     scored: int,
     kills: int,
     max_memory: str,
+    tars: Path | None,
     temp_dir: Path | None,
     out: Path | None,
 ) -> None:
     """Every step in a process of its own; exits 1 if the resumed run differs in a byte or loses more than it may."""
     record: dict[str, Any] = {"format": "genpr.benchmark-million/1", "images": images, "tar_files": shards}
     with tempfile.TemporaryDirectory(prefix="genpr-bench-", dir=temp_dir) as name:
-        run = _Run(Path(name), max_memory, record)
+        run = _Run(Path(name), tars or Path(name), max_memory, record)
         run.write(images, shards, scored)
         run.list_images()
-        whole = run.embed("uninterrupted", "--no-cache")
-        run.score(scored)
-        whole.unlink()
-        resumed = run.embed_with_kills(kills, images)
+        run.embed("uninterrupted", "--no-cache").unlink()
+        reals = run.embed_with_kills(kills, images)
         record["equal_to_the_byte"] = record["uninterrupted"]["sha256"] == record["resumed"]["sha256"]
-        resumed.unlink()
+        run.score(reals, scored)
     record |= {"ended": datetime.now(UTC).isoformat(timespec="seconds")}
     record["machine"] = asdict(describe_machine(threads=usable_cores(), device="cpu"))
     out = out or _RESULTS / f"million-{datetime.now(UTC):%Y-%m-%d}-cpu.json"
@@ -81,21 +85,18 @@ def main(
 
 
 class _Run:
-    def __init__(self, folder: Path, max_memory: str, record: dict[str, Any]) -> None:
-        self.folder, self.max_memory, self.record = folder, max_memory, record
-        self.reals = str(folder / "real" / "*.tar")
+    def __init__(self, folder: Path, tars: Path, max_memory: str, record: dict[str, Any]) -> None:
+        self.folder, self.tars, self.max_memory, self.record = folder, tars, max_memory, record
+        self.reals, self.fakes = (str(tars / side / "*.tar") for side in ("real", "fake"))
         self.cache, self.done = folder / "cache", folder / "done"
 
     def write(self, images: int, shards: int, scored: int) -> None:
-        write_shards(self.folder / "real", images=images, shards=shards, spread=1.0, seed=1)
-        write_shards(
-            self.folder / "fake",
-            images=scored,
-            shards=-(-shards * scored // images),
-            spread=_FAKE_SPREAD,
-            seed=2,
-        )
-        self.record["tar_bytes"] = sum(path.stat().st_size for path in self.folder.glob("real/*.tar"))
+        fake_shards = -(-shards * scored // images)
+        sides = (("real", images, shards, 1.0), ("fake", scored, fake_shards, _FAKE_SPREAD))
+        for seed, (side, n, files, spread) in enumerate(sides, 1):
+            if not (self.tars / side).exists():
+                write_shards(self.tars / side, images=n, shards=files, spread=spread, seed=seed)
+        self.record["tar_bytes"] = sum(path.stat().st_size for path in self.tars.glob("real/*.tar"))
         self._say("written", bytes=self.record["tar_bytes"])
 
     def list_images(self) -> None:
@@ -129,33 +130,12 @@ class _Run:
         shutil.rmtree(self.cache)
         return resumed
 
-    def score(self, n: int) -> None:
-        fake = self.folder / "fake.safetensors"
-        watch(
-            [
-                "-m",
-                "genpr",
-                "features",
-                str(self.folder / "fake" / "*.tar"),
-                str(fake),
-                "--extractor",
-                "pixels",
-                "-q",
-                "--no-cache",
-            ]
-        )
-        reals = str(self.folder / "uninterrupted.safetensors")
-        options = [
-            "--max-images",
-            str(n),
-            "--max-memory",
-            self.max_memory,
-            "--no-intervals",
-            "--no-control",
-            "--json",
-            "-q",
-        ]
-        done = watch(["-m", "genpr", "score", reals, str(fake), *options])
+    def score(self, reals: Path, n: int) -> None:
+        fakes = self.folder / "fake.safetensors"
+        embed = ["features", self.fakes, str(fakes), "--extractor", "pixels", "-q", "--no-cache"]
+        watch(["-m", "genpr", *embed])
+        options = ["--max-memory", self.max_memory, "--no-intervals", "--no-control", "--json", "-q"]
+        done = watch(["-m", "genpr", "score", str(reals), str(fakes), "--max-images", str(n), *options])
         values = {name: metric["value"] for name, metric in json.loads(done.output)["metrics"].items()}
         self._note("score", done, n=n, values=values)
 

@@ -32,7 +32,7 @@ class Evaluator:
     """A real set, embedded and fitted once, against which any number of fake sets is scored.
 
     Args:
-        real: Real images or their features: a folder, `.zip`, `.tar`, `.npz` or feature file; a uint8 array
+        real: Real images or their features: a path (docs/sources.md lists what may lie there), a uint8 array
             (n, h, w, 3) or tensor (n, 3, h, w); a float array or tensor (n, d) of features; a Dataset; or an
             iterable of image batches.
         extractor: A name, `module:factory`, `file.py:factory`, or an object that follows the

@@ -6,7 +6,7 @@ What is read is what was scored: where the hashes of the images are known, a pic
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,7 +16,7 @@ from genpr.errors import ImageError
 from genpr.features.feature_set import FeatureSet
 from genpr.images.datasets import BatchSource
 from genpr.images.decode import content_sha256, decode
-from genpr.images.item import ImageData, ImageSource
+from genpr.images.item import ImageData, ImageSource, Item
 from genpr.images.policy import DecodePolicy
 from genpr.sides import open_side
 
@@ -57,7 +57,7 @@ class Pictures:
         for each in dict.fromkeys(rows):
             wanted[self.names[each]].append(each)
         found: dict[int, Pixels] = {}
-        for item in self.source if wanted else ():
+        for item in self._items_called(wanted) if wanted else ():
             if item.name not in wanted:
                 continue
             try:
@@ -74,6 +74,13 @@ class Pictures:
             if not wanted:
                 break
         return found
+
+    def _items_called(self, wanted: Collection[str]) -> Iterator[Item]:
+        """The images of some names, as long as these are wanted; where names are known, no others are looked at."""
+        names = self.source.names()
+        if names is None:
+            return iter(self.source)
+        return self.source.pick(place for place, name in enumerate(names) if name in wanted)
 
     def _row_of(self, data: ImageData, rows: Sequence[int]) -> int | None:
         """Which of `rows`, which share a name, an image is; None if it is none of them."""

@@ -124,9 +124,10 @@ def command(
 ) -> None:
     """Score new samples or checkpoints in DIR against REAL as a training run writes them.
 
-    Samples are folders of images, .zip or .tar archives, .npz or feature files directly in DIR. With --generator, DIR holds
-    checkpoint files instead: the factory is called with each, and what it returns draws --n images, of the same latents
-    each time. Each is scored once it is complete, in natural order of the names, and never again, after a restart neither.
+    Samples are folders of images, .zip or .tar archives, .npz, .parquet or feature files directly in DIR. With
+    --generator, DIR holds checkpoint files instead: the factory is called with each, and what it returns draws --n
+    images, of the same latents each time. Each is scored once it is complete, in natural order of the names, and
+    never again, after a restart neither.
     Scores are appended to DIR/genpr.jsonl; best.json beside it holds the best.
 
     \b

@@ -82,6 +82,12 @@ def _open_one(text: str, name: str, choice: str | None, *, follow_symlinks: bool
         raise UsageError(f"there is nothing at {shown!r}; is it misspelt?", code="path-not-found", path=text)
     if path.is_dir():
         return _open_folder(path, name, choice, follow_symlinks=follow_symlinks)
+    if not path.is_file():  # reading a pipe or a device may never end
+        raise UsageError(
+            f"{shown} is neither a folder nor a regular file; needed is {_ACCEPTED}",
+            code="source-kind",
+            path=text,
+        )
     suffix = suffix_of(text)
     if suffix in _COLUMN_READERS:
         return _COLUMN_READERS[suffix](path, name, choice)

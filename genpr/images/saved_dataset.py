@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -85,7 +86,7 @@ def open_arrow(path: Path, name: str, choice: str | None = None) -> ArrowSource:
     """
     pa = load_pyarrow(path)
     with arrow_damage_reported(path, "arrow"):
-        mapped = pa.memory_map(str(path))
+        mapped = pa.memory_map(os.fsencode(path))
         has_footer = mapped.read(6) == b"ARROW1"
         mapped.seek(0)
         file = pa.ipc.open_file(mapped) if has_footer else pa.ipc.open_stream(mapped)

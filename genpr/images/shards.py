@@ -10,7 +10,6 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 from genpr.errors import UsageError
 from genpr.images.item import ImageSource, Item, known_length, printable
@@ -135,7 +134,7 @@ class ShardSource(ImageSource):
         return len(self.rows)
 
     def __iter__(self) -> Iterator[Item]:
-        return islice(self.source, self.rows.start, self.rows.stop)
+        return self.source.pick(self.rows)
 
     @property
     def notices(self) -> tuple[Notice, ...]:
@@ -156,7 +155,7 @@ class ShardSource(ImageSource):
             start=self.rows.start,
             end=self.rows.stop,
             total=self.total,
-            names_sha256=names_sha256(item.name for item in self.source),
+            names_sha256=names_sha256(self.source.names() or (item.name for item in self.source)),
             max_bad=max_bad,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import sys
 import tracemalloc
@@ -23,6 +24,7 @@ from genpr.images.decode import decode
 from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source, subset
 from genpr.labels.read import open_labels
+from genpr.pictures import pictures_of
 
 PLACES = [f"[{place}]" for place in range(12)]
 
@@ -390,6 +392,17 @@ def test_a_parquet_file_that_changed_is_told(hub, tmp_path):
     assert caught.value.code == "unreadable"
 
 
+def test_a_parquet_file_that_lost_rows_does_not_end_in_silence(tmp_path):
+    path = write(tmp_path / "x.parquet", {"image": FILES})
+    source = open_source(path)
+    write(path, {"image": FILES[:7]})
+    items = iter(source)
+    assert [next(items).read() for _ in range(7)] == FILES[:7]
+    with pytest.raises(DataError, match="ends before row 7") as caught:
+        next(items)
+    assert caught.value.code == "parquet-damaged"
+
+
 def test_splits_are_never_mixed(hub, tmp_path):
     for given, says in (
         (hub / "splits", "test, train"),
@@ -465,3 +478,34 @@ def test_a_stream_that_knows_no_columns_is_told_how_to_say(hub):
     stream = datasets.IterableDataset.from_generator(lambda: iter([{"photo": FILES[0]}]))
     with pytest.raises(UsageError, match="cast_column"):
         open_source(stream)
+
+
+def test_pictures_of_a_few_rows_read_no_others(tmp_path):
+    path = write(
+        tmp_path / "x.parquet", {"image": FILES}, row_group_size=2, compression="none", use_dictionary=False
+    )
+    pictures = pictures_of(path, PLACES)
+    data = bytearray(path.read_bytes())
+    at = data.find(FILES[0])
+    data[at - 20 : at] = bytes(20)
+    path.write_bytes(data)
+    found = pictures.read([9, 4])
+    assert {row: image.tolist() for row, image in found.items()} == {
+        row: PIXELS[row].tolist() for row in (4, 9)
+    }
+
+
+def test_what_is_no_regular_file_is_not_waited_for(tmp_path):
+    for suffix in (".parquet", ".tar", ".zip", ".txt", ".arrow"):
+        os.mkfifo(tmp_path / f"x{suffix}")
+        with pytest.raises(UsageError, match="nor a regular file") as caught:
+            open_source(tmp_path / f"x{suffix}")
+        assert caught.value.code == "source-kind"
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_names_of_files_may_be_any_bytes(hub, tmp_path, suffix):
+    form = {".parquet": "x.parquet", ".arrow": "file.arrow"}[suffix]
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff" + suffix.encode()))
+    shutil.copy(hub / form, path)
+    assert len(open_source(path)) == 12

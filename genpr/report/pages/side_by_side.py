@@ -141,7 +141,7 @@ def _names_of(source: ImageSource) -> dict[str, None]:
     """In order; of batches by their number alone, without drawing any."""
     if isinstance(source, BatchSource) and (count := known_length(source)) is not None:
         return {f"[{row}]": None for row in range(count)}
-    return dict.fromkeys(item.name for item in source)
+    return dict.fromkeys(source.names() or (item.name for item in source))
 
 
 def _spread(names: Sequence[str], rows: int) -> list[str]:
