@@ -12,6 +12,7 @@ from typing import Any
 
 from genpr.errors import DataError, UsageError
 from genpr.evaluator import Evaluator
+from genpr.images.folder import walk_files
 from genpr.records import result_of
 from genpr.result import Result
 from genpr.storage import atomic_path, exclusive_lock, unwritable
@@ -133,7 +134,7 @@ def _point_of(record: Mapping[str, Any]) -> tuple[Any, Result]:
 
 def _listing(path: Path) -> str:
     """Hash of the names, sizes and times of the files of a source."""
-    files = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
+    files = sorted(path / each for each in walk_files(path)) if path.is_dir() else [path]
     digest = hashlib.sha256()
     for file in files:
         try:

@@ -8,6 +8,7 @@ import json
 import os
 import traceback
 from collections.abc import Sequence
+from contextvars import copy_context
 
 import click
 
@@ -89,7 +90,8 @@ def run(args: Sequence[str], farewell: Farewell | None = None) -> int:
     """
     as_json = "--json" in args
     try:
-        outcome = cli.main(args=list(args), prog_name="genpr", standalone_mode=False)
+        # In a context of its own, since options such as --follow-symlinks hold for this command only.
+        outcome = copy_context().run(cli.main, args=list(args), prog_name="genpr", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return _USAGE
