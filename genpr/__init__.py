@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from genpr.modes import FoundModes, find_modes
     from genpr.notices import Notice
     from genpr.ranking import Ranking, rank_checkpoints, rank_results
+    from genpr.ranks.launch import all_ranks
     from genpr.recognition.score import score_entities_in_images
     from genpr.report.pages.compare_page import compare_report
     from genpr.report.pages.evidence_page import evidence_report
@@ -121,6 +122,7 @@ _HOME = {
     "Vocabulary": "genpr.entities.vocabulary",
     "WeightsError": "genpr.errors",
     "align": "genpr.alignment.align",
+    "all_ranks": "genpr.ranks.launch",
     "ZeroShot": "genpr.entities_in_images",
     "cmmd": "genpr.metrics.kernel",
     "compare": "genpr.comparison",
@@ -211,6 +213,7 @@ __all__ = [
     "ZeroShot",
     "__version__",
     "align",
+    "all_ranks",
     "cmmd",
     "compare",
     "compare_report",

@@ -5,16 +5,20 @@ from __future__ import annotations
 import sys
 
 from genpr.cli.signals import Farewell, answer_signals, end_by_signals_alone, signal_of
+from genpr.cli.voice import Voice
+from genpr.ranks.environment import is_launched, launched_rank
 
 
 def main() -> None:
     """Run the command line of this process, and end it."""
-    farewell = Farewell(as_json="--json" in sys.argv)
+    farewell, voice = Farewell(as_json="--json" in sys.argv), Voice()
+    if is_launched() and launched_rank():
+        voice.mute()  # the first of several processes speaks for all
     try:
         answer_signals(farewell)
-        from genpr.cli.main import run
+        from genpr.cli.ranks import run_as_launched
 
-        code = run(sys.argv[1:], farewell)
+        code = run_as_launched(sys.argv[1:], farewell, voice)
     except KeyboardInterrupt as error:  # before the command began, or after it ended
         code = farewell.say(signal_of(error))
     end_by_signals_alone()

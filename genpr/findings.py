@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 
 from genpr.features.feature_set import FeatureSet
 from genpr.identities import Identities
 from genpr.images.policy import choices_in
 from genpr.notices import Notice, notice
+from genpr.ranks.team import current_team
 
 _SMALL = 1000
 _UNEQUAL = 1.1
@@ -35,6 +37,12 @@ def findings(
         notices += _files(role, features)
         notices += features.notices
     return tuple(dict.fromkeys(notices))
+
+
+def found_by_first(find: Callable[[], Sequence[Notice]]) -> tuple[Notice, ...]:
+    """What `find` gives on the first rank of a team, on all of them: looking costs, and once is enough."""
+    records = current_team().from_first(lambda: [asdict(item) for item in find()])
+    return tuple(Notice(**record) for record in records)
 
 
 def _provenance(real: FeatureSet, fake: FeatureSet) -> list[Notice]:

@@ -14,7 +14,7 @@ from genpr import __version__
 from genpr.errors import FeatureError
 from genpr.evidence import Evidence
 from genpr.features.feature_set import FeatureSet
-from genpr.findings import findings
+from genpr.findings import findings, found_by_first
 from genpr.identities import Identities
 from genpr.images.policy import choices_in
 from genpr.images.statistics import read_statistics
@@ -230,7 +230,7 @@ class Judge:
             max_images=self._embedder.max_images,
             seconds={**scored.seconds, "control": self._control_seconds},
             versions=package_versions(),
-            notices=self._notices(reals, fakes, fake_ids, whole, scored, deviations),
+            notices=found_by_first(lambda: self._notices(reals, fakes, fake_ids, whole, scored, deviations)),
             hubness=_hub_summary(scored.evidence, reals),
             control=self._control,
             held_out=self._held_out,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from genpr.errors import ResourceError, UsageError
-from genpr.runtime import cache_root, private_folder
+from genpr.runtime import cache_root, memory_sharers, private_folder
 
 if TYPE_CHECKING:
     import torch
@@ -92,6 +92,7 @@ def free_memory() -> int:
     """Bytes that this process could still take: free on the machine, and left of the limit."""
     free = _bytes_in("/proc/meminfo", "MemAvailable:")
     free = 4 * 2**30 if free is None else free  # not Linux: a careful guess
+    free //= memory_sharers()
     if _limits:
         taken = _bytes_in("/proc/self/status", "RssAnon:") or 0
         free = min(free, max(min(_limits.values()) - taken, 0))

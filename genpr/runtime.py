@@ -15,6 +15,8 @@ from genpr.errors import ResourceError, UsageError
 if TYPE_CHECKING:
     import torch
 
+_sharers = {"cores": 1, "memory": 1}  # processes that share this machine with this one and know of each other
+
 
 def resolve_device(device: str | torch.device = "auto") -> torch.device:
     """Turn "auto", "cpu", "cuda", "cuda:1" or a `torch.device` into a device that exists here.
@@ -86,11 +88,32 @@ def _lack_of_cuda(count: int) -> str:
     return f"(built for CUDA {built}) cannot use the GPU: {said}; `nvidia-smi` should list it"
 
 
-def usable_cores() -> int:
-    """Cores that this process may run on."""
+def own_cores() -> list[int]:
+    """Numbers of the cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def usable_cores() -> int:
+    """Cores that this process should use: those it may run on, or its part where others share them (`shared_machine`)."""
+    return max(1, len(own_cores()) // _sharers["cores"])
+
+
+def memory_sharers() -> int:
+    """Processes that plan with the memory of this machine as one."""
+    return _sharers["memory"]
+
+
+@contextmanager
+def shared_machine(*, cores: int, memory: int) -> Iterator[None]:
+    """Plan with one part of the cores and of the memory of this machine, so many processes share them, for a while."""
+    before = dict(_sharers)
+    _sharers.update(cores=cores, memory=memory)
+    try:
+        yield
+    finally:
+        _sharers.update(before)
 
 
 @contextmanager
@@ -117,9 +140,14 @@ def cache_root() -> Path:
     It is not created here; whoever writes creates it with `private_folder`.
     """
     if explicit := os.environ.get("GENPR_CACHE"):
-        return Path(explicit).expanduser()
+        return expanded(explicit)
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "genpr"
+    return expanded(base) / "genpr"
+
+
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """A path whose `~` or `~name` is written out as shells do it: of a user that nobody knows it stays as it is."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises of unknown users
 
 
 def private_folder(root: Path, *parts: str) -> Path:
@@ -159,6 +187,13 @@ def _private(path: Path) -> Path:
             path=str(path),
         )
     return path
+
+
+@contextmanager
+def all_cores() -> Iterator[None]:
+    """Take every core that this process may run on for a while, also those that are the part of others."""
+    with shared_machine(cores=1, memory=_sharers["memory"]), torch_threads(usable_cores()):
+        yield
 
 
 @contextmanager

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from genpr.equalised import EqualisedManifolds
 from genpr.metrics.catalogue import METRICS
@@ -17,6 +18,9 @@ from genpr.metrics.memorisation import ct_z
 from genpr.metrics.neighbour_metrics import Lack
 from genpr.metrics.samples import FakeRows, RealRows, sample_rows
 from genpr.plan import ScorePlan
+from genpr.ranks.team import alone, current_team
+from genpr.rebuild import rebuilt
+from genpr.runtime import all_cores
 from genpr.scoring import ManifoldRecipe, RealCompanions, RealManifolds, Searched
 from genpr.side_features import Embedder, SideFeatures, StageProgress
 from genpr.values import Control, MetricValue
@@ -90,7 +94,7 @@ class Scorer:
         }
         self._train, self._held_out = real, held_out
         started = time.perf_counter()
-        self._companions = RealCompanions(companions, real, given, options)
+        self._companions = _Companions(lambda: RealCompanions(companions, real, given, options))
         self._companion_seconds = time.perf_counter() - started
         self._manifolds: RealManifolds | EqualisedManifolds | None = None
         with self._searching() as search:
@@ -102,7 +106,7 @@ class Scorer:
     def score(self, fake: SideFeatures, given: Mapping[str, Gaussian]) -> Scored:
         """Every metric of one fake side; `given` came with the fakes."""
         started = time.perf_counter()
-        values: Values = {**self._companions.score(fake, given)}
+        values = self._companions.score(fake, given)
         companions = self._companion_seconds + time.perf_counter() - started
         evidence, searched, lacks, of_blocks = None, None, dict[str, Lack](), dict[str, MetricValue]()
         with self._searching() as search:
@@ -158,6 +162,30 @@ class Scorer:
         yield search
         search.seconds = time.perf_counter() - started
         search.report(1, 1)
+
+
+class _Companions:
+    """The metrics that count no neighbours, computed by the first rank of a team, with every core that it may use."""
+
+    def __init__(self, fit: Callable[[], RealCompanions]) -> None:
+        self._fitted = fit() if current_team().is_alone else None
+        if self._fitted is None and current_team().is_first:
+            with alone(), all_cores():
+                self._fitted = fit()
+
+    def score(self, fake: SideFeatures, given: Mapping[str, Gaussian]) -> Values:
+        """The value of each."""
+        team, fitted = current_team(), self._fitted
+        if team.is_alone:
+            assert fitted is not None
+            return {**fitted.score(fake, given)}
+
+        def records() -> dict[str, Any]:
+            assert fitted is not None
+            with all_cores():
+                return {name: asdict(value) for name, value in fitted.score(fake, given).items()}
+
+        return {name: rebuilt(MetricValue, record) for name, record in team.from_first(records).items()}
 
 
 def control_of(plan: ScorePlan, real: SideFeatures, embedder: Embedder) -> Control | None:

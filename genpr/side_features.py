@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from numbers import Integral
 from pathlib import Path
@@ -28,6 +28,7 @@ from genpr.images.policy import MAX_PIXELS, BadImagePolicy, DecodePolicy
 from genpr.images.source import choose_rows, subset
 from genpr.metrics.features import check_features
 from genpr.notices import Notice, notice
+from genpr.ranks.team import current_team
 from genpr.runtime import cache_root, resolve_device
 from genpr.sides import OpenedImages, OpenedSide, refuse_one_shot
 from genpr.spare_device import embed_patiently
@@ -69,8 +70,8 @@ class Embedder:
         BadImagePolicy(self.on_bad, self.max_bad)  # refuses what is impossible
         for name in ("max_images", "batch_size", "max_pixels"):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, Integral) or value < 1):
-                raise UsageError(f"{name} must be an integer of at least 1, not {value!r}", code="bad-option")
+            if value is not None and (not isinstance(value, Integral) or not 1 <= int(value) < 2**31):
+                raise UsageError(f"{name} is an integer from 1 to 2^31, not {value!r}", code="bad-option")
         _ = self.decoding  # likewise
 
     @property
@@ -110,6 +111,8 @@ class Embedder:
         )
         if cache is not None:
             notices += cache.notices
+        told = current_team().told([asdict(item) for item in notices])  # each rank has a cache of its own
+        notices = list(dict.fromkeys(Notice(**item) for each in told for item in each))
         features = replace(features, notices=(*notices, *getattr(side.source, "notices", ())))
         return [features] if len(parts) == 1 else features.split(parts)
 

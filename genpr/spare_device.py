@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from genpr.notices import Notice
+from genpr.ranks.team import current_team
 from genpr.shortage import is_out_of_memory, release, shortages, tell
 from genpr.sides import is_one_shot
 
@@ -48,7 +49,8 @@ def going_on(
 
 
 def _has_spare(embedder: Embedder) -> bool:
-    return embedder.on == "auto" and embedder.device.type != "cpu"
+    # Ranks that share a score stay together: one that begins anew would leave the others waiting.
+    return embedder.on == "auto" and embedder.device.type != "cpu" and current_team().is_alone
 
 
 def embed_patiently(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from genpr.records import result_of
 from genpr.result import Result
 from genpr.storage import atomic_path, exclusive_lock, unwritable
 
+_LONGEST_NAME = 100
 _SCHEMA = "genpr.sweep-point/1"
 
 
@@ -123,7 +125,12 @@ class SweepFolder:
             raise unwritable(path, error) from error
 
     def _path_of(self, axis: str, setting: float) -> Path:
-        return self._points / f"{axis}={setting!r}.json"
+        return self._points / f"{_in_file_name(axis)}={setting!r}.json"
+
+
+def _in_file_name(axis: str) -> str:
+    """The name of an axis, in which whatever might lead elsewhere is written by its number."""
+    return re.sub(r"[^\w -]|^\.", lambda found: f"%{ord(found[0]):02x}", axis)[:_LONGEST_NAME]
 
 
 def _point_of(record: Mapping[str, Any]) -> tuple[Any, Result]:

@@ -13,9 +13,10 @@ import genpr
 
 PACKAGE = Path(genpr.__file__).parent
 
-BASE = {"errors", "notices", "storage", "runtime", "memory", "shortage"}
+BASE = {"errors", "notices", "storage", "runtime", "memory", "ranks", "shortage"}
 ALLOWED = {
     "errors": set(),
+    "ranks": {"errors", "runtime"},
     "notices": set(),
     "storage": {"errors"},
     "runtime": {"errors"},
@@ -41,7 +42,8 @@ ALLOWED = {
     "plan": BASE | {"features", "metrics", "protocols", "sides", "side_features"},
     "scoring": BASE | {"images", "features", "metrics", "protocols", "result", "values", "side_features"},
     "equalised": {"features", "metrics", "result", "values", "scoring"},
-    "scorer": BASE | {"equalised", "metrics", "plan", "result", "values", "scoring", "side_features"},
+    "scorer": BASE
+    | {"equalised", "metrics", "plan", "rebuild", "result", "values", "scoring", "side_features"},
     "suspicions": BASE | {"features", "metrics", "result", "values"},
     "evidence": BASE
     | {"class_scores", "labels", "features", "metrics", "plan", "protocols", "result", "values", "scoring"},
@@ -247,7 +249,7 @@ ALLOWED = {
     },
     "cli": {"*"},
     "__init__": {"*"},
-    "__main__": {"cli"},
+    "__main__": {"cli", "ranks"},
 }
 
 

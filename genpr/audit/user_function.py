@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +9,7 @@ from genpr.audit.demands import Kind
 from genpr.audit.family import AuditedMetric
 from genpr.errors import UsageError
 from genpr.features.run_file import running_file
+from genpr.runtime import expanded
 
 _CODE = "user-function"
 
@@ -28,7 +27,7 @@ class UserFunction:
     def __init__(self, spec: str) -> None:
         self.spec = spec
         target, _, self.name = spec.rpartition(":")
-        self._path = Path(target).expanduser()
+        self._path = expanded(target)
         if not target or not self.name:
             raise UsageError(f"function {spec!r}: expected path/to/file.py:function", code=_CODE)
         if not self._path.is_file():

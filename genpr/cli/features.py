@@ -54,6 +54,7 @@ def command(
     from genpr.features.feature_set import FeatureSet, check_output, save_features
     from genpr.images.shards import Share
     from genpr.memory import limited_memory
+    from genpr.ranks.team import leave_to_first
     from genpr.shards import features_for_file
     from genpr.side_features import Embedder
     from genpr.sides import open_side
@@ -66,6 +67,8 @@ def command(
         embedder = Embedder(on=device, progress=progress, **options)
         space = _space(extractor, are_images=not isinstance(side, FeatureSet))
         features = features_for_file(side, space, embedder, share)
+    if not leave_to_first():
+        return
     save_features(out, features)
     if not quiet:
         show_notices(features.notices)

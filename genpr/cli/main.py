@@ -7,8 +7,9 @@ import importlib
 import json
 import os
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
+from typing import Any
 
 import click
 
@@ -81,17 +82,29 @@ def cli() -> None:
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
 
 
-def run(args: Sequence[str], farewell: Farewell | None = None) -> int:
+def _plainly(call: Callable[[], Any]) -> Any:  # noqa: ANN401
+    return call()
+
+
+def run(
+    args: Sequence[str],
+    farewell: Farewell | None = None,
+    around: Callable[[Callable[[], Any]], Any] = _plainly,
+) -> int:
     """Run the command line `args` and return the exit code; errors become one message on stderr.
 
     Args:
         args: Without the name of the program.
         farewell: Who else may say that a signal came; None for nobody.
+        around: What calls the command.
     """
     as_json = "--json" in args
     try:
         # In a context of its own, since options such as --follow-symlinks hold for this command only.
-        outcome = copy_context().run(cli.main, args=list(args), prog_name="genpr", standalone_mode=False)
+        context = copy_context()
+        outcome = around(
+            lambda: context.run(cli.main, args=list(args), prog_name="genpr", standalone_mode=False)
+        )
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return _USAGE

@@ -15,7 +15,7 @@ from genpr.cli.console import emit, inner_workings, progress_bars, show_notices
 from genpr.cli.label_options import labels_taken, recogniser_options
 from genpr.cli.options import names_in, recipe_options
 from genpr.cli.page_options import check_page_options, page_options, write_score_page
-from genpr.cli.score_run import score_run
+from genpr.cli.score_run import ScoreRun, score_run
 from genpr.cli.table_options import check_table_options, table_options, write_table
 from genpr.cli.thresholds import check_thresholds, exit_code_of, threshold_options
 from genpr.errors import GenprError
@@ -104,7 +104,7 @@ def command(
     needed = [space for each in spaces.values() for space in each]
     _check_weights(real, fake, needed, weights, offline=offline)
 
-    from genpr.report.text.class_table import class_table
+    from genpr.ranks.team import leave_to_first
 
     # What a custom extractor prints must not end up in the result.
     stderr = redirect_stdout(sys.stderr)
@@ -112,12 +112,13 @@ def command(
         options["progress"] = progress
         by_image, must_tell = bool(html or table), table is not None
         run = score_run(real, fake, protocols, by_class, by_image=by_image, must_tell=must_tell, **options)
+    if not leave_to_first():
+        return 0
     found = run.results
     if not quiet:
         show_notices(tuple(dict.fromkeys(item for result in found for item in result.notices)))
     if not as_json:
-        tables = [table for result in found for table in _tables(result, details=verbose)]
-        emit("\n\n".join([*tables, *([] if run.classes is None else [class_table(run.classes)])]))
+        emit(_text(run, details=verbose))
     elif len(found) == 1:
         emit((run.classes or found[0]).to_json())
     else:
@@ -126,6 +127,14 @@ def command(
     policy = DecodePolicy(**{name: options[name] for name in ("max_pixels", "alpha", "exif")})
     write_score_page(html, run, (real, fake), others, policy=policy, quiet=quiet)
     return exit_code_of(found, fail_under, fail_over)
+
+
+def _text(run: ScoreRun, *, details: bool) -> str:
+    """Every table of every protocol."""
+    from genpr.report.text.class_table import class_table
+
+    tables = [table for result in run.results for table in _tables(result, details=details)]
+    return "\n\n".join([*tables, *([] if run.classes is None else [class_table(run.classes)])])
 
 
 def _tables(result: Result, *, details: bool) -> list[str]:

@@ -181,6 +181,8 @@ def _set_of(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], source: 
     """What `save_features` wrote. A checksum is no signature: nothing is taken for what it should be."""
     features, identities = tensors["features"], tensors.get("identities")
     names = unpack_names(tensors["names"]) if "names" in tensors else ()
+    if not features.ndim:
+        raise ValueError("a single number")
     if names and len(names) != len(features):
         raise ValueError(f"{len(names)} names of {len(features)} rows")
     if identities is not None and (

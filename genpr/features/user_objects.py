@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from pathlib import Path
 from types import FunctionType, MethodType, ModuleType
 
 import torch
@@ -22,6 +21,7 @@ from torch import nn
 
 from genpr.errors import GenprError, UsageError
 from genpr.features.run_file import LoadedCode, running_file
+from genpr.runtime import expanded
 
 _DEEPEST = 3  # a function, the pipeline it captured, the pipeline's attributes
 _LARGEST = 100  # entries of a container that may hold networks; longer ones hold data
@@ -49,7 +49,7 @@ def load_object(
     loaded = LoadedCode()
     with ExitStack() as stack, _blamed_on(spec, kind, code):
         if is_path:
-            path = Path(target).expanduser()
+            path = expanded(target)
             if not path.is_file():
                 raise UsageError(f"{kind} {spec!r}: there is no file {path}", code=code, path=str(path))
             module, loaded = stack.enter_context(running_file(path))

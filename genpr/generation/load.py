@@ -16,7 +16,7 @@ from genpr.errors import DataError, GenprError, ResourceError, UsageError
 from genpr.features.run_file import LoadedCode
 from genpr.features.user_objects import load_object, signature_of, takes_device
 from genpr.generation.generator import check_generator
-from genpr.runtime import resolve_device
+from genpr.runtime import expanded, resolve_device
 from genpr.shortage import is_out_of_memory
 from genpr.storage import sha256_of_file
 
@@ -65,7 +65,7 @@ def load_generator(
     """
     _check_spec(spec)
     resolved = resolve_device(device)
-    path = None if checkpoint is None else Path(checkpoint).expanduser()
+    path = None if checkpoint is None else expanded(checkpoint)
     digest = None if path is None else checkpoint_sha256(path)
 
     def call(factory: Callable[..., object]) -> object:

@@ -6,9 +6,9 @@ whoever embeds, so that it can happen in several threads and so that images nobo
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeAlias
 
 import numpy as np
@@ -134,7 +134,9 @@ def some(names: Sequence[str], most: int = 3) -> str:
 
 def suffix_of(name: str) -> str:
     """Lower-case suffix of a file or member name, "" if it has none."""
-    return PurePosixPath(name).suffix.lower()
+    # Not by pathlib, which interns every name that it is asked about.
+    suffix = posixpath.splitext(name.rstrip("/"))[1].lower()
+    return "" if suffix == "." else suffix
 
 
 def is_hidden(name: str) -> bool:

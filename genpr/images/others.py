@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from genpr.errors import DataError
-from genpr.images.item import IMAGE_SUFFIXES, printable, suffix_of
+from genpr.images.item import IMAGE_SUFFIXES, printable, short, suffix_of
 
 _MOST_NAMES = 20
 _MOST_SUFFIXES = 1000  # different ones; what comes after these is hostile, or no suffix
@@ -48,7 +48,7 @@ def no_images(name: str, others: OtherFiles) -> DataError:
     total = others.count
     if total:
         commonest = sorted(others.suffixes.items(), key=lambda entry: (-entry[1], entry[0]))[:5]
-        shown = ", ".join(f"{printable(suffix)} ({count})" for suffix, count in commonest)
+        shown = ", ".join(f"{short(suffix)} ({count})" for suffix, count in commonest)
         found = f"{total} other file{'s' * (total > 1)}, suffixes: {shown}"
         if commonest[0][0] == ".npy":
             found += "; arrays, such as the latents of a data set, are no pixels: decode them first"
@@ -66,6 +66,6 @@ def no_images(name: str, others: OtherFiles) -> DataError:
 def log_others(name: str, others: OtherFiles) -> None:
     """Say, where anybody listens, which files of a source are no images by their suffix; some of them by name."""
     if others.count:
-        shown = ", ".join(printable(other) for other in others.first)
+        shown = ", ".join(short(other, 200) for other in others.first)
         more = f" and {others.count - len(others.first):,} more" if others.count > len(others.first) else ""
         _log.info("%s: %d other files are left out: %s%s", printable(name), others.count, shown, more)

@@ -1,6 +1,6 @@
 """The headers of a tar archive, one after another: what each regular file is called, where it lies, how long it is.
 
-Five times as fast as the standard library's `tarfile` and without an object per member, because shards hold millions.
+Faster than the standard library's `tarfile`, and without an object per member, because shards hold millions.
 V7, ustar, GNU and PAX are read, as POSIX.1-2017 (pax) and the GNU tar manual describe them. Whatever is no header is
 an error: an archive never ends in silence before the block of zeros that marks its end.
 """

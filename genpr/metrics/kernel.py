@@ -158,7 +158,7 @@ def _unbiased_sq_mmd(reals: _Blocks, fakes: _Blocks, n: int, kernel: _Kernel) ->
 
 def _pair_sum(left: _Blocks, right: _Blocks, kernel: _Kernel) -> float:
     """Sum over all pairs of rows of a kernel that is a function of their dot product, a tile at a time."""
-    return sum(float(kernel(x @ y.T).sum()) for x in left() for y in right())
+    return sum(_total(kernel(x @ y.T)) for x in left() for y in right())
 
 
 def _own_pair_sum(rows: _Blocks, kernel: _Kernel) -> float:
@@ -167,8 +167,13 @@ def _own_pair_sum(rows: _Blocks, kernel: _Kernel) -> float:
     for i, x in enumerate(rows()):
         for j, y in enumerate(rows()):
             if j >= i:
-                total += (1 if i == j else 2) * float(kernel(x @ y.T).sum())
+                total += (1 if i == j else 2) * _total(kernel(x @ y.T))
     return total
+
+
+def _total(tile: Tensor) -> float:
+    """The sum of a tile, row by row: threads share rows, so that their number does not change the order."""
+    return float(tile.sum(dim=1).sum())
 
 
 def _cubic(dots: Tensor, *, d: int) -> Tensor:

@@ -22,6 +22,7 @@ from genpr.neighbours.cross import Ties
 from genpr.neighbours.halves import others_for
 from genpr.neighbours.lists import NeighbourLists
 from genpr.neighbours.neighbourhood import Neighbourhood
+from genpr.ranks.team import current_team
 
 _BYTES_PER_LISTED = 160  # while neighbours are searched
 _BESIDE = 2  # neighbours that tell near copies from images that are alike
@@ -163,7 +164,9 @@ class NeighbourMetrics:
             return 0
         keep = others_for(max(ball.k for ball in balls))
         needed = n * keep * _BYTES_PER_LISTED
-        return keep if needed <= _ALWAYS_THERE or fits(needed, self._device) else 0
+        # Another rank may have less memory, or another machine.
+        enough = needed <= _ALWAYS_THERE or fits(needed, self._device)
+        return keep if current_team().agreed(enough) else 0
 
     def _lacks(self, m: int, keep: int) -> dict[str, Lack]:
         """What keeps metrics from an interval with m fakes, of which `keep` neighbours are listed."""

@@ -31,6 +31,7 @@ from genpr.neighbours.engine import Engine, Tiles, plain_arithmetic
 from genpr.neighbours.frame import Frame, Placed, evenly_spaced
 from genpr.neighbours.plan import choose_frame
 from genpr.neighbours.radii import kth_sq_distances
+from genpr.neighbours.spread import from_first, spread
 from genpr.neighbours.sweep import Tick, no_tick
 from genpr.neighbours.verify import sq_distances_at
 from genpr.neighbours.workers import Workers
@@ -175,8 +176,10 @@ def realism_of(
     best = torch.empty(len(queries), dtype=torch.float64, device=queries.device)
     with plain_arithmetic(points.device), Workers(points.device) as workers:
         rows = engine.tiles(points.view.width, points.device).rows
-        blocks = torch.split(torch.arange(len(queries), device=queries.device), rows)
-        for block, values in zip(blocks, workers.map(scan.block, blocks), strict=True):
+        everything = torch.arange(len(queries), device=queries.device)
+        blocks = from_first(list(torch.split(everything, rows)), queries.device)
+        found = spread(workers, lambda block: (scan.block(block),), blocks)
+        for block, (values,) in zip(blocks, found, strict=True):
             best[block] = values
             tick(len(block) * len(points))
     return best if squared else best.sqrt()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from genpr.neighbours.bounds import bounds_by_product, bounds_of_differences
 from genpr.neighbours.engine import Engine
-from genpr.neighbours.sweep import Pairs
+from genpr.neighbours.pairs import Pairs
 from genpr.neighbours.verify import sq_distances_at
 
 _INFINITE = 0x7FF << 52  # the bits of an infinite float64

@@ -13,9 +13,11 @@ from genpr.neighbours.choose import choose_engine
 from genpr.neighbours.closest import bounds_of_pairs
 from genpr.neighbours.engine import Engine
 from genpr.neighbours.frame import Placed
-from genpr.neighbours.sweep import Pairs, Tick, no_tick
+from genpr.neighbours.pairs import Pairs
+from genpr.neighbours.sweep import Tick, no_tick
 from genpr.neighbours.verify import sq_distances_at
 from genpr.neighbours.visit import visit
+from genpr.ranks.team import current_team
 
 Ties = Literal["closed", "strict"]
 
@@ -116,10 +118,13 @@ class CrossCounter:
             self._tallies.own.note_radii(pairs.j, sq_radii[self._smallest_of].where(within, torch.inf))
 
     def counts(self) -> CrossCounts:
-        """Of all pairs looked at."""
-        per_row, per_column = self._tallies.sums()
+        """Of all pairs looked at, by any rank."""
+        team = current_team()
+        per_row, per_column = map(team.total, self._tallies.sums())
         a = len(self._of_real)
-        smallest = None if self._smallest_of is None else self._tallies.smallest()
+        smallest = None
+        if self._smallest_of is not None:
+            smallest = torch.stack(team.gathered(self._tallies.smallest())).amin(dim=0)
         return CrossCounts(per_column[:a], per_row[:a], per_row[a:], per_column[a:], smallest)
 
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from genpr.neighbours.cross import Ties
-from genpr.neighbours.sweep import Pairs
+from genpr.neighbours.pairs import Pairs
+from genpr.neighbours.spread import spread
 from genpr.neighbours.verify import sq_distances_at
 from genpr.neighbours.workers import Workers
 
@@ -39,7 +40,8 @@ class Directed:
         """Every pair from both ends, where it may be within the reach (n,) of that end."""
         row, other = torch.cat([pairs.i, pairs.j]), torch.cat([pairs.j, pairs.i])
         in_reach = (pairs.sq_lower.repeat(2) <= sq_reach[row]).nonzero()[:, 0]
-        order = in_reach[row[in_reach].argsort()]
+        # By row, then by other: an order that does not depend on where a pair was found.
+        order = in_reach[(row[in_reach] * len(sq_reach) + other[in_reach]).argsort()]
         row = row[order]
         return cls(
             row,
@@ -58,7 +60,7 @@ class Directed:
 
     def places(self, values: Tensor, k: int) -> Tensor:
         """Where the k smallest `values` (p,) of each row are, ascending, (n, k); p where a row has fewer."""
-        order = values.argsort()
+        order = values.argsort(stable=True)
         order = order[self.row[order].argsort(stable=True)]
         order = torch.cat([order, order.new_full((1,), len(order))])
         rank = torch.arange(k, device=order.device)
@@ -100,10 +102,10 @@ class Directed:
 
     def _verified(self, features: Tensor, is_open: Tensor, workers: Workers) -> Directed:
         at = is_open.nonzero()[:, 0]
-        parts = zip(torch.split(self.row[at], _VERIFIED), torch.split(self.other[at], _VERIFIED), strict=True)
-        found = workers.map(lambda part: sq_distances_at(features, features, *part), parts)
+        split = zip(torch.split(self.row[at], _VERIFIED), torch.split(self.other[at], _VERIFIED), strict=True)
+        found = spread(workers, lambda part: (sq_distances_at(features, features, *part),), list(split))
         sq_lower, sq_upper = self.sq_lower.clone(), self.sq_upper.clone()
-        sq_lower[at] = sq_upper[at] = torch.cat([self.sq_lower[:0], *found])
+        sq_lower[at] = sq_upper[at] = torch.cat([sq for (sq,) in found])
         return replace(self, sq_lower=sq_lower, sq_upper=sq_upper)
 
 

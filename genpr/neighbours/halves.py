@@ -155,9 +155,9 @@ class Hits:
             self.planes[plane, rows] |= self.planes[plane - 1, rows] & bits
         self.planes[0, rows] |= bits
 
-    def merge(self, other: Hits) -> None:
-        """Add what another has met of other things."""
-        ours, theirs = self.planes.clone(), other.planes
+    def merge(self, theirs: Tensor) -> None:
+        """Add what others have met of other things, by their `planes`."""
+        ours = self.planes.clone()
         self.planes |= theirs
         for plane in range(1, len(ours)):
             for mine in range(plane):

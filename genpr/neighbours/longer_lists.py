@@ -9,8 +9,11 @@ from genpr.neighbours.bounds import bounds_of_differences
 from genpr.neighbours.engine import Engine
 from genpr.neighbours.frame import Placed
 from genpr.neighbours.lists import NeighbourLists, near_sq_distances
-from genpr.neighbours.sweep import Pairs, sweep_between
+from genpr.neighbours.pairs import Pairs
+from genpr.neighbours.spread import spread
+from genpr.neighbours.sweep import sweep_between
 from genpr.neighbours.workers import Workers
+from genpr.ranks.team import current_team
 
 _ROWS, _COLUMNS = 512, 4096  # per product
 
@@ -22,8 +25,8 @@ def longer_lists(
     x, length = points.features, min(length, len(points) - 1)
     asked = points.frame.place(x[rows])
     blocks = torch.split(torch.arange(len(rows), device=rows.device), _ROWS)
-    found = workers.map(lambda block: _first_reach(points, rows, asked, block, length, engine), blocks)
-    sq_reach = torch.cat(list(found))
+    found = spread(workers, lambda block: (_first_reach(points, rows, asked, block, length, engine),), blocks)
+    sq_reach = torch.cat([reach for (reach,) in found])
     nothing = sq_reach.new_full((len(points),), -torch.inf)
 
     def look(pairs: Pairs) -> tuple[Tensor, Tensor, Tensor]:
@@ -31,9 +34,11 @@ def longer_lists(
         i, j = pairs.i[others], pairs.j[others]
         return i, j, near_sq_distances(asked.features, x, i, j, engine)
 
-    parts = list(sweep_between(asked, points, sq_reach, nothing, engine, workers, look))
-    i, j, sq = (torch.cat(part) for part in zip(*parts, strict=True))
-    order = sq.argsort()
+    parts = [(rows[:0], rows[:0], sq_reach[:0])]  # a rank may find nothing
+    parts += sweep_between(asked, points, sq_reach, nothing, engine, workers, look)
+    i, j, sq = (torch.cat(current_team().gathered(torch.cat(part))) for part in zip(*parts, strict=True))
+    order = j.argsort()  # so that of equally far ones, the first is listed, whoever found it
+    order = order[sq[order].argsort(stable=True)]
     order = order[i[order].argsort(stable=True)]
     first = torch.searchsorted(i[order], torch.arange(len(rows), device=rows.device))
     order = order[first[:, None] + torch.arange(length, device=rows.device)]

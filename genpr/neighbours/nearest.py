@@ -17,10 +17,13 @@ from genpr.neighbours.choose import choose_engine
 from genpr.neighbours.closest import bounds_of_pairs
 from genpr.neighbours.engine import Engine, plain_arithmetic
 from genpr.neighbours.frame import Placed, evenly_spaced
+from genpr.neighbours.pairs import Pairs
 from genpr.neighbours.pieces import pieces_of
-from genpr.neighbours.sweep import Pairs, Tick, blocks_of, no_tick, sweep_between
+from genpr.neighbours.spread import from_first, spread
+from genpr.neighbours.sweep import Tick, no_tick, shared_blocks, sweep_between
 from genpr.neighbours.verify import sq_distances_at
 from genpr.neighbours.workers import Workers
+from genpr.ranks.team import current_team
 
 _MARGIN = 7  # points looked at beyond k for a first reach
 _FIRST_POINTS = 384, 1024  # points among which a query looks for them, at most so many
@@ -54,7 +57,10 @@ def nearest_between(
     """
     engine = engine or choose_engine(points.device)
     with plain_arithmetic(points.device), Workers(points.device) as workers:
-        kept = _without_surplus(points.features, k)
+        found = _without_surplus(points.features, k)
+        # As on the first rank, so that all of them count the same points.
+        found_there = from_first([] if found is None else [found], points.device)
+        kept = found_there[0] if found_there else None
         if kept is not None:
             points = points.frame.place(points.features[kept])
         sq_reach = _first_reach(queries, points, k, engine, workers)
@@ -90,19 +96,20 @@ def _first_reach(queries: Placed, points: Placed, k: int, engine: Engine, worker
     n = len(points)
     limit = engine.tiles(points.view.width, points.device).rows
     few = max(min(max(_FIRST_POINTS[0], n // 16), _FIRST_POINTS[1]), k + _MARGIN)
-    spread = evenly_spaced(n, few, points.device)
+    spaced = evenly_spaced(n, few, points.device)
 
-    def look(block: Tensor) -> tuple[Tensor, Tensor]:
+    def look(block: Tensor) -> tuple[Tensor]:
         columns = _of_cell(queries, points, block, few)
-        columns = spread if len(columns) < k else columns
+        columns = spaced if len(columns) < k else columns
         count = min(k + _MARGIN, len(columns))
         near = columns[engine.largest(queries.view.left(block), points.view.right(columns), count)]
         i = block.repeat_interleave(count)
         _, sq_upper = bounds_of_pairs(queries.features, points.features, i, near.flatten(), engine)
-        return block, sq_upper.view(near.shape).sort(dim=1).values[:, k - 1]
+        return (sq_upper.view(near.shape).sort(dim=1).values[:, k - 1],)
 
     sq_reach = torch.full((len(queries),), torch.inf, dtype=torch.float64, device=queries.device)
-    for block, sq_upper in workers.map(look, blocks_of(queries, torch.zeros_like(sq_reach), limit)):
+    blocks = shared_blocks(queries, torch.zeros_like(sq_reach), limit)
+    for block, (sq_upper,) in zip(blocks, spread(workers, look, blocks), strict=True):
         sq_reach[block] = sq_upper
     return sq_reach
 
@@ -170,8 +177,11 @@ class _Nearest:
 
     def decided(self) -> tuple[Tensor, Tensor]:
         """Indices and squared distances (m, k), once all pairs within reach were met."""
+        team, shape = current_team(), (-1, self.k)
         pairs = self._exactly(_within_kth(self._joined(), self.sq_reach, self.k))
-        shape = len(self.queries), self.k
+        if not team.is_alone:  # each query belongs to one rank
+            pairs = Pairs.joined(pairs.of_all(team))
+            pairs = pairs.part(pairs.i.argsort(stable=True))
         return pairs.j.view(shape), pairs.sq_lower.view(shape)
 
     def _joined(self) -> Pairs:

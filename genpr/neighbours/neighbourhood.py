@@ -18,6 +18,7 @@ from genpr.neighbours.engine import Engine, plain_arithmetic
 from genpr.neighbours.frame import Placed
 from genpr.neighbours.lists import NeighbourLists, near_sq_distances
 from genpr.neighbours.radii import near_others
+from genpr.neighbours.spread import spread
 from genpr.neighbours.sweep import Tick, no_tick
 from genpr.neighbours.workers import Workers
 
@@ -113,9 +114,9 @@ def _lists(
     keep = copies.shape[1]
     if not keep:
         return NeighbourLists(copies, copies.double())
-    parts = zip(torch.split(near.row, _LISTED), torch.split(near.other, _LISTED), strict=True)
-    found = workers.map(lambda part: near_sq_distances(features, features, *part, engine), parts)
-    sq = torch.cat([near.sq_lower[:0], *found])
+    parts = list(zip(torch.split(near.row, _LISTED), torch.split(near.other, _LISTED), strict=True))
+    found = spread(workers, lambda part: (near_sq_distances(features, features, *part, engine),), parts)
+    sq = torch.cat([sq for (sq,) in found])
     places, is_settled = near.places(sq, keep), copies[:, :1] >= 0
     index = padded(near.other, -1)[places].where(~is_settled, copies)
     return NeighbourLists(index, padded(sq, torch.inf)[places].masked_fill(is_settled, 0))

@@ -18,8 +18,11 @@ from genpr.neighbours.closest import Closest, bounds_of_pairs, in_reach
 from genpr.neighbours.directed import Directed, padded
 from genpr.neighbours.engine import Engine, plain_arithmetic
 from genpr.neighbours.frame import Placed, evenly_spaced
-from genpr.neighbours.sweep import Pairs, Tick, blocks_of, no_tick, sweep_within
+from genpr.neighbours.pairs import Pairs
+from genpr.neighbours.spread import spread
+from genpr.neighbours.sweep import Tick, no_tick, shared_blocks, sweep_within
 from genpr.neighbours.workers import Workers
+from genpr.ranks.team import current_team
 
 _MARGIN = 7  # rows looked at beyond k for a first reach
 _FIRST_ROWS = 384, 1024  # others among which a row looks for them, at most so many
@@ -103,13 +106,13 @@ def _first_reach(points: Placed, k: int, engine: Engine, workers: Workers) -> tu
     limit = min(
         engine.tiles(points.view.width, points.device).rows, max(_FIRST_ROWS[0], n // 16), _FIRST_ROWS[1]
     )
-    spread = evenly_spaced(n, max(_SPREAD_ROWS, 2 * k), points.device)
+    spaced = evenly_spaced(n, max(_SPREAD_ROWS, 2 * k), points.device)
 
-    def look(block: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        return block, *_look(points, block, _around(points, block, k, spread), k, engine)
+    def look(block: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return _look(points, block, _around(points, block, k, spaced), k, engine)
 
-    blocks = blocks_of(points, torch.zeros_like(sq_reach), limit)
-    for block, near, sq_lower, sq_upper in workers.map(look, blocks):
+    blocks = shared_blocks(points, torch.zeros_like(sq_reach), limit)
+    for block, (near, sq_lower, sq_upper) in zip(blocks, spread(workers, look, blocks), strict=True):
         sq_reach[block] = sq_upper
         at = (sq_lower <= 0).nonzero()[:, 0]
         at = at[(points.features[near[at]] == points.features[block[at], None]).all(dim=2).all(dim=1)]
@@ -117,12 +120,12 @@ def _first_reach(points: Placed, k: int, engine: Engine, workers: Workers) -> tu
     return sq_reach, copies
 
 
-def _around(points: Placed, block: Tensor, k: int, spread: Tensor) -> Tensor:
+def _around(points: Placed, block: Tensor, k: int, spaced: Tensor) -> Tensor:
     """Rows (c,), c > k, that are likely to hold near neighbours of a `block` of one cell."""
     cells = points.cells
     if k > _FEW and cells is not None and (label := int(cells.label[block[0]])) < len(cells.sq_distances):
         return cells.sq_distances[label].topk(min(_AROUND * k, len(points)), largest=False).indices
-    return block if len(block) > k else spread
+    return block if len(block) > k else spaced
 
 
 def _look(
@@ -157,4 +160,18 @@ def _closest(
 
     for pairs in sweep_within(points, sq_reach, engine, workers, sharpen, tick):
         closest.meet(pairs)
+    return _of_all(closest.pairs(), sq_reach, k)
+
+
+def _of_all(pairs: Pairs, sq_reach: Tensor, k: int) -> Pairs:
+    """Those of all ranks together that are within reach, which shrinks in place: the same as of one rank alone.
+
+    What a rank left out is beyond a reach that k other pairs explain, and these it kept.
+    """
+    team = current_team()
+    if team.is_alone:
+        return pairs
+    closest = Closest.within(sq_reach, k)
+    for part in pairs.of_all(team):
+        closest.meet(part)
     return closest.pairs()

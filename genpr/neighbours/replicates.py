@@ -19,9 +19,10 @@ from genpr.neighbours.choose import choose_engine
 from genpr.neighbours.engine import Engine, plain_arithmetic
 from genpr.neighbours.halves import Hits, counted
 from genpr.neighbours.lists import near_sq_distances
+from genpr.neighbours.pairs import Pairs
 from genpr.neighbours.replicate_sides import Asked, Found, ResampledSet, Side, proven_reach
-from genpr.neighbours.sweep import Pairs
 from genpr.neighbours.workers import Workers
+from genpr.ranks.team import current_team
 
 _LISTED = 2**16  # pairs of a set with itself per piece of work
 _MASSES, _PARTS = 2**16, 16  # pairs of a portion, and in how many parts more than that are taken
@@ -95,8 +96,8 @@ def _look_within(side: Side, tallies: _Tallies, workers: Workers) -> None:
         row, other, sq = pairs
         _count(side, row, other, sq, sq, tallies.own)
 
-    parts = zip(*(torch.split(part, _LISTED) for part in side.balls.near), strict=True)
-    deque(workers.map(look, parts), maxlen=0)
+    parts = list(zip(*(torch.split(part, _LISTED) for part in side.balls.near), strict=True))
+    deque(workers.map(look, current_team().share(parts)), maxlen=0)
 
 
 def _near_bounds(sq_lower: Tensor, sq_upper: Tensor, d: int) -> tuple[Tensor, Tensor]:
@@ -194,18 +195,22 @@ class _Tallies:
         return tally
 
     def totals(self) -> dict[Asked, Tensor]:
-        """What was asked, (most, B) int64."""
+        """What was asked, (most, B) int64, as all ranks counted it."""
+        team = current_team()
         first, *rest = self._all or [self.own]
         totals = dict[Asked, Tensor]()
         for side in self._sides:
             for each in side.asked:
                 if each.count == "pairs":
-                    sums = first.pairs[each] + sum(tally.pairs[each] for tally in rest)
+                    sums = team.total(first.pairs[each] + sum(tally.pairs[each] for tally in rest))
                     totals[each] = sums[None, : side.member.count]
                     continue
                 hits = first.hits[each]
                 for tally in rest:
-                    hits.merge(tally.hits[each])
+                    hits.merge(tally.hits[each].planes)
+                others = team.gathered(hits.planes)
+                for planes in others[: team.rank] + others[team.rank + 1 :]:
+                    hits.merge(planes)
                 halves = side.member if each.count == "owners" else side.others
                 totals[each] = torch.stack([halves.totals(plane & halves.member) for plane in hits.planes])
         return totals

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
@@ -16,7 +15,10 @@ from genpr.neighbours.code_view import CodeSearch
 from genpr.neighbours.engine import Engine, Tiles
 from genpr.neighbours.float_view import FloatSearch
 from genpr.neighbours.frame import Placed
+from genpr.neighbours.pairs import Pairs
+from genpr.neighbours.spread import from_first
 from genpr.neighbours.workers import Workers
+from genpr.ranks.team import current_team
 from genpr.shortage import is_out_of_memory, release, tell
 
 Result = TypeVar("Result")
@@ -42,36 +44,6 @@ def no_tick(_pairs: int) -> None:
     """Tell nobody."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """Pairs of a row i and a column j with bounds on their squared distances, all (p,)."""
-
-    i: Tensor
-    j: Tensor
-    sq_lower: Tensor
-    sq_upper: Tensor
-
-    def __len__(self) -> int:
-        return len(self.i)
-
-    def select(self, mask: Tensor) -> Pairs:
-        """The pairs where (p,) bool `mask` holds."""
-        return self.part(mask.nonzero()[:, 0])
-
-    def part(self, index: Tensor | slice) -> Pairs:
-        """The pairs at `index`."""
-        return Pairs(self.i[index], self.j[index], self.sq_lower[index], self.sq_upper[index])
-
-    @classmethod
-    def joined(cls, parts: list[Pairs], device: torch.device | None = None) -> Pairs:
-        """All pairs of all parts; where there are none, no pairs on `device`."""
-        if not parts:
-            none = torch.empty(0, dtype=torch.int64, device=device)
-            return cls(none, none, none.double(), none.double())
-        fields = ("i", "j", "sq_lower", "sq_upper")
-        return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in fields))
-
-
 def sweep_within(
     points: Placed,
     sq_reach: Tensor,
@@ -81,6 +53,8 @@ def sweep_within(
     tick: Tick = no_tick,
 ) -> Iterator[Result]:
     """Look at every pair of `points`, once, whose distance may be within the reach of one of the two.
+
+    In a team of ranks, each looks at some of them, and no two at the same: who calls puts together what they find.
 
     Args:
         points: n rows.
@@ -95,23 +69,25 @@ def sweep_within(
     """
     tiles = _TilesPerThread(engine, points)
     # Of the pairs inside a block, half are computed for nothing.
-    blocks = blocks_of(points, sq_reach, min(tiles.rows, max(_FEWEST_ROWS, len(points) // _BLOCKS)))
-    rank = torch.empty(len(points), dtype=torch.int64, device=points.device)
+    blocks = shared_blocks(points, sq_reach, min(tiles.rows, max(_FEWEST_ROWS, len(points) // _BLOCKS)))
+    place = torch.empty(len(points), dtype=torch.int64, device=points.device)
     for number, block in enumerate(blocks):
-        rank[block] = number
+        place[block] = number
     order, bands = sq_reach.argsort(), _bands(sq_reach)
 
     def search(number: int) -> list[Result]:
         block = blocks[number]
-        wanted = _within_reach(points, sq_reach, points, sq_reach, block) & (rank >= number)
+        wanted = _within_reach(points, sq_reach, points, sq_reach, block) & (place >= number)
         wanted[block] = True
         chunks = _alike(order[wanted[order]], bands, tiles.columns)
         found = _search(points, block, sq_reach, points, chunks, sq_reach, tiles.own)
-        return [look(pairs.select((pairs.i < pairs.j) | (rank[pairs.j] > number))) for pairs in found]
+        return [look(pairs.select((pairs.i < pairs.j) | (place[pairs.j] > number))) for pairs in found]
 
-    left = len(points)
-    for block, looked in zip(blocks, workers.map(search, range(len(blocks))), strict=True):
-        yield from looked
+    left, team = len(points), current_team()
+    looked = workers.map(search, team.share(range(len(blocks))))
+    for number, block in enumerate(blocks):
+        if number % team.size == team.rank:
+            yield from next(looked)
         left -= len(block)
         tick(len(block) * left + len(block) * (len(block) - 1) // 2)
 
@@ -127,6 +103,8 @@ def sweep_between(
     tick: Tick = no_tick,
 ) -> Iterator[Result]:
     """Look at every pair of a row and a column whose distance may be within the reach of one of the two.
+
+    In a team of ranks, each looks at the pairs of some of the rows.
 
     Args:
         rows: n points.
@@ -150,9 +128,11 @@ def sweep_between(
         found = _search(rows, block, row_sq_reach, columns, chunks, column_sq_reach, tiles.own)
         return [look(pairs) for pairs in found]
 
-    blocks = blocks_of(rows, row_sq_reach, tiles.rows)
-    for block, looked in zip(blocks, workers.map(search, blocks), strict=True):
-        yield from looked
+    blocks, team = shared_blocks(rows, row_sq_reach, tiles.rows), current_team()
+    looked = workers.map(search, team.share(blocks))
+    for number, block in enumerate(blocks):
+        if number % team.size == team.rank:
+            yield from next(looked)
         tick(len(block) * len(columns))
 
 
@@ -170,6 +150,11 @@ class _TilesPerThread:
             self._local.tiles = self._engine.tiles(self._points.view.width, self._points.device)
         tiles: Tiles = self._local.tiles
         return tiles
+
+
+def shared_blocks(points: Placed, sq_reach: Tensor, limit: int) -> list[Tensor]:
+    """The blocks of `blocks_of`; in a team those of the first rank, for memory and rounding may differ elsewhere."""
+    return from_first(blocks_of(points, sq_reach, limit), points.device)
 
 
 def blocks_of(points: Placed, sq_reach: Tensor, limit: int) -> list[Tensor]:

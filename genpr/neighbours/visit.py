@@ -12,7 +12,8 @@ from torch import Tensor
 from genpr.neighbours.choose import choose_engine
 from genpr.neighbours.engine import Engine, plain_arithmetic
 from genpr.neighbours.frame import Placed
-from genpr.neighbours.sweep import Pairs, Tick, no_tick, sweep_between
+from genpr.neighbours.pairs import Pairs
+from genpr.neighbours.sweep import Tick, no_tick, sweep_between
 from genpr.neighbours.workers import Workers
 
 

@@ -29,6 +29,7 @@ class Workers:
     """
 
     def __init__(self, device: torch.device) -> None:
+        self.device = device
         self.count = torch.get_num_threads() if device.type == "cpu" else 1
         self._pool: ThreadPoolExecutor | None = None
         self._stack = ExitStack()

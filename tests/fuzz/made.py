@@ -87,6 +87,7 @@ def members(files: dict[str, list[bytes]]) -> dict[str, bytes]:
         **first,
         "dataset.json": json.dumps({"labels": [[name, 0] for name in first]}).encode(),
         "x.txt": b"x",
+        "a/0.cls": b"3",
     }
 
 
@@ -118,6 +119,28 @@ def zipped_arrays() -> list[bytes]:
         zip_of({"arr_0.npy": image, "arr_1.npy": label}, zipfile.ZIP_DEFLATED),
         zip_of({"features.npy": _npy(features(0).numpy())}, zipfile.ZIP_DEFLATED),
     ]
+
+
+def tables() -> dict[str, list[bytes]]:
+    """Images in columns: parquet files, and Arrow streams and files."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    values = [{"bytes": image, "path": f"{n}.png"} for n, image in enumerate(images())]
+    classes = json.dumps({"info": {"features": {"label": {"_type": "ClassLabel", "names": ["cat", "dog"]}}}})
+    table = pa.table({"image": values, "label": [0, 1, 0]}).replace_schema_metadata({"huggingface": classes})
+    plain = pa.table({"png": images(), "text": ["a", "b", "c"]})
+    found: dict[str, list[bytes]] = {".parquet": [], ".arrow": []}
+    for each in (table, plain):
+        file = io.BytesIO()
+        pq.write_table(each, file, row_group_size=2, compression="zstd" if each is table else "snappy")
+        found[".parquet"].append(file.getvalue())
+    for opened in (pa.ipc.new_stream, pa.ipc.new_file):
+        sink = pa.BufferOutputStream()
+        with opened(sink, table.schema) as writer:
+            writer.write_table(table)
+        found[".arrow"].append(sink.getvalue().to_pybytes())
+    return found
 
 
 @cache

@@ -85,6 +85,13 @@ def read_archive(suffix: str) -> Read:
     return read
 
 
+def read_list(data: bytes, folder: Path) -> None:
+    """A list of files, two of which are there; labels are no part of it."""
+    for number, image in enumerate(made.images()[:2]):
+        (folder / f"{number}.png").write_bytes(image)
+    _read_images(open_source(_written(data, folder, "x.txt")))
+
+
 def read_arrays(suffix: str) -> Read:
     """An array file is images, features or labels, by its header."""
 

@@ -82,7 +82,7 @@ def _with_other(rng: Random, value: Any) -> Any:
             case 0:
                 return value[:at] + value[at + 1 :]
             case 1:
-                return value + [value[at]] * rng.choice((1, 3, 2000))
+                return value + [value[at]] * rng.choice((1, 3, 300))
             case _:
                 return [*value[:at], _with_other(rng, value[at]), *value[at + 1 :]]
     return rng.choice(_VALUES)

@@ -10,7 +10,7 @@ from torch import Tensor
 from genpr.neighbours import closest
 from genpr.neighbours.closest import Closest, bounds_of_pairs, in_reach
 from genpr.neighbours.faiss_engine import FaissEngine
-from genpr.neighbours.sweep import Pairs
+from genpr.neighbours.pairs import Pairs
 from genpr.neighbours.torch_engine import TorchEngine
 
 cases = pytest.mark.parametrize("case", feature_cases.names())

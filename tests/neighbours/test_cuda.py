@@ -10,9 +10,9 @@ from placements import SEARCH_KINDS, frame_of
 
 from genpr.neighbours.cross import cross_counts
 from genpr.neighbours.frame import Frame, Placed
+from genpr.neighbours.pairs import Pairs
 from genpr.neighbours.plan import choose_frame, serves
 from genpr.neighbours.radii import kth_sq_distances, nearest_neighbours
-from genpr.neighbours.sweep import Pairs
 from genpr.neighbours.torch_engine import TorchEngine
 from genpr.neighbours.verify import sq_distances
 

@@ -19,9 +19,9 @@ from genpr.neighbours.halves import Halves, Hits, counted, others_for, packed, u
 from genpr.neighbours.lists import NeighbourLists
 from genpr.neighbours.longer_lists import longer_lists as search_again
 from genpr.neighbours.neighbourhood import Neighbourhood
+from genpr.neighbours.pairs import Pairs
 from genpr.neighbours.replicate_sides import Asked, ResampledSet
 from genpr.neighbours.replicates import ReplicateCounter
-from genpr.neighbours.sweep import Pairs
 from genpr.neighbours.torch_engine import TorchEngine
 from genpr.neighbours.visit import visit
 from genpr.neighbours.workers import Workers
@@ -292,7 +292,7 @@ def test_hits_saturate_and_merge(rng, most):
     for start in range(0, 200, 50):
         some = slice(start, start + 50)
         parts[start // 50 % 2].add(rows[some], bits[some])
-    parts[0].merge(parts[1])
+    parts[0].merge(parts[1].planes)
     total = torch.zeros(6, 64, dtype=torch.int64).index_add_(0, rows, unpacked(bits).long())
     for t, plane in enumerate(parts[0].planes):
         assert ((unpacked(plane) == (total > t)) | ~unpacked(member)).all()

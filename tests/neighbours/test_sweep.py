@@ -10,7 +10,8 @@ from torch import Tensor
 from genpr.neighbours import sweep
 from genpr.neighbours.engine import Engine, Tiles
 from genpr.neighbours.frame import Placed
-from genpr.neighbours.sweep import Pairs, blocks_of, sweep_between, sweep_within
+from genpr.neighbours.pairs import Pairs
+from genpr.neighbours.sweep import blocks_of, sweep_between, sweep_within
 from genpr.neighbours.torch_engine import TorchEngine
 from genpr.neighbours.workers import Workers
 

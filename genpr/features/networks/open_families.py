@@ -17,6 +17,7 @@ from genpr.features.catalogue import Request
 from genpr.features.networks.network import Colour
 from genpr.features.resize import ResizeRule
 from genpr.features.weights.files import WeightsFile, find_or_fetch, is_cached
+from genpr.runtime import expanded
 from genpr.storage import sha256_of_file
 
 
@@ -89,7 +90,7 @@ def find_family_weights(request: Request, published: Sequence[WeightsFile]) -> t
             if (request.weights / entry.name).is_file():
                 return entry, find_or_fetch(entry, weights=request.weights / entry.name)
     elif request.weights is not None:
-        return _own_file(request.weights.expanduser())
+        return _own_file(expanded(request.weights))
     cached = [entry for entry in published if is_cached(entry)]
     *alternatives, last = cached[:1] or published
     for entry in alternatives:

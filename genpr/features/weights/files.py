@@ -19,7 +19,7 @@ from genpr.features.weights.formats import format_of, read_tensors
 from genpr.features.weights.known import INCEPTION_2015, Progress, WeightsFile, hub_file
 from genpr.features.weights.places import make_weights_folder, sha256_of_blob, shared_copy, weights_folder
 from genpr.features.weights.trust import accept, record_of, records
-from genpr.runtime import is_offline
+from genpr.runtime import expanded, is_offline
 from genpr.storage import atomic_path
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def find_or_fetch(
     """
     format_of(entry)
     if weights is not None:
-        return _explicit(entry, Path(weights).expanduser())
+        return _explicit(entry, expanded(weights))
     own = weights_folder() / entry.name
     if own.is_file():
         _verify(entry, own, hint=_DAMAGED)

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from genpr.features.weights.known import WeightsFile
-from genpr.runtime import cache_root, private_folder
+from genpr.runtime import cache_root, expanded, private_folder
 
 
 def weights_folder() -> Path:
@@ -40,12 +40,12 @@ def sha256_of_blob(path: Path) -> str | None:
 
 def _torch_hub_folder() -> Path:
     home = os.environ.get("TORCH_HOME") or _user_cache() / "torch"
-    return Path(home).expanduser() / "hub" / "checkpoints"
+    return expanded(home) / "hub" / "checkpoints"
 
 
 def _hugging_face_copy(repo_id: str, revision: str, filename: str) -> Path:
     home = os.environ.get("HF_HOME") or _user_cache() / "huggingface"
-    caches = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub").expanduser()
+    caches = expanded(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
     folder = caches / f"models--{repo_id.replace('/', '--')}"
     try:
         commit = (folder / "refs" / revision).read_text(encoding="utf-8").strip()

@@ -1,0 +1,215 @@
+"""Names and places that lead elsewhere, or pose as something else: nothing is written but what was asked for."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import genpr
+from genpr.cli.main import run
+from genpr.errors import GenprError
+from genpr.notices import Notice
+from genpr.sweep_folder import SweepFolder
+
+CHEAP = ["--extractor", "pixels", "--no-intervals", "--no-control", "-q"]
+
+
+@pytest.fixture
+def sides(write_images, rng):
+    return [
+        str(write_images(name, rng.integers(0, 256, (8, 8, 8, 3), dtype=np.uint8)))
+        for name in ("real", "fake")
+    ]
+
+
+def test_the_name_of_an_axis_leads_nowhere(tmp_path, sides):
+    """Points are files that are called after it."""
+    out = tmp_path / "deep" / "swept"
+    result = genpr.score(sides[0], sides[1], extractor="pixels", intervals=False, control=False)
+    folder = SweepFolder(out)
+    axes = ("../../evil", "/evil", "a/b", "..", ".", "\x1b[2J", "a\nb", "a\0b", "C:\\x", "psi")
+    with folder.held():
+        for axis in axes:
+            folder.keep(axis, 0.5, {"axis": axis}, result)
+            assert folder.find(axis, 0.5, {"axis": axis}) is not None
+    files = set(tmp_path.rglob("*=*.json"))
+    assert {path.parent for path in files} == {out / "points"}
+    assert len(files) == len(axes)
+    assert out / "points" / "psi=0.5.json" in files
+
+
+@pytest.mark.parametrize("option", ["--html", "--csv"])
+def test_outputs_take_the_place_of_a_file_and_of_nothing_else(tmp_path, sides, option):
+    suffix = option[2:]
+    line = ["score", *sides, *CHEAP, option]
+    folder = tmp_path / f"folder.{suffix}"
+    folder.mkdir()
+    (folder / "mine").write_text("mine")
+    assert run([*line, str(folder)]) == 2
+    assert (folder / "mine").read_text() == "mine"
+
+    target, link = tmp_path / f"target.{suffix}", tmp_path / f"link.{suffix}"
+    target.write_text("old")
+    link.symlink_to(target)
+    assert run([*line, str(link)]) == 0
+    assert link.is_symlink()
+    assert target.read_text() != "old"
+    assert not list(tmp_path.glob(".*.tmp"))
+
+
+@pytest.mark.parametrize("command", ["demo", "features", "pack"])
+def test_what_is_not_of_genpr_stays(tmp_path, sides, command):
+    place = tmp_path / "mine"
+    if command == "demo":
+        (place / "real").mkdir(parents=True)
+        (place / "real" / "00000.png").write_bytes(b"mine")
+        assert run(["demo", "--save", str(place), "--n", "50", "-q"]) == 2
+        assert (place / "real" / "00000.png").read_bytes() == b"mine"
+    elif command == "features":
+        place.write_text("mine")
+        assert run(["features", sides[0], str(place), "--extractor", "pixels", "-q"]) == 2  # no .safetensors
+        assert place.read_text() == "mine"
+    else:
+        place = place.with_suffix(".npz")
+        place.write_text("mine")
+        assert run(["pack", sides[0], str(place), "-q"]) == 2
+        assert place.read_text() == "mine"
+
+
+NAMES = [
+    "../up.png",
+    "/etc/up.png",
+    "C:\\con.png",
+    "aux.png",
+    "a\nerror: forged.png",
+    "\x1b]0;title\x07.png",
+    "\u202egnp.png",
+    "=cmd().png",
+    "<b>.png",
+    "~/x.png",
+    "%2e%2e.png",
+    "a" * 5000 + ".png",
+]
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+def test_names_in_archives_are_labels_in_every_output(tmp_path, sides, kind, capsys):
+    from io import BytesIO
+
+    rng, path = np.random.default_rng(0), tmp_path / f"x.{kind}"
+    files = {}
+    for name in NAMES:
+        file = BytesIO()
+        Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(file, "PNG")
+        files[name] = file.getvalue()
+    if kind == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, data in files.items():
+                archive.writestr(name, data)
+    else:
+        with tarfile.open(path, "w") as archive:
+            for name, data in files.items():
+                member = tarfile.TarInfo(name)
+                member.size = len(data)
+                archive.addfile(member, BytesIO(data))
+    before = {each for each in tmp_path.rglob("*") if "cache" not in str(each)}
+    page, table = tmp_path / "page.html", tmp_path / "rows.csv"
+    assert (
+        run(["score", sides[0], str(path), *CHEAP, "--html", str(page), "--csv", str(table), "--json"]) == 0
+    )
+    assert {each for each in tmp_path.rglob("*") if "cache" not in str(each)} - before == {page, table}
+    out, err = capsys.readouterr()
+    assert all(c.isprintable() or c == "\n" for c in out + err)
+    json.loads(out)
+    html, rows = page.read_text(encoding="utf-8"), table.read_text(encoding="utf-8")
+    for hostile in ("<b>.png", "\x1b", "\u202e", "\nerror: forged"):
+        assert hostile not in html
+    assert "\x1b" not in rows
+    assert not any(line.startswith(("=", "+", "@", "-", "\t")) for line in rows.splitlines())
+
+
+def test_one_error_is_one_line_whatever_is_in_it(capsys):
+    forged = "x\nerror: nothing happened\x1b[2J\u202e"
+    for line in (
+        ["score", forged, forged],
+        ["score", forged],
+        ["compare", forged],
+        ["watch", forged, forged, "--once"],
+        ["--no-such\noption"],
+        ["entities", forged, forged],
+        ["align", forged, "--prompts", forged],
+        ["rank", "--results", forged, forged],
+        ["cache", "list", "--cache-dir", forged],
+    ):
+        assert run(line) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert len(err.splitlines()) == 1
+        assert err.startswith("error: ")
+        assert all(c.isprintable() for c in err.removesuffix("\n"))
+
+
+def test_errors_in_python_are_one_line_too():
+    error = GenprError("a\nb\x1b\u202e\ud800é", code="x", path="a\nb")
+    assert str(error) == "a\\nb\\x1b\\u202e\\ud800é"
+    assert error.path == "a\nb"
+
+
+def test_notices_are_one_line_on_a_terminal(capsys):
+    from genpr.cli.console import show_notices
+
+    show_notices([Notice("x", "note", "in a\nerror: forged", "b\x07")])
+    assert capsys.readouterr().err == "note: in a\\nerror: forged (b\\x07)\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["score", "{}", "{}"],
+        ["compare", "{}", "{}"],
+        ["rank", "--results", "{}", "{}"],
+        ["modes", "{}", "{}"],
+        ["pack", "{}", "x.npz"],
+        ["score", "r", "f", "--earlier", "{}", "--html", "p.html"],
+    ],
+    ids=lambda command: "-".join(command)[:20],
+)
+def test_a_name_that_no_file_can_have_is_no_bug(command, capsys):
+    assert run([each.format("a" * 5000) for each in command]) == 2
+    assert "bug" not in capsys.readouterr().err
+
+
+def test_what_the_system_refuses_is_no_bug(monkeypatch, capsys):
+    def refuse(*_):
+        raise OSError(5, "Input/output error", "/mnt/share/x")
+
+    monkeypatch.setattr("genpr.comparison.load_all", refuse)
+    assert run(["compare", "a.json", "b.json", "--json"]) == 4
+    out, err = capsys.readouterr()
+    assert json.loads(out)["error"]["code"] == "system"
+    assert err == "error: /mnt/share/x: Input/output error; genpr cannot go on without it\n"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "a\0b".replace("\0", ""), "~nobody-at-all/x", "/dev/null", "x" * 5000, "/proc/self/x"],
+    ids=range(6),
+)
+def test_any_value_of_genpr_cache_costs_at_most_the_cache(monkeypatch, tmp_path, sides, value, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("GENPR_CACHE", value)
+    assert run(["score", *sides, *CHEAP[:-1]]) == 0
+    assert "bug" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--batch-size", "--max-images", "--max-pixels"])
+def test_numbers_beyond_any_machine_are_no_bug(sides, option, capsys):
+    assert run(["score", *sides, *CHEAP, option, "9" * 30]) == 2
+    assert "bug" not in capsys.readouterr().err

@@ -1,0 +1,239 @@
+"""Files with a right checksum and wrong content: anybody can make a checksum, so nothing is believed for it."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+import torch
+from feature_files import save
+
+import genpr
+from genpr.cli.main import run
+from genpr.comparison import load_results
+from genpr.errors import DataError, FeatureError, GenprError
+from genpr.evaluator import Evaluator
+from genpr.features.cache import FeatureCache
+from genpr.features.feature_set import load_features
+from genpr.metrics.knn_manifold import KNNManifold
+from genpr.score_log import ScoreLog
+from genpr.storage import load_tensors, save_tensors
+
+INFO = genpr.ExtractorInfo("mine", 8, "none", None, comparable=False, cache_key="0" * 64)
+IDENTITIES = [bytes([number]) * 32 for number in range(3)]
+
+
+def features(n=20, seed=0):
+    return torch.randn(n, 8, generator=torch.Generator().manual_seed(seed))
+
+
+def changed(path, **others):
+    """The file at `path` with other tensors (None for none) or other facts, and its checksum right again."""
+    tensors, facts = load_tensors(path)
+    for name, value in others.items():
+        held = tensors if name in tensors or isinstance(value, torch.Tensor) else facts
+        if value is None:
+            del held[name]
+        else:
+            held[name] = value
+    save_tensors(path, tensors, facts)
+    return path
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"features": None},
+        {"features": torch.zeros(())},
+        {"names": torch.zeros(3)},
+        {"identities": torch.zeros(20, 31, dtype=torch.uint8)},
+        {"identities": torch.zeros(20, 32)},
+        {"extractor": None},
+        {"extractor": "[]"},
+        {"extractor": '{"name": 1}'},
+        {"extractor": "[" * 100_000},
+        {
+            "extractor": json.dumps(
+                {"name": "x", "dim": 9, "resize": "", "weights_sha256": None, "comparable": False}
+            )
+        },
+        {
+            "extractor": json.dumps(
+                {"name": 5, "dim": 8, "resize": "", "weights_sha256": None, "comparable": False}
+            )
+        },
+        {"flags": '{"no-such-flag": 1}'},
+        {"flags": '{"alpha-dropped": 1e999}'},
+        {"skipped": '[["a", "b"]]'},
+        {"decoder": '{"pillow": 1}'},
+        {"facts": '{"n_sizes": ' + "9" * 30 + "}"},
+        {"facts": "7"},
+        {"source": "[]"},
+    ],
+    ids=lambda others: "-".join(others)[:20],
+)
+def test_feature_files_of_another_form_are_refused(tmp_path, others):
+    path = changed(save(tmp_path / "x.safetensors", features()), **others)
+    with pytest.raises(FeatureError) as caught:
+        load_features(path)
+    assert caught.value.code == "file-damaged"
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"features": None},
+        {"flags": None},
+        {"features": torch.zeros(3, 9)},
+        {"features": torch.zeros(3, 8, dtype=torch.float64)},
+        {"features": torch.zeros(24)},
+        {"flags": torch.zeros(2, dtype=torch.int32)},
+        {"flags": torch.zeros(3)},
+        {"sizes": torch.zeros(3, 3, dtype=torch.int32)},
+        {"identities": torch.zeros(3, 31, dtype=torch.uint8)},
+        {"identities": torch.zeros((), dtype=torch.uint8)},
+        {"identities": torch.zeros(3, 32, dtype=torch.bfloat16)},
+        {"other": torch.zeros(3)},
+    ],
+    ids=range(12),
+)
+def test_shards_of_the_cache_of_another_form_are_discarded(tmp_path, others):
+    cached = FeatureCache(tmp_path, INFO, "cpu")
+    cached.add(IDENTITIES, features(3), [()] * 3)
+    cached.flush()
+    (shard,) = cached.folder.glob("*.safetensors")
+    changed(shard, **others)
+    again = FeatureCache(tmp_path, INFO, "cpu")
+    assert [again.get(identity) for identity in IDENTITIES] == [None] * 3
+    assert [each.code for each in again.notices] == ["cache-discarded"]
+    assert not shard.exists()
+
+
+def test_a_description_of_the_cache_may_hold_anything(tmp_path, capsys):
+    cached = FeatureCache(tmp_path, INFO, "cpu")
+    cached.add(IDENTITIES, features(3), [()] * 3)
+    cached.flush()
+    for text in ("[" * 100_000, '{"feature_version": 1, "extractor": [{}], "device": {}}', "\0", '"x"'):
+        (cached.folder / "key.json").write_text(text)
+        assert run(["cache", "list", "--cache-dir", str(tmp_path)]) == 0
+        assert "3" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"features": None},
+        {"features": torch.zeros(2, 8)},
+        {"features": torch.full((20, 8), math.nan)},
+        {"sq_radii": torch.zeros(3, dtype=torch.float64)},
+        {"sq_radii": torch.full((20,), -1.0, dtype=torch.float64)},
+        {"frame.centre": torch.zeros(7)},
+        {"frame.centres": None},
+        {"k": "null"},
+        {"k": '"x"'},
+        {"k": "0"},
+        {"ties": '"loose"'},
+        {"frame": "{}"},
+        {"frame": '{"scale": ' + "9" * 30 + "}"},
+        {"frame": '{"scale": 1' + "0" * 300 + "}"},
+        {"frame": "[" * 100_000},
+    ],
+    ids=range(15),
+)
+def test_manifolds_of_another_form_are_refused(tmp_path, others):
+    path = tmp_path / "x.safetensors"
+    KNNManifold.fit(features(), k=3).save(path)
+    changed(path, **others)
+    with pytest.raises(DataError):
+        KNNManifold.load(path, device="cpu")
+
+
+def test_every_tensor_of_a_view_is_looked_at(tmp_path):
+    path = tmp_path / "x.safetensors"
+    KNNManifold.fit(features(), k=3).save(path)
+    names = [name for name in load_tensors(path)[0] if name.startswith("view.")]
+    assert names
+    for name in names:
+        for bad in (torch.zeros(()), torch.zeros(1), torch.zeros(3, 5, 2)):
+            KNNManifold.fit(features(), k=3).save(path)
+            with pytest.raises(DataError):
+                KNNManifold.load(changed(path, **{name: bad}), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def record():
+    return genpr.score(features(40).numpy(), features(40, 1).numpy(), k=3).to_dict()
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("metrics", "precision", "value"), math.nan),
+        (("metrics", "precision", "value"), "0.5"),
+        (("metrics", "precision", "interval"), [0.1]),
+        (("metrics", "precision", "interval"), ["a", None]),
+        (("metrics", "precision", "replicates"), [math.inf] * 50),
+        (("metrics", "precision", "k"), 10**5000),
+        (("metrics", "precision", "k"), 10**30),
+        (("metrics", "<script>"), {"value": 1.0, "k": None}),
+        (("real",), 7),
+        (("real", "n"), 1e400),
+        (("real", "skipped"), [["a"]]),
+        (("notices",), [{"code": "x", "level": "error", "message": "m"}]),
+        (("seconds",), {"score": math.inf}),
+        (("versions",), {"genpr": {}}),
+        (("extractor",), "inception"),
+        (("protocol",), []),
+        (("max_images",), "all"),
+        (("schema",), "a\nb"),
+    ],
+    ids=range(18),
+)
+def test_results_of_another_form_are_refused(tmp_path, record, place, value):
+    copy = json.loads(json.dumps(record))
+    holder = copy
+    for key in place[:-1]:
+        holder = holder[key]
+    holder[place[-1]] = "9" * 5000 if value == 10**5000 else value
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(copy).replace('"' + "9" * 5000 + '"', "9" * 5000))
+    with pytest.raises(DataError) as caught:
+        load_results(path)
+    assert caught.value.code == "not-a-result"
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["[" * 100_000, '{"schema": 1, "name": "a", "x": 1e999}', '{"schema": ' + "9" * 5000 + "}"],
+    ids=["deep", "infinite", "digits"],
+)
+def test_logs_of_another_form_are_refused(tmp_path, line):
+    path = tmp_path / "genpr.jsonl"
+    path.write_text(line + "\n")
+    with pytest.raises(DataError) as caught:
+        ScoreLog(path)
+    assert caught.value.code == "file-damaged"
+    assert path.read_text() == line + "\n"
+
+
+def test_a_feature_file_names_no_code_to_run(tmp_path, write_images, rng):
+    """Its extractor may be called as a file with a factory; that is a name, and the file is never looked at."""
+    import numpy as np
+
+    marker = tmp_path / "ran"
+    (tmp_path / "evil.py").write_text(f"open({str(marker)!r}, 'w')\n\ndef make():\n    return None\n")
+    images = write_images("fakes", rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8))
+    for comparable in (False, True):
+        name = f"{tmp_path}/evil.py:make"
+        reals = save(tmp_path / "real.safetensors", features(), name=name, comparable=comparable)
+        fakes = save(tmp_path / "fake.safetensors", features(seed=1), name=name, comparable=comparable)
+        for other in (fakes, images):
+            for command in ("score", "modes", "rank"):
+                assert run([command, str(reals), str(other), "-q"]) in {0, 2, 3}
+        with pytest.raises(GenprError):
+            Evaluator(reals).score(images)
+        with pytest.raises(GenprError):
+            genpr.score(reals, fakes, held_out=images)
+    assert not marker.exists()
