@@ -205,6 +205,15 @@ def test_results_larger_than_any_are_not_read(tmp_path, monkeypatch):
     assert "bytes" in str(caught.value)
 
 
+def test_small_files_take_no_memory_for_what_large_ones_may_have(tmp_path):
+    for name, read in (("x.txt", open_source), ("y.txt", lambda path: open_prompts(path, None))):
+        path = tmp_path / name
+        path.write_text("a.png\nb.png\n")
+        read(path)  # imports
+        with little_memory():
+            read(path)
+
+
 @pytest.mark.parametrize("field", ["x" * 3_000_000, '"' + "x\n" * 1_000_000], ids=["long", "open"])
 def test_csv_with_an_endless_field(tmp_path, field):
     path = tmp_path / "x.csv"
