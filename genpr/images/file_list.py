@@ -15,6 +15,7 @@ from genpr.images.damage import damage_reported
 from genpr.images.folder import read_file
 from genpr.images.item import ImageSource, Item, printable
 from genpr.images.sniff import image_format
+from genpr.ranks.environment import is_launched
 
 STDIN = "-"
 _STDIN_NAME = "<stdin>"
@@ -82,9 +83,15 @@ def open_stdin_list(name: str) -> ListSource:
     """The same from standard input, with paths relative to the working folder; it is read once by a process.
 
     Raises:
-        UsageError: Nothing is piped into standard input ("no-stdin").
+        UsageError: Nothing is piped into standard input ("no-stdin"), or many processes would share it ("stdin-ranks").
         DataError: As `open_list`.
     """
+    if is_launched():
+        raise UsageError(
+            "- is a list on standard input, which torchrun's processes would tear apart; write it to a .txt file",
+            code="stdin-ranks",
+            path=STDIN,
+        )
     stream = sys.stdin
     if stream is None or stream.closed or stream.isatty():
         raise UsageError(

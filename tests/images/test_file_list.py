@@ -167,6 +167,20 @@ def test_where_nothing_is_piped_nothing_is_waited_for(monkeypatch, piped):
         assert caught.value.code == "no-stdin"
 
 
+def test_processes_that_were_launched_together_share_no_standard_input(here, piped, monkeypatch):
+    piped(b"a.png\n")
+    for name, value in {
+        "RANK": "0",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "localhost",
+        "MASTER_PORT": "1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match="torchrun") as caught:
+        open_source("-")
+    assert caught.value.code == "stdin-ranks"
+
+
 def test_both_sides_cannot_come_on_standard_input(here, piped):
     piped(b"a.png\n" * 10)
     for both in (score, find_modes):
