@@ -16,6 +16,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import genpr
 from genpr.comparison import load_results
@@ -224,23 +225,26 @@ def test_csv_with_an_endless_field(tmp_path, field):
 
 
 def webp_animation(side):
-    """A frame of nothing on a canvas of side x side."""
+    """A frame of one pixel on a canvas of side x side."""
 
     def u24(value):
         return value.to_bytes(3, "little")
 
-    frame = bytes(6) + u24(0) + u24(0) + bytes(4) + b"VP8L" + struct.pack("<I", 6) + b"\x2f\0\0\0\0\0"
+    file = io.BytesIO()
+    Image.new("RGB", (1, 1)).save(file, "WEBP", lossless=True)
+    frame = bytes(6) + u24(0) + u24(0) + bytes(4) + file.getvalue()[12:]
     body = b"VP8X" + struct.pack("<I", 10) + bytes([2, 0, 0, 0]) + u24(side - 1) * 2
     body += b"ANIM" + struct.pack("<I", 6) + bytes(6) + b"ANMF" + struct.pack("<I", len(frame)) + frame
     return b"RIFF" + struct.pack("<I", len(body) + 4) + b"WEBP" + body
 
 
-@pytest.mark.parametrize("side", [9000, 16_383])
-def test_canvases_of_animations_count_as_often_as_they_are_held(side):
+def test_canvases_of_animations_count_as_often_as_they_are_held():
     """Three of 81 megapixels would be a gigabyte; the file has a hundred bytes."""
-    with little_memory(), pytest.raises(ImageError) as caught:
-        decode(webp_animation(side), name="x.webp", policy=DecodePolicy())
-    assert caught.value.code in {"image-too-large", "image-corrupt"}
+    assert decode(webp_animation(100), name="x.webp", policy=DecodePolicy()).pixels.shape == (100, 100, 3)
+    for side in (6000, 9000, 16_383):
+        with pytest.raises(ImageError) as caught:
+            decode(webp_animation(side), name="x.webp", policy=DecodePolicy())
+        assert caught.value.code == "image-too-large"
 
 
 ANSWERS = [
