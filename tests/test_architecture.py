@@ -13,14 +13,15 @@ import genpr
 
 PACKAGE = Path(genpr.__file__).parent
 
-BASE = {"errors", "notices", "storage", "runtime", "memory", "ranks", "shortage"}
+BASE = {"cgroups", "errors", "notices", "storage", "runtime", "memory", "ranks", "shortage"}
 ALLOWED = {
     "errors": set(),
     "ranks": {"errors", "runtime"},
     "notices": set(),
     "storage": {"errors"},
     "runtime": {"errors"},
-    "memory": {"errors", "runtime"},
+    "cgroups": set(),
+    "memory": {"cgroups", "errors", "runtime"},
     "shortage": {"notices"},
     "images": BASE,
     "features": BASE | {"images", "rebuild"},
