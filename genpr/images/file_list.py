@@ -20,6 +20,7 @@ from genpr.ranks.environment import is_launched
 STDIN = "-"
 _STDIN_NAME = "<stdin>"
 _MOST_BYTES = 2**30
+_PIECE_BYTES = 2**20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -109,7 +110,13 @@ def _piped(stream: TextIO) -> bytes:
 
 
 def _all_of(file: IO[bytes], name: str) -> bytes:
-    data = file.read(_MOST_BYTES + 1)
+    pieces, left = list[bytes](), _MOST_BYTES + 1
+    while left > 0 and (
+        piece := file.read(min(left, _PIECE_BYTES))
+    ):  # all at once would take a gigabyte for any list
+        pieces.append(piece)
+        left -= len(piece)
+    data = b"".join(pieces)
     if len(data) > _MOST_BYTES:
         raise DataError(
             f"{printable(name)} has more than {_MOST_BYTES:,} bytes, too many for a list of files; is it another file?",
