@@ -44,10 +44,10 @@ def work(kind: str, args: argparse.Namespace) -> dict[str, object]:
 
     import genpr
 
-    extractor = genpr.load_extractor(args.extractor, device=args.device) if kind == "embed" else None
     pixels = np.random.default_rng(0).integers(0, 256, (args.images, *_SHAPE), dtype=np.uint8)
     sides = features(args.rows, args.dim) if kind == "score" else ()
-    with genpr.all_ranks() as team:
+    with genpr.all_ranks() as team:  # which chooses the GPU
+        extractor = genpr.load_extractor(args.extractor, device=args.device) if kind == "embed" else None
         team.told("ready")
         started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
         if extractor is not None:
