@@ -195,7 +195,7 @@ ALLOWED = {
     | {"images", "comparison", "criterion", "evaluator", "ranking_words", "result", "values", "standings"},
     "tradeoff": {"errors"},
     "goal": BASE | {"criterion", "result", "values", "standings"},
-    "sweep_folder": BASE | {"evaluator", "records", "result", "values"},
+    "sweep_folder": BASE | {"evaluator", "images", "records", "result", "values"},
     "sweep": BASE
     | {"comparison", "evaluator", "goal", "metrics", "result", "values", "sweep_folder", "tradeoff"},
     "generator_sweep": BASE | {"evaluator", "generation", "sweep", "sweep_folder"},

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from genpr.errors import DataError
 from genpr.images.item import short
 from genpr.prompts.table import (
     NamedPrompts,
@@ -168,6 +169,8 @@ def _decoded(text: str, origin: str, place: str) -> Any:  # noqa: ANN401 - as JS
 
     try:
         return json.loads(text, object_pairs_hook=unique)
+    except DataError:  # which is a ValueError, too
+        raise
     except (ValueError, RecursionError) as error:
         raise damaged(origin, f"{place} is no JSON ({error})") from error
 
