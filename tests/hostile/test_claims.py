@@ -27,6 +27,7 @@ from genpr.features.feature_set import load_features
 from genpr.images.decode import decode
 from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source
+from genpr.images.tar_archive import _Unpacked
 from genpr.labels.read import open_labels
 from genpr.prompts.read import open_prompts
 
@@ -95,6 +96,20 @@ def test_compressed_tar_bombs_are_refused_before_they_unfold(tmp_path, suffix, p
     with little_memory(), pytest.raises(DataError) as caught:
         open_source(path)
     assert caught.value.code == "tar-bomb"
+
+
+def test_nothing_is_decompressed_to_find_out_that_it_is_a_bomb():
+    class Stream(io.BytesIO):
+        def seek(self, *_):
+            raise AssertionError("it went there")
+
+        read = seek
+
+    stream = _Unpacked(Stream(), packed=1000)
+    for go in (stream.seek, stream.read):
+        with pytest.raises(DataError) as caught:
+            go(2**30)
+        assert caught.value.code == "tar-bomb"
 
 
 def test_a_tar_of_many_copies_is_no_bomb(tmp_path):
