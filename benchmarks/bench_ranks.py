@@ -44,16 +44,16 @@ def work(kind: str, args: argparse.Namespace) -> dict[str, object]:
 
     import genpr
 
-    extractor = genpr.load_extractor(args.extractor, device="cpu") if kind == "embed" else None
     pixels = np.random.default_rng(0).integers(0, 256, (args.images, *_SHAPE), dtype=np.uint8)
     sides = features(args.rows, args.dim) if kind == "score" else ()
-    with genpr.all_ranks() as team:
+    with genpr.all_ranks() as team:  # which chooses the GPU
+        extractor = genpr.load_extractor(args.extractor, device=args.device) if kind == "embed" else None
         team.told("ready")
         started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
         if extractor is not None:
             found = genpr.embed(pixels, extractor).numpy().tobytes()
         else:
-            record = genpr.score(*sides, device="cpu").to_dict()
+            record = genpr.score(*sides, device=args.device).to_dict()
             del record["seconds"]
             found = json.dumps(record, sort_keys=True).encode()
         seconds, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF)
@@ -82,7 +82,7 @@ def run(kind: str, ranks: int, argv: list[str]) -> dict[str, object]:
         out = Path(folder) / "out.json"
         processes = []
         for rank in range(ranks):
-            launched = {"RANK": str(rank), "WORLD_SIZE": str(ranks)}
+            launched = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks)}
             launched |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
             told = ["--as-rank", kind, "--told", str(out)] if rank == 0 else ["--as-rank", kind]
             processes.append(
@@ -104,6 +104,7 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=2048)
     parser.add_argument("--images", type=int, default=4096, help="64 x 64 pixels each; blocks are of 2,048.")
     parser.add_argument("--extractor", default="gabor")
+    parser.add_argument("--device", default="cpu", help="cuda: each rank takes a GPU of its own.")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--kinds", nargs="+", default=["embed", "score"], choices=["embed", "score"])
     parser.add_argument("--out", type=Path)
@@ -115,7 +116,7 @@ def main() -> None:
         if args.told:
             args.told.write_text(json.dumps(found))
         return
-    machine = asdict(describe_machine(threads=os.cpu_count() or 1, device="cpu"))
+    machine = asdict(describe_machine(threads=os.cpu_count() or 1, device=args.device))
     for kind in args.kinds:
         seen = set()
         for ranks in args.ranks:
