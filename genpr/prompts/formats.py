@@ -234,7 +234,7 @@ def _relevance(given: object, origin: str, place: str) -> float:
         grade = (
             float(given) if isinstance(given, str | int | float) and not isinstance(given, bool) else math.nan
         )
-    except ValueError:
+    except (ValueError, OverflowError):  # no number, or an integer of hundreds of digits
         grade = math.nan
     if not 0 < grade <= 1e6:
         raise damaged(origin, f"the relevance of {place} is {short(repr(given))}, needed is a number above 0")

@@ -211,6 +211,13 @@ def test_json_that_is_nested_without_end_or_has_endless_numbers(tmp_path, text):
             read(path)
 
 
+def test_a_relevance_of_hundreds_of_digits_is_no_number(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"file": "a.png", "prompt": "a", "relevance": ' + "9" * 400 + "}\n")
+    with pytest.raises(DataError, match="number above 0"):
+        open_prompts(path, None)
+
+
 def test_results_larger_than_any_are_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr("genpr.comparison._MOST_BYTES", 100)
     path = tmp_path / "x.json"
