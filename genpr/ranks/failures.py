@@ -119,14 +119,17 @@ class Failures:
                 self._appear(["failed/0"], _FIRST_RANK)
             if self._store.add("claim", 1) == 1:
                 self._store.set("first", json.dumps(asdict(own)))
-            return self._await_first() or own
+            first = self._await_first() or own
+            self._store.set(f"heard/{self._rank}", "yes")
+            return first
         except RuntimeError:  # the store is gone
             return own
 
     def is_common(self, failure: Failure, *, seconds: float) -> bool:
         """Whether every rank tells of the same error as `failure` before the time is up."""
         names = [f"failed/{rank}" for rank in range(self._size)]
-        if not self._appear(names, seconds):
+        # And knows who was first: the store may end with this rank.
+        if not self._appear([*names, *(f"heard/{rank}" for rank in range(self._size))], seconds):
             return False
         try:
             return all(self._read(name).is_as(failure) for name in names)
