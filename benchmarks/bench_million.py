@@ -53,7 +53,7 @@ _FAKE_SPREAD = 0.9
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="JSON file.  [default: benchmarks/results/million-<date>-cpu.json]",
+    help="JSON lines file to append to.  [default: benchmarks/results/million-<date>-cpu.jsonl]",
 )
 def main(
     images: int,
@@ -77,8 +77,9 @@ def main(
         run.score(reals, scored)
     record |= {"ended": datetime.now(UTC).isoformat(timespec="seconds")}
     record["machine"] = asdict(describe_machine(threads=usable_cores(), device="cpu"))
-    out = out or _RESULTS / f"million-{datetime.now(UTC):%Y-%m-%d}-cpu.json"
-    out.write_text(json.dumps(record, indent=1) + "\n")
+    out = out or _RESULTS / f"million-{datetime.now(UTC):%Y-%m-%d}-cpu.jsonl"
+    with out.open("a") as file:
+        file.write(json.dumps(record) + "\n")
     lost = max((kill["lost"] for kill in record["kills"]), default=0)
     if not record["equal_to_the_byte"] or lost >= 2 * SHARD_ROWS:
         sys.exit(1)
