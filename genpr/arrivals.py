@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from genpr.images.folder import is_new, links_are_followed
 from genpr.images.item import is_image_name
 
 SourceOf = Callable[[Path], object]
@@ -137,11 +138,13 @@ def _files(path: Path) -> Iterator[tuple[str, int, int]]:
     if not path.is_dir():
         yield "", *_facts(path)
         return
-    pending = [""]
+    pending, visited = [""], set[tuple[int, int]]()
     while pending:
         prefix = pending.pop()
+        if links_are_followed() and not is_new(path / prefix, visited):
+            continue
         try:
-            names = [entry.name for entry in os.scandir(path / prefix)]
+            names = sorted(entry.name for entry in os.scandir(path / prefix))
         except PermissionError:
             yield prefix, -1, -1  # scoring it will say so
             continue
@@ -149,7 +152,7 @@ def _files(path: Path) -> Iterator[tuple[str, int, int]]:
             member = prefix + name
             if name.startswith("."):
                 continue
-            if (path / member).is_dir() and not (path / member).is_symlink():
+            if (path / member).is_dir() and (links_are_followed() or not (path / member).is_symlink()):
                 pending.append(member + "/")
             else:
                 yield member, *_facts(path / member)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from genpr.cgroups import memory_left
 from genpr.errors import ResourceError, UsageError
 from genpr.runtime import cache_root, memory_sharers, private_folder
 
@@ -89,9 +90,11 @@ def limited_memory(most: str | int | None) -> Iterator[None]:
 
 
 def free_memory() -> int:
-    """Bytes that this process could still take: free on the machine, and left of the limit."""
+    """Bytes that this process could still take: free on the machine, in its container or job, and left of the limit."""
     free = _bytes_in("/proc/meminfo", "MemAvailable:")
     free = 4 * 2**30 if free is None else free  # not Linux: a careful guess
+    in_group = memory_left()
+    free = free if in_group is None else min(free, in_group)
     free //= memory_sharers()
     if _limits:
         taken = _bytes_in("/proc/self/status", "RssAnon:") or 0

@@ -221,6 +221,7 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
         "free space, or set --cache-dir",
     ),
     "cache-discarded": ("warning", "the cache file {file} was damaged; its images were embedded again", ""),
+    "cache-unreadable": ("warning", "{file} in the cache was unreadable ({reason}) and not used", ""),
     # memory
     "oom-smaller-batches": ("note", "{device} had little memory: batches of {size}, not {asked} images", ""),
     "oom-smaller-tiles": ("note", "{device} had little memory: smaller tiles gave the same counts", ""),

@@ -55,8 +55,7 @@ class ScoreLog:
             self.dropped = 0
             self.records = self._read()
             self._check_others()
-            self._remove_left_over()
-            self._write_others()
+            self._tidy()
         except BaseException:
             self._lock.release()
             raise
@@ -74,6 +73,14 @@ class ScoreLog:
             self._write_others()
         finally:
             self._lock.release()
+
+    def _tidy(self) -> None:
+        """Leave the folder as the lines say it should be."""
+        try:
+            self._remove_left_over()
+        except OSError as error:
+            raise unwritable(self.path.parent, error) from error
+        self._write_others()
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -199,10 +206,18 @@ class ScoreLog:
             chosen = {**facts, "value": self.value(best), "record": best}
             self._write(BEST, json.dumps(chosen, indent=1, allow_nan=False) + "\n")
         else:
-            self.path.with_name(BEST).unlink(missing_ok=True)  # it was chosen by another metric
+            self._remove_best()
         if self._stylegan:
             lines = [json.dumps(stylegan_line(record), allow_nan=False) + "\n" for record in self.scored]
             self._write(STYLEGAN, "".join(lines))
+
+    def _remove_best(self) -> None:
+        """It was chosen by another metric."""
+        path = self.path.with_name(BEST)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise unwritable(path, error) from error
 
     def _write(self, name: str, text: str) -> None:
         path = self.path.with_name(name)

@@ -150,6 +150,9 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     """Write CPU tensors and text metadata to `path` (safetensors), atomically and with a checksum inside.
 
     The same content gives the same bytes (the library's own writer orders metadata at random), and nothing is copied.
+
+    Raises:
+        ResourceError: The disk is full, or the file cannot be written ("unwritable").
     """
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     # Larger elements first, as the library does, so that each begins where its type may.
@@ -165,10 +168,13 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
         described[name] = {"dtype": kind, "shape": list(tensor.shape), "data_offsets": [start, end]}
     header = json.dumps(described, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
-        file.write(len(header).to_bytes(8, "little") + header)
-        for name in ordered:
-            file.write(_bytes_of(contiguous[name]))
+    try:
+        with atomic_path(path) as temporary, temporary.open("wb") as file:
+            file.write(len(header).to_bytes(8, "little") + header)
+            for name in ordered:
+                file.write(_bytes_of(contiguous[name]))
+    except OSError as error:
+        raise unwritable(path, error) from error
 
 
 def load_tensors(

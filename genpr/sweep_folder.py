@@ -13,6 +13,7 @@ from typing import Any
 
 from genpr.errors import DataError, UsageError
 from genpr.evaluator import Evaluator
+from genpr.images.folder import walk_files
 from genpr.records import result_of
 from genpr.result import Result
 from genpr.storage import atomic_path, exclusive_lock, unwritable
@@ -47,11 +48,19 @@ class SweepFolder:
         busy = f"another sweep is under way in {self.path}; wait for it, or choose another folder"
         lock = exclusive_lock(self._points / ".lock", busy=busy)
         try:
-            for half_written in [*self.path.glob(".*.tmp"), *self._points.glob(".*.tmp")]:
-                half_written.unlink(missing_ok=True)
+            self._remove_half_written()
             yield
         finally:
             lock.release()
+
+    def _remove_half_written(self) -> None:
+        try:
+            for folder in (self.path, self._points):
+                for path in folder.iterdir():
+                    if path.name.startswith(".") and path.suffix == ".tmp":
+                        path.unlink(missing_ok=True)
+        except OSError as error:
+            raise unwritable(self.path, error) from error
 
     def key_of(
         self,
@@ -132,7 +141,7 @@ def _point_of(record: Mapping[str, Any]) -> tuple[Any, Result]:
 
 def _listing(path: Path) -> str:
     """Hash of the names, sizes and times of the files of a source."""
-    files = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
+    files = sorted(path / each for each in walk_files(path)) if path.is_dir() else [path]
     digest = hashlib.sha256()
     for file in files:
         try:

@@ -92,7 +92,8 @@ def records(seed: int, first: int, last: int, names: list[str]) -> Iterator[dict
     while first < last:
         command = [sys.executable, "-m", "fuzz.worker", str(seed), str(first), str(last), *names]
         paths = os.pathsep.join([*sys.path[:2], os.environ.get("PYTHONPATH", "")])
-        environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+        # Every thread that ever ran would else keep 64 MB of addresses, which the worker's limit counts.
+        environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
         with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as worker:
             begun: dict[str, Any] | None = None
             for line in lines(worker):

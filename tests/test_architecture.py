@@ -13,14 +13,15 @@ import genpr
 
 PACKAGE = Path(genpr.__file__).parent
 
-BASE = {"errors", "notices", "storage", "runtime", "memory", "ranks", "shortage"}
+BASE = {"cgroups", "errors", "notices", "storage", "runtime", "memory", "ranks", "shortage"}
 ALLOWED = {
     "errors": set(),
     "ranks": {"errors", "runtime"},
     "notices": set(),
     "storage": {"errors"},
     "runtime": {"errors"},
-    "memory": {"errors", "runtime"},
+    "cgroups": set(),
+    "memory": {"cgroups", "errors", "runtime"},
     "shortage": {"notices"},
     "images": BASE,
     "features": BASE | {"images", "rebuild"},
@@ -194,7 +195,7 @@ ALLOWED = {
     | {"images", "comparison", "criterion", "evaluator", "ranking_words", "result", "values", "standings"},
     "tradeoff": {"errors"},
     "goal": BASE | {"criterion", "result", "values", "standings"},
-    "sweep_folder": BASE | {"evaluator", "records", "result", "values"},
+    "sweep_folder": BASE | {"evaluator", "images", "records", "result", "values"},
     "sweep": BASE
     | {"comparison", "evaluator", "goal", "metrics", "result", "values", "sweep_folder", "tradeoff"},
     "generator_sweep": BASE | {"evaluator", "generation", "sweep", "sweep_folder"},

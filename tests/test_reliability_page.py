@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from functools import cache
-from pathlib import Path
 
 import pytest
+from named_tests import ROOT, TEST, check_named
 
-ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "reliability.md").read_text()
 ROWS = {"I": 17, "F": 20, "N": 11, "R": 16}
 IDS = [f"{table}{number}" for table, count in ROWS.items() for number in range(1, count + 1)]
-TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
-
-
-@cache
-def functions_of(path: str) -> set[str]:
-    tree = ast.parse((ROOT / path).read_text())
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
 def row_of(row_id: str) -> list[str]:
@@ -33,11 +23,7 @@ def test_every_row_says_what_is_done_and_names_its_tests(row_id):
     given, done, tests = row_of(row_id)
     assert given
     assert done
-    named = TEST.findall(tests)
-    assert tests == "<br>".join(f"`{path}::{name}`" for path, name in named)
-    assert named
-    for path, name in named:
-        assert name in functions_of(path), f"{path} has no {name}"
+    check_named(tests)
 
 
 def test_rows_come_in_order_and_once():

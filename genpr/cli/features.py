@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genpr.cli.console import emit, printable, progress_bars, show_notices
-from genpr.cli.options import follow_option, followed, image_options
+from genpr.cli.options import image_options
 
 if TYPE_CHECKING:
     from genpr.features.feature_set import FeatureSet
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 @click.argument("source")
 @click.argument("out", type=click.Path(path_type=Path))
 @image_options
-@follow_option
 @click.option(
     "--shard",
     metavar="I/N",
@@ -38,7 +37,6 @@ def command(
     device: str,
     shard: str | None,
     as_json: bool,
-    follow_symlinks: bool,
     quiet: bool,
     max_memory: str | None,
     **options: Any,  # noqa: ANN401 - passed to Embedder, whose fields they are
@@ -64,7 +62,7 @@ def command(
     check_output(out)
     share = None if shard is None else Share.parse(shard)
     with redirect_stdout(sys.stderr), limited_memory(max_memory), progress_bars(quiet=quiet) as progress:
-        side = open_side(followed(source, follow_symlinks=follow_symlinks), "source")
+        side = open_side(source, "source")
         _refuse_one_file(source, side)
         embedder = Embedder(on=device, progress=progress, **options)
         space = _space(extractor, are_images=not isinstance(side, FeatureSet))

@@ -8,6 +8,7 @@ import json
 import os
 import traceback
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from typing import Any
 
 import click
@@ -99,7 +100,11 @@ def run(
     """
     as_json = "--json" in args
     try:
-        outcome = around(lambda: cli.main(args=list(args), prog_name="genpr", standalone_mode=False))
+        # In a context of its own, since options such as --follow-symlinks hold for this command only.
+        context = copy_context()
+        outcome = around(
+            lambda: context.run(cli.main, args=list(args), prog_name="genpr", standalone_mode=False)
+        )
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return _USAGE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeVar
 
 import click
@@ -47,22 +46,11 @@ def threshold(text: str) -> tuple[str, float]:
     return metric, least
 
 
-def followed(source: str, *, follow_symlinks: bool) -> object:
-    """A folder with the folders that it links to, listed; anything else, or if links are not followed, as it came.
+def _follow(_context: click.Context, _parameter: click.Parameter, is_asked: bool) -> None:
+    from genpr.images.folder import follow_links
 
-    Raises:
-        DataError: It holds no images, or a folder below it cannot be listed.
-    """
-    if not follow_symlinks or not Path(source).is_dir():
-        return source
-    from genpr.images.source import open_source
-
-    return open_source(source, follow_symlinks=True)
-
-
-follow_option = click.option(
-    "--follow-symlinks", is_flag=True, help="Look into linked folders, too; each folder counts once."
-)
+    if is_asked:
+        follow_links()  # until the command ends: see `genpr.cli.main.run`
 
 
 def source_options(command: Command) -> Command:
@@ -133,6 +121,13 @@ _SOURCE_OPTIONS = (
         default="ignore",
         show_default=True,
         help="Orientation in EXIF: take pixels as stored, or turn them.",
+    ),
+    click.option(
+        "--follow-symlinks",
+        is_flag=True,
+        expose_value=False,
+        callback=_follow,
+        help="Look into linked folders, too; each folder counts once.",
     ),
     click.option("-q", "--quiet", is_flag=True, help="No progress bars and no notes."),
 )

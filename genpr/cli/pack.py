@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from genpr.cli.console import emit, printable, progress_bars, show_notices
-from genpr.cli.options import follow_option, source_options
+from genpr.cli.options import source_options
 from genpr.images.policy import DecodePolicy
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 @click.argument("source")
 @click.argument("out", type=click.Path(path_type=Path))
 @source_options
-@follow_option
 @click.option("--compressed/--no-compressed", help="Deflate the array.  [default: no-compressed]")
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a sentence.")
@@ -39,7 +38,6 @@ def command(
     exif: Literal["ignore", "apply"],
     compressed: bool,
     force: bool,
-    follow_symlinks: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -53,7 +51,7 @@ def command(
 
     check_output(out, source, force=force)
     policy = DecodePolicy(max_pixels, alpha, exif)
-    images = open_source(source, follow_symlinks=follow_symlinks)
+    images = open_source(source)
     if max_images is not None:
         images = subset(images, max_images, seed)
     with progress_bars(quiet=quiet) as progress:

@@ -45,6 +45,7 @@ def run_as_launched(args: Sequence[str], farewell: Farewell, voice: Voice) -> in
     except _SilentError as silence:
         return silence.exit_code
     if code and member.failures is not None:
+        voice.mute()  # torch writes to stderr of others that are gone
         member.failures.announce()
     return code
 

@@ -13,7 +13,7 @@ import click
 from genpr.cli.class_options import ClassOptions, class_options
 from genpr.cli.console import emit, inner_workings, progress_bars, show_notices
 from genpr.cli.label_options import labels_taken, recogniser_options
-from genpr.cli.options import follow_option, followed, names_in, recipe_options
+from genpr.cli.options import names_in, recipe_options
 from genpr.cli.page_options import check_page_options, page_options, write_score_page
 from genpr.cli.score_run import ScoreRun, score_run
 from genpr.cli.table_options import check_table_options, table_options, write_table
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Where the sides differ in size, score coverage and its kin in blocks of the larger as large as the smaller.",
 )
-@follow_option
 @class_options
 @recogniser_options
 @table_options
@@ -74,7 +73,6 @@ def command(
     earlier: tuple[Path, ...],
     fail_under: tuple[tuple[str, float], ...],
     fail_over: tuple[tuple[str, float], ...],
-    follow_symlinks: bool,
     quiet: bool,
     verbose: bool,
     **options: Any,  # noqa: ANN401 - passed to genpr.score, which checks them
@@ -99,16 +97,12 @@ def command(
         held_out=options["held_out"] is not None,
         equal_sizes=options["equal_sizes"],
     )
-    if follow_symlinks and (by_class is not None or labels is not None):
-        raise click.UsageError(
-            "labels are found by path, and no links are followed there; leave --follow-symlinks out"
-        )
     computed = [*spaces, *(() if labels is None else labels.names)]
     check_thresholds(computed, fail_under, fail_over)
     check_table_options(table, protocols)
     others = check_page_options(html, earlier, protocols)
     needed = [space for each in spaces.values() for space in each]
-    _check_weights(real, fake, needed, weights, offline=offline, follow_symlinks=follow_symlinks)
+    _check_weights(real, fake, needed, weights, offline=offline)
 
     from genpr.ranks.team import leave_to_first
 
@@ -117,10 +111,7 @@ def command(
     with stderr, inner_workings(shown=verbose), progress_bars(quiet=quiet) as progress:
         options["progress"] = progress
         by_image, must_tell = bool(html or table), table is not None
-        reals, fakes = (followed(side, follow_symlinks=follow_symlinks) for side in (real, fake))
-        if options["held_out"] is not None:
-            options["held_out"] = followed(options["held_out"], follow_symlinks=follow_symlinks)
-        run = score_run(reals, fakes, protocols, by_class, by_image=by_image, must_tell=must_tell, **options)
+        run = score_run(real, fake, protocols, by_class, by_image=by_image, must_tell=must_tell, **options)
     if not leave_to_first():
         return 0
     found = run.results
@@ -134,7 +125,7 @@ def command(
         emit(json.dumps({"results": [result.to_dict() for result in found]}, allow_nan=False))
     write_table(table, run.evidence, quiet=quiet)
     policy = DecodePolicy(**{name: options[name] for name in ("max_pixels", "alpha", "exif")})
-    write_score_page(html, run, (reals, fakes), others, policy=policy, quiet=quiet)
+    write_score_page(html, run, (real, fake), others, policy=policy, quiet=quiet)
     return exit_code_of(found, fail_under, fail_over)
 
 
@@ -209,9 +200,7 @@ def _spaces(
     return spaces
 
 
-def _check_weights(
-    real: str, fake: str, spaces: list[str], weights: str | None, *, offline: bool, follow_symlinks: bool
-) -> None:
+def _check_weights(real: str, fake: str, spaces: list[str], weights: str | None, *, offline: bool) -> None:
     """Refuse missing weights, if a side holds images."""
     from genpr.errors import WeightsError
     from genpr.features.lookup import group_by_network
@@ -224,7 +213,7 @@ def _check_weights(
             require_weights(name, weights=weights_of(name, weights), offline=offline)
     except WeightsError:
         for side in images:  # a missing or empty folder is the likelier mistake, and is named first
-            open_source(side, follow_symlinks=follow_symlinks)
+            open_source(side)
         if len(images) == 1:
             from genpr.sides import check_same_kind, open_side
 

@@ -65,7 +65,9 @@ def _why_none(torch: Facts, driver: str | None, facts: dict[str, object]) -> Fin
     if driver is None and torch["driver_cuda"] is None:
         return Finding("cuda", "ok", f"none: no NVIDIA driver; {_CPU_INSTEAD}", facts=facts)
     if "too old" in said:
-        text = f"driver {driver or '?'} is too old for this torch ({build_of(torch)}); {_CPU_INSTEAD}"
+        found = torch["driver_cuda"]
+        knows = f", and knows CUDA {found // 1000}.{found % 1000 // 10} at most" if found else ""
+        text = f"driver {driver or '?'} is too old for this torch ({build_of(torch)}){knows}; {_CPU_INSTEAD}"
         return Finding(
             "cuda",
             "warn",

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from genpr.errors import DataError, GenprError
-from genpr.features.cache_files import SHARD_FORMAT
+from genpr.features.cache_files import SHARD_FORMAT, shards_in
 from genpr.features.cache_index import CacheIndex
 from genpr.features.extractor import ExtractorInfo
 from genpr.images.decode import FLAGS, DecodePolicy, decoder_versions
@@ -91,7 +91,7 @@ class FeatureCache:
         self._writable = True
         self._index = CacheIndex()
         self._dim = info.dim
-        for shard in sorted(self.folder.glob("*.safetensors")):
+        for shard in shards_in(self.folder):
             self._index_shard(shard)
         self._describe(text)
 
@@ -147,7 +147,8 @@ class FeatureCache:
             save_tensors(shard, tensors, {"format": SHARD_FORMAT})
         except (OSError, GenprError) as error:
             self._writable = False  # one notice, not one per shard
-            self.notices.append(notice("cache-write-failed", folder=self.folder, reason=error))
+            reason = getattr(error.__cause__ or error, "strerror", None) or error
+            self.notices.append(notice("cache-write-failed", folder=self.folder, reason=reason))
             return
         with self._lock:
             self._index.add(shard, tensors["identities"].numpy())
@@ -166,15 +167,10 @@ class FeatureCache:
         try:
             with safe_open(shard, framework="pt") as file:
                 identities = file.get_tensor("identities").numpy()
-        except FileNotFoundError:
-            return  # pruned meanwhile
-        except (
-            SafetensorError,
-            OSError,
-            ValueError,
-            KeyError,
-            TypeError,
-        ):  # TypeError of what numpy has no type for
+        except OSError as error:
+            self._pass_over(shard, error)
+            return
+        except (SafetensorError, ValueError, KeyError, TypeError):  # TypeError of what numpy has no type for
             self._discard(shard)
             return
         if identities.dtype == np.uint8 and identities.ndim == 2 and identities.shape[1] == 32:
@@ -190,8 +186,10 @@ class FeatureCache:
         try:
             tensors, _ = load_tensors(shard)
             self._check(tensors, shard)
-        except DataError:
-            if shard.exists():  # and was not pruned meanwhile
+        except DataError as error:
+            if isinstance(error.__cause__, OSError):
+                self._pass_over(shard, error.__cause__)
+            else:
                 self._discard(shard)
             self._index.remove(shard)
             return None
@@ -214,6 +212,12 @@ class FeatureCache:
         found = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()}
         if found != {name: facts for name, facts in needed.items() if name != "sizes" or name in tensors}:
             raise DataError(f"{shard} is no shard of this cache", code="file-damaged", path=str(shard))
+
+    def _pass_over(self, shard: Path, error: OSError) -> None:
+        """Leave what cannot be read as it is: the next run may be luckier, as after a failure of the network."""
+        if not isinstance(error, FileNotFoundError):  # else somebody pruned it
+            reason = error.strerror or error
+            self.notices.append(notice("cache-unreadable", file=shard.name, reason=reason))
 
     def _discard(self, shard: Path) -> None:
         self.notices.append(notice("cache-discarded", file=shard.name))

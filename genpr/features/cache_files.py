@@ -98,6 +98,18 @@ def find_folders(root: Path) -> list[CacheFolder]:
     return folders
 
 
+def shards_in(folder: Path) -> list[Path]:
+    """The shards in the folder of one function, by name.
+
+    Raises:
+        ResourceError: It cannot be listed ("cache-unusable").
+    """
+    try:
+        return sorted(path for path in folder.iterdir() if path.suffix == ".safetensors")
+    except OSError as error:
+        raise _unusable(folder, "listed", error) from error
+
+
 def choose_files(
     folders: Sequence[CacheFolder],
     *,

@@ -50,6 +50,15 @@ class RankShare:
 
     def __iter__(self) -> Iterator[Item]:
         rank, size = self._team.rank, self._team.size
+        names = None if self._team.is_alone or self.total is None else self._source.names()
+        if (
+            names is not None
+        ):  # others' images are not even passed by, which for parquet would be to read them
+            self.names.extend(names)
+            own = (start for start in range(0, self.total or 0, BLOCK) if start // BLOCK % size == rank)
+            places = (place for start in own for place in range(start, min(start + BLOCK, self.total or 0)))
+            yield from self._source.pick(places)
+            return
         for position, item in enumerate(self._source):
             self.names.append(item.name)
             if position // BLOCK % size == rank:

@@ -206,13 +206,7 @@ def read_header(file: IO[bytes]) -> Header:
         raise ValueError(f"its header claims {length:,} bytes")
     try:
         shape, fortran, dtype = parse(io.BytesIO(prefix + file.read(length)))
-    except (
-        SyntaxError,
-        TypeError,
-        TokenError,
-        MemoryError,
-        RecursionError,
-    ) as error:  # of a text that is no literal
+    except (SyntaxError, TypeError, TokenError, MemoryError, RecursionError) as error:  # it is no literal
         raise ValueError(f"its header describes no array ({type(error).__name__})") from error
     if any(type(side) is not int or side < 0 for side in shape):
         raise ValueError(f"shape {shape} is impossible")

@@ -23,14 +23,13 @@ from genpr.images.pixels import rgb_pixels, turned
 from genpr.images.plugins import (
     Depth,
     UnsupportedPixelsError,
-    canvases_of,
     depth_of,
     is_animated,
     open_image,
     orientation_of,
 )
 from genpr.images.policy import FLAGS, MAX_PIXELS, DecodePolicy
-from genpr.images.sniff import image_format, refusal
+from genpr.images.sniff import canvases_in, image_format, refusal
 
 __all__ = [
     "FLAGS",
@@ -138,7 +137,7 @@ def decoder_versions() -> dict[str, str]:
 
 def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy) -> Decoded:
     image = open_image(data, format_name)
-    _check_size(image.size, name, policy, canvases=canvases_of(image))
+    _check_size(image.size, name, policy, canvases=canvases_in(data))
     depth = depth_of(image)
     damage = missed_damage(data, format_name, header_end=image.fp.tell() if image.fp else 0)
     if damage:

@@ -15,10 +15,13 @@ from genpr.images.damage import damage_reported
 from genpr.images.folder import read_file
 from genpr.images.item import ImageSource, Item, printable
 from genpr.images.sniff import image_format
+from genpr.ranks.environment import is_launched
+from genpr.ranks.team import current_team
 
 STDIN = "-"
 _STDIN_NAME = "<stdin>"
 _MOST_BYTES = 2**30
+_PIECE_BYTES = 2**20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -81,9 +84,23 @@ def open_stdin_list(name: str) -> ListSource:
     """The same from standard input, with paths relative to the working folder; it is read once by a process.
 
     Raises:
-        UsageError: Nothing is piped into standard input ("no-stdin").
+        UsageError: Nothing is piped into standard input ("no-stdin"), or many processes would share it ("stdin-ranks").
         DataError: As `open_list`.
     """
+    if is_launched() and current_team().is_alone and not _piped.cache_info().currsize:
+        raise UsageError(
+            "- is a list on standard input, which torchrun's processes would tear apart outside of genpr.all_ranks(); write it "
+            "to a .txt file",
+            code="stdin-ranks",
+            path=STDIN,
+        )
+    # The first rank reads it for all. JSON takes bytes as Latin-1.
+    data = current_team().from_first(lambda: _from_stdin().decode("latin-1")).encode("latin-1")
+    name = _STDIN_NAME if name == STDIN else name
+    return ListSource(name, Path(), _paths_in(data, name), is_stdin=True)
+
+
+def _from_stdin() -> bytes:
     stream = sys.stdin
     if stream is None or stream.closed or stream.isatty():
         raise UsageError(
@@ -91,8 +108,7 @@ def open_stdin_list(name: str) -> ListSource:
             code="no-stdin",
             path=STDIN,
         )
-    name = _STDIN_NAME if name == STDIN else name
-    return ListSource(name, Path(), _paths_in(_piped(stream), name), is_stdin=True)
+    return _piped(stream)
 
 
 @lru_cache(maxsize=1)
@@ -102,7 +118,13 @@ def _piped(stream: TextIO) -> bytes:
 
 
 def _all_of(file: IO[bytes], name: str) -> bytes:
-    data = file.read(_MOST_BYTES + 1)
+    pieces, left = list[bytes](), _MOST_BYTES + 1
+    while left > 0 and (
+        piece := file.read(min(left, _PIECE_BYTES))
+    ):  # all at once would take a gigabyte for any list
+        pieces.append(piece)
+        left -= len(piece)
+    data = b"".join(pieces)
     if len(data) > _MOST_BYTES:
         raise DataError(
             f"{printable(name)} has more than {_MOST_BYTES:,} bytes, too many for a list of files; is it another file?",

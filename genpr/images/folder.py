@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -68,11 +69,27 @@ def open_folder(root: Path, name: str, *, follow_symlinks: bool = False) -> Fold
     return FolderSource(name, root, tuple(sorted(images, key=os.fsencode)))
 
 
+_are_followed: ContextVar[bool] = ContextVar("genpr_links_are_followed", default=False)
+
+
+def follow_links() -> None:
+    """Look into linked folders wherever a folder is listed from now on, in this context of `contextvars`."""
+    _are_followed.set(True)
+
+
+def links_are_followed() -> bool:
+    """Whether `follow_links` was called."""
+    return _are_followed.get()
+
+
 def walk_files(root: Path, *, follow_symlinks: bool = False) -> Iterator[str]:
     """Relative POSIX paths of all visible files below `root`, in no particular order.
 
+    Linked folders are looked into if `follow_symlinks` says so, or `follow_links` was called.
+
     Folders before links to folders, and these in order: so the paths do not hang on the order of entries.
     """
+    follow_symlinks = follow_symlinks or links_are_followed()
     pending, links, visited = [""], list[str](), set[tuple[int, int]]()
     while pending or links:
         if not pending:
@@ -80,7 +97,7 @@ def walk_files(root: Path, *, follow_symlinks: bool = False) -> Iterator[str]:
             pending.append(links.pop())
         prefix = pending.pop()
         try:
-            if follow_symlinks and not _is_new(root / prefix, visited):
+            if follow_symlinks and not is_new(root / prefix, visited):
                 continue
             with os.scandir(root / prefix) as entries:
                 for entry in entries:
@@ -103,7 +120,7 @@ def walk_files(root: Path, *, follow_symlinks: bool = False) -> Iterator[str]:
             ) from error
 
 
-def _is_new(folder: Path, visited: set[tuple[int, int]]) -> bool:
+def is_new(folder: Path, visited: set[tuple[int, int]]) -> bool:
     """Whether a folder was not among those visited, where it is from now on."""
     status = folder.stat()
     place = status.st_dev, status.st_ino

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from fnmatch import translate
+from math import prod
 from pathlib import Path
 
 from genpr.errors import DataError, UsageError
@@ -101,6 +102,12 @@ def _refuse_remote(text: str) -> None:
 
 def _without_braces(text: str) -> list[str]:
     """The texts that braces stand for, inner ones first; those that hold neither list nor range stay as they are."""
+    groups = _GROUP.findall(text)
+    is_flat = text.count("{") == len(
+        groups
+    )  # then their numbers multiply, and nothing needs to be written out
+    if is_flat and prod(len(_choices(each, text) or " ") for each in groups) > _MOST_PATHS:
+        raise _too_many(text)
     done, pending = list[str](), [(text, 0)]
     while pending:
         current, start = pending.pop()

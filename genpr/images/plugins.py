@@ -107,11 +107,6 @@ def is_animated(image: ImageFile.ImageFile) -> bool:
         return True
 
 
-def canvases_of(image: ImageFile.ImageFile) -> int:
-    """How many copies of the whole image its decoder holds beside the pixels: an animated WebP's keeps two more."""
-    return 3 if isinstance(image, WebPImagePlugin.WebPImageFile) and image.is_animated else 1
-
-
 def orientation_of(image: Image) -> int:
     """Orientation 1 to 8 by the image's TIFF or EXIF tag; 1 if it has none or a broken one."""
     if isinstance(image, TiffImagePlugin.TiffImageFile):

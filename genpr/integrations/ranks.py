@@ -49,7 +49,10 @@ def place_of(group: Any = None) -> Place:  # noqa: ANN401 - torch's types for gr
     """Where this process stands in a process group; None is the world, and alone without torch.distributed."""
     if not (dist.is_available() and dist.is_initialized()):
         return Place(0, (0,))
-    return Place(dist.get_rank(), tuple(sorted(dist.get_process_group_ranks(group))))
+    members = dist.get_process_group_ranks(
+        dist.group.WORLD if group is None else group
+    )  # older torch knows no None
+    return Place(dist.get_rank(), tuple(sorted(members)))
 
 
 def check_seconds(name: str, seconds: float) -> None:

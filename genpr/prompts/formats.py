@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from genpr.errors import DataError
 from genpr.images.item import short
 from genpr.prompts.table import (
     NamedPrompts,
@@ -168,6 +169,8 @@ def _decoded(text: str, origin: str, place: str) -> Any:  # noqa: ANN401 - as JS
 
     try:
         return json.loads(text, object_pairs_hook=unique)
+    except DataError:  # which is a ValueError, too
+        raise
     except (ValueError, RecursionError) as error:
         raise damaged(origin, f"{place} is no JSON ({error})") from error
 
@@ -231,7 +234,7 @@ def _relevance(given: object, origin: str, place: str) -> float:
         grade = (
             float(given) if isinstance(given, str | int | float) and not isinstance(given, bool) else math.nan
         )
-    except ValueError:
+    except (ValueError, OverflowError):  # no number, or an integer of hundreds of digits
         grade = math.nan
     if not 0 < grade <= 1e6:
         raise damaged(origin, f"the relevance of {place} is {short(repr(given))}, needed is a number above 0")

@@ -149,7 +149,9 @@ def text_of(path: Path, most: int, *, what: str = "prompts") -> str:
         DataError: It is larger, cannot be read, or is no text in UTF-8.
     """
     with damage_reported(path, f"file of {what}", code="prompts-damaged"), path.open("rb") as file:
-        data = file.read(most + 1)
+        data = file.read(
+            min(most, os.fstat(file.fileno()).st_size) + 1
+        )  # as much as is asked for is set aside
     if len(data) > most:
         raise damaged(
             str(path), f"it has more than the {most:,} bytes that {what} may take; is it another file?"

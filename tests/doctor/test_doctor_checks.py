@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -89,7 +91,7 @@ GPU = {"device": "NVIDIA H200", "capability": "9.0", "free": 140 * 10**9, "total
         ({"cuda_build": None}, DRIVER, None, "warn", "driver 550.54.15 is here, but torch is a CPU build"),
         ({}, DRIVER, "", "ok", "CUDA_VISIBLE_DEVICES='' hides all"),
         ({}, DRIVER, None, "warn", "torch sees no GPU"),
-        ({"warnings": ["The NVIDIA driver on your system is too old (found version 11040)."]}, DRIVER, None, "warn", "too old"),
+        ({"warnings": ["The NVIDIA driver on your system is too old (found version 11040)."], "driver_cuda": 11040}, DRIVER, None, "warn", "too old for this torch (CUDA 12.4 build), and knows CUDA 11.4 at most"),
         ({"is_available": True, "devices": [GPU]}, DRIVER, None, "ok", "NVIDIA H200, 140.0 of 141.0 GB free, driver 550.54.15"),
         ({"is_available": True, "devices": [{"error": "no kernel image"}]}, DRIVER, None, "broken", "no kernel image"),
     ],
@@ -156,6 +158,15 @@ def test_the_environment():
     assert only(look_at_the_environment({})).text == "nothing set that matters"
 
 
+def test_every_variable_that_genpr_reads_is_known():
+    import genpr
+
+    files = Path(genpr.__file__).parent.rglob("*.py")
+    read = {name for file in files for name in re.findall(r"GENPR_[A-Z]+", file.read_text())}
+    assert read == {"GENPR_CACHE", "GENPR_DEBUG", "GENPR_OFFLINE"}
+    assert only(look_at_the_environment(dict.fromkeys(read, "1"))).state == "ok"
+
+
 def test_memory_is_counted_as_genpr_does(monkeypatch):
     monkeypatch.setattr("genpr.memory.free_memory", lambda: 2 * 10**9)
     monkeypatch.setattr("genpr.runtime.usable_cores", lambda: 3)
@@ -173,8 +184,6 @@ TABLE = """22 1 0:2 / / rw,relatime shared:1 - ext4 /dev/vda rw
 
 
 def test_the_file_system_is_that_of_the_longest_mount_point(tmp_path):
-    from pathlib import Path
-
     table = tmp_path / "mountinfo"
     table.write_text(TABLE)
     assert mounted_as(Path("/home/me/.cache"), table) == "nfs4"

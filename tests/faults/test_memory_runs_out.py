@@ -16,6 +16,7 @@ import genpr
 from genpr import patient_judge, side_features
 from genpr.errors import ResourceError
 from genpr.features.embed import embed_source
+from genpr.features.forward_pass import ForwardPass
 from genpr.images.source import open_source
 from genpr.neighbours.float_view import FloatSearch
 from genpr.neighbours.torch_engine import TorchEngine, TorchTiles
@@ -85,6 +86,21 @@ def test_batches_are_halved_whatever_says_that_memory_ran_out(images, monkeypatc
         "oom-smaller-batches",
         "cpu had little memory: batches of 2, not 16 images",
     )
+
+
+def test_a_batch_that_another_thread_halves_meanwhile_is_finished_as_it_began(rng):
+    pixels = [torch.from_numpy(each) for each in rng.integers(0, 256, (11, 3, 4, 4), dtype=np.uint8)]
+
+    class Halved(Hungry):
+        def __call__(self, images):
+            forward.batch_size = 2
+            return super().__call__(images)
+
+    extractor = Halved(99, None)
+    with ForwardPass(extractor, 8) as forward:
+        found = forward.submit(pixels).result()
+    assert extractor.sizes == [8, 8]
+    assert torch.equal(found, torch.stack(pixels).float().mean((2, 3)))
 
 
 def test_other_errors_of_an_extractor_are_no_shortage(images):

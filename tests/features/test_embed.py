@@ -429,3 +429,19 @@ def test_an_extractor_may_prepare_images_on_its_device(rng):
     torch.testing.assert_close(features, expected)
     assert extractor.batches == [2, 2, 2], "blocks are full although every size differs"
     assert len(extractor.prepared) == 6
+
+
+def test_blocks_of_images_share_no_batch(write_images, rng, monkeypatch):
+    for module in ("embed", "collected"):
+        monkeypatch.setattr(f"genpr.features.{module}.BLOCK", 8)
+    folder = write_images("images", rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8))
+    extractor, sizes = Counting(), []
+
+    class Watched(Counting):
+        def __call__(self, images):
+            sizes.append(len({image.numpy().tobytes() for image in images}))
+            return super().__call__(images)
+
+    found = embed_source(open_source(folder), Watched(), batch_size=6)
+    assert sizes == [6, 2, 6, 2, 4]
+    assert torch.equal(found.features, embed_source(open_source(folder), extractor, batch_size=6).features)

@@ -12,7 +12,8 @@ from PIL import Image
 
 import genpr
 from genpr.cli.main import run
-from genpr.errors import GenprError
+from genpr.comparison import load_results
+from genpr.errors import GenprError, UsageError
 from genpr.notices import Notice
 from genpr.sweep_folder import SweepFolder
 
@@ -182,6 +183,12 @@ def test_notices_are_one_line_on_a_terminal(capsys):
 def test_a_name_that_no_file_can_have_is_no_bug(command, capsys):
     assert run([each.format("a" * 5000) for each in command]) == 2
     assert "bug" not in capsys.readouterr().err
+
+
+def test_in_python_such_a_name_is_an_error_of_genpr():
+    with pytest.raises(UsageError) as caught:
+        load_results("a" * 5000)
+    assert caught.value.code == "path-not-found"
 
 
 def test_what_the_system_refuses_is_no_bug(monkeypatch, capsys):

@@ -17,6 +17,7 @@ from genpr.evaluator import Evaluator
 from genpr.features.cache import FeatureCache
 from genpr.features.feature_set import load_features
 from genpr.metrics.knn_manifold import KNNManifold
+from genpr.score_lines import scored_record
 from genpr.score_log import ScoreLog
 from genpr.storage import load_tensors, save_tensors
 
@@ -162,8 +163,13 @@ def test_every_tensor_of_a_view_is_looked_at(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def record():
-    return genpr.score(features(40).numpy(), features(40, 1).numpy(), k=3).to_dict()
+def result():
+    return genpr.score(features(40).numpy(), features(40, 1).numpy(), k=3)
+
+
+@pytest.fixture(scope="module")
+def record(result):
+    return result.to_dict()
 
 
 @pytest.mark.parametrize(
@@ -216,6 +222,28 @@ def test_logs_of_another_form_are_refused(tmp_path, line):
         ScoreLog(path)
     assert caught.value.code == "file-damaged"
     assert path.read_text() == line + "\n"
+
+
+def test_a_line_of_a_log_is_one_that_can_be_written_again(tmp_path, result):
+    """Infinity is not in JSON, and nowhere in what genpr writes."""
+    path = tmp_path / "genpr.jsonl"
+    line = scored_record("a", "0" * 64, result, seconds=1.0, timestamp=1.0)
+    path.write_text(json.dumps(line) + "\n")
+    with ScoreLog(path) as log:
+        assert len(log.scored) == 1
+    path.write_text(json.dumps(line | {"nulls": {"precision": math.inf}}) + "\n")
+    with pytest.raises(DataError) as caught:
+        ScoreLog(path)
+    assert caught.value.code == "file-damaged"
+
+
+def test_what_no_score_can_be_is_not_the_best(tmp_path, result):
+    path = tmp_path / "genpr.jsonl"
+    line = scored_record("a", "0" * 64, result, seconds=1.0, timestamp=1.0)
+    huge = line["metrics"] | {"precision": 1e308, "recall": 1e308, "f1": 1e308}
+    path.write_text(json.dumps(line | {"metrics": huge}) + "\n")
+    with ScoreLog(path) as log:
+        json.dumps(log.best, allow_nan=False)
 
 
 def test_a_feature_file_names_no_code_to_run(tmp_path, write_images, rng):

@@ -15,6 +15,7 @@ from genpr.cli.main import run
 from genpr.errors import BadImagesError, DataError, ImageError, UsageError
 from genpr.evaluate import score
 from genpr.features.feature_set import load_features
+from genpr.images.file_list import _piped
 from genpr.images.pack import pack
 from genpr.images.source import open_source, subset
 from genpr.labels.read import open_labels
@@ -165,6 +166,21 @@ def test_where_nothing_is_piped_nothing_is_waited_for(monkeypatch, piped):
         with pytest.raises(UsageError, match="nothing is piped") as caught:
             open_source("-")
         assert caught.value.code == "no-stdin"
+
+
+def test_processes_that_were_launched_together_share_no_standard_input(here, piped, monkeypatch):
+    piped(b"a.png\n")
+    _piped.cache_clear()
+    for name, value in {
+        "RANK": "0",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "localhost",
+        "MASTER_PORT": "1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match="torchrun") as caught:
+        open_source("-")
+    assert caught.value.code == "stdin-ranks"
 
 
 def test_both_sides_cannot_come_on_standard_input(here, piped):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -124,7 +125,55 @@ def test_commands_follow_links_if_told_to_and_cache_what_they_find(linked, tmp_p
     assert run(["score", *linked, *OPTIONS, "--follow-symlinks", *held_out, "--json"]) == 0
     capsys.readouterr()
     assert run(["score", *linked, "--offline", "--follow-symlinks", "--json"]) == 4, "weights, and not images"
-    assert run(["score", *linked, *OPTIONS, "--follow-symlinks", "--per-class"]) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["modes", "real", "fake", *OPTIONS[:4], "--clusters", "2", "--k", "2"],
+        ["rank", "real", "fake", "again", *OPTIONS],
+        ["sweep", "real", "0.5=fake", "1=again", *OPTIONS],
+        ["watch", "real", "samples", "--once", "--settle", "0", *OPTIONS],
+        ["score", "real", "fake", *OPTIONS, "--per-class", "--min-per-class", "6"],
+        [
+            "score",
+            "real",
+            "fake",
+            *OPTIONS,
+            "--labels",
+        ],
+    ],
+    ids=["modes", "rank", "sweep", "watch", "per-class", "labels"],
+)
+def test_every_command_follows_links_if_told_to_and_only_then(tmp_path, monkeypatch, capsys, arguments):
+    """All images lie in linked folders, one for each class."""
+    monkeypatch.chdir(tmp_path)
+    for number, side in enumerate(("real", "fake", "again")):
+        Path(side).mkdir()
+        for label in ("cat", "dog"):
+            images = tmp_path / f"elsewhere-{side}-{label}"
+            images.mkdir()
+            for index in range(26):
+                shade = 100 * (label == "dog")
+                Image.fromarray(noise(8, 8, 50 * number + index) // 2 + np.uint8(shade)).save(
+                    images / f"{index}.png"
+                )
+            link(Path(side, label), images)
+    Path("samples").mkdir()
+    link(Path("samples", "1"), tmp_path / "fake")
+    for _ in range(2):  # an option of one command is none of the next
+        code = run([*arguments, "-q", "--json", "--follow-symlinks"])
+        out, err = capsys.readouterr()
+        assert code == 0, err
+        if arguments[0] == "watch":
+            assert len(json.loads(out)["records"]) == 1
+            Path("samples", "genpr.jsonl").unlink()
+        code = run([*arguments, "-q", "--json"])
+        out, err = capsys.readouterr()
+        if arguments[0] == "watch":
+            assert code == 3, err
+        else:
+            assert (code, json.loads(out)["error"]["code"]) == (3, "no-images")
 
 
 def test_python_takes_what_was_opened(linked):

@@ -22,8 +22,11 @@ from image_files import (
 )
 from PIL import Image
 
-from genpr.images.decode import rgb_of_image
+from genpr.images.decode import decode, rgb_of_image
+from genpr.images.policy import DecodePolicy
 
+HALF_CLEAR = np.concatenate([SMALL, np.full((9, 12, 1), 255, np.uint8)], axis=2)
+HALF_CLEAR[4:6, :, 3] = 77
 RAMP = np.arange(0, 65536, 16, dtype=np.uint16).reshape(64, 64)
 
 
@@ -262,3 +265,17 @@ def test_premultiplied_alpha_is_undone(mode):
     straight = rgba(128) if mode == "RGBa" else rgba(128).convert("LA")
     pixels = rgb_of_image(straight.convert(mode), name="x")
     assert np.abs(pixels.astype(int) - np.asarray(straight.convert("RGB"))).max() <= 1
+
+
+@pytest.mark.parametrize("sample", [name for name in SAMPLES if name != "pgm-16bit"])
+@pytest.mark.parametrize("alpha", ["drop", "white"])
+def test_large_images_are_converted_in_parts_to_the_same_pixels(sample, alpha, monkeypatch):
+    """A part of two rows here, of which the last has one; transparency may be in any."""
+    policy = DecodePolicy(alpha=alpha)
+    for data in (SAMPLES[sample], encode(HALF_CLEAR, "PNG"), encode(HALF_CLEAR, "WEBP", lossless=True)):
+        whole = decode(data, name="x", policy=policy)
+        with monkeypatch.context() as patch:
+            patch.setattr("genpr.images.pixels._PART_PIXELS", 2 * whole.pixels.shape[1])
+            parts = decode(data, name="x", policy=policy)
+        np.testing.assert_array_equal(parts.pixels, whole.pixels)
+        assert parts.flags == whole.flags

@@ -153,3 +153,12 @@ def test_a_folder_of_shards_is_told_how_to_name_them(make_tar, tmp_path):
     make_tar({"a.png": b"x"})
     error = refused_source(tmp_path)
     assert "say '*.tar' behind the folder" in str(error)
+
+
+def test_a_member_without_a_name_is_none_of_the_images(make_zip):
+    path = make_zip({"a.png": encode(SMALL), "x": b""})
+    data = bytearray(path.read_bytes())
+    at = data.rindex(b"PK\1\2")  # the directory's entry for x, whose name is made its comment
+    data[at + 28 : at + 34] = (0).to_bytes(2, "little") * 2 + (1).to_bytes(2, "little")
+    path.write_bytes(data)
+    assert names(open_source(path)) == ["a.png"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -59,15 +60,21 @@ class Jobs:
         """All that were added."""
         plan = self.folder / "jobs.json"
         plan.write_text(json.dumps(self._jobs))
-        done = subprocess.run(
+        with subprocess.Popen(
             [sys.executable, str(WORKER), str(plan)],
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
-            timeout=timeout,
+            start_new_session=True,
             env=os.environ
             | {"GENPR_CACHE": str(self.folder / "home"), "GENPR_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
-        )
-        assert done.returncode == 0, done.stderr
+        ) as worker:
+            try:
+                said, _ = worker.communicate(timeout=timeout)
+            except BaseException:
+                os.killpg(worker.pid, signal.SIGKILL)  # its forks, too
+                raise
+        assert worker.returncode == 0, said
 
     def codes(self, out: str) -> list[int]:
         """Exit codes by rank."""
@@ -110,6 +117,11 @@ def jobs(tmp_path_factory):
         jobs.add(f"cli-{size}", kind="cli", args=["score", *files, "--json", "--csv", table], size=size)
     folders = [str(folder / "real"), str(folder / "fake"), "--extractor", "gabor", "--no-cache"]
     jobs.add("cli-bad", kind="cli", args=["score", *folders, "--json"], size=2)
+    listed = folder / "listed"
+    listed.write_text("".join(f"{path}\n" for path in sorted((folder / "fake").iterdir())))
+    pixels = ["--extractor", "pixels", "--no-cache", "--json"]
+    args = ["features", "-", str(folder / "listed.safetensors"), *pixels]
+    jobs.add("cli-stdin", kind="cli", args=args, size=2, stdin=str(listed))
     jobs.add("cli-refused", kind="cli", args=["watch", *files], size=2)
     jobs.add("cli-list", kind="cli", args=["list", "protocols"], size=2)
     for how in ("raise", "kill"):
@@ -183,6 +195,13 @@ def test_bad_images_are_listed_once_whoever_met_them(jobs):
     assert [Path(bad["path"]).name for bad in record["bad"]] == ["002.png", "040.png"]
 
 
+def test_a_list_on_standard_input_is_read_once_for_all(jobs):
+    assert jobs.codes("cli-stdin") == [0, 0], jobs.said("cli-stdin", "err")
+    first, second = jobs.said("cli-stdin", "out")
+    assert json.loads(first)["n"] == 40
+    assert second == ""
+
+
 def test_a_rank_that_raises_ends_all_with_its_own_error_said_once(jobs):
     assert jobs.codes("cli-raise") == [4, 4]
     assert jobs.said("cli-raise", "err") == ["", "error: rank 1: no room here\n"]
@@ -206,6 +225,7 @@ def test_what_cannot_be_shared_is_refused_and_what_is_harmless_done_once(jobs):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3000)
 def test_all_metrics_of_awkward_features_for_one_to_four_ranks(tmp_path):
     jobs = Jobs(tmp_path)
     for size in (1, 2, 3, 4):
@@ -215,6 +235,7 @@ def test_all_metrics_of_awkward_features_for_one_to_four_ranks(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3000)
 def test_images_for_one_to_four_ranks(tmp_path):
     images(tmp_path)
     jobs = Jobs(tmp_path)

@@ -16,11 +16,21 @@ from genpr import __version__
 from genpr.features.weights.known import Progress
 
 _PIECE_BYTES = 2**20
+_BUSY = {408, 425, 429, 500, 502, 503, 504}  # what a server answers that may be well again in a moment
 _LONGEST = 2**40  # where nobody says how long a file is
 
 
 class DownloadError(Exception):
-    """The file did not arrive; the message is the reason."""
+    """The file did not arrive.
+
+    Args:
+        reason: Why.
+        may_pass: Whether it may arrive a little later.
+    """
+
+    def __init__(self, reason: str, *, may_pass: bool = False) -> None:
+        super().__init__(reason)
+        self.may_pass = may_pass
 
 
 @dataclass(frozen=True)
@@ -73,11 +83,19 @@ def download(
             error.close()  # it is also the server's answer, and holds the connection
         elif isinstance(error, URLError):
             reason = error.reason
-        raise DownloadError(" ".join(str(reason).split())) from error
+        raise DownloadError(" ".join(str(reason).split()), may_pass=_may_pass(error, reason)) from error
     if length is not None and received < min(length, _LONGEST if size is None else size):
-        raise DownloadError(f"the connection broke after {received:,} of {length:,} bytes")
+        text = f"the connection broke after {received:,} of {length:,} bytes"
+        raise DownloadError(text, may_pass=True)
     too_long = expected is not None and received > expected
     return Arrival(received, too_long, tag if trust_tags else None)
+
+
+def _may_pass(error: Exception, reason: object) -> bool:
+    """Whether a server is busy or a connection broke; not of a file that is not there, a wrong address, or a full disk."""
+    if isinstance(error, HTTPError):
+        return error.code in _BUSY
+    return isinstance(reason, TimeoutError | ConnectionResetError | ConnectionAbortedError | HTTPException)
 
 
 def _copy(response: HTTPResponse, file: IO[bytes], *, expected: int | None, progress: Progress | None) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ from genpr.storage import atomic_path
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from genpr.features.weights.download import Arrival
 
 __all__ = [
     "INCEPTION_2015",
@@ -40,6 +43,7 @@ __all__ = [
 ]
 
 _TIMEOUT_S = 5.0  # to connect, and between two pieces of a download
+_PAUSES_S = (1.0, 4.0)  # before the second and the third attempt
 _DAMAGED = "it was damaged or replaced; delete it to download it again"
 
 
@@ -184,9 +188,10 @@ def _fetch(entry: WeightsFile, target: Path, progress: Progress | None) -> Path:
             _remove_partial(folder, entry)
             with atomic_path(target) as temporary:
                 _download(entry, temporary, progress)
-    except OSError as error:
+    except (OSError, NotImplementedError) as error:  # the latter of a file system without locks
+        reason = getattr(error, "strerror", None) or error
         raise ResourceError(
-            f"cannot write {target} ({error.strerror or error}); set GENPR_CACHE to a folder you can write",
+            f"cannot write {target} ({reason}); set GENPR_CACHE to a folder you can write",
             code="cache-unusable",
             path=str(target),
         ) from error
@@ -200,21 +205,30 @@ def _remove_partial(folder: Path, entry: WeightsFile) -> None:
             path.unlink(missing_ok=True)
 
 
-def _download(entry: WeightsFile, path: Path, progress: Progress | None) -> None:
-    """Put `entry` into `path`, or raise."""
+def _arrival(entry: WeightsFile, path: Path, progress: Progress | None) -> Arrival:
+    """Fetch `entry` into `path`, again after a pause where a server is busy or the connection breaks."""
     from genpr.features.weights.download import DownloadError, download
 
-    try:
-        arrival = download(
-            entry.url,
-            path,
-            size=entry.size,
-            trust_tags=entry.hub_address is not None,
-            progress=progress,
-            timeout_s=_TIMEOUT_S,
-        )
-    except DownloadError as error:
-        raise _missing(entry, f"the download failed ({error})") from error
+    for pause_s in (*_PAUSES_S, None):
+        try:
+            return download(
+                entry.url,
+                path,
+                size=entry.size,
+                trust_tags=entry.hub_address is not None,
+                progress=progress,
+                timeout_s=_TIMEOUT_S,
+            )
+        except DownloadError as error:
+            if pause_s is None or not error.may_pass:
+                raise _missing(entry, f"the download failed ({error})") from error
+        time.sleep(pause_s)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _download(entry: WeightsFile, path: Path, progress: Progress | None) -> None:
+    """Put `entry` into `path`, or raise."""
+    arrival = _arrival(entry, path, progress)
     came = f"{arrival.size:,}" if entry.size is None else f"{arrival.size:,} of {entry.size:,}"
     if arrival.is_too_long:
         came = f"more than {arrival.size - 1:,}"

@@ -207,7 +207,7 @@ def _alone(entry: WeightsFile) -> Iterator[None]:
     lock = FileLock(str(make_weights_folder() / f".{entry.name}.record.lock"))
     try:
         lock.acquire()
-    except OSError as error:
+    except (OSError, NotImplementedError) as error:  # the latter of a file system without locks
         raise _cannot_record(entry, error) from error
     try:
         yield
@@ -251,10 +251,11 @@ def _mismatch(
     )
 
 
-def _cannot_record(entry: WeightsFile, error: OSError) -> ResourceError:
+def _cannot_record(entry: WeightsFile, error: Exception) -> ResourceError:
+    reason = getattr(error, "strerror", None) or error
     return ResourceError(
         f"{entry.name} has no published sha256, and the one of its first use cannot be recorded at "
-        f"{record_path(entry)} ({error.strerror or error}); set GENPR_CACHE to a folder you can write",
+        f"{record_path(entry)} ({reason}); set GENPR_CACHE to a folder you can write",
         code="cache-unusable",
         path=str(record_path(entry)),
     )

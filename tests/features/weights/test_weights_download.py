@@ -81,6 +81,29 @@ def test_errors_of_the_server_leave_nothing(status, server):
     assert str(status) in refused(unpinned(server))
 
 
+@pytest.mark.parametrize("busy", [[503], [429, 503], [0], [500, 0]])
+def test_a_server_that_is_busy_for_a_moment_is_asked_again(busy, server, monkeypatch):
+    pauses = []
+    monkeypatch.setattr("genpr.features.weights.files._PAUSES_S", (1.0, 4.0))
+    monkeypatch.setattr("genpr.features.weights.files.time.sleep", pauses.append)
+    attempts, server.busy = len(busy) + 1, busy
+    assert find_or_fetch(server.entry()).read_bytes() == CONTENT
+    assert len(server.requests) == attempts
+    assert [pause for pause in pauses if pause] == [1.0, 4.0][
+        : attempts - 1
+    ]  # the server sleeps, too, for no time
+    assert [path.name for path in weights_folder().iterdir() if path.suffix == ".tmp"] == []
+
+
+@pytest.mark.parametrize(
+    ("answers", "requests"), [([503] * 9, 3), ([404], 1), ([403], 1), ([503, 404], 2), ([410], 1)]
+)
+def test_a_server_is_not_asked_for_ever_and_not_again_for_what_is_not_there(answers, requests, server):
+    server.busy = answers
+    assert "the download failed" in refused(server.entry())
+    assert len(server.requests) == requests
+
+
 @pytest.mark.parametrize("is_pinned", [True, False])
 def test_a_connection_that_breaks_in_the_middle_says_how_far_it_came(is_pinned, server):
     entry = server.entry() if is_pinned else unpinned(server)

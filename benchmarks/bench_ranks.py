@@ -1,0 +1,139 @@
+"""What 1, 2 and 4 processes need for one score on this machine, each kind of work by itself.
+
+    python benchmarks/bench_ranks.py --rows 20000 --images 4096 --out ranks.jsonl
+
+Every process that takes part is counted: seconds of the clock, and of processors over all ranks, which tell what sharing
+costs where there are no more cores to share. Results of all runs must be the same to the bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from _machine import describe_machine
+
+_SHAPE = 64, 64, 3
+
+
+def features(rows: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
+    """Reals and fakes as networks give them: not negative, of 64 leading directions and noise."""
+    rng = np.random.default_rng(0)
+    directions = 0.3 * rng.normal(size=(64, dim))
+    sides = [
+        np.maximum(0, rng.normal(size=(rows, 64)) @ directions + rng.normal(size=(rows, dim)))
+        for _ in range(2)
+    ]
+    return sides[0].astype(np.float32), sides[1].astype(np.float32)
+
+
+def work(kind: str, args: argparse.Namespace) -> dict[str, object]:
+    """One rank: seconds of the clock and of its processor, and a hash of what it found."""
+    import torch
+
+    import genpr
+
+    pixels = np.random.default_rng(0).integers(0, 256, (args.images, *_SHAPE), dtype=np.uint8)
+    sides = features(args.rows, args.dim) if kind == "score" else ()
+    with genpr.all_ranks() as team:  # which chooses the GPU
+        extractor = genpr.load_extractor(args.extractor, device=args.device) if kind == "embed" else None
+        team.told("ready")
+        started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
+        if extractor is not None:
+            found = genpr.embed(pixels, extractor).numpy().tobytes()
+        else:
+            record = genpr.score(*sides, device=args.device).to_dict()
+            del record["seconds"]
+            found = json.dumps(record, sort_keys=True).encode()
+        seconds, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF)
+        processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        own = {"seconds": seconds, "processor": processor, "peak_kb": after.ru_maxrss}
+        own |= {"sha256": hashlib.sha256(found).hexdigest(), "threads": torch.get_num_threads()}
+        told = team.told(own)
+    assert len({each["sha256"] for each in told}) == 1
+    return {
+        "kind": kind,
+        "ranks": len(told),
+        "threads_per_rank": own["threads"],
+        "seconds": max(each["seconds"] for each in told),
+        "processor_seconds": sum(each["processor"] for each in told),
+        "peak_gb_of_one": max(each["peak_kb"] for each in told) / 2**20,
+        "sha256": own["sha256"],
+    }
+
+
+def run(kind: str, ranks: int, argv: list[str]) -> dict[str, object]:
+    """All ranks of one case."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out.json"
+        processes = []
+        for rank in range(ranks):
+            launched = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks)}
+            launched |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+            told = ["--as-rank", kind, "--told", str(out)] if rank == 0 else ["--as-rank", kind]
+            processes.append(
+                subprocess.Popen([sys.executable, __file__, *argv, *told], env=os.environ | launched)
+            )
+        codes = [process.wait() for process in processes]  # of all, before any is judged
+        if any(codes):
+            raise SystemExit("a rank failed")
+        found: dict[str, object] = json.loads(out.read_text())
+    return found
+
+
+def main() -> None:
+    """Run the cases that are asked for, and append a line for each."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, default=20_000, help="Features of each side.")
+    parser.add_argument("--dim", type=int, default=2048)
+    parser.add_argument("--images", type=int, default=4096, help="64 x 64 pixels each; blocks are of 2,048.")
+    parser.add_argument("--extractor", default="gabor")
+    parser.add_argument("--device", default="cpu", help="cuda: each rank takes a GPU of its own.")
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--kinds", nargs="+", default=["embed", "score"], choices=["embed", "score"])
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--as-rank", choices=["embed", "score"], help=argparse.SUPPRESS)
+    parser.add_argument("--told", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.as_rank:
+        found = work(args.as_rank, args)
+        if args.told:
+            args.told.write_text(json.dumps(found))
+        return
+    machine = asdict(describe_machine(threads=os.cpu_count() or 1, device=args.device))
+    for kind in args.kinds:
+        seen = set()
+        for ranks in args.ranks:
+            load = os.getloadavg()[0]
+            found = run(kind, ranks, sys.argv[1:])
+            seen.add(found["sha256"])
+            options = {name: getattr(args, name) for name in ("rows", "dim", "images", "extractor")}
+            found |= {"options": options, "load_before": load, "machine": machine}
+            print(
+                {name: value for name, value in found.items() if name not in {"machine", "options"}},
+                flush=True,
+            )
+            if args.out:
+                with args.out.open("a") as file:
+                    file.write(json.dumps(found) + "\n")
+        assert len(seen) == 1, "results depend on the number of ranks"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""SECURITY.md: every promise has tests, and they exist."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from named_tests import ROOT, TEST, check_named
+
+PAGE = (ROOT / "SECURITY.md").read_text()
+ROWS = re.findall(r"^\| (S\d+) \| (.*) \| (.*) \|$", PAGE, re.MULTILINE)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
+def test_every_promise_names_tests_that_exist(row):
+    _, promise, tests = row
+    assert promise
+    check_named(tests)
+
+
+def test_promises_come_in_order_and_all_tests_are_of_one():
+    assert [number for number, _, _ in ROWS] == [f"S{number}" for number in range(1, 14)]
+    assert len(TEST.findall(PAGE)) == sum(len(TEST.findall(tests)) for _, _, tests in ROWS)
+
+
+def test_what_the_page_links_is_there():
+    links = re.findall(r"\]\(([^)#:]+)\)", PAGE)
+    assert links
+    for link in links:
+        assert (ROOT / link).is_file()
+    assert "../SECURITY.md" in (ROOT / "docs" / "reliability.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "part", ["Report a vulnerability", "Who supplies what", "Promises", "Not promised", "Dependencies"]
+)
+def test_the_page_has_all_parts(part):
+    assert f"\n## {part}\n" in PAGE

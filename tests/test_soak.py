@@ -1,0 +1,85 @@
+"""One process scores checkpoint after checkpoint: nothing piles up, and no number depends on what came before."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import genpr
+
+ROOT = Path(__file__).parents[1]
+BENCHMARK = ROOT / "benchmarks" / "bench_soak.py"
+
+
+def open_files():
+    """What this process has open, by where it leads."""
+    gc.collect()
+    found = []
+    for link in list(Path("/proc/self/fd").iterdir()):
+        with contextlib.suppress(OSError):  # that of the folder itself, which was just listed
+            found.append(str(link.readlink()))
+    return sorted(found)
+
+
+def numbers(result):
+    return [(name, each.value, each.interval, each.null) for name, each in result.metrics.items()]
+
+
+@pytest.fixture(scope="module")
+def sets(tmp_path_factory):
+    """A real set, and six that come nearer to it, as uint8 .npz files and folders."""
+    folder, rng = tmp_path_factory.mktemp("soak"), np.random.default_rng(0)
+    tops = rng.integers(0, 256, (7, 200, 2, 2, 3)).astype(float)
+    paths = []
+    for number, top in enumerate(tops):
+        spread = 0.2 * (6 - number) * (number > 0)
+        pixels = top.repeat(4, axis=1).repeat(4, axis=2) + 60 * spread * rng.normal(size=(200, 8, 8, 3))
+        paths.append(folder / f"{number}.npz")
+        np.savez(paths[-1], pixels.clip(0, 255).round().astype(np.uint8))
+    return paths
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts what Linux lists")
+def test_files_and_threads_do_not_pile_up_and_numbers_are_those_of_a_fresh_evaluator(sets):
+    real, *fakes = sets
+    options = {"extractor": "pixels", "device": "cpu", "intervals": False, "control": False}
+    evaluator = genpr.Evaluator(real, **options)
+    seen = []
+    for fake in fakes:
+        result = evaluator.score(fake)
+        seen.append((open_files(), threading.active_count(), numbers(result)))
+    for files, threads, _ in seen[1:]:
+        assert files == seen[0][0]
+        assert threads == seen[0][1]
+    for number in (0, 5):
+        assert numbers(genpr.Evaluator(real, **options).score(fakes[number])) == seen[number][2]
+    assert seen[0][2] != seen[5][2]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(5400)
+@pytest.mark.parametrize("through", ["evaluator", "watch"])
+def test_24_checkpoints_of_5000_images_leave_memory_flat(through):
+    command = [sys.executable, str(BENCHMARK), "--through", through, "--fresh", "6", "--json"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert len(report["checkpoints"]) == 24
+    assert report["growth"] < 0.05
+    assert max(report["files"]) - min(report["files"]) == 0
+    assert len(report["threads"]) == 1
+    assert report["fresh"] == 6
+    assert report["fresh_different"] == []
+    recalls = [each["recall"] for each in report["checkpoints"]]
+    assert recalls[0] < recalls[-1], "the generator gets better"
