@@ -43,6 +43,7 @@ def only(findings):
         ({}, {}, "ok", "2.6.0+cu124 with torchvision 0.21.0+cu124"),
         ({"version": "2.7.0+cu124"}, {}, "warn", "made for torch ==2.6.0"),
         ({}, {"requires": ">=2.5,<2.7"}, "ok", ""),
+        ({}, {"requires": ">=2.6"}, "ok", ""),
         ({}, {"requires": ">=2.14.0"}, "warn", "made for torch >=2.14.0"),
         ({}, {"requires": ">=2.5,<2.6"}, "warn", "made for torch >=2.5,<2.6"),
         ({}, {"requires": None}, "ok", ""),
@@ -119,6 +120,35 @@ def test_old_libraries_are_broken():
     ]
     assert found[1].remedy.startswith("pip install --upgrade 'numpy>=1.26")
     assert found[2].remedy == "pip install timm"
+
+
+def test_a_package_of_another_installer_is_no_reason_to_fail(monkeypatch):
+    from importlib.metadata import PackageNotFoundError
+
+    from genpr import result
+
+    def version(package):
+        if package == "faiss-cpu":  # conda calls it otherwise
+            raise PackageNotFoundError(package)
+        return "1"
+
+    monkeypatch.setattr(result, "version", version)
+    assert result.package_versions()["faiss-cpu"] == "unknown"
+    assert result.package_versions()["genpr"] == "1"
+
+
+@pytest.mark.parametrize(("module", "code"), [("faiss", 4), ("genpr.nonsense", 1)])
+def test_a_command_that_cannot_import_a_library_sends_to_the_doctor(monkeypatch, capsys, module, code):
+    from genpr.cli import main
+
+    def broken(**_options):
+        raise ImportError("libfaiss.so: undefined symbol", name=module)
+
+    monkeypatch.setattr(main.cli, "main", broken)
+    assert main.run(["score", "a", "b", "--json"]) == code
+    out, err = capsys.readouterr()
+    assert ("broken-library" in out) == (code == 4)
+    assert ("genpr doctor" in err) == (code == 4)
 
 
 def test_versions_are_compared_as_numbers():

@@ -56,7 +56,7 @@ COMMANDS = {
         "out/table.csv",
     ],
     "features": ["features", "real", "out/kept.safetensors", *QUICK[:4], "-q", "--json"],
-    "pack": ["pack", "real", "out/images.npz", "-q"],
+    "pack": ["pack", "real", "out/images.npz", "--force", "-q"],
     "watch": ["watch", "real", "samples", *QUICK, "--once", "--settle", "0", "--keep-results", "--json"],
     "sweep": ["sweep", "a.npy", "0.5=b.npy", "1=a.npy", "--out", "swept", *QUICK[2:], "--json"],
 }
@@ -79,7 +79,7 @@ USED = {
     "features": [kind for kind in KINDS if kind != "utime"],
     "pack": ["open-write", "open-read", "write", "replace", "fsync", "open", "scandir"],
     "watch": [kind for kind in KINDS if kind != "utime"],
-    "sweep": ["open-read", "write", "replace", "fsync", "open", "mkdir", "unlink", "scandir"],
+    "sweep": ["open-read", "write", "replace", "fsync", "open", "mkdir", "unlink"],
 }
 CASES = [(command, kind) for command, kinds in USED.items() for kind in kinds]
 DEFAULT = {("features", "replace"), ("watch", "fsync"), ("cached", "utime")}
@@ -106,7 +106,8 @@ def check(command, kind, code, out, err, plain, folder):
         left = [path for path in folder.rglob(".*.tmp") if "cache" not in path.parts]
         assert not left, left
     if code == 0:
-        if command != "pack":
+        is_left = command == "watch" and "is left" in err  # the next look tries it again
+        if command != "pack" and not is_left:
             assert numbers(out) == plain
         return
     assert code in {2, 3, 4}, err
