@@ -34,9 +34,7 @@ _FAKE_SPREAD = 0.9
 @click.option("--images", default=1_000_000, show_default=True, type=click.IntRange(1000))
 @click.option("--shards", default=100, show_default=True, type=click.IntRange(1), help="Tar files.")
 @click.option("--scored", default=100_000, show_default=True, type=click.IntRange(100), help="Of each side.")
-@click.option(
-    "--kills", default=2, show_default=True, type=click.IntRange(0), help="Evenly over the cache's growth."
-)
+@click.option("--kills", default=2, show_default=True, type=click.IntRange(0), help="Evenly over the images.")
 @click.option(
     "--max-memory", default="2GiB", show_default=True, help="Given to genpr; features beyond are mapped."
 )
@@ -53,7 +51,7 @@ _FAKE_SPREAD = 0.9
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="JSON file.  [default: benchmarks/results/million-<date>-cpu.json]",
+    help="JSON lines file to append to.  [default: benchmarks/results/million-<date>-cpu.jsonl]",
 )
 def main(
     images: int,
@@ -77,8 +75,9 @@ def main(
         run.score(reals, scored)
     record |= {"ended": datetime.now(UTC).isoformat(timespec="seconds")}
     record["machine"] = asdict(describe_machine(threads=usable_cores(), device="cpu"))
-    out = out or _RESULTS / f"million-{datetime.now(UTC):%Y-%m-%d}-cpu.json"
-    out.write_text(json.dumps(record, indent=1) + "\n")
+    out = out or _RESULTS / f"million-{datetime.now(UTC):%Y-%m-%d}-cpu.jsonl"
+    with out.open("a") as file:
+        file.write(json.dumps(record) + "\n")
     lost = max((kill["lost"] for kill in record["kills"]), default=0)
     if not record["equal_to_the_byte"] or lost >= 2 * SHARD_ROWS:
         sys.exit(1)
@@ -114,15 +113,20 @@ class _Run:
         out, cached = self.folder / "resumed.safetensors", 0
         self.record["kills"] = []
         for number in range(1, kills + 1):
-            limit = images * number // (kills + 1) // SHARD_ROWS
+            limit = images * number // (kills + 1)  # in the middle of a shard
+            self.done.write_bytes(bytes(8))
             killed = watch(
                 self._arguments(out, "--cache-dir", str(self.cache)),
-                kill_when=lambda: self._n_shards() >= limit,  # noqa: B023
+                kill_when=lambda: self._taken() >= limit,  # noqa: B023
             )
-            taken, before = int.from_bytes(self.done.read_bytes(), "little"), cached
-            cached = self._n_rows()
+            before, cached = cached, self._n_rows()
             # All that were taken from the source were embedded, or are on their way, or came from the cache.
-            facts = {"taken": taken, "in_cache_before": before, "in_cache": cached, "lost": taken - cached}
+            facts = {
+                "taken": self._taken(),
+                "in_cache_before": before,
+                "in_cache": cached,
+                "lost": self._taken() - cached,
+            }
             self.record["kills"].append(facts | {"seconds": killed.seconds})
             self._say("killed", **facts)
         resumed = self.embed("resumed", "--cache-dir", str(self.cache))
@@ -143,8 +147,8 @@ class _Run:
         more = ["--extractor", "pixels", "--device", "cpu", "--max-memory", self.max_memory, "--json"]
         return [_SCRIPT, "embed", str(self.done), "features", self.reals, str(out), *more, *options]
 
-    def _n_shards(self) -> int:
-        return sum(1 for _ in self.cache.glob("features/*/[0-9a-f]*.safetensors"))
+    def _taken(self) -> int:
+        return int.from_bytes(self.done.read_bytes(), "little")
 
     def _n_rows(self) -> int:
         from genpr.features.cache_files import find_folders

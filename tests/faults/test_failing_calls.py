@@ -82,7 +82,7 @@ USED = {
     "sweep": ["open-read", "write", "replace", "fsync", "open", "mkdir", "unlink"],
 }
 CASES = [(command, kind) for command, kinds in USED.items() for kind in kinds]
-DEFAULT = {("features", "replace"), ("watch", "fsync"), ("cached", "utime")}
+DEFAULT = {("features", "replace"), ("cached", "utime")}
 
 
 def numbers(out):

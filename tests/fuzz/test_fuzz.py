@@ -1,4 +1,4 @@
-"""A few thousand damaged inputs of all kinds, always the same; `scripts/fuzz.py` makes as many as one likes."""
+"""A thousand damaged inputs of all kinds, always the same; `scripts/fuzz.py` makes as many as one likes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,15 @@ from fuzz.kinds import kinds
 
 KINDS = list(kinds())
 SEED = 20261122
-FEWER = {"command": 20, "results": 30, "features, signed": 25, "cache, signed": 25, "manifold, signed": 25}
-MANY = 50
+FEWER = {
+    "command": 12,
+    "results": 10,
+    "features, signed": 14,
+    "cache, signed": 14,
+    "manifold, signed": 14,
+    "manifold": 14,
+}
+MANY = 32
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "command"])
@@ -41,7 +48,7 @@ def test_damaged_inputs_end_in_a_score_or_an_error(kind):
             outcome = outcome_of(case)
             assert outcome.finding is None, f"{case.name}, {case.steps}: {outcome.finding}"
             results[outcome.result] += 1
-    assert results.keys() - {"score", "exit 0"} or kind.startswith("cache"), (
+    assert results.keys() - {"score", "exit 0"} or kind.startswith(("cache", "list")), (
         "all was read as if it were whole"
     )
 
