@@ -106,7 +106,7 @@ class _Run:
     def embed(self, title: str, *options: str) -> Path:
         out = self.folder / f"{title}.safetensors"
         done = watch(self._arguments(out, *options))
-        self._note(title, done, **json.loads(done.output), bytes=out.stat().st_size, sha256=_sha256(out))
+        self._note(title, done, **_facts(done.output), bytes=out.stat().st_size, sha256=_sha256(out))
         return out
 
     def embed_with_kills(self, kills: int, images: int) -> Path:
@@ -164,6 +164,11 @@ class _Run:
 
     def _say(self, title: str, **facts: Any) -> None:  # noqa: ANN401 - JSON
         click.echo(f"{datetime.now(UTC):%H:%M:%S} {title}: {json.dumps(facts)}", err=True)
+
+
+def _facts(output: str) -> dict[str, Any]:
+    """What `genpr features --json` says, but for where it wrote."""
+    return {name: value for name, value in json.loads(output).items() if name != "out"}
 
 
 def _sha256(path: Path) -> str:

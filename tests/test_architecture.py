@@ -344,6 +344,10 @@ def test_import_is_light():
     }
 
 
+def test_images_are_listed_without_torch():
+    assert "torch" not in loaded_after("import genpr.images.source, genpr.cli.pack")
+
+
 def test_light_import_test_can_fail():
     assert "scipy" in loaded_after("import genpr, scipy")
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _Item = TypeVar("_Item")
 _Kind = TypeVar("_Kind")
