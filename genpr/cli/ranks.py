@@ -7,6 +7,7 @@ the error was said; and the rank that met it says it, for the first may know not
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -96,10 +97,17 @@ class _Member:
         except Exception as error:
             self._leave_or_prepare(error)
             raise
-        except KeyboardInterrupt as error:  # a signal, which the first one says
-            if self.failures is not None:
-                self.failures.tell(error, number=signal_of(error))
+        except KeyboardInterrupt as error:
+            self._tell_signal(error)
             raise
+
+    def _tell_signal(self, error: BaseException) -> None:
+        """Every rank gets it, and the first one says it."""
+        number = signal_of(error)
+        if number == signal.SIGTERM:
+            complain("a launcher ends all ranks when one of them ends: its report says which, and how")
+        if self.failures is not None:
+            self.failures.tell(error, number=number)
 
     def _leave_or_prepare(self, error: Exception) -> None:
         """Leave it to another rank to say what happened, or make ready to say it here."""
@@ -109,7 +117,7 @@ class _Member:
             _name(error, self.rank)
             return
         if type(error).__name__ == "Abort":
-            failures.tell(error, number=signal_of(error))
+            self._tell_signal(error)
             return
         first = failures.tell(error)
         if first.rank != self.rank:

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -112,21 +113,22 @@ class Failures:
         """
         if isinstance(error, RankFailedError):
             return error.failure
-        own = Failure.of(self._rank, error, number)
-        try:
+        own = first = Failure.of(self._rank, error, number)
+        with suppress(RuntimeError):  # the store is gone
             self._store.set(f"failed/{self._rank}", json.dumps(asdict(own)))
             if self._rank and not own.is_by_signal:  # of an error that all have, the first rank should tell
                 self._appear(["failed/0"], _FIRST_RANK)
             if self._store.add("claim", 1) == 1:
                 self._store.set("first", json.dumps(asdict(own)))
-            return self._await_first() or own
-        except RuntimeError:  # the store is gone
-            return own
+            first = self._await_first() or own
+            self._store.set(f"heard/{self._rank}", "yes")
+        return first
 
     def is_common(self, failure: Failure, *, seconds: float) -> bool:
         """Whether every rank tells of the same error as `failure` before the time is up."""
         names = [f"failed/{rank}" for rank in range(self._size)]
-        if not self._appear(names, seconds):
+        # And knows who was first: the store may end with this rank.
+        if not self._appear([*names, *(f"heard/{rank}" for rank in range(self._size))], seconds):
             return False
         try:
             return all(self._read(name).is_as(failure) for name in names)
