@@ -58,7 +58,7 @@ def work(kind: str, args: argparse.Namespace) -> dict[str, object]:
             found = json.dumps(record, sort_keys=True).encode()
         seconds, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF)
         processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        own = {"seconds": seconds, "processor": processor, "peak_kb": after.ru_maxrss}
+        own: dict[str, float | str] = {"seconds": seconds, "processor": processor, "peak_kb": after.ru_maxrss}
         own |= {"sha256": hashlib.sha256(found).hexdigest(), "threads": torch.get_num_threads()}
         told = team.told(own)
     assert len({each["sha256"] for each in told}) == 1

@@ -51,7 +51,7 @@ def test_the_python_lines_run(write_images, rng, monkeypatch):
 def test_the_options_it_names_exist(capsys):
     for command in ("score", "features", "demo", "rank", "sweep", "watch", "align", "entities"):
         run([command, "--help"])
-    known = capsys.readouterr().out
+    known = capsys.readouterr().out + "--nproc-per-node"  # torchrun's
     for option in set(re.findall(r"--[a-z][a-z-]+", README)):
         assert option in known, option
 
