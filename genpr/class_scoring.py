@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import TypedDict
 
@@ -34,6 +34,7 @@ from genpr.result import Result
 from genpr.scoring import ManifoldRecipe, RealManifolds
 from genpr.side_features import Embedder, SideFeatures
 from genpr.sides import OpenedSide, labels_lie_in
+from genpr.spare_device import going_on
 
 MIN_IMAGES = 50
 """Images of each side that a class needs: see docs/classes.md for why."""
@@ -115,14 +116,19 @@ class ClassRecipe:
         chosen, left_out = self._chosen(*sides)
         reals, fakes = real[self.plan.own], fake[self.plan.own]
         report = self.embedder.progress or (lambda *_: None)
-        found = []
-        for done, label in enumerate(chosen):
-            report("classes", done, len(chosen))
-            rows = sides[0].rows[label], sides[1].rows[label]
-            found.append(self._scored(label, _part(reals, rows[0]), _part(fakes, rows[1])))
-        report("classes", len(chosen), len(chosen))
+
+        def scored(where: Embedder) -> list[ClassScore]:
+            found = []
+            for done, label in enumerate(chosen):
+                report("classes", done, len(chosen))
+                rows = sides[0].rows[label], sides[1].rows[label]
+                found.append(self._scored(label, _part(reals, rows[0]), _part(fakes, rows[1]), where.device))
+            report("classes", len(chosen), len(chosen))
+            return found
+
+        found, told = going_on(self.embedder, scored, "for the classes")
         return ClassScores(
-            overall=overall,
+            overall=replace(overall, notices=tuple(dict.fromkeys((*overall.notices, *told)))),
             classes=worst_first(found, self.worst_by),
             macro=averages(found, weighted=False),
             micro=averages(found, weighted=True),
@@ -163,13 +169,13 @@ class ClassRecipe:
             )
         return chosen, tuple(left_out)
 
-    def _scored(self, label: str, real: FeatureSet, fake: FeatureSet) -> ClassScore:
+    def _scored(self, label: str, real: FeatureSet, fake: FeatureSet, device: torch.device) -> ClassScore:
         plan = self.plan
         recipe = ManifoldRecipe(
             protocol=plan.protocol,
             ks={name: plan.ks[name] for name in _metrics(plan.ks)},
             ties=plan.ties,
-            device=self.embedder.device,
+            device=device,
             seed=self.embedder.seed,
             intervals=plan.intervals,
             evidence=False,

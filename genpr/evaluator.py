@@ -19,7 +19,7 @@ from genpr.fitted import fitted_judge
 from genpr.images.policy import MAX_PIXELS, BadImagePolicy
 from genpr.label_options import LabelOptions
 from genpr.label_recipe import LabelRecipe
-from genpr.memory import limited_memory, parse_size
+from genpr.memory import borrowed_memory, parse_size
 from genpr.metrics.features import check_ties
 from genpr.plan import ScorePlan
 from genpr.protocols import find_protocol
@@ -133,7 +133,7 @@ class Evaluator:
             exif=exif,
             progress=progress,
         )
-        with limited_memory(self._max_memory):
+        with borrowed_memory(self._max_memory):
             self._real = real if isinstance(real, str | os.PathLike) else None  # where labels may be
             self._opened_real = open_side(real, "real")
             self._plan = ScorePlan.of(
@@ -202,7 +202,7 @@ class Evaluator:
             UsageError: The path does not exist.
             DataError: The fake side cannot be used, or does not belong to the real side.
         """
-        with limited_memory(self._max_memory):
+        with borrowed_memory(self._max_memory):
             return self._judge.score(self._embedded(self._opened(fake), cache))
 
     def evidence(
@@ -232,7 +232,7 @@ class Evaluator:
             >>> found.fake.names[found.fake.realism.argmin()]  # the least realistic
             'row 179'
         """
-        with limited_memory(self._max_memory):
+        with borrowed_memory(self._max_memory):
             check_samples(self._plan, self._judge.reals)
             opened = self._opened(fake)
             recipe = None if classes is None else self._class_recipe(fake, opened, classes)
@@ -267,7 +267,7 @@ class Evaluator:
             UsageError: An option is impossible, or the protocol is of whole sets.
             DataError: The fake side cannot be used, or the labels of the sides do not belong together.
         """
-        with limited_memory(self._max_memory):
+        with borrowed_memory(self._max_memory):
             opened = self._opened(fake)
             options = ClassOptions(
                 real_labels=real_labels,

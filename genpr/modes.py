@@ -24,6 +24,7 @@ from genpr.notices import Notice
 from genpr.plan import ScorePlan
 from genpr.side_features import Embedder, SideFeatures, StageProgress
 from genpr.sides import OpenedSide, check_same_kind, check_untrained, labels_lie_in, open_side
+from genpr.spare_device import going_on
 
 SCHEMA = "genpr.modes/1"
 REPRESENTATIVES = 8
@@ -176,7 +177,8 @@ def find_modes(
         given = zip((real_labels, fake_labels), (real, fake), opened, ("real", "fake"), strict=True)
         labels = [SideLabels.of(each, labels_lie_in(side, at), role) for each, side, at, role in given]
         (reals, fakes), classes, ks = _embedded(*opened, extractor, k, embedder, labels)
-        found = modes_of(
+        search = partial(
+            modes_of,
             reals.features,
             fakes.features,
             uncovered_k=ks["coverage"],
@@ -185,11 +187,10 @@ def find_modes(
             real_labels=None if classes[0] is None else classes[0].labels,
             fake_labels=None if classes[1] is None else classes[1].labels,
             seed=seed,
-            device=embedder.device,
             progress=None if progress is None else partial(_report, progress),
         )
-    notices = tuple(dict.fromkeys((*reals.notices, *fakes.notices)))
-    info = fakes.extractor or reals.extractor
+        found, told = going_on(embedder, lambda where: search(device=where.device), "for the modes")
+    notices = tuple(dict.fromkeys((*reals.notices, *fakes.notices, *told)))
     known = [side for side in classes if side is not None]
     return FoundModes(
         found,
@@ -197,7 +198,7 @@ def find_modes(
         fakes.source,
         reals.names,
         fakes.names,
-        info,
+        fakes.extractor or reals.extractor,
         notices,
         origins={side.role: side.origin for side in known},
         unlabelled={side.role: len(side.unlabelled) for side in known},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Integral
 from pathlib import Path
@@ -28,10 +28,9 @@ from genpr.images.policy import MAX_PIXELS, BadImagePolicy, DecodePolicy
 from genpr.images.source import choose_rows, subset
 from genpr.metrics.features import check_features
 from genpr.notices import Notice, notice
-from genpr.ranks.team import current_team
 from genpr.runtime import cache_root, resolve_device
 from genpr.sides import OpenedImages, OpenedSide, refuse_one_shot
-from genpr.spare_device import embed_patiently
+from genpr.spare_device import embed_patiently, told_by_ranks
 
 StageProgress = Callable[[str, int, int | None], None]
 """Called with the stage ("real", "fake": images embedded; "neighbours": per cent of a search), what is done, and the
@@ -111,9 +110,8 @@ class Embedder:
         )
         if cache is not None:
             notices += cache.notices
-        told = current_team().told([asdict(item) for item in notices])  # each rank has a cache of its own
-        notices = list(dict.fromkeys(Notice(**item) for each in told for item in each))
-        features = replace(features, notices=(*notices, *getattr(side.source, "notices", ())))
+        told = told_by_ranks(notices)  # each has opened the cache for itself
+        features = replace(features, notices=(*told, *getattr(side.source, "notices", ())))
         return [features] if len(parts) == 1 else features.split(parts)
 
     def _open_cache(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from genpr.notices import Notice
@@ -38,7 +38,7 @@ def going_on(
     """
     with shortages() as told:
         try:
-            return work(embedder), tuple(told)
+            return work(embedder), told_by_ranks(told)
         except Exception as error:
             if not (can_move and _has_spare(embedder) and is_out_of_memory(error)):
                 raise
@@ -46,6 +46,12 @@ def going_on(
         release(embedder.device.type)
         tell("oom-cpu", device=embedder.device, what=what)
         return work(replace(embedder, on="cpu", _loaded={})), tuple(told)
+
+
+def told_by_ranks(notices: Iterable[Notice]) -> tuple[Notice, ...]:
+    """The notices of every rank of a team, each once: what happened on any of them is for the first to say."""
+    told = current_team().told([asdict(item) for item in notices])
+    return tuple(dict.fromkeys(Notice(**item) for each in told for item in each))
 
 
 def _has_spare(embedder: Embedder) -> bool:

@@ -108,6 +108,7 @@ ALLOWED = {
         "scoring",
         "side_features",
         "sides",
+        "spare_device",
     },
     "text_side": BASE | {"images", "features", "side_features"},
     "recognition": BASE
@@ -143,6 +144,7 @@ ALLOWED = {
         "summaries",
         "text_side",
         "values",
+        "spare_device",
     },
     "spare_device": BASE | {"features", "side_features", "sides"},
     "patient_judge": BASE
@@ -186,7 +188,17 @@ ALLOWED = {
     },
     "mode_labels": BASE | {"images", "features", "labels", "class_labels", "sides"},
     "modes": BASE
-    | {"images", "features", "labels", "metrics", "mode_labels", "plan", "side_features", "sides"},
+    | {
+        "images",
+        "features",
+        "labels",
+        "metrics",
+        "mode_labels",
+        "plan",
+        "side_features",
+        "sides",
+        "spare_device",
+    },
     "generation": BASE | {"images", "features"},
     "criterion": BASE | {"comparison", "metrics", "result", "values"},
     "standings": BASE | {"criterion", "metrics", "result", "values"},

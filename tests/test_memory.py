@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import ctypes
 import errno
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,16 @@ from genpr.errors import ResourceError, UsageError
 from genpr.features import feature_set
 from genpr.features.embed import embed
 from genpr.identities import Identities
-from genpr.memory import copy_of, empty_rows, float_rows, free_memory, limited_memory, parse_size, tile_budget
+from genpr.memory import (
+    borrowed_memory,
+    copy_of,
+    empty_rows,
+    float_rows,
+    free_memory,
+    limited_memory,
+    parse_size,
+    tile_budget,
+)
 
 
 @pytest.fixture
@@ -138,6 +149,48 @@ def test_limits_of_two_users_do_not_end_each_other():
     assert list(memory._limits.values()) == [8 * 2**30]
     second.__exit__(None, None, None)
     assert not memory._limits
+
+
+LIBC = ctypes.CDLL(None)
+
+
+def resident():
+    """Bytes of this process in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def held_by_the_library():
+    """Take 200 MB in pieces and free all but the last, which keeps the C library from giving them back."""
+    take, give = LIBC.malloc, LIBC.free
+    take.restype, take.argtypes, give.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+    pieces = [take(50_000) for _ in range(4000)]
+    for piece in pieces:
+        ctypes.memset(piece, 1, 50_000)
+    for piece in pieces[:-1]:
+        give(piece)
+    return pieces[-1]
+
+
+@pytest.mark.skipif(not hasattr(LIBC, "malloc_trim"), reason="not glibc")
+@pytest.mark.parametrize("fails", [False, True], ids=["done", "failed"])
+def test_borrowed_memory_goes_back_to_the_system(fails):
+    before = resident()
+    with suppress(RuntimeError), borrowed_memory(None):
+        last = held_by_the_library()
+        assert resident() > before + 150e6
+        if fails:
+            raise RuntimeError
+    assert resident() < before + 50e6
+    LIBC.free(last)
+
+
+def test_an_evaluator_gives_its_memory_back(monkeypatch, rng):
+    given = []
+    monkeypatch.setattr(memory, "_give_back", lambda: given.append(len(given)))
+    evaluator = genpr.Evaluator(rng.normal(size=(50, 4)))
+    assert given == [0]
+    evaluator.score(rng.normal(size=(50, 4)))
+    assert given == [0, 1]
 
 
 def test_a_copy_is_of_its_own(scratch, rng):

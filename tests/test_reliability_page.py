@@ -33,9 +33,3 @@ def test_rows_come_in_order_and_once():
 def test_every_test_that_the_page_names_is_in_a_row():
     in_rows = [pair for row_id in IDS for pair in TEST.findall(row_of(row_id)[2])]
     assert len(re.findall(r"tests/[\w/]+\.py::test_\w+", PAGE)) == len(in_rows) + 1  # the example on top
-
-
-def test_what_is_missing_is_listed_in_the_order_of_the_rows():
-    _, _, missing = PAGE.partition("## Not yet")
-    ids = re.findall(r"^- \*\*([IFNR]\d+)\*\*: ", missing, re.MULTILINE)
-    assert ids == sorted(ids, key=IDS.index)

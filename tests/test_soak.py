@@ -68,7 +68,7 @@ def test_files_and_threads_do_not_pile_up_and_numbers_are_those_of_a_fresh_evalu
 @pytest.mark.slow
 @pytest.mark.timeout(5400)
 @pytest.mark.parametrize("through", ["evaluator", "watch"])
-def test_24_checkpoints_of_5000_images_leave_no_trend_in_memory(through):
+def test_24_checkpoints_of_5000_images_take_no_more_memory(through):
     command = [sys.executable, str(BENCHMARK), "--through", through, "--fresh", "6", "--json"]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)}
@@ -76,9 +76,7 @@ def test_24_checkpoints_of_5000_images_leave_no_trend_in_memory(through):
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert len(report["checkpoints"]) == 24
-    assert report["trend"] < 0.05, (
-        "single checkpoints vary by more: benchmarks/results/soak-2026-11-22-cpu.md"
-    )
+    assert report["growth"] < 0.05
     assert max(report["files"]) - min(report["files"]) == 0
     assert len(report["threads"]) == 1
     assert report["fresh"] == 6

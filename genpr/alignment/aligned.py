@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -30,6 +30,7 @@ from genpr.result import Result
 from genpr.side_features import Embedder, SideFeatures, Space
 from genpr.sides import OpenedSide, open_side
 from genpr.source_names import names_of, rows_in_source
+from genpr.spare_device import going_on
 from genpr.text_side import check_pair, text_encoder_for
 from genpr.values import MetricValue
 
@@ -83,8 +84,18 @@ def aligned(
     vectors = encoder.encode_text([question.prefix + text for text in asked.texts], progress=report)
     encoded = time.perf_counter()
     check_pair(features, encoder, vectors, asked.texts)
-    ranked = _ranked(features, asked, vectors, question, embedder, encoder.name)
-    copies = None if question.copies is None else find_copies(features, question.copies, space, embedder)
+    ranked, told = going_on(
+        embedder,
+        lambda where: _ranked(features, asked, vectors, question, where, encoder.name),
+        "for the ranking",
+    )
+    copies, more = going_on(
+        embedder,
+        lambda where: (
+            None if question.copies is None else find_copies(features, question.copies, space, where)
+        ),
+        "for copies",
+    )
     copied = {} if copies is None else copy_values(copies, extractor=encoder.name)
     made = Made(
         values=ranked.values | copied,
@@ -101,7 +112,9 @@ def aligned(
         seconds={"text": encoded - started, "ranking": time.perf_counter() - encoded},
     )
     hashes = None if features.identities is None else features.identities.numpy()
-    return Aligned(result_of_alignment(made, embedder), ranked.ranks, asked, hashes, copies)
+    result = result_of_alignment(made, embedder)
+    result = replace(result, notices=tuple(dict.fromkeys((*result.notices, *told, *more))))
+    return Aligned(result, ranked.ranks, asked, hashes, copies)
 
 
 def _ranked(

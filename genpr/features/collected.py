@@ -17,6 +17,7 @@ from genpr.features.image_facts import ImageFacts
 from genpr.features.read_ahead import LoadedImage
 from genpr.features.registry import describe
 from genpr.images.item import known_length, printable
+from genpr.images.policy import in_order
 from genpr.images.shards import BLOCK, names_sha256
 from genpr.images.source import ImageSource, Item
 from genpr.memory import empty_rows
@@ -196,7 +197,7 @@ class Collected:
             extractor=describe(extractor),
             names=tuple(name for place, name in enumerate(names) if place not in self.bad),
             identities=self._hashes(),
-            flags=dict(self.flags),
+            flags=in_order(self.flags),
             facts=ImageFacts.of(self.formats, self.sizes),
             sizes=self.sizes,
             skipped=tuple(self.bad.values()),

@@ -21,7 +21,7 @@ from genpr.features.feature_set import FeatureHead, FeatureSet, read_features, r
 from genpr.features.image_facts import ImageFacts
 from genpr.images.item import printable, some
 from genpr.images.joined import short_names
-from genpr.images.policy import BadImagePolicy, choices_in
+from genpr.images.policy import BadImagePolicy, choices_in, in_order
 from genpr.images.shards import ShardPlace, Share
 from genpr.memory import empty_rows
 from genpr.notices import notice
@@ -182,7 +182,7 @@ def _together(parts: Sequence[FeatureSet], rows: Tensor, name: str) -> FeatureSe
         extractor=parts[0].extractor,
         names=tuple(chain.from_iterable(part.names for part in parts)) if named else (),
         identities=torch.cat(identities) if len(identities) == len(parts) else None,
-        flags=dict(flags),
+        flags=in_order(flags),
         skipped=tuple(chain.from_iterable(part.skipped for part in parts)),
         decoder=parts[0].decoder,
     )

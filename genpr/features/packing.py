@@ -30,7 +30,9 @@ def unpack_names(packed: Tensor) -> tuple[str, ...]:
 
 def pack_sizes(sizes: Mapping[tuple[int, int], int]) -> Tensor:
     """int64 (m, 3): width, height, and how many."""
-    return torch.tensor([[*size, count] for size, count in sizes.items()], dtype=torch.int64).view(-1, 3)
+    return torch.tensor([[*size, count] for size, count in sorted(sizes.items())], dtype=torch.int64).view(
+        -1, 3
+    )
 
 
 def unpack_sizes(packed: Tensor) -> dict[tuple[int, int], int]:

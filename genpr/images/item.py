@@ -99,6 +99,15 @@ def known_length(source: ImageSource) -> int | None:
         return None
 
 
+def names_at(source: ImageSource, places: Iterable[int]) -> Iterator[str] | None:
+    """What the images at some places, ascending, are called; None where that cannot be known without reading them."""
+    names = source.names()
+    if names is None:
+        return None
+    everywhere = enumerate(names)
+    return (next(name for at, name in everywhere if at == place) for place in places)
+
+
 def names_of_places(count: int) -> Iterator[str]:
     """What images are called that have no names.
 

@@ -12,6 +12,12 @@ from genpr.errors import BadImagesError, ImageError, UsageError
 # Stable order: cache files store flags as bits, so new ones go to the end.
 FLAGS = ("multi-frame", "16bit-scaled", "cmyk-converted", "alpha-dropped", "exif-orientation")
 
+
+def in_order(flags: Mapping[str, int]) -> dict[str, int]:
+    """Counts by flag in the order of `FLAGS`, whichever was met first: ranks and shards meet them as they come."""
+    return {flag: flags[flag] for flag in FLAGS if flag in flags}
+
+
 # Where Pillow begins to warn (a quarter of a gigabyte of RGB). Twice as much, which it still opens, includes
 # the common 100-megapixel bombs, while generative models make images of a few megapixels.
 MAX_PIXELS = 89_478_485

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from genpr.errors import UsageError
-from genpr.images.item import ImageSource, Item, known_length, printable
+from genpr.images.item import ImageSource, Item, known_length, names_at, printable
 from genpr.notices import Notice
 
 BLOCK = 2048
@@ -135,6 +135,14 @@ class ShardSource(ImageSource):
 
     def __iter__(self) -> Iterator[Item]:
         return self.source.pick(self.rows)
+
+    def pick(self, places: Iterable[int]) -> Iterator[Item]:
+        """The images at some places of the share."""
+        return self.source.pick(self.rows[place] for place in places)
+
+    def names(self) -> Iterator[str] | None:
+        """Of the share, if the source knows."""
+        return names_at(self.source, self.rows)
 
     @property
     def notices(self) -> tuple[Notice, ...]:

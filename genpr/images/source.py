@@ -15,7 +15,7 @@ from genpr.errors import UsageError
 from genpr.images.arrays import open_array, open_tensor
 from genpr.images.datasets import BatchSource, open_dataset
 from genpr.images.huggingface import is_huggingface, open_huggingface
-from genpr.images.item import ImageSource, Item
+from genpr.images.item import ImageSource, Item, names_at
 from genpr.images.layout import is_tensor
 from genpr.images.paths import open_path
 
@@ -123,6 +123,14 @@ class _Chosen(ImageSource):
 
     def __iter__(self) -> Iterator[Item]:
         return self.source.pick(self.chosen)
+
+    def pick(self, places: Iterable[int]) -> Iterator[Item]:
+        """The images at some of the chosen positions; others are not passed by if the source can do without."""
+        return self.source.pick(self.chosen[place] for place in places)
+
+    def names(self) -> Iterator[str] | None:
+        """Of the chosen, if the source knows."""
+        return names_at(self.source, self.chosen)
 
 
 @dataclass(frozen=True)

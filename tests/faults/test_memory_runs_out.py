@@ -13,7 +13,8 @@ import pytest
 import torch
 
 import genpr
-from genpr import patient_judge, side_features
+from genpr import class_scoring, modes, patient_judge, side_features
+from genpr.alignment import aligned, copies
 from genpr.errors import ResourceError
 from genpr.features.embed import embed_source
 from genpr.features.forward_pass import ForwardPass
@@ -21,6 +22,20 @@ from genpr.images.source import open_source
 from genpr.neighbours.float_view import FloatSearch
 from genpr.neighbours.torch_engine import TorchEngine, TorchTiles
 from genpr.shortage import is_out_of_memory, shortages
+
+
+class Colours:
+    """Mean colours, and the colour that a text names."""
+
+    name, dim = "colours", 3
+
+    def __call__(self, images):
+        return images.float().mean((2, 3))
+
+    def encode_text(self, texts):
+        known = {"red": [1.0, 0, 0], "blue": [0, 0, 1.0]}
+        return torch.tensor([known[text] for text in texts])
+
 
 CPU_WORDS = "[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes. Error code 12 (Cannot allocate memory)"
 ERRORS = {
@@ -242,6 +257,75 @@ def test_one_score_goes_on_on_the_cpu_too(sides, full_gpu):
     found = genpr.score(*sides, device="auto", **OPTIONS)
     assert counts(found) == counts(plain)
     assert [item.code for item in found.notices].count("oom-cpu") == 2
+
+
+def refusing_gpus(where, name, monkeypatch, *, device):
+    """Replace a function by one that has no memory on a GPU; returns the devices it was asked for."""
+    function, asked = getattr(where, name), []
+
+    def refuses(*arguments, **options):
+        chosen = device(arguments, options)
+        asked.append(chosen.type)
+        if chosen.type == "cuda":
+            raise ERRORS["cuda"]
+        return function(*arguments, **options)
+
+    monkeypatch.setattr(where, name, refuses)
+    return asked
+
+
+def moved(notices):
+    return [item.message for item in notices if item.code == "oom-cpu"]
+
+
+def test_modes_go_on_on_the_cpu(full_gpu, monkeypatch, rng):
+    sides = rng.integers(0, 256, (2, 60, 8, 8, 3), dtype=np.uint8)
+    options = {"extractor": "pixels", "k": 3, "cache": False}
+    plain = genpr.find_modes(*sides, device="cpu", **options)
+    full_gpu()
+    asked = refusing_gpus(modes, "modes_of", monkeypatch, device=lambda _, options: options["device"])
+    found = genpr.find_modes(*sides, device="auto", **options)
+    assert asked == ["cuda", "cpu"]
+    assert found.to_dict()["missed"] == plain.to_dict()["missed"]
+    assert moved(found.notices) == ["cuda had too little memory for the modes; the CPU did it instead"]
+    assert moved(plain.notices) == []
+
+
+def test_classes_go_on_on_the_cpu(sides, full_gpu, monkeypatch):
+    labels = {"real_labels": [0, 1] * 20, "fake_labels": [0, 1] * 20, "min_per_class": 5}
+    plain = genpr.Evaluator(sides[0], device="cpu", **OPTIONS).score_classes(sides[1], **labels)
+    full_gpu()
+    device = lambda arguments, _: arguments[1].device  # noqa: E731
+    asked = refusing_gpus(class_scoring, "RealManifolds", monkeypatch, device=device)
+    found = genpr.Evaluator(sides[0], device="auto", **OPTIONS).score_classes(sides[1], **labels)
+    assert asked == ["cuda", "cpu", "cpu"]
+    assert [each.metrics for each in found.classes] == [each.metrics for each in plain.classes]
+    assert moved(found.overall.notices) == [
+        "cuda had too little memory for the classes; the CPU did it instead"
+    ]
+
+
+def test_alignment_goes_on_on_the_cpu(full_gpu, monkeypatch, rng):
+    pixels = np.stack(
+        [np.full((8, 8, 3), [255 * (n % 2), 0, 255 * (1 - n % 2)], np.uint8) for n in range(40)]
+    )
+    prompts, options = (
+        ["red" if n % 2 else "blue" for n in range(40)],
+        {"extractor": Colours(), "copies_of": pixels},
+    )
+    plain = genpr.align(pixels, prompts, device="cpu", **options)
+    full_gpu()
+    of_option = lambda _, options: options["device"]  # noqa: E731
+    ranked = refusing_gpus(aligned, "rankings", monkeypatch, device=of_option)
+    copied = refusing_gpus(copies, "copy_detection", monkeypatch, device=of_option)
+    found = genpr.align(pixels, prompts, device="auto", **options)
+    assert set(ranked) == set(copied) == {"cuda", "cpu"}
+    assert {name: each.value for name, each in found.metrics.items()} == {
+        name: each.value for name, each in plain.metrics.items()
+    }
+    assert moved(found.notices) == [
+        f"cuda had too little memory for {what}; the CPU did it instead" for what in ("the ranking", "copies")
+    ]
 
 
 def test_who_insists_on_a_gpu_gets_an_error(sides, full_gpu):

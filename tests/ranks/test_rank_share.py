@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import io
 import tarfile
+from collections import Counter
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
-from genpr.features.collected import RankShare
-from genpr.images.source import open_source
+import genpr
+from genpr.features.collected import Collected, RankShare
+from genpr.images.policy import FLAGS
+from genpr.images.shards import ShardSource, Share
+from genpr.images.source import open_source, subset
+from genpr.notices import notice
+from genpr.ranks.team import Team, working_in
+from genpr.shortage import tell
+from genpr.side_features import Embedder
+from genpr.spare_device import going_on
 
 FILES = [b"image %02d" % number for number in range(11)]
 
@@ -47,7 +58,9 @@ def test_ranks_share_a_source_block_by_block(sources, size, monkeypatch):
         assert [taken[place] for place in range(11)] == FILES
 
 
-def test_images_of_other_ranks_are_not_read(tmp_path, monkeypatch):
+@pytest.fixture
+def half_damaged(tmp_path, monkeypatch):
+    """Six images in three blocks of a parquet file, of which the second block cannot be read."""
     monkeypatch.setattr("genpr.features.collected.BLOCK", 2)
     path = tmp_path / "x.parquet"
     images = [np.random.default_rng(number).bytes(500) for number in range(6)]
@@ -59,5 +72,59 @@ def test_images_of_other_ranks_are_not_read(tmp_path, monkeypatch):
     at = data.find(images[2])
     data[at - 20 : at] = bytes(20)
     path.write_bytes(data)
+    return source, images
+
+
+def test_images_of_other_ranks_are_not_read(half_damaged):
+    source, images = half_damaged
     share = RankShare(source, team_of(0, 2))
     assert [item.read() for item in share] == images[:2] + images[4:]
+
+
+def test_images_of_other_ranks_are_not_read_of_a_part_of_a_source(half_damaged, monkeypatch):
+    source, images = half_damaged
+    monkeypatch.setattr("genpr.images.source.choose_rows", lambda *_: np.array([0, 1, 2, 5]))
+    for part, own in (
+        (subset(source, 4, 0), [images[0], images[1]]),
+        (ShardSource("x", source, Share(1, 1), range(6)), [*images[:2], *images[4:]]),
+        (ShardSource("x", source, Share(2, 2), range(4, 6)), images[4:]),
+    ):
+        share = RankShare(part, team_of(0, 2))
+        assert [item.read() for item in share] == own
+        assert share.names == [f"[{images.index(each)}]" for each in images if each in part_of(part, images)]
+
+
+def part_of(source, images):
+    """What a source that picks of `images` has."""
+    rows = source.rows if isinstance(source, ShardSource) else source.chosen
+    return [images[row] for row in rows]
+
+
+def test_flags_come_in_one_order_whoever_met_them_first():
+    gabor = genpr.load_extractor("gabor", device="cpu")
+    for flags in (FLAGS, FLAGS[::-1]):
+        collected = Collected(torch.empty(0, gabor.dim), flags=Counter(flags))
+        assert tuple(collected.feature_set("x", [], gabor, seconds=0).flags) == FLAGS
+
+
+class TeamOfTwo(Team):
+    """With a rank that tells the same whatever it is asked."""
+
+    size = 2
+
+    def __init__(self, other):
+        self._other = other
+
+    def told(self, value):
+        return [value, self._other]
+
+
+def test_what_another_rank_did_about_memory_is_told():
+    def work(_embedder):
+        tell("oom-smaller-tiles", device="cuda:0")
+
+    there = notice("oom-smaller-batches", device="cuda:1", asked=64, size=32)
+    here = notice("oom-smaller-tiles", device="cuda:0")
+    with working_in(TeamOfTwo([asdict(each) for each in (there, here)])):
+        _, told = going_on(Embedder(on="cpu"), work, "for a test")
+    assert told == (here, there)
