@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -56,6 +56,12 @@ def emit(text: str) -> None:
         raise ResourceError(
             f"the result cannot be written to stdout ({error.strerror})", code="stdout"
         ) from error
+
+
+def emit_error(record: str) -> None:
+    """An error as the one object on stdout. It is on stderr, too, which has to do where stdout cannot be written."""
+    with suppress(ResourceError):
+        emit(record)
 
 
 def show_notices(notices: Sequence[Notice]) -> None:

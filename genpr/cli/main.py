@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from genpr import __version__
-from genpr.cli.console import complain, emit
+from genpr.cli.console import complain, emit_error
 from genpr.cli.signals import Farewell, signal_of
 from genpr.errors import BadImagesError, GenprError, ResourceError
 from genpr.shortage import is_out_of_memory
@@ -137,7 +137,7 @@ def _fail(
     complain(f"error: {message}")
     if as_json:
         record = {"code": code, "message": message, "exit_code": exit_code, "path": path, **details}
-        emit(json.dumps({"error": record}))
+        emit_error(json.dumps({"error": record}))
     return exit_code
 
 

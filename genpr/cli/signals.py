@@ -47,12 +47,12 @@ class Farewell:
 
     def say(self, number: int) -> int:
         """Say it in the main thread, after what was printed before, and return the exit code."""
-        from genpr.cli.console import complain, emit
+        from genpr.cli.console import complain, emit_error
 
         if self._is_unsaid.acquire(blocking=False):
             complain(self._line(number))
             if self._as_json:
-                emit(self._record(number))
+                emit_error(self._record(number))
         return 128 + number
 
     def say_at_once(self, number: int) -> int:

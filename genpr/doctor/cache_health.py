@@ -125,7 +125,8 @@ def look_at_shards(root: Path, *, full: bool = False) -> Iterator[Finding]:
         )
     else:
         some = "" if len(looked_at) == len(files) else f" of {len(looked_at)} (--full: all)"
-        text = f"{len(files):,} files, {size / 1e9:.2f} GB, none damaged{some}"
+        counted = "1 file" if len(files) == 1 else f"{len(files):,} files"
+        text = f"{counted}, {size / 1e9:.2f} GB, none damaged{some}"
         yield Finding("cached", "ok", text, facts=facts)
 
 

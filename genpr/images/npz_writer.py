@@ -46,7 +46,7 @@ def check_room(path: Path, shape: tuple[int, ...], *, compressed: bool) -> None:
     needed, free = math.prod(shape), shutil.disk_usage(path.parent).free
     if needed > free and not compressed:
         raise ResourceError(
-            f"{printable(str(path))} needs {needed / 1e9:.2f} GB, and its disk has {free / 1e9:.2f} GB free",
+            f"{printable(str(path))} needs {needed / 1e6:,.1f} MB, and its disk has {free / 1e6:,.1f} MB free",
             code="disk-full",
             path=str(path),
         )

@@ -353,6 +353,22 @@ def test_interruption_exits_130(genpr, folders, monkeypatch):
     assert (code, out, err.strip()) == (130, "", "error: interrupted")
 
 
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [("list metrics", 4), ("list metrics --json", 4), ("score no-such-folder . --json", 2)],
+)
+def test_a_full_stdout_is_one_line_on_stderr(command, code):
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m genpr {command} > /dev/full"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert done.stderr.startswith("error: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_output_into_a_closed_pipe_is_quiet(folders):
     command = f"{sys.executable} -m genpr list metrics | true"
     done = subprocess.run(
