@@ -40,7 +40,7 @@ def look_at_the_folder(root: Path) -> Iterator[Finding]:
     there = _nearest(root)
     kind, free = mounted_as(there), shutil.disk_usage(there).free
     facts = {"path": str(root), "exists": root.is_dir(), "file_system": kind, "free": free}
-    text = f"{root}, {free / 1e9:.1f} GB free" + ("" if root.is_dir() else ", not made yet")
+    text = f"{root}, {free / 1e9:.1f} GB free" + ("" if root.exists() else ", not made yet")
     problem = _problem(root, there)
     if problem:
         yield Finding("cache", "warn", f"{text}; {problem}, so nothing is kept there", _ELSEWHERE, facts)
@@ -98,6 +98,9 @@ def look_at_shards(root: Path, *, full: bool = False) -> Iterator[Finding]:
     from genpr.features.cache_files import find_folders
     from genpr.storage import load_tensors
 
+    if root.exists() and not root.is_dir():
+        yield Finding("cached", "ok", "no features, since the cache is no folder", facts={"files": 0})
+        return
     files = [file for folder in find_folders(root) for file in folder.files]
     looked_at = files if full else _sample(files)
     damaged = []

@@ -236,7 +236,11 @@ def test_a_cache_folder_that_can_be_used(tmp_path):
 def test_cache_folders_that_cannot_be_used_or_trusted(tmp_path, monkeypatch):
     root = tmp_path / "cache"
     root.write_text("a file")
-    assert "it is no folder" in only(look_at_the_folder(root)).text
+    found = only(look_at_the_folder(root))
+    assert found.state == "warn"
+    assert "it is no folder" in found.text
+    assert "not made yet" not in found.text
+    assert only(look_at_shards(root)).state == "ok"  # genpr scores without a cache
     root.unlink()
     root.mkdir()
     root.chmod(0o770)
