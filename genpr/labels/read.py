@@ -18,6 +18,7 @@ from genpr.errors import DataError, UsageError
 from genpr.images.array_file import read_member, read_npy
 from genpr.images.damage import damage_reported, is_bomb
 from genpr.images.item import ImageSource, printable
+from genpr.images.joined import JoinedSource
 from genpr.labels.sets import as_text
 from genpr.labels.table import FolderLabels, Label, Labels, NamedLabels, RowLabels, named, short
 
@@ -105,6 +106,8 @@ def _in_source(source: object) -> Labels:
         stated = opened.stated_labels()
         if stated is not None:
             return RowLabels(_classes(list(stated.labels), stated.origin), stated.origin)
+        if isinstance(opened, JoinedSource):
+            return _in_parts(opened)
         source = opened.name
     path = Path(os.fsdecode(source)) if isinstance(source, str | os.PathLike) else None
     if path is None:
@@ -116,6 +119,23 @@ def _in_source(source: object) -> Labels:
     if path.is_file() and path.suffix.lower() == ".npz":
         return _in_npz(path) or FolderLabels()
     return FolderLabels()
+
+
+def _in_parts(source: JoinedSource) -> Labels:
+    """What each of several containers says itself; images of those that say nothing have no class, if others do."""
+    found, stated = [_in_source(part) for part in source.parts], list[Label]()
+    origins = [each.origin for each in found if not isinstance(each, FolderLabels)]
+    if not origins:
+        return FolderLabels()
+    for part, labels in zip(source.parts, found, strict=True):
+        total = len(part)
+        if isinstance(labels, FolderLabels):
+            stated += [None] * total
+        else:
+            names = list(part.names() or (item.name for item in part))
+            stated += labels.of(names, range(total), total)
+    more = " and others" if len(found) > 1 else ""
+    return RowLabels(tuple(stated), origins[0] + more)
 
 
 def _in_zip(path: Path) -> Labels | None:

@@ -9,8 +9,9 @@ NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 def is_launched() -> bool:
     """Whether this process was started as one of several."""
-    size = os.environ.get("WORLD_SIZE", "1")
-    return all(name in os.environ for name in NEEDED) and size.isdigit() and int(size) > 1
+    rank, size = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
+    is_one_of_several = rank.isdecimal() and size.isdecimal() and int(rank) < int(size) > 1
+    return is_one_of_several and all(name in os.environ for name in NEEDED)
 
 
 def launched_rank() -> int:

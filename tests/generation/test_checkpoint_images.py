@@ -178,7 +178,7 @@ def test_half_a_checkpoint_is_bad_data(spec, checkpoint):
     ("raised", "kind", "code"),
     [
         ("SystemExit('no such layer')", DataError, "checkpoint-failed"),
-        ("MemoryError()", DataError, "checkpoint-failed"),
+        ("MemoryError()", ResourceError, "oom"),
         ("torch.OutOfMemoryError('CUDA out of memory')", ResourceError, "oom"),
     ],
 )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -165,3 +167,36 @@ def test_a_million_members_are_listed_in_little_memory(tmp_path):
     assert count == 1_000_000
     assert growth < 250 * 2**20
     assert seconds < 120
+
+
+def zipped(path, members):
+    """A zip archive of two images in sub-folders, and what else it holds."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("00000/a.png", "00001/b.png"):
+            archive.writestr(name, b"")
+        for name, data in members.items():
+            archive.writestr(name, data)
+
+
+def test_zips_and_arrays_that_a_pattern_names_state_their_labels(tmp_path):
+    stated = json.dumps({"labels": [["00000/a.png", 7], ["00001/b.png", 8]]})
+    zipped(tmp_path / "p0.zip", {"dataset.json": stated})
+    zipped(tmp_path / "p1.zip", {})
+    opened = open_side(f"{tmp_path}/p?.zip", "real")
+    labels = open_labels(None, labels_lie_in("", opened), "real")
+    names = [item.name for item in opened.source]
+    assert labels.of(names, range(4), 4) == ["7", "8", None, None]
+    assert labels.origin == f"{tmp_path}/p0.zip/dataset.json and others"
+    for number in (0, 1):
+        pixels = np.zeros((2, 4, 4, 3), np.uint8)
+        np.savez(tmp_path / f"n{number}.npz", arr_0=pixels, arr_1=np.array([number, 5]))
+    opened = open_side(f"{tmp_path}/n?.npz", "real")
+    labels = open_labels(None, labels_lie_in("", opened), "real")
+    assert labels.of(["x"] * 4, range(4), 4) == ["0", "5", "1", "5"]
+
+
+def test_parts_that_state_no_labels_have_sub_folders(tmp_path):
+    zipped(tmp_path / "p0.zip", {})
+    zipped(tmp_path / "p1.zip", {})
+    opened = open_side(f"{tmp_path}/p?.zip", "real")
+    assert isinstance(open_labels(None, labels_lie_in("", opened), "real"), FolderLabels)

@@ -263,6 +263,9 @@ def test_one_process_of_a_launcher_is_alone(monkeypatch):
     assert not is_launched()
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert is_launched()
+    for rank in ("", "x", "-1", "2", "\u00b2"):  # of no launcher
+        monkeypatch.setenv("RANK", rank)
+        assert not is_launched(), rank
 
 
 def test_other_threads_are_alone():
