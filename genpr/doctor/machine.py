@@ -13,7 +13,7 @@ from genpr.doctor.finding import Finding
 
 _LITTLE_MEMORY = 2**30
 _FEW_FILES = 256
-_OWN = ("GENPR_CACHE", "GENPR_DEBUG", "GENPR_OFFLINE")
+_OWN = ("GENPR_ALONE", "GENPR_CACHE", "GENPR_DEBUG", "GENPR_OFFLINE")
 _OTHERS = (
     "CUDA_VISIBLE_DEVICES",
     "HF_HOME",

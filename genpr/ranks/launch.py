@@ -116,7 +116,7 @@ def _make_group() -> None:
         text = " ".join(str(error).split())[:200]
         raise ResourceError(
             f"the other ranks were not found at {os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']} ({text}); were as "
-            f"many processes started as WORLD_SIZE={os.environ['WORLD_SIZE']} says?",
+            f"many processes started as WORLD_SIZE={os.environ['WORLD_SIZE']} says? If a training started this one by itself, set GENPR_ALONE=1",
             code="ranks-missing",
         ) from error
 

@@ -39,7 +39,8 @@ def play(case: dict[str, Any], folder: Path) -> dict[str, Any]:
         for path, descriptor in ((out, 1), (err, 2)):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
         os.environ.update(case["env"])
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
+        # Both may be ignored where the tests run in the background.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         sys.argv = ["genpr", *case["args"]]
         try:

@@ -263,6 +263,10 @@ def test_one_process_of_a_launcher_is_alone(monkeypatch):
     assert not is_launched()
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert is_launched()
+    monkeypatch.setenv("GENPR_ALONE", "1")  # a training's own process, which inherits the variables
+    assert not is_launched()
+    monkeypatch.setenv("GENPR_ALONE", "0")
+    assert is_launched()
     for rank in ("", "x", "-1", "2", "\u00b2"):  # of no launcher
         monkeypatch.setenv("RANK", rank)
         assert not is_launched(), rank
