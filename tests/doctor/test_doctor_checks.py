@@ -193,7 +193,7 @@ def test_every_variable_that_genpr_reads_is_known():
 
     files = Path(genpr.__file__).parent.rglob("*.py")
     read = {name for file in files for name in re.findall(r"GENPR_[A-Z]+", file.read_text())}
-    assert read == {"GENPR_CACHE", "GENPR_DEBUG", "GENPR_OFFLINE"}
+    assert read == {"GENPR_ALONE", "GENPR_CACHE", "GENPR_DEBUG", "GENPR_OFFLINE"}
     assert only(look_at_the_environment(dict.fromkeys(read, "1"))).state == "ok"
 
 
