@@ -162,12 +162,12 @@ class Evaluator:
     @property
     def n_real(self) -> int:
         """Number of reals."""
-        return self._judge.n_real
+        return self._judge.judge.n_real
 
     @property
     def recipe(self) -> dict[str, Any]:
         """Everything but the fakes that decides a score, as plain JSON types: two evaluators of equal recipe agree."""
-        return self._judge.recipe
+        return self._judge.judge.recipe
 
     @property
     def plan(self) -> ScorePlan:
@@ -178,7 +178,7 @@ class Evaluator:
     def tells_of_images(self) -> bool:
         """Whether `evidence` can be had: neighbours are counted, by one network, among enough reals."""
         try:
-            check_samples(self._plan, self._judge.reals)
+            check_samples(self._plan, self._judge.judge.reals)
         except GenprError:
             return False
         return True
@@ -233,14 +233,14 @@ class Evaluator:
             'row 179'
         """
         with borrowed_memory(self._max_memory):
-            check_samples(self._plan, self._judge.reals)
+            check_samples(self._plan, self._judge.judge.reals)
             opened = self._opened(fake)
             recipe = None if classes is None else self._class_recipe(fake, opened, classes)
             fakes = self._embedded(opened, cache)
             found = self._judge.evidence(fakes)
             if recipe is None:
                 return found
-            return replace(found, classes=recipe.score(self._judge.real, fakes, found.result))
+            return replace(found, classes=recipe.score(self._judge.judge.real, fakes, found.result))
 
     def score_classes(
         self,
@@ -277,7 +277,7 @@ class Evaluator:
             )
             recipe = self._class_recipe(fake, opened, options)
             fakes = self._embedded(opened, None)
-            return recipe.score(self._judge.real, fakes, self._judge.score(fakes))
+            return recipe.score(self._judge.judge.real, fakes, self._judge.score(fakes))
 
     def _class_recipe(self, fake: object, opened: OpenedSide, options: ClassOptions) -> ClassRecipe:
         both = self._opened_real, opened

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from genpr.evidence import Evidence
-from genpr.features.feature_set import FeatureSet
 from genpr.judge import Judge
 from genpr.label_recipe import LabelRecipe
 from genpr.notices import Notice, notice
@@ -52,29 +51,10 @@ class PatientJudge:
         self._patiently(lambda judge: judge)
 
     @property
-    def _judge(self) -> Judge:
+    def judge(self) -> Judge:
+        """The one that judges now, fitted where there is memory for it."""
         assert self._fitted is not None
         return self._fitted
-
-    @property
-    def reals(self) -> FeatureSet:
-        """As of `Judge`."""
-        return self._judge.reals
-
-    @property
-    def real(self) -> SideFeatures:
-        """As of `Judge`."""
-        return self._judge.real
-
-    @property
-    def n_real(self) -> int:
-        """As of `Judge`."""
-        return self._judge.n_real
-
-    @property
-    def recipe(self) -> dict[str, Any]:
-        """As of `Judge`."""
-        return self._judge.recipe
 
     def score(self, fake: SideFeatures) -> Result:
         """As `Judge.score`."""

@@ -16,7 +16,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TextIO
 
 Facts = dict[str, Any]
 
@@ -26,8 +26,14 @@ def main(names: list[str]) -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what libraries print is no answer
     for name in names:
-        print(json.dumps({"begin": name}), file=answers, flush=True)
-        print(json.dumps({"name": name, **_probed(name)}), file=answers, flush=True)
+        _answer(answers, {"begin": name})
+        _answer(answers, {"name": name, **_probed(name)})
+
+
+def _answer(answers: TextIO, facts: Facts) -> None:
+    """At once: the next library may end the process."""
+    answers.write(json.dumps(facts) + "\n")
+    answers.flush()
 
 
 def _probed(name: str) -> Facts:

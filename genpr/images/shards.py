@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from genpr.errors import UsageError
-from genpr.images.item import ImageSource, Item, known_length, names_at, printable
-from genpr.notices import Notice
+from genpr.images.item import ImageSource, known_length, printable
+from genpr.images.part import PartSource
 
 BLOCK = 2048
 """Consecutive images that stay together."""
@@ -43,7 +43,6 @@ class Share:
                 f"there is no shard {self.index:,} of {self.count:,}{zero or f': 1 to {self.count:,} are'}",
                 code="bad-shard",
             )
-
         if self.count > _MOST_SHARES:
             raise UsageError(
                 f"{self.count:,} shards are more than the {_MOST_SHARES:,} that genpr knows how to join",
@@ -122,33 +121,11 @@ class ShardPlace:
 
 
 @dataclass(frozen=True)
-class ShardSource(ImageSource):
-    """The images of one share of a source; the others are listed and never read."""
+class ShardSource(PartSource):
+    """The images of one share of a source."""
 
-    name: str
-    source: ImageSource
-    share: Share
     rows: range
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __iter__(self) -> Iterator[Item]:
-        return self.source.pick(self.rows)
-
-    def pick(self, places: Iterable[int]) -> Iterator[Item]:
-        """The images at some places of the share."""
-        return self.source.pick(self.rows[place] for place in places)
-
-    def names(self) -> Iterator[str] | None:
-        """Of the share, if the source knows."""
-        return names_at(self.source, self.rows)
-
-    @property
-    def notices(self) -> tuple[Notice, ...]:
-        """What the whole source has to tell."""
-        told: tuple[Notice, ...] = getattr(self.source, "notices", ())
-        return told
+    share: Share
 
     @property
     def total(self) -> int:
@@ -182,7 +159,7 @@ def shard_of(source: ImageSource, share: Share) -> ShardSource:
             code="unknown-length",
             path=source.name,
         )
-    return ShardSource(source.name, source, share, share.rows(total))
+    return ShardSource(source.name, source, share.rows(total), share)
 
 
 def names_sha256(names: Iterable[str]) -> str:

@@ -15,8 +15,9 @@ from genpr.errors import UsageError
 from genpr.images.arrays import open_array, open_tensor
 from genpr.images.datasets import BatchSource, open_dataset
 from genpr.images.huggingface import is_huggingface, open_huggingface
-from genpr.images.item import ImageSource, Item, names_at
+from genpr.images.item import ImageSource, Item
 from genpr.images.layout import is_tensor
+from genpr.images.part import PartSource
 from genpr.images.paths import open_path
 
 __all__ = ["ImageSource", "Item", "choose_rows", "open_source", "subset"]
@@ -82,7 +83,7 @@ def subset(source: ImageSource, max_images: int, seed: int) -> ImageSource:
     except TypeError:
         return _First(source.name, source, max_images)
     chosen = choose_rows(total, max_images, seed)
-    return source if len(chosen) == total else _Chosen(source.name, source, tuple(chosen.tolist()))
+    return source if len(chosen) == total else PartSource(source.name, source, tuple(chosen.tolist()))
 
 
 def choose_rows(total: int, max_rows: int, seed: int) -> NDArray[np.int64]:
@@ -108,29 +109,6 @@ def _check_choice(max_images: int, seed: int) -> None:
         raise UsageError(f"max_images must be at least 1, got {max_images}", code="max-images")
     if seed < 0:
         raise UsageError(f"seed must not be negative, got {seed}", code="seed")
-
-
-@dataclass(frozen=True)
-class _Chosen(ImageSource):
-    """The images at the positions `chosen`, which are sorted."""
-
-    name: str
-    source: ImageSource
-    chosen: tuple[int, ...]
-
-    def __len__(self) -> int:
-        return len(self.chosen)
-
-    def __iter__(self) -> Iterator[Item]:
-        return self.source.pick(self.chosen)
-
-    def pick(self, places: Iterable[int]) -> Iterator[Item]:
-        """The images at some of the chosen positions; others are not passed by if the source can do without."""
-        return self.source.pick(self.chosen[place] for place in places)
-
-    def names(self) -> Iterator[str] | None:
-        """Of the chosen, if the source knows."""
-        return names_at(self.source, self.chosen)
 
 
 @dataclass(frozen=True)

@@ -86,8 +86,8 @@ def test_images_of_other_ranks_are_not_read_of_a_part_of_a_source(half_damaged, 
     monkeypatch.setattr("genpr.images.source.choose_rows", lambda *_: np.array([0, 1, 2, 5]))
     for part, own in (
         (subset(source, 4, 0), [images[0], images[1]]),
-        (ShardSource("x", source, Share(1, 1), range(6)), [*images[:2], *images[4:]]),
-        (ShardSource("x", source, Share(2, 2), range(4, 6)), images[4:]),
+        (ShardSource("x", source, range(6), Share(1, 1)), [*images[:2], *images[4:]]),
+        (ShardSource("x", source, range(4, 6), Share(2, 2)), images[4:]),
     ):
         share = RankShare(part, team_of(0, 2))
         assert [item.read() for item in share] == own
