@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.metrics.label_tally import Tally
-from genpr.metrics.linear_probe import LinearProbe
-from genpr.metrics.recognition import Voters
+from genpr.metrics.label.linear_probe import LinearProbe
+from genpr.metrics.label.recognition import Voters
+from genpr.metrics.label.tally import Tally
 from genpr.metrics.uncertainty import Interval, interval_of
 from genpr.neighbours.frame import Frame
 from genpr.neighbours.halves import Halves, unpacked

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import genpr
-from genpr.class_labels import labelled
+from genpr.classes.labels import labelled
 from genpr.features.feature_set import load_features
 from genpr.labels.table import FolderLabels
 

@@ -18,9 +18,9 @@ from _witnessed_cases import FEATURES, Case, feature_cases, made_up_cases
 from _witnessed_sets import FeaturePool, Pair
 
 from genpr.features.feature_set import load_features
-from genpr.metrics.counted import needed_balls
-from genpr.metrics.real_side import RealSide
-from genpr.metrics.witnessed import witnessed
+from genpr.metrics.manifold.counted import needed_balls
+from genpr.metrics.manifold.real_side import RealSide
+from genpr.metrics.manifold.witnessed import witnessed
 from genpr.runtime import torch_threads
 
 Kind = Literal["fidelity", "diversity"]

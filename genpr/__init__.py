@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from genpr.alignment.align import align
-    from genpr.class_scores import ClassScores
-    from genpr.comparison import compare, load_results
+    from genpr.classes.scores import ClassScores
     from genpr.entities.answer import Answer, Unreadable
     from genpr.entities.read import read_entities
     from genpr.entities.vocabulary import Vocabulary
-    from genpr.entities_in_images import ZeroShot, found_entities
-    from genpr.entity_recall import entity_metrics
-    from genpr.entity_scoring import score_entities
+    from genpr.entity_scores.in_images import ZeroShot, found_entities
+    from genpr.entity_scores.recall import entity_metrics
+    from genpr.entity_scores.scoring import score_entities
     from genpr.errors import (
         BadImagesError,
         DataError,
@@ -29,9 +28,9 @@ if TYPE_CHECKING:
         UsageError,
         WeightsError,
     )
-    from genpr.evaluate import score, score_protocols
-    from genpr.evaluator import Evaluator
-    from genpr.evidence import Evidence
+    from genpr.evaluation.evaluate import score, score_protocols
+    from genpr.evaluation.evaluator import Evaluator
+    from genpr.evaluation.evidence import Evidence
     from genpr.features.detectors import load_detector
     from genpr.features.embed import embed
     from genpr.features.extractor import ExtractorInfo, FeatureExtractor
@@ -41,31 +40,35 @@ if TYPE_CHECKING:
     from genpr.generation.checkpoints import CheckpointImages
     from genpr.generation.load import load_generator
     from genpr.generation.sampler import Sampler
-    from genpr.generator_sweep import truncation_sweep
-    from genpr.label_options import LabelOptions
-    from genpr.metrics.copies import CopyDetection, copy_detection
-    from genpr.metrics.curves import pr_curve, prd_curve
-    from genpr.metrics.diversity import vendi_score
-    from genpr.metrics.entities import EntityMetrics
-    from genpr.metrics.frechet import frechet_distance
+    from genpr.label_scores.options import LabelOptions
+    from genpr.metrics.distances.diversity import vendi_score
+    from genpr.metrics.distances.frechet import frechet_distance
+    from genpr.metrics.distances.inception_score import inception_score
+    from genpr.metrics.distances.kernel import cmmd, kernel_distance
+    from genpr.metrics.entity.entities import EntityMetrics
     from genpr.metrics.frontier import Curve
-    from genpr.metrics.inception_score import inception_score
-    from genpr.metrics.kernel import cmmd, kernel_distance
-    from genpr.metrics.knn_manifold import KNNManifold
-    from genpr.metrics.label_records import LabelMetrics
-    from genpr.metrics.labels import label_metrics
-    from genpr.metrics.manifold import ManifoldMetrics, PrecisionRecall, manifold_metrics, precision_recall
-    from genpr.metrics.memorisation import ct_score
-    from genpr.metrics.pools import distractor_pools
-    from genpr.metrics.probabilistic import probabilistic_precision_recall
-    from genpr.metrics.ranking import RankingMetrics, ranking_metrics
-    from genpr.metrics.relevancy import Relevancy, relevancy
-    from genpr.metrics.retrieval import RetrievalMetrics, retrieval_metrics
-    from genpr.metrics.text_matching import MatchedTexts, match_texts
-    from genpr.metrics.witnessed import witnessed
-    from genpr.modes import FoundModes, find_modes
+    from genpr.metrics.label.labels import label_metrics
+    from genpr.metrics.label.records import LabelMetrics
+    from genpr.metrics.manifold.curves import pr_curve, prd_curve
+    from genpr.metrics.manifold.knn_manifold import KNNManifold
+    from genpr.metrics.manifold.manifold import (
+        ManifoldMetrics,
+        PrecisionRecall,
+        manifold_metrics,
+        precision_recall,
+    )
+    from genpr.metrics.manifold.memorisation import ct_score
+    from genpr.metrics.manifold.probabilistic import probabilistic_precision_recall
+    from genpr.metrics.manifold.witnessed import witnessed
+    from genpr.metrics.retrieval.copies import CopyDetection, copy_detection
+    from genpr.metrics.retrieval.pools import distractor_pools
+    from genpr.metrics.retrieval.ranking import RankingMetrics, ranking_metrics
+    from genpr.metrics.retrieval.relevancy import Relevancy, relevancy
+    from genpr.metrics.retrieval.retrieval import RetrievalMetrics, retrieval_metrics
+    from genpr.metrics.retrieval.text_matching import MatchedTexts, match_texts
+    from genpr.modes.modes import FoundModes, find_modes
     from genpr.notices import Notice
-    from genpr.ranking import Ranking, rank_checkpoints, rank_results
+    from genpr.ranking.ranking import Ranking, rank_checkpoints, rank_results
     from genpr.ranks.launch import all_ranks
     from genpr.recognition.score import score_entities_in_images
     from genpr.report.pages.compare_page import compare_report
@@ -74,9 +77,11 @@ if TYPE_CHECKING:
     from genpr.report.pages.score_page import html_report
     from genpr.report.pages.side_by_side import side_by_side
     from genpr.report.text.sample_table import write_samples
-    from genpr.result import Result
-    from genpr.sweep import Sweep
-    from genpr.values import MetricValue
+    from genpr.results.comparison import compare, load_results
+    from genpr.results.result import Result
+    from genpr.results.values import MetricValue
+    from genpr.sweeps.generator_sweep import truncation_sweep
+    from genpr.sweeps.sweep import Sweep
 
 __version__ = "0.1.0"
 
@@ -84,37 +89,37 @@ _HOME = {
     "Answer": "genpr.entities.answer",
     "BadImagesError": "genpr.errors",
     "CheckpointImages": "genpr.generation.checkpoints",
-    "ClassScores": "genpr.class_scores",
-    "CopyDetection": "genpr.metrics.copies",
+    "ClassScores": "genpr.classes.scores",
+    "CopyDetection": "genpr.metrics.retrieval.copies",
     "Curve": "genpr.metrics.frontier",
     "DataError": "genpr.errors",
-    "EntityMetrics": "genpr.metrics.entities",
-    "Evaluator": "genpr.evaluator",
-    "Evidence": "genpr.evidence",
+    "EntityMetrics": "genpr.metrics.entity.entities",
+    "Evaluator": "genpr.evaluation.evaluator",
+    "Evidence": "genpr.evaluation.evidence",
     "ExtractorInfo": "genpr.features.extractor",
     "FeatureError": "genpr.errors",
     "FeatureExtractor": "genpr.features.extractor",
-    "FoundModes": "genpr.modes",
+    "FoundModes": "genpr.modes.modes",
     "Gallery": "genpr.report.pages.gallery",
     "GenprError": "genpr.errors",
     "ImageError": "genpr.errors",
-    "KNNManifold": "genpr.metrics.knn_manifold",
-    "LabelMetrics": "genpr.metrics.label_records",
-    "LabelOptions": "genpr.label_options",
-    "ManifoldMetrics": "genpr.metrics.manifold",
-    "MatchedTexts": "genpr.metrics.text_matching",
-    "MetricValue": "genpr.values",
+    "KNNManifold": "genpr.metrics.manifold.knn_manifold",
+    "LabelMetrics": "genpr.metrics.label.records",
+    "LabelOptions": "genpr.label_scores.options",
+    "ManifoldMetrics": "genpr.metrics.manifold.manifold",
+    "MatchedTexts": "genpr.metrics.retrieval.text_matching",
+    "MetricValue": "genpr.results.values",
     "Notice": "genpr.notices",
     "Picture": "genpr.report.pages.gallery",
-    "PrecisionRecall": "genpr.metrics.manifold",
-    "Ranking": "genpr.ranking",
-    "RankingMetrics": "genpr.metrics.ranking",
-    "Relevancy": "genpr.metrics.relevancy",
+    "PrecisionRecall": "genpr.metrics.manifold.manifold",
+    "Ranking": "genpr.ranking.ranking",
+    "RankingMetrics": "genpr.metrics.retrieval.ranking",
+    "Relevancy": "genpr.metrics.retrieval.relevancy",
     "ResourceError": "genpr.errors",
-    "Result": "genpr.result",
-    "RetrievalMetrics": "genpr.metrics.retrieval",
+    "Result": "genpr.results.result",
+    "RetrievalMetrics": "genpr.metrics.retrieval.retrieval",
     "Sampler": "genpr.generation.sampler",
-    "Sweep": "genpr.sweep",
+    "Sweep": "genpr.sweeps.sweep",
     "TextEncoder": "genpr.features.text_encoder",
     "TextEncoderInfo": "genpr.features.text_encoder",
     "Unreadable": "genpr.entities.answer",
@@ -123,49 +128,49 @@ _HOME = {
     "WeightsError": "genpr.errors",
     "align": "genpr.alignment.align",
     "all_ranks": "genpr.ranks.launch",
-    "ZeroShot": "genpr.entities_in_images",
-    "cmmd": "genpr.metrics.kernel",
-    "compare": "genpr.comparison",
+    "ZeroShot": "genpr.entity_scores.in_images",
+    "cmmd": "genpr.metrics.distances.kernel",
+    "compare": "genpr.results.comparison",
     "compare_report": "genpr.report.pages.compare_page",
-    "copy_detection": "genpr.metrics.copies",
-    "ct_score": "genpr.metrics.memorisation",
-    "distractor_pools": "genpr.metrics.pools",
+    "copy_detection": "genpr.metrics.retrieval.copies",
+    "ct_score": "genpr.metrics.manifold.memorisation",
+    "distractor_pools": "genpr.metrics.retrieval.pools",
     "embed": "genpr.features.embed",
-    "entity_metrics": "genpr.entity_recall",
+    "entity_metrics": "genpr.entity_scores.recall",
     "evidence_report": "genpr.report.pages.evidence_page",
-    "find_modes": "genpr.modes",
-    "found_entities": "genpr.entities_in_images",
-    "frechet_distance": "genpr.metrics.frechet",
+    "find_modes": "genpr.modes.modes",
+    "found_entities": "genpr.entity_scores.in_images",
+    "frechet_distance": "genpr.metrics.distances.frechet",
     "html_report": "genpr.report.pages.score_page",
-    "inception_score": "genpr.metrics.inception_score",
-    "kernel_distance": "genpr.metrics.kernel",
-    "label_metrics": "genpr.metrics.labels",
+    "inception_score": "genpr.metrics.distances.inception_score",
+    "kernel_distance": "genpr.metrics.distances.kernel",
+    "label_metrics": "genpr.metrics.label.labels",
     "list_extractors": "genpr.features.registry",
     "load_detector": "genpr.features.detectors",
     "load_extractor": "genpr.features.registry",
     "load_generator": "genpr.generation.load",
-    "load_results": "genpr.comparison",
+    "load_results": "genpr.results.comparison",
     "load_text_encoder": "genpr.features.text",
-    "manifold_metrics": "genpr.metrics.manifold",
-    "match_texts": "genpr.metrics.text_matching",
-    "pr_curve": "genpr.metrics.curves",
-    "prd_curve": "genpr.metrics.curves",
-    "precision_recall": "genpr.metrics.manifold",
-    "probabilistic_precision_recall": "genpr.metrics.probabilistic",
-    "rank_checkpoints": "genpr.ranking",
-    "rank_results": "genpr.ranking",
-    "ranking_metrics": "genpr.metrics.ranking",
-    "relevancy": "genpr.metrics.relevancy",
-    "retrieval_metrics": "genpr.metrics.retrieval",
+    "manifold_metrics": "genpr.metrics.manifold.manifold",
+    "match_texts": "genpr.metrics.retrieval.text_matching",
+    "pr_curve": "genpr.metrics.manifold.curves",
+    "prd_curve": "genpr.metrics.manifold.curves",
+    "precision_recall": "genpr.metrics.manifold.manifold",
+    "probabilistic_precision_recall": "genpr.metrics.manifold.probabilistic",
+    "rank_checkpoints": "genpr.ranking.ranking",
+    "rank_results": "genpr.ranking.ranking",
+    "ranking_metrics": "genpr.metrics.retrieval.ranking",
+    "relevancy": "genpr.metrics.retrieval.relevancy",
+    "retrieval_metrics": "genpr.metrics.retrieval.retrieval",
     "read_entities": "genpr.entities.read",
-    "score": "genpr.evaluate",
-    "score_entities": "genpr.entity_scoring",
+    "score": "genpr.evaluation.evaluate",
+    "score_entities": "genpr.entity_scores.scoring",
     "score_entities_in_images": "genpr.recognition.score",
-    "score_protocols": "genpr.evaluate",
+    "score_protocols": "genpr.evaluation.evaluate",
     "side_by_side": "genpr.report.pages.side_by_side",
-    "truncation_sweep": "genpr.generator_sweep",
-    "vendi_score": "genpr.metrics.diversity",
-    "witnessed": "genpr.metrics.witnessed",
+    "truncation_sweep": "genpr.sweeps.generator_sweep",
+    "vendi_score": "genpr.metrics.distances.diversity",
+    "witnessed": "genpr.metrics.manifold.witnessed",
     "write_samples": "genpr.report.text.sample_table",
 }
 

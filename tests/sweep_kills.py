@@ -16,10 +16,13 @@ from pathlib import Path
 
 from kills import run_killed
 
-from genpr import evaluator, storage, sweep, sweep_folder
-from genpr.goal import Goal
+from genpr import storage
+from genpr.evaluation import evaluator
+from genpr.ranking.goal import Goal
 from genpr.report import sweep_files
 from genpr.report.plots import sweep_plot
+from genpr.sweeps import folder as sweep_folder
+from genpr.sweeps import sweep
 
 FILES = {module.__file__ for module in (storage, sweep_folder, sweep_files)}
 

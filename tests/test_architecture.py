@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import defaultdict
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -13,253 +15,61 @@ import genpr
 
 PACKAGE = Path(genpr.__file__).parent
 
-BASE = {"cgroups", "errors", "notices", "storage", "runtime", "memory", "ranks", "shortage"}
+BASE = {"cgroups", "errors", "memory", "notices", "ranks", "rebuild", "runtime", "shortage", "storage"}
 ALLOWED = {
     "errors": set(),
-    "ranks": {"errors", "runtime"},
-    "notices": set(),
-    "storage": {"errors"},
     "runtime": {"errors"},
     "cgroups": set(),
+    "storage": {"errors"},
+    "notices": set(),
+    "ranks": {"errors", "runtime"},
     "memory": {"cgroups", "errors", "runtime"},
     "shortage": {"notices"},
-    "images": BASE,
-    "features": BASE | {"images", "rebuild"},
-    "neighbours": BASE,
-    "metrics": BASE | {"neighbours", "rebuild"},
-    "protocols": BASE | {"metrics"},
-    "sides": BASE | {"images", "features", "metrics"},
-    "side_features": BASE | {"images", "features", "metrics", "sides", "spare_device"},
-    "shards": BASE | {"images", "features", "side_features", "sides"},
-    "source_names": BASE | {"images", "features", "sides"},
-    "identities": {"features"},
-    "findings": BASE | {"images", "features", "identities"},
-    "values": set(),
-    "summaries": set(),
     "rebuild": set(),
-    "result": BASE | {"images", "features", "identities", "metrics", "summaries", "values"},
-    "records": BASE | {"features", "metrics", "rebuild", "result", "summaries", "values"},
-    "comparison": BASE | {"metrics", "records", "result", "values"},
-    "plan": BASE | {"features", "metrics", "protocols", "sides", "side_features"},
-    "scoring": BASE | {"images", "features", "metrics", "protocols", "result", "values", "side_features"},
-    "equalised": {"features", "metrics", "result", "values", "scoring"},
-    "scorer": BASE
-    | {"equalised", "metrics", "plan", "rebuild", "result", "values", "scoring", "side_features"},
-    "suspicions": BASE | {"features", "metrics", "result", "values"},
-    "evidence": BASE
-    | {"class_scores", "labels", "features", "metrics", "plan", "protocols", "result", "values", "scoring"},
-    "pictures": BASE | {"images", "features", "sides"},
-    "label_options": {"errors"},
-    "label_recipe": BASE
-    | {"class_labels", "features", "images", "label_options", "labels", "side_features", "sides"},
-    "label_values": BASE | {"labels", "metrics", "result", "summaries", "values"},
-    "label_scorer": BASE
-    | {
-        "features",
-        "label_options",
-        "label_recipe",
-        "label_values",
-        "labels",
-        "metrics",
-        "plan",
-        "side_features",
-        "summaries",
-        "values",
-    },
-    "judge": BASE
-    | {
-        "label_recipe",
-        "label_scorer",
-        "evidence",
-        "label_values",
-        "images",
-        "features",
-        "metrics",
-        "sides",
-        "side_features",
-        "findings",
-        "identities",
-        "result",
-        "values",
-        "plan",
-        "scorer",
-        "suspicions",
-    },
+    "images": BASE,
+    "features": BASE | {"images"},
+    "neighbours": BASE,
+    "metrics": BASE | {"neighbours"},
     "labels": BASE | {"images"},
     "prompts": BASE | {"images"},
     "entities": BASE,
-    "entities_in_images": BASE | {"entities", "features", "images", "metrics"},
-    "entity_recall": BASE | {"entities", "metrics"},
-    "entity_scoring": BASE | {"entities", "entity_recall", "metrics", "result", "summaries", "values"},
-    "class_scores": BASE | {"metrics", "result", "values"},
-    "class_labels": BASE | {"images", "features", "labels", "sides", "source_names"},
-    "class_scoring": BASE
-    | {
-        "images",
-        "features",
-        "labels",
-        "metrics",
-        "class_labels",
-        "class_scores",
-        "plan",
-        "protocols",
-        "result",
-        "values",
-        "scoring",
-        "side_features",
-        "sides",
-        "spare_device",
-    },
-    "text_side": BASE | {"images", "features", "side_features"},
-    "recognition": BASE
-    | {
-        "entities",
-        "entities_in_images",
-        "entity_recall",
-        "entity_scoring",
-        "features",
-        "findings",
-        "identities",
-        "images",
-        "metrics",
-        "result",
-        "side_features",
-        "sides",
-        "source_names",
-        "summaries",
-        "text_side",
-    },
-    "alignment": BASE
-    | {
-        "images",
-        "features",
-        "findings",
-        "identities",
-        "metrics",
-        "prompts",
-        "result",
-        "side_features",
-        "sides",
-        "source_names",
-        "summaries",
-        "text_side",
-        "values",
-        "spare_device",
-    },
-    "spare_device": BASE | {"features", "side_features", "sides"},
-    "patient_judge": BASE
-    | {"evidence", "features", "judge", "label_recipe", "plan", "result", "side_features", "spare_device"},
-    "fitted": {"held_out", "judge", "label_recipe", "patient_judge", "plan", "side_features", "sides"},
-    "held_out": {"plan", "side_features", "sides"},
-    "evaluator": BASE
-    | {
-        "evidence",
-        "images",
-        "features",
-        "metrics",
-        "protocols",
-        "sides",
-        "side_features",
-        "fitted",
-        "label_options",
-        "label_recipe",
-        "result",
-        "values",
-        "plan",
-        "class_scores",
-        "class_scoring",
-    },
-    "evaluate": BASE
-    | {
-        "images",
-        "features",
-        "metrics",
-        "protocols",
-        "sides",
-        "side_features",
-        "held_out",
-        "result",
-        "values",
-        "plan",
-        "judge",
-        "patient_judge",
-        "label_options",
-        "label_recipe",
-    },
-    "mode_labels": BASE | {"images", "features", "labels", "class_labels", "sides"},
-    "modes": BASE
-    | {
-        "images",
-        "features",
-        "labels",
-        "metrics",
-        "mode_labels",
-        "plan",
-        "side_features",
-        "sides",
-        "spare_device",
-    },
-    "generation": BASE | {"images", "features"},
-    "criterion": BASE | {"comparison", "metrics", "result", "values"},
-    "standings": BASE | {"criterion", "metrics", "result", "values"},
-    "ranking_words": {"criterion", "metrics", "result", "standings"},
-    "ranking": BASE
-    | {"images", "comparison", "criterion", "evaluator", "ranking_words", "result", "values", "standings"},
-    "tradeoff": {"errors"},
-    "goal": BASE | {"criterion", "result", "values", "standings"},
-    "sweep_folder": BASE | {"evaluator", "images", "records", "result", "values"},
-    "sweep": BASE
-    | {"comparison", "evaluator", "goal", "metrics", "result", "values", "sweep_folder", "tradeoff"},
-    "generator_sweep": BASE | {"evaluator", "generation", "sweep", "sweep_folder"},
-    "arrivals": {"images"},
-    "score_lines": BASE | {"metrics", "result", "values"},
-    "score_log": BASE | {"criterion", "score_lines"},
-    "watching": BASE | {"arrivals", "images", "score_lines", "score_log", "result", "values"},
-    "demo": BASE | {"images", "features", "metrics", "protocols", "result", "values", "evaluator"},
-    "audit": BASE | {"neighbours", "metrics", "features"},
-    "doctor": BASE | {"demo", "evaluate", "features", "images", "metrics"},
+    "results": BASE | {"features", "images", "metrics"},
+    "sides": BASE | {"features", "images", "metrics"},
+    "scoring": BASE | {"features", "images", "metrics", "results", "sides"},
+    "classes": BASE | {"features", "images", "labels", "metrics", "results", "scoring", "sides"},
+    "label_scores": BASE
+    | {"classes", "features", "images", "labels", "metrics", "results", "scoring", "sides"},
+    "evaluation": BASE
+    | {"classes", "features", "images", "label_scores", "labels", "metrics", "results", "scoring", "sides"},
+    "modes": BASE | {"classes", "features", "images", "labels", "metrics", "scoring", "sides"},
+    "entity_scores": BASE | {"entities", "features", "images", "metrics", "results"},
+    "recognition": BASE | {"entities", "entity_scores", "features", "images", "metrics", "results", "sides"},
+    "alignment": BASE | {"features", "images", "metrics", "prompts", "results", "sides"},
+    "generation": BASE | {"features", "images"},
+    "ranking": BASE | {"evaluation", "images", "metrics", "results"},
+    "sweeps": BASE | {"evaluation", "generation", "images", "metrics", "ranking", "results"},
+    "watching": BASE | {"images", "metrics", "ranking", "results"},
+    "audit": BASE | {"features", "metrics"},
+    "demo": BASE,
+    "doctor": BASE | {"demo", "evaluation", "features", "images", "metrics"},
     "report": BASE
     | {
         "alignment",
+        "classes",
         "doctor",
+        "evaluation",
         "features",
-        "summaries",
-        "evidence",
-        "metrics",
-        "protocols",
-        "result",
-        "values",
-        "comparison",
-        "criterion",
-        "modes",
-        "ranking",
-        "sweep",
-        "sweep_folder",
-        "goal",
-        "score_lines",
-        "class_scores",
-        "identities",
         "images",
         "labels",
-        "mode_labels",
-        "pictures",
-        "side_features",
-        "ranking_words",
-        "sides",
-        "tradeoff",
-    },
-    "integrations": BASE
-    | {
-        "images",
-        "features",
         "metrics",
+        "modes",
+        "ranking",
+        "results",
         "sides",
-        "side_features",
-        "result",
-        "values",
-        "plan",
-        "evaluator",
+        "sweeps",
+        "watching",
     },
+    "integrations": BASE | {"evaluation", "features", "images", "metrics", "results", "scoring", "sides"},
     "cli": {"*"},
     "__init__": {"*"},
     "__main__": {"cli", "ranks"},
@@ -290,8 +100,62 @@ def test_imports_point_downwards(path):
 
 def test_upward_import_would_be_seen(tmp_path):
     planted = tmp_path / "planted.py"
-    planted.write_text("def late():\n    from genpr.evaluate import score\n")
-    assert imported_parts(planted) == {"evaluate"}
+    planted.write_text("def late():\n    from genpr.evaluation.evaluate import score\n")
+    assert imported_parts(planted) == {"evaluation"}
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imported_modules(path: Path, modules: set[str]) -> set[str]:
+    """The modules of genpr that a file imports when it runs, anywhere in it; imports for types alone are no circle."""
+    found, waiting = set(), [ast.parse(path.read_text())]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found.update(name if name in modules else node.module for name in names)
+        waiting += ast.iter_child_nodes(node)
+    return found & modules - {"genpr"}
+
+
+def circle_in(files: list[Path], depth: int | None = None) -> list[str] | None:
+    """Modules that import each other in a circle; with `depth`, packages so far down."""
+    modules = {module_of(path) for path in files}
+    graph = defaultdict(set)
+    for path in files:
+        name = module_of(path)
+        if name == "genpr":
+            continue  # the facade loads what it names when asked
+        above = ".".join(name.split(".")[:depth])
+        below = {".".join(other.split(".")[:depth]) for other in imported_modules(path, modules)}
+        graph[above] |= below - {above}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return None
+
+
+@pytest.mark.parametrize("depth", [2, 3, None])
+def test_no_part_imports_another_in_a_circle(depth):
+    assert circle_in(FILES, depth) is None
+
+
+def test_a_circle_would_be_seen(tmp_path, monkeypatch):
+    monkeypatch.setitem(globals(), "PACKAGE", tmp_path / "genpr")
+    (tmp_path / "genpr").mkdir()
+    one, other = tmp_path / "genpr/one.py", tmp_path / "genpr/other.py"
+    one.write_text("def late():\n    from genpr.other import there\n")
+    other.write_text("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import genpr.one\n")
+    assert circle_in([one, other]) is None
+    other.write_text("import genpr.one\n")
+    assert set(circle_in([one, other])) == {"genpr.one", "genpr.other"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -347,7 +211,7 @@ def loaded_after(statement: str) -> set[str]:
 
 
 def test_import_is_light():
-    assert loaded_after("import genpr, genpr.criterion, genpr.score_log") == set()
+    assert loaded_after("import genpr, genpr.ranking.criterion, genpr.watching.score_log") == set()
     assert not loaded_after("import genpr; genpr.score; genpr.KNNManifold") & {
         "torchvision",
         "scipy",

@@ -15,19 +15,19 @@ from PIL import Image
 from rich.cells import cell_len
 
 import genpr
-from genpr.class_scores import Average, ClassScore, LeftOutClass, averages, worst_first
-from genpr.class_scoring import check_options
+from genpr.classes.scores import Average, ClassScore, LeftOutClass, averages, worst_first
+from genpr.classes.scoring import check_options
 from genpr.cli.main import run
 from genpr.errors import DataError, UsageError
 from genpr.images.source import choose_rows
 from genpr.metrics.uncertainty import interval_of
-from genpr.protocols import find_protocol
-from genpr.records import result_of
 from genpr.report.pages.evidence_page import class_figures
 from genpr.report.plots.class_plot import class_heat_map, ink_on, luminance
 from genpr.report.safe_text import cut
 from genpr.report.text.class_table import class_table
-from genpr.values import MetricValue
+from genpr.results.records import result_of
+from genpr.results.values import MetricValue
+from genpr.scoring.protocols import find_protocol
 
 NAMES = ["<b>", "cat", "dog"]
 SIZES_REAL, SIZES_FAKE = (
@@ -313,7 +313,7 @@ class TestImages:
     def test_labels_that_do_not_fit_are_told_before_anything_is_embedded(
         self, folders, tmp_path, capsys, monkeypatch
     ):
-        monkeypatch.setattr("genpr.side_features.embed_source", lambda *_, **__: pytest.fail("embedded"))
+        monkeypatch.setattr("genpr.sides.features.embed_source", lambda *_, **__: pytest.fail("embedded"))
         (tmp_path / "fake.csv").write_text(
             "".join(f"{c}/{i}.png,{n}\n" for n, c in enumerate(("cat", "dog")) for i in range(14))
         )
@@ -331,7 +331,7 @@ class TestImages:
             )
 
     def test_features_against_images(self, folders, tmp_path, rng, capsys, monkeypatch):
-        monkeypatch.setattr("genpr.side_features.embed_source", lambda *_, **__: pytest.fail("embedded"))
+        monkeypatch.setattr("genpr.sides.features.embed_source", lambda *_, **__: pytest.fail("embedded"))
         np.save(tmp_path / "fake.npy", rng.normal(size=(20, 3)))
         assert run(["score", str(folders[0]), str(tmp_path / "fake.npy"), *self.OPTIONS]) == 3
         assert "holds features but" in capsys.readouterr().err
@@ -375,7 +375,7 @@ class TestImages:
         ids=str,
     )
     def test_usage(self, folders, capsys, arguments, words, monkeypatch):
-        monkeypatch.setattr("genpr.side_features.embed_source", lambda *_, **__: pytest.fail("embedded"))
+        monkeypatch.setattr("genpr.sides.features.embed_source", lambda *_, **__: pytest.fail("embedded"))
         assert run(["score", *map(str, folders), "--extractor", "pixels", "-q", *arguments]) == 2
         assert words in capsys.readouterr().err
 

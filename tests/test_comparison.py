@@ -10,10 +10,10 @@ import pytest
 
 import genpr
 from genpr.cli.main import run
-from genpr.comparison import compare, load_results
 from genpr.errors import DataError, UsageError
-from genpr.records import result_of
-from genpr.result import recipe_of
+from genpr.results.comparison import compare, load_results
+from genpr.results.records import result_of
+from genpr.results.result import recipe_of
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from scipy import stats
 
 import genpr
 from genpr.cli.main import run
-from genpr.comparison import compare
+from genpr.results.comparison import compare
 
 NAMES = ("precision", "recall", "density", "coverage")
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import genpr
-from genpr import judge
+from genpr.evaluation import judge
 from genpr.metrics.catalogue import METRICS
-from genpr.metrics.replicate_values import RESAMPLED
-from genpr.records import result_of
-from genpr.side_features import OWN, Embedder, SideFeatures
-from genpr.sides import open_side
-from genpr.values import Control
+from genpr.metrics.manifold.replicate_values import RESAMPLED
+from genpr.results.records import result_of
+from genpr.results.values import Control
+from genpr.sides.features import OWN, Embedder, SideFeatures
+from genpr.sides.sides import open_side
 
 SOME = ["precision", "recall", "density", "coverage", "clipped_density", "f8", "authenticity", "fd", "vendi"]
 

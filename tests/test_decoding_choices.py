@@ -14,7 +14,7 @@ from genpr.errors import UsageError
 from genpr.features.cache import FeatureCache
 from genpr.features.extractor import ExtractorInfo
 from genpr.images.policy import DecodePolicy
-from genpr.result import recipe_of
+from genpr.results.result import recipe_of
 
 OPTIONS = {"extractor": "gabor", "device": "cpu", "control": False, "intervals": False, "k": 1}
 CHOSEN = {"alpha": "#ffffff", "exif": "apply"}

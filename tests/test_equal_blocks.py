@@ -12,18 +12,18 @@ import torch
 from feature_files import save
 
 import genpr
-from genpr import equalised as module
 from genpr.cli.main import run
-from genpr.comparison import compare
-from genpr.equalised import EqualisedManifolds
 from genpr.features.feature_set import FeatureSet
 from genpr.metrics.catalogue import IN_BLOCKS, METRICS
-from genpr.metrics.equal_blocks import equal_blocks
-from genpr.metrics.null import balls_hit
-from genpr.protocols import find_protocol
-from genpr.records import result_of
+from genpr.metrics.manifold.equal_blocks import equal_blocks
+from genpr.metrics.manifold.null import balls_hit
 from genpr.report.text.terminal import score_table
-from genpr.scoring import ManifoldRecipe, RealManifolds
+from genpr.results.comparison import compare
+from genpr.results.records import result_of
+from genpr.scoring import equalised as module
+from genpr.scoring.equalised import EqualisedManifolds
+from genpr.scoring.protocols import find_protocol
+from genpr.scoring.scoring import ManifoldRecipe, RealManifolds
 
 EQUAL = {
     "coverage",
@@ -152,7 +152,7 @@ def test_notices_are_those_of_the_sides_as_they_are(monkeypatch):
     real, fake = sides(30, 90)
     seen = []
     monkeypatch.setattr(
-        "genpr.judge.suspicions", lambda _r, _f, metrics, *_, **__: seen.append(metrics) or []
+        "genpr.evaluation.judge.suspicions", lambda _r, _f, metrics, *_, **__: seen.append(metrics) or []
     )
     plain = genpr.score(real, fake)
     found = genpr.score(real, fake, equal_sizes=True)

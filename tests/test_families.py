@@ -12,9 +12,9 @@ from genpr.errors import UsageError
 from genpr.metrics.halved import halved
 from genpr.metrics.uncertainty import interval_of
 from genpr.rebuild import rebuilt
-from genpr.records import result_of
 from genpr.report.text.terminal import score_table
-from genpr.summaries import (
+from genpr.results.records import result_of
+from genpr.results.summaries import (
     AlignmentSummary,
     Confusion,
     EntityRow,
@@ -24,7 +24,7 @@ from genpr.summaries import (
     Misranked,
     Unreadable,
 )
-from genpr.values import MetricValue
+from genpr.results.values import MetricValue
 
 LABELS = LabelSummary(
     "knn",

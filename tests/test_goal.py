@@ -10,7 +10,7 @@ import pytest
 
 import genpr
 from genpr.errors import UsageError
-from genpr.goal import Goal
+from genpr.ranking.goal import Goal
 
 VALUES = [
     {"precision": 0.9, "recall": 0.1, "density": 2.0},

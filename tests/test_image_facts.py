@@ -17,9 +17,9 @@ from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet, load_features, save_features
 from genpr.features.image_facts import ImageFacts
-from genpr.findings import findings
-from genpr.identities import Identities
 from genpr.images.sniff import codec_name
+from genpr.results.findings import findings
+from genpr.results.identities import Identities
 
 OPTIONS = {"extractor": "pixels", "device": "cpu", "control": False, "intervals": False, "k": 1}
 INFO = ExtractorInfo("inception", 3, "none", None, comparable=True, cache_key="0" * 64)

@@ -11,17 +11,17 @@ import torch
 from label_blobs import blobs
 
 import genpr
-from genpr.comparison import compare
 from genpr.errors import DataError, UsageError
-from genpr.label_values import effective, undefined_in, worst_first
+from genpr.label_scores.values import effective, undefined_in, worst_first
 from genpr.labels.sets import is_set, labels_in
-from genpr.metrics.conditional import ConditionalReals
-from genpr.metrics.label_codes import coded
+from genpr.metrics.label.codes import coded
+from genpr.metrics.label.conditional import ConditionalReals
 from genpr.metrics.uncertainty import interval_of
-from genpr.records import result_of
 from genpr.report.text.label_table import label_table
 from genpr.report.text.terminal import score_table
-from genpr.summaries import Confusion, LabelRow, LabelSummary
+from genpr.results.comparison import compare
+from genpr.results.records import result_of
+from genpr.results.summaries import Confusion, LabelRow, LabelSummary
 
 FIVE = (
     "label.gan_test",

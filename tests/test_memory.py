@@ -14,7 +14,6 @@ from genpr import memory
 from genpr.errors import ResourceError, UsageError
 from genpr.features import feature_set
 from genpr.features.embed import embed
-from genpr.identities import Identities
 from genpr.memory import (
     borrowed_memory,
     copy_of,
@@ -25,6 +24,7 @@ from genpr.memory import (
     parse_size,
     tile_budget,
 )
+from genpr.results.identities import Identities
 
 
 @pytest.fixture

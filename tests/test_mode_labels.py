@@ -15,10 +15,10 @@ from genpr.errors import DataError, UsageError
 from genpr.features.feature_set import FeatureSet, save_features
 from genpr.images.policy import BadImagePolicy
 from genpr.labels.table import FolderLabels, NamedLabels
-from genpr.mode_labels import SideLabels, are_classes
-from genpr.modes import find_modes
+from genpr.modes.labels import SideLabels, are_classes
+from genpr.modes.modes import find_modes
 from genpr.report.text.modes_table import modes_table
-from genpr.side_features import Embedder
+from genpr.sides.features import Embedder
 
 KINDS = ("ant", "bee", "cat", "dog")
 STRICT = BadImagePolicy("error", 0.01)

@@ -12,7 +12,7 @@ from PIL import Image
 
 import genpr
 from genpr.errors import UsageError
-from genpr.pictures import pictures_of
+from genpr.sides.pictures import pictures_of
 
 OPTIONS = {"extractor": "pixels", "control": False, "intervals": False, "device": "cpu"}
 

@@ -8,17 +8,17 @@ import pytest
 import torch
 
 import genpr
-from genpr import protocols
-from genpr.comparison import compare
 from genpr.errors import UsageError
 from genpr.features.feature_set import FeatureSet
 from genpr.images.source import choose_rows
 from genpr.metrics.catalogue import METRICS, PRDC
-from genpr.metrics.companions import CompanionOptions, companion
-from genpr.metrics.frechet import Gaussian, frechet_distance
-from genpr.metrics.inception_score import inception_score
-from genpr.protocols import find_protocol
-from genpr.scoring import RealCompanions
+from genpr.metrics.distances.companions import CompanionOptions, companion
+from genpr.metrics.distances.frechet import Gaussian, frechet_distance
+from genpr.metrics.distances.inception_score import inception_score
+from genpr.results.comparison import compare
+from genpr.scoring import protocols
+from genpr.scoring.protocols import find_protocol
+from genpr.scoring.scoring import RealCompanions
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_recall_alone_needs_k_fakes_and_precision_alone_k_reals(rng):
 @pytest.fixture
 def kid_of_pixels(monkeypatch):
     """KID on weight-free features, so that one score needs two extractors."""
-    from genpr import plan
+    from genpr.scoring import plan
 
     kid = replace(METRICS["kid"], space="pixels")
     monkeypatch.setattr(plan, "METRICS", {**METRICS, "kid": kid})

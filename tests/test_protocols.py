@@ -16,11 +16,11 @@ from protocol_cases import replaced_inception
 import genpr
 from genpr.errors import FeatureError, UsageError
 from genpr.metrics.catalogue import METRICS, PRDC
-from genpr.metrics.counted import value_of
-from genpr.metrics.frechet import Gaussian, frechet_distance
-from genpr.metrics.inception_score import inception_score
-from genpr.protocols import PROTOCOLS, find_protocol
-from genpr.records import result_of
+from genpr.metrics.distances.frechet import Gaussian, frechet_distance
+from genpr.metrics.distances.inception_score import inception_score
+from genpr.metrics.manifold.counted import value_of
+from genpr.results.records import result_of
+from genpr.scoring.protocols import PROTOCOLS, find_protocol
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,9 @@ def features(rng):
 
 
 def test_protocols_are_found_without_torch():
-    code = "import sys; from genpr.protocols import PROTOCOLS; print('torch' in sys.modules, *PROTOCOLS)"
+    code = (
+        "import sys; from genpr.scoring.protocols import PROTOCOLS; print('torch' in sys.modules, *PROTOCOLS)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split()[0] == "False"
     assert {"genpr", "kynkaanniemi2019", "adm", "stylegan3", "torch-fidelity", "prdc", "dgm-eval"} == set(
@@ -196,7 +198,7 @@ def test_too_few_images_are_said(features):
 def test_more_images_than_a_protocol_takes_are_cut(rng, monkeypatch):
     from dataclasses import replace
 
-    from genpr import protocols
+    from genpr.scoring import protocols
 
     small = replace(find_protocol("kynkaanniemi2019"), n_real=40, n_fake=30)
     monkeypatch.setattr(protocols, "PROTOCOLS", {**PROTOCOLS, "kynkaanniemi2019": small})
@@ -429,7 +431,7 @@ def test_metrics_of_fakes_alone_still_say_beside_which_reals(pixels):
 def test_counts_of_decoding_are_of_what_was_decoded(write_images, rng, monkeypatch):
     from dataclasses import replace
 
-    from genpr import protocols
+    from genpr.scoring import protocols
 
     small = replace(find_protocol("kynkaanniemi2019"), extractor="gabor", n_real=5, n_fake=5)
     monkeypatch.setattr(protocols, "PROTOCOLS", {**PROTOCOLS, "kynkaanniemi2019": small})

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import genpr
-from genpr.comparison import compare
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.metrics.f_beta import f_beta
-from genpr.ranking import rank_checkpoints, rank_results
+from genpr.ranking.ranking import rank_checkpoints, rank_results
+from genpr.results.comparison import compare
 
 N = 200
 
@@ -140,7 +140,7 @@ def test_where_less_is_better_bounds_keep_the_sign_of_the_metric(results, monkey
 
     more = rank_results(results, by="density")
     lower = {**catalogue.ALL_METRICS, "density": replace(catalogue.METRICS["density"], better="lower")}
-    monkeypatch.setattr("genpr.criterion.ALL_METRICS", lower)
+    monkeypatch.setattr("genpr.ranking.criterion.ALL_METRICS", lower)
     less = rank_results(results, by="density")
     assert names(less) == names(more)[::-1]
     assert less["good"].difference > 0

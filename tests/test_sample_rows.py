@@ -11,7 +11,7 @@ from PIL import Image
 import genpr
 from genpr.errors import FeatureError, UsageError
 from genpr.features.feature_set import FeatureSet
-from genpr.metrics import real_side
+from genpr.metrics.manifold import real_side
 from genpr.neighbours.torch_engine import TorchEngine
 
 ALL = ["precision", "recall", "density", "coverage", "realism", "rarity", "authenticity"]
@@ -141,7 +141,7 @@ def spied(name, function, seen):
 
 
 def test_what_the_score_found_is_not_searched_again(sides, monkeypatch):
-    from genpr.metrics import samples
+    from genpr.metrics.manifold import samples
 
     searched = []
     for name in ("kth_sq_distances", "cross_counts", "nearest_between", "realism_of"):
@@ -177,8 +177,8 @@ def test_names_and_hashes_are_those_of_the_images(write_images, rng):
 def test_a_protocol_that_takes_a_part_tells_of_that_part(sides, monkeypatch):
     from dataclasses import replace
 
-    from genpr import plan
-    from genpr.protocols import find_protocol
+    from genpr.scoring import plan
+    from genpr.scoring.protocols import find_protocol
 
     limited = replace(find_protocol("genpr"), max_rows=40)
     monkeypatch.setattr(plan, "find_protocol", lambda _name: limited)

@@ -13,10 +13,10 @@ import genpr
 from genpr.features.feature_set import FeatureSet, save_features
 from genpr.images.source import choose_rows
 from genpr.metrics.catalogue import METRICS
-from genpr.metrics.diversity import vendi_score
-from genpr.metrics.frechet import frechet_distance, frechet_infinity
-from genpr.metrics.inception_score import inception_score
-from genpr.metrics.kernel import cmmd, kernel_distance
+from genpr.metrics.distances.diversity import vendi_score
+from genpr.metrics.distances.frechet import frechet_distance, frechet_infinity
+from genpr.metrics.distances.inception_score import inception_score
+from genpr.metrics.distances.kernel import cmmd, kernel_distance
 
 
 def gabor(real, fake, **options):
@@ -45,7 +45,7 @@ def test_every_metric_without_neighbours_is_expected_below():
 
 @pytest.mark.parametrize("metric", EXPECTED_COMPANIONS)
 def test_each_metric_of_a_score_is_the_function_of_its_name(rng, metric, monkeypatch):
-    monkeypatch.setattr("genpr.side_features.dim_of", lambda _name: None)  # five columns will do
+    monkeypatch.setattr("genpr.sides.features.dim_of", lambda _name: None)  # five columns will do
     real, fake = (rng.dirichlet([spread] * 5, n).astype(np.float32) for n, spread in ((40, 0.4), (45, 1.0)))
     result = genpr.score(real, fake, metrics=[metric], extractor=METRICS[metric].space, device="cpu")
     assert result[metric] == pytest.approx(EXPECTED_COMPANIONS[metric](real, fake), rel=1e-9)
@@ -53,7 +53,7 @@ def test_each_metric_of_a_score_is_the_function_of_its_name(rng, metric, monkeyp
 
 @pytest.mark.parametrize("metric", ["kid", "kd"])
 def test_a_kernel_distance_tells_its_spread_and_that_its_subsets_were_small(rng, metric, monkeypatch):
-    monkeypatch.setattr("genpr.side_features.dim_of", lambda _name: None)
+    monkeypatch.setattr("genpr.sides.features.dim_of", lambda _name: None)
     real, fake = rng.normal(size=(40, 5)), rng.normal(size=(45, 5))
     value = genpr.score(real, fake, metrics=[metric], extractor=METRICS[metric].space).metrics[metric]
     assert value.spread == pytest.approx(kernel_distance(real, fake).std, rel=1e-9)
@@ -129,7 +129,7 @@ def test_only_images_from_files_are_kept_in_the_cache(write_images, rng):
     ids=str,
 )
 def test_the_evaluator_takes_every_option_of_score(options, rng, monkeypatch):
-    monkeypatch.setattr("genpr.side_features.dim_of", lambda _name: None)
+    monkeypatch.setattr("genpr.sides.features.dim_of", lambda _name: None)
     real, fake = (
         rng.integers(0, 4, (40, 3)).astype(np.float32),
         rng.integers(0, 5, (35, 3)).astype(np.float32),

@@ -18,7 +18,7 @@ from genpr.cli.main import run
 from genpr.errors import BadImagesError, FeatureError, UsageError
 from genpr.features.feature_set import FeatureSet, load_features, save_features
 from genpr.images.shards import ShardPlace, Share, names_sha256
-from genpr.sides import open_side
+from genpr.sides.sides import open_side
 from genpr.storage import load_tensors, save_tensors
 
 CUTS = [1, 2, 3, 5, 20]  # of six blocks; so many that some are empty, too
@@ -365,7 +365,7 @@ def test_a_join_holds_the_features_once(tmp_path, small_blocks):
     code = (
         "import sys, torch\n"
         "import genpr.images.shards; genpr.images.shards.BLOCK = 8\n"
-        "from genpr.sides import open_side\n"
+        "from genpr.sides.sides import open_side\n"
         "anonymous = lambda: int(next(l for l in open('/proc/self/status') if l.startswith('RssAnon')).split()[1])\n"
         "most = [anonymous()] * 2\n"
         "def watch(*_): most[1] = max(most[1], anonymous())\n"

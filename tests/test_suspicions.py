@@ -10,10 +10,11 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 import genpr
-from genpr import suspicions
-from genpr.metrics import kinds, neighbour_metrics
-from genpr.metrics.kinds import odd_axes
-from genpr.records import result_of
+from genpr.metrics.manifold import neighbour_metrics
+from genpr.metrics.modes import kinds
+from genpr.metrics.modes.kinds import odd_axes
+from genpr.results.records import result_of
+from genpr.scoring import suspicions
 
 SUSPICIONS = {
     "near-copies",

@@ -18,13 +18,13 @@ from matplotlib.figure import Figure
 
 import genpr
 from genpr.errors import DataError, ResourceError, UsageError
-from genpr.goal import Goal
 from genpr.notices import Notice
+from genpr.ranking.goal import Goal
 from genpr.report.plots.metric_curves import draw_metrics
 from genpr.report.plots.sweep_plot import sweep_plot
 from genpr.report.text.sweep_table import sweep_table
-from genpr.sweep import Sweep, SweepPoint, sweep, warnings_of
-from genpr.sweep_folder import SweepFolder
+from genpr.sweeps.folder import SweepFolder
+from genpr.sweeps.sweep import Sweep, SweepPoint, sweep, warnings_of
 
 OPTIONS = {"control": False, "device": "cpu"}
 SETTINGS = (0.1, 0.5, 0.8, 1.0)
@@ -130,7 +130,7 @@ def genpr_area(points):
 
 def test_the_record_is_plain_json_and_says_it_all(found):
     record = json.loads(found.to_json(goal=Goal("precision", {"recall": 0.3})))
-    assert record["schema"] == "genpr.sweep/1"
+    assert record["schema"] == "genpr.sweeps.sweep/1"
     assert record["axis"] == "psi"
     assert record["goal"] == "highest precision with recall at least 0.3"
     assert record["best"] == found.best(Goal("precision", {"recall": 0.3})).setting

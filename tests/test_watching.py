@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 import genpr
-from genpr.arrivals import look, natural_order
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.report.text.watched import watched_table
-from genpr.score_lines import f1_of, stylegan_line, time_text
-from genpr.score_log import ScoreLog
-from genpr.watching import Watcher
+from genpr.watching.arrivals import look, natural_order
+from genpr.watching.score_lines import f1_of, stylegan_line, time_text
+from genpr.watching.score_log import ScoreLog
+from genpr.watching.watcher import Watcher
 
 TIMES = {"timestamp", "seconds", "total_time", "total_time_str"}
 

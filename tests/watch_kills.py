@@ -15,7 +15,9 @@ from pathlib import Path
 
 from kills import run_killed
 
-from genpr import evaluator, score_log, storage, watching
+from genpr import storage
+from genpr.evaluation import evaluator
+from genpr.watching import score_log, watching
 
 FILES = {module.__file__ for module in (score_log, storage, watching)}
 

@@ -13,8 +13,8 @@ from genpr.alignment.question import DISTRACTORS, Question, copy_question
 from genpr.features.extractor import FeatureExtractor
 from genpr.images.policy import MAX_PIXELS
 from genpr.memory import limited_memory, parse_size
-from genpr.result import Result
-from genpr.side_features import Embedder, StageProgress
+from genpr.results.result import Result
+from genpr.sides.features import Embedder, StageProgress
 
 DEFAULT_EXTRACTOR = "clip-vit-b-32"
 

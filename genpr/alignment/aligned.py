@@ -23,16 +23,16 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.lookup import canonical_name
 from genpr.features.text import check_has_text
 from genpr.images.item import known_length, short
-from genpr.metrics.similarities import FeaturePairs
+from genpr.metrics.retrieval.similarities import FeaturePairs
 from genpr.prompts.read import open_prompts
 from genpr.prompts.table import Captions, Prompts
-from genpr.result import Result
-from genpr.side_features import Embedder, SideFeatures, Space
-from genpr.sides import OpenedSide, open_side
-from genpr.source_names import names_of, rows_in_source
-from genpr.spare_device import going_on
-from genpr.text_side import check_pair, text_encoder_for
-from genpr.values import MetricValue
+from genpr.results.result import Result
+from genpr.results.values import MetricValue
+from genpr.sides.features import Embedder, SideFeatures, Space
+from genpr.sides.names import names_of, rows_in_source
+from genpr.sides.sides import OpenedSide, open_side
+from genpr.sides.spare_device import going_on
+from genpr.sides.texts import check_pair, text_encoder_for
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ from genpr.errors import DataError, UsageError
 from genpr.features.feature_set import FeatureSet
 from genpr.images.item import printable, short
 from genpr.images.naming import plain_path
-from genpr.metrics.copies import CopyDetection, copy_detection
+from genpr.metrics.retrieval.copies import CopyDetection, copy_detection
 from genpr.prompts.read import text_of
-from genpr.side_features import Embedder, SideFeatures, Space
-from genpr.sides import OpenedSide, open_side
-from genpr.values import MetricValue
+from genpr.results.values import MetricValue
+from genpr.sides.features import Embedder, SideFeatures, Space
+from genpr.sides.sides import OpenedSide, open_side
 
 THRESHOLD = 0.5
 _MOST_BYTES = 2**29

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from genpr.alignment.asked import Asked, Counts
-from genpr.metrics.similarities import FeaturePairs
+from genpr.metrics.retrieval.similarities import FeaturePairs
 
 _PAIRS = 2**18  # compared at once
 

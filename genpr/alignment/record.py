@@ -12,14 +12,14 @@ from genpr.alignment.asked import Asked
 from genpr.alignment.ranks import ImageRank
 from genpr.features.feature_set import FeatureSet
 from genpr.features.text_encoder import TextEncoder
-from genpr.findings import decoding_notices
-from genpr.identities import Identities
 from genpr.metrics.halved import LEAST_UNITS
 from genpr.notices import Notice, notice
-from genpr.result import Result, SideSummary, package_versions
-from genpr.side_features import Embedder
-from genpr.summaries import AlignmentSummary, Misranked
-from genpr.values import MetricValue
+from genpr.results.findings import decoding_notices
+from genpr.results.identities import Identities
+from genpr.results.result import Result, SideSummary, package_versions
+from genpr.results.summaries import AlignmentSummary, Misranked
+from genpr.results.values import MetricValue
+from genpr.sides.features import Embedder
 
 PROTOCOL = "align"
 _MOST_FAILURES = 200

@@ -17,10 +17,10 @@ from types import MappingProxyType
 from genpr.audit.demands import Kind
 from genpr.audit.family import Family, Features
 from genpr.errors import UsageError
-from genpr.metrics.counted import needed_balls
-from genpr.metrics.probabilistic import probabilistic_precision_recall
-from genpr.metrics.real_side import RealSide
-from genpr.metrics.witnessed import witnessed
+from genpr.metrics.manifold.counted import needed_balls
+from genpr.metrics.manifold.probabilistic import probabilistic_precision_recall
+from genpr.metrics.manifold.real_side import RealSide
+from genpr.metrics.manifold.witnessed import witnessed
 from genpr.runtime import torch_threads
 
 _K_IMPROVED = 3

@@ -12,7 +12,7 @@ from genpr.cli.console import complain, emit, printable, progress_bars
 
 if TYPE_CHECKING:
     from genpr.demo import Demo
-    from genpr.result import Result
+    from genpr.results.result import Result
 
 _READING = """\
 precision and density judge fidelity: does each fake look like something real?
@@ -52,7 +52,7 @@ def command(*, save: Path | None, n: int, seed: int, device: str, as_json: bool,
 
 
 def _score(demo: Demo, *, device: str, quiet: bool) -> dict[str, Result]:
-    from genpr.evaluator import Evaluator
+    from genpr.evaluation.evaluator import Evaluator
 
     with progress_bars(quiet=quiet) as progress:
         evaluator = Evaluator(demo.real.images, extractor="gabor", device=device, progress=progress)

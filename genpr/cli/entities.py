@@ -17,7 +17,7 @@ from genpr.storage import check_place
 
 if TYPE_CHECKING:
     from genpr.recognition.score import Wanted
-    from genpr.result import Result
+    from genpr.results.result import Result
 
 _ANSWERS = {".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".txt"}
 _FOR_BOTH = {
@@ -119,7 +119,7 @@ def command(
         check_place(html)
     if by is None:
         _check_no_image_options()
-        from genpr.entity_scoring import score_entities
+        from genpr.entity_scores.scoring import score_entities
 
         result = score_entities(
             expected, found, vocabulary=vocabulary, aliases=aliases, exclude=exclude, seed=seed
@@ -176,7 +176,7 @@ def _recognised(
 ) -> Result:
     from genpr.memory import limited_memory
     from genpr.recognition.score import score_images
-    from genpr.side_features import Embedder
+    from genpr.sides.features import Embedder
 
     # What a custom recogniser prints must not end up in the result.
     stderr = redirect_stdout(sys.stderr)

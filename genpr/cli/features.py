@@ -16,7 +16,7 @@ from genpr.cli.options import image_options
 
 if TYPE_CHECKING:
     from genpr.features.feature_set import FeatureSet
-    from genpr.sides import OpenedSide
+    from genpr.sides.sides import OpenedSide
 
 
 @click.command(name="features")
@@ -55,9 +55,9 @@ def command(
     from genpr.images.shards import Share
     from genpr.memory import limited_memory
     from genpr.ranks.team import leave_to_first
-    from genpr.shards import features_for_file
-    from genpr.side_features import Embedder
-    from genpr.sides import open_side
+    from genpr.sides.features import Embedder
+    from genpr.sides.shards import features_for_file
+    from genpr.sides.sides import open_side
 
     check_output(out)
     share = None if shard is None else Share.parse(shard)
@@ -90,7 +90,7 @@ def _refuse_one_file(source: str, side: OpenedSide) -> None:
 
 def _space(extractor: str | None, *, are_images: bool) -> str | None:
     from genpr.features.lookup import canonical_name
-    from genpr.protocols import find_protocol
+    from genpr.scoring.protocols import find_protocol
 
     if extractor is None and not are_images:
         return None

@@ -13,7 +13,7 @@ import click
 from genpr.cli.options import Command, with_options
 
 if TYPE_CHECKING:
-    from genpr.evaluator import Evaluator
+    from genpr.evaluation.evaluator import Evaluator
     from genpr.generation.checkpoints import CheckpointImages
 
 _MOST_STEPS = 10_000

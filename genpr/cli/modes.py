@@ -43,7 +43,7 @@ def command(
     are covered by no fake than chance explains, and invented if more of its fakes lie off the reals' manifold. Where
     the classes of REAL are known, they are ranked, too.
     """
-    from genpr.modes import find_modes
+    from genpr.modes.modes import find_modes
     from genpr.report.text.modes_table import modes_table
 
     # What a custom extractor prints must not end up in the result.

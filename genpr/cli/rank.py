@@ -20,10 +20,10 @@ from genpr.cli.page_options import check_several_page, html_option, write_severa
 
 if TYPE_CHECKING:
     from genpr.images.datasets import CountedBatches
-    from genpr.label_options import LabelOptions
+    from genpr.label_scores.options import LabelOptions
     from genpr.notices import Notice
-    from genpr.ranking import Ranking
-    from genpr.result import Result
+    from genpr.ranking.ranking import Ranking
+    from genpr.results.result import Result
 
 _FREE = {"sources", "by", "from_results", "force", "html", "as_json", "quiet"}
 
@@ -83,7 +83,7 @@ def command(
 
     A * marks those that may be the best: with 95 %, the truly best one is among them, however many there are.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    from genpr.criterion import PARETO
+    from genpr.ranking.criterion import PARETO
 
     drawn = CheckpointOptions.taken(options)
     images: Mapping[str, CountedBatches] = {}
@@ -122,8 +122,8 @@ def _of_images(
     quiet: bool,
 ) -> tuple[Ranking, Mapping[str, CountedBatches]]:
     """The ranking, and the images by checkpoint where genpr draws them."""
-    from genpr.evaluator import Evaluator
-    from genpr.ranking import by_name, rank_checkpoints
+    from genpr.evaluation.evaluator import Evaluator
+    from genpr.ranking.ranking import by_name, rank_checkpoints
 
     real, *given = sources
     checkpoints = by_name(given)
@@ -155,8 +155,8 @@ def _check_there(paths: Sequence[str]) -> None:
 
 def _check_order(by: str, labels: LabelOptions | None) -> None:
     """Before anything is embedded: an order that exists, and that this run can tell."""
-    from genpr.criterion import check_computed, criterion_of
     from genpr.metrics.catalogue import ASKED
+    from genpr.ranking.criterion import check_computed, criterion_of
 
     asked = [need for each in criterion_of(by) for need in each.needs if need in ASKED]
     if asked:
@@ -166,9 +166,9 @@ def _check_order(by: str, labels: LabelOptions | None) -> None:
 
 def _with_needed(metrics: list[str] | None, by: str, protocol: str) -> list[str] | None:
     """The metrics that were asked for, and those that the ranking needs."""
-    from genpr.criterion import criterion_of
     from genpr.metrics.catalogue import ASKED
-    from genpr.protocols import find_protocol
+    from genpr.ranking.criterion import criterion_of
+    from genpr.scoring.protocols import find_protocol
 
     chosen = find_protocol(protocol).choose_metrics(metrics)
     needs = [
@@ -178,9 +178,9 @@ def _with_needed(metrics: list[str] | None, by: str, protocol: str) -> list[str]
 
 
 def _of_files(paths: Sequence[Path], by: str, *, force: bool) -> Ranking:
-    from genpr.comparison import load_results, short_labels
     from genpr.errors import UsageError
-    from genpr.ranking import rank_results
+    from genpr.ranking.ranking import rank_results
+    from genpr.results.comparison import load_results, short_labels
 
     if len({path.resolve() for path in paths}) < len(paths):
         raise UsageError("a file is given twice: each result is ranked once", code="bad-checkpoints")
@@ -205,7 +205,7 @@ def _refuse_recipe(context: click.Context) -> None:
 
 def _notices(results: Mapping[str, Result]) -> list[Notice]:
     """Each once, with the names of those that it is about, if not all."""
-    from genpr.comparison import notices_of
+    from genpr.results.comparison import notices_of
 
     return [
         item if len(names) == len(results) else replace(item, message=f"{', '.join(names)}: {item.message}")

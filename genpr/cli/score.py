@@ -22,7 +22,7 @@ from genpr.errors import GenprError
 from genpr.images.policy import DecodePolicy
 
 if TYPE_CHECKING:
-    from genpr.result import Result
+    from genpr.results.result import Result
 
 
 @click.command(name="score")
@@ -182,7 +182,7 @@ def _spaces(
     """Every metric that will be computed, and the extractors whose features it needs; what is impossible is refused."""
     from genpr.features.lookup import canonical_name, with_variants_of
     from genpr.metrics.catalogue import METRICS
-    from genpr.protocols import find_protocol
+    from genpr.scoring.protocols import find_protocol
 
     spaces: dict[str, list[str]] = {}
     for protocol in protocols:
@@ -215,7 +215,7 @@ def _check_weights(real: str, fake: str, spaces: list[str], weights: str | None,
         for side in images:  # a missing or empty folder is the likelier mistake, and is named first
             open_source(side)
         if len(images) == 1:
-            from genpr.sides import check_same_kind, open_side
+            from genpr.sides.sides import check_same_kind, open_side
 
             check_same_kind(open_side(real, "real"), open_side(fake, "fake"))
         raise

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from genpr.cli.class_options import ClassOptions
 
 if TYPE_CHECKING:
-    from genpr.class_scores import ClassScores
-    from genpr.evidence import Evidence
-    from genpr.result import Result
+    from genpr.classes.scores import ClassScores
+    from genpr.evaluation.evidence import Evidence
+    from genpr.results.result import Result
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,13 @@ def score_run(
         GenprError: As `genpr.Evaluator` and its methods.
     """
     if by_class is None and not by_image:
-        from genpr.evaluate import score_protocols
+        from genpr.evaluation.evaluate import score_protocols
 
         return ScoreRun(list(score_protocols(real, fake, protocols=protocols, **options).values()))
-    from genpr.evaluator import Evaluator
-    from genpr.label_recipe import check_labels
+    from genpr.evaluation.evaluator import Evaluator
+    from genpr.label_scores.recipe import check_labels
     from genpr.memory import limited_memory
-    from genpr.sides import check_same_kind, open_side
+    from genpr.sides.sides import check_same_kind, open_side
 
     if by_class is not None:
         by_class.check(str(real), str(fake), options)  # labels lie beside images: these are paths

@@ -20,11 +20,11 @@ from genpr.cli.page_options import check_several_page, html_option, write_severa
 if TYPE_CHECKING:
     from genpr.generation.load import LoadedGenerator
     from genpr.generation.sampler import Sampler
-    from genpr.goal import Goal
     from genpr.images.datasets import CountedBatches
-    from genpr.result import Result
-    from genpr.sweep import PointProgress, Sweep
-    from genpr.sweep_folder import SweepFolder
+    from genpr.ranking.goal import Goal
+    from genpr.results.result import Result
+    from genpr.sweeps.folder import SweepFolder
+    from genpr.sweeps.sweep import PointProgress, Sweep
 
 _MISSED = 5
 
@@ -115,11 +115,11 @@ def command(
     _check_sources(points, generator, {"checkpoint": checkpoint, "psi": settings, "n": n, **of_generator})
     check_several_page(html, len(set(settings or dict(points))), "settings")
 
-    from genpr.evaluator import Evaluator
-    from genpr.generator_sweep import sweep_sampler
-    from genpr.goal import Goal
-    from genpr.sweep import sweep
-    from genpr.sweep_folder import SweepFolder
+    from genpr.evaluation.evaluator import Evaluator
+    from genpr.ranking.goal import Goal
+    from genpr.sweeps.folder import SweepFolder
+    from genpr.sweeps.generator_sweep import sweep_sampler
+    from genpr.sweeps.sweep import sweep
 
     floors = dict(at_least) | ({} if recall_at_least is None else {"recall": recall_at_least})
     goal = Goal(maximize, floors)

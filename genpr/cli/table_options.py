@@ -12,7 +12,7 @@ from genpr.cli.console import complain
 from genpr.cli.options import Command, with_options
 
 if TYPE_CHECKING:
-    from genpr.evidence import Evidence
+    from genpr.evaluation.evidence import Evidence
 
 
 def table_options(command: Command) -> Command:

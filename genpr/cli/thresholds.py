@@ -11,7 +11,7 @@ from genpr.cli.console import complain
 from genpr.cli.options import Command, threshold, with_options
 
 if TYPE_CHECKING:
-    from genpr.result import Result
+    from genpr.results.result import Result
 
 _THRESHOLD_MISSED = 5
 

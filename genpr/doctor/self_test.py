@@ -38,7 +38,7 @@ def look_at_directions() -> Iterator[Finding]:
     """Precision and recall are not exchanged: lost kinds lower recall alone, noise lowers precision alone."""
     import numpy as np
 
-    from genpr.evaluate import score
+    from genpr.evaluation.evaluate import score
 
     rng = np.random.default_rng(0)
     centres, kind = 6 * rng.normal(size=(6, 8)), np.arange(300) % 6
@@ -102,7 +102,7 @@ def _counts_agree(sets: Integers, step: float, device: str) -> bool:
     """Whether genpr counts as integers do: sets (2, n, d) in units of `step`, both directions, closed and strict balls."""
     import numpy as np
 
-    from genpr.metrics.knn_manifold import KNNManifold
+    from genpr.metrics.manifold.knn_manifold import KNNManifold
 
     for centres, queries in (sets, sets[::-1]):
         own, across = _sq_distances(centres, centres), _sq_distances(queries, centres)

@@ -10,13 +10,13 @@ from typing import Literal, Self
 import torch
 
 from genpr.errors import UsageError
-from genpr.evaluator import Evaluator
+from genpr.evaluation.evaluator import Evaluator
 from genpr.features.extractor import FeatureExtractor
 from genpr.images.arrays import TensorSource
 from genpr.metrics.features import check_ties
-from genpr.plan import ScorePlan
-from genpr.side_features import Embedder
-from genpr.sides import OpenedImages
+from genpr.scoring.plan import ScorePlan
+from genpr.sides.features import Embedder
+from genpr.sides.sides import OpenedImages
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,9 +12,9 @@ from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.features.registry import describe
 from genpr.images.source import open_source
-from genpr.plan import ScorePlan
-from genpr.side_features import OWN, Embedder, Space
-from genpr.sides import OpenedImages
+from genpr.scoring.plan import ScorePlan
+from genpr.sides.features import OWN, Embedder, Space
+from genpr.sides.sides import OpenedImages
 
 _HASH = 32
 

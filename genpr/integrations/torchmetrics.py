@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from genpr.errors import ResourceError, UsageError
-from genpr.evaluator import Evaluator
+from genpr.evaluation.evaluator import Evaluator
 from genpr.features.agreement import check_same_extractor
 from genpr.features.extractor import ExtractorInfo, FeatureExtractor
 from genpr.features.feature_set import FeatureSet
@@ -24,7 +24,7 @@ from genpr.integrations.ranks import check_seconds, meet, place_of
 from genpr.integrations.reals import GivenReals, RealOptions
 from genpr.integrations.rows import RowMaker, content_of
 from genpr.metrics.catalogue import METRICS
-from genpr.result import Result
+from genpr.results.result import Result
 
 try:
     from torchmetrics import Metric

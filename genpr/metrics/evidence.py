@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from genpr.metrics.hubness import Hubness, hubness
+from genpr.metrics.manifold.hubness import Hubness, hubness
+from genpr.metrics.manifold.real_side import FakeSide, RealSide
 from genpr.metrics.progress import PairProgress, tally
-from genpr.metrics.real_side import FakeSide, RealSide
 from genpr.neighbours.nearest import nearest_between
 
 _OVER_SHARE, _OVER_FAIR = 0.01, 10  # of the fakes, and times its fair part, that an outlier vouches for

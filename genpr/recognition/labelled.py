@@ -12,9 +12,9 @@ from genpr.features.feature_set import FeatureSet
 from genpr.images.item import known_length
 from genpr.recognition.matching import rows_of_images
 from genpr.recognition.recogniser import EntityScorer, Recogniser
-from genpr.side_features import SideFeatures
-from genpr.sides import OpenedSide
-from genpr.source_names import names_of, rows_in_source
+from genpr.sides.features import SideFeatures
+from genpr.sides.names import names_of, rows_in_source
+from genpr.sides.sides import OpenedSide
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import cast
 from torch import Tensor
 
 from genpr.entities.vocabulary import Vocabulary
-from genpr.entities_in_images import TEMPLATES, ZeroShot, classes_of, named_vectors, of_classes
+from genpr.entity_scores.in_images import TEMPLATES, ZeroShot, classes_of, named_vectors, of_classes
 from genpr.errors import UsageError
 from genpr.features.custom import adopt, load_own
 from genpr.features.custom_text import CustomTextEncoder
@@ -22,9 +22,9 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.lookup import canonical_name
 from genpr.features.text import check_has_text
 from genpr.features.text_encoder import TextEncoder
-from genpr.metrics.presence import zero_shot_scores
-from genpr.side_features import Embedder, Space
-from genpr.text_side import check_pair, is_own, text_encoder_for
+from genpr.metrics.entity.presence import zero_shot_scores
+from genpr.sides.features import Embedder, Space
+from genpr.sides.texts import check_pair, is_own, text_encoder_for
 
 By = str | Detector | FeatureExtractor | ZeroShot
 """What recognises entities, as users name or give it."""

@@ -10,18 +10,18 @@ from dataclasses import dataclass, replace
 from genpr.entities.expectations import Expectations
 from genpr.entities.text_files import some
 from genpr.entities.vocabulary import Vocabulary
-from genpr.entity_scoring import PROTOCOL, asked_side, hashed, metric_of, nothing_expected, rows_of
+from genpr.entity_scores.scoring import PROTOCOL, asked_side, hashed, metric_of, nothing_expected, rows_of
 from genpr.features.feature_set import FeatureSet
-from genpr.findings import decoding_notices
-from genpr.identities import Identities
-from genpr.metrics.entities import EntityMetrics, entity_set_metrics
-from genpr.metrics.presence import LEAST_EXAMPLES
+from genpr.metrics.entity.entities import EntityMetrics, entity_set_metrics
+from genpr.metrics.entity.presence import LEAST_EXAMPLES
 from genpr.notices import Notice, notice
 from genpr.recognition.labelled import Labelled
 from genpr.recognition.recogniser import Recogniser
 from genpr.recognition.thresholds import Judged
-from genpr.result import Result, SideSummary, package_versions
-from genpr.summaries import EntitySummary, RecogniserSummary
+from genpr.results.findings import decoding_notices
+from genpr.results.identities import Identities
+from genpr.results.result import Result, SideSummary, package_versions
+from genpr.results.summaries import EntitySummary, RecogniserSummary
 
 _NO_ANSWERS = "failure_rate"  # a recogniser's answers can all be read
 _POOR = 0.75

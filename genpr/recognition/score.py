@@ -14,7 +14,7 @@ from genpr.entities.expectations import Expectations, read_expectations
 from genpr.entities.names import Names
 from genpr.entities.text_files import some
 from genpr.entities.vocabulary import Vocabulary
-from genpr.entity_recall import Words, tables_of, vocabulary_of
+from genpr.entity_scores.recall import Words, tables_of, vocabulary_of
 from genpr.errors import UsageError
 from genpr.images.item import short
 from genpr.images.policy import MAX_PIXELS
@@ -31,9 +31,9 @@ from genpr.recognition.thresholds import (
     halves_of,
     presence_of,
 )
-from genpr.result import Result
-from genpr.side_features import Embedder, StageProgress
-from genpr.sides import open_side
+from genpr.results.result import Result
+from genpr.sides.features import Embedder, StageProgress
+from genpr.sides.sides import open_side
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from genpr.entities.expectations import Expectations
-from genpr.entities_in_images import DETECTED
+from genpr.entity_scores.in_images import DETECTED
 from genpr.errors import DataError
-from genpr.metrics.presence import Calibration, calibrate, present_by_halves
-from genpr.summaries import EntityThreshold
+from genpr.metrics.entity.presence import Calibration, calibrate, present_by_halves
+from genpr.results.summaries import EntityThreshold
 
 Presence = Tensor
 """(n, E) bool."""

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from genpr.report.safe_text import cut
 from genpr.report.shares import SLACK, percent
-from genpr.result import Result
-from genpr.values import MetricValue
+from genpr.results.result import Result
+from genpr.results.values import MetricValue
 
 _WORST_NAMED = 3
 _FAILS = 1 / 3

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from genpr.report.asked_reading import asked_sentences, objection
 from genpr.report.shares import SLACK, Grade, Share, percent, share_of
-from genpr.result import Result
+from genpr.results.result import Result
 
 _CONTRADICTED = 0.10
 _FRINGE = 0.80

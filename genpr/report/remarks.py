@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from genpr.result import Result
-from genpr.values import MetricValue
+from genpr.results.result import Result
+from genpr.results.values import MetricValue
 
 CHOSEN = {
     "fixed": "one for all detections",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from genpr.goal import Goal
-from genpr.sweep import Sweep
-from genpr.sweep_folder import SweepFolder
+from genpr.ranking.goal import Goal
+from genpr.sweeps.folder import SweepFolder
+from genpr.sweeps.sweep import Sweep
 
 
 def write_sweep(sweep: Sweep, goal: Goal, folder: SweepFolder) -> None:

@@ -15,8 +15,8 @@ from genpr.alignment.aligned import aligned
 from genpr.alignment.question import Question
 from genpr.alignment.record import worst_first
 from genpr.errors import DataError, FeatureError, UsageError
-from genpr.records import result_of
-from genpr.side_features import Embedder
+from genpr.results.records import result_of
+from genpr.sides.features import Embedder
 
 N = 200
 I2T = [f"retrieval.{name}" for name in ("r_precision", "hit_1", "hit_5", "hit_10", "mrr", "ndcg", "map")]

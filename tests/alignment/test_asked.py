@@ -7,7 +7,7 @@ import pytest
 
 from genpr.alignment.asked import Asked, normal
 from genpr.errors import UsageError
-from genpr.metrics.unit_pools import most_distractors, unit_pools
+from genpr.metrics.retrieval.unit_pools import most_distractors, unit_pools
 from genpr.prompts.table import Prompt
 
 

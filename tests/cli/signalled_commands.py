@@ -22,12 +22,23 @@ import click
 import rich.progress
 import torch
 
-import genpr.evaluator
-import genpr.watching
+import genpr.evaluation.evaluator
+import genpr.watching.watcher
 from genpr.__main__ import main
 from genpr.cli import features, rank, score, sweep, watch
 
-WARM = (click, rich.progress, torch, genpr.evaluator, genpr.watching, features, rank, score, sweep, watch)
+WARM = (
+    click,
+    rich.progress,
+    torch,
+    genpr.evaluation.evaluator,
+    genpr.watching.watcher,
+    features,
+    rank,
+    score,
+    sweep,
+    watch,
+)
 _LONGEST_S = 60
 
 

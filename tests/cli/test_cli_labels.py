@@ -75,7 +75,9 @@ def test_labels_that_do_not_fit_are_told_before_anything_is_computed(
     genpr, files, tmp_path, monkeypatch, more
 ):
     """Of features, too, of which the names are known."""
-    monkeypatch.setattr("genpr.judge.Judge.__init__", lambda *_, **__: pytest.fail("the reals were fitted"))
+    monkeypatch.setattr(
+        "genpr.evaluation.judge.Judge.__init__", lambda *_, **__: pytest.fail("the reals were fitted")
+    )
     strange = tmp_path / "strange.csv"
     strange.write_text("name,label\nother.png,cat\n")
     monkeypatch.chdir(tmp_path)

@@ -14,7 +14,7 @@ from PIL import Image
 
 import genpr as package
 from genpr.features.feature_set import FeatureSet, save_features
-from genpr.modes import find_modes
+from genpr.modes.modes import find_modes
 from genpr.report.text.modes_table import modes_table
 
 HOSTILE = ("<script>alert(1)</script>", "=cmd()", "a\x1b[31mred", "n" * 4000, "\udcff")
@@ -71,7 +71,7 @@ def test_the_record_holds_names_as_they_are(genpr, files, found):
     assert code == 0
     record = json.loads(out)
     assert record == json.loads(found.to_json())
-    assert record["schema"] == "genpr.modes/1"
+    assert record["schema"] == "genpr.modes.modes/1"
     first = record["missed"][0]
     assert first["is_significant"]
     assert first["classes"] == {"class 1": 50}

@@ -7,7 +7,7 @@ import torch
 from feature_files import save
 
 from genpr.cli.main import run
-from genpr.label_options import LabelOptions
+from genpr.label_scores.options import LabelOptions
 
 
 def features(path, array):
@@ -22,7 +22,7 @@ def test_every_option_of_score_reaches_the_api(genpr, folders, tmp_path, monkeyp
         seen.update(options, sides=sides)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("genpr.evaluate.score_protocols", record)
+    monkeypatch.setattr("genpr.evaluation.evaluate.score_protocols", record)
     expected = {
         "protocols": ("prdc", "genpr"),
         "metrics": ["recall", "density"],
@@ -128,8 +128,8 @@ def test_the_table_says_what_stands_behind_a_value(genpr, tmp_path, rng):
 def test_the_table_names_features_other_than_the_scores_own(genpr, folders, monkeypatch):
     from dataclasses import replace
 
-    from genpr import plan
     from genpr.metrics.catalogue import METRICS
+    from genpr.scoring import plan
 
     monkeypatch.setattr(plan, "METRICS", {**METRICS, "kid": replace(METRICS["kid"], space="pixels")})
     monkeypatch.setattr("genpr.features.registry.require_weights", lambda *_args, **_options: None)

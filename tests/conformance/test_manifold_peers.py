@@ -11,8 +11,8 @@ import pytest
 import torch
 from emulation import emulated_memberships
 
-from genpr.metrics.counted import value_of
-from genpr.metrics.manifold import manifold_metrics, precision_recall
+from genpr.metrics.manifold.counted import value_of
+from genpr.metrics.manifold.manifold import manifold_metrics, precision_recall
 
 METRICS = ("precision", "recall", "density", "coverage")
 NOISE = 2.01 / 200

@@ -30,15 +30,15 @@ WRONG = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_wrong_directions_are_found(monkeypatch, wrong):
-    import genpr.evaluate
+    import genpr.evaluation.evaluate
 
-    right, calls = genpr.evaluate.score, count()
+    right, calls = genpr.evaluation.evaluate.score, count()
 
     def score(real, fake, **options):
         found = right(real, fake, **options)
         return WRONG[wrong](next(calls), {name: found[name] for name in ("precision", "recall")})
 
-    monkeypatch.setattr(genpr.evaluate, "score", score)
+    monkeypatch.setattr(genpr.evaluation.evaluate, "score", score)
     found = only(self_test.look_at_directions())
     assert found.state == "broken"
     assert "report" in found.remedy
@@ -46,7 +46,7 @@ def test_wrong_directions_are_found(monkeypatch, wrong):
 
 @pytest.mark.parametrize("wrong", ["one count", "open balls"])
 def test_a_wrong_count_is_found(monkeypatch, wrong):
-    from genpr.metrics.knn_manifold import KNNManifold
+    from genpr.metrics.manifold.knn_manifold import KNNManifold
 
     right, fit = KNNManifold.count, KNNManifold.fit
     if wrong == "one count":
@@ -68,7 +68,7 @@ def test_a_wrong_count_is_found(monkeypatch, wrong):
 
 def test_float32_distances_would_be_found(monkeypatch):
     """The usual shortcut, |x|² + |y|² - 2xy in float32, loses what features far from the origin differ in."""
-    from genpr.metrics.knn_manifold import KNNManifold
+    from genpr.metrics.manifold.knn_manifold import KNNManifold
 
     def careless(self, queries):
         x, y = self.features, torch.from_numpy(queries)

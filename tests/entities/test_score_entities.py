@@ -8,7 +8,7 @@ import pytest
 
 import genpr
 from genpr import DataError, UsageError
-from genpr.records import result_of
+from genpr.results.records import result_of
 
 ALIASES = {"尼尔·阿姆斯特朗": ["阿姆斯特朗", "Neil Armstrong"]}
 

@@ -13,15 +13,18 @@ import pytest
 import torch
 
 import genpr
-from genpr import class_scoring, modes, patient_judge, side_features
 from genpr.alignment import aligned, copies
+from genpr.classes import scoring as class_scoring
 from genpr.errors import ResourceError
+from genpr.evaluation import patient_judge
 from genpr.features.embed import embed_source
 from genpr.features.forward_pass import ForwardPass
 from genpr.images.source import open_source
+from genpr.modes import modes
 from genpr.neighbours.float_view import FloatSearch
 from genpr.neighbours.torch_engine import TorchEngine, TorchTiles
 from genpr.shortage import is_out_of_memory, shortages
+from genpr.sides import features as side_features
 
 
 class Colours:

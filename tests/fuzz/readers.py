@@ -13,7 +13,6 @@ import torch
 
 import genpr
 from fuzz import made
-from genpr.comparison import compare, load_results
 from genpr.entities.read import read_entities
 from genpr.entities.vocabulary import Vocabulary
 from genpr.errors import ImageError
@@ -27,12 +26,13 @@ from genpr.images.decode import FLAGS, decode
 from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source
 from genpr.labels.read import open_labels
-from genpr.metrics.knn_manifold import KNNManifold
+from genpr.metrics.manifold.knn_manifold import KNNManifold
 from genpr.prompts.read import open_prompts
 from genpr.report.pages.compare_page import compare_report
 from genpr.report.text.terminal import side_by_side_table
-from genpr.score_log import ScoreLog
-from genpr.sides import open_side
+from genpr.results.comparison import compare, load_results
+from genpr.sides.sides import open_side
+from genpr.watching.score_log import ScoreLog
 
 Read = Callable[[bytes, Path], object]
 

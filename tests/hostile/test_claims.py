@@ -19,7 +19,6 @@ import pytest
 from PIL import Image
 
 import genpr
-from genpr.comparison import load_results
 from genpr.entities.read import read_entities
 from genpr.entities.vocabulary import Vocabulary
 from genpr.errors import DataError, GenprError, ImageError
@@ -30,6 +29,7 @@ from genpr.images.source import open_source
 from genpr.images.tar_archive import _Unpacked
 from genpr.labels.read import open_labels
 from genpr.prompts.read import open_prompts
+from genpr.results.comparison import load_results
 
 MOST_BYTES = 100 * 2**20
 MOST_SECONDS = 5.0
@@ -219,7 +219,7 @@ def test_a_relevance_of_hundreds_of_digits_is_no_number(tmp_path):
 
 
 def test_results_larger_than_any_are_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("genpr.comparison._MOST_BYTES", 100)
+    monkeypatch.setattr("genpr.results.comparison._MOST_BYTES", 100)
     path = tmp_path / "x.json"
     path.write_text(json.dumps("a" * 200))
     with pytest.raises(DataError) as caught:

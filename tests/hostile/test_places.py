@@ -12,10 +12,10 @@ from PIL import Image
 
 import genpr
 from genpr.cli.main import run
-from genpr.comparison import load_results
 from genpr.errors import GenprError, UsageError
 from genpr.notices import Notice
-from genpr.sweep_folder import SweepFolder
+from genpr.results.comparison import load_results
+from genpr.sweeps.folder import SweepFolder
 
 CHEAP = ["--extractor", "pixels", "--no-intervals", "--no-control", "-q"]
 
@@ -195,7 +195,7 @@ def test_what_the_system_refuses_is_no_bug(monkeypatch, capsys):
     def refuse(*_):
         raise OSError(5, "Input/output error", "/mnt/share/x")
 
-    monkeypatch.setattr("genpr.comparison.load_all", refuse)
+    monkeypatch.setattr("genpr.results.comparison.load_all", refuse)
     assert run(["compare", "a.json", "b.json", "--json"]) == 4
     out, err = capsys.readouterr()
     assert json.loads(out)["error"]["code"] == "system"

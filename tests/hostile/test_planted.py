@@ -11,15 +11,15 @@ from feature_files import save
 
 import genpr
 from genpr.cli.main import run
-from genpr.comparison import load_results
 from genpr.errors import DataError, FeatureError, GenprError
-from genpr.evaluator import Evaluator
+from genpr.evaluation.evaluator import Evaluator
 from genpr.features.cache import FeatureCache
 from genpr.features.feature_set import load_features
-from genpr.metrics.knn_manifold import KNNManifold
-from genpr.score_lines import scored_record
-from genpr.score_log import ScoreLog
+from genpr.metrics.manifold.knn_manifold import KNNManifold
+from genpr.results.comparison import load_results
 from genpr.storage import load_tensors, save_tensors
+from genpr.watching.score_lines import scored_record
+from genpr.watching.score_log import ScoreLog
 
 INFO = genpr.ExtractorInfo("mine", 8, "none", None, comparable=False, cache_key="0" * 64)
 IDENTITIES = [bytes([number]) * 32 for number in range(3)]

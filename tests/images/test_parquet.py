@@ -24,7 +24,7 @@ from genpr.images.decode import decode
 from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source, subset
 from genpr.labels.read import open_labels
-from genpr.pictures import pictures_of
+from genpr.sides.pictures import pictures_of
 
 PLACES = [f"[{place}]" for place in range(12)]
 

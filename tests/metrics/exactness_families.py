@@ -11,7 +11,7 @@ import oracle
 import torch
 from numpy.typing import NDArray
 
-from genpr.metrics.real_side import RealSide
+from genpr.metrics.manifold.real_side import RealSide
 from genpr.neighbours.balls import Ball
 
 Sets = tuple[NDArray, NDArray]

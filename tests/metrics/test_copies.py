@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from genpr import DataError, FeatureError, UsageError, copy_detection
-from genpr.metrics.copies import _rows_of_null
-from genpr.metrics.micro_ap import chance_of_ap
-from genpr.metrics.similar_pairs import best_pairs, most_similar
-from genpr.metrics.similarities import FeaturePairs
+from genpr.metrics.retrieval.copies import _rows_of_null
+from genpr.metrics.retrieval.micro_ap import chance_of_ap
+from genpr.metrics.retrieval.similar_pairs import best_pairs, most_similar
+from genpr.metrics.retrieval.similarities import FeaturePairs
 
 
 @pytest.fixture(scope="module")

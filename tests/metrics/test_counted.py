@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genpr.errors import UsageError
-from genpr.metrics.counted import COUNTED, needed_balls, value_of
-from genpr.metrics.neighbour_metrics import NeighbourMetrics
-from genpr.metrics.null import clipped_coverage_null
-from genpr.metrics.real_side import RealSide
+from genpr.metrics.manifold.counted import COUNTED, needed_balls, value_of
+from genpr.metrics.manifold.neighbour_metrics import NeighbourMetrics
+from genpr.metrics.manifold.null import clipped_coverage_null
+from genpr.metrics.manifold.real_side import RealSide
 from genpr.neighbours.balls import Ball
 
 TIES = ("closed", "strict")

@@ -8,9 +8,9 @@ import torch
 from emulation import emulated_memberships
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.counted import value_of
-from genpr.metrics.emulated_manifold import EmulatedSide
-from genpr.metrics.real_side import RealSide
+from genpr.metrics.manifold.counted import value_of
+from genpr.metrics.manifold.emulated_manifold import EmulatedSide
+from genpr.metrics.manifold.real_side import RealSide
 from genpr.neighbours.balls import Ball
 from genpr.neighbours.emulated import EMULATIONS
 

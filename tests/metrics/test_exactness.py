@@ -35,7 +35,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import genpr
-from genpr.metrics.real_side import RealSide
+from genpr.metrics.manifold.real_side import RealSide
 from genpr.neighbours.balls import Ball
 
 TIES = ("closed", "strict")

@@ -10,10 +10,10 @@ import torch
 from counting_engine import CountingEngine
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics import real_side
-from genpr.metrics.knn_manifold import KNNManifold
-from genpr.metrics.manifold import PrecisionRecall, manifold_metrics, precision_recall
-from genpr.metrics.real_side import RealSide
+from genpr.metrics.manifold import real_side
+from genpr.metrics.manifold.knn_manifold import KNNManifold
+from genpr.metrics.manifold.manifold import PrecisionRecall, manifold_metrics, precision_recall
+from genpr.metrics.manifold.real_side import RealSide
 from genpr.neighbours.balls import Ball
 
 

@@ -10,13 +10,13 @@ import torch
 from scipy.stats import binom, nbinom
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics import modes as modes_module
-from genpr.metrics.class_modes import _spread
-from genpr.metrics.clusters import fitted_centres, nearest_centres
-from genpr.metrics.excess import excess_by_relabelling, holm, surprise
-from genpr.metrics.joint import JointNeighbours, list_length
-from genpr.metrics.knn_manifold import KNNManifold
-from genpr.metrics.modes import modes_of
+from genpr.metrics.manifold.joint import JointNeighbours, list_length
+from genpr.metrics.manifold.knn_manifold import KNNManifold
+from genpr.metrics.modes import modes as modes_module
+from genpr.metrics.modes.class_modes import _spread
+from genpr.metrics.modes.clusters import fitted_centres, nearest_centres
+from genpr.metrics.modes.excess import excess_by_relabelling, holm, surprise
+from genpr.metrics.modes.modes import modes_of
 
 CPU = torch.device("cpu")
 KINDS = 10

@@ -10,17 +10,17 @@ import torch
 from counted_oracle import Pair
 from counting_engine import CountingEngine
 
-from genpr.metrics import neighbour_metrics
 from genpr.metrics.catalogue import NEIGHBOUR_METRICS
-from genpr.metrics.counted import COUNTED
-from genpr.metrics.neighbour_metrics import NeighbourMetrics
-from genpr.metrics.replicate_values import RESAMPLED
+from genpr.metrics.manifold import neighbour_metrics
+from genpr.metrics.manifold.counted import COUNTED
+from genpr.metrics.manifold.neighbour_metrics import NeighbourMetrics
+from genpr.metrics.manifold.replicate_values import RESAMPLED
+from genpr.metrics.manifold.witnessed import Witnessed, witnessed
+from genpr.metrics.manifold.witnessed_halves import witnessed_of_halves
 from genpr.metrics.uncertainty import lower_part
-from genpr.metrics.witnessed import Witnessed, witnessed
-from genpr.metrics.witnessed_halves import witnessed_of_halves
 from genpr.neighbours.balls import Ball
 from genpr.neighbours.halves import Halves, unpacked
-from genpr.protocols import find_protocol
+from genpr.scoring.protocols import find_protocol
 
 CPU = torch.device("cpu")
 KS = find_protocol("genpr").choose_ks(NEIGHBOUR_METRICS)
@@ -447,7 +447,7 @@ class TestWork:
     )
     def test_nothing_is_searched_that_is_not_needed(self, ks, fit, count, rng, monkeypatch):
         engine = CountingEngine()
-        monkeypatch.setattr("genpr.metrics.real_side.choose_engine", lambda _device: engine)
+        monkeypatch.setattr("genpr.metrics.manifold.real_side.choose_engine", lambda _device: engine)
         monkeypatch.setattr("genpr.neighbours.cross.choose_engine", lambda _device: engine)
         side = fitted(rng.normal(size=(self.N, 4)), ks, intervals=False)
         assert engine.products == fit

@@ -11,8 +11,8 @@ from label_blobs import blobs, elected_by_definition
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from genpr.metrics.linear_probe import L2, LinearProbe
-from genpr.metrics.recognition import NOBODY, Voters, plurality
+from genpr.metrics.label.linear_probe import L2, LinearProbe
+from genpr.metrics.label.recognition import NOBODY, Voters, plurality
 from genpr.neighbours.frame import Frame
 from genpr.neighbours.halves import others_for
 

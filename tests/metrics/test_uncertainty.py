@@ -12,8 +12,8 @@ from scipy import stats
 from scipy.spatial.distance import cdist
 
 from genpr.errors import UsageError
-from genpr.metrics.null import clipped_coverage_curve
-from genpr.metrics.replicate_values import RESAMPLED, Replicates
+from genpr.metrics.manifold.null import clipped_coverage_curve
+from genpr.metrics.manifold.replicate_values import RESAMPLED, Replicates
 from genpr.metrics.uncertainty import (
     Resampled,
     are_paired,

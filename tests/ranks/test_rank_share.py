@@ -22,8 +22,8 @@ from genpr.images.source import open_source, subset
 from genpr.notices import notice
 from genpr.ranks.team import Team, working_in
 from genpr.shortage import tell
-from genpr.side_features import Embedder
-from genpr.spare_device import going_on
+from genpr.sides.features import Embedder
+from genpr.sides.spare_device import going_on
 
 FILES = [b"image %02d" % number for number in range(11)]
 

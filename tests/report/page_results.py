@@ -9,11 +9,11 @@ import numpy as np
 from PIL import Image
 
 from genpr.features.extractor import ExtractorInfo
-from genpr.metrics.projection import Projection
+from genpr.metrics.modes.projection import Projection
 from genpr.notices import notice
 from genpr.report.pages.set_map import set_map
-from genpr.result import Result, SideSummary
-from genpr.summaries import (
+from genpr.results.result import Result, SideSummary
+from genpr.results.summaries import (
     AlignmentSummary,
     Confusion,
     EntityRow,
@@ -23,7 +23,7 @@ from genpr.summaries import (
     Misranked,
     Unreadable,
 )
-from genpr.values import Control, MetricValue
+from genpr.results.values import Control, MetricValue
 
 GABOR = ExtractorInfo("gabor", 736, "bicubic", None, comparable=False, cache_key="ab" * 32)
 NULLS = {"precision": 0.9, "recall": 0.9, "density": 1.0, "coverage": 0.97}

@@ -17,8 +17,8 @@ from genpr.report.pages.gallery import data_uri
 from genpr.report.pages.thumbnails import thumbnail
 from genpr.report.reading import read
 from genpr.report.text.alignment_table import failures_list
-from genpr.side_features import Embedder
-from genpr.summaries import Misranked
+from genpr.results.summaries import Misranked
+from genpr.sides.features import Embedder
 
 N = 120
 

@@ -283,7 +283,7 @@ def calls(monkeypatch, owner, name):
 
 
 def test_each_side_is_read_once(evidence, folders, given, monkeypatch):
-    from genpr.pictures import Pictures
+    from genpr.sides.pictures import Pictures
 
     reads, told = calls(monkeypatch, Pictures, "read"), []
     found = evidence_report(evidence, *folders, device="cpu", progress=lambda *each: told.append(each))

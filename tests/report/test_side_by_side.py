@@ -14,10 +14,10 @@ from PIL import Image
 from genpr.errors import DataError, UsageError
 from genpr.features.feature_set import FeatureSet
 from genpr.generation.sampler import Sampler
-from genpr.identities import Identities
 from genpr.images.decode import content_sha256
 from genpr.report.pages.side_by_side import side_by_side
 from genpr.report.pages.thumbnails import thumbnail
+from genpr.results.identities import Identities
 
 SAME = "Each row is drawn from the same latent, with the same noise."
 
@@ -111,7 +111,7 @@ def test_what_was_scored_is_told_by_hashes(rng):
 
 
 def test_the_part_that_was_scored_is_found_again(rng):
-    from genpr.evaluate import score
+    from genpr.evaluation.evaluate import score
 
     real, fake = rng.integers(0, 256, (2, 20, 8, 8, 3), dtype=np.uint8)
     options = {"extractor": "pixels", "device": "cpu", "control": False, "intervals": False}

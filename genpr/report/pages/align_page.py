@@ -12,14 +12,14 @@ from genpr.alignment.aligned import Aligned
 from genpr.alignment.copies import Copies
 from genpr.alignment.record import worst_first
 from genpr.images.policy import DecodePolicy
-from genpr.pictures import Pictures, pictures_of
 from genpr.report.pages.album import Album
 from genpr.report.pages.picks import Pick, Selection, Side
 from genpr.report.pages.score_page import MOST_BYTES, html_report
 from genpr.report.pages.thumbnails import made_small
 from genpr.report.safe_text import shown
 from genpr.report.shares import percent
-from genpr.result import Result
+from genpr.results.result import Result
+from genpr.sides.pictures import Pictures, pictures_of
 
 _FAILURES, _BEST, _COPIES = 60, 12, 24
 Hashes = NDArray[np.uint8] | None

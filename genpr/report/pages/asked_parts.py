@@ -10,9 +10,9 @@ from genpr.report.pages.score_parts import BETTER, Strip, strip_of
 from genpr.report.remarks import remarks_of
 from genpr.report.safe_text import shown
 from genpr.report.text.layout import number
-from genpr.result import Result
-from genpr.summaries import AlignmentSummary, EntitySummary, LabelSummary
-from genpr.values import MetricValue
+from genpr.results.result import Result
+from genpr.results.summaries import AlignmentSummary, EntitySummary, LabelSummary
+from genpr.results.values import MetricValue
 
 _MOST_ROWS = 30
 _FEW_ROWS = 12

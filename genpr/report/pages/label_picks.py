@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from genpr.evidence import Evidence
+from genpr.evaluation.evidence import Evidence
 from genpr.report.pages.picks import Pick, Selection
 from genpr.report.safe_text import shown
 

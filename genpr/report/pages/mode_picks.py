@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from genpr.evidence import Evidence
+from genpr.evaluation.evidence import Evidence
 from genpr.labels.table import Label
-from genpr.metrics.modes import LEAST_IMAGES, modes_of
-from genpr.modes import FoundModes
+from genpr.metrics.modes.modes import LEAST_IMAGES, modes_of
+from genpr.modes.modes import FoundModes
 from genpr.report.pages.picks import Pick, Selection, Side
 from genpr.report.reading import capital
 
 if TYPE_CHECKING:
     import torch
 
-    from genpr.metrics.modes import ModeCluster
-    from genpr.side_features import StageProgress
+    from genpr.metrics.modes.modes import ModeCluster
+    from genpr.sides.features import StageProgress
 
 KnownLabels = Sequence[Label] | None
 """Class of each image of a side, None for those without one; None if no classes are known."""

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from genpr.evidence import Evidence
+from genpr.evaluation.evidence import Evidence
 from genpr.images.likeness import LEAST_DETAIL, Likeness, likeness
-from genpr.metrics.samples import nearest_others
+from genpr.metrics.manifold.samples import nearest_others
 from genpr.report.pages.album import Album
 from genpr.report.pages.picks import Pick, Selection
 

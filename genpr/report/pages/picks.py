@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.evidence import Evidence
-from genpr.metrics.blocks import double_blocks
+from genpr.evaluation.evidence import Evidence
+from genpr.metrics.distances.blocks import double_blocks
 
 Side = Literal["real", "fake"]
 Image = tuple[Side, int]

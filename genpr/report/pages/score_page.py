@@ -18,7 +18,7 @@ from genpr.report.pages.score_parts import provenance_of, rows_of
 from genpr.report.pages.set_map import SetMap
 from genpr.report.reading import read
 from genpr.report.remarks import features_of
-from genpr.result import Result
+from genpr.results.result import Result
 
 MOST_BYTES = 10_000_000
 
@@ -30,7 +30,7 @@ class Figure:
     Attributes:
         title: The heading.
         sentence: What is seen.
-        svg: An `<svg>` element, as `genpr.report.pages.inline_svg` makes it: it enters the page as it is.
+        svg: An `<svg>` element, as `genpr.report.plots.inline_svg` makes it: it enters the page as it is.
         is_broad: Whether it needs all of the page's width.
     """
 
@@ -153,9 +153,9 @@ def _plane(result: Result, earlier: Mapping[str, Result]) -> list[Figure]:
 
 
 def _earlier(result: Result, earlier: Mapping[str, Result]) -> list[Earlier]:
-    from genpr.comparison import compare
     from genpr.errors import DataError
     from genpr.report.plots.page_plots import has_plane
+    from genpr.results.comparison import compare
 
     found = []
     for number, (name, other) in enumerate(earlier.items(), 1):

@@ -10,9 +10,9 @@ from genpr.report.reading import capital
 from genpr.report.remarks import CHOSEN, features_of, remarks_of
 from genpr.report.safe_text import shown
 from genpr.report.text.layout import number
-from genpr.result import Result, SideSummary
-from genpr.summaries import AlignmentSummary, RecogniserSummary
-from genpr.values import Control, MetricValue
+from genpr.results.result import Result, SideSummary
+from genpr.results.summaries import AlignmentSummary, RecogniserSummary
+from genpr.results.values import Control, MetricValue
 
 BETTER = {"higher": "more", "lower": "less", "at null": "at its null"}
 """In words."""

@@ -13,18 +13,18 @@ from dataclasses import dataclass
 
 from genpr.errors import DataError, ImageError, UsageError
 from genpr.features.feature_set import FeatureSet
-from genpr.identities import Identities
 from genpr.images.datasets import BatchSource, CountedBatches
 from genpr.images.decode import content_sha256
 from genpr.images.item import ImageSource, known_length
 from genpr.images.source import subset
-from genpr.pictures import Pictures
-from genpr.ranking_words import listed
+from genpr.ranking.words import listed
 from genpr.report.pages.gallery import Gallery, Picture
 from genpr.report.pages.thumbnails import made_small, thumbnail
 from genpr.report.safe_text import shown
-from genpr.result import Result
-from genpr.sides import open_side
+from genpr.results.identities import Identities
+from genpr.results.result import Result
+from genpr.sides.pictures import Pictures
+from genpr.sides.sides import open_side
 
 MOST_ROWS = 12
 _LATENTS = ("n", "latent_dim", "seed", "labels")

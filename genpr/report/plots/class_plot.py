@@ -11,8 +11,8 @@ from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from genpr.class_scores import ClassScore, ClassScores, relative_of
-from genpr.report.pages.inline_svg import STYLE, inline_svg
+from genpr.classes.scores import ClassScore, ClassScores, relative_of
+from genpr.report.plots.inline_svg import STYLE, inline_svg
 from genpr.report.safe_text import cut
 
 _STYLE = STYLE | {"font.size": 9, "axes.spines.top": True, "axes.spines.right": True}

@@ -7,8 +7,8 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from genpr.result import Result
-from genpr.sweep import warnings_of
+from genpr.results.result import Result
+from genpr.sweeps.sweep import warnings_of
 
 INK, QUIET = "#222222", "#888888"
 # Told apart with any colour vision: Okabe & Ito 2008.

@@ -10,11 +10,11 @@ from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from genpr.goal import Goal
+from genpr.ranking.goal import Goal
 from genpr.report.plots.metric_curves import INK, QUIET, STYLE, draw_metrics, put_legend
 from genpr.report.plots.tradeoff_plot import arms_of, draw_front
-from genpr.sweep import Sweep
-from genpr.values import MetricValue
+from genpr.results.values import MetricValue
+from genpr.sweeps.sweep import Sweep
 
 _MOST_LABELS = 12
 _NEAR_TOP = 0.95

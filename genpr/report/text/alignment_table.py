@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from genpr.report.text.layout import WIDTH, shortened
 from genpr.report.text.sample_table import cell_of, check_table
+from genpr.results.summaries import AlignmentSummary
 from genpr.storage import atomic_path, unwritable
-from genpr.summaries import AlignmentSummary
 
 if TYPE_CHECKING:
     from genpr.alignment.copies import Copies

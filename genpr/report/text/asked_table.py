@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from genpr.metrics.catalogue import ALL_METRICS, MANIFOLD
 from genpr.report.text.layout import number, plain_table, render, wrapped
-from genpr.result import Result
-from genpr.values import MetricValue
+from genpr.results.result import Result
+from genpr.results.values import MetricValue
 
 
 def asked_table(result: Result) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from genpr.report.remarks import CHOSEN
 from genpr.report.text.layout import number, plain_table, render, shortened, wrapped
-from genpr.result import Result
-from genpr.summaries import EntityRow, EntitySummary
+from genpr.results.result import Result
+from genpr.results.summaries import EntityRow, EntitySummary
 
 _MOST_ROWS, _MOST_UNREADABLE, _MOST_FORMS = 10, 5, 5
 _WIDEST = 34

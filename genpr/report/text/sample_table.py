@@ -19,7 +19,7 @@ from genpr.errors import UsageError
 from genpr.storage import atomic_path, check_place, unwritable
 
 if TYPE_CHECKING:
-    from genpr.evidence import Evidence
+    from genpr.evaluation.evidence import Evidence
 
 COLUMNS = (
     *("side", "row", "name"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from genpr.report.text.layout import can_show, number, wrapped
-from genpr.values import MetricValue
+from genpr.results.values import MetricValue
 
 BARS, ASCII_BARS = "▁▂▃▄▅▆▇█", "_.-=+*%#"
 """From the least to the most; the second where stdout cannot show the first."""

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from rich.table import Column, Table
 
-from genpr.comparison import Comparison
 from genpr.metrics.catalogue import ALL_METRICS, MANIFOLD
 from genpr.report.remarks import features_of, remarks_of
 from genpr.report.text.asked_table import asked_table
 from genpr.report.text.layout import WIDTH, number, plain, plain_table, render, wrapped
-from genpr.result import Result, SideSummary
-from genpr.values import Control, MetricValue
+from genpr.results.comparison import Comparison
+from genpr.results.result import Result, SideSummary
+from genpr.results.values import Control, MetricValue
 
 _PERFECT = "perfect"
 _NUMBER = 9  # columns of a value

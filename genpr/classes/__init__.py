@@ -1,0 +1,1 @@
+"""A score for every class, by the labels of both sides."""

@@ -1,0 +1,208 @@
+"""What a score says of each single image: the rows behind the numbers, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from genpr.classes.scores import ClassScores
+from genpr.errors import FeatureError, UsageError
+from genpr.features.feature_set import FeatureSet
+from genpr.labels.seen import SeenLabels
+from genpr.metrics.manifold.samples import FakeRows, RealRows
+from genpr.results.result import Result
+from genpr.scoring.plan import ScorePlan
+from genpr.scoring.protocols import Ties
+from genpr.scoring.scoring import Searched
+
+
+class _Columns:
+    """Equally long columns."""
+
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def columns(self) -> dict[str, object]:
+        """Every column of numbers and the names, by name: what `pandas.DataFrame` takes."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return {name: column for name, column in found.items() if name != "identities"}
+
+
+@dataclass(frozen=True, eq=False)
+class FakeSamples(_Columns):
+    """What is known of each of m fakes, in the order in which they were scored.
+
+    Attributes:
+        names: What each is called: its path below the source, or "[17]" in an array, or "row 17" of features.
+        inside: (m,) bool, whether a real ball contains it; the mean is precision.
+        n_balls: (m,) int64, how many real balls contain it; the sum over k m is density.
+        realism: (m,) float64, 1 or more in a ball of at most median size, infinite for a copy of a real; the median is
+            the metric.
+        rarity: (m,) float64, radius of the smallest real ball around it, NaN where there is none.
+        rarity_percentile: (m,) float64, percent of the real radii that are at most as large, NaN where there is none.
+        nearest_real: (m,) int64, row of the nearest real, the first of equally near ones.
+        nearest_real_distance: (m,) float64, in the unit of the features.
+        authentic: (m,) bool, whether that real has another real nearer to it than this fake is; the mean is authenticity.
+        identities: (m, 32) uint8, sha256 of each image's bytes; None where they are not known.
+    """
+
+    names: tuple[str, ...]
+    inside: NDArray[np.bool_]
+    n_balls: NDArray[np.int64]
+    realism: NDArray[np.float64]
+    rarity: NDArray[np.float64]
+    rarity_percentile: NDArray[np.float64]
+    nearest_real: NDArray[np.int64]
+    nearest_real_distance: NDArray[np.float64]
+    authentic: NDArray[np.bool_]
+    identities: NDArray[np.uint8] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class RealSamples(_Columns):
+    """What is known of each of n reals, in the order in which they were scored.
+
+    Attributes:
+        names: As of the fakes.
+        covered: (n,) bool, whether its ball contains a fake; the mean is coverage.
+        n_fakes: (n,) int64, how many fakes its ball contains.
+        radius: (n,) float64, of that ball, in the unit of the features.
+        other_distance: (n,) float64, to the nearest other real, in the unit of the features.
+        nearest_fake: (n,) int64, row of the nearest fake, the first of equally near ones.
+        nearest_fake_distance: (n,) float64, in the unit of the features.
+        identities: (n, 32) uint8, sha256 of each image's bytes; None where they are not known.
+    """
+
+    names: tuple[str, ...]
+    covered: NDArray[np.bool_]
+    n_fakes: NDArray[np.int64]
+    radius: NDArray[np.float64]
+    other_distance: NDArray[np.float64]
+    nearest_fake: NDArray[np.int64]
+    nearest_fake_distance: NDArray[np.float64]
+    identities: NDArray[np.uint8] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class OwnRadii:
+    """How far the images of each side lie apart: distances to the k-th nearest other image of the same side.
+
+    Attributes:
+        k: Which neighbour.
+        real: (n,) float64, in the unit of the features.
+        fake: (m,) float64, likewise.
+    """
+
+    k: int
+    real: NDArray[np.float64]
+    fake: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """One score, image by image.
+
+    Attributes:
+        result: The score.
+        fake: What is known of each fake.
+        real: What is known of each real.
+        k: Neighbours by metric: `inside` goes by that of precision, `n_balls` by density's, `covered`, `n_fakes` and
+            `radius` by coverage's, realism and rarity by their own.
+        ties: "closed" or "strict" balls.
+        sides: The features of the reals and of the fakes, row by row.
+        own_radii: How far the images of each side lie apart; None if the metrics draw no balls around fakes.
+        classes: The same score class by class; None if it was not asked for.
+        labels: What each fake was asked to be and recognised as, likewise.
+    """
+
+    result: Result
+    fake: FakeSamples
+    real: RealSamples
+    k: Mapping[str, int]
+    ties: Ties
+    sides: tuple[FeatureSet, FeatureSet] = field(repr=False)
+    own_radii: OwnRadii | None = field(default=None, repr=False)
+    classes: ClassScores | None = None
+    labels: SeenLabels | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        result: Result,
+        searched: Searched,
+        rows: tuple[FakeRows, RealRows],
+        *,
+        k: Mapping[str, int],
+        ties: Ties,
+    ) -> Evidence:
+        """From the search behind a score, and from what is known of fakes and reals."""
+        reals, fakes = searched.reals, searched.fakes
+        of_fakes, of_reals = rows
+        return cls(
+            result,
+            FakeSamples(_names_of(fakes), **_arrays(of_fakes._asdict()), identities=_array(fakes.identities)),
+            RealSamples(_names_of(reals), **_arrays(of_reals._asdict()), identities=_array(reals.identities)),
+            k=dict(k),
+            ties=ties,
+            sides=(reals, fakes),
+            own_radii=_own_radii(searched),
+        )
+
+
+def check_samples(plan: ScorePlan, reals: FeatureSet) -> None:
+    """Refuse a plan that says nothing of single images.
+
+    Raises:
+        UsageError: It counts no neighbours, or by several networks, which differ about each image.
+        FeatureError: There are too few reals.
+    """
+    if not plan.ks:
+        raise UsageError(
+            f"{', '.join(plan.spaces)} says nothing of single images; ask for a metric that counts neighbours too, such as "
+            "precision",
+            code="no-samples",
+        )
+    members = 1 if reals.extractor is None else reals.extractor.members
+    if members > 1:
+        raise UsageError(
+            f"a score by {members} random networks is a mean, and they differ about single images; choose another extractor",
+            code="no-samples",
+        )
+    least = max(plan.sample_ks.values()) + 1
+    if len(reals) < least:
+        raise FeatureError(
+            f"real has {len(reals)} images, but what is known of single images needs at least {least}; give more, or "
+            "choose a smaller k",
+            code="too-few-images",
+        )
+
+
+def _own_radii(searched: Searched) -> OwnRadii | None:
+    """Of the largest balls that were drawn around both sides."""
+    own, real = searched.fake_side.own, searched.real_side
+    both = [] if own is None else [ball for ball in own.balls if not ball.clipped and ball in real.balls]
+    if own is None or not both:
+        return None
+    sq = real.sq_radii_of(both[-1]), own.radii_of(both[-1:])[0]
+    of_reals, of_fakes = (np.sqrt(each.cpu().numpy()) for each in sq)
+    return OwnRadii(both[-1].k, of_reals, of_fakes)
+
+
+def _names_of(features: FeatureSet) -> tuple[str, ...]:
+    return features.names or tuple(features.name_of(row) for row in range(len(features)))
+
+
+def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    return {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
+
+
+def _array(tensor: Tensor | None) -> NDArray[np.uint8] | None:
+    found: NDArray[np.uint8] | None = None if tensor is None else tensor.numpy()
+    return found

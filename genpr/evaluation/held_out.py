@@ -1,0 +1,32 @@
+"""Reals that a generator was not trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from genpr.scoring.plan import ScorePlan
+from genpr.sides.features import Embedder, SideFeatures
+from genpr.sides.sides import OpenedSide, check_same_kind, open_side
+
+
+def embedded_held_out(
+    source: object, real: OpenedSide, plans: Sequence[ScorePlan], embedder: Embedder
+) -> SideFeatures:
+    """The held-out reals, in the space of each plan's own extractor.
+
+    Args:
+        source: Anything that a side may be.
+        real: The real side, of the same kind.
+        plans: What will be computed.
+        embedder: How the real side was embedded.
+
+    Raises:
+        UsageError: The path does not exist.
+        DataError: They cannot be used, or do not belong to the real side.
+    """
+    opened = open_side(source, "held-out")
+    check_same_kind(real, opened)
+    own = [plan.own for plan in plans]
+    side = SideFeatures(opened, "held-out", embedder, own=own)
+    side.require(own, minimum=1)
+    return side

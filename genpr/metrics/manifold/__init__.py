@@ -1,0 +1,1 @@
+"""Balls around neighbours: precision, recall and their companions, with nulls, curves and samples."""

@@ -1,0 +1,113 @@
+"""Precision, recall, density and coverage on the distances of a tool that computes in float16.
+
+For numbers that are to stand beside published ones, and for nothing else: rounding makes ties, and closed balls,
+which both tools have, count them as inside. Ask `genpr.metrics.manifold.manifold` for what the features say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from genpr.errors import UsageError
+from genpr.metrics.features import (
+    Features,
+    check_features,
+    check_k,
+    check_rows,
+    check_same_width,
+    choose_device,
+)
+from genpr.metrics.manifold.counted import needed_balls, value_of
+from genpr.metrics.manifold.membership import Memberships
+from genpr.metrics.progress import PairProgress, tally
+from genpr.neighbours.emulated import Emulation, emulated_counts, emulated_radii, find_emulation
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatedSide:
+    """A real set with its radii on emulated distances: what `RealSide` is on exact ones.
+
+    Attributes:
+        features: The n reals, (n, d).
+        ks: The k that were fitted, ascending.
+        radii: (len(ks), n) float32, in the unit of the tool.
+        emulation: Whose distances.
+    """
+
+    features: Tensor
+    ks: tuple[int, ...]
+    radii: Tensor
+    emulation: Emulation
+
+    @classmethod
+    def fit(
+        cls,
+        features: Features,
+        *,
+        ks: Iterable[int],
+        emulation: str,
+        device: str | torch.device = "auto",
+        progress: PairProgress | None = None,
+    ) -> EmulatedSide:
+        """Find the radii of all balls.
+
+        Args:
+            features: (n, d), n > max(ks). They are not copied where that can be avoided: leave them unchanged.
+            ks: Every k that will be asked for; none if only recall is.
+            emulation: A name in `EMULATIONS`.
+            device: As in `manifold_metrics`.
+            progress: Called with the ordered pairs of rows done with and their number.
+
+        Raises:
+            FeatureError: The features are malformed, not finite or too few.
+            UsageError: The emulation is unknown ("unknown-emulation"), or a k impossible.
+        """
+        chosen, ks = find_emulation(emulation), tuple(sorted({check_k(k) for k in ks}))
+        checked = check_features(features, "real")
+        check_rows(checked, "real", k=max(ks, default=0))
+        checked = checked.to(choose_device(features, device))
+        tick = tally(len(checked) ** 2 if ks else 0, progress)
+        return cls(checked, ks, _radii(chosen, checked, ks, tick), chosen)
+
+    def score(
+        self, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
+    ) -> dict[str, float]:
+        """The metrics named in `ks`, each with its own k. Arguments and errors are those of `RealSide.score`."""
+        memberships = self.memberships(fake, ks=ks, progress=progress)
+        return {name: value_of(name, memberships, k) for name, k in ks.items()}
+
+    def memberships(
+        self, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
+    ) -> Memberships:
+        """The counts behind `score`; without "recall" in `ks`, the radii of the fakes are not computed."""
+        real_balls, fake_balls = needed_balls(ks)
+        real_ks, fake_ks = [ball.k for ball in real_balls], [ball.k for ball in fake_balls]
+        unfitted = [k for k in real_ks if k not in self.ks]
+        if unfitted:
+            raise UsageError(f"k = {unfitted[0]} was not fitted, only {self.ks}", code="k-not-fitted")
+        checked = check_features(fake, "fake")
+        check_same_width(self.features, checked)
+        check_rows(checked, "fake", k=max(fake_ks, default=0))
+        checked = checked.to(self.features.device)
+        n, m = len(self.features), len(checked)
+        tick = tally(n * m + (m * m if fake_ks else 0), progress)
+        counts = emulated_counts(
+            self.emulation,
+            self.features,
+            checked,
+            real_radii=self.radii[[self.ks.index(k) for k in real_ks]],
+            fake_radii=_radii(self.emulation, checked, fake_ks, tick),
+            tick=tick,
+        )
+        return Memberships.of(counts, n_real=n, n_fake=m, real_balls=real_balls, fake_balls=fake_balls)
+
+
+def _radii(emulation: Emulation, features: Tensor, ks: Iterable[int], tick: Callable[[int], None]) -> Tensor:
+    ks = list(ks)
+    if not ks:
+        return torch.empty(0, len(features), dtype=torch.float32, device=features.device)
+    return emulated_radii(emulation, features, ks, tick=tick)

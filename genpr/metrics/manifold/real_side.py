@@ -1,0 +1,247 @@
+"""A real set with its balls: fitted once, scored against any number of fake sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from genpr.errors import UsageError
+from genpr.metrics.features import (
+    Features,
+    check_features,
+    check_rows,
+    check_same_width,
+    check_ties,
+    choose_device,
+)
+from genpr.metrics.manifold.counted import needed_balls, value_of
+from genpr.metrics.manifold.membership import Memberships
+from genpr.metrics.progress import PairProgress, tally
+from genpr.neighbours.balls import Ball
+from genpr.neighbours.choose import choose_engine
+from genpr.neighbours.cross import CrossCounter, Ties
+from genpr.neighbours.engine import Engine
+from genpr.neighbours.frame import Placed
+from genpr.neighbours.lists import NeighbourLists
+from genpr.neighbours.neighbourhood import Neighbourhood
+from genpr.neighbours.plan import choose_frame, serves
+from genpr.neighbours.sweep import Tick, no_tick
+from genpr.neighbours.visit import Visitor, visit
+
+_USUAL_K = 5  # to choose a frame by, where no neighbours are asked for
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedFakes:
+    """A fake set with its balls.
+
+    Attributes:
+        points: The m fakes, in the frame of the reals.
+        balls: The kinds that were drawn around them.
+        own: What the fakes tell about themselves; None if no ball was asked for.
+    """
+
+    points: Placed
+    balls: tuple[Ball, ...]
+    own: Neighbourhood | None
+
+
+@dataclass(frozen=True, slots=True)
+class FakeSide:
+    """A fake set, counted against a real one.
+
+    Attributes:
+        memberships: Who lies in whose balls.
+        points: The m fakes, in the frame of the reals.
+        own: What the fakes tell about themselves; None if no ball around a fake was asked for.
+    """
+
+    memberships: Memberships
+    points: Placed
+    own: Neighbourhood | None
+
+
+@dataclass(frozen=True, slots=True)
+class RealSide:
+    """A real set with its balls, fitted once and scored against any number of fake sets.
+
+    Attributes:
+        points: The n reals, in a frame that serves both sides.
+        balls: The kinds that were fitted, ascending.
+        sq_radii: Squared radii (len(balls), n) float64.
+        ties: Whether a point on a sphere is inside.
+        engine: What proposes candidate pairs.
+        in_degrees: (len(balls), n) int64, in how many balls of others each real lies; None if that was not kept.
+        lists: The nearest other reals of each, as many as were asked for.
+    """
+
+    points: Placed
+    balls: tuple[Ball, ...]
+    sq_radii: Tensor
+    ties: Ties
+    engine: Engine
+    in_degrees: Tensor | None = None
+    lists: NeighbourLists | None = None
+
+    @classmethod
+    def fit(
+        cls,
+        features: Features,
+        *,
+        balls: Iterable[Ball],
+        ties: Ties = "closed",
+        keep: int = 0,
+        device: str | torch.device = "auto",
+        engine: Engine | None = None,
+        progress: PairProgress | None = None,
+    ) -> RealSide:
+        """Find the radii of all balls.
+
+        Args:
+            features: (n, d), n more than every k. They are not copied where that can be avoided: leave them unchanged.
+            balls: Every kind that will be asked for; none if only metrics of fake balls are.
+            ties: "closed" counts a point on a sphere as inside, "strict" does not.
+            keep: Neighbours to list of each real, for intervals.
+            device: As in `manifold_metrics`.
+            engine: None chooses by device.
+            progress: Called with the pairs of rows done with and their number.
+
+        Raises:
+            FeatureError: The features are malformed, not finite or too few.
+            UsageError: The rule for ties is unknown.
+        """
+        check_ties(ties)
+        kinds = tuple(sorted(set(balls)))
+        most = max((ball.k for ball in kinds), default=0)
+        checked = check_features(features, "real")
+        check_rows(checked, "real", k=most)
+        checked = checked.to(choose_device(features, device))
+        engine = engine or choose_engine(checked.device)
+        points = choose_frame(checked, most or _USUAL_K).place(checked)
+        if not kinds:
+            return cls(
+                points,
+                (),
+                torch.empty(0, len(points), dtype=torch.float64, device=points.device),
+                ties,
+                engine,
+            )
+        tick = tally(len(points) * (len(points) - 1) // 2, progress)
+        own = Neighbourhood.of(points, kinds, ties=ties, keep=keep, engine=engine, tick=tick)
+        return cls(points, kinds, own.sq_radii, ties, engine, own.in_degrees, own.lists)
+
+    def score(
+        self, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
+    ) -> dict[str, float]:
+        """The metrics named in `ks`, each with its own k; nothing that none of them needs is computed.
+
+        Args:
+            fake: (m, d) features.
+            ks: k by metric, any of `counted.COUNTED`.
+            progress: As in `fit`.
+
+        Raises:
+            FeatureError: The features are malformed, not finite, too few, or of another width than the reals.
+            UsageError: A metric is unknown, or a k impossible or not fitted.
+        """
+        found = self.memberships(fake, ks=ks, progress=progress)
+        return {name: value_of(name, found, k) for name, k in ks.items()}
+
+    def memberships(
+        self, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
+    ) -> Memberships:
+        """The integer counts behind `score`, sample by sample. Arguments and errors are those of `score`."""
+        real_balls, fake_balls = needed_balls(ks)
+        self._rows_of(real_balls)  # an error should come before any search
+        checked = check_features(fake, "fake")
+        tick = tally(pairs_of(len(self.points), len(checked), fake_balls), progress)
+        return self.count(self.place(checked, fake_balls, tick=tick), real_balls, tick=tick).memberships
+
+    def place(
+        self, fake: Tensor, balls: Sequence[Ball], *, keep: int = 0, tick: Tick = no_tick
+    ) -> PlacedFakes:
+        """Bring fakes into the frame of the reals, and draw balls around them.
+
+        Args:
+            fake: (m, d) features as `check_features` returns them, m more than every k.
+            balls: The kinds.
+            keep: Neighbours to list of each fake.
+            tick: Told of the pairs of fakes that are done with.
+
+        Raises:
+            FeatureError: The features are too few, or of another width than the reals.
+        """
+        check_same_width(self.points.features, fake)
+        check_rows(fake, "fake", k=max((ball.k for ball in balls), default=0))
+        points = self.points.frame.place(fake.to(self.points.device))
+        own = self._own(points, balls, keep, tick) if balls else None
+        return PlacedFakes(points, tuple(balls), own)
+
+    def count(
+        self,
+        fakes: PlacedFakes,
+        real_balls: Sequence[Ball],
+        *,
+        smallest_of: Ball | None = None,
+        beside: Sequence[Visitor] = (),
+        tick: Tick = no_tick,
+    ) -> FakeSide:
+        """Who lies in whose balls.
+
+        Args:
+            fakes: What `place` returned.
+            real_balls: Of the kinds that were fitted.
+            smallest_of: Of which of `real_balls` to find the smallest around each fake.
+            beside: Who else looks at the pairs between the two sets while they are searched.
+            tick: Told of the pairs between the sets that are done with.
+
+        Raises:
+            UsageError: A ball was not fitted.
+        """
+        rows, own = self._rows_of(real_balls), fakes.own
+        counter = CrossCounter(
+            self.points,
+            fakes.points,
+            real_sq_radii=self.sq_radii[rows],
+            fake_sq_radii=None if own is None else own.sq_radii,
+            smallest_of=None if smallest_of is None else real_balls.index(smallest_of),
+            ties=self.ties,
+            engine=self.engine,
+        )
+        visit(self.points, fakes.points, [counter, *beside], engine=self.engine, tick=tick)
+        found = Memberships.of(
+            counter.counts(),
+            n_real=len(self.points),
+            n_fake=len(fakes.points),
+            real_balls=real_balls,
+            fake_balls=fakes.balls,
+            real_in_degrees=() if self.in_degrees is None else self.in_degrees[rows],
+            fake_in_degrees=() if own is None else own.in_degrees,
+        )
+        return FakeSide(found, fakes.points, own)
+
+    def sq_radii_of(self, ball: Ball) -> Tensor:
+        """Squared radii (n,) float64 of one kind of ball."""
+        return self.sq_radii[self._rows_of([ball])[0]]
+
+    def _rows_of(self, balls: Sequence[Ball]) -> list[int]:
+        unfitted = [ball for ball in balls if ball not in self.balls]
+        if unfitted:
+            fitted = ", ".join(map(str, self.balls)) or "nothing"
+            raise UsageError(f"{unfitted[0]} was not fitted, only {fitted}", code="k-not-fitted")
+        return [self.balls.index(ball) for ball in balls]
+
+    def _own(self, points: Placed, balls: Sequence[Ball], keep: int, tick: Tick) -> Neighbourhood:
+        """In the reals' frame, or in one of the set's own: collapsed fakes far from the reals need a finer one."""
+        most = max(ball.k for ball in balls)  # a choice for longer lists costs more than it saves
+        if not serves(points, most):
+            points = choose_frame(points.features, most).place(points.features)
+        return Neighbourhood.of(points, balls, ties=self.ties, keep=keep, engine=self.engine, tick=tick)
+
+
+def pairs_of(n: int, m: int, fake_balls: Sequence[Ball]) -> int:
+    """Pairs of rows that are looked at to count m fakes against n reals."""
+    return n * m + (m * (m - 1) // 2 if fake_balls else 0)

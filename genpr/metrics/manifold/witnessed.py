@@ -1,0 +1,300 @@
+"""Witnessed fidelity and diversity: membership that several balls must attest, calibrated by the data themselves.
+
+A single ball is a poor witness: one odd real can vouch for a whole blob of fakes. Here a fake counts as real-like if
+at least 5 of the clipped 20-NN balls of the reals contain it, and if it does not see its neighbours all equally far
+(its local intrinsic dimension is that of a real), as a point deep inside a curved shell does. What share of the reals
+themselves pass this test, each against the others, sets the scale.
+
+References:
+    Salvy et al. 2026, "Enhanced Generative Model Evaluation with Clipped Density and Coverage" (clipped radii).
+    Amsaleg et al. 2015, "Estimating Local Intrinsic Dimensionality" (the maximum-likelihood estimate).
+    Naeem et al. 2020, "Reliable Fidelity and Diversity Metrics for Generative Models" (coverage and its expectation).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from genpr.memory import part_of
+from genpr.metrics.features import (
+    Features,
+    check_count,
+    check_features,
+    check_rows,
+    check_same_width,
+    choose_device,
+)
+from genpr.metrics.manifold.equal_blocks import equal_blocks
+from genpr.metrics.manifold.null import balls_hit
+from genpr.neighbours.balls import Ball
+from genpr.neighbours.cross import cross_counts
+from genpr.neighbours.frame import Placed
+from genpr.neighbours.nearest import nearest_between
+from genpr.neighbours.neighbourhood import Neighbourhood
+from genpr.neighbours.plan import choose_frame, serves
+from genpr.neighbours.sweep import Tick, no_tick
+from genpr.neighbours.verify import sq_distances_at
+
+BALL_K = 20
+"""Neighbours that set the radius of a ball, before it is clipped at the median radius."""
+WITNESSES = 5
+"""Balls that must contain a sample; so one real fewer, wherever it lies, can vouch for nothing alone."""
+COVERING = 4
+"""Fakes that must lie in the ball of a real, of unclipped radius, for it to count as covered."""
+_CLIPPED = Ball(BALL_K, clipped=True)
+
+
+class Witnessed(NamedTuple):
+    """The values of `witnessed`; diversity is the smaller of support and coverage, block by block.
+
+    A low support with a high coverage means shrinkage: the fakes' own balls are too small to reach the reals. The
+    other way round, fakes are spread too wide, or some modes get too few.
+    """
+
+    fidelity: float
+    diversity: float
+    support: float
+    coverage: float
+
+
+def witnessed(
+    real: Features, fake: Features, *, seed: int = 0, device: str | torch.device = "auto"
+) -> Witnessed:
+    """Witnessed fidelity and diversity of fake features against real ones.
+
+    Where there are more fakes than reals, diversity is the mean over as many random blocks of n fakes as there are,
+    and what does not fill a block counts for fidelity alone; where there are fewer, the balls whose coverage is
+    counted hold more reals in the same proportion.
+
+    Args:
+        real: (n, d) features of real images, n > 20.
+        fake: (m, d) features of generated images by the same extractor, m > 20.
+        seed: Of the blocks; without effect unless there are more fakes than reals.
+        device: "auto" is where the tensors are if that is a GPU, else the best device here.
+
+    Raises:
+        FeatureError: The features are malformed, not finite, too few, or differ in width.
+        UsageError: The seed is impossible.
+
+    Example:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> real, fake = rng.normal(size=(2, 1000, 8))
+        >>> [round(value, 1) for value in witnessed(real, 0.5 * fake)]
+        [1.0, 0.1, 0.1, 1.0]
+    """
+    seed = check_count(seed, "seed", least=0)
+    checked_real, checked_fake = check_features(real, "real"), check_features(fake, "fake")
+    check_same_width(checked_real, checked_fake)
+    check_rows(checked_real, "real", k=BALL_K)
+    check_rows(checked_fake, "fake", k=BALL_K)
+    where = choose_device(real, device)
+    return cut_and_uncut(checked_real.to(where), checked_fake.to(where), seed)[0]
+
+
+def cut_and_uncut(real: Tensor, fake: Tensor, seed: int, tick: Tick = no_tick) -> tuple[Witnessed, Witnessed]:
+    """`witnessed` of float32 features (n, d) and (m, d), and what it would be were nothing cut at 1.
+
+    `tick` is told of as many pairs as `pairs_of` says.
+    """
+    points = choose_frame(real, BALL_K).place(real)
+    k = covering_k(len(real), len(fake))
+    own = Neighbourhood.of(points, [_CLIPPED, Ball(k)], keep=BALL_K, tick=tick)
+    blocks, rest = blocks_of_fakes(len(real), len(fake), seed)
+    cuts = [fake] if len(blocks) == 1 and not len(rest) else (part_of(fake, rows) for rows in blocks)
+    parts = [_judged(points, own, k, points.frame.place(cut), tick) for cut in cuts]
+    known = [part.seen for part in parts]
+    if len(rest):
+        known.append(_seen_among_reals(points, own, points.frame.place(part_of(fake, rest)), tick))
+    fidelity = witnessed_fidelity(
+        torch.cat([seen.witnesses for seen in known]),
+        torch.cat([seen.lid for seen in known]),
+        own.in_degrees[0],
+        local_dimension(_listed(points, own)),
+    )
+    return _joined(fidelity, parts, 1.0), _joined(fidelity, parts, math.inf)
+
+
+def local_dimension(sq: Tensor) -> Tensor:
+    """Local intrinsic dimension seen from each of q samples: -1 / mean of ln(d_l / d_k) over l < k.
+
+    Points at distance 0 are left out: copies say nothing of a dimension, and were every real there twice, none would
+    have any.
+
+    Args:
+        sq: (q, k) squared distances to the k > 1 nearest points, ascending.
+
+    Returns:
+        (q,) float64: 0 where fewer than two distances are not 0, infinite where all that are not 0 are equal.
+    """
+    nearer, last = sq[:, :-1].double(), sq[:, -1:].double()
+    is_apart = nearer > 0
+    logs = torch.where(is_apart, nearer / last, 1.0).log().sum(dim=1).abs() / 2
+    return torch.where(is_apart.any(dim=1), is_apart.sum(dim=1) / logs, 0.0)
+
+
+def witnessed_fidelity(
+    witnesses_fake: Tensor,
+    lid_fake: Tensor,
+    witnesses_real: Tensor,
+    lid_real: Tensor,
+    *,
+    w: int = WITNESSES,
+    alpha: float = 0.02,
+) -> float:
+    """Share of fakes that at least `w` reals attest and whose dimension is a real's, over that share of the reals.
+
+    Args:
+        witnesses_fake: (m,) in how many clipped real balls each fake lies.
+        lid_fake: (m,) local dimension of each fake among the reals.
+        witnesses_real: (n,) in how many clipped balls of other reals each real lies.
+        lid_real: (n,) local dimension of each real among the others.
+        w: Witnesses needed.
+        alpha: Share of the reals whose dimension counts as too high.
+
+    Returns:
+        Not cut at 1; NaN where no real passes.
+    """
+    place = math.ceil((1 - alpha) * (len(lid_real) - 1) - 1e-9)  # the quantile, taken from above
+    limit = lid_real.sort().values[place]
+    accepted_fakes = (witnesses_fake >= w) & (lid_fake <= limit)
+    accepted_reals = (witnesses_real >= w) & (lid_real <= limit)
+    return _ratio(_share(accepted_fakes), _share(accepted_reals))
+
+
+def witnessed_support(witnesses_real: Tensor, witnesses_fake: Tensor, *, w: int = WITNESSES) -> float:
+    """Share of reals that lie in at least `w` clipped balls of the fakes, over that share of the fakes.
+
+    Args:
+        witnesses_real: (n,) in how many clipped fake balls each real lies.
+        witnesses_fake: (m,) in how many clipped balls of other fakes each fake lies.
+        w: Witnesses needed.
+
+    Returns:
+        Not cut at 1; NaN where no fake passes.
+    """
+    return _ratio(_share(witnesses_real >= w), _share(witnesses_fake >= w))
+
+
+def witnessed_coverage(fakes_per_real_ball: Tensor, *, n_fake: int, k: int, t: int = COVERING) -> float:
+    """Share of real balls that hold at least `t` fakes, over what a perfect generator would have.
+
+    Args:
+        fakes_per_real_ball: (n,) fakes in each k-NN ball of the reals, of unclipped radius.
+        n_fake: Number of fakes, m.
+        k: Of these balls; see `covering_k`.
+        t: Fakes needed.
+
+    Returns:
+        Not cut at 1.
+
+    Raises:
+        UsageError: There is no k-th other real ("bad-option").
+    """
+    expected = balls_hit(len(fakes_per_real_ball), n_fake, k, at_least=t)
+    return _ratio(_share(fakes_per_real_ball >= t), expected)
+
+
+def covering_k(n_real: int, n_fake: int) -> int:
+    """The k of the balls whose coverage is counted: 20, or more in proportion where fakes are fewer than reals."""
+    if n_fake >= n_real:
+        return BALL_K
+    return min(n_real - 1, math.floor(BALL_K * n_real / n_fake + 0.5))
+
+
+def blocks_of_fakes(n_real: int, n_fake: int, seed: int) -> tuple[Sequence[Tensor], Tensor]:
+    """Rows of the fakes in random blocks of `n_real`, or all of them if they are fewer; and rows that fill no block.
+
+    Blocks a little larger than the reals would not do: support grows with the fakes per real.
+    """
+    if n_fake <= n_real:
+        return [torch.arange(n_fake)], torch.arange(0)
+    blocks = equal_blocks(n_fake, n_real, seed)
+    is_left = torch.ones(n_fake, dtype=torch.bool)
+    is_left[torch.cat(blocks)] = False
+    return blocks, is_left.nonzero()[:, 0]
+
+
+def pairs_of(n_real: int, n_fake: int) -> int:
+    """Pairs of rows that are looked at: within the reals and each block of fakes, and twice between the two."""
+    size, count = min(n_real, n_fake), max(1, n_fake // n_real)
+    return n_real * (n_real - 1) // 2 + count * size * (size - 1) // 2 + 2 * n_real * n_fake
+
+
+class _Seen(NamedTuple):
+    """What the reals say of each of some fakes: how many clipped balls of theirs hold it, and its local dimension."""
+
+    witnesses: Tensor
+    lid: Tensor
+
+
+class _Judged(NamedTuple):
+    """What one block of fakes tells: of each of them, and both parts of diversity."""
+
+    seen: _Seen
+    support: float
+    coverage: float
+
+
+def _judged(points: Placed, own: Neighbourhood, k: int, queries: Placed, tick: Tick) -> _Judged:
+    """One block of fakes against the reals, whose clipped and k-NN balls are known."""
+    among = queries
+    if not serves(queries, BALL_K):
+        among = choose_frame(queries.features, BALL_K).place(queries.features)
+    of_fakes = Neighbourhood.of(among, [_CLIPPED], tick=tick)
+    counts = cross_counts(
+        points, queries, real_sq_radii=own.sq_radii, fake_sq_radii=of_fakes.sq_radii, tick=tick
+    )
+    return _Judged(
+        _Seen(counts.real_balls_per_fake[0], _dimension_among(points, queries, tick)),
+        witnessed_support(counts.fake_balls_per_real[0], of_fakes.in_degrees[0]),
+        witnessed_coverage(counts.fakes_per_real_ball[1], n_fake=len(queries), k=k),
+    )
+
+
+def _seen_among_reals(points: Placed, own: Neighbourhood, queries: Placed, tick: Tick) -> _Seen:
+    """Fakes that are in no block."""
+    counts = cross_counts(points, queries, real_sq_radii=own.sq_radii[:1], tick=tick)
+    return _Seen(counts.real_balls_per_fake[0], _dimension_among(points, queries, tick))
+
+
+def _dimension_among(points: Placed, queries: Placed, tick: Tick) -> Tensor:
+    return local_dimension(nearest_between(queries, points, BALL_K, tick=tick)[1])
+
+
+def _listed(points: Placed, own: Neighbourhood) -> Tensor:
+    """Squared distances (n, 20) to the listed neighbours, as exact as those of fakes, ascending."""
+    index = own.lists.index
+    rows = torch.arange(len(index), device=index.device).repeat_interleave(index.shape[1])
+    sq = sq_distances_at(points.features, points.features, rows, index.flatten())
+    return sq.view(index.shape).sort(dim=1).values
+
+
+def _joined(fidelity: float, parts: Sequence[_Judged], most: float) -> Witnessed:
+    """Means over blocks of what is at most `most`."""
+    support, coverage = (
+        [_at_most(most, ratio) for ratio in ratios]
+        for ratios in zip(*((part.support, part.coverage) for part in parts), strict=True)
+    )
+    diversity = [_at_most(a, b) for a, b in zip(support, coverage, strict=True)]
+    return Witnessed(
+        _at_most(most, fidelity), *(sum(each) / len(parts) for each in (diversity, support, coverage))
+    )
+
+
+def _at_most(most: float, value: float) -> float:
+    """NaN where either is."""
+    return math.nan if math.isnan(most) or math.isnan(value) else min(most, value)
+
+
+def _share(mask: Tensor) -> float:
+    return int(mask.sum()) / len(mask)
+
+
+def _ratio(share: float, expected: float) -> float:
+    return share / expected if expected > 0 else math.nan

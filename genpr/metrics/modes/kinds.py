@@ -1,0 +1,167 @@
+"""Two looks at plain features that no metric of neighbours takes: kinds of images that are missing, and odd axes.
+
+References:
+    Kolmogorov 1933; Smirnov 1939 (largest difference of two distribution functions).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from genpr.metrics.modes.clusters import fitted_centres, mean_of, nearest_centres
+
+_CELLS, _FITTED = 20, 5000
+_LEAST_SHARE, _STARVED = 0.01, 0.2  # of the reals in a cell; of its fair part that it gets
+_CHANCE = 1e-6
+_COMPARED = 2000  # rows per side, among which a distance of .3 is far beyond chance
+_ALARM = 0.3
+_FEW_AXES = 0.05  # more than this share of odd axes, and distances see them too
+_REPEATED, _VARIED = 0.1, 0.5  # shares of distinct values, on a lattice and off it
+
+
+@dataclass(frozen=True, slots=True)
+class MissingKind:
+    """A cell of the reals that hardly any fake falls into.
+
+    Attributes:
+        real_share: Of the reals in it.
+        fake_share: Of the fakes in it.
+        row: The real nearest to its centre.
+    """
+
+    real_share: float
+    fake_share: float
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class OddAxes:
+    """Single features in which the sets differ although distances hardly can.
+
+    Attributes:
+        axes: Features whose distribution functions differ by more than .3, the worst first.
+        largest: The largest such difference.
+        is_lattice: Whether one side takes few distinct values where the other takes many, in most features.
+    """
+
+    axes: tuple[int, ...]
+    largest: float
+    is_lattice: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RealKinds:
+    """Kinds of images among n reals: the cells of a k-means clustering (20), to count fakes in.
+
+    Attributes:
+        centre: Mean of the reals, (d,) float64.
+        centres: Of the cells, relative to it, (c, d) float64; c = 0 where the reals are too few.
+        shares: Of the reals in each cell, (c,) float64.
+        rows: The real nearest to the centre of each cell, (c,) int64.
+    """
+
+    centre: Tensor
+    centres: Tensor
+    shares: Tensor
+    rows: Tensor
+
+    @classmethod
+    def of(cls, real: Tensor, *, seed: int = 0) -> RealKinds:
+        """Cluster the reals.
+
+        Args:
+            real: (n, d) float32.
+            seed: Of the clustering.
+        """
+        n, d = real.shape
+        if n < 10 * _CELLS:
+            nothing = torch.zeros(d, dtype=torch.float64)
+            return cls(nothing, nothing.new_empty(0, d), nothing[:0], torch.empty(0, dtype=torch.int64))
+        centre = mean_of(real)
+        # A real pulls the centre that it is fitted to towards itself; others are counted, as fakes are.
+        order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+        fitted, counted = order[: min(_FITTED, n // 2)], order[min(_FITTED, n // 2) :].sort().values
+        centres = fitted_centres(real[fitted].double() - centre, _CELLS, seed=seed)
+        label, sq = nearest_centres(real, centre, centres, rows=counted)
+        nearest = [sq.where(label == cell, torch.inf).argmin() for cell in range(len(centres))]
+        shares = label.bincount(minlength=len(centres)).double() / len(counted)
+        return cls(centre, centres, shares, counted[torch.stack(nearest)])
+
+    def missing(self, fake: Tensor, *, fake_rows: Tensor | None = None) -> tuple[MissingKind, ...]:
+        """Cells that hold a fifth of their fair part of the fakes, or less.
+
+        Args:
+            fake: (m, d) float32.
+            fake_rows: Which of them to look at; None for all.
+
+        Returns:
+            Cells of at least 1 % of the reals in which so few fakes would be a chance below one in a million; largest
+            first.
+        """
+        if not len(self.centres):
+            return ()
+        m = len(fake if fake_rows is None else fake_rows)
+        label, _ = nearest_centres(fake, self.centre, self.centres, rows=fake_rows)
+        found = []
+        for ours, theirs, row in zip(
+            self.shares.tolist(),
+            label.bincount(minlength=len(self.centres)).tolist(),
+            self.rows.tolist(),
+            strict=True,
+        ):
+            is_starved = ours >= _LEAST_SHARE and theirs / m <= _STARVED * ours
+            if is_starved and _chance_of_at_most(theirs, m, ours) < _CHANCE:
+                found.append(MissingKind(ours, theirs / m, row))
+        return tuple(sorted(found, key=lambda kind: -kind.real_share))
+
+
+def odd_axes(real: Tensor, fake: Tensor, *, seed: int = 0) -> OddAxes:
+    """Features in which a part of the two sets differ beyond chance (Kolmogorov-Smirnov distance over .3).
+
+    Args:
+        real: (n, d) float32.
+        fake: (m, d) float32.
+        seed: Of the parts.
+    """
+    ours, theirs = (_part(features, seed) for features in (real, fake))
+    distance = ks_distances(ours, theirs)
+    # Of d features, one is this far off in one of a million comparisons of two sets from one source.
+    n, m, d = len(ours), len(theirs), real.shape[1]
+    by_chance = math.sqrt(math.log(2 * d / _CHANCE) / 2 * (1 / n + 1 / m))
+    odd = (distance > max(_ALARM, by_chance)).nonzero()[:, 0]
+    order = odd[distance[odd].argsort(descending=True)]
+    distinct = [_distinct_share(part) for part in (ours, theirs)]
+    few, many = torch.minimum(*distinct), torch.maximum(*distinct)
+    lattice = (few < _REPEATED) & (many > _VARIED)
+    axes = tuple(order.tolist()) if len(order) <= max(1, _FEW_AXES * real.shape[1]) else ()
+    return OddAxes(axes, float(distance.max()), bool(lattice.double().mean() > _VARIED))
+
+
+def ks_distances(real: Tensor, fake: Tensor) -> Tensor:
+    """Largest difference of the distribution functions of each feature: (d,) float64 for (n, d) and (m, d)."""
+    ordered = [part.T.contiguous().sort(dim=1).values for part in (real, fake)]
+    pooled = torch.cat(ordered, dim=1)
+    below = [torch.searchsorted(part, pooled, right=True).double() / part.shape[1] for part in ordered]
+    return (below[0] - below[1]).abs().amax(dim=1)
+
+
+def _part(features: Tensor, seed: int) -> Tensor:
+    rows = torch.randperm(len(features), generator=torch.Generator().manual_seed(seed))[:_COMPARED]
+    return features[rows.sort().values].float()
+
+
+def _distinct_share(rows: Tensor) -> Tensor:
+    ordered = rows.sort(dim=0).values
+    return ((ordered[1:] != ordered[:-1]).sum(dim=0) + 1).double() / len(rows)
+
+
+def _chance_of_at_most(count: int, total: int, share: float) -> float:
+    """Of a binomial number, that it is no larger."""
+    from scipy.special import bdtr
+
+    chance = float(bdtr(count, total, share))
+    return chance if math.isfinite(chance) else 1.0

@@ -1,0 +1,1 @@
+"""Missed and invented modes of two sources."""

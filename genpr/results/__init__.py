@@ -1,0 +1,1 @@
+"""What a score found: values, families, provenance; written, read back, and compared."""

@@ -1,0 +1,1 @@
+"""Checkpoints scored as they arrive, and the log of their scores."""
