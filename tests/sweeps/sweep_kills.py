@@ -14,6 +14,8 @@ import sys
 from functools import partial
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from kills import run_killed
 
 from genpr import storage

@@ -13,19 +13,21 @@ import sys
 from functools import partial
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from kills import run_killed
 
 from genpr import storage
 from genpr.evaluation import evaluator
-from genpr.watching import score_log, watching
+from genpr.watching import score_log, watcher
 
-FILES = {module.__file__ for module in (score_log, storage, watching)}
+FILES = {module.__file__ for module in (score_log, storage, watcher)}
 
 
 def watch(real: str, folder: Path) -> None:
     scores = evaluator.Evaluator(real, control=False, intervals=False)
     with score_log.ScoreLog(folder / "genpr.jsonl", stylegan=True) as log:
-        watching.Watcher(scores, folder, log, settle=0, give_up=0).run(once=True)
+        watcher.Watcher(scores, folder, log, settle=0, give_up=0).run(once=True)
 
 
 def main(real: str, plan: dict[str, list[int]]) -> int:

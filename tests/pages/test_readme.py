@@ -10,7 +10,7 @@ import torch
 
 from genpr.cli.main import run
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 
 

@@ -67,7 +67,7 @@ def test_what_a_generator_does_not_take_is_said(evaluator):
 
 def test_the_script(evaluator, tmp_path, write_images, monkeypatch, capsys):
     real = write_images("real", ShapesGenerator()(draw_latents(60, seed=1)).permute(0, 2, 3, 1).numpy())
-    script = Path(__file__).parent.parent / "scripts" / "truncation_sweep.py"
+    script = Path(__file__).parents[2] / "scripts" / "truncation_sweep.py"
     arguments = [str(real), "genpr.demo:ShapesGenerator", "--extractor", "pixels", "--n", "50"]
     psis = [f"--psi={psi}" for psi in PSIS]
     monkeypatch.setattr(sys, "argv", [str(script), *arguments, *psis, "--out", str(tmp_path / "out")])

@@ -16,7 +16,7 @@ import pytest
 
 import genpr
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 BENCHMARK = ROOT / "benchmarks" / "bench_soak.py"
 
 

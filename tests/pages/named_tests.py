@@ -7,7 +7,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 
 

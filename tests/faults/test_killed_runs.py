@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "bench_million.py"
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "bench_million.py"
 IMAGES = 20_000
 BLOCK = 2048
 

@@ -18,7 +18,7 @@ from PIL import Image
 import genpr
 from genpr.images.float_range import levels_of
 
-SCRIPTS = Path(__file__).parent.parent / "scripts"
+SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
 @pytest.fixture(scope="module")

@@ -547,7 +547,7 @@ def test_any_f_score_of_the_lines_may_choose(folder, clock, watch):
 
 
 def test_lines_hold_what_the_docs_say(folder, clock, watch):
-    page = (Path(__file__).parent.parent / "docs" / "watching.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "watching.md").read_text()
     put(folder, "a.npy")
     (folder / "b.npy").write_bytes(b"nothing")
     with watch(settle=0, give_up=0) as run:
