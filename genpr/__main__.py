@@ -6,6 +6,7 @@ import sys
 
 from genpr.cli.signals import Farewell, answer_signals, end_by_signals_alone, signal_of
 from genpr.cli.voice import Voice
+from genpr.heaps import keep_one_heap
 from genpr.ranks.environment import is_launched, launched_rank
 
 
@@ -15,6 +16,7 @@ def main() -> None:
     if is_launched() and launched_rank():
         voice.mute()  # the first of several processes speaks for all
     try:
+        keep_one_heap()  # there is no thread yet
         answer_signals(farewell)
         from genpr.cli.ranks import run_as_launched
 

@@ -5,7 +5,6 @@ The limit is one for the whole process, as memory is.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import tempfile
@@ -18,6 +17,7 @@ import numpy as np
 
 from genpr.cgroups import memory_left
 from genpr.errors import ResourceError, UsageError
+from genpr.heaps import give_back
 from genpr.runtime import cache_root, memory_sharers, private_folder
 
 if TYPE_CHECKING:
@@ -101,13 +101,7 @@ def borrowed_memory(most: str | int | None) -> Iterator[None]:
         try:
             yield
         finally:
-            _give_back()
-
-
-def _give_back() -> None:
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
-    if trim is not None:  # glibc has it; takes some milliseconds
-        trim(0)
+            give_back()
 
 
 def free_memory() -> int:

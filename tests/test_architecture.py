@@ -15,15 +15,27 @@ import genpr
 
 PACKAGE = Path(genpr.__file__).parent
 
-BASE = {"cgroups", "errors", "memory", "notices", "ranks", "rebuild", "runtime", "shortage", "storage"}
+BASE = {
+    "cgroups",
+    "errors",
+    "heaps",
+    "memory",
+    "notices",
+    "ranks",
+    "rebuild",
+    "runtime",
+    "shortage",
+    "storage",
+}
 ALLOWED = {
     "errors": set(),
     "runtime": {"errors"},
     "cgroups": set(),
+    "heaps": set(),
     "storage": {"errors"},
     "notices": set(),
     "ranks": {"errors", "runtime"},
-    "memory": {"cgroups", "errors", "runtime"},
+    "memory": {"cgroups", "errors", "heaps", "runtime"},
     "shortage": {"notices"},
     "rebuild": set(),
     "images": BASE,
@@ -72,7 +84,7 @@ ALLOWED = {
     "integrations": BASE | {"evaluation", "features", "images", "metrics", "results", "scoring", "sides"},
     "cli": {"*"},
     "__init__": {"*"},
-    "__main__": {"cli", "ranks"},
+    "__main__": {"cli", "heaps", "ranks"},
 }
 
 

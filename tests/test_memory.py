@@ -14,6 +14,7 @@ from genpr import memory
 from genpr.errors import ResourceError, UsageError
 from genpr.features import feature_set
 from genpr.features.embed import embed
+from genpr.heaps import give_back
 from genpr.memory import (
     borrowed_memory,
     copy_of,
@@ -174,7 +175,7 @@ def held_by_the_library():
 @pytest.mark.skipif(not hasattr(LIBC, "malloc_trim"), reason="not glibc")
 @pytest.mark.parametrize("fails", [False, True], ids=["done", "failed"])
 def test_borrowed_memory_goes_back_to_the_system(fails):
-    memory._give_back()  # what earlier tests freed would be used again
+    give_back()  # what earlier tests freed would be used again
     before = resident()
     with suppress(RuntimeError), borrowed_memory(None):
         last = held_by_the_library()
@@ -187,7 +188,7 @@ def test_borrowed_memory_goes_back_to_the_system(fails):
 
 def test_an_evaluator_gives_its_memory_back(monkeypatch, rng):
     given = []
-    monkeypatch.setattr(memory, "_give_back", lambda: given.append(len(given)))
+    monkeypatch.setattr(memory, "give_back", lambda: given.append(len(given)))
     evaluator = genpr.Evaluator(rng.normal(size=(50, 4)))
     assert given == [0]
     evaluator.score(rng.normal(size=(50, 4)))
