@@ -68,7 +68,7 @@ def test_a_list_gives_its_files_in_its_order(here, data):
     assert [item.read() for item in source] == [PNG + name.encode() for name in names(source)]
     assert len(source) == 3
     assert names(subset(source, 2, seed=0)) == [
-        names(source)[place] for place in subset(source, 2, seed=0).chosen
+        names(source)[place] for place in subset(source, 2, seed=0).rows
     ]
 
 

@@ -123,7 +123,7 @@ def test_images_are_not_turned_by_their_exif_orientation(tmp_path):
 def test_every_form_gives_the_same_sample(hub, form):
     whole = open_source(hub / form)
     part = subset(whole, 5, seed=2)
-    chosen = part.chosen
+    chosen = part.rows
     assert [item.read() for item in part] == [FILES[place] for place in chosen]
     assert [item.name for item in part] == [names(whole)[place] for place in chosen]
 

@@ -139,7 +139,7 @@ def test_a_choice_of_shards_reads_and_opens_only_what_was_chosen(make_tar, tmp_p
         )
     source = open_source(f"{tmp_path}/s*.tar")
     part = subset(source, 3, seed=0)
-    wanted = [[item.name for item in source][place] for place in part.chosen]
+    wanted = [[item.name for item in source][place] for place in part.rows]
     for shard in range(8):
         if f"s{shard}.tar" not in {name[:6] for name in wanted}:
             (tmp_path / f"s{shard}.tar").unlink()

@@ -96,8 +96,7 @@ def test_images_of_other_ranks_are_not_read_of_a_part_of_a_source(half_damaged, 
 
 def part_of(source, images):
     """What a source that picks of `images` has."""
-    rows = source.rows if isinstance(source, ShardSource) else source.chosen
-    return [images[row] for row in rows]
+    return [images[row] for row in source.rows]
 
 
 def test_flags_come_in_one_order_whoever_met_them_first():
