@@ -14,7 +14,7 @@ from genpr.features.extractor import FeatureExtractor
 from genpr.images.policy import MAX_PIXELS
 from genpr.memory import limited_memory, parse_size
 from genpr.results.result import Result
-from genpr.sides.features import Embedder, StageProgress
+from genpr.sides.embedder import Embedder, StageProgress
 
 DEFAULT_EXTRACTOR = "clip-vit-b-32"
 

@@ -28,7 +28,8 @@ from genpr.prompts.read import open_prompts
 from genpr.prompts.table import Captions, Prompts
 from genpr.results.result import Result
 from genpr.results.values import MetricValue
-from genpr.sides.features import Embedder, SideFeatures, Space
+from genpr.sides.embedder import Embedder, Space
+from genpr.sides.features import SideFeatures
 from genpr.sides.names import names_of, rows_in_source
 from genpr.sides.sides import OpenedSide, open_side
 from genpr.sides.spare_device import going_on

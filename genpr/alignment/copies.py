@@ -19,7 +19,8 @@ from genpr.images.naming import plain_path
 from genpr.metrics.retrieval.copies import CopyDetection, copy_detection
 from genpr.prompts.read import text_of
 from genpr.results.values import MetricValue
-from genpr.sides.features import Embedder, SideFeatures, Space
+from genpr.sides.embedder import Embedder, Space
+from genpr.sides.features import SideFeatures
 from genpr.sides.sides import OpenedSide, open_side
 
 THRESHOLD = 0.5

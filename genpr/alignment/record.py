@@ -19,7 +19,7 @@ from genpr.results.identities import Identities
 from genpr.results.result import Result, SideSummary, package_versions
 from genpr.results.summaries import AlignmentSummary, Misranked
 from genpr.results.values import MetricValue
-from genpr.sides.features import Embedder
+from genpr.sides.embedder import Embedder
 
 PROTOCOL = "align"
 _MOST_FAILURES = 200

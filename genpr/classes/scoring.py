@@ -32,7 +32,8 @@ from genpr.results.result import Result
 from genpr.scoring.plan import ScorePlan
 from genpr.scoring.protocols import EvaluationProtocol
 from genpr.scoring.scoring import ManifoldRecipe, RealManifolds
-from genpr.sides.features import Embedder, SideFeatures
+from genpr.sides.embedder import Embedder
+from genpr.sides.features import SideFeatures
 from genpr.sides.sides import OpenedSide, labels_lie_in
 from genpr.sides.spare_device import going_on
 

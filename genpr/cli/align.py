@@ -127,7 +127,7 @@ def command(
     from genpr.memory import limited_memory
     from genpr.report.text.alignment_table import failures_list
     from genpr.report.text.terminal import score_table
-    from genpr.sides.features import Embedder
+    from genpr.sides.embedder import Embedder
 
     question = Question(
         distractors=distractors,

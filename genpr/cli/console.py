@@ -16,7 +16,7 @@ from genpr.errors import ResourceError
 
 if TYPE_CHECKING:
     from genpr.notices import Notice
-    from genpr.sides.features import StageProgress
+    from genpr.sides.embedder import StageProgress
 
 
 _TOLD_AFTER = 5.0  # seconds; by then the pace is known

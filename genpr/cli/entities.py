@@ -176,7 +176,7 @@ def _recognised(
 ) -> Result:
     from genpr.memory import limited_memory
     from genpr.recognition.score import score_images
-    from genpr.sides.features import Embedder
+    from genpr.sides.embedder import Embedder
 
     # What a custom recogniser prints must not end up in the result.
     stderr = redirect_stdout(sys.stderr)

@@ -55,7 +55,7 @@ def command(
     from genpr.images.shards import Share
     from genpr.memory import limited_memory
     from genpr.ranks.team import leave_to_first
-    from genpr.sides.features import Embedder
+    from genpr.sides.embedder import Embedder
     from genpr.sides.shards import features_for_file
     from genpr.sides.sides import open_side
 

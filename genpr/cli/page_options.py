@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from genpr.images.datasets import CountedBatches
     from genpr.images.policy import DecodePolicy
     from genpr.results.result import Result
-    from genpr.sides.features import StageProgress
+    from genpr.sides.embedder import StageProgress
 
 
 def page_options(command: Command) -> Command:

@@ -24,7 +24,8 @@ from genpr.metrics.features import check_ties
 from genpr.results.result import Result
 from genpr.scoring.plan import ScorePlan
 from genpr.scoring.protocols import find_protocol
-from genpr.sides.features import Embedder, SideFeatures, StageProgress
+from genpr.sides.embedder import Embedder, StageProgress
+from genpr.sides.features import SideFeatures
 from genpr.sides.sides import OpenedSide, check_same_kind, open_side
 
 
@@ -162,7 +163,7 @@ class Evaluator:
     @property
     def n_real(self) -> int:
         """Number of reals."""
-        return self._judge.judge.n_real
+        return len(self._judge.judge.reals)
 
     @property
     def recipe(self) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from genpr.evaluation.held_out import embedded_held_out
 from genpr.evaluation.patient_judge import PatientJudge
 from genpr.label_scores.recipe import LabelRecipe
 from genpr.scoring.plan import ScorePlan
-from genpr.sides.features import Embedder, SideFeatures
+from genpr.sides.embedder import Embedder
+from genpr.sides.features import SideFeatures
 from genpr.sides.sides import OpenedSide
 
 

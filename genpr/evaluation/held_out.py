@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from genpr.scoring.plan import ScorePlan
-from genpr.sides.features import Embedder, SideFeatures
+from genpr.sides.embedder import Embedder
+from genpr.sides.features import SideFeatures
 from genpr.sides.sides import OpenedSide, check_same_kind, open_side
 
 

@@ -30,7 +30,8 @@ from genpr.results.values import MetricValue
 from genpr.scoring.plan import ScorePlan
 from genpr.scoring.scorer import Scored, Scorer, control_of, with_control
 from genpr.scoring.suspicions import no_intervals, suspicions
-from genpr.sides.features import Embedder, SideFeatures
+from genpr.sides.embedder import Embedder
+from genpr.sides.features import SideFeatures
 from genpr.sides.sides import check_untrained
 
 _OF_SUBSETS = ("kid", "kd")
@@ -113,11 +114,6 @@ class Judge:
     def reals(self) -> FeatureSet:
         """The features that stand for the real side."""
         return self._main(self._real)
-
-    @property
-    def n_real(self) -> int:
-        """Number of reals."""
-        return len(self._main(self._real))
 
     @property
     def real(self) -> SideFeatures:

@@ -14,7 +14,8 @@ from genpr.notices import Notice, notice
 from genpr.results.result import Result
 from genpr.runtime import gpu_trouble
 from genpr.scoring.plan import ScorePlan
-from genpr.sides.features import Embedder, SideFeatures
+from genpr.sides.embedder import Embedder
+from genpr.sides.features import SideFeatures
 from genpr.sides.spare_device import going_on
 
 _Found = TypeVar("_Found")

@@ -15,7 +15,7 @@ from genpr.features.extractor import FeatureExtractor
 from genpr.images.arrays import TensorSource
 from genpr.metrics.features import check_ties
 from genpr.scoring.plan import ScorePlan
-from genpr.sides.features import Embedder
+from genpr.sides.embedder import Embedder
 from genpr.sides.sides import OpenedImages
 
 

@@ -13,7 +13,8 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.registry import describe
 from genpr.images.source import open_source
 from genpr.scoring.plan import ScorePlan
-from genpr.sides.features import OWN, Embedder, Space
+from genpr.sides.embedder import Embedder, Space
+from genpr.sides.features import OWN
 from genpr.sides.sides import OpenedImages
 
 _HASH = 32

@@ -37,7 +37,8 @@ from genpr.notices import Notice, notice
 from genpr.results.summaries import Confusion, LabelSummary
 from genpr.results.values import MetricValue
 from genpr.scoring.plan import ScorePlan
-from genpr.sides.features import Embedder, SideFeatures
+from genpr.sides.embedder import Embedder
+from genpr.sides.features import SideFeatures
 
 _HALVES, _FAKE_STREAM = 100, 1
 _FEW_REALS = (

@@ -22,7 +22,8 @@ from genpr.metrics.modes.modes import ModeCluster, Modes, modes_of
 from genpr.modes.labels import SideLabels
 from genpr.notices import Notice
 from genpr.scoring.plan import ScorePlan
-from genpr.sides.features import Embedder, SideFeatures, StageProgress
+from genpr.sides.embedder import Embedder, StageProgress
+from genpr.sides.features import SideFeatures
 from genpr.sides.sides import OpenedSide, check_same_kind, check_untrained, labels_lie_in, open_side
 from genpr.sides.spare_device import going_on
 

@@ -23,7 +23,7 @@ from genpr.features.lookup import canonical_name
 from genpr.features.text import check_has_text
 from genpr.features.text_encoder import TextEncoder
 from genpr.metrics.entity.presence import zero_shot_scores
-from genpr.sides.features import Embedder, Space
+from genpr.sides.embedder import Embedder, Space
 from genpr.sides.texts import check_pair, is_own, text_encoder_for
 
 By = str | Detector | FeatureExtractor | ZeroShot

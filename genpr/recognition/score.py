@@ -32,7 +32,7 @@ from genpr.recognition.thresholds import (
     presence_of,
 )
 from genpr.results.result import Result
-from genpr.sides.features import Embedder, StageProgress
+from genpr.sides.embedder import Embedder, StageProgress
 from genpr.sides.sides import open_side
 
 

@@ -14,7 +14,8 @@ from genpr.metrics.catalogue import IN_BLOCKS, METRICS
 from genpr.metrics.manifold.neighbour_metrics import least_images
 from genpr.metrics.manifold.samples import SAMPLE_METRICS
 from genpr.scoring.protocols import EvaluationProtocol, Ties, find_protocol
-from genpr.sides.features import OWN, Space
+from genpr.sides.embedder import Space
+from genpr.sides.features import OWN
 from genpr.sides.sides import OpenedSide
 
 

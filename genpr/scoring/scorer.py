@@ -23,7 +23,8 @@ from genpr.runtime import all_cores
 from genpr.scoring.equalised import EqualisedManifolds
 from genpr.scoring.plan import ScorePlan
 from genpr.scoring.scoring import ManifoldRecipe, RealCompanions, RealManifolds, Searched
-from genpr.sides.features import Embedder, SideFeatures, StageProgress
+from genpr.sides.embedder import Embedder, StageProgress
+from genpr.sides.features import SideFeatures
 
 Values = dict[str, MetricValue | None]
 """By metric; None where it is undefined."""

@@ -24,7 +24,8 @@ from genpr.metrics.progress import PairProgress
 from genpr.metrics.uncertainty import interval_of
 from genpr.results.values import MetricValue
 from genpr.scoring.protocols import EvaluationProtocol, Ties
-from genpr.sides.features import SideFeatures, Space
+from genpr.sides.embedder import Space
+from genpr.sides.features import SideFeatures
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,8 @@ from genpr.features.feature_set import FeatureSet
 from genpr.images.item import printable
 from genpr.images.shards import Share, shard_of
 from genpr.images.source import subset
-from genpr.sides.features import OWN, Embedder, SideFeatures, Space
+from genpr.sides.embedder import Embedder, Space
+from genpr.sides.features import OWN, SideFeatures
 from genpr.sides.sides import OpenedImages, OpenedSide
 
 

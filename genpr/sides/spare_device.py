@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
+from genpr.features.feature_set import FeatureSet
 from genpr.notices import Notice
 from genpr.ranks.team import current_team
 from genpr.shortage import is_out_of_memory, release, shortages, tell
-from genpr.sides.sides import is_one_shot
-
-if TYPE_CHECKING:
-    from genpr.features.feature_set import FeatureSet
-    from genpr.sides.features import Embedder, Space
-    from genpr.sides.sides import OpenedImages
+from genpr.sides.embedder import Embedder, Space, told_by_ranks
+from genpr.sides.sides import OpenedImages, is_one_shot
 
 _Found = TypeVar("_Found")
 
@@ -46,12 +43,6 @@ def going_on(
         release(embedder.device.type)
         tell("oom-cpu", device=embedder.device, what=what)
         return work(replace(embedder, on="cpu", _loaded={})), tuple(told)
-
-
-def told_by_ranks(notices: Iterable[Notice]) -> tuple[Notice, ...]:
-    """The notices of every rank of a team, each once: what happened on any of them is for the first to say."""
-    told = current_team().told([asdict(item) for item in notices])
-    return tuple(dict.fromkeys(Notice(**item) for each in told for item in each))
 
 
 def _has_spare(embedder: Embedder) -> bool:

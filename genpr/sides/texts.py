@@ -14,7 +14,7 @@ from genpr.features.registry import check_weights_used, weights_of
 from genpr.features.text import load_text_encoder, text_encoder_of
 from genpr.features.text_encoder import TextEncoder
 from genpr.images.item import short
-from genpr.sides.features import Embedder, Space
+from genpr.sides.embedder import Embedder, Space
 
 
 def is_own(name: str) -> bool:

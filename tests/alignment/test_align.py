@@ -16,7 +16,7 @@ from genpr.alignment.question import Question
 from genpr.alignment.record import worst_first
 from genpr.errors import DataError, FeatureError, UsageError
 from genpr.results.records import result_of
-from genpr.sides.features import Embedder
+from genpr.sides.embedder import Embedder
 
 N = 200
 I2T = [f"retrieval.{name}" for name in ("r_precision", "hit_1", "hit_5", "hit_10", "mrr", "ndcg", "map")]

@@ -13,7 +13,8 @@ from genpr.metrics.catalogue import METRICS
 from genpr.metrics.manifold.replicate_values import RESAMPLED
 from genpr.results.records import result_of
 from genpr.results.values import Control
-from genpr.sides.features import OWN, Embedder, SideFeatures
+from genpr.sides.embedder import Embedder
+from genpr.sides.features import OWN, SideFeatures
 from genpr.sides.sides import open_side
 
 SOME = ["precision", "recall", "density", "coverage", "clipped_density", "f8", "authenticity", "fd", "vendi"]

@@ -24,7 +24,7 @@ from genpr.modes import modes
 from genpr.neighbours.float_view import FloatSearch
 from genpr.neighbours.torch_engine import TorchEngine, TorchTiles
 from genpr.shortage import is_out_of_memory, shortages
-from genpr.sides import features as side_features
+from genpr.sides import embedder as embedding
 
 
 class Colours:
@@ -205,10 +205,10 @@ def full_gpu(monkeypatch):
                 refused.append(work)
                 raise ERRORS["cuda"]
 
-        resolve = side_features.resolve_device
+        resolve = embedding.resolve_device
         gpu = {"auto": torch.device("cuda"), "cuda": torch.device("cuda")}
-        monkeypatch.setattr(side_features, "resolve_device", lambda on: gpu.get(on) or resolve(on))
-        embed, load = side_features.Embedder.embed, side_features.load_joint
+        monkeypatch.setattr(embedding, "resolve_device", lambda on: gpu.get(on) or resolve(on))
+        embed, load = embedding.Embedder.embed, embedding.load_joint
 
         def checked_embed(self, side, role, *rest):
             check(self, f"embed {role}")
@@ -224,15 +224,15 @@ def full_gpu(monkeypatch):
                 check(self.where, "score")
                 return super().score(fake)
 
-        monkeypatch.setattr(side_features.Embedder, "embed", checked_embed)
+        monkeypatch.setattr(embedding.Embedder, "embed", checked_embed)
         monkeypatch.setattr(patient_judge, "Judge", Judge)
         monkeypatch.setattr(
-            side_features, "load_joint", lambda names, device, **rest: load(names, device="cpu", **rest)
+            embedding, "load_joint", lambda names, device, **rest: load(names, device="cpu", **rest)
         )
         return refused
 
     def _on_cpu(embedder):
-        copy = side_features.Embedder(on="cpu")
+        copy = embedding.Embedder(on="cpu")
         object.__setattr__(copy, "progress", embedder.progress)
         return copy
 

@@ -18,7 +18,7 @@ from genpr.labels.table import FolderLabels, NamedLabels
 from genpr.modes.labels import SideLabels, are_classes
 from genpr.modes.modes import find_modes
 from genpr.report.text.modes_table import modes_table
-from genpr.sides.features import Embedder
+from genpr.sides.embedder import Embedder
 
 KINDS = ("ant", "bee", "cat", "dog")
 STRICT = BadImagePolicy("error", 0.01)

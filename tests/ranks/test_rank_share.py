@@ -22,7 +22,7 @@ from genpr.images.source import open_source, subset
 from genpr.notices import notice
 from genpr.ranks.team import Team, working_in
 from genpr.shortage import tell
-from genpr.sides.features import Embedder
+from genpr.sides.embedder import Embedder
 from genpr.sides.spare_device import going_on
 
 FILES = [b"image %02d" % number for number in range(11)]

@@ -18,7 +18,7 @@ from genpr.report.pages.thumbnails import thumbnail
 from genpr.report.reading import read
 from genpr.report.text.alignment_table import failures_list
 from genpr.results.summaries import Misranked
-from genpr.sides.features import Embedder
+from genpr.sides.embedder import Embedder
 
 N = 120
 

@@ -27,7 +27,7 @@ from genpr.sides.sides import labels_lie_in, open_side
 if TYPE_CHECKING:
     import torch
 
-    from genpr.sides.features import StageProgress
+    from genpr.sides.embedder import StageProgress
 
 _ANY = BadImagePolicy("skip", 1.0)  # images without a class are none the worse here
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
     from genpr.metrics.modes.modes import ModeCluster
-    from genpr.sides.features import StageProgress
+    from genpr.sides.embedder import StageProgress
 
 KnownLabels = Sequence[Label] | None
 """Class of each image of a side, None for those without one; None if no classes are known."""
