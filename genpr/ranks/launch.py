@@ -40,6 +40,7 @@ def all_ranks(*, timeout: float = 7200.0) -> Iterator[Team]:
         The team; `team.is_first` is true in one of the processes.
 
     Raises:
+        UsageError: The launcher's variables make no sense ("bad-option").
         ResourceError: The others do not come ("ranks-missing"), end without a word ("ranks-lost"), or fail
             ("rank-failed"), or are elsewhere in the program ("ranks-apart").
 
@@ -102,14 +103,7 @@ def _make_group() -> None:
     import torch.distributed as dist
 
     if resolve_device().type == "cuda":
-        number, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
-        if number >= count:
-            raise ResourceError(
-                f"this is process {number + 1} on a machine with {count} GPUs; start one process per GPU "
-                "(torchrun --nproc-per-node gpu)",
-                code="no-cuda",
-            )
-        torch.cuda.set_device(number)
+        torch.cuda.set_device(_own_gpu(torch.cuda.device_count()))
     try:
         dist.init_process_group("gloo", timeout=_TO_MEET)
     except (RuntimeError, ValueError) as error:
@@ -119,6 +113,24 @@ def _make_group() -> None:
             f"many processes started as WORLD_SIZE={os.environ['WORLD_SIZE']} says? If a training started this one by itself, set GENPR_ALONE=1",
             code="ranks-missing",
         ) from error
+
+
+def _own_gpu(count: int) -> int:
+    """Which of the `count` GPUs of this machine is for this process."""
+    number = os.environ.get("LOCAL_RANK", "0")
+    if not (number.isascii() and number.isdecimal()):
+        raise UsageError(
+            f"LOCAL_RANK says which process of its machine this is, from 0, and was set to {number!r}; launchers such as "
+            "torchrun set it",
+            code="bad-option",
+        )
+    if int(number) >= count:
+        raise ResourceError(
+            f"this is process {int(number) + 1} on a machine with {count} GPUs; start one process per GPU "
+            "(torchrun --nproc-per-node gpu)",
+            code="no-cuda",
+        )
+    return int(number)
 
 
 def _backend() -> str:
