@@ -24,10 +24,8 @@ from _soak import Held, fresh_score, numbers_of, write_checkpoints
 
 import genpr
 
-_FIRST, _BASE = (
-    1,
-    3,
-)  # the first checkpoint fills pools and imports; the next three are what the others are held against
+# The first checkpoint fills pools and imports; the next three are what the others are held against.
+_FIRST, _BASE = 1, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +84,8 @@ def main(
                 report["fresh_different"].append(each.name)
             report["fresh"] += 1
             report["seconds"] = time.perf_counter() - started
-            if out is not None:  # each time, since the last ones come late
-                out.write_text(_page(report) + "\n", encoding="utf-8")
+    if out is not None:
+        out.write_text(_page(report) + "\n", encoding="utf-8")
     click.echo(json.dumps(report) if as_json else _page(report))
 
 

@@ -1,6 +1,7 @@
 """Exact distances to the k-th nearest other row: bounds propose, the definition decides.
 
-1. Some near rows of the same block, by products, give every row a reach that its k-th neighbour lies within.
+1. Some near rows of the same block and of the centre, by products, give every row a reach that its k-th neighbour lies
+   within.
 2. One sweep over half of all pairs finds those within reach. Float32 differences, computed in portions for the
    pairs found, shrink the reach while the sweep goes on.
 3. What the differences leave undecided, about one pair per row, is computed by the definition.
@@ -26,11 +27,12 @@ from genpr.ranks.team import current_team
 
 _MARGIN = 7  # rows looked at beyond k for a first reach
 _FIRST_ROWS = 384, 1024  # others among which a row looks for them, at most so many
-_FEW, _AROUND = (
-    12,
-    64,
-)  # for more neighbours, so many times as many rows around the centre of a cell are looked at
+# For more neighbours than a few, so many times as many rows around the centre of a cell are looked at.
+_FEW, _AROUND = 12, 64
 _SPREAD_ROWS = 2048  # columns looked at for rows that have too few others in their block
+# In many dimensions the rows nearest to the centre are near to all others (hubs: Radovanovic et al. 2010). Unless each row
+# has looked at them first, the sweep meets half of all its pairs in the block that they are in.
+_CENTRAL, _CENTRAL_OF = 128, 2**14
 _MASSES = 2**15  # pairs at once
 
 
@@ -95,7 +97,7 @@ def near_others(
 
 
 def _first_reach(points: Placed, k: int, engine: Engine, workers: Workers) -> tuple[Tensor, Tensor]:
-    """An upper bound on each row's k-th squared distance, (n,) float64, from rows of its own block.
+    """An upper bound on each row's k-th squared distance, (n,) float64, from rows of its own block and of the centre.
 
     Rows with k copies are settled: their reach is -inf, and the copies are the second result, (n, k) int64, which
     holds -1 for all other rows.
@@ -107,9 +109,11 @@ def _first_reach(points: Placed, k: int, engine: Engine, workers: Workers) -> tu
         engine.tiles(points.view.width, points.device).rows, max(_FIRST_ROWS[0], n // 16), _FIRST_ROWS[1]
     )
     spaced = evenly_spaced(n, max(_SPREAD_ROWS, 2 * k), points.device)
+    central = _central(points)
 
     def look(block: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return _look(points, block, _around(points, block, k, spaced), k, engine)
+        columns = torch.unique(torch.cat([_around(points, block, k, spaced), central]))
+        return _look(points, block, columns, k, engine)
 
     blocks = shared_blocks(points, torch.zeros_like(sq_reach), limit)
     for block, (near, sq_lower, sq_upper) in zip(blocks, spread(workers, look, blocks), strict=True):
@@ -118,6 +122,16 @@ def _first_reach(points: Placed, k: int, engine: Engine, workers: Workers) -> tu
         at = at[(points.features[near[at]] == points.features[block[at], None]).all(dim=2).all(dim=1)]
         sq_reach[block[at]], copies[block[at]] = -torch.inf, near[at]
     return sq_reach, copies
+
+
+def _central(points: Placed) -> Tensor:
+    """Rows near the centre of all, as indices; of many rows some stand for all."""
+    some = evenly_spaced(len(points), _CENTRAL_OF, points.device)
+    norms = torch.empty(len(some), device=points.device)
+    for start in range(0, len(some), _CENTRAL_OF // 16):
+        part = slice(start, start + _CENTRAL_OF // 16)
+        norms[part] = (points.features[some[part]].float() - points.frame.centre).square_().sum(dim=1)
+    return some[norms.topk(min(_CENTRAL, len(some)), largest=False).indices]
 
 
 def _around(points: Placed, block: Tensor, k: int, spaced: Tensor) -> Tensor:

@@ -78,7 +78,8 @@ def test_24_checkpoints_of_5000_images_take_no_more_memory(through):
     report = json.loads(done.stdout)
     assert len(report["checkpoints"]) == 24
     assert report["growth"] < 0.05
-    assert max(report["files"]) - min(report["files"]) == 0
+    # The command is looked at from outside, perhaps while it writes.
+    assert max(report["files"]) - min(report["files"]) <= (through == "watch")
     assert len(report["threads"]) == 1
     assert report["fresh"] == 6
     assert report["fresh_different"] == []
