@@ -59,7 +59,8 @@ def stages(case: Case, gpus: int, rates: Rates) -> dict[str, float]:
         "decode": images / (rates.images_per_core * rates.cores * gpus),
         "embed": images / (rates.images_per_gpu * gpus),
         "gather": 0.0 if gpus == 1 else case.bytes * (1 - 1 / gpus) / rates.gather,
-        "pairs": (case.pairs * per_pair + looked_at) / gpus,
+        # Each rank finds out for itself which pairs may count, whatever its share of a row's pairs.
+        "pairs": case.pairs * per_pair / gpus + looked_at,
         "own": case.bytes / rates.host,
     }
 
