@@ -6,22 +6,27 @@ import ctypes
 import os
 from collections.abc import Callable
 
-_MOST_HEAPS = -8  # M_ARENA_MAX of glibc's malloc.h
+# Of glibc's malloc.h: M_ARENA_MAX and M_MMAP_THRESHOLD.
+_MOST_HEAPS, _APART = -8, -3
+_LARGE = 8 * 2**20
 
 
 def keep_one_heap() -> bool:
-    """Let all threads of this process take memory from one heap, where its user chose nothing else.
+    """Let all threads of this process take memory from one heap, and large pieces apart, where its user chose nothing else.
 
     glibc gives each thread a heap of its own and does not return what the last of its pages free: threads that decode
-    images and end leave up to a tenth of a process that scores for weeks. It is for a program to say, not for a library
-    within one, and before it starts threads.
+    images and end leave up to a tenth of a process that scores for weeks. Large pieces would leave holes in the one heap:
+    3.9 GB instead of 1.1 to score 100,000 images of 3,072 features. It is for a program to say, not for a library within
+    one, and before it starts threads.
 
     Returns:
         Whether it is so now.
     """
-    is_chosen = "MALLOC_ARENA_MAX" in os.environ or "arena_max" in os.environ.get("GLIBC_TUNABLES", "")
+    is_chosen = any(name.startswith("MALLOC_") for name in os.environ) or "malloc" in os.environ.get(
+        "GLIBC_TUNABLES", ""
+    )
     choose = _of_libc("mallopt")
-    return not is_chosen and choose is not None and choose(_MOST_HEAPS, 1) == 1
+    return not is_chosen and choose is not None and choose(_MOST_HEAPS, 1) == 1 == choose(_APART, _LARGE)
 
 
 def give_back() -> None:

@@ -1,4 +1,4 @@
-"""How many heaps the C library keeps, in processes of their own: as many as it has threads, unless it was asked."""
+"""How many heaps the C library keeps, and what it keeps in them, in processes of their own: less if it was asked."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ import sys
 import pytest
 
 pytestmark = pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="not glibc")
+
+UNCHOSEN = {
+    name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_TUNABLES"))
+}
 
 COUNT = """
 import ctypes, threading
@@ -50,17 +54,12 @@ with suppress(SystemExit):
 
 def heaps_after(code: str, **environment: str) -> tuple[int, str]:
     """How many heaps a process has whose threads took memory after `code` ran, and what it printed."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in {"MALLOC_ARENA_MAX", "GLIBC_TUNABLES"}
-    }
     done = subprocess.run(
         [sys.executable, "-c", code + COUNT],
         capture_output=True,
         text=True,
         check=True,
-        env={**kept, **environment},
+        env={**UNCHOSEN, **environment},
     )
     return done.stderr.count("<heap nr="), done.stdout
 
@@ -81,3 +80,43 @@ def test_what_the_user_chose_stays(chosen):
     heaps, said = heaps_after(ASKED, **chosen)
     assert said == "False\n"
     assert 1 < heaps <= 3
+
+
+HOLES = """
+import ctypes
+from pathlib import Path
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+libc.free(libc.malloc(30_000_000))  # from now on glibc would take up to so much out of a heap
+before, large = resident(), []
+for _ in range(10):
+    large.append(libc.malloc(9_000_000))
+    ctypes.memset(large[-1], 1, 9_000_000)
+    libc.malloc(1000)  # stays, and holds what is below it
+for piece in large:
+    libc.free(piece)
+print(resident() - before)
+"""
+
+
+def left_by_large_pieces(code: str) -> int:
+    """Bytes that a process keeps of large pieces that it took and freed after `code` ran."""
+    done = subprocess.run(
+        [sys.executable, "-c", code + HOLES], capture_output=True, text=True, check=True, env=UNCHOSEN
+    )
+    return int(done.stdout.split()[-1])
+
+
+def test_large_pieces_leave_no_holes():
+    assert left_by_large_pieces(ASKED) < 5e6
+
+
+def test_large_pieces_would_leave_holes():
+    assert left_by_large_pieces("") > 50e6
