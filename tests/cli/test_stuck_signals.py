@@ -97,7 +97,7 @@ def test_every_command_that_computes_ends_at_a_signal(play, folders, name, rng):
     Path("samples", "1").symlink_to(folders[1])
     Path("samples", "2").symlink_to(folders[1])
     for side in ("a", "b"):
-        np.save(f"{side}.npy", rng.normal(size=(40_000, 256)).astype(np.float32))
+        np.save(f"{side}.npy", rng.normal(size=(40_000, 1024)).astype(np.float32))
     extractor = ("--extractor", "stuck.py:Net", "--batch-size", "5", "--device", "cpu", "-q")
     images = [
         scoring(folders, "cache"),
