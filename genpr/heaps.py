@@ -6,9 +6,11 @@ import ctypes
 import os
 from collections.abc import Callable
 
-# Of glibc's malloc.h: M_ARENA_MAX and M_MMAP_THRESHOLD.
-_MOST_HEAPS, _APART = -8, -3
-_LARGE = 8 * 2**20
+# Of glibc's malloc.h: M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD, each with what it is set to.
+_ONE_HEAP = -8, 1
+_LARGE_APART = -3, 8 * 2**20
+# Kept at the end of the heap while work goes on: glibc's own rule for it ends where pieces are taken apart.
+_SPARE = -1, 32 * 2**20
 
 
 def keep_one_heap() -> bool:
@@ -26,7 +28,9 @@ def keep_one_heap() -> bool:
         "GLIBC_TUNABLES", ""
     )
     choose = _of_libc("mallopt")
-    return not is_chosen and choose is not None and choose(_MOST_HEAPS, 1) == 1 == choose(_APART, _LARGE)
+    if is_chosen or choose is None:
+        return False
+    return all(choose(*setting) == 1 for setting in (_ONE_HEAP, _LARGE_APART, _SPARE))
 
 
 def give_back() -> None:

@@ -166,6 +166,16 @@ def test_a_circle_would_be_seen(tmp_path, monkeypatch):
     assert set(circle_in([one, other])) == {"genpr.one", "genpr.other"}
 
 
+def test_a_circle_of_packages_would_be_seen(tmp_path, monkeypatch):
+    monkeypatch.setitem(globals(), "PACKAGE", tmp_path / "genpr")
+    files = [tmp_path / "genpr" / name for name in ("a/low.py", "a/high.py", "b/mid.py")]
+    for path, text in zip(files, ("", "import genpr.b.mid\n", "import genpr.a.low\n"), strict=True):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert circle_in(files) is None
+    assert set(circle_in(files, 2)) == {"genpr.a", "genpr.b"}
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_files_stay_readable(path):
     assert len(path.read_text().splitlines()) <= 300

@@ -9,7 +9,9 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="not glibc")
+pytestmark = pytest.mark.skipif(
+    os.name != "posix" or not hasattr(ctypes.CDLL(None), "malloc_info"), reason="not glibc"
+)
 
 UNCHOSEN = {
     name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_TUNABLES"))
@@ -59,6 +61,7 @@ def heaps_after(code: str, **environment: str) -> tuple[int, str]:
         capture_output=True,
         text=True,
         check=True,
+        timeout=60,
         env={**UNCHOSEN, **environment},
     )
     return done.stderr.count("<heap nr="), done.stdout
@@ -83,7 +86,7 @@ def test_what_the_user_chose_stays(chosen):
 
 
 HOLES = """
-import ctypes
+import ctypes, os
 from pathlib import Path
 
 libc = ctypes.CDLL(None)
@@ -91,7 +94,7 @@ libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p,
 
 
 def resident():
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 libc.free(libc.malloc(30_000_000))  # from now on glibc would take up to so much out of a heap
@@ -99,7 +102,7 @@ before, large = resident(), []
 for _ in range(10):
     large.append(libc.malloc(9_000_000))
     ctypes.memset(large[-1], 1, 9_000_000)
-    libc.malloc(1000)  # stays, and holds what is below it
+    libc.malloc(200_000)  # stays, and holds what is below it
 for piece in large:
     libc.free(piece)
 print(resident() - before)
@@ -109,7 +112,12 @@ print(resident() - before)
 def left_by_large_pieces(code: str) -> int:
     """Bytes that a process keeps of large pieces that it took and freed after `code` ran."""
     done = subprocess.run(
-        [sys.executable, "-c", code + HOLES], capture_output=True, text=True, check=True, env=UNCHOSEN
+        [sys.executable, "-c", code + HOLES],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env=UNCHOSEN,
     )
     return int(done.stdout.split()[-1])
 

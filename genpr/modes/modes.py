@@ -27,7 +27,7 @@ from genpr.sides.features import SideFeatures
 from genpr.sides.sides import OpenedSide, check_same_kind, check_untrained, labels_lie_in, open_side
 from genpr.sides.spare_device import going_on
 
-SCHEMA = "genpr.modes.modes/1"
+SCHEMA = "genpr.modes/1"
 REPRESENTATIVES = 8
 """Images that stand for a cluster in a record."""
 

@@ -33,6 +33,7 @@ _SPREAD_ROWS = 2048  # columns looked at for rows that have too few others in th
 # In many dimensions the rows nearest to the centre are near to all others (hubs: Radovanovic et al. 2010). Unless each row
 # has looked at them first, the sweep meets half of all its pairs in the block that they are in.
 _CENTRAL, _CENTRAL_OF = 128, 2**14
+_CENTRAL_ELEMENTS = 2**21  # numbers at once
 _MASSES = 2**15  # pairs at once
 
 
@@ -128,8 +129,9 @@ def _central(points: Placed) -> Tensor:
     """Rows near the centre of all, as indices; of many rows some stand for all."""
     some = evenly_spaced(len(points), _CENTRAL_OF, points.device)
     norms = torch.empty(len(some), device=points.device)
-    for start in range(0, len(some), _CENTRAL_OF // 16):
-        part = slice(start, start + _CENTRAL_OF // 16)
+    step = max(1, _CENTRAL_ELEMENTS // points.features.shape[1])
+    for start in range(0, len(some), step):
+        part = slice(start, start + step)
         norms[part] = (points.features[some[part]].float() - points.frame.centre).square_().sum(dim=1)
     return some[norms.topk(min(_CENTRAL, len(some)), largest=False).indices]
 

@@ -118,7 +118,7 @@ def _make_group() -> None:
 def _own_gpu(count: int) -> int:
     """Which of the `count` GPUs of this machine is for this process."""
     number = os.environ.get("LOCAL_RANK", "0")
-    if not (number.isascii() and number.isdecimal()):
+    if not (number.isascii() and number.isdecimal() and len(number) < 10):
         raise UsageError(
             f"LOCAL_RANK says which process of its machine this is, from 0, and was set to {number!r}; launchers such as "
             "torchrun set it",

@@ -19,7 +19,7 @@ from genpr.results.result import Result
 from genpr.storage import atomic_path, exclusive_lock, unwritable
 
 _LONGEST_NAME = 100
-_SCHEMA = "genpr.sweeps.sweep-point/1"
+_SCHEMA = "genpr.sweep-point/1"
 
 
 class SweepFolder:

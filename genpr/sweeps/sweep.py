@@ -21,7 +21,7 @@ from genpr.results.result import Result
 from genpr.results.values import MetricValue
 from genpr.sweeps.folder import SweepFolder
 
-SCHEMA = "genpr.sweeps.sweep/1"
+SCHEMA = "genpr.sweep/1"
 
 PointProgress = Callable[[int, int, float, Result], None]
 """Called after each setting: how many are done, of how many, which one, and its result."""

@@ -71,7 +71,7 @@ def test_the_record_holds_names_as_they_are(genpr, files, found):
     assert code == 0
     record = json.loads(out)
     assert record == json.loads(found.to_json())
-    assert record["schema"] == "genpr.modes.modes/1"
+    assert record["schema"] == "genpr.modes/1"
     first = record["missed"][0]
     assert first["is_significant"]
     assert first["classes"] == {"class 1": 50}

@@ -23,8 +23,10 @@ def test_more_processes_than_gpus_are_refused(monkeypatch):
     assert caught.value.code == "no-cuda"
 
 
-@pytest.mark.parametrize("said", ["x", "", "-1", "1.0", "²"])
-def test_what_is_no_number_is_refused(monkeypatch, said):
+@pytest.mark.parametrize(
+    "said", ["x", "", "-1", "1.0", "²", "9" * 5000], ids=["x", "empty", "-1", "1.0", "square", "long"]
+)
+def test_what_is_no_number_of_a_process_is_refused(monkeypatch, said):
     monkeypatch.setenv("LOCAL_RANK", said)
     with pytest.raises(UsageError, match="LOCAL_RANK") as caught:
         _own_gpu(4)

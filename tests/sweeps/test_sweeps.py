@@ -130,7 +130,7 @@ def genpr_area(points):
 
 def test_the_record_is_plain_json_and_says_it_all(found):
     record = json.loads(found.to_json(goal=Goal("precision", {"recall": 0.3})))
-    assert record["schema"] == "genpr.sweeps.sweep/1"
+    assert record["schema"] == "genpr.sweep/1"
     assert record["axis"] == "psi"
     assert record["goal"] == "highest precision with recall at least 0.3"
     assert record["best"] == found.best(Goal("precision", {"recall": 0.3})).setting
