@@ -36,9 +36,11 @@ class Stuck:
     def __init__(self, cache):
         self.cache = cache
         self.is_kept = None
+        self.has_begun = threading.Event()
 
     def __call__(self, images):
         if images[0, 0, 0, 0] == 10:  # the third five of the images that follow, whichever thread has it
+            self.has_begun.set()
             self.is_kept = self.cache.is_flushed.wait(5)
         return images.float().mean((2, 3))
 
@@ -51,6 +53,7 @@ def test_what_was_embedded_is_written_before_what_runs_is_waited_for(write_image
 
     def interrupted(done, _total):
         if done == 20:
+            assert extractor.has_begun.wait(60), "two were waited for, and this is next"
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
