@@ -58,6 +58,11 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
         "{count} of {total} {role} images repeat another one; repeated images shrink the balls around them",
         "remove repeats, or check why the generator makes them",
     ),
+    "near-duplicates": (
+        "warning",
+        "{sides} are near-duplicates of others in their own set (groups of about {size}); they take the places of nearest neighbors, so metrics fall below their nulls even for a perfect generator",
+        "keep one image of each group, such as one frame per burst or video shot, and score again",
+    ),
     "no-intervals": (
         "note",
         "no interval for {names}: {reason}",

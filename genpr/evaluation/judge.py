@@ -29,7 +29,7 @@ from genpr.results.result import HubSummary, Result, SideSummary, package_versio
 from genpr.results.values import MetricValue
 from genpr.scoring.plan import ScorePlan
 from genpr.scoring.scorer import Scored, Scorer, control_of, with_control
-from genpr.scoring.suspicions import no_intervals, suspicions
+from genpr.scoring.suspicions import near_duplicate_notices, no_intervals, suspicions
 from genpr.sides.embedder import Embedder
 from genpr.sides.features import SideFeatures
 from genpr.sides.sides import check_untrained
@@ -251,6 +251,7 @@ class Judge:
             protocol=self._plan.protocol.name,
             deviations=deviations,
         )
+        told = {item.code for item in found}
         suspected = suspicions(
             reals,
             fakes,
@@ -259,10 +260,10 @@ class Judge:
             kinds=None if scored.evidence is None else self._kinds,
             seed=self._embedder.seed,
             distinct=fake_ids.first_rows,
-            told={item.code for item in found},
+            told=told,
         )
         lacking = no_intervals(scored.lacks, self._plan.ks, min(len(reals), len(fakes)))
-        return (*found, *suspected, *lacking)
+        return (*near_duplicate_notices(scored.evidence, told), *found, *suspected, *lacking)
 
     def _unmet(self, metrics: Mapping[str, MetricValue]) -> list[str]:
         """Where a pinned protocol could not be met beside the numbers of images, in words."""

@@ -1,4 +1,4 @@
-"""What the counts behind the metrics reveal about the images: hubs, outliers, shrinkage, near copies.
+"""What the counts behind the metrics reveal about the images: hubs, outliers, shrinkage, near copies, near-duplicates.
 
 References:
     Radovanović, Nanopoulos & Ivanović 2010, "Hubs in Space" (in-degrees of neighbour graphs).
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from genpr.metrics.manifold.hubness import Hubness, hubness
+from genpr.metrics.manifold.near_duplicates import NearDuplicates, near_duplicates
 from genpr.metrics.manifold.real_side import FakeSide, RealSide
 from genpr.metrics.progress import PairProgress, tally
 from genpr.neighbours.nearest import nearest_between
@@ -71,6 +72,7 @@ class Evidence:
         concentration: Median radius of the fakes' balls over that of the reals' with the same k, each in its own set.
         near_copies: Fakes beside a real.
         flat: Shares of the reals and of the fakes whose balls are mere points: as many others have equal features.
+        near_duplicates: Those among the reals and those among the fakes; None for very small sets.
     """
 
     k: int
@@ -79,6 +81,7 @@ class Evidence:
     concentration: float | None = None
     near_copies: NearCopies | None = None
     flat: tuple[float, float] = (0.0, 0.0)
+    near_duplicates: tuple[NearDuplicates | None, NearDuplicates | None] = (None, None)
 
     @classmethod
     def of(cls, real: RealSide, fake: FakeSide, progress: PairProgress | None = None) -> Evidence | None:
@@ -102,6 +105,10 @@ class Evidence:
             _concentration(real, fake),
             _near_copies(real, fake, progress),
             (_share_of_points(real.sq_radii_of(ball)), _flat(fake)),
+            (
+                near_duplicates(real.points, fake.points, engine=real.engine),
+                near_duplicates(fake.points, real.points, engine=real.engine),
+            ),
         )
 
 

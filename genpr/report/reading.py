@@ -35,6 +35,7 @@ _WARNINGS = {
     "near-copies": "Some fakes all but copy reals, so part of this may be memorised.",
     "copying": "The fakes are nearer to the training images than other reals are, so part of this may be memorised.",
     "duplicates": "Many images repeat others, which moves every number.",
+    "near-duplicates": "Many images are near-duplicates of others in their own set, which lowers these numbers.",
     "shrinkage": "The fakes are closer together than the reals, which raises precision, density and coverage.",
     "outlier-dominance": "Single unusual reals vouch for many of the fakes, so fidelity may be less than it seems.",
 }

@@ -67,6 +67,27 @@ def suspicions(
     ]
 
 
+def near_duplicate_notices(evidence: Evidence | None, told: Collection[str]) -> list[Notice]:
+    """The notice of near-duplicates within either side, at most one.
+
+    Args:
+        evidence: What was found when neighbors were counted; None if none were.
+        told: Codes of what is known already; "duplicates" accounts for images that are exactly equal.
+    """
+    if evidence is None:
+        return []
+    found = [
+        (role, each)
+        for role, each, flat in zip(("real", "fake"), evidence.near_duplicates, evidence.flat, strict=True)
+        if each is not None and each.matters(equal="duplicates" not in told and flat <= _FLAT)
+    ]
+    if not found:
+        return []
+    sides = " and ".join(f"{each.share:.0%} of the {role} images" for role, each in found)
+    sizes = " and ".join(dict.fromkeys(str(each.size) for _, each in found))
+    return [notice("near-duplicates", sides=sides, size=sizes)]
+
+
 def no_intervals(lacks: Mapping[str, Lack], ks: Mapping[str, int], smaller: int) -> list[Notice]:
     """Notices about intervals that were asked for and cannot be had.
 
