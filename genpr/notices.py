@@ -43,11 +43,7 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
         "{n_real} reals against {n_fake} fakes: coverage falls with fewer fakes, recall depends on their number",
         "read each value beside its null, compare scores at equal sizes only, or set --max-images or --equal-sizes",
     ),
-    "same-input": (
-        "warning",
-        "real and fake hold the same images",
-        "a generator's score needs two different sets",
-    ),
+    "same-input": ("warning", "real and fake hold the same images", "a score needs two different sets"),
     "copied-reals": (
         "warning",
         "{count} of {total} fakes are byte-identical copies of real images and count as perfect",

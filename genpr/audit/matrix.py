@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from genpr.audit.checks import CHECKS
 from genpr.audit.criteria import Margin, all_of
@@ -27,6 +27,7 @@ class Cell:
         mark: "T", "H" or "L" if it passes, "F" if it fails.
         margin: By how much, at the point that decides; of a failure, towards the published pass if there is one.
         published: The published mark, if the metric was audited there.
+        marks: The marks with every seed, that of the first one first.
     """
 
     demand: Demand
@@ -34,6 +35,7 @@ class Cell:
     mark: Mark
     margin: Margin
     published: Mark | None
+    marks: tuple[Mark, ...]
 
     @property
     def passes(self) -> bool:
@@ -57,6 +59,16 @@ class Cell:
         return self.errors <= NOISE
 
     @property
+    def passing_seeds(self) -> int:
+        """With how many of the seeds the demand is met."""
+        return sum(mark != "F" for mark in self.marks)
+
+    @property
+    def changes(self) -> bool:
+        """Whether it passes with some seeds and fails with others."""
+        return 0 < self.passing_seeds < len(self.marks)
+
+    @property
     def reason(self) -> str:
         """Where and why it passes or fails, in words."""
         where = f" ({self.margin.setting})" if self.margin.setting else ""
@@ -73,11 +85,13 @@ class Matrix:
         kinds: What each metric claims to measure, in display order.
         demands: The rows, in the published order.
         cells: By row name and metric.
+        seeds: Of the runs that were judged; all but the marks of a cell is of the first one.
     """
 
     kinds: Mapping[str, Kind]
     demands: tuple[Demand, ...]
     cells: Mapping[tuple[str, str], Cell]
+    seeds: tuple[int, ...]
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -98,17 +112,32 @@ class Matrix:
         """Cells that are not as published, metric by metric."""
         return tuple(cell for metric in self.metrics for cell in self.of(metric) if cell.differs)
 
+    @property
+    def changing(self) -> tuple[Cell, ...]:
+        """Cells whose outcome changes with the seed, metric by metric."""
+        return tuple(cell for metric in self.metrics for cell in self.of(metric) if cell.changes)
 
-def judge(results: Results, kinds: Mapping[str, Kind]) -> Matrix:
-    """Hold every metric in `kinds` against every demand; rows that no metric was measured for are left out."""
+
+def judge(results: Results, kinds: Mapping[str, Kind], *more: Results) -> Matrix:
+    """Hold every metric in `kinds` against every demand; rows that no metric was measured for are left out.
+
+    Args:
+        results: What was measured.
+        kinds: What each metric claims to measure.
+        more: The same, measured with other seeds; a cell has a mark for each.
+    """
     cells: dict[tuple[str, str], Cell] = {}
     for row, demand in enumerate(DEMANDS):
         for metric, kind in kinds.items():
             cell = _cell(results, demand, row, metric, kind)
             if cell is not None:
-                cells[demand.name, metric] = cell
+                others = [_cell(each, demand, row, metric, kind) for each in more]
+                marks = [other.mark for other in others if other is not None]
+                complete = len(marks) == len(more)  # results of an earlier run may lack a metric
+                cells[demand.name, metric] = replace(cell, marks=(cell.mark, *marks)) if complete else cell
     names = {name for name, _ in cells}
-    return Matrix(dict(kinds), tuple(demand for demand in DEMANDS if demand.name in names), cells)
+    demands = tuple(demand for demand in DEMANDS if demand.name in names)
+    return Matrix(dict(kinds), demands, cells, tuple(each.run.seed for each in (results, *more)))
 
 
 def margin_text(margin: Margin) -> str:
@@ -129,21 +158,22 @@ def _cell(results: Results, demand: Demand, row: int, metric: str, kind: Kind) -
     best = max(margins, key=lambda mark: margins[mark].value)
     published = published_mark(metric, row)
     if margins[best].holds:
-        return Cell(demand, metric, best, margins[best], published)
+        return Cell(demand, metric, best, margins[best], published, (best,))
     nearest = published if published in margins else best
-    return Cell(demand, metric, "F", margins[nearest], published)
+    return Cell(demand, metric, "F", margins[nearest], published, ("F",))
 
 
 def text_blocks(matrix: Matrix, *, width: int = 80) -> str:
     """The matrix for a terminal: rows down, metrics across, in as many blocks as fit `width` columns.
 
-    A star marks what is not as published, a tilde what lies within the noise of the draws.
+    A star marks what is not as published, a tilde what lies within the noise of the draws, and "3/5" what passes with
+    three of five seeds.
     """
     label = max(len(demand.name) for demand in matrix.demands)
     blocks: list[list[str]] = [[]]
     used = label
     for metric in matrix.metrics:
-        needed = 2 + _column_width(metric)
+        needed = 2 + _column_width(matrix, metric)
         if blocks[-1] and used + needed > width:
             blocks.append([])
             used = label
@@ -158,26 +188,29 @@ def _fitting(metric: str) -> str:
 
 
 def _block(matrix: Matrix, metrics: Sequence[str], label: int) -> str:
-    lines = [_line("", [_fitting(metric) for metric in metrics], metrics, label)]
+    widths = [_column_width(matrix, metric) for metric in metrics]
+    lines = [_line("", [_fitting(metric) for metric in metrics], widths, label)]
     for demand in matrix.demands:
         cells = [matrix.cells.get((demand.name, metric)) for metric in metrics]
-        lines.append(_line(demand.name, [cell_text(cell) for cell in cells], metrics, label))
+        lines.append(_line(demand.name, [cell_text(cell) for cell in cells], widths, label))
     totals = [f"{matrix.passes(metric)}/{len(matrix.of(metric))}" for metric in metrics]
-    lines.append(_line("passed", totals, metrics, label))
+    lines.append(_line("passed", totals, widths, label))
     return "\n".join(lines)
 
 
 def cell_text(cell: Cell | None) -> str:
-    """The mark, with a tilde where it is open and a star where it is not as published."""
+    """The mark; how many seeds pass if that changes, else a tilde if it is open; a star if it is not as published."""
     if cell is None:
         return "-"
-    return cell.mark + ("~" if cell.is_open else "") + ("*" if cell.differs else "")
+    noise = f" {cell.passing_seeds}/{len(cell.marks)}" if cell.changes else "~" if cell.is_open else ""
+    return cell.mark + noise + ("*" if cell.differs else "")
 
 
-def _line(label: str, texts: Sequence[str], metrics: Sequence[str], width: int) -> str:
-    parts = (f"  {text:^{_column_width(metric)}}" for text, metric in zip(texts, metrics, strict=True))
+def _line(label: str, texts: Sequence[str], widths: Sequence[int], width: int) -> str:
+    parts = (f"  {text:^{column}}" for text, column in zip(texts, widths, strict=True))
     return (f"{label:<{width}}" + "".join(parts)).rstrip()
 
 
-def _column_width(metric: str) -> int:
-    return max(len(_fitting(metric)), len("30/30"))
+def _column_width(matrix: Matrix, metric: str) -> int:
+    longest = max((len(cell_text(cell)) for cell in matrix.of(metric)), default=0)
+    return max(len(_fitting(metric)), len("30/30"), longest)

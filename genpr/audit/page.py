@@ -10,7 +10,16 @@ from genpr.audit.demands import Kind
 from genpr.audit.draws import Setting
 from genpr.audit.matrix import Cell, Matrix, cell_text
 from genpr.audit.published import SOURCE
-from genpr.audit.report import KINDS, LEGEND, agreement, difference, of_kind, run_text
+from genpr.audit.report import (
+    KINDS,
+    agreement,
+    changing,
+    changing_count,
+    difference,
+    legend,
+    of_kind,
+    run_text,
+)
 from genpr.audit.results import Results
 from genpr.audit.svg import Line, plot, sample
 
@@ -29,16 +38,16 @@ svg .rule { stroke: #ddd; } .legend span { margin-right: 1.2em; white-space: now
 def html_page(matrix: Matrix, results: Results) -> str:
     """The whole page; point at a cell to see what decides it."""
     title = "Audit of fidelity and diversity metrics"
-    legend = "".join(f"<li>{escape(line)}</li>" for line in LEGEND)
+    lines = "".join(f"<li>{escape(line)}</li>" for line in legend(matrix))
     parts = [
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>',
         f"<style>{_STYLE}</style></head><body><h1>{title}</h1>",
-        f"<p>The sanity checks of {escape(SOURCE)}: {escape(run_text(results.run))}.</p><ul>{legend}</ul>",
+        f"<p>The sanity checks of {escape(SOURCE)}: {escape(run_text(results.run, matrix.seeds))}.</p><ul>{lines}</ul>",
     ]
     for kind in KINDS:
         if metrics := of_kind(matrix, kind):
             parts += [f"<h2>{kind.capitalize()}</h2>", _matrix(matrix, metrics)]
-    parts += _published(matrix)
+    parts += [*_published(matrix), *_changing(matrix)]
     parts.append("<h2>Curves</h2><p>Means over the draws. Values above 1.1 are drawn at the upper edge.</p>")
     judged = {demand.check for demand in matrix.demands}
     parts += [_check(CHECKS[name], matrix, results) for name in CHECKS if name in judged]
@@ -59,7 +68,7 @@ def _matrix(matrix: Matrix, metrics: Sequence[str]) -> str:
 def _cell(cell: Cell | None) -> str:
     if cell is None:
         return "<td>-</td>"
-    classes = ("pass" if cell.passes else "fail") + (" open" if cell.is_open else "")
+    classes = ("pass" if cell.passes else "fail") + (" open" if cell.is_open or cell.changes else "")
     return f'<td class="{classes}" title="{escape(cell.reason)}">{escape(cell_text(cell))}</td>'
 
 
@@ -73,6 +82,14 @@ def _published(matrix: Matrix) -> list[str]:
     )
     differences = "".join(f"<li>{escape(difference(cell))}</li>" for cell in matrix.differing)
     return ["<h2>Against the published matrix</h2>", f"<ul>{counts}</ul>", f"<ul>{differences}</ul>"]
+
+
+def _changing(matrix: Matrix) -> list[str]:
+    if len(matrix.seeds) == 1:
+        return []
+    cells = "".join(f"<li>{escape(changing(cell, matrix.seeds))}</li>" for cell in matrix.changing)
+    title = "Cells whose outcome changes with the seed"
+    return [f"<h2>{title}</h2><p>{escape(changing_count(matrix))}</p>", f"<ul>{cells}</ul>"]
 
 
 def _check(check: Check, matrix: Matrix, results: Results) -> str:

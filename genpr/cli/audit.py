@@ -46,6 +46,13 @@ RESULTS, MARKDOWN, PAGE = "results.jsonl", "matrix.md", "matrix.html"
     help="Coarse grids (minutes), or the published ones (hours).  [default: quick]",
 )
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Chooses all data.")
+@click.option(
+    "--seeds",
+    default=1,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Repeat with so many seeds, from --seed on, and mark cells whose outcome changes; each takes as long.",
+)
 @click.option("--jobs", default=1, show_default=True, type=click.IntRange(min=1), help="Processes.")
 @click.option(
     "--out",
@@ -64,6 +71,7 @@ def command(
     checks: tuple[str, ...],
     quick: bool,
     seed: int,
+    seeds: int,
     jobs: int,
     out: Path | None,
     resume: bool,
@@ -75,6 +83,7 @@ def command(
     \b
     genpr audit --metric precision --metric recall
     genpr audit --function mine.py:score --kind fidelity --out audit-of-mine
+    genpr audit --metric recall --seeds 5
 
     Prints which of the thirty demands of Räisä et al. 2025 each metric meets.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
@@ -86,17 +95,20 @@ def command(
     families = _families(metrics, functions, kinds)
     folder = None if out is None else _folder(out)
     with progress_bars(quiet=quiet) as progress:
-        results = run_audit(
-            families,
-            grid="quick" if quick else "full",
-            checks=checks or None,
-            seed=seed,
-            jobs=jobs,
-            path=None if folder is None else folder / RESULTS,
-            resume=resume,
-            progress=progress,
-        )
-    matrix = judge(results, _known_kinds(families, results))
+        results, *more = [
+            run_audit(
+                families,
+                grid="quick" if quick else "full",
+                checks=checks or None,
+                seed=seed + index,
+                jobs=jobs,
+                path=None if folder is None else folder / _results_name(index, seed),
+                resume=resume,
+                progress=progress,
+            )
+            for index in range(seeds)
+        ]
+    matrix = judge(results, _known_kinds(families, results), *more)
     if folder is not None:
         _write(folder, matrix, results)
     emit(_as_json(matrix, results) if as_json else _report(matrix, results))
@@ -132,6 +144,11 @@ def _known_kinds(
     return earlier | {name: kind for family in families for name, kind in family.kinds.items()}
 
 
+def _results_name(index: int, first_seed: int) -> str:
+    """File of one seed; that of the first one has the same name with any number of seeds."""
+    return RESULTS if index == 0 else RESULTS.replace(".", f"-seed-{first_seed + index}.")
+
+
 def _folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -160,11 +177,11 @@ def _write(folder: Path, matrix: Matrix, results: Results) -> None:
 
 def _report(matrix: Matrix, results: Results) -> str:
     from genpr.audit.matrix import text_blocks
-    from genpr.audit.report import LEGEND, run_text
+    from genpr.audit.report import legend, run_text
     from genpr.report.text.layout import wrapped
 
-    legend = [wrapped(line, others="   ") for line in LEGEND]
-    return "\n".join([text_blocks(matrix), "", *legend, run_text(results.run)])
+    lines = [wrapped(line, others="   ") for line in legend(matrix)]
+    return "\n".join([text_blocks(matrix), "", *lines, run_text(results.run, matrix.seeds)])
 
 
 def _as_json(matrix: Matrix, results: Results) -> str:
@@ -176,9 +193,13 @@ def _as_json(matrix: Matrix, results: Results) -> str:
             "mark": cell.mark,
             "published": cell.published,
             "reason": cell.reason,
+            "marks": cell.marks,
+            "changes": cell.changes,
         }
         for metric in matrix.metrics
         for cell in matrix.of(metric)
     ]
     run = results.run
-    return json.dumps({"grid": run.grid, "repeats": run.repeats, "seed": run.seed, "cells": cells})
+    return json.dumps(
+        {"grid": run.grid, "repeats": run.repeats, "seed": run.seed, "seeds": matrix.seeds, "cells": cells}
+    )

@@ -130,3 +130,40 @@ def test_help_shows_what_to_do():
     result = CliRunner().invoke(command, ["--help"])
     assert result.exit_code == 0
     assert "genpr audit --function mine.py:score --kind fidelity" in result.stdout
+
+
+@pytest.fixture
+def uneven(tmp_path):
+    """A function that passes a check with some seeds only: its value depends on a digit of the data."""
+    path = tmp_path / "uneven.py"
+    path.write_text("def score(real, fake):\n    return float(int(abs(real[0, 0]) * 1e4) % 2)\n")
+    return f"{path}:score"
+
+
+def test_every_seed_is_kept_and_marked(uneven, tmp_path):
+    out = tmp_path / "out"
+    arguments = ("--function", uneven, "--kind", "fidelity", "--check", "invention", "--out", out)
+    run(*arguments, "--seed", "5")
+    kept = (out / "results.jsonl").read_text()
+    answer = json.loads(run(*arguments, "--seed", "5", "--seeds", "3", "--resume", "--json").stdout)
+    assert (answer["seed"], answer["seeds"]) == (5, [5, 6, 7])
+    assert sorted(path.name for path in out.glob("*.jsonl")) == [
+        "results-seed-6.jsonl",
+        "results-seed-7.jsonl",
+        "results.jsonl",
+    ]
+    assert (out / "results.jsonl").read_text() == kept
+    for cell in answer["cells"]:
+        assert len(cell["marks"]) == 3
+        assert cell["mark"] == cell["marks"][0]
+        assert cell["changes"] == (len({mark == "F" for mark in cell["marks"]}) == 2)
+
+
+def test_one_seed_is_the_default(mine):
+    arguments = ("--function", f"{mine}:good", "--kind", "fidelity", "--check", "invention")
+    answer = json.loads(run(*arguments, "--json").stdout)
+    assert answer["seeds"] == [0]
+    assert all(cell["marks"] == [cell["mark"]] and not cell["changes"] for cell in answer["cells"])
+    shown = run(*arguments, "--seeds", "2").stdout
+    assert "quick grids, 3 draws per point, seeds 0 to 1" in shown
+    assert "passes with so many of the seeds" in shown

@@ -163,3 +163,51 @@ def test_cell_of_a_lone_repeat_has_no_noise():
     assert not cell.is_open
     assert "±" not in cell.reason
     json.dumps(cell.reason)
+
+
+def with_seeds(*values, sd=0.1, kinds=("precision",)):
+    """The matrix of one check with seeds 3, 4, ..., for one value at the decisive point with each seed."""
+    runs = []
+    for seed, value in enumerate(values, start=3):
+        results = Results(Run("full", 10, seed))
+        for case in cases(("invention",), "full"):
+            spread = Spread({1: value, 10: 0.5}.get(int(case.x), 0.99), sd)
+            results.add(case, dict.fromkeys(kinds, spread))
+        runs.append(results)
+    first, *more = runs
+    return judge(first, dict.fromkeys(kinds, "fidelity"), *more)
+
+
+def test_cell_whose_outcome_changes_with_the_seed_counts_the_seeds_that_pass():
+    matrix = with_seeds(0.96, 0.94, 0.97, 0.93, 0.98)
+    cell = matrix.cells["invention / bounds", "precision"]
+    assert matrix.seeds == (3, 4, 5, 6, 7)
+    assert cell.marks == ("T", "F", "T", "F", "T")
+    assert (cell.changes, cell.passing_seeds) == (True, 3)
+    assert cell.margin.value == pytest.approx(0.01)  # of the first seed
+    assert matrix.changing == (cell,)
+    assert "T 3/5" in text_blocks(matrix)
+
+
+def test_cell_whose_outcome_is_the_same_with_every_seed_has_its_mark_alone():
+    matrix = with_seeds(0.96, 0.97, 0.98)
+    assert matrix.cells["invention / bounds", "precision"].marks == ("T", "T", "T")
+    assert not matrix.changing
+    assert "/3" not in text_blocks(matrix)
+    assert "T~" in text_blocks(matrix)
+
+
+def test_columns_stay_aligned_beside_a_fraction_of_many_seeds():
+    matrix = with_seeds(0.5, *[0.96] * 10, kinds=("recall", "f8"))
+    head, bounds, *_ = text_blocks(matrix).splitlines()
+    assert "F 10/11" in bounds
+    middle = head.index("recall") + len("recall") / 2
+    assert abs(bounds.index("F 10/11") + len("F 10/11") / 2 - middle) <= 1
+
+
+def test_metric_that_was_not_measured_with_every_seed_has_one_mark():
+    results, more = Results(Run("full", 10, 0)), Results(Run("full", 10, 1))
+    for case in cases(("invention",), "full"):
+        results.add(case, {"precision": Spread(0.5, 0.1)})
+    cell = judge(results, {"precision": "fidelity"}, more).cells["invention / bounds", "precision"]
+    assert (cell.marks, cell.changes) == (("F",), False)

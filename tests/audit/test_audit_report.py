@@ -134,3 +134,22 @@ def test_lines_of_one_plot_can_be_told_apart():
     root = ET.fromstring(plot("t", "x", lines))
     looks = {(line.get("stroke"), line.get("stroke-dasharray")) for line in root.iter("polyline")}
     assert len(looks) == 16
+
+
+def test_cells_that_change_with_the_seed_are_listed_with_the_seeds_that_pass():
+    runs = []
+    for seed, value in enumerate((0.96, 0.5, 0.97)):
+        results = Results(Run("quick", 3, seed))
+        for case in cases(("invention",), "quick"):
+            spread = Spread({1: value, 10: 0.5}.get(int(case.x), 0.99), 0.001)
+            results.add(case, {"precision": spread, HOSTILE: Spread(0.5, 0.001)})
+        runs.append(results)
+    matrix = judge(runs[0], {"precision": "fidelity", HOSTILE: "fidelity"}, *runs[1:])
+    text, page = markdown(matrix, runs[0].run), parsed(html_page(matrix, runs[0])).text
+    for report in (text, page):
+        assert "seeds 0 to 2" in report
+        assert "Cells whose outcome changes with the seed" in report
+        assert "precision, invention / bounds: passes with 2 of 3 seeds (0, 2)" in report
+        assert "T 2/3" in report
+    assert "2 of 4 cells pass with some of 3 seeds" in text
+    assert "changes with the seed" not in markdown(judge(runs[0], matrix.kinds), runs[0].run)

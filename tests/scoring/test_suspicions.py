@@ -26,6 +26,7 @@ SUSPICIONS = {
     "odd-features",
     "lattice",
     "duplicates",
+    "near-duplicates",
     "copied-reals",
     "same-input",
 }
@@ -124,6 +125,109 @@ def test_repeats_that_are_known_are_told_once(images):
     real, other = images
     result = genpr.score(real, np.repeat(other[:150], 10, axis=0), device="cpu", control=False)
     assert "degenerate-manifold" not in {item.code for item in result.notices}
+
+
+class TestNearDuplicates:
+    """Groups of almost equal images within one set, of which the other set has none."""
+
+    def draw(self, rng, count, width=16):
+        """Independent rows of ten kinds."""
+        centers = 2 * np.random.default_rng(4).normal(size=(10, width))
+        return centers[rng.integers(0, 10, count)] + rng.normal(size=(count, width))
+
+    def grouped(self, rng, count, size, share=1.0):
+        """Rows of which a share are groups of `size` almost equal ones."""
+        heads = self.draw(rng, round(share * count / size))
+        groups = np.repeat(heads, size, axis=0) + 0.01 * rng.normal(size=(len(heads) * size, heads.shape[1]))
+        return rng.permutation(np.concatenate([groups, self.draw(rng, count - len(groups))]))
+
+    def score(self, real, fake, **options):
+        return genpr.score(real, fake, device="cpu", control=False, intervals=False, **options)
+
+    def found(self, real, fake):
+        return {item.code for item in self.score(real, fake).notices} & SUSPICIONS
+
+    @pytest.mark.parametrize("size", [2, 5, 30])
+    def test_groups_on_both_sides_are_the_first_notice(self, rng, size):
+        result = self.score(self.grouped(rng, 600, size), self.grouped(rng, 600, size))
+        assert result.metrics["precision"].relative < 0.9
+        first = result.notices[0]
+        assert (first.code, first.level) == ("near-duplicates", "warning")
+        assert "of the real images and" in first.message
+        assert "of the fake images" in first.message
+        assert f"groups of about {size})" in first.message
+        assert "keep one image of each group" in first.hint
+
+    @pytest.mark.parametrize("role", ["real", "fake"])
+    def test_groups_on_one_side_are_told_of_that_side(self, rng, role):
+        sets = {"real": self.draw(rng, 500), "fake": self.draw(rng, 500)}
+        sets[role] = self.grouped(rng, 500, 5)
+        first = self.score(**sets).notices[0]
+        assert first.code == "near-duplicates"
+        assert f"of the {role} images" in first.message
+        assert {"real": "fake", "fake": "real"}[role] + " images" not in first.message
+
+    @pytest.mark.parametrize(
+        ("size", "share", "expected"), [(2, 0.1, False), (2, 0.6, True), (10, 0.3, True)]
+    )
+    def test_groups_are_told_where_they_are_frequent_enough_to_move_metrics(self, rng, size, share, expected):
+        sides = [self.grouped(rng, 600, size, share) for _ in range(2)]
+        assert ("near-duplicates" in self.found(*sides)) == expected
+
+    def test_numbers_do_not_change(self, rng):
+        real, fake = self.grouped(rng, 300, 3), self.grouped(rng, 300, 3)
+        expected = genpr.precision_recall(real, fake, k=3)
+        result = self.score(real, fake, metrics=["precision", "recall"])
+        assert (result["precision"], result["recall"]) == (expected.precision, expected.recall)
+
+    def test_groups_that_both_sides_share_are_no_duplicates(self, rng):
+        centers = rng.normal(size=(100, 16))
+        both = np.repeat(centers, 10, axis=0) + 0.001 * rng.normal(size=(1000, 16))
+        real, fake = np.split(rng.permutation(both), 2)
+        assert "near-duplicates" not in self.found(real, fake)
+        assert "near-duplicates" not in self.found(real, fake[:150])
+
+    def test_equal_images_are_told_once(self, rng):
+        real, fake = (np.repeat(self.draw(rng, 100), 3, axis=0) for _ in range(2))
+        assert self.found(real, fake) & {"duplicates", "near-duplicates"} == {"duplicates"}
+
+    def test_images_saved_twice_in_different_files_are_near_duplicates(self, tmp_path, rng):
+        sides = [tmp_path / name for name in ("real", "fake")]
+        for folder in sides:
+            folder.mkdir()
+            for index, pixels in enumerate(rng.integers(0, 256, (60, 6, 6, 3), dtype=np.uint8)):
+                for suffix in ("png", "bmp"):
+                    Image.fromarray(pixels).save(folder / f"{index}.{suffix}")
+        result = self.score(*sides, extractor="pixels")
+        assert result.notices[0].code == "near-duplicates"
+
+    @pytest.mark.parametrize(
+        "law",
+        [
+            lambda rng, n: rng.normal(size=(n, 2)),
+            lambda rng, n: rng.normal(size=(n, 8)),
+            lambda rng, n: rng.normal(size=(n, 64)),
+            lambda rng, n: rng.exponential(size=(n, 200)),
+            lambda rng, n: rng.standard_t(2, size=(n, 16)),
+            lambda rng, n: rng.normal(size=(n, 8)) * np.exp(1.5 * rng.normal(size=(n, 1))),
+            lambda rng, n: np.geomspace(1e-3, 1, n)[rng.permutation(n), None] * rng.normal(size=(n, 8)),
+            lambda rng, n: rng.normal(size=(n, 2)) @ np.random.default_rng(5).normal(size=(2, 50)),
+            lambda rng, n: rng.integers(0, 3, size=(n, 8)),
+        ],
+        ids=["2 d", "8 d", "64 d", "hubs", "heavy tails", "uneven", "scales", "plane", "lattice"],
+    )
+    @pytest.mark.parametrize(("n", "m"), [(100, 100), (500, 500), (600, 150)])
+    def test_independent_draws_raise_none(self, law, n, m, rng):
+        assert "near-duplicates" not in self.found(law(rng, n), law(rng, m))
+
+    def test_fakes_that_differ_are_no_duplicates(self, rng):
+        real = self.draw(rng, 500)
+        for fake in (self.draw(rng, 500) + 20, 3 * self.draw(rng, 500), 0.01 * self.draw(rng, 500)):
+            assert "near-duplicates" not in self.found(real, fake)
+
+    @pytest.mark.parametrize("n", [6, 9, 10, 11, 20])
+    def test_small_sets_are_scored(self, rng, n):
+        assert "near-duplicates" not in self.found(rng.normal(size=(n, 3)), rng.normal(size=(n, 3)))
 
 
 def test_an_outlier_among_the_reals(images, rng):

@@ -25,7 +25,7 @@ from genpr.neighbours.engine import Engine
 from genpr.neighbours.frame import Placed
 from genpr.neighbours.nearest import nearest_between
 
-_ROWS = 256  # of each set that are examined
+_ROWS = 128  # of each set that are examined
 _NEIGHBORS = 64  # of each row; groups are looked for in the first half of them
 _LOCAL = 5  # at most one in so many rows of a set is a neighbor
 _CHANCE = 0.003  # that neighbor j of a row is as close among independent draws
