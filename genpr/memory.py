@@ -67,7 +67,7 @@ def parse_bytes(size: str | int, what: str) -> int:
     Raises:
         UsageError: It is not such a size ("bad-option").
     """
-    match = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([kmgt]i?)?b?\s*", str(size).lower())
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([kmgt]i?)?b?", str(size).strip().lower())
     if match is None or isinstance(size, bool):
         raise UsageError(
             f"a {what} is a number of bytes such as 8GiB or 500MB, not {size!r}", code="bad-option"

@@ -26,6 +26,7 @@ BASE = {
     "runtime",
     "shortage",
     "storage",
+    "unicode_forms",
 }
 ALLOWED = {
     "errors": set(),
@@ -38,6 +39,7 @@ ALLOWED = {
     "memory": {"cgroups", "errors", "heaps", "runtime"},
     "shortage": {"notices"},
     "rebuild": set(),
+    "unicode_forms": set(),
     "images": BASE,
     "features": BASE | {"images"},
     "neighbours": BASE,

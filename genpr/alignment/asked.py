@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from genpr.prompts.table import Captions
+from genpr.unicode_forms import normalize
 
 Counts = NDArray[np.int64]
 
@@ -77,7 +77,7 @@ def normal(text: str) -> str:
         >>> normal("  a   cat ")
         'a cat'
     """
-    return " ".join(unicodedata.normalize("NFC", text).split())
+    return " ".join(normalize("NFC", text).split())
 
 
 def _units(captions: Sequence[Captions], rows: Sequence[dict[int, float]], place: dict[str, int]) -> Counts:

@@ -88,6 +88,7 @@ def _why_none(torch: Facts, driver: str | None, facts: dict[str, object]) -> Fin
 def _driver_version(path: Path) -> str | None:
     """Of the kernel module; in a container without GPUs it is usually not to be seen."""
     with contextlib.suppress(OSError):
-        found = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", path.read_text())
+        line = path.read_text().partition("Kernel Module")[2].partition("\n")[0]
+        found = re.search(r"\s(\d+\.\d+(?:\.\d+)?)(?!\S)", line)
         return found[1] if found else "?"
     return None

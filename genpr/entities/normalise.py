@@ -13,6 +13,8 @@ from __future__ import annotations
 import unicodedata
 from functools import lru_cache
 
+from genpr.unicode_forms import normalize
+
 _MIDDLE_DOT = "·"
 _LONGEST_NAME = 200
 # Katakana's dot in both widths, bullets, hyphenation point, operators, Greek ano teleia.
@@ -53,9 +55,7 @@ def normalised_text(text: str) -> str:
     if text.isascii() and text.isprintable():
         return " ".join(text.translate(_ONE_SPELLING).lower().split())
     # Casefold may undo the composed form, and spacing accents decompose: both are mended by a second pass.
-    folded = unicodedata.normalize(
-        "NFKC", unicodedata.normalize("NFKC", text.translate(_ONE_SPELLING)).casefold()
-    )
+    folded = normalize("NFKC", normalize("NFKC", text.translate(_ONE_SPELLING)).casefold())
     seen = "".join(
         [c for c in folded if c.isprintable() or c.isspace() or unicodedata.category(c) not in _UNSEEN]
     )

@@ -23,14 +23,14 @@ from genpr.entities.words import (
 _COMMAS = re.compile(r"[,，、;；|\n]|\s/\s")
 _BOLD = re.compile(r"(\*\*|__|`)(?=\S)(.{1,200}?)(?<=\S)\1\s*(.*)", re.DOTALL)
 _REST = re.compile(r"[\s:：=–—-]+")
-_BEHIND = re.compile(r"\s*[:：]\s*|\s+[-–—]+\s+|\s*(?:——|->|→|=>)\s*|\s+=\s+")
+_BEHIND = re.compile(r"[:：]|(?<=\s)[-–—]+(?=\s)|——|->|→|=>|(?<=\s)=(?=\s)")
 _CHECK = re.compile(r"(\[[xX✓✔ ]?\]|[✓✔✅☑✗✘❌☒☐])\s*")
 _EMPHASIS = "*_`\"'“”‘’「」『』 \t"
 _ENDS = "。.!！"
 _AND = re.compile(r"(?:and|&|以及)\s+|以及", re.IGNORECASE)
-_BETWEEN = re.compile(r"\s+(?:and|&)\s+", re.IGNORECASE)
+_BETWEEN = re.compile(r"\s(?:and|&)\s+", re.IGNORECASE)
 _INLINE = re.compile(r"\s[-–—•*+]\s|\s\d{1,3}[.)]\s")
-_JOINTS = re.compile(r"\s+(?:and|&)\s+|以及|[和与與及]", re.IGNORECASE)
+_JOINTS = re.compile(r"\s(?:and|&)\s+|以及|[和与與及]", re.IGNORECASE)
 _NUMBERED = re.compile(r"\s\d{1,3}[.)）、]\s|[(（]\d{1,3}[)）]\s*\S")
 _OPENED, _CLOSED = re.compile(r"[(（]"), re.compile(r"[)）]")
 _EITHER = re.compile(r"\s(?:and|or|&)\s|(?<=\w)[和或与與及](?=\w)", re.IGNORECASE)
@@ -182,7 +182,7 @@ def _without_and(items: list[str], known: Known | None) -> list[str]:
         return [*others, last[begun.end() :]]
     parts = _BETWEEN.split(last)
     if len(parts) == 2 and not any(_BETWEEN.search(item) for item in others):
-        return [*others, *parts]
+        return [*others, *map(str.strip, parts)]
     return items
 
 
@@ -235,7 +235,7 @@ def _item(line: str) -> tuple[str, str, bool | None, bool]:
         behind = behind[begun.end() :] if (begun := _REST.match(behind)) else behind
     else:
         name, *rest = _BEHIND.split(line, maxsplit=1)
-        behind, is_bold = (rest[0] if rest else ""), False
+        name, behind, is_bold = name.rstrip(), rest[0].lstrip() if rest else "", False
     said = begins_with_yes_or_no(behind) if behind else None
     if said is not None:
         mark, behind = said, ""

@@ -21,7 +21,7 @@ _MOST_FENCES = 50
 _MOST_TRIES = 50
 _MOST_NESTED = 3
 _FENCE = "```"
-_LANGUAGE = re.compile(r"[ \t]*[\w+-]{0,20}[ \t]*(?=[\n\[{])")
+_LANGUAGE = re.compile(r"[ \t]*+[\w+-]{0,20}+[ \t]*+(?=[\n\[{])")
 _THOUGHTS = ("</think>", "</thinking>")
 _BRACKET = re.compile(f"[{re.escape(OPENING)}]")
 _LIKE_JSON = re.compile(r"[\[{［｛【]\s*(?:[\"'“‘「『＂\[{［｛\]}］｝】]|[^\W\d]\w{0,40}\s*[:：])|[{｛]")

@@ -29,8 +29,8 @@ from genpr.entities.word_lists import (
 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
 _FIRST = re.compile(r"([^\W\d]+|[✓✔✅☑√✗✘❌☒×])\s*(?:[,.;，。；(（–—-]|$)")
-_TICK = re.compile(r"\s*([✓✔✅☑✗✘❌☒])$")
-_BRACKETS = re.compile(r"\s*[(（]([^()（）]{1,60})[)）]$")
+_TICKS = frozenset("✓✔✅☑✗✘❌☒")
+_BRACKETS = re.compile(r"[(（]([^()（）]{1,60})[)）]$")
 _GAP = re.compile(r"[\s()（）,;:]+")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
@@ -109,8 +109,8 @@ def mark_at_end(name: str) -> tuple[str, bool | None, str]:
         >>> mark_at_end("cat ✓"), mark_at_end("dog (no)"), mark_at_end("bird (left)")
         (('cat', True, ''), ('dog', False, ''), ('bird (left)', None, 'left'))
     """
-    if tick := _TICK.search(name):
-        return name[: tick.start()].rstrip(), yes_or_no(tick[1]), ""
+    if name[-1:] in _TICKS:
+        return name[:-1].rstrip(), yes_or_no(name[-1]), ""
     if (bracket := _BRACKETS.search(name)) is None:
         return name, None, ""
     said = begins_with_yes_or_no(bracket[1])

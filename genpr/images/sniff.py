@@ -46,7 +46,9 @@ _NO_IMAGE: tuple[tuple[bytes, str], ...] = (
 )
 _ANIMATION = 2  # flag of an extended WebP
 _PNM = re.compile(rb"P(?:[1-6]|[Ff]\s)[\s#]?")
-_HTML = re.compile(rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)", re.IGNORECASE | re.DOTALL)
+_HTML = re.compile(  # atomic and possessive: a comment that was read once is never tried at another length
+    rb"\s*+(?:<!--(?>.*?-->)\s*+)*+<(?:!doctype\s+html|html|head|body)", re.IGNORECASE | re.DOTALL
+)
 
 
 def image_format(data: bytes) -> str | None:

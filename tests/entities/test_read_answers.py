@@ -225,10 +225,16 @@ def test_twenty_thousand_damaged_answers_have_an_outcome():
         "{}" * 24_000,
         "- [ ] a\n" * 900,
         "cat " * 2_500_000,
+        "- cat" + " " * 49_000 + "x\n- dog",
+        "cat, dog" + " " * 49_000 + "x",
+        "Entities: cat" + "\u3000" * 20_000 + "x",
+        '["cat' + " " * 49_000 + 'x", "dog"]',
+        "```" + " " * 49_000 + "x\n- dog\n```",
+        "- cat" + "\u0301\u0316" * 10_000,
         "\n".join(f"- entity {i}" for i in range(1_000)),
         json.dumps([{"name": f"entity {i}"} for i in range(1_000)]),
     ],
-    ids=range(16),
+    ids=range(22),
 )
 def test_no_answer_takes_long(text):
     started = time.process_time()

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from genpr.errors import DataError, UsageError
 from genpr.metrics.given import as_list, check_choice, is_number
+from genpr.unicode_forms import normalize
 
 Rule: TypeAlias = Literal["equal", "contains", "similar"]
 Measure: TypeAlias = Literal["ratio", "token_f1"]
@@ -102,8 +103,8 @@ def match_texts(
 
 def plain_text(text: str) -> str:
     """A text as it is compared: NFKC, case folded, without characters of no width, one space for white space."""
-    seen = "".join(one for one in unicodedata.normalize("NFKC", text) if unicodedata.category(one) != "Cf")
-    return " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", seen).casefold()).split())
+    seen = "".join(one for one in normalize("NFKC", text) if unicodedata.category(one) != "Cf")
+    return " ".join(normalize("NFKC", normalize("NFKC", seen).casefold()).split())
 
 
 def _plain(texts: Sequence[str], name: str) -> list[str]:

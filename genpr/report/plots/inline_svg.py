@@ -54,7 +54,9 @@ def inline_svg(figure: Figure, *, name: str, label: str) -> str:
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     # Without its own style sheet, which would hold for the page, and without RDF, which is no HTML.
-    text = re.sub(r"<(metadata|style)\b.*?</\1>", "", text, flags=re.DOTALL)
+    for tag in ("metadata", "style"):
+        before, *others = text.split(f"<{tag}")
+        text = before + "".join(other.partition(f"</{tag}>")[2] for other in others)
     text = re.sub(r"<defs>\s*</defs>", "", text)
     text = re.sub(r'\bid="([^"]*)"', rf'id="{name}-\1"', text)
     text = re.sub(r"url\(#", f"url(#{name}-", text)

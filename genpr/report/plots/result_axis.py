@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from genpr.report.safe_text import shown
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
-_WORD = re.compile(r"([A-Za-z]+)[^A-Za-z0-9]*$", re.ASCII)
+_WORD = re.compile(r"(?<![A-Za-z])([A-Za-z]+)[^A-Za-z0-9]*$", re.ASCII)
 _PLAIN = re.compile(r"[A-Za-z0-9_ .-]{1,30}", re.ASCII)
 
 

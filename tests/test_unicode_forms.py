@@ -1,0 +1,56 @@
+"""Unicode normalization takes linear time, and changes nothing in ordinary text."""
+
+import sys
+import time
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from genpr import match_texts, read_entities
+from genpr.unicode_forms import normalize
+
+MARKS = {
+    "marks": "\u0301\u0316",
+    "replaced by marks": "\u0f73\u0334",
+    "marks of several": "\u0344\u0334",
+    "half-width": "\uff9e\u0301\u0334",
+}
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFKC"])
+@pytest.mark.parametrize("marks", MARKS.values(), ids=MARKS)
+def test_many_marks_in_a_row_take_linear_time(marks, form):
+    started = time.thread_time()
+    normalize(form, "a" + marks * (100_000 // len(marks)))
+    assert time.thread_time() - started < 0.5  # it took over 5 s
+
+
+def is_mark(text):
+    return all(unicodedata.combining(c) for c in text)
+
+
+def test_no_character_gives_a_long_run_of_marks():
+    runs = {}
+    for c in map(chr, range(0x80, sys.maxunicode + 1)):
+        if is_mark(unicodedata.normalize("NFKD", c)):
+            found = unicodedata.normalize("NFKD", normalize("NFKC", c * 1_100))
+            runs[c] = max(len(run) for run in found.split("\u034f"))
+    assert len(runs) > 900
+    assert max(runs.values()) < 200
+
+
+def test_many_marks_do_not_slow_down_public_functions():
+    text = "a" + MARKS["marks"] * 20_000
+    started = time.thread_time()
+    read_entities(f"- {text}\n- dog")
+    match_texts([text], ["cat"])
+    assert time.thread_time() - started < 1  # it took 10 s
+
+
+@given(st.text(max_size=50))
+@settings(max_examples=50, deadline=None)
+def test_ordinary_text_is_as_unicodedata_has_it(text):
+    for form in ("NFC", "NFKC"):
+        assert normalize(form, text * 25) == unicodedata.normalize(form, text * 25)
