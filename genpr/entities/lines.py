@@ -6,14 +6,15 @@ import re
 from dataclasses import dataclass, field
 
 from genpr.entities.answer import NotReadable, check_number
-from genpr.entities.words import introduces, is_negative, is_remark
+from genpr.entities.words import introduces, is_negative, is_prose, is_remark
 
 _BULLET = re.compile(
-    r"(?:[•‣◦●▪■□○·・]|[-–—](?=[^\W\d]|[\s\"'“‘`\[*])|[*+](?=\s)|\(?\d{1,3}[.)](?!\d)|\d{1,3}[、．]|[（(]\d{1,3}[)）]|[①-⑳]"
+    r"(?:[•‣◦●▪■□○·・]|[-–—](?=[^\W\d]|[\s\"'“‘`\[*])|[*+](?=\s)|\(?\d{1,3}[.)](?!\d)|[a-zA-Z]\)(?=\s)|\d{1,3}[、．]|[（(]\d{1,3}[)）]|[①-⑳]"
     r"|[一二三四五六七八九十]{1,3}[、．.])\s*"
 )
+_COUNTED = re.compile(r"(\d{1,3})\s?[-–—:：]\s+")
 _RULE = re.compile(r"[-*_=\s]+")
-_HEADING = re.compile(r"#{1,6}\s+")
+_HEADING = re.compile(r"^#{1,6}\s+")
 _LONGEST_LABEL = 100
 
 
@@ -62,6 +63,8 @@ def sections_of(text: str) -> list[Section]:
     was_blank = False
     lines = text.splitlines()
     check_number(sum(1 for line in lines if not line.isspace()))
+    counted = [int(number[1]) for line in lines if (number := _COUNTED.match(line))]
+    is_counted = len(counted) > 1 and counted == [*range(1, len(counted) + 1)]  # 1 - cat
     for line in lines:
         content = line.strip()
         if not content or _RULE.fullmatch(content):
@@ -70,7 +73,7 @@ def sections_of(text: str) -> list[Section]:
         if content.startswith("|") and content.endswith("|") and len(content) > 1:
             raise NotReadable("table", "it is a table, whose columns are not read")
         own_indent = len(line) - len(line.lstrip())
-        if bullet := _BULLET.match(content):
+        if bullet := _BULLET.match(content) or (_COUNTED.match(line) if is_counted else None):
             if found[-1].texts:
                 found.append(Section())
             if found[-1].bullets and own_indent != indent:
@@ -87,7 +90,21 @@ def sections_of(text: str) -> list[Section]:
                 found.append(Section())
             found[-1].texts.append(content)
         was_blank = False
-    return [section for section in found if section.label is not None or section.holds_anything]
+    return _joined([section for section in found if section.label is not None or section.holds_anything])
+
+
+def _joined(sections: list[Section]) -> list[Section]:
+    """Sections in which names with blank lines between them are lines of one section."""
+    found: list[Section] = []
+    is_open = False  # whether the last one holds single lines only
+    for section in sections:
+        is_line = len(section.texts) == 1 and not section.bullets and not section.behind
+        if is_open and is_line and section.label is None and not is_prose(section.texts[0]):
+            found[-1].texts += section.texts
+        else:
+            found.append(section)
+            is_open = is_line
+    return found
 
 
 def _label(content: str) -> tuple[str, str] | None:

@@ -10,9 +10,12 @@ import json
 import re
 
 from genpr.entities.answer import Answer, NotReadable, Unreadable, each_once, the_same
+from genpr.entities.items import Known
 from genpr.entities.loose_json import OPENING, DamagedJsonError, LooseJson, strict
-from genpr.entities.plain import Known, names_in_text
+from genpr.entities.plain import names_in_text
 from genpr.entities.structure import names_in
+from genpr.entities.word_lists import WRAP_KEYS
+from genpr.entities.words import rank_of_key, squeezed
 
 MOST_CHARACTERS = 50_000
 """Of an answer; a longer one is no list of entities."""
@@ -70,6 +73,8 @@ class _Reader:
             raise NotReadable("empty", "it is empty")
         if len(body) > MOST_CHARACTERS:
             raise NotReadable("too-long", f"it has {len(body):,} characters, too many for a list of entities")
+        if (inner := _within_tags(body)) is not None and depth < _MOST_NESTED:
+            return self.text(inner, depth + 1, named=named)
         if _FENCE in body:
             return self._fences(body, depth)
         try:
@@ -116,18 +121,24 @@ class _Reader:
         """The list in the JSON that a text holds; None if it holds none."""
         noted: list[str] = []
         loose, readings, place = LooseJson(body, noted), [], 0
+        may_be_bare = body[-1] in "]］】"
         for _ in range(_MOST_TRIES):
             bracket = _BRACKET.search(body, place)
             if bracket is None:
                 break
             start = bracket.start()
             try:
-                value, place = loose.value_at(start, bare=start == 0 and body[-1] in "]］】")
+                bare = may_be_bare and start == 0
+                value, place = loose.value_at(start, bare=bare)
             except DamagedJsonError as error:
                 if not _LIKE_JSON.match(body, start):
                     place = start + 1
                     continue
                 raise _why(error) from error
+            if bare and body[place:].strip(" .。"):  # [cat], [dog]
+                may_be_bare, place = False, start
+                noted.clear()
+                continue
             if not value and not _stands_alone(body, start, place):
                 continue  # such as the box in "- [ ] cat"
             names = self._names(value, depth, noted)
@@ -150,6 +161,13 @@ def _as_json(answer: object) -> str:
         return json.dumps(found, ensure_ascii=False)
     except (TypeError, ValueError) as error:
         raise NotReadable("no-list", "it holds what is neither text, number, list nor object") from error
+
+
+def _within_tags(body: str) -> str | None:
+    """What stands within `<answer>...</answer>` or the like around all of a text; None where nothing of the kind does."""
+    tag = body[1:].partition(">")[0] if body[:1] == "<" and body[-1:] == ">" else ""
+    is_tag = tag[:40] == tag and (squeezed(tag) in WRAP_KEYS or rank_of_key(tag) is not None)
+    return body[len(tag) + 2 : -len(tag) - 3] if is_tag and body.endswith(f"</{tag}>") else None
 
 
 def _stands_alone(body: str, start: int, end: int) -> bool:

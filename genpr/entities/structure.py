@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from genpr.entities.answer import NotReadable, check_number, each_once, the_same
-from genpr.entities.word_lists import CLASS_KEYS, ERROR_KEYS, NAME_KEYS, PRESENT_KEYS, WRAP_KEYS
+from genpr.entities.word_lists import CLASS_KEYS, ERROR_KEYS, NAME_KEYS, PRESENT_KEYS, STATUS_KEYS, WRAP_KEYS
 from genpr.entities.words import (
     is_negative,
     is_none,
@@ -16,9 +16,11 @@ from genpr.entities.words import (
     mark_at_end,
     rank_of_key,
     squeezed,
+    without_more,
     yes_or_no,
 )
 
+MORE = "words for more left out"
 _MOST_DEPTH = 6
 _LONGEST_NAME = 120
 _EMPHASIS = "*_`\"'“”‘’「」『』 \t\r\n"
@@ -37,7 +39,8 @@ def names_in(value: object, read_text: Text, repairs: list[str]) -> tuple[str, .
     if isinstance(value, list):
         return _names(value, repairs)
     if isinstance(value, dict):
-        return _from_object(value, read_text, repairs)
+        found = _from_object(value, read_text, repairs)
+        return _marked(value, repairs) if found is None else found
     return read_text(value, False) if isinstance(value, str) else None
 
 
@@ -104,6 +107,34 @@ def _under_key(value: object, read_text: Text, repairs: list[str]) -> tuple[str,
     return None  # such as "present": true
 
 
+def _marked(value: Mapping[str, Any], repairs: list[str]) -> tuple[str, ...] | None:
+    """The names in an object of two or more names with true or false, or all with yes or no; None where it is none."""
+    values = [_present(found) if isinstance(found, dict) else found for found in value.values()]
+    marks = [yes_or_no(mark) for mark in values]
+    if (
+        len(marks) < 2
+        or None in marks
+        or len(set(map(type, values))) > 1
+        or any(map(_is_about_answer, value))
+    ):
+        return None
+    _add(repairs, "names with yes or no")
+    return each_once(name for name, mark in zip(value, marks, strict=True) if mark)
+
+
+def _is_about_answer(key: str) -> bool:
+    """Whether a key with true or false says something about the answer, such as success, and names no entity."""
+    word = squeezed(key)
+    is_word = word in STATUS_KEYS | ERROR_KEYS | NAME_KEYS | CLASS_KEYS | PRESENT_KEYS | WRAP_KEYS
+    is_question = word.startswith(("is", "has")) and key[:3].lower().rstrip("_ -") in ("is", "has")
+    return is_word or is_question or rank_of_key(key) is not None or is_negative(key) or is_remark(key)
+
+
+def _present(item: Mapping[str, Any]) -> object:
+    """What an object says about whether it is there; None where it says nothing."""
+    return next((found for key, found in item.items() if squeezed(key) in PRESENT_KEYS), None)
+
+
 def _mark(value: object) -> bool | None:
     """Whether something is there, by yes, no, or how often it is there."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
@@ -123,6 +154,8 @@ def _elsewhere(key: str, value: object, read_text: Text, repairs: list[str]) -> 
         return None if _is_wrapping(key, value) else _names(value, repairs)
     if isinstance(value, str) and squeezed(key) in WRAP_KEYS:
         return () if is_none(value) else read_text(value, False)
+    if isinstance(value, dict) and squeezed(key) in WRAP_KEYS:
+        return _marked(value, repairs)
     return None
 
 
@@ -136,8 +169,13 @@ def _names(items: list[Any], repairs: list[str]) -> tuple[str, ...] | None:
         return None
     names = [_name(item, repairs) for item in items]
     kept = [name for name in names if name]
-    if items and not kept and not any(isinstance(item, dict) for item in items):
-        raise NotReadable("no-list", "the names in the list are empty")
+    if items and not any(isinstance(item, dict) for item in items):
+        listed = kept
+        kept = without_more(listed)
+        if not kept:
+            raise NotReadable("no-list", "the names in the list are empty")
+        if kept != listed:
+            _add(repairs, MORE)
     if any(is_none(name) for name in kept):
         if len(kept) > 1:
             raise NotReadable(

@@ -70,7 +70,16 @@ NONE = _phrases(
     "none of them|none of the above|no items|no items found|there are none|there are no entities|無|"
     "无|没有|沒有|空|没有实体|无实体|没有任何实体|没有物体|无物体|未发现|未发现实体|没有发现|"
     "没有找到|未找到|未找到实体|没有发现实体|无任何实体|空列表|一个也没有|一个都没有|"
-    "no entities are present|no entities were found|no objects are present|no objects were found"
+    "no entities are present|no entities were found|no objects are present|no objects were found|"
+    "no entities present|no objects present|no entities are visible|no objects are visible|"
+    "no entities visible|no objects visible|no entities identified|no objects identified|"
+    "no entities were identified|no objects were identified|no entities were detected|"
+    "no objects were detected|there are no objects|there are no entities present|"
+    "the image contains no entities|the image does not contain any entities|"
+    "the image contains no objects|the image does not contain any objects"
+)
+IMAGE_ENDS = _beginnings(
+    " in the image| in this image| in the picture| in this picture| in the photo| in this photo| in the list"
 )
 YES = _set("yes y true present found visible 1 ✓ ✔ ✅ ☑ 是 是的 有 有的 存在 出现 可见 对 √")
 NO = _phrases(
@@ -81,6 +90,14 @@ NO_ANSWERS = _set(
     "yes no ok okay sure true false null nan undefined unknown error timeout n/a na unsure maybe done "
     "hello hi thanks sorry nil tbd todo ... 是 否 好 好的 对 未知 不知道 不确定 错误 超时 抱歉 收到 "
     "可以 string str object list json"
+)
+CLOSINGS = _beginnings(
+    "i hope|hope this|let me know|feel free|please let|if you|is there anything|would you like"
+)
+# Of JSON, with true or false: what they say is no entity.
+STATUS_KEYS = _set(
+    "success ok status valid done complete completed finished error errors failed truncated cached "
+    "match matches matched correct confident certain blurry empty safe nsfw flagged any all"
 )
 # Without words that objects are called by, such as can and picture.
 PROSE_WORDS = _set(

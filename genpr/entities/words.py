@@ -6,10 +6,12 @@ import re
 
 from genpr.entities.normalise import normalised
 from genpr.entities.word_lists import (
+    CLOSINGS,
     DENIAL_PARTS,
     DENIALS,
     ENTITY_PARTS,
     ENTITY_WORDS,
+    IMAGE_ENDS,
     INTRO_PARTS,
     INTRO_WORDS,
     NO,
@@ -30,7 +32,12 @@ from genpr.entities.word_lists import (
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
 _FIRST = re.compile(r"([^\W\d]+|[✓✔✅☑√✗✘❌☒×])\s*(?:[,.;，。；(（–—-]|$)")
 _TICKS = frozenset("✓✔✅☑✗✘❌☒")
-_BRACKETS = re.compile(r"[(（]([^()（）]{1,60})[)）]$")
+_BRACKETS = re.compile(r"[(（]([^()（）]+)[)）]$")
+_MORE = re.compile(
+    r"(?:(?:^|\s)(?:etc\b|et cetera|(?:and|&)\s(?:so on|so forth|others|(?:many\s)?more|(?:many\s)?other\s\w+)|"
+    r"among\sother(?:s|\sthings))|^(?:so on|others|more|many more)|等等)[\s.…。]*$|^[.…]+$",
+    re.IGNORECASE,
+)
 _GAP = re.compile(r"[\s()（）,;:]+")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
@@ -77,7 +84,10 @@ def introduces(label: str) -> bool:
 
 def is_none(text: str) -> bool:
     """Whether a text says that there are no entities."""
-    return normalised(text) in NONE
+    words = normalised(text)
+    return words in NONE or next(
+        (words.removesuffix(end) in NONE for end in IMAGE_ENDS if words.endswith(end)), False
+    )
 
 
 def yes_or_no(value: object) -> bool | None:
@@ -88,6 +98,11 @@ def yes_or_no(value: object) -> bool | None:
         return None
     word = normalised(value) or value.strip()
     return True if word in YES else False if word in NO else None
+
+
+def is_yes_or_no(name: str) -> bool:
+    """Whether an item of a list answers a question; an object may be called present."""
+    return normalised(name) in ("yes", "no", "true", "false", "是", "否", "有", "没有")
 
 
 def denies(name: str) -> bool:
@@ -115,6 +130,25 @@ def mark_at_end(name: str) -> tuple[str, bool | None, str]:
         return name, None, ""
     said = begins_with_yes_or_no(bracket[1])
     return (name, None, bracket[1]) if said is None else (name[: bracket.start()].rstrip(), said, "")
+
+
+def brackets_at_end(name: str) -> tuple[str, str]:
+    """A name without the brackets behind it, and what stands in them; nothing where there are none."""
+    bracket = _BRACKETS.search(name)
+    return (name, "") if bracket is None else (name[: bracket.start()].rstrip(), bracket[1])
+
+
+def without_more(names: list[str]) -> list[str]:
+    """Names without the words at their end that say that there are more, such as "etc."."""
+    if not names or (more := _MORE.search(names[-1])) is None:
+        return names
+    last = names[-1][: more.start()].rstrip()
+    return [*names[:-1], last] if last else names[:-1]
+
+
+def is_closing(text: str) -> bool:
+    """Whether a text ends a conversation, such as "I hope this helps"."""
+    return normalised(text[:80]).startswith(CLOSINGS)
 
 
 def is_refusal(text: str) -> bool:

@@ -103,6 +103,24 @@ def test_and_is_split_where_it_is_known_how():
     assert isinstance(read_entities("Entities: cat and bird", known=parts), Unreadable)
 
 
+def test_brackets_belong_to_a_name_where_it_is_known_with_them():
+    known = {"Mercury (planet)", "Neil Armstrong", "Paris"}.__contains__
+    text = "- Mercury (planet)\n- 尼尔 (Neil Armstrong)\n- Paris (city)\n- Moon (large)"
+    names = ("Mercury (planet)", "尼尔 (Neil Armstrong)", "Paris", "Moon")
+    assert read_entities(text, known=known).entities == names
+    assert read_entities(text.replace("- ", "").replace("\n", ", "), known=known).entities == names
+    assert read_entities('["Mercury (planet)", "Moon (large)"]').entities == (
+        "Mercury (planet)",
+        "Moon (large)",
+    )
+
+
+def test_words_for_more_are_names_where_they_are_known():
+    assert read_entities("cat, others", known={"others"}.__contains__).entities == ("cat", "others")
+    assert read_entities("猫、狗等", known={"狗"}.__contains__).entities == ("猫", "狗")
+    assert read_entities("自由、平等", known={"平等"}.__contains__).entities == ("自由", "平等")
+
+
 def test_yes_and_no_of_known_names():
     known = {"cat", "dog"}.__contains__
     assert read_entities('{"cat": true, "dog": "no"}', known=known).entities == ("cat",)
