@@ -222,6 +222,11 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
         "free space, or set --cache-dir",
     ),
     "cache-discarded": ("warning", "the cache file {file} was damaged; its images were embedded again", ""),
+    "cache-foreign": (
+        "warning",
+        "{count} files in the cache belonged to other users and were removed, such as {file}",
+        "",
+    ),
     "cache-unreadable": ("warning", "{file} in the cache was unreadable ({reason}) and not used", ""),
     # memory
     "oom-smaller-batches": ("note", "{device} had little memory: batches of {size}, not {asked} images", ""),

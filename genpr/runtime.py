@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -151,7 +152,7 @@ def expanded(path: str | os.PathLike[str]) -> Path:
 
 
 def private_folder(root: Path, *parts: str) -> Path:
-    """Create a folder for this user alone, and refuse it if another user owns it.
+    """Create a folder that only this user can change, and refuse one that others can change.
 
     Args:
         root: The folder.
@@ -161,7 +162,7 @@ def private_folder(root: Path, *parts: str) -> Path:
         The innermost of them.
 
     Raises:
-        ResourceError: One of them cannot be created, or belongs to somebody else.
+        ResourceError: One of them cannot be created, or others can change what lies in it ("cache-unusable").
     """
     path = _private(root)
     for part in parts:
@@ -172,21 +173,56 @@ def private_folder(root: Path, *parts: str) -> Path:
 def _private(path: Path) -> Path:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        owner = path.stat().st_uid
+        risk = folder_risk(path)
     except OSError as error:
         raise ResourceError(
             f"cannot create the folder {path} ({error.strerror}); set GENPR_CACHE to a folder you can write",
             code="cache-unusable",
             path=str(path),
         ) from error
-    if hasattr(os, "getuid") and owner != os.getuid():
+    if risk is not None:
         raise ResourceError(
-            f"the folder {path} belongs to another user, who could have planted files in it; "
-            "set GENPR_CACHE to a folder of your own",
+            f"the folder {path} is not used: {risk}; set GENPR_CACHE to a folder of your own",
             code="cache-unusable",
             path=str(path),
         )
     return path
+
+
+def folder_risk(path: Path) -> str | None:
+    """How other users could change what lies in a folder, in words; None where they cannot.
+
+    A folder above it that only a group can write to is accepted: files of other users are not read (`is_own_file`).
+
+    Raises:
+        OSError: The folder cannot be examined.
+    """
+    if not hasattr(os, "getuid"):  # Windows
+        return None
+    status = path.stat()
+    if status.st_uid != os.getuid():
+        return f"{path} belongs to another user, who could have planted files in it"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        mode = stat.S_IMODE(status.st_mode)
+        return (
+            f"other users can write to {path} (mode {mode:o}) and could have planted files in it; "
+            "if you trust what it holds, run chmod go-w on it"
+        )
+    above = [*Path(os.path.abspath(path)).parents, *Path(os.path.realpath(path)).parents]  # noqa: PTH100 - links kept
+    for parent in above:
+        mode = parent.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            return f"it could be exchanged by other users, who can write to {parent} (mode {stat.S_IMODE(mode):o})"
+    return None
+
+
+def is_own_file(path: Path) -> bool:
+    """Whether a file, and the link to it where it is one, belong to this user.
+
+    Raises:
+        OSError: The file cannot be examined.
+    """
+    return not hasattr(os, "getuid") or {path.stat().st_uid, path.lstat().st_uid} == {os.getuid()}
 
 
 @contextmanager

@@ -21,7 +21,7 @@ def _caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def _private_cache(_caches: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     folder = next(_caches)
-    folder.mkdir()
+    folder.mkdir(mode=0o700)  # others could write to it under some umasks
     monkeypatch.setenv("GENPR_CACHE", str(folder))
     monkeypatch.setenv("GENPR_OFFLINE", "1")
     monkeypatch.delenv("GENPR_DEBUG", raising=False)

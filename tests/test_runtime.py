@@ -181,6 +181,33 @@ def test_a_folder_of_another_user_is_refused(tmp_path):
         private_folder(tmp_path / "ours", "theirs", "new")
 
 
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o702, 0o1777])
+@pytest.mark.parametrize("parts", [("cache",), ("cache", "features"), ("cache", "features", "toy")])
+def test_a_folder_that_others_can_write_to_is_refused(tmp_path, mode, parts):
+    tmp_path.joinpath(*parts).mkdir(parents=True)
+    tmp_path.joinpath(*parts).chmod(mode)
+    with pytest.raises(ResourceError) as caught:
+        private_folder(tmp_path / "cache", "features", "toy")
+    assert caught.value.code == "cache-unusable"
+    assert caught.value.path == str(tmp_path.joinpath(*parts))
+    tmp_path.joinpath(*parts).chmod(0o755)
+    assert private_folder(tmp_path / "cache", "features", "toy").is_dir()
+
+
+def test_a_folder_that_others_can_exchange_is_refused(tmp_path):
+    everyones, cache = tmp_path / "everyones", tmp_path / "everyones" / "mine" / "cache"
+    everyones.mkdir()
+    everyones.chmod(0o777)
+    (tmp_path / "link").symlink_to(cache)
+    for place in (cache, tmp_path / "link"):
+        with pytest.raises(ResourceError) as caught:
+            private_folder(place)
+        assert caught.value.code == "cache-unusable"
+    everyones.chmod(0o1777)  # as /tmp is: only the owner of a folder can move it
+    for place in (cache, tmp_path / "link"):
+        assert private_folder(place) == place
+
+
 def test_offline(monkeypatch):
     assert is_offline()
     monkeypatch.delenv("GENPR_OFFLINE")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from genpr.doctor.finding import Finding
 from genpr.doctor.machine import mounted_as
+from genpr.runtime import folder_risk
 
 if TYPE_CHECKING:
     from genpr.features.cache_files import CacheFile
@@ -54,8 +54,6 @@ def look_at_the_folder(root: Path) -> Iterator[Finding]:
         )
     else:
         yield Finding("cache", "ok", text, facts=facts)
-    if root.is_dir():
-        yield from _privacy(root)
 
 
 def _nearest(path: Path) -> Path:
@@ -72,9 +70,9 @@ def _problem(root: Path, there: Path) -> str:
         return "it is no folder"
     if not root.is_dir():
         return "" if os.access(there, os.W_OK | os.X_OK) else f"{there} cannot be written to"
-    if hasattr(os, "getuid") and root.stat().st_uid != os.getuid():
-        return "it belongs to another user"
     try:
+        if risk := folder_risk(root):
+            return risk
         with tempfile.TemporaryFile(dir=root) as file:
             file.write(b"genpr doctor")
             file.flush()
@@ -82,14 +80,6 @@ def _problem(root: Path, there: Path) -> str:
     except OSError as error:
         return f"it cannot be written ({error.strerror or error})"
     return ""
-
-
-def _privacy(root: Path) -> Iterator[Finding]:
-    """Features tell of images, and who can write weights could exchange them."""
-    mode = stat.S_IMODE(root.stat().st_mode)
-    if os.name == "posix" and mode & 0o022:
-        text = f"the cache folder may be written to by others (mode {mode:o})"
-        yield Finding("cache-mode", "warn", text, f"chmod 700 '{root}'", {"mode": f"{mode:o}"})
 
 
 def look_at_shards(root: Path, *, full: bool = False) -> Iterator[Finding]:

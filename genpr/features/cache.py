@@ -31,7 +31,7 @@ from genpr.features.cache_index import CacheIndex
 from genpr.features.extractor import ExtractorInfo
 from genpr.images.decode import FLAGS, DecodePolicy, decoder_versions
 from genpr.notices import Notice, notice
-from genpr.runtime import private_folder
+from genpr.runtime import is_own_file, private_folder
 from genpr.storage import load_tensors, save_tensors, tensors_sha256
 
 FEATURE_VERSION = 1  # raise it whenever decoding, resizing or embedding changes any feature
@@ -91,8 +91,12 @@ class FeatureCache:
         self._writable = True
         self._index = CacheIndex()
         self._dim = info.dim
+        self._foreign: list[Path] = []
         for shard in shards_in(self.folder):
             self._index_shard(shard)
+        if self._foreign:
+            count, name = len(self._foreign), self._foreign[0].name
+            self.notices.append(notice("cache-foreign", count=count, file=name))
         self._describe(text)
 
     def __contains__(self, identity: bytes) -> bool:
@@ -165,6 +169,10 @@ class FeatureCache:
         from safetensors import SafetensorError, safe_open
 
         try:
+            if not is_own_file(shard):
+                self._foreign.append(shard)
+                shard.unlink()  # a shard written to its name would otherwise follow a link
+                return
             with safe_open(shard, framework="pt") as file:
                 identities = file.get_tensor("identities").numpy()
         except OSError as error:

@@ -54,6 +54,11 @@ def theirs(folder: Path) -> None:
     os.chown(folder, 12345, 12345)
 
 
+def everyones(folder: Path) -> None:
+    folder.mkdir()
+    folder.chmod(0o777)
+
+
 def a_file(folder: Path) -> None:
     folder.write_text("")
 
@@ -62,6 +67,7 @@ def a_file(folder: Path) -> None:
     ("make", "reason"),
     [
         (a_file, "cannot create the folder"),
+        (everyones, "other users can write"),
         pytest.param(
             theirs,
             "belongs to another user",
@@ -82,6 +88,25 @@ def test_a_folder_that_cannot_be_used_costs_the_cache_but_not_the_score(
     assert unusable.level == "warning"
     assert result.to_flat_dict() == genpr.score(*sides, **OPTIONS, cache=False).to_flat_dict()
     assert not (tmp_path / "cache").is_dir() or not list((tmp_path / "cache").iterdir())
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+@pytest.mark.parametrize("planted", ["file", "link"])
+def test_a_shard_of_another_user_is_not_believed(tmp_path, planted):
+    cache = FeatureCache(tmp_path, INFO, "cpu")
+    cache.add(*rows(1, 2, 3))
+    cache.flush()
+    (shard,) = cache.folder.glob("*.safetensors")
+    if planted == "link":
+        shard.rename(tmp_path / "elsewhere")
+        shard.symlink_to(tmp_path / "elsewhere")
+    os.chown(shard, 12345, 12345, follow_symlinks=False)
+    again = FeatureCache(tmp_path, INFO, "cpu")
+    assert [again.get(identity) for identity in rows(1, 2, 3)[0]] == [None] * 3
+    assert [each.code for each in again.notices] == ["cache-foreign"]
+    again.add(*rows(1, 2, 3))  # the same name, and a file of one's own in its place
+    again.flush()
+    assert known(tmp_path, [1, 2, 3]) == [1, 2, 3]
 
 
 @pytest.mark.slow

@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING
 from genpr.errors import ResourceError, UsageError, WeightsError
 from genpr.features.weights.formats import format_of, read_tensors
 from genpr.features.weights.known import INCEPTION_2015, Progress, WeightsFile, hub_file
-from genpr.features.weights.places import make_weights_folder, sha256_of_blob, shared_copy, weights_folder
+from genpr.features.weights.places import (
+    is_trusted,
+    make_weights_folder,
+    sha256_of_blob,
+    shared_copy,
+    weights_folder,
+)
 from genpr.features.weights.trust import accept, record_of, records
 from genpr.runtime import expanded, is_offline
 from genpr.storage import atomic_path
@@ -77,6 +83,8 @@ def find_or_fetch(
         return _explicit(entry, expanded(weights))
     own = weights_folder() / entry.name
     if own.is_file():
+        if entry.sha256 is None and not is_trusted(own):  # nothing but its place says what it is
+            raise _planted(own)
         _verify(entry, own, hint=_DAMAGED)
         return own
     if (shared := _usable_shared_copy(entry)) is not None:
@@ -255,6 +263,15 @@ def _missing(entry: WeightsFile, reason: str) -> WeightsError:
         "comparable with published numbers)",
         code="weights-missing",
         path=str(target),
+    )
+
+
+def _planted(path: Path) -> WeightsError:
+    return WeightsError(
+        f"the weights {path} have no published sha256, and other users can write to this file or to its folder; remove the "
+        "file, or run chmod go-w on the folder if you trust it",
+        code="weights-foreign",
+        path=str(path),
     )
 
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from genpr.features.weights.known import WeightsFile
-from genpr.runtime import cache_root, expanded, private_folder
+from genpr.runtime import cache_root, expanded, folder_risk, is_own_file, private_folder
 
 
 def weights_folder() -> Path:
@@ -21,8 +21,16 @@ def make_weights_folder() -> Path:
     Raises:
         ResourceError: It cannot be created, or belongs to somebody else.
     """
-    private_folder(cache_root())
-    return private_folder(weights_folder())
+    return private_folder(cache_root(), weights_folder().name)
+
+
+def is_trusted(path: Path) -> bool:
+    """Whether a file in `weights_folder` is this user's own, in folders that no other user can change.
+
+    Raises:
+        OSError: It cannot be examined.
+    """
+    return is_own_file(path) and not any(map(folder_risk, (cache_root(), weights_folder())))
 
 
 def shared_copy(entry: WeightsFile) -> Path:

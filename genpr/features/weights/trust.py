@@ -21,7 +21,7 @@ from typing import Literal
 from genpr.errors import ResourceError, WeightsError
 from genpr.features.weights.formats import check_format
 from genpr.features.weights.known import WeightsFile
-from genpr.features.weights.places import make_weights_folder, weights_folder
+from genpr.features.weights.places import is_trusted, make_weights_folder, weights_folder
 from genpr.storage import atomic_path
 
 RECORD_SUFFIX = ".sha256.json"
@@ -128,6 +128,8 @@ def record_of(entry: WeightsFile) -> Record | None:
         WeightsError: The record is damaged ("weights-record").
     """
     try:
+        if not is_trusted(record_path(entry)):
+            raise _bad_record(entry, "other users can write to it or to its folder")
         text = record_path(entry).read_bytes()
     except FileNotFoundError:
         return None
@@ -145,7 +147,7 @@ def records() -> list[Record]:
     for path in sorted(weights_folder().glob(f"*{RECORD_SUFFIX}")):
         record = None
         with contextlib.suppress(OSError):
-            record = _parsed(path.read_bytes())
+            record = _parsed(path.read_bytes()) if is_trusted(path) else None
         if record is not None and path.name == record.name + RECORD_SUFFIX:
             found.append(record)
     return found

@@ -208,6 +208,29 @@ def test_a_damaged_record_is_never_ignored(text, entry):
     assert records() == []
 
 
+@pytest.mark.parametrize("folder", [weights_folder, lambda: weights_folder().parent])
+def test_records_that_others_can_write_are_refused(entry, folder):
+    find_or_fetch(entry).unlink()
+    folder().chmod(0o777)
+    refused(entry, code="weights-record", offline=True)
+    assert records() == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+def test_records_of_another_user_are_refused(entry):
+    find_or_fetch(entry)
+    os.chown(record_path(entry), 12345, 12345)
+    refused(entry, code="weights-record", offline=True)
+    assert records() == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+def test_a_first_use_of_a_file_of_another_user_is_refused(entry):
+    os.chown(put(weights_folder() / entry.name, GOOD), 12345, 12345)
+    refused(entry, code="weights-foreign")
+    assert records() == []
+
+
 def test_a_record_of_another_file_is_refused(entry):
     find_or_fetch(entry)
     text = record_path(entry).read_text().replace("tiny.pth", "huge.pth")
