@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from genpr.errors import limited
+
 Level = Literal["note", "warning"]
 
 _TABLE: dict[str, tuple[Level, str, str]] = {
@@ -297,6 +299,11 @@ class Notice:
     level: Level
     message: str
     hint: str = ""
+
+    def __post_init__(self) -> None:
+        """Leave out the middle of what would fill a screen, such as long names."""
+        object.__setattr__(self, "message", limited(self.message, 1200))
+        object.__setattr__(self, "hint", limited(self.hint, 300))
 
 
 def notice(code: str, **facts: object) -> Notice:

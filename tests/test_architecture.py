@@ -34,7 +34,7 @@ ALLOWED = {
     "cgroups": set(),
     "heaps": set(),
     "storage": {"errors"},
-    "notices": set(),
+    "notices": {"errors"},
     "ranks": {"errors", "runtime"},
     "memory": {"cgroups", "errors", "heaps", "runtime"},
     "shortage": {"notices"},

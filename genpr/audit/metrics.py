@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from genpr.audit.demands import Kind
 from genpr.audit.family import Family, Features
-from genpr.errors import UsageError
+from genpr.errors import UsageError, some
 from genpr.metrics.manifold.counted import needed_balls
 from genpr.metrics.manifold.probabilistic import probabilistic_precision_recall
 from genpr.metrics.manifold.real_side import RealSide
@@ -112,7 +112,7 @@ def families_of(names: Iterable[str]) -> tuple[Family, ...]:
     wanted, known = set(names), shipped_kinds()
     if unknown := sorted(wanted - set(known)):
         raise UsageError(
-            f"unknown metrics: {', '.join(unknown)}; the audit knows {', '.join(known)}, and functions of your own",
+            f"unknown metrics: {some(unknown)}; the audit knows {', '.join(known)}, and functions of your own",
             code="unknown-metric",
         )
     families = []

@@ -15,7 +15,7 @@ from genpr.audit.checks import CHECKS, REPEATS, Case, GridName, cases
 from genpr.audit.draws import standardised
 from genpr.audit.family import Family
 from genpr.audit.results import Results, Run, Spread, load, repair, to_line
-from genpr.errors import GenprError, ResourceError, UsageError
+from genpr.errors import GenprError, ResourceError, UsageError, some
 
 Progress = Callable[[str, int, int | None], None]
 """Called with "audit", the points done, and their number."""
@@ -184,9 +184,7 @@ def _check_names(checks: Sequence[str] | None) -> tuple[str, ...]:
     if checks is None:
         return tuple(CHECKS)
     if unknown := sorted(set(checks) - set(CHECKS)):
-        raise UsageError(
-            f"unknown checks: {', '.join(unknown)}; known: {', '.join(CHECKS)}", code="unknown-check"
-        )
+        raise UsageError(f"unknown checks: {some(unknown)}; known: {', '.join(CHECKS)}", code="unknown-check")
     return tuple(name for name in CHECKS if name in checks)
 
 

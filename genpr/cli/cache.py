@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genpr.cli.console import emit, printable
-from genpr.errors import UsageError
+from genpr.errors import UsageError, some
 
 if TYPE_CHECKING:
     from genpr.features.cache_files import CacheFile, CacheFolder
@@ -114,7 +114,7 @@ def _open(cache_dir: Path | None) -> tuple[Path, list[CacheFolder]]:
 def _of(extractor: str, folders: Sequence[CacheFolder]) -> list[CacheFolder]:
     found = [folder for folder in folders if folder.extractor == extractor]
     if not found:
-        known = ", ".join(dict.fromkeys(folder.extractor for folder in folders)) or "none at all"
+        known = some(dict.fromkeys(folder.extractor for folder in folders), 10) or "none at all"
         raise UsageError(
             f"no features of {extractor!r} are cached; there are those of: {known}", code="unknown-extractor"
         )

@@ -12,6 +12,7 @@ import click
 
 from genpr.cli.console import complain, emit, show_notices
 from genpr.cli.page_options import html_option
+from genpr.errors import some
 
 if TYPE_CHECKING:
     from genpr.results.comparison import Comparison
@@ -62,7 +63,7 @@ def command(
     comparison = compare(results, force=force)
     page = None if html is None else _page(comparison, samples, rows)
     if comparison.is_undecided:
-        show_notices([notice("not-distinguishable", names=" and ".join(list(results)[1:]))])
+        show_notices([notice("not-distinguishable", names=some(list(results)[1:]))])
     if as_json:
         values = {
             name: {metric: result[metric] for metric in comparison.metrics}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from genpr.errors import ResourceError
+from genpr.errors import ResourceError, limited
 
 if TYPE_CHECKING:
     from genpr.notices import Notice
@@ -29,8 +29,12 @@ def printable(text: str, *, newlines: bool = False) -> str:
 
 
 def complain(message: str, *, newlines: bool = False) -> None:
-    """One line on stderr: a name with a line end in it could otherwise pose as an error, or as a score."""
-    click.echo(_held(printable(message, newlines=newlines), sys.stderr), err=True)
+    """One line on stderr: a name with a line end in it could otherwise pose as an error, or as a score.
+
+    With `newlines`, several lines, of any length.
+    """
+    text = printable(message, newlines=True) if newlines else limited(printable(limited(message)))
+    click.echo(_held(text, sys.stderr), err=True)
 
 
 def _held(text: str, stream: TextIO) -> str:

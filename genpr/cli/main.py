@@ -16,7 +16,7 @@ import click
 from genpr import __version__
 from genpr.cli.console import complain, emit_error
 from genpr.cli.signals import Farewell, signal_of
-from genpr.errors import BadImagesError, GenprError, ResourceError
+from genpr.errors import BadImagesError, GenprError, ResourceError, limited, short
 from genpr.shortage import is_out_of_memory
 
 _COMMANDS = {
@@ -41,7 +41,6 @@ _COMMANDS = {
 _BUG = 1
 _USAGE = 2
 _SHOWN_BAD_IMAGES = 20
-_LONGEST_PATH = 200
 _IMPOSSIBLE_PATHS = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.ENOENT}
 
 
@@ -134,8 +133,10 @@ def run(
 def _fail(
     message: str, *, code: str, exit_code: int, as_json: bool, path: str | None = None, **details: object
 ) -> int:
+    message = limited(message)
     complain(f"error: {message}")
     if as_json:
+        path = path and limited(path)
         record = {"code": code, "message": message, "exit_code": exit_code, "path": path, **details}
         emit_error(json.dumps({"error": record}))
     return exit_code
@@ -161,9 +162,7 @@ def _is_broken_library(error: Exception) -> bool:
 def _fail_for_system(error: OSError, *, as_json: bool) -> int:
     """What the system refused, where nobody expected it to: a path that cannot be, or a disk or a network that is ill."""
     path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else None
-    shown = (
-        "" if path is None else f"{path if len(path) <= _LONGEST_PATH else path[:_LONGEST_PATH] + '...'}: "
-    )
+    shown = "" if path is None else f"{short(path, 200)}: "
     message = f"{shown}{error.strerror}; genpr cannot go on without it"
     is_path = error.errno in _IMPOSSIBLE_PATHS
     code, exit_code = ("bad-path", _USAGE) if is_path else ("system", ResourceError.exit_code)

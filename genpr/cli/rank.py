@@ -17,6 +17,7 @@ from genpr.cli.generator_options import CheckpointOptions, checkpoint_options
 from genpr.cli.label_options import label_options, labels_taken
 from genpr.cli.options import names_in, recipe_options
 from genpr.cli.page_options import check_several_page, html_option, write_several_page
+from genpr.errors import some
 
 if TYPE_CHECKING:
     from genpr.images.datasets import CountedBatches
@@ -208,6 +209,6 @@ def _notices(results: Mapping[str, Result]) -> list[Notice]:
     from genpr.results.comparison import notices_of
 
     return [
-        item if len(names) == len(results) else replace(item, message=f"{', '.join(names)}: {item.message}")
+        item if len(names) == len(results) else replace(item, message=f"{some(names)}: {item.message}")
         for item, names in notices_of(results).items()
     ]

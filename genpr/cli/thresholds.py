@@ -9,6 +9,7 @@ import click
 
 from genpr.cli.console import complain
 from genpr.cli.options import Command, threshold, with_options
+from genpr.errors import some
 
 if TYPE_CHECKING:
     from genpr.results.result import Result
@@ -38,7 +39,7 @@ def check_thresholds(computed: Sequence[str], fail_under: Thresholds, fail_over:
     ):
         for metric, _ in thresholds:
             if metric not in computed:
-                names = ", ".join(computed)
+                names = some(computed, 20)
                 raise click.UsageError(f"{option} {metric}=...: not among the computed metrics {names}")
             # What is best in the middle has two wrong sides.
             if ALL_METRICS[metric].better not in (better, "at null"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genpr.cli.console import complain, emit, printable
-from genpr.errors import UsageError, WeightsError
+from genpr.errors import UsageError, WeightsError, some
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,7 +95,7 @@ def _chosen(names: Sequence[str]) -> list[WeightsFile]:
     for name in names:
         found = [entry for entry in entries if name == entry.name or name in entry.used_by]
         if not found:
-            known = ", ".join(item for entry in entries for item in entry.used_by or (entry.name,))
+            known = some([item for entry in entries for item in entry.used_by or (entry.name,)], 20)
             raise UsageError(
                 f"no weights are known for {name!r}; extractors with weights: {known} (file names will do, too)",
                 code="unknown-weights",

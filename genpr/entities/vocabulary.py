@@ -10,7 +10,7 @@ from functools import cached_property
 from genpr.entities.matcher import Matcher
 from genpr.entities.normalise import normalised, normalised_text
 from genpr.entities.text_files import shown
-from genpr.errors import DataError
+from genpr.errors import DataError, short
 
 _MOST_NAMES = 2_000_000
 
@@ -121,7 +121,7 @@ class Vocabulary:
 
 def _names(names: object, origin: str) -> list[str]:
     if isinstance(names, str) or not isinstance(names, Iterable):
-        raise _bad(origin, f"{names!r} is no list of names")
+        raise _bad(origin, f"{short(repr(names))} is no list of names")
     found = list(names)
     if wrong := [name for name in found if not isinstance(name, str)]:
         raise _bad(origin, f"{wrong[0]!r} is no name")

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.errors import FeatureError
+from genpr.errors import FeatureError, some
 from genpr.images.array_file import read_member, read_npy
 from genpr.images.damage import DAMAGE
 from genpr.memory import fits, float_rows
@@ -46,7 +46,7 @@ def load_array(path: Path) -> Tensor:
 def _only_array(members: list[str]) -> str:
     """`arr_0`, or the single array under another name."""
     if "arr_0.npy" not in members and len(members) != 1:
-        found = [member.removesuffix(".npy") for member in members]
+        found = some([member.removesuffix(".npy") for member in members], 5) or "none"
         raise ValueError(f"needed arr_0 or exactly one array, found {found}")
     return "arr_0.npy" if "arr_0.npy" in members else members[0]
 
@@ -62,7 +62,7 @@ def only_matrix(tensors: Mapping[str, Tensor], path: Path) -> Tensor:
     matrices = [tensor for tensor in tensors.values() if tensor.ndim == 2 and tensor.is_floating_point()]
     if len(matrices) != 1:
         raise FeatureError(
-            f"{path} holds {sorted(tensors)}; needed a tensor named 'features', or exactly one 2-D tensor of floats",
+            f"{path} holds {some(sorted(tensors), 5) or 'nothing'}; needed a tensor named 'features', or exactly one 2-D tensor of floats",
             code="feature-shape",
             path=str(path),
         )

@@ -155,7 +155,7 @@ def _check_alike(first: _File, file: _File, name: str, is_decoded_alike: bool) -
     if not is_decoded_alike:
         keys = sorted({*known.decoder, *head.decoder})
         ways = [(key, known.decoder.get(key, "default"), head.decoder.get(key, "default")) for key in keys]
-        unlike = ", ".join(f"{key} {a} and {b}" for key, a, b in ways if a != b)
+        unlike = some([f"{key} {a} and {b}" for key, a, b in ways if a != b], 5, longest=100)
         raise _differ(name, f"{pair} were decoded in different ways: {unlike}")
 
 

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from genpr.errors import GenprError, ResourceError, UsageError
+from genpr.errors import GenprError, ResourceError, UsageError, some
 from genpr.features.catalogue import BUILT_IN, BuiltIn, Request
 from genpr.features.extractor import ExtractorInfo, FeatureExtractor
 from genpr.features.lookup import canonical_name, check_known, family_loader, parse_name
@@ -222,7 +222,7 @@ def check_weights_used(names: Iterable[str], weights: str | os.PathLike[str] | N
         return
     if all(weights_of(name, weights) is None for name in wanted):
         raise UsageError(
-            f"weights {os.fspath(weights)!r} belong to none of the extractors {', '.join(wanted)}",
+            f"weights {os.fspath(weights)!r} belong to none of the extractors {some(wanted, 10)}",
             code="weights-unused",
         )
 

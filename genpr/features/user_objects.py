@@ -19,7 +19,7 @@ from types import FunctionType, MethodType, ModuleType
 import torch
 from torch import nn
 
-from genpr.errors import GenprError, UsageError
+from genpr.errors import GenprError, UsageError, some
 from genpr.features.run_file import LoadedCode, running_file
 from genpr.runtime import expanded
 
@@ -162,7 +162,7 @@ def _find_factory(module: ModuleType, name: str, who: str, code: str) -> Callabl
             if callable(value) and getattr(value, "__module__", None) == module.__name__
         )
         raise UsageError(
-            f"{who}: there is no {name!r} in it; it defines {', '.join(functions) or 'nothing to call'}",
+            f"{who}: there is no {name!r} in it; it defines {some(functions, 10) or 'nothing to call'}",
             code=code,
         ) from error
     if not callable(factory):

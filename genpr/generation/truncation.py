@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from genpr.errors import DataError, UsageError
+from genpr.errors import DataError, UsageError, some
 from genpr.features.code_closure import UncoveredError
 from genpr.features.fingerprint import weights_sha256
 from genpr.features.user_objects import networks_of, signature_of
@@ -151,6 +151,6 @@ def _label_parameter(mapping: Callable[..., object], *, needed: bool, who: str) 
         return None
     raise UsageError(
         f"labels were given, but the mapping of {who} has no parameter `labels` or `c`; it takes "
-        f"{', '.join(parameters) or 'nothing that it says'}",
+        f"{some(parameters, 10) or 'nothing that it says'}",
         code="generator-labels",
     )

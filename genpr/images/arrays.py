@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from genpr.errors import DataError
 from genpr.images.damage import DAMAGE, damage_reported
-from genpr.images.item import ImageSource, Item, names_of_places, printable
+from genpr.images.item import ImageSource, Item, names_of_places, printable, some
 from genpr.images.layout import check_nchw, check_nhwc, pixels_of_tensor
 from genpr.images.policy import MAX_PIXELS
 
@@ -266,7 +266,7 @@ def _wrong_keys(name: str, members: list[str]) -> DataError:
     else:
         cause = "np.savez(path, images) without a keyword writes it"
     return DataError(
-        f"{printable(name)} needs the key {_KEY!r} and has {', '.join(map(repr, keys)) or 'none'}; {cause}",
+        f"{printable(name)} needs the key {_KEY!r} and has {some(keys, 5) or 'none'}; {cause}",
         code="npz-key",
         path=name,
     )

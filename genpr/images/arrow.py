@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from genpr.errors import DataError, GenprError, ImageError, ResourceError, UsageError
+from genpr.errors import DataError, GenprError, ImageError, ResourceError, UsageError, some
 from genpr.images.item import (
     MAX_ENCODED_BYTES,
     Item,
@@ -177,9 +177,8 @@ def _is_class(kind: Any) -> bool:  # noqa: ANN401 - pyarrow has no types
 
 
 def _listed(schema: Any) -> str:  # noqa: ANN401 - pyarrow has no types
-    shown = ", ".join(f"{short(field.name)} ({short(str(field.type))})" for field in list(schema)[:12])
-    more = f" and {len(schema) - 12:,} more" if len(schema) > 12 else ""
-    return f"its columns: {shown}{more}"
+    columns = [f"{short(field.name)} ({short(str(field.type))})" for field in schema]
+    return f"its columns: {some(columns, 12, longest=90)}"
 
 
 def item_of(value: Any, name: str, *, is_struct: bool) -> Item:  # noqa: ANN401 - pyarrow has no types

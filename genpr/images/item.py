@@ -15,6 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from genpr.errors import ImageError
+from genpr.errors import printable as printable
+from genpr.errors import short as short
+from genpr.errors import some as some
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -116,29 +119,6 @@ def names_of_places(count: int) -> Iterator[str]:
         ['[0]', '[1]']
     """
     return (f"[{place}]" for place in range(count))
-
-
-def printable(name: str) -> str:
-    """A name safe for a one-line message: control and undecodable characters as escapes."""
-    if name.isprintable():
-        return name
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
-
-
-def short(name: str, most: int = 40) -> str:
-    """A name that fits a message: without what a terminal obeys, and cut in the middle."""
-    shown = printable(name)
-    if len(shown) <= most:
-        return shown
-    half = (most - 1) // 2
-    return f"{shown[: most - 1 - half]}…{shown[-half:]}"
-
-
-def some(names: Sequence[str], most: int = 3) -> str:
-    """A few of many names."""
-    shown = ", ".join(short(name) for name in names[:most])
-    more = len(names) - most
-    return f"{shown} and {more:,} more" if more > 0 else shown
 
 
 def suffix_of(name: str) -> str:

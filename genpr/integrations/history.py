@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from genpr.errors import DataError, UsageError
+from genpr.errors import DataError, UsageError, some
 
 Mode = Literal["max", "min"]
 
@@ -97,7 +97,7 @@ def check_monitor(monitor: str, known: Sequence[str]) -> None:
     """
     if monitor not in known:
         raise UsageError(
-            f"monitor {monitor!r} is not computed; there are {', '.join(known)}", code="bad-option"
+            f"monitor {monitor!r} is not computed; there are {some(known, 20)}", code="bad-option"
         )
 
 

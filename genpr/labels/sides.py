@@ -53,7 +53,7 @@ class LabelledSide:
         if not self.rows:
             return f"{self.role} has no labels ({printable(self.origin)} of {printable(self.source)})"
         sizes = [f"{short(label)} ({len(rows):,})" for label, rows in self.rows.items()]
-        shown = ", ".join(sizes[:5]) + (f" and {len(sizes) - 5:,} more" if len(sizes) > 5 else "")
+        shown = some(sizes, 5, longest=60)
         count = f"{len(sizes):,} class{'es' * (len(sizes) > 1)}"
         return f"{self.role} has {count} from {printable(self.origin)}: {shown}"
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from genpr.errors import UsageError
+from genpr.errors import UsageError, some
 from genpr.metrics.catalogue import ALL_METRICS, plain_name
 from genpr.metrics.f_beta import beta_of, f_beta, resampled_f_beta
 
@@ -138,6 +138,6 @@ def check_computed(by: str, held: Sequence[str], who: str = "the Evaluator does 
     if missing:
         raise UsageError(
             f"ranking by {by} needs {' and '.join(dict.fromkeys(missing))}, which {who} "
-            f"(there are {', '.join(held)}); score again with these metrics, or rank by another",
+            f"(there are {some(held, 20)}); score again with these metrics, or rank by another",
             code="not-computed",
         )

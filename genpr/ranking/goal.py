@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from genpr.errors import UsageError
+from genpr.errors import UsageError, some
 from genpr.ranking.criterion import PARETO, Criterion, criterion_of
 from genpr.ranking.standings import standings
 from genpr.results.result import Result, recipe_of
@@ -35,7 +35,7 @@ class Goal:
             criterion = _higher(name)
             if missing := [metric for metric in criterion.needs if metric not in computed]:
                 raise UsageError(
-                    f"{name} needs {', '.join(missing)}, but computed are {', '.join(computed)}; add it to the metrics",
+                    f"{name} needs {', '.join(missing)}, but computed are {some(computed, 20)}; add it to the metrics",
                     code="goal-not-computed",
                 )
 

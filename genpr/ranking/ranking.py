@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from genpr.errors import DataError, GenprError, ResourceError, UsageError
+from genpr.errors import DataError, GenprError, ResourceError, UsageError, some
 from genpr.images.datasets import CountedBatches
 from genpr.ranking.criterion import PARETO, Criterion, check_computed, criterion_of
 from genpr.ranking.standings import Standing, front_standings, standings
@@ -150,7 +150,8 @@ def rank_checkpoints(
             _check_sizes(results)
     if not results:
         raise DataError(
-            f"no checkpoint is left to rank: {'; '.join(left_out.values())}", code="no-checkpoints-left"
+            f"no checkpoint is left to rank: {some(left_out.values(), longest=300, between='; ')}",
+            code="no-checkpoints-left",
         )
     return replace(rank_results(results, by=by, force=force), left_out=left_out, drawn_by=drawn_by)
 

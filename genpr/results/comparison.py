@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from genpr.errors import DataError, UsageError
+from genpr.errors import DataError, UsageError, short, some
 from genpr.metrics.uncertainty import Difference, Resampled, difference
 from genpr.notices import Notice
 from genpr.results.records import result_of
@@ -100,7 +100,11 @@ def compare(results: Mapping[str, Result], *, force: bool = False) -> Comparison
         name for name in first.metrics if all(name in result.metrics for result in results.values())
     )
     if not metrics:
-        held = "; ".join(f"{name}: {', '.join(result.metrics)}" for name, result in results.items())
+        held = some(
+            [f"{short(name)}: {some(result.metrics, 5)}" for name, result in results.items()],
+            longest=300,
+            between="; ",
+        )
         raise DataError(f"the results have no metric in common ({held})", code="no-common-metric")
     found = dict.fromkeys(
         difference
@@ -109,7 +113,7 @@ def compare(results: Mapping[str, Result], *, force: bool = False) -> Comparison
     )
     if found and not force:
         raise DataError(
-            f"these results were not made alike: {'; '.join(found)}. Score again alike, or compare all the same with "
+            f"these results were not made alike: {some(found, longest=200, between='; ')}. Score again alike, or compare all the same with "
             "--force",
             code="not-alike",
         )

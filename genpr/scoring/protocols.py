@@ -12,7 +12,7 @@ from numbers import Integral
 from types import MappingProxyType
 from typing import Literal
 
-from genpr.errors import UsageError
+from genpr.errors import UsageError, some
 from genpr.metrics.catalogue import ASKED, IN_BLOCKS, METRICS, NEIGHBOUR_METRICS, PRDC, plain_name
 
 Ties = Literal["closed", "strict"]
@@ -82,17 +82,17 @@ class EvaluationProtocol:
         unknown = [name for name in asked if name not in METRICS]
         if found := [name for name in unknown if name in ASKED]:
             raise UsageError(
-                f"{', '.join(found)} cannot be found from features alone: label.* come with labels (--labels), retrieval.* and "
+                f"{some(found)} cannot be found from features alone: label.* come with labels (--labels), retrieval.* and "
                 "alignment.* with prompts (genpr align), entity.* with entities (genpr entities)",
                 code="metric-of-other-family",
             )
         if unknown or not asked:
-            came = ", ".join(unknown) or "none"
+            came = some(unknown) or "none"
             raise UsageError(f"unknown metrics: {came}; known: {', '.join(METRICS)}", code="unknown-metric")
         foreign = [name for name in asked if name not in self.allowed_metrics]
         if foreign:
             raise UsageError(
-                f"{', '.join(foreign)} is not part of protocol {self.name}, which has {', '.join(self.metrics)}; "
+                f"{some(foreign)} is not part of protocol {self.name}, which has {', '.join(self.metrics)}; "
                 "use --protocol genpr for others",
                 code="protocol-pinned",
             )

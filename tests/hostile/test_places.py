@@ -9,8 +9,10 @@ import zipfile
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.numpy import save_file
 
 import genpr
+from genpr.cli.console import show_notices
 from genpr.cli.main import run
 from genpr.errors import GenprError, UsageError
 from genpr.notices import Notice
@@ -161,9 +163,74 @@ def test_errors_in_python_are_one_line_too():
     assert error.path == "a\nb"
 
 
-def test_notices_are_one_line_on_a_terminal(capsys):
-    from genpr.cli.console import show_notices
+@pytest.mark.parametrize(
+    "text", ["a" * 10**6, "\U0001f600" * 10**6, "\x1b" * 10**6, "é\ud800" * 10**6], ids=range(4)
+)
+def test_errors_and_notices_are_below_two_kilobytes(text, capsys):
+    error = GenprError(f"x {text} y", code="x", path=text)
+    assert len(str(error).encode()) < 2000
+    assert (str(error)[0], str(error)[-1]) == ("x", "y")
+    assert str(error).isprintable()
+    assert error.path == text
+    shown = Notice("x", "note", f"x {text} y", text)
+    assert len((shown.message + shown.hint).encode("utf-8", "surrogatepass")) < 2000
+    show_notices([shown])
+    assert len(capsys.readouterr().err.encode()) < 2000
+    assert str(GenprError("as it is", code="x")) == "as it is"
 
+
+LONG = "é" * 50_000
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["score", LONG, LONG],
+        ["score", "r", "f", "--metrics", LONG],
+        ["score", "r", "f", "--metrics", ",".join(f"m{number}" for number in range(20_000))],
+        ["score", "r", "f", f"--{LONG}"],
+        ["score", "r", "f", "--k", LONG],
+        ["score", "r", "f", "--extractor", LONG],
+        ["score", "r", "f", "--fail-under", f"{LONG}=1"],
+        ["score", *(str(number) for number in range(20_000))],
+        [LONG],
+        ["list", LONG],
+        ["compare", *(f"{number}.json" for number in range(20_000))],
+        ["rank", "--results", LONG, "b"],
+        ["weights", "fetch", LONG],
+        ["cache", "prune", "--extractor", LONG],
+        ["entities", LONG, LONG],
+        ["align", "r", "--prompts", LONG],
+        ["watch", LONG, LONG, "--once"],
+    ],
+    ids=range(17),
+)
+def test_messages_are_below_two_kilobytes(line, capsys):
+    as_json = line[:2] != ["weights", "fetch"]
+    assert run([*line, "--json"] if as_json else line) == 2
+    out, err = capsys.readouterr()
+    assert len(err.splitlines()) == 1
+    assert len(err.encode()) < 2000
+    if as_json:
+        error = json.loads(out)["error"]
+        assert len(error["message"].encode()) < 2000
+        assert len((error["path"] or "").encode()) < 2000
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "npz"])
+def test_names_in_files_are_counted_and_not_all_shown(tmp_path, sides, suffix, capsys):
+    names, path = [f"n{number:05}" for number in range(2000)], tmp_path / f"x.{suffix}"
+    if suffix == "npz":
+        np.savez(path, **dict.fromkeys(names, np.zeros(1)))
+    else:
+        save_file(dict.fromkeys(names, np.zeros(1)), path)
+    assert run(["score", str(path), sides[1], *CHEAP]) == 3
+    err = capsys.readouterr().err
+    assert "and 1,995 more" in err
+    assert len(err.encode()) < 2000
+
+
+def test_notices_are_one_line_on_a_terminal(capsys):
     show_notices([Notice("x", "note", "in a\nerror: forged", "b\x07")])
     assert capsys.readouterr().err == "note: in a\\nerror: forged (b\\x07)\n"
 

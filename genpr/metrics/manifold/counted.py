@@ -24,7 +24,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from genpr.errors import UsageError
+from genpr.errors import UsageError, some
 from genpr.metrics.features import check_k
 from genpr.metrics.frontier import Curve
 from genpr.metrics.manifold.curves import classifier_curve
@@ -68,7 +68,7 @@ def needed_balls(ks: Mapping[str, int]) -> tuple[list[Ball], list[Ball]]:
     unknown = sorted(set(ks) - set(COUNTED))
     if unknown:
         known = ", ".join(COUNTED)
-        raise UsageError(f"unknown metrics: {', '.join(unknown)}; known: {known}", code="unknown-metric")
+        raise UsageError(f"unknown metrics: {some(unknown)}; known: {known}", code="unknown-metric")
     checked = {name: check_k(k) for name, k in ks.items()}
     real = {ball for name, k in checked.items() for ball in COUNTED[name].real_balls(k)}
     fake = {ball for name, k in checked.items() for ball in COUNTED[name].fake_balls(k)}
