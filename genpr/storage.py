@@ -8,9 +8,12 @@ arrive together or not at all.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
+import io
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -39,9 +42,34 @@ _KINDS = {
 _unfinished: set[Path] = set()
 
 
+def open_regular(path: Path) -> io.BufferedReader:
+    """Open a file to read its bytes, and refuse pipes, sockets and devices, which may never end or do harm when opened.
+
+    A file of size 0 is empty, even if reading it would give bytes: some files in /proc wait for events.
+
+    Raises:
+        OSError: It cannot be opened, or is not a regular file.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):  # before it is opened, since that alone may change a device
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    file = open(path, "rb", opener=_open_at_once)  # noqa: SIM115 - Path.open takes no opener; the caller closes it
+    status = os.fstat(file.fileno())
+    if stat.S_ISREG(status.st_mode) and status.st_size:
+        return file
+    file.close()
+    if not stat.S_ISREG(status.st_mode):  # it was exchanged in between
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return Path(os.devnull).open("rb")
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Without waiting for a writer, should it be a pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
 def sha256_of_file(path: Path) -> str:
     """Hex sha256 of a file's bytes."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -247,6 +275,7 @@ def _opened(path: Path) -> Iterator[Any]:
     from safetensors import SafetensorError, safe_open
 
     try:
+        open_regular(path).close()  # the library would wait for a writer of a pipe
         with safe_open(path, framework="pt") as file:
             yield file
     except (SafetensorError, OSError, ValueError) as error:

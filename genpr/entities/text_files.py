@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from genpr.errors import DataError, UsageError
+from genpr.storage import open_regular
 
 _MOST_BYTES = 2**29
 _FIELD_LIMIT = 2**24
@@ -52,7 +53,8 @@ def text_of(path: str | os.PathLike[str], what: str) -> str:
         )
     try:
         size = path.stat().st_size
-        data = path.read_bytes() if size <= _MOST_BYTES else b""
+        with open_regular(path) as file:
+            data = file.read() if size <= _MOST_BYTES else b""
     except OSError as error:
         raise DataError(
             f"{shown(path)} cannot be read ({error.strerror})", code="unreadable", path=str(path)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from genpr.images.arrays import Header, read_header
 from genpr.images.damage import is_bomb
+from genpr.storage import open_regular
 
 
 def read_npy(path: Path, *, mapped: bool = False) -> NDArray[Any]:
@@ -28,7 +29,7 @@ def read_npy(path: Path, *, mapped: bool = False) -> NDArray[Any]:
         ValueError: It holds something else, Python objects among them, or less than its header says.
         OSError: It cannot be read.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         _check(read_header(file), path.stat().st_size)
     array: NDArray[Any] = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
     return array

@@ -26,6 +26,7 @@ from genpr.images.damage import DAMAGE, damage_reported
 from genpr.images.item import ImageSource, Item, names_of_places, printable, some
 from genpr.images.layout import check_nchw, check_nhwc, pixels_of_tensor
 from genpr.images.policy import MAX_PIXELS
+from genpr.storage import open_regular
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -159,7 +160,7 @@ def open_npy(path: Path, name: str) -> ArraySource:
         DataError: The file is damaged, or does not hold uint8 (n, h, w, 3).
     """
     with _damage_reported(path, "npy"):
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             header = read_header(file)
         _check(header, path.stat().st_size, name, "npy")
         images = np.memmap(path, np.uint8, mode="r", offset=header.size, shape=header.shape)
@@ -178,7 +179,7 @@ def peek_array(path: Path | str) -> tuple[tuple[int, ...], np.dtype[Any]] | None
     path = Path(path)
     try:
         if path.suffix.lower() == ".npy":
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 header = read_header(file)
         elif path.suffix.lower() == ".npz":
             with zipfile.ZipFile(path) as archive:

@@ -17,6 +17,7 @@ from genpr.images.item import ImageSource, Item, printable
 from genpr.images.sniff import image_format
 from genpr.ranks.environment import is_launched
 from genpr.ranks.team import current_team
+from genpr.storage import open_regular
 
 STDIN = "-"
 _STDIN_NAME = "<stdin>"
@@ -68,7 +69,7 @@ def open_list(path: Path, name: str) -> ListSource:
         UsageError: It is an image ("source-kind").
         DataError: It cannot be read, is too long, or names nothing ("no-images").
     """
-    with damage_reported(path, "list of files", code="list-damaged"), path.open("rb") as file:
+    with damage_reported(path, "list of files", code="list-damaged"), open_regular(path) as file:
         data = _all_of(file, name)
     kind = image_format(data[:64])
     if kind is not None:

@@ -21,6 +21,7 @@ from genpr.images.item import (
     unreadable,
 )
 from genpr.images.others import OtherFiles, log_others, no_images
+from genpr.storage import open_regular
 
 
 @dataclass(frozen=True)
@@ -149,21 +150,18 @@ def read_file(path: Path, name: str) -> bytes:
         ImageError: It cannot be read, or is too large to be an image.
     """
     try:
-        with open(path, "rb", buffering=0, opener=_open_at_once) as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise unreadable(name, "it is no regular file")
-            if status.st_size > MAX_ENCODED_BYTES:
-                raise too_large_to_read(name, status.st_size)
-            return file.readall()
-    except ImageError:
-        raise
+        with open_regular(path) as file:
+            size = file.seek(0, os.SEEK_END)
+            if size > MAX_ENCODED_BYTES:
+                raise too_large_to_read(name, size)
+            file.seek(0)
+            data = file.read(size + 1)
     except OSError as error:
         raise unreadable(name, error.strerror) from error
+    except ImageError:
+        raise
     except ValueError as error:  # a NUL in the path
         raise unreadable(name, error) from error
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Without waiting for somebody to write into it, should it be a pipe."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if len(data) > size:
+        raise unreadable(name, "it grew while it was read")
+    return data

@@ -14,6 +14,7 @@ from typing import Any
 from genpr.errors import DataError
 from genpr.images.arrow import Columns, arrow_damage_reported, columns_of, item_of, labels_in, load_pyarrow
 from genpr.images.item import ImageSource, Item, StatedLabels, names_of_places, printable
+from genpr.storage import open_regular
 
 _ROWS_OF_ANY_FILE = 100_000
 _READ_AHEAD = 2**20  # bytes of a column that are read at once, not a whole row group of it
@@ -113,7 +114,7 @@ def open_parquet(path: Path, name: str, choice: str | None = None) -> ParquetSou
 def _opened(path: Path) -> Iterator[Any]:
     parquet = load_pyarrow(path).parquet
     with (
-        path.open("rb") as raw,
+        open_regular(path) as raw,
         parquet.ParquetFile(
             raw, pre_buffer=False, buffer_size=_READ_AHEAD, page_checksum_verification=True
         ) as file,

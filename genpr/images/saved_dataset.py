@@ -24,6 +24,7 @@ from genpr.images.arrow import (
 )
 from genpr.images.item import ImageSource, Item, StatedLabels, names_of_places, printable, short
 from genpr.images.joined import JoinedSource, joined
+from genpr.storage import open_regular
 
 _STATE, _SPLITS = "state.json", "dataset_dict.json"
 _MOST_STATE_BYTES = 2**26
@@ -141,7 +142,8 @@ def _listed(state: Path) -> Sequence[str]:
     with arrow_damage_reported(state, "arrow"):
         if state.stat().st_size > _MOST_STATE_BYTES:
             raise _damaged(state.parent, f"{_STATE} is too large to be one")
-        record = json.loads(state.read_bytes())
+        with open_regular(state) as file:
+            record = json.loads(file.read())
         if not isinstance(record, dict):
             raise _damaged(state.parent, f"{_STATE} is something else")
         if record.get("_indices_files"):

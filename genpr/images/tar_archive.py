@@ -30,6 +30,7 @@ from genpr.images.member_table import MemberTable
 from genpr.images.others import OtherFiles, log_others, no_images
 from genpr.images.samples import MOST_NOTE_BYTES, is_note, labels_by_key, labels_of
 from genpr.images.tar_headers import TarMember, regular_files
+from genpr.storage import open_regular
 
 _COMPRESSED: dict[bytes, Any] = {
     b"\x1f\x8b": lambda raw: gzip.GzipFile(fileobj=raw),
@@ -71,7 +72,7 @@ class TarSource(ImageSource):
 
     def stated_labels(self) -> StatedLabels | None:
         """The labels of WebDataset samples, where there are any."""
-        with _damage_reported(self.path), self.path.open("rb") as file:
+        with _damage_reported(self.path), open_regular(self.path) as file:
             notes = ((name, partial(_read_note, file, name, at, size)) for name, at, size in self.notes)
             labels = labels_by_key(notes, self.name)
         return labels_of(self.names(), labels, self.name)
@@ -94,7 +95,7 @@ class CompressedTarSource(ImageSource):
         return self.count
 
     def __iter__(self) -> Iterator[Item]:
-        with _damage_reported(self.path), self.path.open("rb") as raw, _decompressed(raw) as stream:
+        with _damage_reported(self.path), open_regular(self.path) as raw, _decompressed(raw) as stream:
             for name, member in _files(stream):
                 if is_image_name(name):
                     yield Item(name, _stream_reader(stream, name, member))
@@ -102,7 +103,7 @@ class CompressedTarSource(ImageSource):
     def stated_labels(self) -> StatedLabels | None:
         """The labels of WebDataset samples, where there are any; the archive is read once for them."""
         names = list[str]()
-        with _damage_reported(self.path), self.path.open("rb") as raw, _decompressed(raw) as stream:
+        with _damage_reported(self.path), open_regular(self.path) as raw, _decompressed(raw) as stream:
             labels = labels_by_key(self._notes(stream, names), self.name)
         return labels_of(names, labels, self.name)
 
@@ -125,7 +126,7 @@ def open_tar(path: Path, name: str) -> TarSource | CompressedTarSource:
     """
     others = OtherFiles()
     images, notes = MemberTable(), MemberTable()
-    with _damage_reported(path), path.open("rb") as raw:
+    with _damage_reported(path), open_regular(path) as raw:
         is_plain = _decompressor(raw) is None
         count = 0
         with nullcontext(raw) if is_plain else _decompressed(raw) as stream:
@@ -220,7 +221,7 @@ def _read_note(file: IO[bytes], name: str, offset: int, size: int) -> bytes:
 
 def _read_member(path: Path, name: str, offset: int, size: int) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return read_at(file, name, offset=offset, size=size)
     except OSError as error:
         raise unreadable(name, error.strerror) from error

@@ -21,6 +21,7 @@ from genpr.images.item import ImageSource, printable
 from genpr.images.joined import JoinedSource
 from genpr.labels.sets import as_text
 from genpr.labels.table import FolderLabels, Label, Labels, NamedLabels, RowLabels, named, short
+from genpr.storage import open_regular
 
 _MOST_BYTES = 2**29  # of a file of labels: 10 million lines
 _NAME_HEADS = {"name", "filename", "file", "path", "image"}
@@ -76,7 +77,8 @@ def _from_file(path: Path, role: str, *, sets: bool = False) -> Labels:
         )
     with damage_reported(path, "file of labels", code="labels-damaged"):
         _check_size(path.stat().st_size, shown, path)
-        data = path.read_bytes()
+        with open_regular(path) as file:
+            data = file.read()
     if suffix == ".json":
         return _from_json(data, shown, sets=sets)
     return _from_csv(data, shown, suffix, sets=sets)

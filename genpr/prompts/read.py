@@ -21,6 +21,7 @@ from genpr.prompts.table import (
     checked_text,
     damaged,
 )
+from genpr.storage import open_regular
 
 BESIDE = "beside"
 """The word for text files beside the images."""
@@ -148,7 +149,7 @@ def text_of(path: Path, most: int, *, what: str = "prompts") -> str:
     Raises:
         DataError: It is larger, cannot be read, or is no text in UTF-8.
     """
-    with damage_reported(path, f"file of {what}", code="prompts-damaged"), path.open("rb") as file:
+    with damage_reported(path, f"file of {what}", code="prompts-damaged"), open_regular(path) as file:
         data = file.read(
             min(most, os.fstat(file.fileno()).st_size) + 1
         )  # as much as is asked for is set aside

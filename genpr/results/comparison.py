@@ -15,6 +15,7 @@ from genpr.metrics.uncertainty import Difference, Resampled, difference
 from genpr.notices import Notice
 from genpr.results.records import result_of
 from genpr.results.result import Result, recipe_of
+from genpr.storage import open_regular
 
 _MOST_BYTES = 2**28
 _WORDS = {
@@ -177,7 +178,8 @@ def _text_of(path: Path) -> bytes:
                 code="not-a-result",
                 path=str(path),
             )
-        return path.read_bytes()
+        with open_regular(path) as file:
+            return file.read()
     except OSError as error:  # also of a name that is too long
         raise UsageError(
             f"{path} cannot be read ({error.strerror})", code="path-not-found", path=str(path)

@@ -16,7 +16,7 @@ from genpr.evaluation.evaluator import Evaluator
 from genpr.images.folder import walk_files
 from genpr.results.records import result_of
 from genpr.results.result import Result
-from genpr.storage import atomic_path, exclusive_lock, unwritable
+from genpr.storage import atomic_path, exclusive_lock, open_regular, unwritable
 
 _LONGEST_NAME = 100
 _SCHEMA = "genpr.sweep-point/1"
@@ -89,7 +89,7 @@ class SweepFolder:
         if not path.is_file():
             return None
         try:
-            stored, result = _point_of(json.loads(path.read_text(encoding="utf-8")))
+            stored, result = _point_of(json.loads(_content(path)))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(
                 f"{path} holds no point of a sweep ({type(error).__name__}: {error}); move it away, and it is scored again",
@@ -131,6 +131,11 @@ class SweepFolder:
 def _in_file_name(axis: str) -> str:
     """The name of an axis, in which whatever might lead elsewhere is written by its number."""
     return re.sub(r"[^\w -]|^\.", lambda found: f"%{ord(found[0]):02x}", axis)[:_LONGEST_NAME]
+
+
+def _content(path: Path) -> bytes:
+    with open_regular(path) as file:
+        return file.read()
 
 
 def _point_of(record: Mapping[str, Any]) -> tuple[Any, Result]:

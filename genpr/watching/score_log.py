@@ -18,7 +18,7 @@ from typing import Self
 
 from genpr.errors import DataError, UsageError
 from genpr.ranking.criterion import number_of
-from genpr.storage import atomic_path, exclusive_lock, unwritable
+from genpr.storage import atomic_path, exclusive_lock, open_regular, unwritable
 from genpr.watching.score_lines import SCHEMA, Record, is_record, stylegan_line
 
 BEST, STYLEGAN, RESULTS = "best.json", "metric-genpr.jsonl", "genpr-results"
@@ -144,7 +144,7 @@ class ScoreLog:
     def _read(self) -> list[Record]:
         """All whole lines; half a line at the end, which only a killed process can have left, is cut off."""
         try:
-            data = self.path.read_bytes() if self.path.exists() else b""
+            data = _content(self.path) if self.path.exists() else b""
         except OSError as error:
             raise unwritable(self.path, error) from error
         whole, _, rest = data.rpartition(b"\n")
@@ -222,7 +222,7 @@ class ScoreLog:
     def _write(self, name: str, text: str) -> None:
         path = self.path.with_name(name)
         try:
-            if path.exists() and path.read_bytes() == text.encode():
+            if path.exists() and _content(path) == text.encode():
                 return
             with atomic_path(path) as temporary:
                 temporary.write_text(text)
@@ -230,9 +230,14 @@ class ScoreLog:
             raise unwritable(path, error) from error
 
 
+def _content(path: Path) -> bytes:
+    with open_regular(path) as file:
+        return file.read()
+
+
 def _is_best(path: Path) -> bool:
     try:
-        record = json.loads(path.read_bytes())
+        record = json.loads(_content(path))
         return bool(record["schema"] == SCHEMA and record["record"]["status"] == "scored")
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
@@ -240,6 +245,6 @@ def _is_best(path: Path) -> bool:
 
 def _is_stylegan(path: Path) -> bool:
     try:
-        return all(json.loads(line)["metric"] == "genpr" for line in path.read_bytes().splitlines())
+        return all(json.loads(line)["metric"] == "genpr" for line in _content(path).splitlines())
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import socket
 import tarfile
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -286,4 +290,89 @@ def test_any_value_of_genpr_cache_costs_at_most_the_cache(monkeypatch, tmp_path,
 @pytest.mark.parametrize("option", ["--batch-size", "--max-images", "--max-pixels"])
 def test_numbers_beyond_any_machine_are_no_bug(sides, option, capsys):
     assert run(["score", *sides, *CHEAP, option, "9" * 30]) == 2
+    assert "bug" not in capsys.readouterr().err
+
+
+@pytest.fixture
+def no_waiting():
+    """Fail instead of waiting for what never comes."""
+
+    def end(*_):
+        raise AssertionError("it waits for a special file")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def special_file(folder, kind):
+    path = folder / "special"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(os.path.relpath(path))  # absolute names may be too long
+    else:
+        path = Path(kind)
+        if not os.access(path, os.R_OK):
+            pytest.skip(f"{path} cannot be read here")
+    return path
+
+
+SPECIAL = ["pipe", "socket", "/dev/zero", "/proc/kmsg", "/proc/self/status"]
+
+
+@pytest.mark.usefixtures("no_waiting")
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_special_files_in_a_list_are_bad_images(tmp_path, sides, kind, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path, images = special_file(tmp_path, kind), sorted(Path(sides[0]).iterdir())
+    (tmp_path / "x.txt").write_text("\n".join(map(str, [*images, path])))
+    assert run(["score", str(tmp_path / "x.txt"), sides[1], *CHEAP, "--json"]) == 3
+    (bad,) = json.loads(capsys.readouterr().out)["error"]["bad"]
+    assert bad["path"] == str(path)
+
+
+@pytest.mark.usefixtures("no_waiting")
+@pytest.mark.parametrize("kind", SPECIAL)
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            ["score", f"x.{suffix}", "fake"]
+            for suffix in ("npy", "npz", "zip", "tar", "tar.gz", "txt", "parquet")
+        ),
+        *(["score", f"x.{suffix}", "fake"] for suffix in ("arrow", "safetensors")),
+        *(
+            [
+                "score",
+                "real",
+                "fake",
+                "--per-class",
+                "--real-labels",
+                f"x.{suffix}",
+                "--fake-labels",
+                f"x.{suffix}",
+            ]
+            for suffix in ("csv", "json", "npy")
+        ),
+        ["entities", "x.jsonl", "x.json"],
+        ["compare", "x.json", "x.json"],
+        ["rank", "--results", "x.json", "x.json"],
+        ["watch", "run", "real", "--once", "--out", "x.jsonl"],
+        ["score", "real", "fake", "--extractor", "inception", "--weights", "x.pth"],
+    ],
+    ids=lambda line: "-".join(line[:3]),
+)
+def test_special_files_are_not_read(tmp_path, sides, kind, line, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = special_file(tmp_path, kind)
+    for name in (each for each in line if each.startswith("x.")):
+        Path(name).unlink(missing_ok=True)
+        Path(name).symlink_to(path)
+    Path("run").mkdir()
+    options = CHEAP[:2] if line[0] == "watch" else CHEAP if "--extractor" not in line else CHEAP[2:]
+    assert run([*line, *(options if line[0] in {"score", "watch"} else [])]) in {2, 3, 4}
     assert "bug" not in capsys.readouterr().err

@@ -26,7 +26,7 @@ from genpr.features.weights.places import (
 )
 from genpr.features.weights.trust import accept, record_of, records
 from genpr.runtime import expanded, is_offline
-from genpr.storage import atomic_path
+from genpr.storage import atomic_path, open_regular
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -105,7 +105,8 @@ def load_state_dict(entry: WeightsFile, path: Path) -> dict[str, Tensor]:
             something else than tensors ("unsafe-format", "weights-format").
     """
     try:
-        file = io.BytesIO(path.read_bytes())
+        with open_regular(path) as opened:
+            file = io.BytesIO(opened.read())
     except OSError as error:
         raise _unreadable(path, error) from error
     accept(entry, file, path, hint="it changed while it was being loaded")
@@ -247,7 +248,7 @@ def _download(entry: WeightsFile, path: Path, progress: Progress | None) -> None
 
 def _verify(entry: WeightsFile, path: Path, *, hint: str, announced: str | None = None) -> str:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return accept(entry, file, path, hint=hint, announced=announced)
     except OSError as error:
         raise _unreadable(path, error) from error

@@ -22,7 +22,7 @@ from genpr.errors import ResourceError, WeightsError
 from genpr.features.weights.formats import check_format
 from genpr.features.weights.known import WeightsFile
 from genpr.features.weights.places import is_trusted, make_weights_folder, weights_folder
-from genpr.storage import atomic_path
+from genpr.storage import atomic_path, open_regular
 
 RECORD_SUFFIX = ".sha256.json"
 
@@ -130,7 +130,8 @@ def record_of(entry: WeightsFile) -> Record | None:
     try:
         if not is_trusted(record_path(entry)):
             raise _bad_record(entry, "other users can write to it or to its folder")
-        text = record_path(entry).read_bytes()
+        with open_regular(record_path(entry)) as file:
+            text = file.read()
     except FileNotFoundError:
         return None
     except OSError as error:
