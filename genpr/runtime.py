@@ -26,16 +26,13 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
         UsageError: No such kind of device.
         ResourceError: CUDA was asked for and is not there.
     """
+    if isinstance(device, str):
+        check_device(device)
     import torch
 
     if device == "auto":
         return torch.device("cuda" if _sees_cuda() else "cpu")
-    try:
-        resolved = torch.device(device)
-    except RuntimeError as error:
-        raise UsageError(
-            f"unknown device {device!r}; use auto, cpu, cuda or cuda:N", code="unknown-device"
-        ) from error
+    resolved = torch.device(device)
     if resolved.type not in {"cpu", "cuda"}:
         raise UsageError(f"device {device!r} is not supported; use auto, cpu or cuda", code="unknown-device")
     if resolved.type == "cuda":
@@ -44,6 +41,16 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
             asked = f"device {str(device)!r} was asked for, but torch {torch.__version__}"
             raise ResourceError(f"{asked} {_lack_of_cuda(count)}; or use --device cpu", code="no-cuda")
     return resolved
+
+
+def check_device(device: str) -> None:
+    """Refuse what is no name of a device, without importing torch.
+
+    Raises:
+        UsageError: "unknown-device".
+    """
+    if not re.fullmatch(r"auto|(cpu|cuda)(:[0-9]{1,2})?", device):
+        raise UsageError(f"unknown device {device!r}; use auto, cpu, cuda or cuda:N", code="unknown-device")
 
 
 def gpu_trouble() -> str | None:

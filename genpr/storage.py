@@ -153,6 +153,19 @@ def check_place(path: Path) -> None:
         )
 
 
+def check_feature_file(path: Path) -> None:
+    """Refuse a path that cannot become a feature file, before anything is embedded.
+
+    Raises:
+        UsageError: `path` has another suffix than `.safetensors`, or no file can be written there.
+    """
+    if path.suffix.lower() != ".safetensors":
+        raise UsageError(
+            f"{path} must end in .safetensors, the only feature format genpr writes", code="output-suffix"
+        )
+    check_place(path)
+
+
 def unwritable(path: Path, error: Exception) -> ResourceError:
     """What to raise where a file cannot be written."""
     reason = getattr(error, "strerror", None) or error

@@ -9,6 +9,7 @@ from collections import defaultdict
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import genpr
@@ -255,3 +256,42 @@ def test_help_needs_no_torch():
 def test_typed_marker_and_licence_are_there():
     assert (PACKAGE / "py.typed").exists()
     assert "Apache License" in (PACKAGE.parent / "LICENSE").read_text()
+
+
+LIGHT = """
+    --help | --version | nonsense | score --help | audit --help | doctor --help
+    list extractors | list protocols | list metrics | list metrics --json | list nonsense
+    weights list | weights verify | weights fetch nonsense | cache list | cache prune --max-size 1GB | cache prune --max-size x
+    compare a.json b.json | compare a.json a.json | compare none.json a.json | compare damaged.json a.json
+    rank --results a.json b.json | rank --results none.json a.json
+    score none fake | score real | score real fake --nonsense | score real fake --k 0 | score real fake --k x
+    score real fake --extractor nonsense | score real fake --metrics nonsense | score real fake --protocol nonsense
+    score real fake --device nonsense --extractor pixels | score real fake --max-memory x --extractor pixels
+    score real fake --alpha x | score real fake --fail-under x=1 | score real fake --html none/x.html
+    features none x.safetensors | features real x | pack none x.npz | align none --prompts none | entities none none
+    modes none fake | audit --metric nonsense | audit --check nonsense | rank real fake --by nonsense | rank real none
+    sweep none 1=fake | sweep real 1=none | watch none none | demo --device nonsense
+"""
+
+
+def test_commands_without_tensors_import_no_torch(tmp_path, write_images):
+    """All in one process, since what one of them imports stays."""
+    for name in ("real", "fake"):
+        write_images(name, np.zeros((2, 8, 8, 3), dtype=np.uint8))
+    options = {"extractor": "pixels", "intervals": False, "control": False, "k": 1, "cache": False}
+    for name in ("a", "b"):
+        result = genpr.score(tmp_path / "real", tmp_path / "fake", **options)
+        (tmp_path / f"{name}.json").write_text(result.to_json())
+    (tmp_path / "damaged.json").write_text("{}")
+    lines = [line.split() for line in LIGHT.replace("\n", "|").split("|") if line.strip()]
+    code = f"""
+import os, sys
+from genpr.cli.main import run
+os.chdir({str(tmp_path)!r})
+for line in {lines!r}:
+    code = run(line)
+    heavy = [name for name in ("torch", "torchvision", "faiss", "scipy.stats", "matplotlib", "sklearn") if name in sys.modules]
+    assert not heavy, (line, heavy)
+    assert code in (0, 2, 3), (line, code)
+print()"""
+    assert loaded_after(code) <= {"PIL"}

@@ -17,10 +17,6 @@ from types import MappingProxyType
 from genpr.audit.demands import Kind
 from genpr.audit.family import Family, Features
 from genpr.errors import UsageError, some
-from genpr.metrics.manifold.counted import needed_balls
-from genpr.metrics.manifold.probabilistic import probabilistic_precision_recall
-from genpr.metrics.manifold.real_side import RealSide
-from genpr.metrics.manifold.witnessed import witnessed
 from genpr.runtime import torch_threads
 
 _K_IMPROVED = 3
@@ -42,6 +38,9 @@ class _Shipped:
 
 def _counted(names: tuple[str, ...], real: Features, fake: Features) -> Mapping[str, float]:
     """Everything that is read off balls around reals and around fakes."""
+    from genpr.metrics.manifold.counted import needed_balls
+    from genpr.metrics.manifold.real_side import RealSide
+
     ks = {name: _K_IMPROVED if name in {"precision", "recall"} else _K for name in names}
     with torch_threads(1):  # two would wait for each other on sets this small
         return RealSide.fit(real, balls=needed_balls(ks)[0], device="cpu").score(fake, ks=ks)
@@ -49,6 +48,8 @@ def _counted(names: tuple[str, ...], real: Features, fake: Features) -> Mapping[
 
 def _probabilistic(names: tuple[str, ...], real: Features, fake: Features) -> Mapping[str, float]:
     """Both, whichever is wanted: they share their scan."""
+    from genpr.metrics.manifold.probabilistic import probabilistic_precision_recall
+
     with torch_threads(1):
         precision, recall = probabilistic_precision_recall(real, fake, device="cpu")
     return {"p_precision": precision, "p_recall": recall}
@@ -56,6 +57,8 @@ def _probabilistic(names: tuple[str, ...], real: Features, fake: Features) -> Ma
 
 def _witnessed(names: tuple[str, ...], real: Features, fake: Features) -> Mapping[str, float]:
     """All four, for the same reason."""
+    from genpr.metrics.manifold.witnessed import witnessed
+
     with torch_threads(1):
         values = witnessed(real, fake, device="cpu")
     return {f"witnessed_{name}": value for name, value in values._asdict().items()}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from genpr.cli.console import complain, emit, printable, progress_bars
+from genpr.cli.options import device_option
 
 if TYPE_CHECKING:
     from genpr.demo import Demo
@@ -31,7 +32,7 @@ These numbers come from weight-free features and compare with nothing published.
 @click.option(
     "--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Chooses the pictures."
 )
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
+@device_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bars.")
 def command(*, save: Path | None, n: int, seed: int, device: str, as_json: bool, quiet: bool) -> None:

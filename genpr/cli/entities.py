@@ -117,6 +117,10 @@ def command(
     check_thresholds(_computed(in_images=by is not None), fail_under, fail_over)
     if html is not None:
         check_place(html)
+    from genpr.images.paths import check_there
+
+    for file in (expected, found):
+        check_there(str(file))
     if by is None:
         _check_no_image_options()
         from genpr.entity_scores.scoring import score_entities

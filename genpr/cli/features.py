@@ -13,6 +13,7 @@ import click
 
 from genpr.cli.console import emit, printable, progress_bars, show_notices
 from genpr.cli.options import image_options
+from genpr.storage import check_feature_file
 
 if TYPE_CHECKING:
     from genpr.features.feature_set import FeatureSet
@@ -51,7 +52,11 @@ def command(
     genpr score 'real_*.safetensors' 'fake_*.safetensors'    takes all of them
     genpr features 'real_*.safetensors' real.safetensors     makes them one file
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    from genpr.features.feature_set import FeatureSet, check_output, save_features
+    from genpr.images.paths import check_there
+
+    check_feature_file(out)
+    check_there(source)
+    from genpr.features.feature_set import FeatureSet, save_features
     from genpr.images.shards import Share
     from genpr.memory import limited_memory
     from genpr.ranks.team import leave_to_first
@@ -59,7 +64,6 @@ def command(
     from genpr.sides.shards import features_for_file
     from genpr.sides.sides import open_side
 
-    check_output(out)
     share = None if shard is None else Share.parse(shard)
     with redirect_stdout(sys.stderr), limited_memory(max_memory), progress_bars(quiet=quiet) as progress:
         side = open_side(source, "source")

@@ -43,6 +43,10 @@ def command(
     are covered by no fake than chance explains, and invented if more of its fakes lie off the reals' manifold. Where
     the classes of REAL are known, they are ranked, too.
     """
+    from genpr.images.paths import check_there
+
+    for source in (real, fake):
+        check_there(source)
     from genpr.modes.modes import find_modes
     from genpr.report.text.modes_table import modes_table
 

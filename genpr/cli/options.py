@@ -138,8 +138,33 @@ _EXTRACTOR_OPTIONS = (
         help="See `genpr list extractors`; or package.module:factory or path/file.py:factory.  [default: the protocol's, or clip-vit-b-32 for prompts]",
     ),
 )
+
+
+def _checked_device(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    """Before torch is imported to look for it."""
+    from genpr.runtime import check_device
+
+    check_device(value)
+    return value
+
+
+def _checked_memory(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    if value is not None:
+        from genpr.memory import parse_size
+
+        parse_size(value)
+    return value
+
+
+device_option = click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    callback=_checked_device,
+    help="auto, cpu, cuda or cuda:N.",
+)
 _FEATURE_OPTIONS = (
-    click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N."),
+    device_option,
     click.option(
         "--batch-size",
         default=64,
@@ -158,6 +183,7 @@ _FEATURE_OPTIONS = (
     click.option(
         "--max-memory",
         metavar="SIZE",
+        callback=_checked_memory,
         help="Plan with at most so much, such as 8GiB, of which libraries take 0.3; larger features are mapped from a file.  "
         "[default: what is free]",
     ),

@@ -123,10 +123,14 @@ def _of_images(
     quiet: bool,
 ) -> tuple[Ranking, Mapping[str, CountedBatches]]:
     """The ranking, and the images by checkpoint where genpr draws them."""
+    from genpr.images.paths import check_there
+
+    real, *given = sources
+    for source in (real, *([] if drawn.generator else given)):
+        check_there(source)
     from genpr.evaluation.evaluator import Evaluator
     from genpr.ranking.ranking import by_name, rank_checkpoints
 
-    real, *given = sources
     checkpoints = by_name(given)
     images: Mapping[str, CountedBatches] = {}
     if drawn.generator is not None:

@@ -114,7 +114,10 @@ def command(
     options["labels"] = labels_taken(options)
     _check_sources(points, generator, {"checkpoint": checkpoint, "psi": settings, "n": n, **of_generator})
     check_several_page(html, len(set(settings or dict(points))), "settings")
+    from genpr.images.paths import check_there
 
+    for source in (real, *dict(points).values()):
+        check_there(source)
     from genpr.evaluation.evaluator import Evaluator
     from genpr.ranking.goal import Goal
     from genpr.sweeps.folder import SweepFolder

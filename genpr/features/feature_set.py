@@ -22,7 +22,7 @@ from genpr.images.shards import ShardPlace
 from genpr.memory import part_of
 from genpr.notices import Notice
 from genpr.rebuild import rebuilt
-from genpr.storage import check_place, load_tensors, read_header, read_metadata, save_tensors
+from genpr.storage import check_feature_file, load_tensors, read_header, read_metadata, save_tensors
 
 _FORMAT = "genpr.features/1"
 
@@ -95,26 +95,13 @@ class FeatureSet:
         ]
 
 
-def check_output(path: Path) -> None:
-    """Refuse a path that `save_features` could not write, before anything is embedded.
-
-    Raises:
-        UsageError: `path` has another suffix than `.safetensors`, or no file can be written there.
-    """
-    if path.suffix.lower() != ".safetensors":
-        raise UsageError(
-            f"{path} must end in .safetensors, the only feature format genpr writes", code="output-suffix"
-        )
-    check_place(path)
-
-
 def save_features(path: Path, features: FeatureSet) -> None:
     """Write `features` to a `.safetensors` file: rows, names, image hashes, extractor, weights hash, resize rule.
 
     Raises:
         UsageError: `path` has another suffix or its folder does not exist.
     """
-    check_output(path)
+    check_feature_file(path)
     tensors = {"features": features.features}
     if features.names:
         tensors["names"] = pack_names(features.names)

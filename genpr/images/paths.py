@@ -75,11 +75,28 @@ def _open_part(path: Path, *, choice: str | None, follow_symlinks: bool) -> Imag
     return _open_one(str(path), str(path), choice, follow_symlinks=follow_symlinks)
 
 
+def check_there(text: str) -> None:
+    """Refuse a path or pattern of nothing, before anything is opened and without importing torch.
+
+    Raises:
+        UsageError: There is nothing ("path-not-found").
+    """
+    text, _ = split_choice(text)
+    if text != STDIN and expand(text) is None and (not text or not _exists(Path(text))):
+        raise _nothing_at(text)
+
+
+def _nothing_at(text: str) -> UsageError:
+    return UsageError(
+        f"there is nothing at {printable(text)!r}; check the spelling", code="path-not-found", path=text
+    )
+
+
 def _open_one(text: str, name: str, choice: str | None, *, follow_symlinks: bool) -> ImageSource:
     path = Path(text)
     shown = printable(text)
     if not text or not _exists(path):
-        raise UsageError(f"there is nothing at {shown!r}; is it misspelt?", code="path-not-found", path=text)
+        raise _nothing_at(text)
     if path.is_dir():
         return _open_folder(path, name, choice, follow_symlinks=follow_symlinks)
     if not path.is_file():  # reading a pipe or a device may never end

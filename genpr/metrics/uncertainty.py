@@ -26,11 +26,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal
 
 from genpr.errors import UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _LEVEL = 0.95
 # Degrees of freedom, 1 / (2 cv^2), of a standard error that varies by cv = 10 % between data.

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from genpr.errors import DataError, UsageError, short, some
 from genpr.metrics.uncertainty import Difference, Resampled, difference
 from genpr.notices import Notice
@@ -70,6 +68,8 @@ def resampled(result: Result, metric: str) -> Resampled | None:
     value = result.metrics[metric]
     if value.replicates is None or value.n_counted is None:
         return None
+    import torch
+
     return Resampled(
         value=value.value,
         replicates=torch.tensor(value.replicates, dtype=torch.float64),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from genpr.features.feature_set import FeatureSet
+if TYPE_CHECKING:
+    from genpr.features.feature_set import FeatureSet
 
 
 @dataclass(frozen=True)

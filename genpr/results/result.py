@@ -8,10 +8,9 @@ import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from genpr.features.extractor import ExtractorInfo
-from genpr.features.feature_set import FeatureSet
 from genpr.images.policy import choices_in
 from genpr.metrics.catalogue import family_of, plain_name
 from genpr.metrics.f_beta import f_beta
@@ -19,6 +18,9 @@ from genpr.notices import Notice
 from genpr.results.identities import Identities
 from genpr.results.summaries import AlignmentSummary, EntitySummary, LabelSummary
 from genpr.results.values import Control, MetricValue
+
+if TYPE_CHECKING:
+    from genpr.features.feature_set import FeatureSet
 
 SCHEMA = 4
 
