@@ -210,6 +210,11 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
         "{count} of {total} entities share a threshold: fewer than {least} images with them, or without, to choose their own on",
         "give more labelled images of them",
     ),
+    "weights-first-use": (
+        "note",
+        "the publisher of {file} names no sha256: these weights were trusted at their first use here, on {date}",
+        "compare weights_sha256 in the result with that of another machine",
+    ),
     # the cache
     "all-cached": ("note", "all {count} {role} features came from the cache; nothing was embedded", ""),
     "extractor-not-cached": (

@@ -19,6 +19,7 @@ from genpr.features.embed import embed_source
 from genpr.features.extractor import ExtractorInfo, FeatureExtractor
 from genpr.features.feature_set import FeatureSet
 from genpr.features.registry import describe, load_joint, weights_of
+from genpr.features.weights.trust import records
 from genpr.images.policy import MAX_PIXELS, BadImagePolicy, DecodePolicy
 from genpr.images.source import subset
 from genpr.notices import Notice, notice
@@ -89,6 +90,7 @@ class Embedder:
         extractor = self.load(spaces)
         parts: Sequence[ExtractorInfo] = getattr(extractor, "parts", (describe(extractor),))
         cache, notices = self._open_cache(parts) if side.on_disk else (None, [])
+        notices += _notices_of_weights(parts)
         report = None if self.progress is None else partial(self.progress, role)
         features = embed_source(
             source,
@@ -121,6 +123,13 @@ class Embedder:
         except ResourceError as error:
             return None, [notice("cache-unusable", reason=error)]
         return (caches[0] if len(caches) == 1 else JoinedCache(caches, [info.dim for info in parts])), []
+
+
+def _notices_of_weights(parts: Iterable[ExtractorInfo]) -> list[Notice]:
+    """Which weights were not published with a sha256."""
+    digests = {info.weights_sha256 for info in parts} - {None}
+    found = [record for record in records() if record.sha256 in digests] if digests else []
+    return [notice("weights-first-use", file=record.name, date=record.date) for record in found]
 
 
 def told_by_ranks(notices: Iterable[Notice]) -> tuple[Notice, ...]:

@@ -111,6 +111,23 @@ def test_another_resize_rule_and_precision(tmp_path, images):
     assert 1e-4 < error < 2e-2
 
 
+def test_weights_that_are_trusted_at_first_use_are_told(tmp_path, write_images, rng):
+    import genpr
+
+    sides = [write_images(name, rng.integers(0, 256, (4, 9, 9, 3), dtype=np.uint8)) for name in ("r", "f")]
+    (entry, *_) = published_weights(MODEL)
+    weights_folder().mkdir(mode=0o700)
+    path = save(random_state(MODEL), weights_folder() / entry.name)
+    options = {"device": "cpu", "intervals": False, "control": False, "k": 1}
+    result = genpr.score(*sides, extractor=f"timm:{MODEL}", **options)
+    (told,) = (item for item in result.notices if item.code == "weights-first-use")
+    assert entry.name in told.message
+    own = genpr.score(*sides, extractor=f"timm:{MODEL}", weights=path.rename(tmp_path / "x.safetensors"), **options)
+    assert own.extractor.weights_sha256 == result.extractor.weights_sha256
+    plain = genpr.score(*sides, extractor="pixels", **options)
+    assert "weights-first-use" not in {item.code for item in plain.notices}
+
+
 def test_loading_leaves_the_random_numbers_as_they_were(weights, model):
     before = torch.get_rng_state()
     load_extractor(f"timm:{model}", weights=weights, device="cpu")
