@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from genpr.errors import DataError, ImageError
+from genpr.errors import DataError, ImageError, ResourceError
 from genpr.images.item import (
     MAX_ENCODED_BYTES,
     ImageSource,
@@ -107,7 +108,7 @@ def walk_files(root: Path, *, follow_symlinks: bool = False) -> Iterator[str]:
                     member = prefix + entry.name
                     if entry.is_dir(follow_symlinks=False):
                         pending.append(member + "/")
-                    elif follow_symlinks and entry.is_dir():
+                    elif follow_symlinks and _is_linked_folder(entry):
                         links.append(member + "/")
                     elif _may_be_file(entry):
                         yield member
@@ -129,6 +130,16 @@ def is_new(folder: Path, visited: set[tuple[int, int]]) -> bool:
         return False
     visited.add(place)
     return True
+
+
+def _is_linked_folder(entry: os.DirEntry[str]) -> bool:
+    """A link that leads to itself leads to nothing, as a broken one does."""
+    try:
+        return entry.is_dir()
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return False
 
 
 def _may_be_file(entry: os.DirEntry[str]) -> bool:
@@ -157,6 +168,12 @@ def read_file(path: Path, name: str) -> bytes:
             file.seek(0)
             data = file.read(size + 1)
     except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):  # the file may be right
+            raise ResourceError(
+                f"{printable(name)} cannot be opened ({error.strerror}); allow this process more open files (ulimit -n)",
+                code="system",
+                path=name,
+            ) from error
         raise unreadable(name, error.strerror) from error
     except ImageError:
         raise

@@ -48,6 +48,14 @@ def test_every_folder_counts_once_by_the_path_without_links_or_the_first(root):
     assert names(open_source(root)) == ["a/deep/x.png", "broken.png"]
 
 
+def test_a_link_to_itself_leads_to_nothing(root):
+    link(root / "itself", "itself")
+    (root / "one.png").symlink_to("two.png")
+    (root / "two.png").symlink_to("one.png")
+    assert names(open_source(root, follow_symlinks=True)) == sorted([*FOUND, "one.png", "two.png"])
+    assert names(open_source(root)) == ["a/deep/x.png", "broken.png", "one.png", "two.png"]
+
+
 @pytest.mark.parametrize("order", [sorted, lambda entries, key: sorted(entries, key=key, reverse=True)])
 def test_the_order_of_entries_decides_nothing(root, monkeypatch, order):
     scan = os.scandir
