@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib import colormaps, rc_context
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from genpr.classes.scores import ClassScore, ClassScores, relative_of
+from genpr.report.plots.drawing import drawing
 from genpr.report.plots.inline_svg import STYLE, inline_svg
 from genpr.report.safe_text import cut
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _STYLE = STYLE | {"font.size": 9, "axes.spines.top": True, "axes.spines.right": True}
 _MOST_ROWS, _WORST, _BEST = 40, 28, 10
@@ -34,7 +35,9 @@ def class_heat_map(scores: ClassScores) -> str:
     if len(classes) > _MOST_ROWS:
         classes = [*classes[:_WORST], None, *classes[-_BEST:]]
     # Cells are drawn with the fonts of whoever looks: a glyph that is missing here is not missing there.
-    with rc_context(_STYLE), warnings.catch_warnings():
+    with drawing(_STYLE), warnings.catch_warnings():
+        from matplotlib.figure import Figure
+
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         figure = Figure(figsize=(7.2, 0.9 + 0.24 * len(classes)), layout="constrained")
         _draw(figure.subplots(), classes, metrics, len(scores.classes))
@@ -65,6 +68,8 @@ def _draw(axes: Axes, classes: Sequence[ClassScore | None], metrics: Sequence[st
 
 
 def _draw_cell(axes: Axes, place: tuple[int, int], value: float, share: float) -> None:
+    from matplotlib import colormaps
+
     column, row = place
     colour = colormaps["cividis"](share)
     axes.add_artist(_box(column, row, colour))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from genpr.ranking.tradeoff import Point
+from genpr.report.plots.drawing import drawing
 from genpr.report.plots.inline_svg import INK, OTHER, QUIET, STYLE, THIS, inline_svg
 from genpr.report.plots.page_plots import draw_f_lines, draw_point, draw_references
 from genpr.report.plots.result_axis import Axis
@@ -38,11 +39,10 @@ def numbered_plane(results: Sequence[tuple[int, Result]]) -> str:
     Returns:
         An `<svg>` element.
     """
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
     points = [(result["recall"], result["precision"]) for _, result in results]
-    with rc_context(STYLE):
+    with drawing(STYLE):
+        from matplotlib.figure import Figure
+
         figure = Figure(figsize=(5.2, 5.9), layout="constrained")
         axes = figure.subplots()
         draw_f_lines(axes)
@@ -84,14 +84,13 @@ def metric_curve(name: str, results: Sequence[Result], axis: Axis) -> str:
     Returns:
         An `<svg>` element.
     """
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
     from genpr.report.plots.metric_curves import draw_metric
 
     placed = dict(sorted(zip(axis.places, results, strict=True)))
-    with rc_context(STYLE):
+    with drawing(STYLE):
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
+
         figure = Figure(figsize=(3.0, 2.3), layout="constrained")
         axes = figure.subplots()
         draw_metric(axes, name, THIS, placed, is_ordered=axis.is_ordered)

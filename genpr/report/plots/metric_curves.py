@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-from matplotlib.axes import Axes
+from typing import TYPE_CHECKING, Any
 
 from genpr.results.result import Result
 from genpr.sweeps.sweep import warnings_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 INK, QUIET = "#222222", "#888888"
 # Told apart with any colour vision: Okabe & Ito 2008.
@@ -24,7 +25,7 @@ STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "genpr",  # the same numbers give the same file
 }
-"""For `matplotlib.rc_context`."""
+"""For `genpr.report.plots.drawing.drawing`."""
 _DRAWN = ("precision", "recall", "density", "coverage")  # other metrics have other units
 _MOST_DENSITY = 2.5  # drawn; shrunken fakes have any
 _REACH = 0.35  # of a dotted line to both sides of what stands by itself

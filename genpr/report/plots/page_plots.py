@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from genpr.report.plots.drawing import drawing
 from genpr.report.plots.inline_svg import CONTROL, GRID, INK, OTHER, PAPER, QUIET, STYLE, THIS, inline_svg
 from genpr.report.plots.tradeoff_plot import arms_of
 from genpr.results.result import Result
@@ -30,10 +31,9 @@ def plane(result: Result, earlier: Sequence[Result] = ()) -> str:
     Returns:
         An `<svg>` element.
     """
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
+    with drawing(STYLE):
+        from matplotlib.figure import Figure
 
-    with rc_context(STYLE):
         figure = Figure(figsize=(5.2, 5.2), layout="constrained")
         axes = figure.subplots()
         draw_f_lines(axes)
@@ -78,12 +78,11 @@ def histogram(
     Returns:
         An `<svg>` element.
     """
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
     low, high = histogram_range([values for _, values in samples], None if mark is None else mark[0])
     edges = np.linspace(low, high, _BINS + 1)
-    with rc_context(STYLE):
+    with drawing(STYLE):
+        from matplotlib.figure import Figure
+
         figure = Figure(figsize=(5.2, 3.2), layout="constrained")
         axes = figure.subplots()
         for legend, values in samples:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from typing import Literal
-
-from matplotlib import colormaps, rc_context
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Literal
 
 from genpr.ranking.goal import Goal
+from genpr.report.plots.drawing import drawing
 from genpr.report.plots.metric_curves import INK, QUIET, STYLE, draw_metrics, put_legend
 from genpr.report.plots.tradeoff_plot import arms_of, draw_front
 from genpr.results.values import MetricValue
 from genpr.sweeps.sweep import Sweep
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _MOST_LABELS = 12
 _NEAR_TOP = 0.95
@@ -27,7 +27,9 @@ def sweep_plot(sweep: Sweep, goal: Goal, *, form: Literal["png", "svg"]) -> byte
     Returns:
         The file; the same for the same sweep.
     """
-    with rc_context(STYLE):
+    with drawing(STYLE):
+        from matplotlib.figure import Figure
+
         figure = Figure(figsize=(9.6, 5.0), layout="constrained")
         left, right = figure.subplots(1, 2)
         _draw_tradeoff(left, sweep, goal)
@@ -40,6 +42,8 @@ def sweep_plot(sweep: Sweep, goal: Goal, *, form: Literal["png", "svg"]) -> byte
 
 
 def _draw_tradeoff(axes: Axes, sweep: Sweep, goal: Goal) -> None:
+    from matplotlib import colormaps
+
     points = sweep.points
     draw_front(axes, [point.tradeoff for point in points], colour=QUIET)
     recalls, precisions = zip(*(point.tradeoff for point in points), strict=True)
