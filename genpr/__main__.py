@@ -1,31 +1,87 @@
-"""`python -m genpr`, and the console script: signals are answered before anything else is imported."""
+"""`python -m genpr`, and the console script: signals are answered before anything large is imported."""
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 
-from genpr.cli.signals import Farewell, answer_signals, end_by_signals_alone, signal_of
-from genpr.cli.voice import Voice
-from genpr.heaps import keep_one_heap
-from genpr.ranks.environment import is_launched, launched_rank
+_NO_RESOURCE = 4  # as ResourceError.exit_code, which cannot be imported where nothing can
 
 
 def main() -> None:
     """Run the command line of this process, and end it."""
+    try:
+        code = _run()
+    except (
+        OSError,
+        RuntimeError,
+        MemoryError,
+        ImportError,
+    ) as error:  # outside of what reports errors itself
+        code = _report_refusal(error)
+    sys.exit(code)
+
+
+def _run() -> int:
+    from genpr.cli.own_process import check_threads, finish_stdout, prepare
+    from genpr.cli.signals import Farewell, answer_signals, end_by_signals_alone, signal_of
+    from genpr.cli.voice import Voice
+    from genpr.heaps import keep_one_heap
+    from genpr.ranks.environment import is_launched, launched_rank
+
+    prepare()
     farewell, voice = Farewell(as_json="--json" in sys.argv), Voice()
     if is_launched() and launched_rank():
         voice.mute()  # the first of several processes speaks for all
     try:
         keep_one_heap()  # there is no thread yet
         answer_signals(farewell)
+        if not {"-h", "--help", "--version"} & {*sys.argv}:
+            check_threads()
         from genpr.cli.ranks import run_as_launched
 
         code = run_as_launched(sys.argv[1:], farewell, voice)
     except KeyboardInterrupt as error:  # before the command began, or after it ended
         code = farewell.say(signal_of(error))
     end_by_signals_alone()
-    sys.exit(code)
+    return finish_stdout(code)
+
+
+def _report_refusal(error: Exception) -> int:
+    """Say in one line, without an import, that the system gives this process too little to begin; the exit code.
+
+    Raises:
+        RuntimeError: It is another error, and a bug.
+    """
+    if isinstance(error, RuntimeError) and "thread" not in str(error):
+        raise error
+    text = (
+        f"genpr cannot start ({error or type(error).__name__}); allow this process more open files (ulimit -n), "
+        "processes and threads (ulimit -u), or memory"
+    )
+    with suppress(OSError):
+        os.write(2, f"error: {text}\n".encode(errors="backslashreplace"))
+    if "--json" in sys.argv:
+        shown = "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else "?" for c in text)
+        record = f'{{"error": {{"code": "system", "message": "{shown}", "exit_code": {_NO_RESOURCE}, "path": null}}}}'
+        with suppress(OSError):
+            os.write(1, f"{record}\n".encode())
+    return _NO_RESOURCE
+
+
+def _forget_working_directory() -> None:
+    """Import nothing from the working directory, which `python -m` puts before all others, unless genpr itself lies there.
+
+    It may hold the data of strangers, and a `torch.py` among them. Modules that the user names are still found there.
+    """
+    if sys.flags.safe_path or not sys.path:
+        return
+    first = sys.path.pop(0)
+    if sys.modules["genpr"].__path__[0] == os.path.join(first, "genpr"):  # noqa: PTH118 - as Python made it
+        sys.path.append(first)
 
 
 if __name__ == "__main__":
+    _forget_working_directory()
     main()

@@ -25,6 +25,11 @@ def is_out_of_memory(error: BaseException) -> bool:
     return is_vague and any(word in str(error) for word in _WORDS)
 
 
+def is_out_of_threads(error: BaseException) -> bool:
+    """Whether `error` says that no thread could be started."""
+    return isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+
+
 @contextmanager
 def shortages() -> Iterator[dict[Notice, None]]:
     """Gather what is told in the block, each thing once, by any thread: memory is one for the whole process."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -89,6 +90,10 @@ def command(
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     from genpr.audit.matrix import judge
     from genpr.audit.runner import run_audit
+
+    os.environ["PYTHONSAFEPATH"] = (
+        "1"  # its processes import nothing from the working directory while they start
+    )
 
     if resume and out is None:
         raise UsageError("--resume needs --out, the folder to go on from", code="bad-option")

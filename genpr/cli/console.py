@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from genpr.cli.own_process import drop_stdout
 from genpr.errors import ResourceError, limited
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _TOLD_AFTER = 5.0  # seconds; by then the pace is known
 _LONG = 90.0
+_failed: list[OSError] = []
 
 
 def printable(text: str, *, newlines: bool = False) -> str:
@@ -49,23 +50,45 @@ def _held(text: str, stream: TextIO) -> str:
 def emit(text: str) -> None:
     """The result, on stdout; a reader that went away (`| head`) is no error.
 
-    Raises:
-        ResourceError: stdout cannot be written.
+    Where stdout cannot be written, the command goes on, which may have files to write; `check_output` raises at its end.
     """
-    try:
-        click.echo(_held(text, sys.stdout))
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the exit flushes quietly
-    except OSError as error:
+    error = _write(text)
+    if error is not None:
+        _failed.append(error)
+
+
+def forget_output() -> None:
+    """Begin anew, for the next command in this process."""
+    _failed.clear()
+
+
+def check_output() -> None:
+    """Raise if a result could not be written to stdout since `forget_output`.
+
+    Raises:
+        ResourceError: It could not ("stdout").
+    """
+    if _failed:
         raise ResourceError(
-            f"the result cannot be written to stdout ({error.strerror})", code="stdout"
-        ) from error
+            f"the result cannot be written to stdout ({_failed[0].strerror}); redirect it to a file on a disk with room, or "
+            "to a pipe",
+            code="stdout",
+        ) from _failed[0]
 
 
 def emit_error(record: str) -> None:
     """An error as the one object on stdout. It is on stderr, too, which has to do where stdout cannot be written."""
-    with suppress(ResourceError):
-        emit(record)
+    _write(record)
+
+
+def _write(text: str) -> OSError | None:
+    """Write to stdout; the error if that is not possible, after which stdout leads nowhere."""
+    try:
+        click.echo(_held(text, sys.stdout))
+    except OSError as error:
+        drop_stdout()
+        return None if isinstance(error, BrokenPipeError) else error
+    return None
 
 
 def show_notices(notices: Sequence[Notice]) -> None:

@@ -14,10 +14,10 @@ from typing import Any
 import click
 
 from genpr import __version__
-from genpr.cli.console import complain, emit_error
+from genpr.cli.console import check_output, complain, emit_error, forget_output
 from genpr.cli.signals import Farewell, signal_of
 from genpr.errors import BadImagesError, GenprError, ResourceError, limited, short
-from genpr.shortage import is_out_of_memory
+from genpr.shortage import is_out_of_memory, is_out_of_threads
 
 _COMMANDS = {
     "score": "Precision, recall, density and coverage of generated images.",
@@ -98,12 +98,14 @@ def run(
         around: What calls the command.
     """
     as_json = "--json" in args
+    forget_output()
     try:
         # In a context of its own, since options such as --follow-symlinks hold for this command only.
         context = copy_context()
         outcome = around(
             lambda: context.run(cli.main, args=list(args), prog_name="genpr", standalone_mode=False)
         )
+        check_output()
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return _USAGE
@@ -118,6 +120,11 @@ def run(
     except GenprError as error:
         return _fail(str(error), code=error.code, exit_code=error.exit_code, as_json=as_json, path=error.path)
     except Exception as error:  # noqa: BLE001 - the last resort: a bug must not look like a result
+        if is_out_of_threads(error):
+            text = (
+                "no thread can be started; allow this process more (ulimit -u, or the limit of its container)"
+            )
+            return _fail(text, code="threads", exit_code=ResourceError.exit_code, as_json=as_json)
         if is_out_of_memory(error):
             text = "out of memory; free some, score fewer images (--max-images), or use another --device"
             return _fail(text, code="oom", exit_code=ResourceError.exit_code, as_json=as_json)

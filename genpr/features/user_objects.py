@@ -10,10 +10,12 @@ import importlib
 import inspect
 import operator
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
 from types import FunctionType, MethodType, ModuleType
 
 import torch
@@ -54,8 +56,21 @@ def load_object(
                 raise UsageError(f"{kind} {spec!r}: there is no file {path}", code=code, path=str(path))
             module, loaded = stack.enter_context(running_file(path))
         else:
+            stack.enter_context(_working_directory_last())
             module = importlib.import_module(target)
         return call(_find_factory(module, factory_name, f"{kind} {spec!r}", code)), loaded
+
+
+@contextmanager
+def _working_directory_last() -> Iterator[None]:
+    """Find modules in the working directory, too, after all others: a file that happens to be called `torch.py` is not torch."""
+    folder = str(Path.cwd())
+    sys.path.append(folder)
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        del sys.path[len(sys.path) - 1 - sys.path[::-1].index(folder)]
 
 
 def takes_device(factory: Callable[..., object]) -> bool:

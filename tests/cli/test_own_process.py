@@ -1,0 +1,155 @@
+"""The process of the command line: its streams, its imports, its plots, and what the system may refuse it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import genpr as package
+
+ROOT = Path(package.__file__).parents[1]
+GENPR = (sys.executable, "-m", "genpr")
+
+
+def started(*command, redirected="", folder=None, shell="", **environment):
+    """Run in a shell, which can close streams."""
+    line = " ".join([shell, "exec", shlex.join(map(str, command)), redirected])
+    return subprocess.run(
+        ["bash", "-c", line],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env=os.environ | environment,
+        timeout=120,
+    )
+
+
+@pytest.fixture
+def features(tmp_path, rng):
+    """Two small feature files."""
+    paths = [tmp_path / "real.npy", tmp_path / "fake.npy"]
+    for path in paths:
+        np.save(path, rng.normal(size=(30, 4)).astype(np.float32))
+    return paths
+
+
+STREAMS = [(">&-", 4), ("> /dev/full", 4), ("2>&-", 0), ("2> /dev/full", 0)]
+
+
+@pytest.mark.parametrize(("redirected", "code"), STREAMS)
+def test_a_score_needs_stdout_and_not_stderr(features, redirected, code, tmp_path):
+    page = tmp_path / "page.html"
+    # With notices and intervals, so that both streams are written to.
+    done = started(*GENPR, "score", *features, "--html", page, redirected=redirected)
+    assert done.returncode == code
+    assert page.read_text().rstrip().endswith("</html>")
+    if code:
+        assert "stdout" in done.stderr.splitlines()[-1]
+        assert sum(line.startswith("error: ") for line in done.stderr.splitlines()) == 1
+        assert "Traceback" not in done.stderr
+    else:
+        assert done.stdout.startswith("metric")
+
+
+@pytest.mark.parametrize("command", ["list metrics --json", "--help"])
+@pytest.mark.parametrize(("redirected", "code"), [*STREAMS, ("<&- >&- 2>&-", 4)])
+def test_any_command_needs_stdout_and_not_stderr(command, redirected, code):
+    done = started(*GENPR, *command.split(), redirected=redirected)
+    assert done.returncode == code, done.stderr
+    assert len(done.stderr.splitlines()) == (1 if code and "2>" not in redirected else 0)
+
+
+def test_an_error_without_stderr_keeps_its_exit_code():
+    for redirected in ("2>&-", "2> /dev/full"):
+        done = started(*GENPR, "compare", "absent.json", "other.json", "--json", redirected=redirected)
+        assert done.returncode == 2
+        assert json.loads(done.stdout)["error"]["code"] == "path-not-found"
+
+
+def test_plots_obey_no_file_of_the_working_directory(features, tmp_path):
+    started_file = tmp_path / "started"
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "latex").write_text(f"#!/bin/sh\ntouch {started_file}\nexit 1\n")
+    (programs / "latex").chmod(0o755)
+    (tmp_path / "matplotlibrc").write_bytes(b"text.usetex: True\n\xff\xfe no setting\n")
+    done = started(
+        *GENPR,
+        *("score", *features, "--html", "page.html", "-q"),
+        folder=tmp_path,
+        PATH=f"{programs}:{os.environ['PATH']}",
+        MPLBACKEND="module://absent.backend",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "<svg" in (tmp_path / "page.html").read_text()
+    assert not started_file.exists()
+
+
+MODULES = ("click", "torch", "numpy", "matplotlib", "json", "signal", "rich", "optional_plugin")
+
+
+def test_modules_of_the_working_directory_are_not_imported(tmp_path):
+    for name in MODULES:
+        (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} was imported')")
+    done = started(*GENPR, "list", "protocols", folder=tmp_path, PYTHONPATH=str(ROOT))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+FACTORY = """
+import helper
+class Extractor:
+    name, dim = "mine", 3
+    def __call__(self, images):
+        return images.float().mean(dim=(2, 3))
+def factory():
+    return Extractor()
+"""
+
+
+@pytest.mark.parametrize("named", ["package.mine:factory", "package/mine.py:factory"])
+def test_code_that_is_named_is_found_in_the_working_directory(named, tmp_path, write_images, rng):
+    real, fake = (
+        write_images(n, rng.integers(0, 256, (9, 8, 8, 3), dtype=np.uint8)) for n in ("real", "fake")
+    )
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").touch()
+    (tmp_path / "package" / "mine.py").write_text(FACTORY)
+    for folder in (tmp_path, tmp_path / "package"):
+        (folder / "helper.py").touch()
+    done = started(
+        *GENPR,
+        *("score", real, fake, "--extractor", named, "--no-cache", "--no-intervals", "-q"),
+        folder=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+LIMITED = """
+import resource, sys, threading
+kind, value = sys.argv[1], int(sys.argv[2])
+if kind == "threads":
+    threading.stack_size(value)  # more than there is address space: no thread can be started
+else:
+    import genpr.__main__
+    resource.setrlimit(resource.RLIMIT_NOFILE, (value, value))
+sys.argv[1:] = sys.argv[3:]
+from genpr.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("limit", [("threads", 2**50), ("files", 4), ("files", 5)])
+def test_a_process_that_may_start_too_little_says_so(features, limit):
+    done = started(sys.executable, "-c", LIMITED, *limit, "score", *features, "--json")
+    assert done.returncode == 4
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("error: ")
+    assert json.loads(done.stdout)["error"]["exit_code"] == 4
