@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 CHECKSUM = "genpr.sha256"
 _PART_BYTES = 2**24
+_SUFFIX = ".tmp"
+_RANDOM_BYTES = 8  # that tempfile puts into a name
+_NAME_BYTES = 255
+_SHOWN = 100
 _KINDS = {
     "torch.float64": "F64",
     "torch.float32": "F32",
@@ -78,10 +82,10 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`, moved onto `path` only if the block succeeds.
 
     The temporary file is flushed to disk before the move, and removed if the block fails. A link stays a link: what it
-    points to is replaced.
+    points to is replaced. A file that is replaced hands on its mode and, as far as the process may say so, its owner.
     """
     path = Path(os.path.realpath(path))
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    handle, name = tempfile.mkstemp(prefix=_temporary_prefix(path), suffix=_SUFFIX, dir=path.parent)
     os.close(handle)
     temporary = Path(name)
     _unfinished.add(temporary)
@@ -89,11 +93,33 @@ def atomic_path(path: Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())
+        _hand_on_mode(path, temporary)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
         _unfinished.discard(temporary)
+
+
+def _temporary_prefix(path: Path) -> str:
+    """The name of `path` with dots around it, as much of it as leaves room for the rest of a temporary name."""
+    try:
+        longest = os.pathconf(path.parent, "PC_NAME_MAX")
+    except (OSError, ValueError, AttributeError):  # a file system or a platform that does not say
+        longest = _NAME_BYTES
+    kept = os.fsencode(path.name)[: max(0, longest - _RANDOM_BYTES - len(_SUFFIX) - 2)]
+    return f".{kept.decode('utf-8', 'ignore') if len(kept) < len(os.fsencode(path.name)) else path.name}."
+
+
+def _hand_on_mode(path: Path, temporary: Path) -> None:
+    """Give a new file the mode and the owner of the one that it replaces, or the mode of any new file."""
+    try:
+        before = path.stat()
+    except OSError:
+        temporary.chmod(0o666 & ~_umask())
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        os.chown(temporary, before.st_uid, before.st_gid)
+    temporary.chmod(stat.S_IMODE(before.st_mode) & 0o777)
 
 
 def remove_unfinished() -> None:
@@ -130,8 +156,9 @@ def check_place(path: Path) -> None:
 
     Raises:
         UsageError: It is a folder ("is-a-folder") or a device ("not-a-file"), or its folder does not exist ("path-not-found")
-            or cannot be written to ("unwritable").
+            or cannot be written to ("unwritable"), or its name is longer than the file system takes ("bad-path").
     """
+    check_name(path)
     folder = Path(os.path.realpath(path)).parent  # a link is written to where it points
     if path.is_dir():
         raise UsageError(f"{path} is a folder, and a file is needed", code="is-a-folder", path=str(path))
@@ -164,6 +191,23 @@ def check_feature_file(path: Path) -> None:
             f"{path} must end in .safetensors, the only feature format genpr writes", code="output-suffix"
         )
     check_place(path)
+
+
+def check_name(path: Path) -> None:
+    """Refuse a path that is longer than the file system takes.
+
+    Raises:
+        UsageError: It is ("bad-path").
+    """
+    try:
+        os.lstat(path)
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise UsageError(
+                f"the name {str(path)[:_SHOWN]}... is longer than the file system takes; choose a shorter one",
+                code="bad-path",
+                path=str(path),
+            ) from error
 
 
 def unwritable(path: Path, error: Exception) -> ResourceError:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+from functools import partial
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from genpr.errors import DataError
-from genpr.storage import atomic_path, load_tensors, read_header, save_tensors
+from genpr.errors import DataError, UsageError
+from genpr.features.feature_set import check_output as check_features
+from genpr.images.pack import check_output as check_packed
+from genpr.report.pages.page_file import write_page
+from genpr.report.text.sample_table import check_table
+from genpr.storage import atomic_path, check_place, load_tensors, read_header, save_tensors
 
 TENSORS = {
     "a": torch.arange(12, dtype=torch.float32).reshape(3, 4),
@@ -108,3 +114,54 @@ def test_tensors_are_read_to_where_they_belong(tmp_path, monkeypatch):
         with pytest.raises(DataError, match="not a readable safetensors file"):
             load_tensors(path, into={"a": wrong})
     assert read_header(path)[1] == {"a": (3, 4), "b": (2,)}
+
+
+LONGEST = 255  # bytes of a name on the usual file systems
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "字"])
+def test_the_longest_name_can_be_written(tmp_path, letter):
+    name = letter * ((LONGEST - 5) // len(letter.encode()))
+    path = tmp_path / (name + "y" * (LONGEST - 5 - len(name.encode())) + ".html")
+    check_place(path)
+    write_page(path, "first")
+    write_page(path, "second")
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["second"]
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        check_place,
+        check_features,
+        check_table,
+        partial(check_packed, source=None, force=True),
+    ],
+)
+def test_a_name_that_is_too_long_is_refused_before_the_work(tmp_path, check):
+    for suffix in (".html", ".csv", ".safetensors", ".npz"):
+        path = tmp_path / ("x" * (LONGEST + 1 - len(suffix)) + suffix)
+        with pytest.raises(UsageError):
+            check(path)
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o444])
+def test_a_file_that_is_replaced_keeps_its_mode(tmp_path, mode):
+    path = tmp_path / "page.html"
+    path.write_text("before")
+    path.chmod(mode)
+    write_page(path, "after")
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("after", mode)
+    link = tmp_path / "link.html"
+    link.symlink_to(path)
+    write_page(link, "again")
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("again", mode)
+
+
+def test_a_new_file_has_the_mode_of_any_new_file(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_page(tmp_path / "page.html", "new")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "page.html").stat().st_mode & 0o777 == 0o640

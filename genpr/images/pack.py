@@ -27,7 +27,7 @@ from genpr.images.npz_writer import check_room, correct_count, write_rows, writi
 from genpr.images.policy import MAX_PIXELS, BadImagePolicy, DecodePolicy
 from genpr.images.source import open_source, subset
 from genpr.runtime import usable_cores
-from genpr.storage import atomic_path
+from genpr.storage import atomic_path, check_place
 
 _AHEAD = 4  # images per thread; bounds the decoded pixels that wait
 
@@ -110,7 +110,7 @@ def check_output(path: str | os.PathLike[str], source: object, *, force: bool) -
 
     Raises:
         UsageError: `path` has another suffix than `.npz`, its folder does not exist, or it is a folder, the source
-            itself, or a file that exists while `force` is not set.
+            itself, or a file that exists while `force` is not set; or as `genpr.storage.check_place`.
     """
     shown, path = printable(os.fsdecode(path)), Path(path)
     if path.suffix.lower() != ".npz":
@@ -118,16 +118,16 @@ def check_output(path: str | os.PathLike[str], source: object, *, force: bool) -
     if not path.parent.is_dir():
         folder = str(path.parent)
         raise UsageError(f"the folder {printable(folder)} does not exist", code="path-not-found", path=folder)
-    if not os.path.lexists(path):
-        return
-    if path.is_dir():
-        raise UsageError(f"{shown} is a folder; name a file in it", code="output-exists", path=str(path))
-    if isinstance(source, str | os.PathLike) and _is_same_file(path, Path(source)):
-        raise UsageError(
-            f"{shown} is the source itself; write to another file", code="output-exists", path=str(path)
-        )
-    if not force:
-        raise UsageError(f"{shown} exists; --force replaces it", code="output-exists", path=str(path))
+    if os.path.lexists(path):
+        if path.is_dir():
+            raise UsageError(f"{shown} is a folder; name a file in it", code="output-exists", path=str(path))
+        if isinstance(source, str | os.PathLike) and _is_same_file(path, Path(source)):
+            raise UsageError(
+                f"{shown} is the source itself; write to another file", code="output-exists", path=str(path)
+            )
+        if not force:
+            raise UsageError(f"{shown} exists; --force replaces it", code="output-exists", path=str(path))
+    check_place(path)
 
 
 def _is_same_file(path: Path, other: Path) -> bool:
