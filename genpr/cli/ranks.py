@@ -90,7 +90,7 @@ class _Member:
         from genpr.ranks.launch import entered
 
         try:
-            with entered() as (_, self.failures):
+            with entered(when_waiting=self._say_waiting) as (_, self.failures):
                 if self.failures is not None:
                     self.failures.when_found = self._heard
                 return call()
@@ -100,6 +100,13 @@ class _Member:
         except KeyboardInterrupt as error:
             self._tell_signal(error)
             raise
+
+    def _say_waiting(self, text: str) -> None:
+        """On every rank: where there are no others, this one may be none of the first."""
+        self._voice.unmute()
+        complain(f"rank {self.rank}: {text}")
+        if self.rank:
+            self._voice.mute()
 
     def _tell_signal(self, error: BaseException) -> None:
         """Every rank gets it, and the first one says it."""

@@ -5,18 +5,20 @@ from __future__ import annotations
 import itertools
 import os
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
 from genpr.errors import ResourceError, UsageError
-from genpr.ranks.environment import is_launched
+from genpr.ranks.environment import NEEDED, is_launched
 from genpr.ranks.exchange import Ranks
 from genpr.ranks.failures import Failures
 from genpr.ranks.team import Team, current_team, working_in
 from genpr.runtime import own_cores, resolve_device, shared_machine, torch_threads, usable_cores
 
 _TO_MEET = timedelta(minutes=5)
+_SAID_AFTER = 5.0  # seconds
 
 _entries = itertools.count()  # how often this process entered a team: the same number on every rank
 
@@ -68,8 +70,15 @@ def all_ranks(*, timeout: float = 7200.0) -> Iterator[Team]:
 
 
 @contextmanager
-def entered(timeout: float = 7200.0) -> Iterator[tuple[Team, Failures | None]]:
-    """The team of this process, and what its members know of each other's errors; None for one that is alone."""
+def entered(
+    timeout: float = 7200.0, *, when_waiting: Callable[[str], None] | None = None
+) -> Iterator[tuple[Team, Failures | None]]:
+    """The team of this process, and what its members know of each other's errors; None for one that is alone.
+
+    Args:
+        timeout: As of `all_ranks`.
+        when_waiting: Called in a thread, with what is waited for, if the others have not come after some seconds.
+    """
     import torch.distributed as dist
 
     exists = dist.is_available() and dist.is_initialized()
@@ -77,7 +86,8 @@ def entered(timeout: float = 7200.0) -> Iterator[tuple[Team, Failures | None]]:
         yield current_team(), None
         return
     if not exists:
-        _make_group()
+        with _notice_of_waiting(when_waiting):
+            _make_group()
     if dist.get_world_size() == 1:
         yield current_team(), None
         return
@@ -95,6 +105,23 @@ def entered(timeout: float = 7200.0) -> Iterator[tuple[Team, Failures | None]]:
         failures.close()
     # Not after an error: it would wait for those who are gone.
     dist.destroy_process_group(None if not exists else group)
+
+
+@contextmanager
+def _notice_of_waiting(tell: Callable[[str], None] | None) -> Iterator[None]:
+    """Call `tell` if the block takes longer than processes take that start together."""
+    variables = " ".join(f"{name}={os.environ[name]}" for name in NEEDED)
+    text = (
+        f"waiting up to {_TO_MEET.total_seconds() / 60:.0f} minutes for the other processes that the environment names "
+        f"({variables}); if a training left these variables, set GENPR_ALONE=1"
+    )
+    timer = threading.Timer(_SAID_AFTER, lambda: tell(text) if tell is not None else None)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _make_group() -> None:
