@@ -14,6 +14,7 @@ from genpr.audit.checks import CHECKS, Case, GridName
 from genpr.audit.criteria import Curve
 from genpr.audit.draws import Setting
 from genpr.errors import DataError, UsageError
+from genpr.rebuild import rebuilt
 
 _DIGITS = 6
 
@@ -112,12 +113,12 @@ def load(path: Path, run: Run) -> Results:
     for number, line in _lines(path):
         try:
             record = json.loads(line)
-            case = Case(record["check"], Setting(record["dimension"], record["scenario"]), float(record["x"]))
+            setting = Setting(rebuilt(int, record["dimension"]), rebuilt(str, record["scenario"]))
+            case = Case(rebuilt(str, record["check"]), setting, rebuilt(float, record["x"]))
             found = Run(record["grid"], record["repeats"], record["seed"])
-            spreads = {
-                name: Spread(_or_nan(mean), _or_nan(sd)) for name, (mean, sd) in record["metrics"].items()
-            }
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            pairs = rebuilt(Mapping[str, tuple[float | None, float | None]], record["metrics"])
+            spreads = {name: _spread(mean, sd) for name, (mean, sd) in pairs.items()}
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(
                 f"{path}, line {number}: this is no result of an audit ({type(error).__name__}: {error})",
                 code="file-damaged",
@@ -158,6 +159,12 @@ def _rounded(value: float) -> float:
 
 def _or_none(value: float) -> float | None:
     return None if math.isnan(value) else value
+
+
+def _spread(mean: float | None, sd: float | None) -> Spread:
+    if sd is not None and sd < 0:
+        raise ValueError(f"a standard deviation is {sd:g}")
+    return Spread(_or_nan(mean), _or_nan(sd))
 
 
 def _or_nan(value: float | None) -> float:

@@ -5,6 +5,7 @@ Importing this module does not import torch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -220,6 +221,26 @@ ASKED: Mapping[str, MetricInfo] = MappingProxyType(
 
 ALL_METRICS: Mapping[str, MetricInfo] = MappingProxyType({**METRICS, **ASKED})
 """Every metric that a result may hold."""
+
+_FROM_ZERO = frozenset(
+    {"density", "clipped_density", "realism", "rarity", "is", "vendi", "alignment.clip_score"}
+)
+_ANY_VALUE = frozenset(
+    {"c_t", *(name for name, *_ in _DISTANCES)}
+)  # unbiased estimates of distances may be negative
+
+
+def range_of(name: str) -> tuple[float, float]:
+    """The least and the largest value that a metric can have; all but a few are shares.
+
+    Example:
+        >>> range_of("recall"), range_of("density"), range_of("kid")
+        ((0.0, 1.0), (0.0, inf), (-inf, inf))
+    """
+    if name in _ANY_VALUE:
+        return -math.inf, math.inf
+    return 0.0, math.inf if name in _FROM_ZERO else 1.0
+
 
 NEIGHBOUR_METRICS = tuple(name for name, info in METRICS.items() if info.uses_k)
 """Those that count neighbours."""

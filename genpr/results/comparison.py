@@ -7,10 +7,12 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from genpr.errors import DataError, UsageError, short, some
 from genpr.metrics.uncertainty import Difference, Resampled, difference
 from genpr.notices import Notice
+from genpr.rebuild import rebuilt
 from genpr.results.records import result_of
 from genpr.results.result import Result, recipe_of
 from genpr.storage import open_regular
@@ -142,10 +144,7 @@ def load_results(path: str | os.PathLike[str], *, label: str | None = None) -> d
     try:
         content = json.loads(text)
         if "points" in content:  # of a sweep
-            points = {
-                f"{content['axis']}={each['setting']:.12g}": each["result"] for each in content["points"]
-            }
-            return {name: result_of(each) for name, each in points.items()}
+            return _results_of_sweep(content)
         if "results" not in content:
             return {label or path.name: result_of(content)}
         if isinstance(content["results"], dict):  # with names of their own
@@ -162,6 +161,16 @@ def load_results(path: str | os.PathLike[str], *, label: str | None = None) -> d
         each if labels.count(each) == 1 else f"{each} [{number}]": result
         for number, (each, result) in enumerate(zip(labels, found, strict=True), 1)
     }
+
+
+def _results_of_sweep(content: Mapping[str, Any]) -> dict[str, Result]:
+    axis, found = rebuilt(str, content["axis"]), dict[str, Result]()
+    for point in content["points"]:
+        name = f"{axis}={rebuilt(float, point['setting']):.12g}"
+        if name in found:
+            raise ValueError(f"two points are at {name}")
+        found[name] = result_of(point["result"])
+    return found
 
 
 def _text_of(path: Path) -> bytes:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from genpr.errors import DataError
 from genpr.metrics.f_beta import f_beta
+from genpr.metrics.value_ranges import check_interval, check_value
+from genpr.rebuild import rebuilt
 
 if TYPE_CHECKING:
     from genpr.results.result import Result
@@ -37,14 +38,17 @@ def is_record(value: object) -> bool:
             return False
         if value["status"] == "failed":
             return isinstance(value["error"]["code"], str) and isinstance(value["listing"], str)
-        numbers = [*value["metrics"].values(), value["seconds"], value["timestamp"]]
-        are_finite = all(isinstance(number, float | int) and math.isfinite(number) for number in numbers)
-        texts = [value["listing"], value["device"], value["real"]]
-        is_whole = (
-            are_finite and all(isinstance(text, str) for text in texts) and isinstance(value["n_fake"], int)
-        )
-        return is_whole and value["status"] == "scored"
-    except (AttributeError, KeyError, TypeError, OverflowError):
+        for name, number in rebuilt(Mapping[str, float], value["metrics"]).items():
+            check_value(name, number)
+        for name, interval in rebuilt(Mapping[str, tuple[float, float]], value.get("intervals", {})).items():
+            check_interval(name, interval)
+        for name, null in rebuilt(Mapping[str, float], value.get("nulls", {})).items():
+            check_value(name, null, "null")
+        rebuilt(tuple[str, ...], value.get("warnings", []))
+        rebuilt(tuple[float, float], [value["seconds"], value["timestamp"]])
+        rebuilt(tuple[str, str, str], [value["listing"], value["device"], value["real"]])
+        return bool(value["status"] == "scored" and rebuilt(int, value["n_fake"]) >= 0)
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         return False
 
 

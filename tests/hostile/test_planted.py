@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import math
 
+import numpy as np
 import pytest
 import torch
 from feature_files import save
 
 import genpr
+from genpr.audit.results import Run
+from genpr.audit.results import load as load_audit
 from genpr.cli.main import run
 from genpr.errors import DataError, FeatureError, GenprError
 from genpr.evaluation.evaluator import Evaluator
@@ -237,19 +240,131 @@ def test_a_line_of_a_log_is_one_that_can_be_written_again(tmp_path, result):
     assert caught.value.code == "file-damaged"
 
 
-def test_what_no_score_can_be_is_not_the_best(tmp_path, result):
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metrics": {"precision": 1e308, "recall": 1e308, "f1": 1e308}},
+        {"metrics": {"precision": 0.5, "recall": -0.5}},
+        {"metrics": {"precision": "0.5"}},
+        {"intervals": {"precision": [0.9, 0.1]}},
+        {"intervals": {"precision": ["a", None]}},
+        {"nulls": {"precision": -1.0}},
+        {"nulls": []},
+        {"n_fake": -1},
+        {"warnings": [7]},
+    ],
+    ids=str,
+)
+def test_numbers_of_a_log_that_no_score_can_have_are_refused(tmp_path, result, change):
     path = tmp_path / "genpr.jsonl"
     line = scored_record("a", "0" * 64, result, seconds=1.0, timestamp=1.0)
-    huge = line["metrics"] | {"precision": 1e308, "recall": 1e308, "f1": 1e308}
-    path.write_text(json.dumps(line | {"metrics": huge}) + "\n")
-    with ScoreLog(path) as log:
-        json.dumps(log.best, allow_nan=False)
+    path.write_text(json.dumps(line | change) + "\n")
+    with pytest.raises(DataError) as caught:
+        ScoreLog(path)
+    assert caught.value.code == "file-damaged"
+
+
+IMPOSSIBLE = [
+    {"metrics.recall.value": -0.5},  # precision .5 and recall -.5 have no harmonic mean
+    {"metrics.recall.value": 1.5},
+    {"metrics.density.value": 1e308},
+    {"metrics.precision.n_counted": 0},
+    {"metrics.precision.n_counted": -5},
+    {"metrics.precision.k": 0},
+    {"metrics.precision.null": -1.0},
+    {"metrics.precision.exact_value": 2.0},
+    {"metrics.precision.interval": [0.9, 0.1]},
+    {"metrics.precision.replicates": [0.5]},
+    {"metrics.precision.replicates": [1e308, -1e308]},
+    {"metrics.precision.spread": -1.0},
+    {"metrics.precision.pool": 0},
+    {"real.n": 0},
+    {"fake.n": -1},
+    {"n_shared": -1},
+    {"real.flags": {"alpha-dropped": -1}},
+    {"control": {"n_real": 9, "n_fake": 9, "values": {"precision": -1.0}, "nulls": {}}},
+]
+
+
+def edited(record, change):
+    copy = json.loads(json.dumps(record))
+    for place, value in change.items():
+        holder, keys = copy, place.split(".")
+        for key in keys[:-1]:
+            holder = holder[key]
+        holder[keys[-1]] = value
+    return copy
+
+
+@pytest.mark.parametrize("change", IMPOSSIBLE, ids=str)
+def test_numbers_that_no_result_can_have_are_refused(tmp_path, record, change):
+    """In every form in which results are read."""
+    bad = edited(edited(record, {"metrics.precision.value": 0.5}), change)
+    forms = [
+        bad,
+        {"results": [bad]},
+        {"results": {"a": bad}},
+        {"axis": "psi", "points": [{"setting": 0.5, "result": bad}]},
+    ]
+    for form in forms:
+        (tmp_path / "x.json").write_text(json.dumps(form))
+        with pytest.raises(DataError) as caught:
+            load_results(tmp_path / "x.json")
+        assert caught.value.code == "not-a-result"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("rank", "--results", "x.json", "y.json"),
+        ("compare", "x.json", "y.json"),
+        ("compare", "x.json", "y.json", "--force", "--html", "page.html"),
+        ("score", "real.npy", "fake.npy", "--html", "page.html", "--earlier", "x.json"),
+    ],
+    ids=str,
+)
+def test_commands_refuse_numbers_that_no_result_can_have(tmp_path, monkeypatch, record, command):
+    monkeypatch.chdir(tmp_path)
+    for name in ("real", "fake"):
+        np.save(f"{name}.npy", features().numpy())
+    for change in ({"metrics.precision.n_counted": 0}, {"metrics.recall.value": -0.5}):
+        bad = edited(record, {"metrics.precision.value": 0.5} | change)
+        for name in ("x", "y"):
+            (tmp_path / f"{name}.json").write_text(json.dumps(bad))
+        assert run(list(command)) == 3
+
+
+@pytest.mark.parametrize("points", [[0.5, 0.5], [math.nan], ["0.5"], [True]], ids=str)
+def test_settings_of_a_sweep_are_different_finite_numbers(tmp_path, record, points):
+    content = {"axis": "psi", "points": [{"setting": each, "result": record} for each in points]}
+    (tmp_path / "x.json").write_text(json.dumps(content))
+    with pytest.raises(DataError) as caught:
+        load_results(tmp_path / "x.json")
+    assert caught.value.code == "not-a-result"
+
+
+@pytest.mark.parametrize(
+    "change", [{"dimension": []}, {"x": "1"}, {"metrics": {"precision": [0.5, -1.0]}}, {"check": 7}], ids=str
+)
+def test_lines_of_an_audit_of_another_form_are_refused(tmp_path, change):
+    line = {
+        "grid": "quick",
+        "repeats": 3,
+        "seed": 0,
+        "check": "shift",
+        "scenario": "",
+        "dimension": 2,
+        "x": 1.0,
+    }
+    path = tmp_path / "results.jsonl"
+    path.write_text(json.dumps({**line, "metrics": {"precision": [0.5, 0.1]}} | change) + "\n")
+    with pytest.raises(DataError) as caught:
+        load_audit(path, Run("quick", 3, 0))
+    assert caught.value.code == "file-damaged"
 
 
 def test_a_feature_file_names_no_code_to_run(tmp_path, write_images, rng):
     """Its extractor may be called as a file with a factory; that is a name, and the file is never looked at."""
-    import numpy as np
-
     marker = tmp_path / "ran"
     (tmp_path / "evil.py").write_text(f"open({str(marker)!r}, 'w')\n\ndef make():\n    return None\n")
     images = write_images("fakes", rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8))
