@@ -15,12 +15,13 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genpr.errors import DataError, ResourceError, UsageError
+from genpr.memory import fits
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -281,8 +282,9 @@ def load_tensors(
     places = into or {}
     with _opened(path) as file:
         metadata = dict(file.metadata() or {})
+        read = _reader_of(path, file.get_tensor) if fits(path.stat().st_size) else file.get_tensor
         tensors = {
-            name: _read_into(places[name], file.get_slice(name)) if name in places else file.get_tensor(name)
+            name: _read_into(places[name], file.get_slice(name)) if name in places else read(name)
             for name in file.keys()  # noqa: SIM118 - not a dict
         }
     expected = metadata.pop(CHECKSUM, None)
@@ -295,6 +297,36 @@ def load_tensors(
             path=str(path),
         )
     return tensors, metadata
+
+
+def _reader_of(path: Path, get_mapped: Callable[[str], Tensor]) -> Callable[[str], Tensor]:
+    """Reads tensors of a file whose header safetensors accepted into memory of their own, those of rare types aside.
+
+    The library maps the file instead, and a file that is cut short while it is mapped ends the process without a message.
+    """
+    import torch
+
+    kinds = {kind: getattr(torch, name.removeprefix("torch.")) for name, kind in _KINDS.items()}
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        described = json.loads(file.read(size))
+
+    def read(name: str) -> Tensor:
+        facts = described[name]
+        if facts["dtype"] not in kinds:
+            return get_mapped(name)
+        tensor = torch.empty(facts["shape"], dtype=kinds[facts["dtype"]])
+        with path.open("rb", buffering=0) as file:
+            file.seek(8 + size + facts["data_offsets"][0])
+            view, done = _bytes_of(tensor), 0
+            while done < len(view):
+                count = file.readinto(view[done:])
+                if not count:
+                    raise ValueError("it was cut short while it was read")
+                done += count
+        return tensor
+
+    return read
 
 
 def _read_into(place: Tensor, rows: Any) -> Tensor:  # noqa: ANN401 - a slice of safetensors, which has no types

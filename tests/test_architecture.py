@@ -34,7 +34,7 @@ ALLOWED = {
     "runtime": {"errors"},
     "cgroups": set(),
     "heaps": set(),
-    "storage": {"errors"},
+    "storage": {"errors", "memory"},
     "notices": {"errors"},
     "ranks": {"errors", "runtime"},
     "memory": {"cgroups", "errors", "heaps", "runtime"},

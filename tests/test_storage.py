@@ -116,6 +116,17 @@ def test_tensors_are_read_to_where_they_belong(tmp_path, monkeypatch):
     assert read_header(path)[1] == {"a": (3, 4), "b": (2,)}
 
 
+def test_tensors_stay_whole_when_their_file_is_cut_short(tmp_path):
+    """A file that is mapped would end the process when it is looked at."""
+    path = tmp_path / "x.safetensors"
+    tensors = TENSORS | {"large": torch.randn(4096, 64), "none": torch.zeros(0, 3)}
+    save_tensors(path, tensors, {})
+    loaded = load_tensors(path)[0]
+    os.truncate(path, 8)
+    assert set(loaded) == set(tensors)
+    assert all(torch.equal(loaded[name], tensors[name]) for name in tensors)
+
+
 LONGEST = 255  # bytes of a name on the usual file systems
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import io
 import math
+import os
+import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _BATCH_BYTES = 16 * 2**20
+_BLOCK_BYTES = 2**20
 _PART_BYTES = 2**18  # zipfile holds several times what it is asked for at once
 _HEADER_BYTES_MAX = 10_000  # numpy's own limit, which it checks after reading
 _IMAGE_BYTES_MAX = 3 * MAX_PIXELS  # a batch holds at least one image, so none may be a bomb
@@ -125,6 +128,72 @@ class NpzSource(ImageSource):
         return names_of_places(len(self))
 
 
+@dataclass(frozen=True)
+class NpySource(ImageSource):
+    """The images in a .npy file, in array order, read from the file when they are asked for.
+
+    They are not mapped into memory: a file that is cut short meanwhile would end the process without a message.
+    """
+
+    name: str
+    path: Path
+    shape: tuple[int, ...]
+    start: int
+    state: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Item]:
+        rows = max(1, _BLOCK_BYTES // math.prod(self.shape[1:]))
+        for start in range(0, len(self), rows):
+            block = _Block(self, start, min(rows, len(self) - start))
+            for row in range(block.rows):
+                yield Item(f"[{start + row}]", partial(block.image, row))
+
+    def names(self) -> Iterator[str]:
+        """Places in the array."""
+        return names_of_places(len(self))
+
+    def read(self, start: int, rows: int) -> NDArray[np.uint8]:
+        """The images (rows, h, w, 3) from `start` on.
+
+        Raises:
+            DataError: The file was changed since it was opened ("npy-damaged"), or cannot be read ("unreadable").
+        """
+        with _damage_reported(self.path, "npy"), open_regular(self.path) as file:
+            if _state_of(os.fstat(file.fileno())) != self.state:
+                raise DataError(
+                    f"{printable(self.name)} was changed or cut short while it was read; score again when it is complete",
+                    code="npy-damaged",
+                    path=self.name,
+                )
+            file.seek(self.start + start * math.prod(self.shape[1:]))
+            return read_uint8(file, (rows, *self.shape[1:]))
+
+
+class _Block:
+    """Images of a .npy file that are read together, when the first of them is asked for."""
+
+    def __init__(self, source: NpySource, start: int, rows: int) -> None:
+        self.rows = rows
+        self._source, self._start = source, start
+        self._images: NDArray[np.uint8] | None = None
+        self._lock = threading.Lock()
+
+    def image(self, row: int) -> NDArray[np.uint8]:
+        """One of them, (h, w, 3)."""
+        with self._lock:
+            if self._images is None:
+                self._images = self._source.read(self._start, self.rows)
+        return np.asarray(self._images[row])
+
+
+def _state_of(status: os.stat_result) -> tuple[int, ...]:
+    """What differs after a file was written to or replaced."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
 def open_array(images: NDArray[Any], name: str) -> ArraySource:
     """Take a numpy array uint8 (n, h, w, 3) as it is; nothing is converted or copied."""
     check_nhwc(images.shape, images.dtype, name, "array")
@@ -153,18 +222,17 @@ def open_npz(path: Path, name: str) -> NpzSource:
     return NpzSource(name, path, header.shape)
 
 
-def open_npy(path: Path, name: str) -> ArraySource:
-    """Map a .npy file of images into memory; pixels are read when they are asked for.
+def open_npy(path: Path, name: str) -> NpySource:
+    """Check the header of a .npy file of images; pixels are read when they are asked for.
 
     Raises:
         DataError: The file is damaged, or does not hold uint8 (n, h, w, 3).
     """
-    with _damage_reported(path, "npy"):
-        with open_regular(path) as file:
-            header = read_header(file)
-        _check(header, path.stat().st_size, name, "npy")
-        images = np.memmap(path, np.uint8, mode="r", offset=header.size, shape=header.shape)
-    return ArraySource(name, images.view(np.ndarray))
+    with _damage_reported(path, "npy"), open_regular(path) as file:
+        header = read_header(file)
+        status = os.fstat(file.fileno())
+    _check(header, status.st_size, name, "npy")
+    return NpySource(name, path, header.shape, header.size, _state_of(status))
 
 
 def peek_array(path: Path | str) -> tuple[tuple[int, ...], np.dtype[Any]] | None:

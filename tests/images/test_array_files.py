@@ -1,8 +1,9 @@
-""".npz and .npy files: read in batches or mapped, believed as far as they go, and never unpickled."""
+""".npz and .npy files: read in parts, believed as far as they go, and never unpickled."""
 
 from __future__ import annotations
 
 import io
+import os
 import tracemalloc
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
@@ -186,15 +187,40 @@ def test_damage_inside_an_npz_ends_the_iteration_with_an_error(tmp_path, save):
 # npy --------------------------------------------------------------------------------------------------------
 
 
-def test_npy_is_mapped_and_not_read(tmp_path):
+def test_npy_is_read_when_its_images_are_asked_for(tmp_path):
     np.save(tmp_path / "x.npy", IMAGES)
     source = open_source(tmp_path / "x.npy")
-    assert isinstance(source.images.base, np.memmap)
     np.testing.assert_array_equal(stack(source), IMAGES)
     np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), IMAGES)
 
 
-def test_pixels_from_a_map_can_be_given_to_torch(tmp_path):
+@pytest.mark.parametrize("kept", [0, 100, -1])
+def test_an_npy_that_is_cut_while_it_is_read_is_an_error(tmp_path, rng, kept):
+    """And not the end of the process, as of a file that is mapped."""
+    path = tmp_path / "x.npy"
+    np.save(path, rng.integers(0, 256, (64, 128, 128, 3), dtype=np.uint8))
+    items = iter(open_source(path))
+    next(items).read()
+    os.truncate(path, kept if kept >= 0 else path.stat().st_size + kept)
+    with pytest.raises(DataError) as caught:
+        [item.read() for item in items]
+    assert caught.value.code == "npy-damaged"
+
+
+def test_an_npy_that_is_replaced_while_it_is_read_is_an_error(tmp_path, rng):
+    path = tmp_path / "x.npy"
+    images = rng.integers(0, 256, (64, 128, 128, 3), dtype=np.uint8)
+    np.save(path, images)
+    items = iter(open_source(path))
+    next(items).read()
+    np.save(tmp_path / "other.npy", 255 - images)
+    (tmp_path / "other.npy").replace(path)
+    with pytest.raises(DataError) as caught:
+        [item.read() for item in items]
+    assert caught.value.code == "npy-damaged"
+
+
+def test_pixels_of_an_npy_can_be_given_to_torch(tmp_path):
     np.save(tmp_path / "x.npy", IMAGES)
     first = next(iter(open_source(tmp_path / "x.npy")))
     pixels = decode(first.read(), name="x", policy=DecodePolicy()).pixels
