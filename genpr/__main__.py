@@ -75,7 +75,11 @@ def _forget_working_directory() -> None:
 
     It may hold the data of strangers, and a `torch.py` among them. Modules that the user names are still found there.
     """
-    if sys.flags.safe_path or not sys.path:
+    try:
+        is_first = not sys.flags.safe_path and sys.path[:1] == [os.getcwd()]  # noqa: PTH109 - as Python wrote it
+    except OSError:  # it was removed
+        return
+    if not is_first:
         return
     first = sys.path.pop(0)
     if sys.modules["genpr"].__path__[0] == os.path.join(first, "genpr"):  # noqa: PTH118 - as Python made it
