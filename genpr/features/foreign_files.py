@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from genpr.errors import FeatureError, some
-from genpr.images.array_file import read_member, read_npy
+from genpr.images.array_file import read_array, read_npy
 from genpr.images.damage import DAMAGE
 from genpr.memory import fits, float_rows
 
@@ -27,7 +27,7 @@ def load_array(path: Path) -> Tensor:
             array = read_npy(path, mapped=not fits(path.stat().st_size))
         else:
             with ZipFile(path) as archive:
-                array = read_member(archive, _only_array(archive.namelist()))
+                array = read_array(archive, _only_array(archive.namelist()))
     except (*DAMAGE, KeyError, OSError) as error:
         raise FeatureError(
             f"{path} is not a readable array file ({error}); was it cut short, or does it hold pickled objects?",

@@ -6,6 +6,7 @@ numpy takes as much memory as a header asks for before it reads the first value.
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,42 +15,48 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from genpr.images.arrays import Header, read_header
-from genpr.images.damage import is_bomb
+from genpr.images.zip_members import open_member
 from genpr.storage import open_regular
 
 
-def read_npy(path: Path, *, mapped: bool = False) -> NDArray[Any]:
+def read_npy(
+    path: Path, *, mapped: bool = False, check: Callable[[Header], None] | None = None
+) -> NDArray[Any]:
     """The array of an .npy file.
 
     Args:
         path: The file.
         mapped: Leave it on disk, and read what is asked for.
+        check: Gets the header before any value is read, and raises an error where the array is not wanted.
 
     Raises:
         ValueError: It holds something else, Python objects among them, or less than its header says.
         OSError: It cannot be read.
     """
     with open_regular(path) as file:
-        _check(read_header(file), path.stat().st_size)
+        header = read_header(file)
+    if check is not None:
+        check(header)
+    _check(header, path.stat().st_size)
     array: NDArray[Any] = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
     return array
 
 
-def read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
+def read_array(
+    archive: zipfile.ZipFile, name: str, *, check: Callable[[Header], None] | None = None
+) -> NDArray[Any]:
     """One array of an .npz file, by the name of its member ("arr_0.npy").
 
     Raises:
         ValueError: As `read_npy`; or it is compressed like a bomb. Damaged archives raise `genpr.images.damage.DAMAGE`.
         KeyError: There is no such member.
     """
-    info = archive.getinfo(name)
-    if is_bomb(info.file_size, info.compress_size):
-        raise ValueError(
-            f"{info.file_size:,} bytes in {info.compress_size:,} compressed ones, like a zip bomb"
-        )
-    with archive.open(info) as member:
-        _check(read_header(member), info.file_size)
-    with archive.open(info) as member:
+    with open_member(archive, name) as member:
+        header = read_header(member)
+    if check is not None:
+        check(header)
+    _check(header, archive.getinfo(name).file_size)
+    with open_member(archive, name) as member:
         array: NDArray[Any] = npy.read_array(member, allow_pickle=False)
     return array
 

@@ -28,6 +28,7 @@ from genpr.images.damage import DAMAGE, damage_reported
 from genpr.images.item import ImageSource, Item, names_of_places, printable, some
 from genpr.images.layout import check_nchw, check_nhwc, pixels_of_tensor
 from genpr.images.policy import MAX_PIXELS
+from genpr.images.zip_members import open_member
 from genpr.storage import open_regular
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class NpzSource(ImageSource):
         with (
             _damage_reported(self.path, "npz"),
             zipfile.ZipFile(self.path) as archive,
-            archive.open(f"{_KEY}.npy") as member,
+            open_member(archive, f"{_KEY}.npy", is_streamed=True) as member,
         ):
             read_header(member)
             for start in range(0, len(self), rows):
@@ -216,7 +217,7 @@ def open_npz(path: Path, name: str) -> NpzSource:
         if f"{_KEY}.npy" not in archive.namelist():
             raise _wrong_keys(name, archive.namelist())
         info = archive.getinfo(f"{_KEY}.npy")
-        with archive.open(info) as member:
+        with open_member(archive, info, is_streamed=True) as member:
             header = read_header(member)
     _check(header, info.file_size, name, "npz")
     return NpzSource(name, path, header.shape)
@@ -253,7 +254,7 @@ def peek_array(path: Path | str) -> tuple[tuple[int, ...], np.dtype[Any]] | None
             with zipfile.ZipFile(path) as archive:
                 names = archive.namelist()
                 key = f"{_KEY}.npy" if f"{_KEY}.npy" in names or len(names) != 1 else names[0]
-                with archive.open(key) as member:
+                with open_member(archive, key, is_streamed=True) as member:
                     header = read_header(member)
         else:
             return None

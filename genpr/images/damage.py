@@ -28,16 +28,6 @@ DAMAGE = (
     RuntimeError,  # zipfile's word for encrypted, and NotImplementedError
 )
 
-_BOMB_BYTES = 64 * 2**20
-_BOMB_RATIO = (
-    200  # photographs barely shrink in an archive, and even a one-colour bitmap has little reason to
-)
-
-
-def is_bomb(size: int, compressed: int) -> bool:
-    """Whether so many bytes in so few compressed ones are made to fill the memory, or the time, of who unpacks them."""
-    return size > _BOMB_BYTES and size > _BOMB_RATIO * compressed
-
 
 @contextmanager
 def damage_reported(path: Path, kind: str, *, code: str) -> Iterator[None]:

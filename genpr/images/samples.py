@@ -5,13 +5,12 @@ The key of `train/0007.seg.png` is `train/0007`: the path up to the first dot of
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 
 from genpr.errors import DataError
 from genpr.images.item import StatedLabels, is_hidden, printable
+from genpr.limits import ARCHIVED_PARSED_BYTES, parse_json
 
-MOST_NOTE_BYTES = 2**24
 _LABEL_KEYS = ("label", "class", "cls")  # of a .json file, the first that is there
 _MOST_TEXT = 1000  # characters of the name of a class
 
@@ -75,8 +74,8 @@ def _in_cls(data: bytes, name: str, origin: str) -> object:
 
 def _in_json(data: bytes, name: str, origin: str) -> object:
     try:
-        record = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        record = parse_json(data, most=ARCHIVED_PARSED_BYTES)
+    except ValueError as error:
         raise _damaged(name, origin, str(error)) from error
     if not isinstance(record, dict):
         return None

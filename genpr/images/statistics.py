@@ -21,6 +21,7 @@ from genpr.errors import DataError
 from genpr.images.arrays import Header, read_header, read_uint8
 from genpr.images.damage import damage_reported
 from genpr.images.item import printable
+from genpr.images.zip_members import open_member
 
 _DIM_MAX = 4096  # a sigma of 128 MiB, four times OpenAI's
 _BYTES_MAX = 8 * _DIM_MAX**2 + 2**14
@@ -99,7 +100,7 @@ def _checked_header(path: Path, archive: zipfile.ZipFile, key: str) -> Header:
     if size > _BYTES_MAX:
         facts = f"{size:,} bytes for {key!r}, more than the {_BYTES_MAX:,} that any statistics need"
         raise _refusal(path, f"declares {facts}; a decompression bomb?", "bomb")
-    with _damage_named(path, key), archive.open(f"{key}.npy") as member:
+    with _damage_named(path, key), open_member(archive, f"{key}.npy") as member:
         header = read_header(member)
     if header.dtype.hasobject:
         reason = f"holds Python objects in {key!r}, which only pickle can load and which could then run code"
@@ -113,7 +114,7 @@ def _checked_header(path: Path, archive: zipfile.ZipFile, key: str) -> Header:
 
 
 def _read(path: Path, archive: zipfile.ZipFile, key: str) -> NDArray[np.float64]:
-    with _damage_named(path, key), archive.open(f"{key}.npy") as member:
+    with _damage_named(path, key), open_member(archive, f"{key}.npy") as member:
         header = read_header(member)
         data = read_uint8(member, (header.total_bytes - header.size,))
     values = data.view(header.dtype).reshape(header.shape, order="F" if header.fortran else "C")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, NoReturn, cast
 
 from genpr.errors import DataError, ImageError
-from genpr.images.damage import damage_reported, is_bomb
+from genpr.images.damage import damage_reported
 from genpr.images.item import (
     MAX_ENCODED_BYTES,
     ImageSource,
@@ -28,8 +28,9 @@ from genpr.images.item import (
 )
 from genpr.images.member_table import MemberTable
 from genpr.images.others import OtherFiles, log_others, no_images
-from genpr.images.samples import MOST_NOTE_BYTES, is_note, labels_by_key, labels_of
+from genpr.images.samples import is_note, labels_by_key, labels_of
 from genpr.images.tar_headers import TarMember, regular_files
+from genpr.limits import SMALL_TEXT_BYTES, is_bomb
 from genpr.storage import open_regular
 
 _COMPRESSED: dict[bytes, Any] = {
@@ -210,7 +211,7 @@ def _read_note(file: IO[bytes], name: str, offset: int, size: int) -> bytes:
     Raises:
         tarfile.TarError: It is not there in full, or too large to be one.
     """
-    if size > MOST_NOTE_BYTES:
+    if size > SMALL_TEXT_BYTES:
         raise tarfile.ReadError(f"{name!r} has {size:,} bytes, more than a label needs")
     file.seek(offset)
     data = file.read(size)

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from genpr.errors import DataError, ImageError
-from genpr.images.damage import DAMAGE, damage_reported, is_bomb
+from genpr.images.damage import DAMAGE, damage_reported
 from genpr.images.item import (
     MAX_ENCODED_BYTES,
     ImageSource,
@@ -21,6 +21,7 @@ from genpr.images.item import (
     unreadable,
 )
 from genpr.images.others import OtherFiles, log_others, no_images
+from genpr.images.zip_members import read_member
 
 _ENCRYPTED = 0x1  # zip flag bit
 
@@ -88,19 +89,12 @@ def _zip_name_bytes(member: zipfile.ZipInfo) -> bytes:
 
 def _read_zip_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     name, size = member.filename, member.file_size
-    packed = min(member.compress_size, archive.start_dir)  # all members lie before the directory
-    if is_bomb(size, packed):
-        raise ImageError(
-            f"{printable(name)}: claims {size:,} bytes in {packed:,} compressed ones, "
-            "like a zip bomb; repack it without compression if it is genuine",
-            code="zip-bomb",
-            path=name,
-        )
     if size > MAX_ENCODED_BYTES:
         raise too_large_to_read(name, size)
     try:
-        with archive.open(member) as file:  # ZipFile.read does the same and nothing faster
-            return file.read()
+        return read_member(archive, member)
+    except DataError as error:
+        raise ImageError(printable(str(error)), code=error.code, path=name) from error
     except (NotImplementedError, OSError) as error:  # a compression that Python lacks
         raise unreadable(name, error) from error
     except MemoryError as error:  # LZMA takes what the member says that it needs

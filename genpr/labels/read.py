@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import csv
-import io
-import json
 import os
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from numbers import Integral
 from pathlib import Path
 from typing import Any, cast
@@ -15,15 +14,26 @@ from typing import Any, cast
 import numpy as np
 
 from genpr.errors import DataError, UsageError
-from genpr.images.array_file import read_member, read_npy
-from genpr.images.damage import damage_reported, is_bomb
+from genpr.images.array_file import read_array, read_npy
+from genpr.images.arrays import Header
+from genpr.images.damage import damage_reported
 from genpr.images.item import ImageSource, printable
 from genpr.images.joined import JoinedSource
+from genpr.images.zip_members import open_member
 from genpr.labels.sets import as_text
 from genpr.labels.table import FolderLabels, Label, Labels, NamedLabels, RowLabels, named, short
+from genpr.limits import (
+    ARCHIVED_PARSED_BYTES,
+    ARCHIVED_TEXT_BYTES,
+    PARSED_BYTES,
+    TEXT_BYTES,
+    check_label_count,
+    csv_rows,
+    parse_json,
+    read_bytes,
+)
 from genpr.storage import open_regular
 
-_MOST_BYTES = 2**29  # of a file of labels: 10 million lines
 _NAME_HEADS = {"name", "filename", "file", "path", "image"}
 _LABEL_HEADS = {"label", "class", "target"}
 _KINDS = "a .csv of name,label, a dataset.json, an .npy in the order of the images, or the word folders"
@@ -67,7 +77,7 @@ def _from_file(path: Path, role: str, *, sets: bool = False) -> Labels:
     suffix = path.suffix.lower()
     if suffix == ".npy":
         with damage_reported(path, ".npy file", code="npy-damaged"):
-            array = read_npy(path)
+            array = read_npy(path, check=partial(_check_array, origin=shown))
         return RowLabels(_classes(array, shown), shown)
     if suffix not in {".csv", ".tsv", ".json"}:
         raise UsageError(
@@ -75,10 +85,8 @@ def _from_file(path: Path, role: str, *, sets: bool = False) -> Labels:
             code="labels-kind",
             path=str(path),
         )
-    with damage_reported(path, "file of labels", code="labels-damaged"):
-        _check_size(path.stat().st_size, shown, path)
-        with open_regular(path) as file:
-            data = file.read()
+    with damage_reported(path, "file of labels", code="labels-damaged"), open_regular(path) as file:
+        data = read_bytes(file, TEXT_BYTES, name=shown, what="labels", code="labels-damaged")
     if suffix == ".json":
         return _from_json(data, shown, sets=sets)
     return _from_csv(data, shown, suffix, sets=sets)
@@ -89,16 +97,6 @@ def _is_file(path: Path) -> bool:
         return path.is_file()
     except (OSError, ValueError):  # a name that is too long, or holds a NUL
         return False
-
-
-def _check_size(size: int, shown: str, path: Path) -> None:
-    """Refuse what would fill the memory."""
-    if size > _MOST_BYTES:
-        raise DataError(
-            f"{shown} has {size:,} bytes, more than the {_MOST_BYTES:,} that labels may take; is it another file?",
-            code="labels-damaged",
-            path=str(path),
-        )
 
 
 def _in_source(source: object) -> Labels:
@@ -148,15 +146,9 @@ def _in_zip(path: Path) -> Labels | None:
             return None
         member = min(members, key=lambda info: info.filename.count("/"))
         shown = f"{printable(str(path))}/{printable(member.filename)}"
-        _check_size(member.file_size, shown, path)
-        if is_bomb(member.file_size, member.compress_size):
-            raise DataError(
-                f"{shown} claims {member.file_size:,} bytes in {member.compress_size:,} compressed ones, like a zip bomb",
-                code="zip-bomb",
-                path=str(path),
-            )
-        data = archive.read(member)
-    labels = _from_json(data, shown)
+        with open_member(archive, member) as file:
+            data = read_bytes(file, ARCHIVED_TEXT_BYTES, name=shown, what="labels", code="labels-damaged")
+    labels = _from_json(data, shown, most=ARCHIVED_PARSED_BYTES)
     folder = member.filename.removesuffix("dataset.json")
     return NamedLabels({folder + name: label for name, label in labels.by_name.items()}, labels.origin)
 
@@ -166,9 +158,27 @@ def _in_npz(path: Path) -> Labels | None:
     with damage_reported(path, ".npz file", code="npz-damaged"), zipfile.ZipFile(path) as archive:
         if "arr_1.npy" not in archive.namelist():
             return None
-        array = read_member(archive, "arr_1.npy")
-    origin = f"arr_1 of {printable(str(path))}"
+        origin = f"arr_1 of {printable(str(path))}"
+        array = read_array(
+            archive, "arr_1.npy", check=partial(_check_array, origin=origin, most=ARCHIVED_PARSED_BYTES)
+        )
     return RowLabels(_classes(array, origin), origin)
+
+
+def _check_array(header: Header, origin: str, most: int = PARSED_BYTES) -> None:
+    """Refuse an array that holds no labels, or too many, before it is read."""
+    if len(header.shape) != 1 or header.dtype.kind not in "iuUO":
+        raise _no_labels(header.dtype, header.shape, origin)
+    try:
+        check_label_count(header.shape[0], header.dtype.itemsize, most)
+    except ValueError as error:
+        raise DataError(
+            f"{origin} holds too many labels: {error}", code="labels-damaged", path=origin
+        ) from error
+
+
+def _no_labels(dtype: np.dtype[Any], shape: tuple[int, ...], origin: str) -> DataError:
+    return _no_class(origin, f"{dtype} of shape {shape}", "for one-hot rows pass x.argmax(axis=1)")
 
 
 def _classes(labels: Any, origin: str, *, sets: bool = False) -> tuple[Label, ...]:  # noqa: ANN401 - a user's object
@@ -181,8 +191,7 @@ def _classes(labels: Any, origin: str, *, sets: bool = False) -> tuple[Label, ..
         labels = labels.detach().cpu().numpy()
     if isinstance(labels, np.ndarray):
         if labels.ndim != 1 or labels.dtype.kind not in "iuUO":
-            came = f"{labels.dtype} of shape {labels.shape}"
-            raise _no_class(origin, came, "for one-hot rows pass x.argmax(axis=1)")
+            raise _no_labels(labels.dtype, labels.shape, origin)
         labels = labels.tolist()
     if isinstance(labels, bytes) or not isinstance(labels, Sequence):
         raise _no_class(origin, type(labels).__name__, "pass a list or an array in the order of the images")
@@ -207,11 +216,11 @@ def _no_class(origin: str, came: str, cause: str) -> DataError:
     )
 
 
-def _from_json(data: bytes, origin: str, *, sets: bool = False) -> NamedLabels:
+def _from_json(data: bytes, origin: str, *, sets: bool = False, most: int = PARSED_BYTES) -> NamedLabels:
     """`{"labels": [[name, class], ...]}`, as dataset_tool.py of StyleGAN writes it."""
     try:
-        record = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        record = parse_json(data, most=most)
+    except ValueError as error:
         raise _damaged(origin, "JSON", error) from error
     labels = record.get("labels") if isinstance(record, dict) else None
     if isinstance(record, dict) and "labels" in record and labels is None:
@@ -221,42 +230,52 @@ def _from_json(data: bytes, origin: str, *, sets: bool = False) -> NamedLabels:
             code="no-labels",
             path=origin,
         )
-    if isinstance(labels, dict):
-        labels = list(labels.items())
-    if not isinstance(labels, list):
+    if not isinstance(labels, list | dict):
         raise _damaged(origin, "JSON", 'needed is {"labels": [[name, class], ...]}')
-    pairs = []
-    for entry in labels:
-        if not isinstance(entry, list | tuple) or len(entry) != 2 or not isinstance(entry[0], str):
-            raise _damaged(origin, "JSON", f"{short(repr(entry))} is no [name, class]")
-        pairs.append((entry[0], _class(entry[1], origin, sets=sets) or ""))
-    return named(pairs, origin)
+    entries = labels.items() if isinstance(labels, dict) else labels
+    return named((_pair(entry, origin, sets=sets) for entry in entries), origin)
+
+
+def _pair(entry: object, origin: str, *, sets: bool) -> tuple[str, str]:
+    if not isinstance(entry, list | tuple) or len(entry) != 2 or not isinstance(entry[0], str):
+        raise _damaged(origin, "JSON", f"{short(repr(entry))} is no [name, class]")
+    return entry[0], _class(entry[1], origin, sets=sets) or ""
 
 
 def _from_csv(data: bytes, origin: str, suffix: str, *, sets: bool = False) -> NamedLabels:
     """Two columns, name and label, or more with a heading that names these two."""
     text = data.decode("utf-8-sig", errors="surrogateescape")  # names of files may be any bytes
-    lines = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if suffix == ".tsv" else ",")
     try:
-        rows = [(lines.line_num, row) for row in lines if row]
-    except csv.Error as error:
+        return named(_pairs(text, "\t" if suffix == ".tsv" else ",", origin, sets=sets), origin)
+    except DataError:  # which is a ValueError
+        raise
+    except (csv.Error, ValueError) as error:
         raise _damaged(origin, "CSV", error) from error
-    if not rows:
-        raise _damaged(origin, "CSV", "it is empty")
-    heads = [cell.strip().lower() for cell in rows[0][1]]
-    columns = _column(heads, _NAME_HEADS), _column(heads, _LABEL_HEADS)
-    name, label = (0, 1) if None in columns else (columns[0] or 0, columns[1] or 0)
-    width = 2 if None in columns else len(heads)
-    for number, row in rows:
+
+
+def _pairs(text: str, delimiter: str, origin: str, *, sets: bool) -> Iterator[tuple[str, str]]:
+    """Names and labels, one row after another."""
+    nothing = as_text([]) if sets else ""
+    name, label, width, is_heading = 0, 1, 0, False
+    for number, row in csv_rows(text, delimiter):
+        if not width:
+            heads = [cell.strip().lower() for cell in row]
+            columns = _column(heads, _NAME_HEADS), _column(heads, _LABEL_HEADS)
+            is_heading = None not in columns
+            name, label = (columns[0] or 0, columns[1] or 0) if is_heading else (0, 1)
+            width = len(heads) if is_heading else 2
         if len(row) != width:
             raise _damaged(
                 origin,
                 "CSV",
                 f"line {number} has {len(row)} columns, needed are name,label, or a heading with name and label",
             )
-    body = rows if None in columns else rows[1:]
-    nothing = as_text([]) if sets else ""
-    return named([(row[name], row[label].strip() or nothing) for _, row in body], origin)
+        if is_heading:
+            is_heading = False
+        else:
+            yield row[name], row[label].strip() or nothing
+    if not width:
+        raise _damaged(origin, "CSV", "it is empty")
 
 
 def _column(heads: Sequence[str], known: set[str]) -> int | None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from genpr.labels.table import Label
+from genpr.limits import parse_json
 
 _BETWEEN = ";"
 
@@ -43,8 +44,8 @@ def _listed(text: str) -> list[str] | None:
     if not (text.startswith("[") and text.endswith("]")):
         return None
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = parse_json(text)
+    except ValueError:
         return None
     if not all(isinstance(each, str | int) and not isinstance(each, bool) for each in found):
         return None

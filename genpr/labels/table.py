@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -107,7 +107,7 @@ Labels = FolderLabels | NamedLabels | RowLabels
 """Labels of one side."""
 
 
-def named(pairs: Sequence[tuple[str, str]], origin: str) -> NamedLabels:
+def named(pairs: Iterable[tuple[str, str]], origin: str) -> NamedLabels:
     """Labels by name; empty ones are none.
 
     Raises:

@@ -94,7 +94,7 @@ def test_zip_bomb_is_refused_before_it_is_read(make_zip, monkeypatch):
 
 
 def test_zip_members_that_are_only_large_or_only_dense_are_read(make_zip, monkeypatch):
-    monkeypatch.setattr("genpr.images.damage._BOMB_BYTES", 10_000)
+    monkeypatch.setattr("genpr.limits.UNPACKED_BYTES", 10_000)
     noise = os.urandom(20_000)
     path = make_zip({"dense.png": bytes(9_000), "large.png": noise}, compression=zipfile.ZIP_DEFLATED)
     assert [item.read() for item in open_source(path)] == [bytes(9_000), noise]

@@ -1,0 +1,226 @@
+"""Limits on input from strangers: how much is read, decompressed and parsed. Each limit stands here once, with its reason.
+
+A small file can stand for much more memory: compressed data unfold, and parsed text takes up to 30 times its size as Python
+objects. So sizes are estimated from the data before the work is done. The functions raise `ValueError` where the caller
+knows the error code, and `DataError` where they are given one.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from typing import IO, Any
+
+from genpr.errors import DataError
+
+UNPACKED_BYTES = 64 * 2**20
+"""Decompressed data up to this size are accepted at any ratio: no small machine runs out of memory for them."""
+
+UNPACKED_RATIO = 200
+"""Above that size, decompressed bytes per compressed one. Photographs barely shrink in an archive, and even bitmaps of one
+color have little reason to."""
+
+STREAMED_RATIO = 1032
+"""The same where data are processed in small pieces. Deflate can reach no more, and black images in an .npz file do."""
+
+TEXT_BYTES = 2**29
+"""Size of a text file: five million lines of a hundred characters."""
+
+ARCHIVED_TEXT_BYTES = 2**28
+"""Size of a text in an archive: five times the dataset.json of ImageNet."""
+
+RESULT_BYTES = 2**28
+"""Size of a file of results: some thousand results with all replicates."""
+
+SMALL_TEXT_BYTES = 2**24
+"""Size of a text that describes one image or one data set: a class, a prompt, the list of files in a saved data set."""
+
+PARSED_BYTES = 3 * 2**30
+"""Memory for what is parsed from one file, as estimated: 9 million labels in a CSV file, 25 million in an .npy file, 100 MB of
+JSON lines of 30 characters. Estimates are upper bounds; such inputs take about half of it."""
+
+ARCHIVED_PARSED_BYTES = 2**30
+"""The same for text from an archive, which can be compressed 200 times, and for results. A dataset.json of ImageNet (1.3 million
+labels) takes 0.4 GB."""
+
+_PIECE_BYTES = 2**20
+_LINE_ENDS = "\0\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+# Memory of Python objects, with their place in a list, rounded up from what CPython 3.11 to 3.14 takes.
+_LIST, _EMPTY_LIST, _DICT, _EMPTY_DICT, _ENTRY = 112, 80, 184, 96, 40
+_NUMBER, _STRING, _LINE, _ROW, _LABEL = 42, 80, 120, 160, 100
+_MOST_PER_CHARACTER = 100  # of JSON; `{[]` is the densest
+
+
+def is_bomb(size: int, compressed: int, *, ratio: int = UNPACKED_RATIO) -> bool:
+    """Whether so many bytes from so few compressed ones are made to exhaust memory or time."""
+    return size > UNPACKED_BYTES and size > ratio * compressed
+
+
+def read_bytes(file: IO[bytes], most: int, *, name: str, what: str, code: str) -> bytes:
+    """The rest of a file or stream.
+
+    Args:
+        file: A regular file, which is refused by its size, or a stream, which is read until it exceeds the limit.
+        most: Limit in bytes.
+        name: What the user calls it, for the message.
+        what: What it should be, for the message ("labels").
+        code: Of the error.
+
+    Raises:
+        DataError: There are more bytes.
+        OSError: It cannot be read.
+    """
+    size = _size_of(file)
+    # As much as is requested is allocated.
+    pieces, total = [file.read(size + 1) if size <= most else b""], size
+    if size <= most:
+        total = len(pieces[0])
+        while total <= most and (piece := file.read(min(_PIECE_BYTES, most + 1 - total))):
+            pieces.append(piece)
+            total += len(piece)
+    if total > most:
+        found = f"{size:,}" if size > most else f"more than {most:,}"
+        raise DataError(
+            f"{name} has {found} bytes, and {what} may have {most:,}; check that it is the right file, or divide it",
+            code=code,
+            path=name,
+        )
+    return b"".join(pieces)
+
+
+def _size_of(file: IO[bytes]) -> int:
+    """Bytes of a regular file; 0 for a stream, whose size is not known."""
+    try:
+        status = os.fstat(file.fileno())
+    except (AttributeError, OSError, ValueError):
+        return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
+
+
+def parse_json(
+    data: bytes | str,
+    *,
+    most: int = PARSED_BYTES,
+    pairs: Callable[[list[tuple[str, Any]]], Any] | None = None,
+) -> Any:  # noqa: ANN401 - whatever it holds
+    """The value of a JSON text.
+
+    Args:
+        data: The text, or its bytes in UTF-8, UTF-16 or UTF-32.
+        most: Limit of the memory that the value may take, in bytes, as estimated.
+        pairs: Makes an object from its keys and values, as `object_pairs_hook` of `json.loads`.
+
+    Raises:
+        ValueError: It is no JSON, is nested too deeply, or would take more memory.
+    """
+    if isinstance(data, bytes) and len(data) * (1 if data.isascii() else 4) > most:
+        raise too_large(len(data) * (1 if data.isascii() else 4), most)
+    text = data if isinstance(data, str) else data.decode(json.detect_encoding(data), "surrogatepass")
+    check_json(text, most)
+    try:
+        return json.loads(text, object_pairs_hook=pairs)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def check_json(text: str, most: int = PARSED_BYTES) -> None:
+    """Refuse JSON, or JSON lines, that would take too much memory as Python objects.
+
+    Raises:
+        ValueError: The estimate exceeds `most`.
+    """
+    if _MOST_PER_CHARACTER * len(text) <= most:
+        return
+    # The text, and the strings in it.
+    needed = 2 * sys.getsizeof(text) + _LINE * text.count("\n")
+    for outside, quotes in _outside_strings(text):
+        lists, dicts = outside.count("[]"), outside.count("{}")
+        needed += lists * _EMPTY_LIST + (outside.count("[") - lists) * _LIST
+        needed += dicts * _EMPTY_DICT + (outside.count("{") - dicts) * _DICT
+        needed += outside.count(",") * _NUMBER + outside.count(":") * _ENTRY + quotes * _STRING // 2
+        if needed > most:
+            raise too_large(needed, most)
+
+
+def _outside_strings(text: str) -> Iterator[tuple[str, int]]:
+    """JSON in pieces without what stands between quotation marks, each with the number of these marks."""
+    inside, rest = False, ""
+    for start in range(0, len(text), _PIECE_BYTES):
+        piece = rest + text[start : start + _PIECE_BYTES]
+        # A backslash at the end belongs to the next piece, with the character that it escapes.
+        is_cut = (len(piece) - len(piece.rstrip("\\"))) % 2
+        piece, rest = piece[: len(piece) - is_cut], "\\" * is_cut
+        if "\\" in piece:
+            piece = piece.replace("\\\\", "").replace('\\"', "")
+        parts = piece.split('"')
+        yield "".join(parts[inside::2]), len(parts) - 1
+        inside ^= len(parts) % 2 == 0
+
+
+def check_lines(text: bytes | str, most: int = PARSED_BYTES) -> None:
+    """Refuse text that would take too much memory as a list of lines.
+
+    Args:
+        text: Its lines end as for `str.splitlines`, or with NUL.
+        most: Limit in bytes.
+
+    Raises:
+        ValueError: The estimate exceeds `most`.
+    """
+    if isinstance(text, str):
+        lines = sum(map(text.count, _LINE_ENDS))
+    else:
+        lines = sum(text.count(end.encode()) for end in _LINE_ENDS)
+    needed = 2 * sys.getsizeof(text) + lines * _LINE
+    if needed > most:
+        raise too_large(needed, most, f" as {lines:,} lines")
+
+
+def csv_rows(text: str, delimiter: str, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a CSV, one after another, each with the number of the line that it ends on; empty lines are left out.
+
+    Args:
+        text: With any line ends; bytes that are not UTF-8 as `surrogateescape` decodes them.
+        delimiter: Between two cells.
+        strict: Refuse quotation marks in wrong places.
+
+    Raises:
+        ValueError: All rows together would take too much memory.
+        csv.Error: It is no CSV.
+    """
+    ends = text.count("\n") + text.count("\r") - text.count("\r\n")
+    needed = ends * _ROW + (ends + text.count(delimiter)) * _STRING + sys.getsizeof(text)
+    if needed > PARSED_BYTES:
+        raise too_large(needed, PARSED_BYTES, f" as {ends:,} lines")
+    # Not io.StringIO, which holds four bytes for each character.
+    data = io.BytesIO(text.encode("utf-8", "surrogateescape"))
+    lines = csv.reader(
+        io.TextIOWrapper(data, "utf-8", "surrogateescape", newline=""), delimiter=delimiter, strict=strict
+    )
+    for row in lines:
+        if row:
+            yield lines.line_num, row
+
+
+def check_label_count(count: int, itemsize: int, most: int = PARSED_BYTES) -> None:
+    """Refuse an array of labels that would take too much memory as text.
+
+    Raises:
+        ValueError: The estimate exceeds `most`.
+    """
+    needed = count * (_LABEL + 2 * itemsize)
+    if needed > most:
+        raise too_large(needed, most, f" as {count:,} labels")
+
+
+def too_large(needed: int, most: int, detail: str = "") -> ValueError:
+    """The error for what would take too much memory."""
+    return ValueError(
+        f"it would take about {needed / 1e9:.1f} GB of memory{detail}, and the limit is {most / 1e9:.1f} GB; check that it is "
+        "the right file, or divide it"
+    )

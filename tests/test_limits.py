@@ -1,0 +1,120 @@
+"""Limits on input: what is parsed takes no more memory than estimated, and large honest inputs are within the limits."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+
+from genpr.errors import DataError
+from genpr.images.source import open_source
+from genpr.labels.read import open_labels
+from genpr.limits import check_json, check_lines, csv_rows, parse_json, read_bytes
+
+ROWS = [
+    *("[],", "{},", "[[]],", '{"a":{}},', '{"a":1},', '"ab",', '"éa",', "12345,", "1e1,", "[1],", "null,"),
+    *("[" * 10 + "]" * 10 + ",", '{"a":1,"b":2},', '["00000/img00000000.png", 1000],', r'"a\"b\\",', "[{}],"),
+    '{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1},',
+]
+TEXTS = {
+    **{row: "[" + row * 20_000 + "0]" for row in ROWS},
+    "values": "[" + ",".join(f'{{"key{i}":"value{i}"}}' for i in range(20_000)) + "]",
+    "keys": "{" + ",".join(f'"{i:x}":0' for i in range(22_000)) + "}",
+    "wide": '["' + "a" * 200_000 + "\N{GRINNING FACE}" + '"]',
+}
+
+
+def least_limit(text: str) -> int:
+    """The smallest limit under which a text is accepted, which is its estimate."""
+    low, high = 0, 2**32
+    while high - low > 100:
+        middle = (low + high) // 2
+        try:
+            check_json(text, middle)
+            high = middle
+        except ValueError:
+            low = middle
+    return high
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_parsed_json_takes_no_more_memory_than_estimated(name):
+    text = TEXTS[name]
+    tracemalloc.start()
+    value = json.loads(text)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert value
+    estimate = least_limit(text)
+    assert 0.99 * (peak + sys.getsizeof(text)) <= estimate <= 5 * (peak + sys.getsizeof(text))
+
+
+@pytest.mark.parametrize("escape", ["", "\\\\", '\\"', '\\\\\\"', "[{,:"])
+def test_what_stands_in_strings_does_not_count(escape):
+    """Also where a string is long enough to be looked at in pieces."""
+    text = json.dumps(["x" * 999_998 + "[" * 1_000_000]) if not escape else f'["{escape * 400_000}", []]'
+    assert least_limit(text) < 2 * sys.getsizeof(text) + 1000
+
+
+def test_parse_json_parses_as_json_does():
+    value = {"a": [1, 2.5, None, True, "é\n"], "b": {}}
+    for text in (json.dumps(value), json.dumps(value).encode(), json.dumps(value).encode("utf-16")):
+        assert parse_json(text) == value
+    assert parse_json('{"a": 1, "a": 2}', pairs=list) == [("a", 1), ("a", 2)]
+    for text in ("", "[", b"\xff", "[" * 100_000):
+        with pytest.raises(ValueError, match=r"\S"):
+            parse_json(text)
+
+
+def test_rows_of_a_table_are_as_the_csv_module_reads_them():
+    text = 'a,"b\r\nc"\r\n\n\udcff,d\re,"f""g"\n'
+    assert list(csv_rows(text, ",")) == [
+        (2, ["a", "b\r\nc"]),
+        (4, ["\udcff", "d"]),
+        (5, ["e", 'f"g']),
+    ]
+
+
+def test_a_stream_is_read_as_far_as_the_limit(tmp_path):
+    class Stream(io.BytesIO):
+        def fileno(self):
+            raise OSError
+
+    about = {"name": "x", "what": "a test", "code": "too-long"}
+    assert read_bytes(Stream(b"12345"), 5, **about) == b"12345"
+    assert read_bytes(Stream(b""), 5, **about) == b""
+    stream = Stream(b"x" * 2**22)
+    with pytest.raises(DataError) as caught:
+        read_bytes(stream, 2**21, **about)
+    assert caught.value.code == "too-long"
+    assert stream.tell() == 2**21 + 1
+    (tmp_path / "x").write_bytes(b"123456")
+    with (tmp_path / "x").open("rb") as file:
+        assert read_bytes(file, 6, **about) == b"123456"
+    with (tmp_path / "x").open("rb") as file, pytest.raises(DataError):
+        read_bytes(file, 5, **about)
+
+
+@pytest.mark.slow
+def test_large_inputs_are_read(tmp_path):
+    """A dataset.json of ImageNet in an archive, tables and lists of millions, an array of ten million."""
+    n = 1_300_000
+    record = {"labels": [[f"{i // 1000:05}/img{i:08}.png", i % 1000] for i in range(n)]}
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("dataset.json", json.dumps(record))
+    del record
+    assert len(open_labels(None, tmp_path / "x.zip", "real").by_name) == n
+    (tmp_path / "x.csv").write_text("".join(f"images/{i:08}.png,{i % 1000}\n" for i in range(3_000_000)))
+    assert len(open_labels(tmp_path / "x.csv", None, "real").by_name) == 3_000_000
+    np.save(tmp_path / "x.npy", np.arange(10_000_000) % 1000)
+    assert len(open_labels(tmp_path / "x.npy", None, "real").labels) == 10_000_000
+    (tmp_path / "x.txt").write_bytes(b"".join(b"images/%08d.png\n" % i for i in range(5_000_000)))
+    assert len(open_source(tmp_path / "x.txt")) == 5_000_000
+    lines = '{"id":"1","answer":"cat, dog"}\n' * 3_300_000  # 100 MB
+    check_json(lines)
+    check_lines(lines)
