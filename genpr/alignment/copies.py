@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from genpr.errors import DataError, UsageError
 from genpr.features.feature_set import FeatureSet
 from genpr.images.item import printable, short
 from genpr.images.naming import plain_path
+from genpr.limits import csv_rows
 from genpr.metrics.retrieval.copies import CopyDetection, copy_detection
 from genpr.prompts.read import text_of
 from genpr.results.values import MetricValue
@@ -24,7 +24,6 @@ from genpr.sides.features import SideFeatures
 from genpr.sides.sides import OpenedSide, open_side
 
 THRESHOLD = 0.5
-_MOST_BYTES = 2**29
 _HEADING = {"image", "file", "name", "fake", "generated"}
 
 
@@ -152,9 +151,14 @@ def _from_file(path: Path) -> list[tuple[str, str]]:
             code="path-not-found",
             path=str(path),
         )
-    text = text_of(path, _MOST_BYTES, what="known copies")
+    text = text_of(path, what="known copies")
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row]
+    try:
+        rows = [row for _, row in csv_rows(text, delimiter)]
+    except (csv.Error, ValueError) as error:
+        raise DataError(
+            f"{shown} is no CSV of image,training image ({error})", code="bad-pairs", path=str(path)
+        ) from error
     if rows and rows[0][0].strip().lower() in _HEADING:
         rows = rows[1:]
     wrong = next((row for row in rows if len(row) != 2 or not all(row)), None)

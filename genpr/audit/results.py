@@ -14,6 +14,7 @@ from genpr.audit.checks import CHECKS, Case, GridName
 from genpr.audit.criteria import Curve
 from genpr.audit.draws import Setting
 from genpr.errors import DataError, UsageError
+from genpr.limits import RESULT_BYTES, parse_json, read_bytes
 from genpr.rebuild import rebuilt
 
 _DIGITS = 6
@@ -112,7 +113,7 @@ def load(path: Path, run: Run) -> Results:
     results = Results(run)
     for number, line in _lines(path):
         try:
-            record = json.loads(line)
+            record = parse_json(line)
             setting = Setting(rebuilt(int, record["dimension"]), rebuilt(str, record["scenario"]))
             case = Case(rebuilt(str, record["check"]), setting, rebuilt(float, record["x"]))
             found = Run(record["grid"], record["repeats"], record["seed"])
@@ -138,7 +139,9 @@ def load(path: Path, run: Run) -> Results:
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Numbered lines that end: one that does not was being written when its run was stopped."""
     try:
-        text = path.read_text("utf-8")
+        with path.open("rb") as file:
+            data = read_bytes(file, RESULT_BYTES, name=str(path), what="an audit", code="file-damaged")
+        text = data.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read ({error})", code="file-damaged", path=str(path)) from error
     for number, line in enumerate(text.splitlines(keepends=True), start=1):

@@ -5,11 +5,11 @@ Nothing is evaluated. Depth and work are bounded, so that no input takes long.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 from genpr.entities.answer import NotReadable
+from genpr.limits import parse_json
 
 _MOST_DEPTH = 24
 _MOST_STEPS = 20_000
@@ -59,10 +59,7 @@ def strict(text: str) -> Any:  # noqa: ANN401 - whatever it holds
         ValueError: It is not.
         NotReadable: One key has two values ("several-lists").
     """
-    try:
-        return json.loads(text, object_pairs_hook=_object)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+    return parse_json(text, pairs=_object)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

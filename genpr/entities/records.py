@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from genpr.entities.text_files import json_of, rows_of, shown, some, text_of
+from genpr.entities.text_files import rows_of, shown, some, text_of
 from genpr.entities.words import squeezed
 from genpr.errors import DataError, UsageError
+from genpr.limits import check_json, parse_json
 
 ID = "id"
 _ID_NAMES = (
@@ -185,6 +186,10 @@ def _from_file(
     elif suffix == ".json":
         records = _json_records(text, origin, what, lambda value: _field(value, main, text_field))
     else:
+        try:
+            check_json(text)
+        except ValueError as error:
+            raise _bad(origin, what, str(error)) from error
         records = [(f"line {n:,}", _line(line, n, origin, what)) for n, line in _lines(text)]
     return _named(records, fields, origin, what)
 
@@ -196,7 +201,7 @@ def _lines(text: str) -> list[tuple[int, str]]:
 
 def _line(line: str, number: int, origin: str, what: str) -> Mapping[str, Any]:
     try:
-        found = json_of(line)
+        found = parse_json(line)
     except ValueError as error:
         raise _bad(origin, what, f"line {number:,} is no JSON ({shown(error)})") from error
     if not isinstance(found, dict):
@@ -209,7 +214,7 @@ def _json_records(
 ) -> list[tuple[str, Mapping[str, Any]]]:
     """A list of objects, or an object of id -> value."""
     try:
-        found = json_of(text)
+        found = parse_json(text)
     except ValueError as error:
         raise _bad(origin, what, f"it is no JSON ({shown(error)})") from error
     if isinstance(found, dict):

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import csv
-import io
-import json
 import os
 from pathlib import Path
-from typing import Any
 
 from genpr.errors import DataError, UsageError
+from genpr.limits import TEXT_BYTES, check_lines, csv_rows, read_bytes
 from genpr.storage import open_regular
 
-_MOST_BYTES = 2**29
 _FIELD_LIMIT = 2**24
 
 
@@ -52,19 +49,17 @@ def text_of(path: str | os.PathLike[str], what: str) -> str:
             f"there is no file {shown(path)!r} with {what}", code="path-not-found", path=str(path)
         )
     try:
-        size = path.stat().st_size
         with open_regular(path) as file:
-            data = file.read() if size <= _MOST_BYTES else b""
+            data = read_bytes(file, TEXT_BYTES, name=str(path), what=what, code="not-text")
+        check_lines(data)
+    except DataError:  # which is a ValueError
+        raise
+    except ValueError as error:
+        raise DataError(f"{shown(path)} cannot be read: {error}", code="not-text", path=str(path)) from error
     except OSError as error:
         raise DataError(
             f"{shown(path)} cannot be read ({error.strerror})", code="unreadable", path=str(path)
         ) from error
-    if size > _MOST_BYTES:
-        raise DataError(
-            f"{shown(path)} has {size:,} bytes, more than the {_MOST_BYTES:,} that {what} may take; is it another file?",
-            code="not-text",
-            path=str(path),
-        )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -84,9 +79,9 @@ def rows_of(text: str, origin: str, delimiter: str) -> list[tuple[int, list[str]
     """
     before = csv.field_size_limit(_FIELD_LIMIT)
     try:
-        lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-        return [(lines.line_num, row) for row in lines if any(cell.strip() for cell in row)]
-    except csv.Error as error:
+        found = csv_rows(text, delimiter, strict=True)
+        return [(number, row) for number, row in found if any(cell.strip() for cell in row)]
+    except (csv.Error, ValueError) as error:
         raise DataError(
             f"{shown(origin)} is no CSV ({shown(error)}); is a quote missing, or is it another kind of file?",
             code="bad-csv",
@@ -94,18 +89,6 @@ def rows_of(text: str, origin: str, delimiter: str) -> list[tuple[int, list[str]
         ) from error
     finally:
         csv.field_size_limit(before)
-
-
-def json_of(text: str) -> Any:  # noqa: ANN401 - whatever a file holds
-    """Parsed JSON.
-
-    Raises:
-        ValueError: It is none, or is nested beyond reason.
-    """
-    try:
-        return json.loads(text)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
 
 
 def _is_file(path: Path) -> bool:

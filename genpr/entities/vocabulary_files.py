@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from genpr.entities.normalise import normalised
-from genpr.entities.text_files import json_of, rows_of, shown, text_of
+from genpr.entities.text_files import rows_of, shown, text_of
 from genpr.errors import DataError, UsageError
+from genpr.limits import parse_json
 
 _ENTITY_HEADS = {"entity", "canonical", "name", "实体", "名称", "标准名"}
 _ALIAS_HEADS = {"alias", "aliases", "synonym", "synonyms", "别名", "同义词"}
@@ -65,7 +66,7 @@ def _from_rows(text: str, origin: str, delimiter: str) -> dict[str, list[str]]:
 
 def _from_json(text: str, origin: str) -> object:
     try:
-        found = json_of(text)
+        found = parse_json(text)
     except ValueError as error:
         raise DataError(
             f"{shown(origin)} is no JSON ({shown(error)}); was it cut short?",

@@ -7,7 +7,6 @@ there or not, and one that goes is embedded anew. Importing this module does not
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import stat
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from genpr.errors import ResourceError, UsageError
+from genpr.limits import SMALL_TEXT_BYTES, parse_json, read_bytes
 from genpr.storage import read_metadata
 
 SHARD_FORMAT = "genpr.cache/1"
@@ -179,8 +179,11 @@ def _folder_at(path: Path) -> CacheFolder | None:
     if match is None or path.is_symlink() or not path.is_dir():
         return None
     key: dict[str, Any] = {}
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        read = json.loads((path / "key.json").read_text())
+    with contextlib.suppress(OSError, ValueError):
+        with (path / "key.json").open("rb") as file:
+            read = parse_json(
+                read_bytes(file, SMALL_TEXT_BYTES, name=path.name, what="a key", code="not-a-cache")
+            )
         key = read if isinstance(read, dict) and "feature_version" in read else {}
     files = tuple(sorted(_files_in(path, _SHARD), key=lambda file: (file.used, file.path)))
     if not key and not any(map(_is_shard, files)):

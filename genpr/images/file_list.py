@@ -15,14 +15,13 @@ from genpr.images.damage import damage_reported
 from genpr.images.folder import read_file
 from genpr.images.item import ImageSource, Item, printable
 from genpr.images.sniff import image_format
+from genpr.limits import TEXT_BYTES, check_lines, read_bytes
 from genpr.ranks.environment import is_launched
 from genpr.ranks.team import current_team
 from genpr.storage import open_regular
 
 STDIN = "-"
 _STDIN_NAME = "<stdin>"
-_MOST_BYTES = 2**30
-_PIECE_BYTES = 2**20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -119,19 +118,13 @@ def _piped(stream: TextIO) -> bytes:
 
 
 def _all_of(file: IO[bytes], name: str) -> bytes:
-    pieces, left = list[bytes](), _MOST_BYTES + 1
-    while left > 0 and (
-        piece := file.read(min(left, _PIECE_BYTES))
-    ):  # all at once would take a gigabyte for any list
-        pieces.append(piece)
-        left -= len(piece)
-    data = b"".join(pieces)
-    if len(data) > _MOST_BYTES:
+    data = read_bytes(file, TEXT_BYTES, name=name, what="a list of files", code="list-damaged")
+    try:
+        check_lines(data)
+    except ValueError as error:
         raise DataError(
-            f"{printable(name)} has more than {_MOST_BYTES:,} bytes, too many for a list of files; is it another file?",
-            code="list-damaged",
-            path=name,
-        )
+            f"{printable(name)} is too long for a list of files: {error}", code="list-damaged", path=name
+        ) from error
     return data
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-import io
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from genpr.errors import DataError
 from genpr.images.item import short
+from genpr.limits import check_json, csv_rows, parse_json
 from genpr.prompts.table import (
     NamedPrompts,
     Prompt,
@@ -49,13 +48,16 @@ def from_csv(text: str, origin: str, delimiter: str) -> Prompts:
     Raises:
         DataError: It is no such table.
     """
-    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    rows = list[tuple[str, list[str]]]()
     try:
-        rows = [(f"line {lines.line_num}", row) for row in lines if row]
+        rows.extend((f"line {number}", row) for number, row in csv_rows(text, delimiter, strict=True))
     except csv.Error as error:
+        last = rows[-1][0] if rows else "the first line"
         raise damaged(
-            origin, f"it is no CSV ({error}, line {lines.line_num}); is a quotation mark missing?"
+            origin, f"it is no CSV ({error}, after {last}); is a quotation mark missing?"
         ) from error
+    except ValueError as error:
+        raise damaged(origin, str(error)) from error
     if not rows:
         raise damaged(origin, "it is empty")
     heads = [cell.strip().lower() for cell in rows[0][1]]
@@ -100,6 +102,10 @@ def from_json_lines(text: str, origin: str) -> Prompts:
         DataError: A line is none, or says not what it is about.
     """
     found = []
+    try:
+        check_json(text)
+    except ValueError as error:
+        raise damaged(origin, str(error)) from error
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             found.append(
@@ -168,10 +174,10 @@ def _decoded(text: str, origin: str, place: str) -> Any:  # noqa: ANN401 - as JS
         return found
 
     try:
-        return json.loads(text, object_pairs_hook=unique)
+        return parse_json(text, pairs=unique)
     except DataError:  # which is a ValueError, too
         raise
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise damaged(origin, f"{place} is no JSON ({error})") from error
 
 

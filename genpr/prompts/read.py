@@ -11,6 +11,7 @@ from genpr.images.damage import damage_reported
 from genpr.images.folder import walk_files
 from genpr.images.item import printable, short
 from genpr.images.naming import stem_of
+from genpr.limits import SMALL_TEXT_BYTES, TEXT_BYTES, check_lines, read_bytes
 from genpr.prompts.formats import from_csv, from_json, from_json_lines, from_lines
 from genpr.prompts.table import (
     NamedPrompts,
@@ -26,8 +27,6 @@ from genpr.storage import open_regular
 BESIDE = "beside"
 """The word for text files beside the images."""
 
-_MOST_BYTES = 2**29
-_MOST_BYTES_BESIDE = 2**20
 _KINDS = (
     ".csv or .tsv with name and prompt, .jsonl or .json, .txt with a prompt per line in the order of the images, a folder "
     "with a .txt for each image, or the word beside"
@@ -99,7 +98,7 @@ def _at_path(path: Path, *, is_beside: bool) -> Prompts:
             code="prompts-kind",
             path=str(path),
         )
-    text = text_of(path, _MOST_BYTES)
+    text = text_of(path)
     if suffix in {".jsonl", ".ndjson"}:
         return from_json_lines(text, str(path))
     if suffix == ".json":
@@ -136,27 +135,21 @@ def _from_folder(folder: Path, *, is_beside: bool) -> NamedPrompts:
         raise damaged(origin, f"there is no .txt file {where}")
     found = []
     for member in members:
-        lines = [line for line in text_of(folder / member, _MOST_BYTES_BESIDE).split("\n") if line.strip()]
+        lines = [line for line in text_of(folder / member, SMALL_TEXT_BYTES).split("\n") if line.strip()]
         if not lines:
             raise damaged(origin, f"{member} is empty", code="prompt-empty")
         found += [(stem_of(member), Prompt(checked_text(line, origin, member)), member) for line in lines]
     return by_name(found, origin, stems=True)
 
 
-def text_of(path: Path, most: int, *, what: str = "prompts") -> str:
+def text_of(path: Path, most: int = TEXT_BYTES, *, what: str = "prompts") -> str:
     """The text of a file of at most so many bytes, with a line feed at the end of each line.
 
     Raises:
         DataError: It is larger, cannot be read, or is no text in UTF-8.
     """
     with damage_reported(path, f"file of {what}", code="prompts-damaged"), open_regular(path) as file:
-        data = file.read(
-            min(most, os.fstat(file.fileno()).st_size) + 1
-        )  # as much as is asked for is set aside
-    if len(data) > most:
-        raise damaged(
-            str(path), f"it has more than the {most:,} bytes that {what} may take; is it another file?"
-        )
+        data = read_bytes(file, most, name=str(path), what=what, code="prompts-damaged")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -170,4 +163,8 @@ def text_of(path: Path, most: int, *, what: str = "prompts") -> str:
         ) from error
     if "\0" in text:
         raise damaged(str(path), "it holds NUL characters; is it a text file?")
+    try:
+        check_lines(text)
+    except ValueError as error:
+        raise damaged(str(path), str(error)) from error
     return text.replace("\r\n", "\n").replace("\r", "\n")

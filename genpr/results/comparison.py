@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from genpr.errors import DataError, UsageError, short, some
+from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, parse_json, read_bytes
 from genpr.metrics.uncertainty import Difference, Resampled, difference
 from genpr.notices import Notice
 from genpr.rebuild import rebuilt
@@ -17,7 +17,6 @@ from genpr.results.records import result_of
 from genpr.results.result import Result, recipe_of
 from genpr.storage import open_regular
 
-_MOST_BYTES = 2**28
 _WORDS = {
     "extractor": "extractor",
     "weights": "weights of the extractor",
@@ -142,7 +141,7 @@ def load_results(path: str | os.PathLike[str], *, label: str | None = None) -> d
     path = Path(path)
     text = _text_of(path)
     try:
-        content = json.loads(text)
+        content = parse_json(text, most=ARCHIVED_PARSED_BYTES)
         if "points" in content:  # of a sweep
             return _results_of_sweep(content)
         if "results" not in content:
@@ -180,15 +179,8 @@ def _text_of(path: Path) -> bytes:
             path = path / "sweep.json"
         if not path.is_file():
             raise UsageError(f"there is no file {path}", code="path-not-found", path=str(path))
-        size = path.stat().st_size
-        if size > _MOST_BYTES:
-            raise DataError(
-                f"{path} has {size:,} bytes, more than the {_MOST_BYTES:,} that results take; is it another file?",
-                code="not-a-result",
-                path=str(path),
-            )
         with open_regular(path) as file:
-            return file.read()
+            return read_bytes(file, RESULT_BYTES, name=str(path), what="results", code="not-a-result")
     except OSError as error:  # also of a name that is too long
         raise UsageError(
             f"{path} cannot be read ({error.strerror})", code="path-not-found", path=str(path)

@@ -14,6 +14,7 @@ from typing import Any
 from genpr.errors import DataError, UsageError
 from genpr.evaluation.evaluator import Evaluator
 from genpr.images.folder import walk_files
+from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, parse_json, read_bytes
 from genpr.results.records import result_of
 from genpr.results.result import Result
 from genpr.storage import atomic_path, exclusive_lock, open_regular, unwritable
@@ -76,7 +77,7 @@ class SweepFolder:
         if key is None:
             return None
         found = {"axis": axis, "setting": setting, "fakes": dict(key), "recipe": evaluator.recipe}
-        return dict(json.loads(json.dumps(found)))  # as it will be read back
+        return dict(parse_json(json.dumps(found)))  # as it will be read back
 
     def find(self, axis: str, setting: float, key: Mapping[str, Any]) -> Result | None:
         """The result of a point, if it is here.
@@ -89,7 +90,7 @@ class SweepFolder:
         if not path.is_file():
             return None
         try:
-            stored, result = _point_of(json.loads(_content(path)))
+            stored, result = _point_of(parse_json(_content(path), most=ARCHIVED_PARSED_BYTES))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(
                 f"{path} holds no point of a sweep ({type(error).__name__}: {error}); move it away, and it is scored again",
@@ -135,7 +136,7 @@ def _in_file_name(axis: str) -> str:
 
 def _content(path: Path) -> bytes:
     with open_regular(path) as file:
-        return file.read()
+        return read_bytes(file, RESULT_BYTES, name=str(path), what="a point", code="not-a-point")
 
 
 def _point_of(record: Mapping[str, Any]) -> tuple[Any, Result]:

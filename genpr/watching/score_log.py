@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from genpr.errors import DataError, UsageError
+from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, check_json, parse_json, read_bytes
 from genpr.ranking.criterion import number_of
 from genpr.storage import atomic_path, exclusive_lock, open_regular, unwritable
 from genpr.watching.score_lines import SCHEMA, Record, is_record, stylegan_line
@@ -124,7 +125,7 @@ class ScoreLog:
                     raise
         except OSError as error:
             raise unwritable(self.path, error) from error
-        self.records.append(json.loads(line))
+        self.records.append(parse_json(line))
         self._write_others()
 
     def keep_result(self, name: str, text: str) -> None:
@@ -147,6 +148,12 @@ class ScoreLog:
             data = _content(self.path) if self.path.exists() else b""
         except OSError as error:
             raise unwritable(self.path, error) from error
+        try:
+            check_json(data.decode(errors="replace"), ARCHIVED_PARSED_BYTES)
+        except ValueError as error:
+            raise DataError(
+                f"{self.path} is no log: {error}", code="not-a-log", path=str(self.path)
+            ) from error
         whole, _, rest = data.rpartition(b"\n")
         records = [self._parsed(line, number) for number, line in enumerate(whole.split(b"\n"), 1) if whole]
         if rest:
@@ -161,7 +168,7 @@ class ScoreLog:
 
     def _parsed(self, line: bytes, number: int) -> Record:
         try:
-            record = json.loads(line)
+            record = parse_json(line, most=ARCHIVED_PARSED_BYTES)
             json.dumps(record, allow_nan=False)  # as it will be written again
         except (ValueError, RecursionError):
             record = None
@@ -222,7 +229,7 @@ class ScoreLog:
     def _write(self, name: str, text: str) -> None:
         path = self.path.with_name(name)
         try:
-            if path.exists() and _content(path) == text.encode():
+            if path.exists() and path.stat().st_size <= RESULT_BYTES and _content(path) == text.encode():
                 return
             with atomic_path(path) as temporary:
                 temporary.write_text(text)
@@ -232,12 +239,12 @@ class ScoreLog:
 
 def _content(path: Path) -> bytes:
     with open_regular(path) as file:
-        return file.read()
+        return read_bytes(file, RESULT_BYTES, name=str(path), what="a log of scores", code="not-a-log")
 
 
 def _is_best(path: Path) -> bool:
     try:
-        record = json.loads(_content(path))
+        record = parse_json(_content(path), most=ARCHIVED_PARSED_BYTES)
         return bool(record["schema"] == SCHEMA and record["record"]["status"] == "scored")
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
@@ -245,6 +252,6 @@ def _is_best(path: Path) -> bool:
 
 def _is_stylegan(path: Path) -> bool:
     try:
-        return all(json.loads(line)["metric"] == "genpr" for line in _content(path).splitlines())
+        return all(parse_json(line)["metric"] == "genpr" for line in _content(path).splitlines())
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False

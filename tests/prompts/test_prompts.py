@@ -8,6 +8,7 @@ import os
 import pytest
 
 from genpr.errors import DataError, UsageError
+from genpr.limits import TEXT_BYTES
 from genpr.prompts.read import open_prompts
 from genpr.prompts.table import MAX_CHARACTERS, Prompt, RowPrompts
 
@@ -305,13 +306,16 @@ def test_other_kinds_of_files(tmp_path):
         read(tmp_path, "x", "p.xlsx")
 
 
-def test_files_without_end_and_too_large_ones_are_not_read(tmp_path, monkeypatch):
+def test_files_without_end_and_too_large_ones_are_not_read(tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
     with pytest.raises(UsageError, match="there are no prompts"):
         open_prompts(tmp_path / "pipe.csv", "x")
-    monkeypatch.setattr("genpr.prompts.read._MOST_BYTES", 10)
-    with pytest.raises(DataError, match="more than the 10 bytes"):
-        read(tmp_path, "a.png,a cat\n")
+    path = tmp_path / "p.csv"
+    path.write_text("a.png,a cat\n")
+    os.truncate(path, TEXT_BYTES + 1)  # without using the disk
+    with pytest.raises(DataError) as caught:
+        open_prompts(path, "x")
+    assert caught.value.code == "prompts-damaged"
 
 
 def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):

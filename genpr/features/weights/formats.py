@@ -6,7 +6,6 @@ restricted unpickler, which builds tensors and refuses everything else; TorchScr
 
 from __future__ import annotations
 
-import json
 import pickle
 import re
 import zipfile
@@ -18,6 +17,7 @@ from genpr.errors import WeightsError
 from genpr.features.weights.known import WeightsFile
 from genpr.images.damage import DAMAGE
 from genpr.images.item import printable
+from genpr.limits import ARCHIVED_PARSED_BYTES, parse_json
 
 if TYPE_CHECKING:
     import io
@@ -147,7 +147,7 @@ def _is_safetensors(file: BufferedIOBase) -> bool:
     if not 2 <= length <= min(size - 8, _LONGEST_HEADER):
         return False
     try:
-        header = json.loads(file.read(length))
+        header = parse_json(file.read(length), most=ARCHIVED_PARSED_BYTES)
         ends = [item["data_offsets"][1] for name, item in header.items() if name != "__metadata__"]
         return bool(size == 8 + length + max(ends, default=0))
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from genpr.errors import DataError
+from genpr.limits import parse_json
 from genpr.memory import copy_of
 from genpr.metrics.features import (
     Features,
@@ -183,11 +184,11 @@ class KNNManifold:
     ) -> KNNManifold:
         """What `save` wrote; or any error, of anything else."""
         at = {name: tensor.to(where) for name, tensor in tensors.items()}
-        numbers = rebuilt(Mapping[str, float], json.loads(metadata["frame"]))
+        numbers = rebuilt(Mapping[str, float], parse_json(metadata["frame"]))
         if not all(0 <= number < 2.0**200 for number in numbers.values()) or numbers["scale"] < 2.0**-200:
             raise ValueError(f"it was seen at the scale {numbers}")
         frame = Frame.restored(_named(at, "frame."), numbers)
-        k, ties = check_k(json.loads(metadata["k"])), json.loads(metadata["ties"])
+        k, ties = check_k(parse_json(metadata["k"])), parse_json(metadata["ties"])
         check_ties(ties)
         features = check_features(at["features"], "features")
         check_rows(features, "features", k=k)
