@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from genpr.images.item import (
     too_large_to_read,
     unreadable,
 )
+from genpr.limits import parse_json
 
 _LABEL_NAME = "label"  # of a column of which nothing says that it holds classes
 _MOST_TEXT = 1000  # characters of the name of a class
@@ -83,6 +84,7 @@ def arrow_damage_reported(path: Path, kind: str) -> Iterator[None]:
         OverflowError,
         NotImplementedError,
         RuntimeError,
+        struct.error,
     ) as error:
         raise _damaged(path, kind, error) from error
 
@@ -140,15 +142,21 @@ def columns_of(schema: Any, choice: str | None, name: str) -> Columns:  # noqa: 
         )
     classes = {each: names for each in fields if (names := _class_names(features.get(each, {}))) is not None}
     guessed = [each for each in fields if each == _LABEL_NAME and _is_class(fields[each])]
-    labels = [label] if label else list(classes) or guessed
+    if label and not _is_class(fields[label]):
+        raise DataError(
+            f"{printable(name)}: column {short(label)} is of type {short(str(fields[label]))}; classes are integers or strings",
+            code="labels-damaged",
+            path=name,
+        )
+    labels = [label] if label else [each for each in classes if _is_class(fields[each])] or guessed
     return Columns(wanted[0], bool(binary[wanted[0]]), tuple(labels), classes)
 
 
 def _features(metadata: dict[bytes, bytes] | None) -> dict[str, dict[str, Any]]:
     """What Hugging Face's tools say of columns; nothing where they did not, or where it is broken."""
     try:
-        features = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
-    except (KeyError, TypeError, ValueError, RecursionError):
+        features = parse_json((metadata or {})[b"huggingface"])["info"]["features"]
+    except (KeyError, TypeError, ValueError):
         return {}
     return (
         {key: value for key, value in features.items() if isinstance(value, dict)}
@@ -172,8 +180,15 @@ def _holds_bytes(kind: Any) -> bool | None:  # noqa: ANN401 - pyarrow has no typ
     return True if is_struct and _holds_bytes(kind.field("bytes").type) is False else None
 
 
+def is_part(field: Any) -> bool:  # noqa: ANN401 - pyarrow has no types
+    """Whether a field of a struct is of an image as Hugging Face stores them."""
+    is_path = field.name == "path" and str(field.type) in {"string", "large_string"}
+    return is_path or (field.name == "bytes" and _holds_bytes(field.type) is False)
+
+
 def _is_class(kind: Any) -> bool:  # noqa: ANN401 - pyarrow has no types
-    return str(kind).startswith(("int", "uint")) or str(kind) in {"string", "large_string"}
+    name = str(kind.value_type if str(kind).startswith("dictionary<") else kind)
+    return name.startswith(("int", "uint")) or name in {"string", "large_string", "string_view"}
 
 
 def _listed(schema: Any) -> str:  # noqa: ANN401 - pyarrow has no types
@@ -219,7 +234,7 @@ def given(data: bytes | ImageError) -> bytes:
 
 
 def labels_in(
-    columns: Columns, values: Callable[[str], Iterable[Sequence[object]]], origin: str
+    columns: Columns, values: Callable[[str], Iterable[Iterable[object]]], origin: str
 ) -> StatedLabels | None:
     """The classes in the label column.
 

@@ -9,16 +9,26 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, groupby
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from genpr.errors import DataError
-from genpr.images.arrow import Columns, arrow_damage_reported, columns_of, item_of, labels_in, load_pyarrow
+from genpr.images.arrow import (
+    Columns,
+    arrow_damage_reported,
+    columns_of,
+    is_part,
+    item_of,
+    labels_in,
+    load_pyarrow,
+)
 from genpr.images.item import ImageSource, Item, StatedLabels, names_of_places, printable
+from genpr.images.parquet_pages import largest_page
 from genpr.storage import open_regular
 
 _ROWS_OF_ANY_FILE = 100_000
 _READ_AHEAD = 2**20  # bytes of a column that are read at once, not a whole row group of it
 _LABELS_AT_ONCE = 8192
+_BATCH_BYTES = 2**26
 
 
 @dataclass(frozen=True)
@@ -51,9 +61,9 @@ class ParquetSource(ImageSource):
             for number, wanted in groupby(places, key=partial(bisect_right, ends)):
                 yield from self._in_group(file, number, ends[number] - self.groups[number], wanted)
 
-    def _in_group(self, file: Any, number: int, start: int, places: Iterable[int]) -> Iterator[Item]:  # noqa: ANN401
+    def _in_group(self, file: _File, number: int, start: int, places: Iterable[int]) -> Iterator[Item]:
         # One row at a time: a page may hold one large value and refer to it a million times.
-        rows = enumerate(_batches(file, number, self.columns.image, 1), start)
+        rows = enumerate(file.batches(number, self.columns.image, 1), start)
         for place in places:
             batch = next((batch for row, batch in rows if row == place), None)
             if batch is None:
@@ -73,9 +83,9 @@ class ParquetSource(ImageSource):
         with arrow_damage_reported(self.path, "parquet"), _opened(self.path) as file:
             return labels_in(self.columns, lambda label: self._values(file, label), self.name)
 
-    def _values(self, file: Any, column: str) -> Iterator[Sequence[object]]:  # noqa: ANN401
+    def _values(self, file: _File, column: str) -> Iterator[Sequence[object]]:
         for number in range(len(self.groups)):
-            for batch in _batches(file, number, column, _LABELS_AT_ONCE):
+            for batch in file.batches(number, column, _LABELS_AT_ONCE):
                 yield batch.to_pylist()
 
 
@@ -95,9 +105,10 @@ def open_parquet(path: Path, name: str, choice: str | None = None) -> ParquetSou
     load_pyarrow(path)
     with arrow_damage_reported(path, "parquet"), _opened(path) as file:
         groups = tuple(
-            file.metadata.row_group(number).num_rows for number in range(file.metadata.num_row_groups)
+            file.parquet.metadata.row_group(number).num_rows
+            for number in range(file.parquet.metadata.num_row_groups)
         )
-        columns = columns_of(file.schema_arrow, choice, name)
+        columns = columns_of(file.parquet.schema_arrow, choice, name)
     total = sum(groups)
     if not total:
         raise DataError(f"{printable(name)} has no images (it has no rows)", code="no-images", path=name)
@@ -110,8 +121,44 @@ def open_parquet(path: Path, name: str, choice: str | None = None) -> ParquetSou
     return ParquetSource(name, path, columns, groups)
 
 
+@dataclass(frozen=True)
+class _File:
+    """An open parquet file: pyarrow's reader, and the bytes."""
+
+    name: str
+    raw: IO[bytes]
+    parquet: Any
+
+    def batches(self, group: int, column: str, rows: int) -> Iterator[Any]:
+        """One column of a row group, in pieces of at most so many rows, and of bounded size.
+
+        Raises:
+            DataError: A page of it claims more than a genuine one could hold ("parquet-bomb").
+        """
+        names = _parts(self.parquet.schema_arrow.field(column))
+        schema = self.parquet.schema
+        leaves = [
+            place
+            for place in range(len(schema))
+            if any(f"{schema.column(place).path}.".startswith(f"{name}.") for name in names)
+        ]
+        largest = largest_page(self.raw, self.parquet.metadata.row_group(group), leaves, self.name)
+        rows = max(1, min(rows, _BATCH_BYTES // max(1, largest)))  # each row may refer to the same long value
+        for batch in self.parquet.iter_batches(
+            batch_size=rows, row_groups=[group], columns=names, use_threads=False
+        ):
+            yield batch.column(column)
+
+
+def _parts(field: Any) -> list[str]:  # noqa: ANN401 - pyarrow has no types
+    """What is read of a column: of a struct `{bytes, path}` nothing else that may be in it."""
+    if not str(field.type).startswith("struct<"):
+        return [field.name]
+    return [f"{field.name}.{each.name}" for each in field.type if is_part(each)]
+
+
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _opened(path: Path) -> Iterator[_File]:
     parquet = load_pyarrow(path).parquet
     with (
         open_regular(path) as raw,
@@ -119,10 +166,4 @@ def _opened(path: Path) -> Iterator[Any]:
             raw, pre_buffer=False, buffer_size=_READ_AHEAD, page_checksum_verification=True
         ) as file,
     ):
-        yield file
-
-
-def _batches(file: Any, group: int, column: str, rows: int) -> Iterator[Any]:  # noqa: ANN401
-    """One column of a row group, in pieces of so many rows."""
-    for batch in file.iter_batches(batch_size=rows, row_groups=[group], columns=[column], use_threads=False):
-        yield batch.column(column)
+        yield _File(str(path), raw, file)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from genpr.errors import DataError, UsageError
 from genpr.images.arrow import (
@@ -22,12 +21,13 @@ from genpr.images.arrow import (
     labels_in,
     load_pyarrow,
 )
+from genpr.images.arrow_buffers import check_buffers
 from genpr.images.item import ImageSource, Item, StatedLabels, names_of_places, printable, short
 from genpr.images.joined import JoinedSource, joined
+from genpr.limits import SMALL_TEXT_BYTES, parse_json, read_bytes
 from genpr.storage import open_regular
 
 _STATE, _SPLITS = "state.json", "dataset_dict.json"
-_MOST_STATE_BYTES = 2**26
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,17 @@ class ArrowSource(ImageSource):
     def stated_labels(self) -> StatedLabels | None:
         """The values of the label column."""
         return labels_in(
-            self.columns, lambda label: (each.to_pylist() for each in self.labels[label]), self.name
+            self.columns,
+            lambda label: map(_values, self.labels[label]),
+            self.name,
         )
+
+
+def _values(piece: Any) -> Iterable[object]:  # noqa: ANN401 - pyarrow has no types
+    """Of a column; texts one after another and not as a list, because many rows may share a long one."""
+    if str(piece.type).startswith(("int", "uint")):
+        return cast("Iterable[object]", piece.to_pylist())
+    return (value.as_py() for value in piece)
 
 
 def open_arrow(path: Path, name: str, choice: str | None = None) -> ArrowSource:
@@ -88,6 +97,8 @@ def open_arrow(path: Path, name: str, choice: str | None = None) -> ArrowSource:
     pa = load_pyarrow(path)
     with arrow_damage_reported(path, "arrow"):
         mapped = pa.memory_map(os.fsencode(path))
+        check_buffers(memoryview(mapped.read_buffer()), name)
+        mapped.seek(0)
         has_footer = mapped.read(6) == b"ARROW1"
         mapped.seek(0)
         file = pa.ipc.open_file(mapped) if has_footer else pa.ipc.open_stream(mapped)
@@ -96,6 +107,8 @@ def open_arrow(path: Path, name: str, choice: str | None = None) -> ArrowSource:
             batches = [file.get_batch(number) for number in range(file.num_record_batches)]
         else:
             batches = list(file)
+        for batch in batches:
+            batch.validate()  # that its columns are of one length
         kept = {
             column: tuple(batch.column(column) for batch in batches)
             for column in (columns.image, *columns.labels)
@@ -140,10 +153,11 @@ def open_saved_dataset(folder: Path, name: str, choice: str | None = None) -> Jo
 def _listed(state: Path) -> Sequence[str]:
     """The names of the files of a saved data set."""
     with arrow_damage_reported(state, "arrow"):
-        if state.stat().st_size > _MOST_STATE_BYTES:
-            raise _damaged(state.parent, f"{_STATE} is too large to be one")
         with open_regular(state) as file:
-            record = json.loads(file.read())
+            data = read_bytes(
+                file, SMALL_TEXT_BYTES, name=str(state), what="the state of a data set", code="arrow-damaged"
+            )
+        record = parse_json(data)
         if not isinstance(record, dict):
             raise _damaged(state.parent, f"{_STATE} is something else")
         if record.get("_indices_files"):

@@ -4,30 +4,37 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import lzma
+import math
+import os
 import struct
 import tarfile
 import time
 import tracemalloc
 import zipfile
-from contextlib import contextmanager
-from functools import partial
+from contextlib import contextmanager, nullcontext
+from functools import lru_cache, partial
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
 import genpr
+from genpr.alignment.copies import CopyQuestion
 from genpr.entities.read import read_entities
 from genpr.entities.vocabulary import Vocabulary
 from genpr.errors import DataError, GenprError, ImageError
 from genpr.features.feature_set import load_features
+from genpr.images import file_list
 from genpr.images.decode import decode
 from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source
+from genpr.images.statistics import read_statistics
 from genpr.images.tar_archive import _Unpacked
 from genpr.labels.read import open_labels
+from genpr.limits import RESULT_BYTES
 from genpr.prompts.read import open_prompts
 from genpr.results.comparison import load_results
 
@@ -43,7 +50,7 @@ def _in_no_time():
 
 
 @contextmanager
-def little_memory():
+def little_memory(most=MOST_BYTES):
     """Of what Python and numpy take; a bomb would take gigabytes."""
     tracemalloc.start()
     try:
@@ -51,7 +58,7 @@ def little_memory():
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < MOST_BYTES
+    assert peak < most
 
 
 def npy_header(descr, shape):
@@ -70,9 +77,13 @@ def zeros(pack, head, megabytes):
     return file.getvalue()
 
 
-def zip_of_zeros(name, head, megabytes):
+@lru_cache
+def zip_of_zeros(name, head, megabytes, compression=zipfile.ZIP_DEFLATED):
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive, archive.open(name, "w") as member:
+    with (
+        zipfile.ZipFile(file, "w", compression, compresslevel=1) as archive,
+        archive.open(name, "w") as member,
+    ):
         member.write(head)
         for _ in range(megabytes):
             member.write(bytes(2**20))
@@ -153,6 +164,58 @@ def test_a_zip_member_cannot_hide_its_ratio(tmp_path):
     assert caught.value.code == "zip-bomb"
 
 
+ZIP_READERS = {
+    "a.png": lambda path: [item.read() for item in open_source(path)],
+    "dataset.json": lambda path: open_labels(None, path, "fake"),
+    "arr_0.npy": load_features,
+    "arr_1.npy": lambda path: open_labels(None, path, "fake"),
+    "mu.npy": read_statistics,
+}
+
+
+@pytest.mark.parametrize("name", ZIP_READERS)
+@pytest.mark.parametrize("forged", ["compressed", "unpacked"])
+@pytest.mark.parametrize(
+    "compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA], ids=["deflate", "bz2", "lzma"]
+)
+def test_no_member_of_an_archive_unpacks_more_than_it_may(tmp_path, name, forged, compression):
+    """Whoever reads it, and whichever of its two sizes the directory forges: the compressed one up, or the other one down."""
+    heads = {
+        "a.png": b"",
+        "dataset.json": b"{",
+        "arr_0.npy": npy_header("<f4", (20, 2**20)),
+        "arr_1.npy": npy_header("<i8", (10 * 2**20,)),
+        "mu.npy": npy_header("<f8", (2048,)),
+    }
+    data = bytearray(zip_of_zeros(name, heads[name], 80, compression))
+    at = data.rindex(b"PK\1\2")
+    place, value = (20, 2**31) if forged == "compressed" else (24, 1000)
+    data[at + place : at + place + 4] = struct.pack("<I", value)
+    path = tmp_path / ("x.npz" if name.endswith(".npy") else "x.zip")
+    path.write_bytes(data)
+    if name == "mu.npy":
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.writestr("sigma.npy", b"")
+    with little_memory(2**25), pytest.raises(DataError):
+        ZIP_READERS[name](path)
+
+
+def test_an_array_of_images_may_shrink_as_deflate_can_but_no_further(tmp_path):
+    shape = (80, 1024, 341, 3)
+    for compression, code in ((zipfile.ZIP_DEFLATED, None), (zipfile.ZIP_BZIP2, "zip-bomb")):
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", compression) as archive:
+            archive.writestr("arr_0.npy", npy_header("|u1", shape) + bytes(math.prod(shape)))
+        path = tmp_path / "x.npz"
+        path.write_bytes(file.getvalue())
+        if code is None:
+            assert len(open_source(path)) == 80
+        else:
+            with pytest.raises(DataError) as caught:
+                open_source(path)
+            assert caught.value.code == code
+
+
 @pytest.mark.parametrize("shape", [(2**40, 4), (2**62, 2**62), (10**6, 4), (True, 4), (-1, 4), ()], ids=str)
 @pytest.mark.parametrize("kind", ["features", "labels"])
 def test_arrays_are_no_larger_than_their_files(tmp_path, shape, kind):
@@ -211,6 +274,78 @@ def test_json_that_is_nested_without_end_or_has_endless_numbers(tmp_path, text):
             read(path)
 
 
+@pytest.fixture(scope="module")
+def dense(tmp_path_factory):
+    """Files that are small beside the objects that they would become, by suffix."""
+    folder = tmp_path_factory.mktemp("dense")
+    values = b'{"":{}},' * 8_500_000
+    (folder / "x.json").write_bytes(b'{"labels": [' + values + b"0]}")
+    (folder / "x.jsonl").write_bytes(b'{"id": "a", "file": "a.png", "text": "a", "": [' + values + b"0]}\n")
+    (folder / "x.csv").write_bytes(b"a,b\n" * 14_000_000)
+    (folder / "x.txt").write_bytes(b"ab\n" * 30_000_000)
+    with zipfile.ZipFile(folder / "x.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("dataset.json", b'{"labels": [' + b'{"":{}},' * 2_800_000 + b"0]}")
+    header = npy_header("<i8", (190_000_000,))
+    (folder / "x.npy").write_bytes(header)
+    os.truncate(folder / "x.npy", len(header) + 8 * 190_000_000)  # without using the disk
+    return folder
+
+
+DENSE_READERS = {
+    "results": ("x.json", load_results),
+    "labels": ("x.json", lambda path: open_labels(path, None, "real")),
+    "labels of a table": ("x.csv", lambda path: open_labels(path, None, "real")),
+    "labels of an array": ("x.npy", lambda path: open_labels(path, None, "real")),
+    "labels in an archive": ("x.zip", lambda path: open_labels(None, path, "real")),
+    "prompts": ("x.json", lambda path: open_prompts(path, None)),
+    "prompts of a table": ("x.csv", lambda path: open_prompts(path, None)),
+    "prompts by line": ("x.jsonl", lambda path: open_prompts(path, None)),
+    "prompts as text": ("x.txt", lambda path: open_prompts(path, None)),
+    "vocabulary": ("x.json", Vocabulary.load),
+    "vocabulary of a table": ("x.csv", Vocabulary.load),
+    "vocabulary as text": ("x.txt", Vocabulary.load),
+    "expectations": ("x.json", lambda path: genpr.score_entities(path, {})),
+    "answers": ("x.json", lambda path: genpr.score_entities({"a": ["b"]}, path)),
+    "answers by line": ("x.jsonl", lambda path: genpr.score_entities({"a": ["b"]}, path)),
+    "answers of a table": ("x.csv", lambda path: genpr.score_entities({"a": ["b"]}, path)),
+    "known copies": ("x.csv", lambda path: CopyQuestion(train=None, pairs=path).named_pairs()),
+    "files": ("x.txt", open_source),
+}
+
+
+@pytest.mark.parametrize("reader", DENSE_READERS)
+def test_what_would_take_gigabytes_once_it_is_parsed_is_refused_before(dense, reader, monkeypatch):
+    name, read = DENSE_READERS[reader]
+    monkeypatch.setattr("json.loads", lambda *_, **__: pytest.fail("it was parsed"))
+    monkeypatch.setattr("csv.reader", lambda *_, **__: pytest.fail("it was parsed"))
+    with (
+        little_memory(5 * (dense / name).stat().st_size) if name == "x.txt" else nullcontext(),
+        pytest.raises(DataError),
+    ):
+        read(dense / name)
+
+
+def test_a_list_on_standard_input_is_read_as_far_as_a_list_may_go(monkeypatch):
+    class Endless(io.RawIOBase):
+        given = 0
+
+        def readable(self):
+            return True
+
+        def readinto(self, buffer):
+            buffer[:] = (b"y\n" * len(buffer))[: len(buffer)]
+            self.given += len(buffer)
+            return len(buffer)
+
+    endless = Endless()
+    monkeypatch.setattr(file_list, "TEXT_BYTES", 2**22)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(endless)))
+    with pytest.raises(DataError) as caught:
+        open_source("-")
+    assert caught.value.code == "list-damaged"
+    assert endless.given < 2**23
+
+
 def test_a_relevance_of_hundreds_of_digits_is_no_number(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_text('{"file": "a.png", "prompt": "a", "relevance": ' + "9" * 400 + "}\n")
@@ -218,14 +353,13 @@ def test_a_relevance_of_hundreds_of_digits_is_no_number(tmp_path):
         open_prompts(path, None)
 
 
-def test_results_larger_than_any_are_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("genpr.results.comparison._MOST_BYTES", 100)
+def test_results_larger_than_any_are_not_read(tmp_path):
     path = tmp_path / "x.json"
-    path.write_text(json.dumps("a" * 200))
-    with pytest.raises(DataError) as caught:
+    path.write_bytes(b"{}")
+    os.truncate(path, RESULT_BYTES + 1)  # without using the disk
+    with little_memory(), pytest.raises(DataError) as caught:
         load_results(path)
     assert caught.value.code == "not-a-result"
-    assert "bytes" in str(caught.value)
 
 
 def test_small_files_take_no_memory_for_what_large_ones_may_have(tmp_path):
@@ -298,3 +432,127 @@ def test_no_answer_takes_long_or_raises(piece):
     for text in (piece * (10_000 // len(piece)), "[" + piece * (10_000 // len(piece)) + "x"):
         for known in (None, lambda name: True):
             assert type(read_entities(text, known=known)).__name__ in {"Answer", "Unreadable"}
+
+
+POOLS = []  # what was allocated from one may outlive its test
+
+
+@contextmanager
+def little_arrow_memory(most=2**26):
+    """Of what pyarrow takes."""
+    usual = pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(usual)
+    POOLS.append(pool)
+    pa.set_memory_pool(pool)
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(usual)
+    assert pool.max_memory() < most
+
+
+@pytest.mark.parametrize("codec", ["zstd", "gzip", "brotli", "lz4"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("dictionary", [False, True], ids=["plain", "dictionary"])
+@pytest.mark.parametrize("is_struct", [False, True], ids=["bytes", "struct"])
+def test_pages_of_a_parquet_file_are_refused_before_they_unfold(
+    tmp_path, codec, version, dictionary, is_struct
+):
+    images = pa.array([bytes(2**26), b"x"], pa.binary())
+    column = (
+        pa.StructArray.from_arrays([images, pa.array(["a", "b"])], ["bytes", "path"]) if is_struct else images
+    )
+    path = tmp_path / "x.parquet"
+    pq.write_table(
+        pa.table({"image": column}),
+        path,
+        compression=codec,
+        use_dictionary=dictionary,
+        data_page_version=version,
+        dictionary_pagesize_limit=2**30,
+    )
+    source = open_source(path)
+    with little_arrow_memory(), pytest.raises(DataError) as caught:
+        next(iter(source))
+    assert caught.value.code == "parquet-bomb"
+
+
+def test_other_parts_of_a_struct_are_not_read(tmp_path):
+    """A value of fixed size takes this size even where there is none."""
+    images = pa.array([b"1", b"2"], pa.binary())
+    column = pa.StructArray.from_arrays([images, pa.array([None, None], pa.binary(2**26))], ["bytes", "junk"])
+    pq.write_table(pa.table({"image": column}), tmp_path / "x.parquet")
+    with little_arrow_memory():
+        assert [item.read() for item in open_source(tmp_path / "x.parquet")] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_a_long_label_that_many_rows_share_is_held_a_few_times(tmp_path, suffix):
+    labels = pa.DictionaryArray.from_arrays(pa.array([0] * 8000, pa.int32()), pa.array(["x" * 50_000]))
+    table = pa.table({"image": [b"1"] * 8000, "label": labels})
+    path = tmp_path / f"x.{suffix}"
+    if suffix == "parquet":
+        pq.write_table(table, path, store_schema=False)
+    else:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+    source = open_source(f"{path}#image,label")
+    with little_memory(2**27), little_arrow_memory(2**28), pytest.raises(DataError) as caught:
+        source.stated_labels()
+    assert caught.value.code == "labels-damaged"
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+@pytest.mark.parametrize("new", [pa.ipc.new_file, pa.ipc.new_stream], ids=["file", "stream"])
+@pytest.mark.parametrize("place", ["values", "dictionary"])
+def test_buffers_of_an_arrow_file_are_refused_before_they_unfold(tmp_path, codec, new, place):
+    large = pa.array([bytes(2**27)], pa.binary())
+    table = pa.table({"image": large})
+    if place == "dictionary":
+        labels = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), large.cast(pa.string()))
+        table = pa.table({"image": [b"x"], "label": labels})
+    path, options = tmp_path / "x.arrow", pa.ipc.IpcWriteOptions(compression=codec)
+    for many in (False, True):  # a bomb may be of one batch or of several
+        with pa.OSFile(str(path), "wb") as sink, new(sink, table.schema, options=options) as writer:
+            for _ in range(3 if many else 1):
+                writer.write_table(table)
+        with little_arrow_memory(), pytest.raises(DataError) as caught:
+            open_source(path)
+        assert caught.value.code == "arrow-bomb"
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4", None])
+@pytest.mark.parametrize("new", [pa.ipc.new_file, pa.ipc.new_stream], ids=["file", "stream"])
+def test_compressed_arrow_files_are_read(tmp_path, codec, new):
+    images = [os.urandom(3000) + bytes(5000) for _ in range(20)]
+    labels = pa.array(["cat", "dog"] * 10).dictionary_encode()
+    table, path = pa.table({"image": images, "label": labels}), tmp_path / "x.arrow"
+    with (
+        pa.OSFile(str(path), "wb") as sink,
+        new(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer,
+    ):
+        for start in range(0, 20, 7):
+            writer.write_table(table.slice(start, 7))
+    source = open_source(f"{path}#image,label")
+    assert [item.read() for item in source] == images
+    assert list(source.stated_labels().labels) == ["cat", "dog"] * 10
+
+
+def test_an_arrow_file_that_lists_one_batch_many_times_is_refused(tmp_path):
+    table, path = pa.table({"image": [os.urandom(20_000), b"1", b"2", b"3"]}), tmp_path / "x.arrow"
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        for start in range(4):
+            writer.write_batch(table.slice(start, 1).to_batches()[0])
+    data = bytearray(path.read_bytes())
+    footer = len(data) - 10 - int.from_bytes(data[-10:-6], "little")
+    offsets = [at for at in range(footer) if data[at : at + 8] == b"\xff\xff\xff\xff" + data[at + 4 : at + 8]]
+    first = next(
+        at + 4
+        for at in range(footer, len(data) - 100)
+        if data[at : at + 4] == struct.pack("<I", 4) and struct.unpack_from("<q", data, at + 4)[0] in offsets
+    )
+    data[first + 24 : first + 96] = data[first : first + 24] * 3  # offset and sizes of a batch
+    path.write_bytes(data)
+    with pytest.raises(DataError) as caught:
+        open_source(path)
+    assert caught.value.code == "arrow-damaged"
