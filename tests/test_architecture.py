@@ -20,6 +20,7 @@ BASE = {
     "cgroups",
     "errors",
     "heaps",
+    "limits",
     "memory",
     "notices",
     "ranks",
@@ -34,6 +35,7 @@ ALLOWED = {
     "runtime": {"errors"},
     "cgroups": set(),
     "heaps": set(),
+    "limits": {"errors"},
     "storage": {"errors", "memory"},
     "notices": {"errors"},
     "ranks": {"errors", "runtime"},
@@ -117,6 +119,45 @@ def test_upward_import_would_be_seen(tmp_path):
     planted = tmp_path / "planted.py"
     planted.write_text("def late():\n    from genpr.evaluation.evaluate import score\n")
     assert imported_parts(planted) == {"evaluation"}
+
+
+# Files that parse or read only what genpr itself wrote a moment ago, or what the machine says.
+UNLIMITED = {
+    "cgroups.py",
+    "doctor",
+    "limits.py",
+    "ranks",
+    "integrations/ranks.py",
+    "features/code_closure.py",  # the user's own code
+    "features/weights",  # accepted by their sha256
+    "report/pages",  # its own templates
+}
+READERS = {"json.load", "json.loads", "csv.reader", "csv.DictReader", "np.loadtxt", "np.genfromtxt"}
+WHOLE_READERS = {"read_bytes", "read_text"}
+
+
+def unlimited_reads(path: Path) -> list[str]:
+    """Calls in a file that read or parse without a limit, with their lines."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            name = ast.unparse(node.func)
+            if name in READERS or node.func.attr in WHOLE_READERS:
+                found.append(f"{name}, line {node.lineno}")
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_files_of_strangers_are_read_through_the_limits(path):
+    place = path.relative_to(PACKAGE).as_posix()
+    if not any(place == each or place.startswith(f"{each}/") for each in UNLIMITED):
+        assert unlimited_reads(path) == []
+
+
+def test_an_unlimited_read_would_be_seen(tmp_path):
+    planted = tmp_path / "planted.py"
+    planted.write_text("import json\n\nvalue = json.loads(path.read_text())\n")
+    assert unlimited_reads(planted) == ["json.loads, line 3", "path.read_text, line 3"]
 
 
 def module_of(path: Path) -> str:
