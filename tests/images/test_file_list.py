@@ -132,13 +132,11 @@ def test_an_image_is_no_list(here):
 
 def test_an_absurd_list_is_refused(here):
     path = here / "l.txt"
-    for size, line in ((TEXT_BYTES + 1, b"a.png\n"), (0, b"y\n" * 20_000_000)):
-        path.write_bytes(line)
-        if size:
-            os.truncate(path, size)  # without using the disk
-        with pytest.raises(DataError) as caught:
-            open_source(path)
-        assert caught.value.code == "list-damaged"
+    path.write_bytes(b"a.png\n")
+    os.truncate(path, TEXT_BYTES + 1)  # without using the disk
+    with pytest.raises(DataError) as caught:
+        open_source(path)
+    assert caught.value.code == "list-damaged"
 
 
 def test_a_list_on_standard_input_is_relative_to_the_working_folder_and_read_once(here, piped):

@@ -76,7 +76,7 @@ def test_a_broken_note_is_named(make_tar, data):
 
 @pytest.mark.parametrize("compression", ["", "gz"])
 def test_a_note_too_large_for_a_label_is_not_read(make_tar, compression, monkeypatch):
-    monkeypatch.setattr("genpr.images.tar_archive.MOST_NOTE_BYTES", 10)
+    monkeypatch.setattr("genpr.images.tar_archive.SMALL_TEXT_BYTES", 10)
     path = make_tar({"0.png": PNG, "0.json": b" " * 11}, compression=compression)
     with pytest.raises(DataError, match="11 bytes"):
         labels_of(path)
