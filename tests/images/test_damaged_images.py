@@ -123,6 +123,8 @@ def test_an_image_that_pillow_cannot_load_later_is_an_image_error(tmp_path):
         (b"<!DOCTYPE html>\n<html><body>404</body></html>", "looks like HTML"),
         (b"\n  <html lang='en'>", "looks like HTML"),
         (b"<!-- nginx --><HEAD>", "looks like HTML"),
+        (b"<!---->" * 60 + b"<html>", "looks like HTML"),
+        (b"<!---->" * 25, "looks like text"),  # took 3 s; twice as long for each further comment
         (b'{"error": "not found"}', "looks like JSON"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
         (b"Access denied\n", "looks like text"),
