@@ -122,7 +122,9 @@ def test_weights_that_are_trusted_at_first_use_are_told(tmp_path, write_images, 
     result = genpr.score(*sides, extractor=f"timm:{MODEL}", **options)
     (told,) = (item for item in result.notices if item.code == "weights-first-use")
     assert entry.name in told.message
-    own = genpr.score(*sides, extractor=f"timm:{MODEL}", weights=path.rename(tmp_path / "x.safetensors"), **options)
+    own = genpr.score(
+        *sides, extractor=f"timm:{MODEL}", weights=path.rename(tmp_path / "x.safetensors"), **options
+    )
     assert own.extractor.weights_sha256 == result.extractor.weights_sha256
     plain = genpr.score(*sides, extractor="pixels", **options)
     assert "weights-first-use" not in {item.code for item in plain.notices}
