@@ -31,6 +31,7 @@ from PIL import Image
 from torch import Tensor
 
 from genpr.errors import UsageError
+from genpr.features.pillow_images import from_pillow, resized_middle, to_pillow
 
 _BICUBIC = Image.Resampling.BICUBIC
 
@@ -179,43 +180,38 @@ def _blend(start: Tensor, end: Tensor, weight: Tensor) -> Tensor:
 
 
 def _torch_antialias(image: Tensor, size: int, *, filter_name: Literal["bilinear", "bicubic"]) -> Tensor:
-    """Filter as widely as the image shrinks. CUDA would round differently, so this is done on the CPU."""
-    floats = image.cpu().to(torch.float32, memory_format=torch.contiguous_format)
-    resized = F.interpolate(floats[None], (size, size), mode=filter_name, align_corners=False, antialias=True)
-    return resized[0].to(image.device)
+    """Filter as widely as the image shrinks. CUDA would round differently, so this is done on the CPU.
+
+    Planes one by one have the same bits, are faster, and take a third of the memory: a gigabyte for the largest images.
+    """
+    resized = torch.empty((3, size, size), dtype=torch.float32, device="cpu")
+    for plane, result in zip(image.cpu(), resized, strict=True):
+        floats = plane.to(torch.float32, memory_format=torch.contiguous_format)[None, None]
+        result.copy_(
+            F.interpolate(floats, (size, size), mode=filter_name, align_corners=False, antialias=True)[0, 0]
+        )
+    return resized.to(image.device)
 
 
 def _pil_bicubic_float(image: Tensor, size: int) -> Tensor:
     """Filter each channel as 32-bit floats in Pillow, and cut off the overshoot."""
-    planes = image.cpu().to(torch.float32, memory_format=torch.contiguous_format).numpy()
     resized = np.empty((3, size, size), np.float32)
-    for plane, result in zip(planes, resized, strict=True):
-        filtered = Image.fromarray(plane).resize((size, size), _BICUBIC)
+    for plane, result in zip(image.cpu(), resized, strict=True):
+        floats = plane.to(torch.float32, memory_format=torch.contiguous_format).numpy()
+        filtered = Image.fromarray(floats).resize((size, size), _BICUBIC)
         np.clip(np.asarray(filtered), 0, 255, out=result)
     return torch.from_numpy(resized).to(image.device)
 
 
 def _pil_bicubic_uint8(image: Tensor, size: int) -> Tensor:
     """Filter the 8-bit image in Pillow, which rounds to 8 bits after each of the two axes."""
-    return _from_pillow(_to_pillow(image).resize((size, size), _BICUBIC), image.device)
+    return from_pillow(to_pillow(image).resize((size, size), _BICUBIC), image.device)
 
 
 def _clip(image: Tensor, size: int) -> Tensor:
     """Shrink or stretch the shorter side to `size` as `_pil_bicubic_uint8` does, then cut out the middle."""
-    shorter = min(image.shape[1:])
-    height, width = (size * side // shorter for side in image.shape[1:])  # torchvision truncates
-    top, left = (round((side - size) / 2) for side in (height, width))  # and here it rounds, halves to even
-    resized = _to_pillow(image).resize((width, height), _BICUBIC)
-    return _from_pillow(resized.crop((left, top, left + size, top + size)), image.device)
-
-
-def _to_pillow(image: Tensor) -> Image.Image:
-    return Image.fromarray(image.cpu().permute(1, 2, 0).contiguous().numpy())
-
-
-def _from_pillow(image: Image.Image, device: torch.device) -> Tensor:
-    pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)
-    return pixels.to(torch.float32, memory_format=torch.contiguous_format).to(device)
+    height, width = (size * side // min(image.shape[1:]) for side in image.shape[1:])  # torchvision truncates
+    return resized_middle(image, (height, width), size, _BICUBIC)
 
 
 _RULES = (

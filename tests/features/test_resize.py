@@ -10,6 +10,7 @@ from torch import Tensor
 from genpr.errors import UsageError
 from genpr.features import resize
 from genpr.features.names import RESIZE_NAMES
+from genpr.features.networks.open_families import pillow_rule
 from genpr.features.resize import (
     RESIZE_RULES,
     bicubic_antialias,
@@ -94,6 +95,33 @@ def test_clip_cuts_the_odd_pixel_off_so_that_the_offset_is_even():
     stripes = torch.arange(11, dtype=torch.uint8).mul(20)
     resized = FUNCTIONS["clip"](stripes.expand(3, 4, 11), 4)  # an offset of 3.5
     assert torch.equal(resized, stripes[4:8].expand(3, 4, 4).float())
+
+
+def test_the_middle_of_a_long_line_takes_no_memory_for_the_rest():
+    """A PNG of 200 bytes has 65,535 pixels in a line, which clip makes 224 x 14,679,840: 13 gigabytes."""
+    line = random_image(1, 65_535)
+    middle = line[:, :, 32_000:33_535]
+    for resized, turned in (
+        (FUNCTIONS["clip"](line, 224), FUNCTIONS["clip"](line.mT, 224)),
+        (
+            pillow_rule("timm", "bicubic", crop=0.875).resize(line, 224),
+            pillow_rule("timm", "bicubic", crop=0.875).resize(line.mT, 224),
+        ),
+    ):
+        assert torch.equal(resized.mT, turned)
+        assert resized[0].unique(dim=0).shape == (1, 224)  # stretched from one row
+    assert (FUNCTIONS["clip"](line, 224) - FUNCTIONS["clip"](middle, 224)).abs().max() <= 1
+
+
+def test_the_middle_alone_is_that_of_the_whole(monkeypatch):
+    """But for tall images, where Pillow chooses by the size which axis it rounds first."""
+    images = [random_image(9, 400), random_image(40, 900), random_image(1, 6000), random_image(700, 13)]
+    whole = [FUNCTIONS["clip"](image, 32) for image in images]
+    monkeypatch.setattr("genpr.features.pillow_images._MOST_RESIZED", 0)
+    middles = [FUNCTIONS["clip"](image, 32) for image in images]
+    for middle, expected in zip(middles[:-1], whole[:-1], strict=True):
+        assert torch.equal(middle, expected)
+    assert (middles[-1] - whole[-1]).abs().mean() < 1
 
 
 @every_rule

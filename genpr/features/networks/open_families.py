@@ -7,14 +7,13 @@ from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-import torch
 from PIL import Image
 from torch import Tensor
 
 from genpr.errors import UsageError, WeightsError
 from genpr.features.catalogue import Request
 from genpr.features.networks.network import Colour
+from genpr.features.pillow_images import resized_middle
 from genpr.features.resize import ResizeRule
 from genpr.features.weights.files import WeightsFile, find_or_fetch, is_cached
 from genpr.runtime import expanded
@@ -58,11 +57,7 @@ def _resize_and_crop(
         height = width = scaled
     else:  # torchvision truncates
         height, width = scaled * height // shorter, scaled * width // shorter
-    top, left = round((height - side) / 2), round((width - side) / 2)  # and here it rounds, halves to even
-    pixels = image.cpu().permute(1, 2, 0).contiguous().numpy()
-    resized = Image.fromarray(pixels).resize((width, height), filter_)
-    square = np.array(resized.crop((left, top, left + side, top + side)))
-    return torch.from_numpy(square).permute(2, 0, 1).float().contiguous().to(image.device)
+    return resized_middle(image, (height, width), side, filter_)
 
 
 def grey_levels(colour: Sequence[float]) -> Colour:
