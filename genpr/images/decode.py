@@ -14,10 +14,13 @@ import numpy as np
 import PIL
 from numpy.typing import NDArray
 from PIL import Image, features
+from PIL.JpegImagePlugin import JpegImageFile
 
 from genpr.errors import GenprError, ImageError
 from genpr.images.integrity import ends_early, missed_damage
 from genpr.images.item import ImageData, printable
+from genpr.images.metadata import without_metadata
+from genpr.images.pieces import TooManyPiecesError
 from genpr.images.pillow_guard import pillow_guard
 from genpr.images.pixels import rgb_pixels, turned
 from genpr.images.plugins import (
@@ -29,7 +32,8 @@ from genpr.images.plugins import (
     orientation_of,
 )
 from genpr.images.policy import FLAGS, MAX_PIXELS, DecodePolicy
-from genpr.images.sniff import canvases_in, image_format, refusal
+from genpr.images.sniff import image_format, refusal
+from genpr.images.workload import Workload, jpeg_passes, workload
 
 __all__ = [
     "FLAGS",
@@ -43,7 +47,11 @@ __all__ = [
 ]
 
 
-_SMALL_ANIMATION = 2**24  # pixels of all its canvases, which fit anywhere
+_LEAST_LIMIT = (
+    2**24
+)  # pixels that a decoder may fill for a small image, however low the limit; they fit anywhere
+_BOMB = "; a decompression bomb? If it is genuine, raise max_pixels"
+_LONGEST_SIDE = 2**20  # pixels; decoders hold several rows at once, and resizing stretches them
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +95,10 @@ def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
             raise
         except UnsupportedPixelsError as error:
             raise _unsupported(name, error) from error
+        except TooManyPiecesError as error:
+            raise _error(
+                name, f"{error}, which take too long to parse; save it again", "image-too-large"
+            ) from error
         except Image.DecompressionBombError as error:
             raise _error(name, f"Pillow refuses it ({error})", "image-too-large") from error
         except Exception as error:  # damaged files make plugins raise nearly anything
@@ -136,10 +148,22 @@ def decoder_versions() -> dict[str, str]:
 
 
 def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy) -> Decoded:
+    if format_name != "AVIF":
+        _check_work(workload(data, format_name), format_name, name, policy)
+    data, exif = without_metadata(data, format_name)
     image = open_image(data, format_name)
-    _check_size(image.size, name, policy, canvases=canvases_in(data))
+    if exif is not None:
+        image.info["exif"] = exif
+    if format_name == "AVIF":  # whose boxes libavif has read by now, and says best what is wrong with them
+        _check_work(workload(data, format_name), format_name, name, policy)
+    _check_size(image.size, name, policy)
+    header_end = image.fp.tell() if image.fp else 0
+    if isinstance(image, JpegImageFile):
+        components = 0 if "progressive" in image.info else image.layers
+        passes = jpeg_passes(data, image.size, components=components, at=header_end)
+        _check_work(Workload(total=passes), format_name, name, policy)
     depth = depth_of(image)
-    damage = missed_damage(data, format_name, header_end=image.fp.tell() if image.fp else 0)
+    damage = missed_damage(data, format_name, header_end=header_end)
     if damage:
         raise _damaged(data, format_name, name, ValueError(f"{damage} data"))
     image.load()
@@ -190,16 +214,24 @@ def _pass_through(pixels: NDArray[np.uint8], name: str, policy: DecodePolicy) ->
     return Decoded(np.require(pixels, requirements=["C", "W"]), ())
 
 
-def _check_size(size: tuple[int, int], name: str, policy: DecodePolicy, *, canvases: int = 1) -> None:
-    limit = policy.max_pixels if canvases == 1 else max(policy.max_pixels, _SMALL_ANIMATION)
-    if size[0] * size[1] > policy.max_pixels or size[0] * size[1] * canvases > limit:
-        times = f" in an animation, whose decoder takes {canvases} times as much," if canvases > 1 else ""
-        raise _error(
-            name,
-            f"{size[0]} x {size[1]} = {size[0] * size[1]:,} pixels,{times} more than the limit of "
-            f"{policy.max_pixels:,}; a decompression bomb? If it is genuine, raise max_pixels",
-            "image-too-large",
+def _check_size(size: tuple[int, int], name: str, policy: DecodePolicy) -> None:
+    width, height = size
+    if width * height > policy.max_pixels:
+        facts = (
+            f"{width} x {height} = {width * height:,} pixels, more than the limit of {policy.max_pixels:,}"
         )
+        raise _error(name, f"{facts}{_BOMB}", "image-too-large")
+    if max(size) > _LONGEST_SIDE:
+        facts = f"{width} x {height} pixels, with a side longer than the {_LONGEST_SIDE:,} that are read"
+        raise _error(name, f"{facts}; cut it into pieces", "image-too-large")
+
+
+def _check_work(work: Workload, format_name: str, name: str, policy: DecodePolicy) -> None:
+    limit = work.limit_of(format_name, max(policy.max_pixels, _LEAST_LIMIT))
+    if limit is not None:
+        filled = max(work.largest, work.total)
+        facts = f"its decoder would fill {filled:,} pixels in all, more than the limit of {limit:,}"
+        raise _error(name, f"{facts}{_BOMB}", "image-too-large")
 
 
 def _damaged(data: bytes, format_name: str, name: str, error: Exception) -> ImageError:

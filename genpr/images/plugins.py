@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from PIL import (
     AvifImagePlugin,
-    BmpImagePlugin,
     GifImagePlugin,
     ImageFile,
     JpegImagePlugin,
@@ -22,10 +21,14 @@ from PIL import (
 )
 from PIL.Image import Image
 
+from genpr.images.pieces import MeteredFile, TooManyPiecesError
+from genpr.images.slow_plugins import FastBmp, FastPpm
+
 _BITS_PER_SAMPLE, _PHOTOMETRIC, _ORIENTATION, _PLANAR = 258, 262, 274, 284  # TIFF tags
 _WHITE_IS_ZERO = 0
 _SEPARATE_PLANES = 2
 _EXIF_LONG = 4
+_SMALL_FILE = 2**16  # bytes, which cannot be read in so many pieces
 
 
 class UnsupportedPixelsError(Exception):
@@ -42,11 +45,11 @@ class _StoredTiff(TiffImagePlugin.TiffImageFile):
 # The JPEG plugin reads an MPO as its first picture, which is the one to use.
 _PLUGINS: dict[str, type[ImageFile.ImageFile]] = {
     "AVIF": AvifImagePlugin.AvifImageFile,
-    "BMP": BmpImagePlugin.BmpImageFile,
+    "BMP": FastBmp,
     "GIF": GifImagePlugin.GifImageFile,
     "JPEG": JpegImagePlugin.JpegImageFile,
     "PNG": PngImagePlugin.PngImageFile,
-    "PPM": PpmImagePlugin.PpmImageFile,
+    "PPM": FastPpm,
     "TIFF": _StoredTiff,
     "WEBP": WebPImagePlugin.WebPImageFile,
 }
@@ -67,7 +70,8 @@ class Depth:
 
 def open_image(data: bytes, format_name: str) -> ImageFile.ImageFile:
     """Parse the header of a file; no pixel is decoded."""
-    return _PLUGINS[format_name](io.BytesIO(data))
+    is_metered = len(data) > _SMALL_FILE or format_name == "TIFF"  # whose tags may be the same bytes
+    return _PLUGINS[format_name](MeteredFile(data) if is_metered else io.BytesIO(data))
 
 
 def depth_of(image: ImageFile.ImageFile) -> Depth:
@@ -103,6 +107,8 @@ def is_animated(image: ImageFile.ImageFile) -> bool:
     """Whether there are more frames or pages than the first; to be asked last, as it may move on to the second."""
     try:
         return bool(getattr(image, "is_animated", False))
+    except TooManyPiecesError:
+        raise
     except Exception:  # noqa: BLE001 - a second frame that cannot be parsed is a second frame
         return True
 

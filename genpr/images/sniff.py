@@ -44,7 +44,6 @@ _NO_IMAGE: tuple[tuple[bytes, str], ...] = (
     (b"\x1f\x8b", "it is gzip-compressed"),
     (b"\x93NUMPY", "it is a numpy array"),
 )
-_ANIMATION = 2  # flag of an extended WebP
 _PNM = re.compile(rb"P(?:[1-6]|[Ff]\s)[\s#]?")
 _HTML = re.compile(  # atomic and possessive: a comment that was read once is never tried at another length
     rb"\s*+(?:<!--(?>.*?-->)\s*+)*+<(?:!doctype\s+html|html|head|body)", re.IGNORECASE | re.DOTALL
@@ -67,11 +66,6 @@ def codec_name(data: bytes) -> str | None:
     """The format of a file, and of WebP whether it is the lossless one."""
     name = image_format(data)
     return "WEBP lossless" if name == "WEBP" and b"VP8L" in data[12:64] else name
-
-
-def canvases_in(data: bytes) -> int:
-    """How many copies of the whole image its decoder holds, by its first bytes: an animated WebP's keeps two more."""
-    return 3 if data[8:16] == b"WEBPVP8X" and len(data) > 20 and data[20] & _ANIMATION else 1
 
 
 def refusal(data: bytes) -> tuple[str, str]:

@@ -1,0 +1,447 @@
+"""Small files that would make a decoder work for long or fill the memory, and large ordinary ones that must not suffer."""
+
+from __future__ import annotations
+
+import io
+import struct
+import time
+import tracemalloc
+import warnings
+import zlib
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from image_files import SAMPLES, SMALL, decoded, encode, exif, noise, png, png_chunk, refused_image
+from PIL import Image, ImageFile
+from PIL.BmpImagePlugin import BmpImageFile
+from PIL.PpmImagePlugin import PpmImageFile
+
+import genpr
+from genpr.errors import BadImagesError
+
+MOST_SECONDS = 3.0  # of processor time; each took 5 to 50 s, or gigabytes
+
+
+@pytest.fixture(autouse=True)
+def _in_little_time():
+    started = time.process_time()
+    yield
+    assert time.process_time() - started < MOST_SECONDS
+
+
+@pytest.fixture
+def no_pixels(monkeypatch):
+    """No pixel is decoded, at least by Pillow's own loaders."""
+    monkeypatch.setattr(ImageFile.ImageFile, "load", lambda _: pytest.fail("pixels were decoded"))
+    monkeypatch.setattr(
+        "PIL.TiffImagePlugin.TiffImageFile._load_libtiff", lambda _: pytest.fail("pixels were decoded")
+    )
+
+
+def segment(marker: int, body: bytes = b"") -> bytes:
+    return bytes((0xFF, marker)) + struct.pack(">H", len(body) + 2) + body
+
+
+def jpeg_scans(data: bytes) -> tuple[bytes, list[bytes]]:
+    """A progressive JPEG up to its first scan, and each of its scans with the tables before it."""
+    at = kept_to = 2
+    head, scans = b"", []
+    while data[at + 1] != 0xD9:
+        marker, length = data[at + 1], int.from_bytes(data[at + 2 : at + 4], "big")
+        at += 2 + length
+        if marker == 0xDA:
+            while data[at] != 0xFF or data[at + 1] == 0:
+                at += 1
+            scans.append(data[kept_to:at])
+            kept_to = at
+        elif not scans and marker == 0xC2:
+            head, kept_to = data[:at], at
+    return head, scans
+
+
+# Pixels beyond the image ------------------------------------------------------------------------------------
+
+
+def tiff_of(fields: list[tuple[int, str, list[int]]], strip: bytes) -> bytes:
+    """A TIFF with `strip` at 8; fields are tag, `struct` letter of its type, values."""
+    types = {"H": 3, "I": 4, "q": 17}
+    body = b"II*\0\0\0\0\0" + strip
+    entries = b""
+    for tag, letter, values in fields:
+        value = struct.pack(f"<{len(values)}{letter}", *values)
+        if len(value) > 4:
+            value, body = struct.pack("<I", len(body)), body + value
+        entries += struct.pack("<HHI", tag, types[letter], len(values)) + value.ljust(4, b"\0")
+    page = struct.pack("<H", len(fields)) + entries + bytes(4)
+    return body[:4] + struct.pack("<I", len(body)) + body[8:] + page
+
+
+def gray_fields(size: tuple[int, int], *, compression: int) -> list[tuple[int, str, list[int]]]:
+    sides = [(256, "I", [size[0]]), (257, "I", [size[1]])]
+    return [*sides, (258, "H", [8]), (259, "H", [compression]), (262, "H", [1]), (277, "H", [1])]
+
+
+def tiled_tiff(size: tuple[int, int], tile: tuple[int, int], *, kind: str = "I", tiles: int = 1) -> bytes:
+    """Tiles of zeros; `kind` is the `struct` letter of the tile's sides."""
+    strip = zlib.compress(bytes(tile[0] * tile[1] if tile[0] * tile[1] < 10**6 else 1000), 9)
+    places = [(324, "I", [8] * tiles), (325, "I", [len(strip)] * tiles)]
+    shape = [(322, kind, [tile[0]]), (323, kind, [tile[1]])]
+    return tiff_of([*gray_fields(size, compression=8), *shape, *places], strip)
+
+
+@pytest.mark.parametrize("kind", ["H", "I", "q"])
+@pytest.mark.parametrize("order", ["first", "last"])
+def test_a_tiff_tile_larger_than_the_limit_is_refused(kind, order, no_pixels):
+    data = tiled_tiff((1, 1), (26_000, 26_000), kind=kind)
+    small = struct.pack("<HHII", 322, 4, 1, 16)
+    at = struct.unpack_from("<I", data, 4)[0]
+    count = struct.unpack_from("<H", data, at)[0] + 1
+    where = at + 2 if order == "first" else len(data) - 4
+    repeated = data[:at] + struct.pack("<H", count) + data[at + 2 : where] + small + data[where:]
+    for each in (data, repeated):
+        assert refused_image(each).code == "image-too-large"
+
+
+def test_tiff_tiles_that_overhang_a_narrow_image_are_refused(no_pixels):
+    assert refused_image(tiled_tiff((1, 65_536), (9000, 16), tiles=4096)).code == "image-too-large"
+
+
+def test_a_big_tiff_that_pillow_takes_for_a_small_one_is_refused(no_pixels):
+    """Pillow reads the classic page, libtiff the entries of a BigTIFF at the same place."""
+    data = bytearray(tiled_tiff((1, 1), (16, 16)))
+    data[:4] = b"MM\0+"
+    page = 2**16
+    data[4:8] = struct.pack(">I", page)
+    data += bytes(page - len(data))
+    for tag in (322, 323):
+        data += struct.pack(">HHQQ", tag, 4, 1, 26_000 << 32)
+    data[page:page] = struct.pack(">Q", 2)
+    assert refused_image(bytes(data)).code == "image-too-large"
+
+
+@pytest.mark.parametrize("tile", [256, 512])
+def test_tiles_slightly_larger_than_the_image_are_read(tile):
+    image = Image.fromarray(noise(300, 270))
+    data = encode(image, "TIFF", compression="tiff_deflate", tiled=True, tile=(tile, tile))
+    np.testing.assert_array_equal(decoded(data).pixels, np.asarray(image))
+    assert decoded(tiled_tiff((30, 30), (tile, tile))).pixels.shape == (30, 30, 3)
+
+
+def avif(size: tuple[int, int], **options) -> bytes:
+    return encode(Image.new("RGB", size), "AVIF", speed=10, **options)
+
+
+def with_ispe(data: bytes, size: tuple[int, int]) -> bytes:
+    at = data.index(b"ispe") + 8
+    return data[:at] + struct.pack(">II", *size) + data[at + 8 :]
+
+
+def test_an_avif_whose_box_understates_its_frames_is_refused(no_pixels):
+    error = refused_image(with_ispe(avif((1200, 1000)), (16, 16)))
+    assert error.code == "image-corrupt"
+    assert "1200 x 1000" in str(error)
+
+
+def test_an_avif_sequence_whose_track_understates_its_frames_is_refused(no_pixels):
+    data = encode(
+        Image.new("RGB", (640, 480)), "AVIF", save_all=True, append_images=[Image.new("RGB", (640, 480))]
+    )
+    decoded_size = data.index(b"tkhd") + 4 + (88 if data[data.index(b"tkhd") + 4] else 76)
+    lie = data[:decoded_size] + struct.pack(">II", 16 << 16, 16 << 16) + data[decoded_size + 8 :]
+    assert refused_image(with_ispe(lie, (16, 16))).code == "image-corrupt"
+
+
+def test_hidden_frames_of_an_avif_count(no_pixels):
+    """One item with the same frame again and again, all of which the decoder decodes."""
+    data = avif((4000, 4000))
+    location = data.index(b"iloc") + 4  # version 0, sizes of 4 and 4 bytes, one item with one extent
+    assert data[location : location + 6] == b"\0\0\0\0\x44\0"
+    start, length = struct.unpack_from(">II", data, location + 14)
+    frames = data[start : start + length] * 40
+    moved = data[: location + 14] + struct.pack(">II", len(data), len(frames)) + data[location + 22 :]
+    assert refused_image(moved + frames).code == "image-too-large"
+
+
+@pytest.mark.parametrize("options", [{}, {"alpha": True}, {"sequence": True}, {"autotiling": False}])
+def test_ordinary_avif_files_are_read(options):
+    image = Image.fromarray(noise(70, 130))
+    if options.pop("alpha", False):
+        image.putalpha(99)
+    if options.pop("sequence", False):
+        options |= {"save_all": True, "append_images": [image.copy()]}
+    data = encode(image, "AVIF", **options)
+    with Image.open(io.BytesIO(data)) as opened:
+        np.testing.assert_array_equal(decoded(data).pixels, np.asarray(opened.convert("RGBA"))[..., :3])
+
+
+def test_a_gif_frame_larger_than_its_screen_is_refused_where_pillow_has_no_limit(monkeypatch):
+    """Pillow fills the place of such a frame while it opens the file."""
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)
+    monkeypatch.setattr("PIL.Image.core.fill", lambda *_: pytest.fail("the frame was filled"))
+    control = b"!\xf9\x04\x08\0\0\0\0"
+    frame = b",\0\0\0\0" + struct.pack("<HHB", 65_535, 65_535, 0) + b"\x02\x02\x4c\x01\0;"
+    screen = b"GIF89a" + struct.pack("<HHBBB", 1, 1, 0x80, 0, 0) + bytes(6)
+    for between in (b"", b"!\xfe\x03abc\0", b"\0\0"):
+        assert refused_image(screen + between + control + frame).code == "image-too-large"
+
+
+@pytest.mark.parametrize("size", [(2**20 + 1, 1), (1, 2**20 + 1)])
+def test_sides_of_more_than_a_million_pixels_are_refused(size):
+    header = struct.pack("<IiiHHIIiiII", 40, *size, 1, 8, 1, 6, 0, 0, 0, 0)
+    bmp = b"BM" + struct.pack("<IHHI", 1084, 0, 0, 1078) + header + bytes(range(256)) * 4 + b"\1\5\0\0\0\1"
+    files = [bmp, png(*size, bits=8, colour=0, rows=bytes(100)), b"P4\n%d %d\n" % size + bytes(2**18)]
+    for data in files:
+        assert refused_image(data).code == "image-too-large"
+    assert refused_image(np.zeros((size[1], size[0], 3), np.uint8)).code == "image-too-large"
+
+
+def test_a_side_of_a_million_pixels_is_read():
+    assert decoded(encode(Image.new("L", (2**20, 2)))).pixels.shape == (2, 2**20, 3)
+
+
+# Passes over an image ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fill", [b"", b"\xff", b"\xff\x01"], ids=["plain", "fill", "parameterless"])
+def test_a_jpeg_of_thousands_of_scans_is_refused(fill, no_pixels):
+    head, scans = jpeg_scans(encode(Image.new("RGB", (2000, 2000)), "JPEG", progressive=True))
+    data = head + b"".join(scans) + fill.join([b"", *[scans[-1]] * 2000]) + b"\xff\xd9"
+    assert len(scans) == 10
+    assert refused_image(data).code == "image-too-large"
+
+
+def test_a_jpeg_of_a_million_scans_of_few_pixels_is_refused(no_pixels):
+    head, scans = jpeg_scans(encode(Image.new("L", (8, 8)), "JPEG", progressive=True))
+    data = head + b"".join(scans) + scans[-1] * 300_000 + b"\xff\xd9"
+    assert refused_image(data).code == "image-too-large"
+
+
+def test_ordinary_progressive_jpegs_are_read():
+    image = Image.fromarray(noise(120, 90))
+    head, scans = jpeg_scans(encode(image, "JPEG", progressive=True))
+    for data in (
+        head + b"".join(scans) + b"\xff\xd9",
+        head + b"".join([*scans, *scans[-1:] * 20]) + b"\xff\xd9",
+    ):
+        with Image.open(io.BytesIO(data)) as opened:
+            np.testing.assert_array_equal(decoded(data).pixels, np.asarray(opened))
+
+
+def test_pictures_after_the_end_of_a_jpeg_are_no_scans():
+    """Such as the film that some cameras append."""
+    image = encode(Image.new("RGB", (4000, 3000)), "JPEG", progressive=True)
+    assert decoded(image + b"\xff\xda\0\2" * 2000 + b"\xff\xd9").pixels.shape == (3000, 4000, 3)
+
+
+# Pieces -----------------------------------------------------------------------------------------------------
+
+SCREEN = b"GIF89a" + struct.pack("<HHBBB", 1, 1, 0x80, 0, 0) + bytes(6)
+FRAME = b"," + struct.pack("<HHHHB", 0, 0, 1, 1, 0) + b"\x02\x02\x4c\x01"
+JPEG = encode(SMALL, "JPEG")
+PNG = encode(SMALL)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        JPEG[:2] + segment(0xFE) * 600_000 + JPEG[2:],
+        JPEG[:2] + segment(0xE0, b"a") * 600_000 + JPEG[2:],
+        JPEG[:20] + bytes(2_500_000) + JPEG[20:],
+        PNG[:33] + png_chunk(b"IDAT", b"") * 600_000 + PNG[33:],
+        PNG[:33] + png_chunk(b"teSt", b"") * 600_000 + PNG[33:],
+        SCREEN + b"!\xfe" + b"\1a" * 1_200_000 + b"\0" + FRAME + b"\0;",
+        SCREEN + FRAME + b"\1a" * 1_200_000 + b"\0;",
+        b"P6\n#" + b"a" * 2_500_000 + b"\n1 1\n255\nabc",
+    ],
+    ids=[
+        "jpeg-comments",
+        "jpeg-app0",
+        "jpeg-junk",
+        "png-data",
+        "png-unknown",
+        "gif-comment",
+        "gif-data",
+        "ppm-comment",
+    ],
+)
+def test_files_of_a_million_pieces_are_refused(data):
+    assert refused_image(data).code == "image-too-large"
+
+
+def test_tiff_strips_that_are_the_same_bytes_are_refused():
+    count = 20_000
+    places = [(273, "I", [8] * count), (278, "I", [1]), (279, "I", [1] * count)]
+    data = tiff_of([*gray_fields((1, count), compression=1), *places], bytes(70_000))
+    assert refused_image(data).code == "image-too-large"
+
+
+# Metadata ---------------------------------------------------------------------------------------------------
+
+
+def tag_bomb(*, tags: int, size: int) -> bytes:
+    """An EXIF block whose tags all claim the same bytes."""
+    entries = b"".join(struct.pack("<HHII", 0x9000 + tag, 7, size, 8) for tag in range(tags))
+    return b"II*\0" + struct.pack("<IH", 8, tags) + entries + bytes(4 + size)
+
+
+@pytest.mark.parametrize("name", ["jpeg", "avif", "png", "webp"])
+def test_exif_tags_that_claim_the_same_bytes_are_not_copied(name):
+    bomb = tag_bomb(tags=4000, size=500_000)
+    if name == "jpeg":
+        parts = [bomb[at : at + 60_000] for at in range(0, len(bomb), 60_000)]
+        data = JPEG[:2] + b"".join(segment(0xE1, b"Exif\0\0" + part) for part in parts) + JPEG[2:]
+    else:
+        with warnings.catch_warnings(action="ignore"):
+            data = encode(SMALL, name.upper(), exif=bomb)
+    plain = JPEG if name == "jpeg" else encode(SMALL, name.upper())
+    np.testing.assert_array_equal(decoded(data).pixels, decoded(plain).pixels)
+
+
+def test_tiff_tags_that_claim_the_same_bytes_are_not_copied():
+    places = [(273, "I", [8]), (278, "I", [1]), (279, "I", [1])]
+    data = tiff_of([*gray_fields((1, 1), compression=1), *places], b"7")
+    page = struct.unpack_from("<I", data, 4)[0]
+    count = struct.unpack_from("<H", data, page)[0] + 2000
+    bomb = b"".join(struct.pack("<HHII", 0x9000 + tag, 7, 500_000, 8) for tag in range(2000))
+    bombed = data[:page] + struct.pack("<H", count) + data[page + 2 : -4] + bomb + bytes(500_000)
+    tracemalloc.start()
+    decoded(bombed)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10 * 2**20
+
+
+def test_jpegs_of_many_exif_segments_take_no_quadratic_time():
+    data = JPEG[:2] + segment(0xE1, b"Exif\0\0" + bytes(60_000)) * 700 + JPEG[2:]
+    np.testing.assert_array_equal(decoded(data).pixels, decoded(JPEG).pixels)
+
+
+@pytest.mark.parametrize("kind", [b"iCCP", b"zTXt", b"iTXt"])
+def test_profiles_and_text_of_a_png_are_not_unfolded(kind):
+    head = b"a\0\1\0\0\0" if kind == b"iTXt" else b"a\0\0"
+    chunk = png_chunk(kind, head + zlib.compress(bytes(2**20), 9))
+    for at in (33, len(PNG) - 12):
+        np.testing.assert_array_equal(decoded(PNG[:at] + chunk * 3000 + PNG[at:]).pixels, SMALL)
+
+
+def test_orientation_and_colors_survive_without_the_metadata():
+    turned = exif(6)
+    camera = segment(0xE1, b"Exif\0\0" + turned.tobytes().removeprefix(b"Exif\0\0"))
+    icc = segment(0xE2, b"ICC_PROFILE\0\1\1" + bytes(3000))
+    for name in ("jpeg", "jpeg-cmyk", "jpeg-progressive", "mpo"):
+        plain = SAMPLES[name]
+        marked = plain[:2] + camera + icc + segment(0xED, b"Photoshop 3.0\0") + plain[2:]
+        # Bytes between segments must not become markers when what lies between them goes.
+        junk = plain[:2] + camera + b"\5\xff\xff" + icc[1:] + b"\xdb\xdb" + plain[2:]
+        for data in (marked, junk):
+            with Image.open(io.BytesIO(data)) as opened:
+                np.testing.assert_array_equal(decoded(data).pixels, np.asarray(opened.convert("RGB")))
+            assert "exif-orientation" in decoded(data).flags
+
+
+def test_a_png_with_damaged_metadata_before_its_pixels_is_refused():
+    chunk = bytearray(png_chunk(b"tEXt", b"a\0b"))
+    chunk[-1] ^= 1
+    assert refused_image(PNG[:33] + bytes(chunk) + PNG[33:]).code == "image-corrupt"
+
+
+# What Pillow decodes pixel by pixel -------------------------------------------------------------------------
+
+
+def run_bmp(size: tuple[int, int], runs: bytes, *, bits: int, palette: bytes) -> bytes:
+    header = struct.pack(
+        "<IiiHHIIiiII", 40, *size, 1, bits, 3 - bits // 4, len(runs), 0, 0, len(palette) // 4, 0
+    )
+    start = 54 + len(palette)
+    return b"BM" + struct.pack("<IHHI", start + len(runs), 0, 0, start) + header + palette + runs
+
+
+def test_a_bmp_of_line_ends_takes_no_step_per_pixel():
+    data = run_bmp((4700, 5000), b"\1\5\0\0" * 5000 + b"\0\1", bits=8, palette=bytes(range(256)) * 4)
+    pixels = decoded(data).pixels
+    assert pixels.shape == (5000, 4700, 3)
+    assert (pixels[:, 0] == pixels[0, 0]).all()
+    assert (pixels[:, 1:] == pixels[0, 1]).all()
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("palette", ["colors", "gray", "black and white"])
+def test_runs_of_a_bmp_are_expanded_as_pillow_does(bits, palette):
+    rng = np.random.default_rng(bits)
+    colors = {"colors": rng.integers(0, 256, 4 << bits), "gray": np.repeat(np.arange(1 << bits), 4)}
+    table = colors.get(palette, np.array([0, 0, 0, 0, 255, 255, 255, 0])).astype(np.uint8).tobytes()
+    outcomes = set()
+    for _ in range(150):
+        runs = bytes(rng.choice([0, 0, 0, 1, 2, 3, 5, 7, 40, 255], int(rng.integers(0, 120))).tolist())
+        data = run_bmp((int(rng.integers(1, 30)), 6), runs, bits=bits, palette=table)
+        with BmpImageFile(io.BytesIO(data)) as theirs:
+            try:
+                expected = np.asarray(theirs.convert("RGB"))
+            except (OSError, ValueError, IndexError):
+                assert refused_image(data).code in {"image-truncated", "image-corrupt"}
+                outcomes.add("refused")
+                continue
+        np.testing.assert_array_equal(decoded(data).pixels, expected)
+        outcomes.add("read")
+    assert outcomes == {"refused", "read"}
+
+
+@pytest.mark.parametrize("magic", [b"P5", b"P6"])
+@pytest.mark.parametrize("largest", [1, 6, 254, 256, 1000, 65_534])
+def test_values_of_a_ppm_are_scaled_as_pillow_does(magic, largest):
+    width = 1 if largest < 256 else 2
+    values = np.random.default_rng(largest).integers(0, min(2 * largest, 2 ** (8 * width)), 7 * 5 * 3)
+    body = values.astype(f">u{width}").tobytes()
+    data = magic + b"\n7 5\n%d\n" % largest + body[: 7 * 5 * width * (3 if magic == b"P6" else 1)]
+    with PpmImageFile(io.BytesIO(data)) as theirs:
+        expected = np.asarray(theirs)
+    if expected.ndim == 2:
+        expected = np.repeat(
+            (expected >> (8 if expected.max() > 255 or largest > 255 else 0))[..., None], 3, 2
+        )
+    np.testing.assert_array_equal(decoded(data).pixels, expected)
+    assert refused_image(data[:-1]).code == "image-truncated"
+
+
+def test_a_ppm_of_an_odd_range_takes_no_step_per_pixel():
+    assert decoded(b"P5\n4000 2000 254\n" + bytes(8_000_000)).pixels.max() == 0
+
+
+# Every way in -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["folder", "list", "zip", "tar", "tar.gz", "shards", "parquet"])
+def test_hostile_images_are_refused_wherever_they_lie(way, tmp_path, make_zip, make_tar):
+    images = {f"{number}.png": encode(noise(8, 8, number)) for number in range(12)}
+    real, fake = tmp_path / "real", tmp_path / "fake"
+    for folder in (real, fake):
+        folder.mkdir()
+        for name, data in images.items():
+            (folder / name).write_bytes(data)
+    images |= {
+        "tile.tif": tiled_tiff((1, 1), (26_000, 26_000)),
+        "lie.avif": with_ispe(avif((99, 99)), (16, 16)),
+    }
+    match way:
+        case "folder" | "list":
+            fake = tmp_path / ("fake.txt" if way == "list" else "fake")
+            for name in ("tile.tif", "lie.avif"):
+                (tmp_path / "fake" / name).write_bytes(images[name])
+            if way == "list":
+                fake.write_text("".join(f"fake/{name}\n" for name in images))
+        case "zip":
+            fake = make_zip(images)
+        case "tar" | "tar.gz":
+            fake = make_tar(images, name=f"set.{way}", compression="gz" if way == "tar.gz" else "")
+        case "shards":
+            make_tar({"0.png": images["0.png"]}, name="set-0.tar")
+            make_tar(images, name="set-1.tar")
+            fake = tmp_path / "set-{0..1}.tar"
+        case _:
+            fake = tmp_path / "set.parquet"
+            pq.write_table(pa.table({"image": list(images.values())}), fake, compression="none")
+    with pytest.raises(BadImagesError) as caught:
+        genpr.score(real, fake, extractor="pixels", intervals=False, control=False, cache=False)
+    assert sorted(bad.code for bad in caught.value.bad) == ["image-corrupt", "image-too-large"]
