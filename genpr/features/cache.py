@@ -32,7 +32,7 @@ from genpr.features.extractor import ExtractorInfo
 from genpr.images.decode import FLAGS, DecodePolicy, decoder_versions
 from genpr.notices import Notice, notice
 from genpr.runtime import is_own_file, private_folder
-from genpr.storage import load_tensors, save_tensors, tensors_sha256
+from genpr.storage import load_tensors, open_regular, save_tensors, tensors_sha256
 
 FEATURE_VERSION = 1  # raise it whenever decoding, resizing or embedding changes any feature
 SHARD_ROWS = 2048
@@ -173,6 +173,7 @@ class FeatureCache:
                 self._foreign.append(shard)
                 shard.unlink()  # a shard written to its name would otherwise follow a link
                 return
+            open_regular(shard).close()  # the library would wait for a writer of a pipe
             with safe_open(shard, framework="pt") as file:
                 identities = file.get_tensor("identities").numpy()
         except OSError as error:

@@ -17,7 +17,7 @@ from typing import Any
 
 from genpr.errors import ResourceError, UsageError
 from genpr.limits import SMALL_TEXT_BYTES, parse_json, read_bytes
-from genpr.storage import read_metadata
+from genpr.storage import open_regular, read_metadata
 
 SHARD_FORMAT = "genpr.cache/1"
 _FOLDER = re.compile(r"(?P<slug>.*)-[0-9a-f]{16}")
@@ -180,7 +180,7 @@ def _folder_at(path: Path) -> CacheFolder | None:
         return None
     key: dict[str, Any] = {}
     with contextlib.suppress(OSError, ValueError):
-        with (path / "key.json").open("rb") as file:
+        with open_regular(path / "key.json") as file:
             read = parse_json(
                 read_bytes(file, SMALL_TEXT_BYTES, name=path.name, what="a key", code="not-a-cache")
             )

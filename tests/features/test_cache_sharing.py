@@ -12,7 +12,9 @@ import pytest
 import torch
 
 import genpr
+from genpr.errors import UsageError
 from genpr.features.cache import FeatureCache
+from genpr.features.cache_files import find_folders
 from genpr.features.extractor import ExtractorInfo
 
 INFO = ExtractorInfo("toy", 3, "none", None, comparable=False, cache_key="a" * 64)
@@ -107,6 +109,21 @@ def test_a_shard_of_another_user_is_not_believed(tmp_path, planted):
     again.add(*rows(1, 2, 3))  # the same name, and a file of one's own in its place
     again.flush()
     assert known(tmp_path, [1, 2, 3]) == [1, 2, 3]
+
+
+def test_pipes_in_the_cache_are_not_waited_for(tmp_path):
+    cache = FeatureCache(tmp_path, INFO, "cpu")
+    cache.add(*rows(1))
+    cache.flush()
+    for path in (*cache.folder.glob("*.safetensors"), cache.folder / "key.json"):
+        path.unlink()
+        os.mkfifo(path)
+    again = FeatureCache(tmp_path, INFO, "cpu")
+    assert again.get(rows(1)[0][0]) is None
+    assert [each.code for each in again.notices] == ["cache-unreadable"]
+    with pytest.raises(UsageError) as caught:  # neither says that genpr wrote it
+        find_folders(tmp_path)
+    assert caught.value.code == "not-a-cache"
 
 
 @pytest.mark.slow
