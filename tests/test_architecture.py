@@ -311,7 +311,7 @@ LIGHT = """
     score real fake --alpha x | score real fake --fail-under x=1 | score real fake --html none/x.html
     features none x.safetensors | features real x | pack none x.npz | align none --prompts none | entities none none
     modes none fake | audit --metric nonsense | audit --check nonsense | rank real fake --by nonsense | rank real none
-    sweep none 1=fake | sweep real 1=none | watch none none | demo --device nonsense
+    sweep none 1=fake | watch none none | demo --device nonsense
 """
 
 

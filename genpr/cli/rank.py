@@ -126,7 +126,7 @@ def _of_images(
     from genpr.images.paths import check_there
 
     real, *given = sources
-    for source in (real, *([] if drawn.generator else given)):
+    for source in [] if drawn.generator else sources:  # of a generator, checkpoints are checked first
         check_there(source)
     from genpr.evaluation.evaluator import Evaluator
     from genpr.ranking.ranking import by_name, rank_checkpoints

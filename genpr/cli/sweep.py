@@ -116,8 +116,7 @@ def command(
     check_several_page(html, len(set(settings or dict(points))), "settings")
     from genpr.images.paths import check_there
 
-    for source in (real, *dict(points).values()):
-        check_there(source)
+    check_there(real)
     from genpr.evaluation.evaluator import Evaluator
     from genpr.ranking.goal import Goal
     from genpr.sweeps.folder import SweepFolder

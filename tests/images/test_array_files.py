@@ -80,7 +80,7 @@ def test_npz_without_arr_0_lists_its_keys(tmp_path):
     np.savez(tmp_path / "x.npz", images=IMAGES, labels=np.arange(23))
     error = refused_source(tmp_path / "x.npz")
     assert error.code == "npz-key"
-    assert "'images', 'labels'" in str(error)
+    assert "images, labels" in str(error)
     np.savez(tmp_path / "stats.npz", mu=np.zeros(4), sigma=np.eye(4))
     assert "FID statistics" in str(refused_source(tmp_path / "stats.npz"))
 

@@ -320,9 +320,7 @@ def test_files_without_end_and_too_large_ones_are_not_read(tmp_path):
 
 def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
     (tmp_path / "p.csv").write_text("a.png,cat\n")
-    monkeypatch.setattr(
-        "pathlib.Path.open", lambda *_: (_ for _ in ()).throw(PermissionError(13, "Permission denied"))
-    )
+    monkeypatch.setattr("os.open", lambda *_: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
     with pytest.raises(DataError, match="cannot be read"):
         open_prompts(tmp_path / "p.csv", "x")
 

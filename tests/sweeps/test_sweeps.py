@@ -353,7 +353,7 @@ def test_sweeps_that_are_killed_end_in_the_same_files(reals, fakes, tmp_path):
     np.save(source / "real.npy", reals)
     lines = random.Random(0).sample(range(1, LINES), 20)
     folders = [tmp_path / name for name in ("whole", "a", "b", "c")]
-    beyond = [LINES + 130]  # so late that it comes to its end: what is drawn from LINES spans the whole run
+    beyond = [LINES + 400]  # so late that it comes to its end: what is drawn from LINES spans the whole run
     plan = {
         folders[0]: beyond,
         folders[1]: sorted(lines[:8]),
