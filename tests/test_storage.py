@@ -11,11 +11,17 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from genpr.errors import DataError, UsageError
-from genpr.features.feature_set import check_output as check_features
 from genpr.images.pack import check_output as check_packed
 from genpr.report.pages.page_file import write_page
 from genpr.report.text.sample_table import check_table
-from genpr.storage import atomic_path, check_place, load_tensors, read_header, save_tensors
+from genpr.storage import (
+    atomic_path,
+    check_feature_file,
+    check_place,
+    load_tensors,
+    read_header,
+    save_tensors,
+)
 
 TENSORS = {
     "a": torch.arange(12, dtype=torch.float32).reshape(3, 4),
@@ -144,7 +150,7 @@ def test_the_longest_name_can_be_written(tmp_path, letter):
     "check",
     [
         check_place,
-        check_features,
+        check_feature_file,
         check_table,
         partial(check_packed, source=None, force=True),
     ],
