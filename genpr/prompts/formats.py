@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -164,8 +165,7 @@ def _decoded(text: str, origin: str, place: str) -> Any:  # noqa: ANN401 - as JS
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            keys = [key for key, _ in pairs]
-            twice = next(key for key in found if keys.count(key) > 1)
+            twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
             raise damaged(
                 origin,
                 f"{place} names {short(twice)!r} twice; several prompts of one image are a list",
