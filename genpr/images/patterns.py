@@ -18,6 +18,7 @@ from genpr.images.item import printable
 
 _MOST_PATHS = 1_000_000  # of one pattern; more are a slip of the pen, and would fill the memory
 _MOST_DIGITS = 18
+_LONGEST = 4096  # characters of one path with wildcards, as no system has longer paths; translating them is quadratic
 _GROUP = re.compile(r"\{([^{}]*)\}")
 _NUMBERS = re.compile(r"([0-9]+)\.\.([0-9]+)(?:\.\.([0-9]+))?")
 _LETTERS = re.compile(r"([a-z])\.\.([a-z])|([A-Z])\.\.([A-Z])")
@@ -177,6 +178,12 @@ def _existing(alternatives: Sequence[str], text: str) -> tuple[Path, ...]:
 
 def _matches(pattern: str, text: str) -> Iterator[str]:
     """The paths that match a pattern without braces; a part of it that exists as it is written is no pattern."""
+    if len(pattern) > _LONGEST:
+        raise UsageError(
+            f"a pattern has {len(pattern):,} characters, more than the {_LONGEST:,} of the longest path; make it shorter",
+            code="bad-pattern",
+            path=text,
+        )
     parts = Path(pattern).parts
     if "**" in parts:
         raise UsageError(
