@@ -83,9 +83,17 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`, moved onto `path` only if the block succeeds.
 
     The temporary file is flushed to disk before the move, and removed if the block fails. A link stays a link: what it
-    points to is replaced. A file that is replaced hands on its mode and, as far as the process may say so, its owner.
+    points to is replaced, if it is a regular file. A file that is replaced hands on its mode and, as far as the process
+    may say so, its owner.
+
+    Raises:
+        OSError: There is a folder, a device or a pipe, or no file can be written there.
     """
     path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_file():
+        raise OSError(
+            errno.EEXIST, "there is something else than a regular file, which is not replaced", str(path)
+        )
     handle, name = tempfile.mkstemp(prefix=_temporary_prefix(path), suffix=_SUFFIX, dir=path.parent)
     os.close(handle)
     temporary = Path(name)

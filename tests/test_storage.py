@@ -84,6 +84,17 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_pipe_is_not_replaced_and_a_link_to_one_neither(tmp_path):
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    for path in (pipe, link):
+        with pytest.raises(OSError, match="not replaced"), atomic_path(path) as temporary:
+            temporary.write_text("x")
+    assert pipe.is_fifo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe"]
+
+
 def test_the_same_content_gives_the_same_bytes_which_other_programs_read(tmp_path):
     tensors = {
         "wide": torch.arange(3, dtype=torch.float64),

@@ -17,10 +17,13 @@ from genpr.images.folder import walk_files
 from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, parse_json, read_bytes
 from genpr.results.records import result_of
 from genpr.results.result import Result
-from genpr.storage import atomic_path, exclusive_lock, open_regular, unwritable
+from genpr.storage import atomic_path, check_place, exclusive_lock, open_regular, unwritable
 
 _LONGEST_NAME = 100
 _SCHEMA = "genpr.sweep-point/1"
+
+SWEEP_FILES = ("sweep.json", "sweep.csv", "sweep.png", "sweep.svg")
+"""What `genpr.report.sweep_files.write_sweep` writes into the folder."""
 
 
 class SweepFolder:
@@ -40,12 +43,15 @@ class SweepFolder:
         """Keep other sweeps out meanwhile, and clear away what a killed one left half written.
 
         Raises:
+            UsageError: A file of the sweep cannot be written there (`genpr.storage.check_place`).
             ResourceError: Another sweep is under way there ("locked"), or the folder cannot be made ("unwritable").
         """
         try:
             self._points.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise unwritable(self.path, error) from error
+        for name in SWEEP_FILES:
+            check_place(self.path / name)
         busy = f"another sweep is under way in {self.path}; wait for it, or choose another folder"
         lock = exclusive_lock(self._points / ".lock", busy=busy)
         try:
@@ -55,10 +61,11 @@ class SweepFolder:
             lock.release()
 
     def _remove_half_written(self) -> None:
+        files = "|".join(map(re.escape, SWEEP_FILES))
         try:
-            for folder in (self.path, self._points):
+            for folder, names in ((self.path, files), (self._points, r".+\.json")):
                 for path in folder.iterdir():
-                    if path.name.startswith(".") and path.suffix == ".tmp":
+                    if re.fullmatch(rf"\.(?:{names})\.[^.]+\.tmp", path.name, re.DOTALL):
                         path.unlink(missing_ok=True)
         except OSError as error:
             raise unwritable(self.path, error) from error

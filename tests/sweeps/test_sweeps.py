@@ -28,7 +28,7 @@ from genpr.sweeps.sweep import Sweep, SweepPoint, sweep, warnings_of
 
 OPTIONS = {"control": False, "device": "cpu"}
 SETTINGS = (0.1, 0.5, 0.8, 1.0)
-LINES = 198  # that a sweep of finished points executes in the files that write; one without any has 260
+LINES = 331  # that a sweep of finished points executes in the files that write; one without any has 391
 
 
 @pytest.fixture(scope="module")
@@ -306,10 +306,23 @@ def test_two_sweeps_do_not_share_a_folder(evaluator, fakes, tmp_path):
 def test_what_a_killed_sweep_left_half_written_is_cleared_away(evaluator, fakes, tmp_path):
     paths, folder = files_of(tmp_path / "fakes", fakes), SweepFolder(tmp_path / "out")
     (tmp_path / "out" / "points").mkdir(parents=True)
-    left = tmp_path / "out" / "points" / ".psi=0.5.json.abc.tmp"
-    left.write_text("{")
+    left = [tmp_path / "out" / "points" / ".psi=0.5.json.abc.tmp", tmp_path / "out" / ".sweep.png.abc.tmp"]
+    others = [tmp_path / "out" / ".notes.tmp", tmp_path / "out" / "points" / ".psi.tmp"]
+    for path in left + others:
+        path.write_text("{")
     sweep(evaluator, paths, folder=folder)
-    assert not left.exists()
+    assert [path.exists() for path in left + others] == [False, False, True, True]
+
+
+@pytest.mark.parametrize("name", ["sweep.json", "sweep.csv", "sweep.png", "sweep.svg"])
+def test_a_pipe_in_the_folder_is_refused_before_anything_is_scored(name, evaluator, fakes, tmp_path):
+    paths, folder = files_of(tmp_path / "fakes", fakes), SweepFolder(tmp_path / "out")
+    (tmp_path / "out").mkdir()
+    os.mkfifo(tmp_path / "out" / name)
+    with pytest.raises(UsageError) as error:
+        sweep(evaluator, paths, folder=folder)
+    assert error.value.code == "not-a-file"
+    assert (tmp_path / "out" / name).is_fifo()
 
 
 @pytest.mark.parametrize("settings", [{}, {float("nan"): 0}, {float("inf"): 0}, {"0.5": 0}, {True: 0}])
