@@ -49,8 +49,8 @@ class Arrival:
 
 
 def samples_at(path: Path) -> str | None:
-    """The path of a folder, an archive, an .npz or a feature file, as it is; None for anything else."""
-    is_sample = path.is_dir() or path.name.lower().endswith(SAMPLE_SUFFIXES)
+    """The path of a folder, an archive, an .npz or a feature file, as it is; None for anything else, pipes and devices among it."""
+    is_sample = path.is_dir() or (path.is_file() and path.name.lower().endswith(SAMPLE_SUFFIXES))
     return str(path) if is_sample else None
 
 
