@@ -37,7 +37,7 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
         raise UsageError(f"device {device!r} is not supported; use auto, cpu or cuda", code="unknown-device")
     if resolved.type == "cuda":
         count = torch.cuda.device_count() if _sees_cuda() else 0
-        if (resolved.index or 0) >= count:
+        if int(str(device).partition(":")[2] or 0) >= count:  # torch keeps 8 bits of it: 256 would be 0
             asked = f"device {str(device)!r} was asked for, but torch {torch.__version__}"
             raise ResourceError(f"{asked} {_lack_of_cuda(count)}; or use --device cpu", code="no-cuda")
     return resolved
@@ -149,8 +149,13 @@ def cache_root() -> Path:
     """
     if explicit := os.environ.get("GENPR_CACHE"):
         return expanded(explicit)
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return expanded(base) / "genpr"
+    return user_cache() / "genpr"
+
+
+def user_cache() -> Path:
+    """XDG_CACHE_HOME if it is an absolute path, as its specification demands, else ~/.cache."""
+    base = expanded(os.environ.get("XDG_CACHE_HOME", ""))
+    return base if base.is_absolute() else expanded("~/.cache")
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:

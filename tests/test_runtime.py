@@ -78,9 +78,10 @@ def test_devices():
         assert caught.value.code == "unknown-device"
 
 
-def test_absent_cuda_device_is_refused():
+@pytest.mark.parametrize("number", [torch.cuda.device_count(), 127, 128, 256, 99_999])
+def test_absent_cuda_device_is_refused(number):
     with pytest.raises(ResourceError, match="sees") as caught:
-        resolve_device(f"cuda:{torch.cuda.device_count()}")
+        resolve_device(f"cuda:{number}")
     assert caught.value.code == "no-cuda"
 
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from genpr.features.weights.known import WeightsFile
-from genpr.runtime import cache_root, expanded, folder_risk, is_own_file, private_folder
+from genpr.runtime import cache_root, expanded, folder_risk, is_own_file, private_folder, user_cache
 
 
 def weights_folder() -> Path:
@@ -47,12 +47,12 @@ def sha256_of_blob(path: Path) -> str | None:
 
 
 def _torch_hub_folder() -> Path:
-    home = os.environ.get("TORCH_HOME") or _user_cache() / "torch"
+    home = os.environ.get("TORCH_HOME") or user_cache() / "torch"
     return expanded(home) / "hub" / "checkpoints"
 
 
 def _hugging_face_copy(repo_id: str, revision: str, filename: str) -> Path:
-    home = os.environ.get("HF_HOME") or _user_cache() / "huggingface"
+    home = os.environ.get("HF_HOME") or user_cache() / "huggingface"
     caches = expanded(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
     folder = caches / f"models--{repo_id.replace('/', '--')}"
     try:
@@ -60,7 +60,3 @@ def _hugging_face_copy(repo_id: str, revision: str, filename: str) -> Path:
     except (OSError, UnicodeDecodeError):
         commit = revision  # it is a commit, or nothing is there
     return folder / "snapshots" / commit / filename
-
-
-def _user_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
