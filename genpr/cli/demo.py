@@ -28,9 +28,11 @@ These numbers come from weight-free features and compare with nothing published.
     metavar="DIR",
     help="Also write the pictures there, as PNG files.",
 )
-@click.option("--n", default=800, show_default=True, type=click.IntRange(min=50), help="Pictures per set.")
 @click.option(
-    "--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Chooses the pictures."
+    "--n", default=800, show_default=True, type=click.IntRange(50, 100_000), help="Pictures per set."
+)
+@click.option(
+    "--seed", default=0, show_default=True, type=click.IntRange(0, 2**63 - 1), help="Chooses the pictures."
 )
 @device_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")

@@ -128,7 +128,7 @@ _GENERATOR_OPTIONS = (
         metavar="SPEC",
         help="package.module:factory or path/file.py:factory of a generator that draws the fakes.",
     ),
-    click.option("--n", type=click.IntRange(min=2), help="Images to draw.  [default: as many as reals]"),
+    click.option("--n", type=click.IntRange(2, 2**40), help="Images to draw.  [default: as many as reals]"),
     click.option(
         "--rule",
         type=click.Choice(["w-interpolate", "z-resample", "z-scale", "z-clip"]),
@@ -136,7 +136,7 @@ _GENERATOR_OPTIONS = (
     ),
     click.option(
         "--latent-dim",
-        type=click.IntRange(min=1),
+        type=click.IntRange(1, 2**31),
         help="Coordinates of a latent.  [default: the generator's]",
     ),
     click.option(

@@ -89,7 +89,13 @@ _SOURCE_OPTIONS = (
     click.option(
         "--max-images", type=click.IntRange(min=1), help="Use a random subset of at most this many."
     ),
-    click.option("--seed", default=0, show_default=True, help="Chooses the subset of --max-images."),
+    click.option(
+        "--seed",
+        default=0,
+        show_default=True,
+        type=click.IntRange(max=2**63 - 1),  # as torch takes it
+        help="Chooses the subset of --max-images.",
+    ),
     click.option(
         "--on-bad",
         type=click.Choice(["error", "skip"]),
