@@ -192,7 +192,10 @@ def _classes(labels: Any, origin: str, *, sets: bool = False) -> tuple[Label, ..
     if isinstance(labels, np.ndarray):
         if labels.ndim != 1 or labels.dtype.kind not in "iuUO":
             raise _no_labels(labels.dtype, labels.shape, origin)
-        labels = labels.tolist()
+        try:
+            labels = labels.tolist()
+        except SystemError as error:  # numpy checks no code points
+            raise _no_class(origin, "text that is not Unicode", "save the array again") from error
     if isinstance(labels, bytes) or not isinstance(labels, Sequence):
         raise _no_class(origin, type(labels).__name__, "pass a list or an array in the order of the images")
     return tuple(_class(label, origin, sets=sets) for label in labels)
