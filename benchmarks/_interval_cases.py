@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.metrics.manifold.null import calibrated_clipped_coverage
-from genpr.metrics.manifold.replicate_values import REPLICATES, Replicates
+from genpr.metrics.null import calibrated_clipped_coverage
+from genpr.metrics.replicate_values import REPLICATES, Replicates
 from genpr.metrics.uncertainty import Interval, interval_of
 from genpr.neighbours.frame import Frame, Placed
 from genpr.neighbours.lists import NeighbourLists

@@ -17,7 +17,7 @@ from _families import read_features, shuffled
 from _machine import describe_machine
 from _memory import PeakMemory
 
-from genpr.metrics.manifold.neighbour_metrics import NeighbourMetrics
+from genpr.metrics.neighbour_metrics import NeighbourMetrics
 from genpr.scoring.protocols import find_protocol
 
 _RESULTS = Path(__file__).parent / "results"

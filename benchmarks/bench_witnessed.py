@@ -18,9 +18,10 @@ from _witnessed_cases import FEATURES, Case, feature_cases, made_up_cases
 from _witnessed_sets import FeaturePool, Pair
 
 from genpr.features.feature_set import load_features
-from genpr.metrics.manifold.counted import needed_balls
-from genpr.metrics.manifold.real_side import RealSide
-from genpr.metrics.manifold.witnessed import witnessed
+from genpr.metrics.manifold import ball_scores
+from genpr.metrics.real_side import RealSide
+from genpr.metrics.registry import needed_balls
+from genpr.metrics.witnessed import witnessed
 from genpr.runtime import torch_threads
 
 Kind = Literal["fidelity", "diversity"]
@@ -151,7 +152,7 @@ def _rng(case: Case, x: float, seed: int, draw: int) -> np.random.Generator:
 
 def _measured(pair: Pair) -> dict[str, float]:
     real, fake = (np.asarray(rows, dtype=np.float32) for rows in pair)
-    counted = RealSide.fit(real, balls=needed_balls(_KS)[0], device="cpu").score(fake, ks=_KS)
+    counted = ball_scores(RealSide.fit(real, balls=needed_balls(_KS)[0], device="cpu"), fake, ks=_KS)
     own = witnessed(real, fake, device="cpu")._asdict()
     return {**counted, **{f"witnessed_{name}": value for name, value in own.items()}}
 

@@ -41,31 +41,31 @@ if TYPE_CHECKING:
     from genpr.generation.load import load_generator
     from genpr.generation.sampler import Sampler
     from genpr.label_scores.options import LabelOptions
-    from genpr.metrics.distances.diversity import vendi_score
-    from genpr.metrics.distances.frechet import frechet_distance
-    from genpr.metrics.distances.inception_score import inception_score
-    from genpr.metrics.distances.kernel import cmmd, kernel_distance
+    from genpr.metrics.curves import pr_curve, prd_curve
+    from genpr.metrics.diversity import vendi_score
     from genpr.metrics.entity.entities import EntityMetrics
+    from genpr.metrics.frechet import frechet_distance
     from genpr.metrics.frontier import Curve
+    from genpr.metrics.inception_score import inception_score
+    from genpr.metrics.kernel import cmmd, kernel_distance
+    from genpr.metrics.knn_manifold import KNNManifold
     from genpr.metrics.label.labels import label_metrics
     from genpr.metrics.label.records import LabelMetrics
-    from genpr.metrics.manifold.curves import pr_curve, prd_curve
-    from genpr.metrics.manifold.knn_manifold import KNNManifold
-    from genpr.metrics.manifold.manifold import (
+    from genpr.metrics.manifold import (
         ManifoldMetrics,
         PrecisionRecall,
         manifold_metrics,
         precision_recall,
     )
-    from genpr.metrics.manifold.memorisation import ct_score
-    from genpr.metrics.manifold.probabilistic import probabilistic_precision_recall
-    from genpr.metrics.manifold.witnessed import witnessed
+    from genpr.metrics.memorisation import ct_score
+    from genpr.metrics.probabilistic import probabilistic_precision_recall
     from genpr.metrics.retrieval.copies import CopyDetection, copy_detection
     from genpr.metrics.retrieval.pools import distractor_pools
     from genpr.metrics.retrieval.ranking import RankingMetrics, ranking_metrics
     from genpr.metrics.retrieval.relevancy import Relevancy, relevancy
     from genpr.metrics.retrieval.retrieval import RetrievalMetrics, retrieval_metrics
     from genpr.metrics.retrieval.text_matching import MatchedTexts, match_texts
+    from genpr.metrics.witnessed import witnessed
     from genpr.modes.modes import FoundModes, find_modes
     from genpr.notices import Notice
     from genpr.ranking.ranking import Ranking, rank_checkpoints, rank_results
@@ -103,15 +103,15 @@ _HOME = {
     "Gallery": "genpr.report.pages.gallery",
     "GenprError": "genpr.errors",
     "ImageError": "genpr.errors",
-    "KNNManifold": "genpr.metrics.manifold.knn_manifold",
+    "KNNManifold": "genpr.metrics.knn_manifold",
     "LabelMetrics": "genpr.metrics.label.records",
     "LabelOptions": "genpr.label_scores.options",
-    "ManifoldMetrics": "genpr.metrics.manifold.manifold",
+    "ManifoldMetrics": "genpr.metrics.manifold",
     "MatchedTexts": "genpr.metrics.retrieval.text_matching",
     "MetricValue": "genpr.results.values",
     "Notice": "genpr.notices",
     "Picture": "genpr.report.pages.gallery",
-    "PrecisionRecall": "genpr.metrics.manifold.manifold",
+    "PrecisionRecall": "genpr.metrics.manifold",
     "Ranking": "genpr.ranking.ranking",
     "RankingMetrics": "genpr.metrics.retrieval.ranking",
     "Relevancy": "genpr.metrics.retrieval.relevancy",
@@ -129,21 +129,21 @@ _HOME = {
     "align": "genpr.alignment.align",
     "all_ranks": "genpr.ranks.launch",
     "ZeroShot": "genpr.entity_scores.in_images",
-    "cmmd": "genpr.metrics.distances.kernel",
+    "cmmd": "genpr.metrics.kernel",
     "compare": "genpr.results.comparison",
     "compare_report": "genpr.report.pages.compare_page",
     "copy_detection": "genpr.metrics.retrieval.copies",
-    "ct_score": "genpr.metrics.manifold.memorisation",
+    "ct_score": "genpr.metrics.memorisation",
     "distractor_pools": "genpr.metrics.retrieval.pools",
     "embed": "genpr.features.embed",
     "entity_metrics": "genpr.entity_scores.recall",
     "evidence_report": "genpr.report.pages.evidence_page",
     "find_modes": "genpr.modes.modes",
     "found_entities": "genpr.entity_scores.in_images",
-    "frechet_distance": "genpr.metrics.distances.frechet",
+    "frechet_distance": "genpr.metrics.frechet",
     "html_report": "genpr.report.pages.score_page",
-    "inception_score": "genpr.metrics.distances.inception_score",
-    "kernel_distance": "genpr.metrics.distances.kernel",
+    "inception_score": "genpr.metrics.inception_score",
+    "kernel_distance": "genpr.metrics.kernel",
     "label_metrics": "genpr.metrics.label.labels",
     "list_extractors": "genpr.features.registry",
     "load_detector": "genpr.features.detectors",
@@ -151,12 +151,12 @@ _HOME = {
     "load_generator": "genpr.generation.load",
     "load_results": "genpr.results.comparison",
     "load_text_encoder": "genpr.features.text",
-    "manifold_metrics": "genpr.metrics.manifold.manifold",
+    "manifold_metrics": "genpr.metrics.manifold",
     "match_texts": "genpr.metrics.retrieval.text_matching",
-    "pr_curve": "genpr.metrics.manifold.curves",
-    "prd_curve": "genpr.metrics.manifold.curves",
-    "precision_recall": "genpr.metrics.manifold.manifold",
-    "probabilistic_precision_recall": "genpr.metrics.manifold.probabilistic",
+    "pr_curve": "genpr.metrics.curves",
+    "prd_curve": "genpr.metrics.curves",
+    "precision_recall": "genpr.metrics.manifold",
+    "probabilistic_precision_recall": "genpr.metrics.probabilistic",
     "rank_checkpoints": "genpr.ranking.ranking",
     "rank_results": "genpr.ranking.ranking",
     "ranking_metrics": "genpr.metrics.retrieval.ranking",
@@ -169,8 +169,8 @@ _HOME = {
     "score_protocols": "genpr.evaluation.evaluate",
     "side_by_side": "genpr.report.pages.side_by_side",
     "truncation_sweep": "genpr.sweeps.generator_sweep",
-    "vendi_score": "genpr.metrics.distances.diversity",
-    "witnessed": "genpr.metrics.manifold.witnessed",
+    "vendi_score": "genpr.metrics.diversity",
+    "witnessed": "genpr.metrics.witnessed",
     "write_samples": "genpr.report.text.sample_table",
 }
 

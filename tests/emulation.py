@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from genpr.metrics.manifold.counted import needed_balls
-from genpr.metrics.manifold.emulated_manifold import EmulatedSide
-from genpr.metrics.manifold.membership import Memberships
+from genpr.metrics.emulated_manifold import EmulatedSide
+from genpr.metrics.membership import Memberships
+from genpr.metrics.registry import needed_balls
 
 
 def emulated_memberships(real, fake, *, ks, emulation, device="auto", progress=None) -> Memberships:

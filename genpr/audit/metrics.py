@@ -17,6 +17,7 @@ from types import MappingProxyType
 from genpr.audit.demands import Kind
 from genpr.audit.family import Family, Features
 from genpr.errors import UsageError, some
+from genpr.metrics.registry import BALLS, needed_balls
 from genpr.runtime import torch_threads
 
 _K_IMPROVED = 3
@@ -38,17 +39,18 @@ class _Shipped:
 
 def _counted(names: tuple[str, ...], real: Features, fake: Features) -> Mapping[str, float]:
     """Everything that is read off balls around reals and around fakes."""
-    from genpr.metrics.manifold.counted import needed_balls
-    from genpr.metrics.manifold.real_side import RealSide
+    from genpr.metrics.manifold import ball_scores
+    from genpr.metrics.real_side import RealSide
 
     ks = {name: _K_IMPROVED if name in {"precision", "recall"} else _K for name in names}
     with torch_threads(1):  # two would wait for each other on sets this small
-        return RealSide.fit(real, balls=needed_balls(ks)[0], device="cpu").score(fake, ks=ks)
+        side = RealSide.fit(real, balls=needed_balls(ks)[0], device="cpu")
+        return ball_scores(side, fake, ks=ks)
 
 
 def _probabilistic(names: tuple[str, ...], real: Features, fake: Features) -> Mapping[str, float]:
     """Both, whichever is wanted: they share their scan."""
-    from genpr.metrics.manifold.probabilistic import probabilistic_precision_recall
+    from genpr.metrics.probabilistic import probabilistic_precision_recall
 
     with torch_threads(1):
         precision, recall = probabilistic_precision_recall(real, fake, device="cpu")
@@ -57,7 +59,7 @@ def _probabilistic(names: tuple[str, ...], real: Features, fake: Features) -> Ma
 
 def _witnessed(names: tuple[str, ...], real: Features, fake: Features) -> Mapping[str, float]:
     """All four, for the same reason."""
-    from genpr.metrics.manifold.witnessed import witnessed
+    from genpr.metrics.witnessed import witnessed
 
     with torch_threads(1):
         values = witnessed(real, fake, device="cpu")
@@ -66,23 +68,7 @@ def _witnessed(names: tuple[str, ...], real: Features, fake: Features) -> Mappin
 
 _SHIPPED = (
     _Shipped(
-        MappingProxyType(
-            {
-                "precision": "fidelity",
-                "recall": "diversity",
-                "density": "fidelity",
-                "coverage": "diversity",
-                "clipped_density": "fidelity",
-                "clipped_coverage": "diversity",
-                "symmetric_precision": "fidelity",
-                "symmetric_recall": "diversity",
-                "complement_precision": "fidelity",
-                "precision_cover": "fidelity",
-                "recall_cover": "diversity",
-                "f8": "diversity",
-                "f1_8": "fidelity",
-            }
-        ),
+        MappingProxyType({name: metric.measures for name, metric in BALLS.items() if metric.measures}),
         _counted,
     ),
     _Shipped(MappingProxyType({"p_precision": "fidelity", "p_recall": "diversity"}), _probabilistic),

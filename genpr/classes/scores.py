@@ -9,14 +9,15 @@ from typing import Any, Literal
 
 import torch
 
+from genpr.metrics.registry import BALLS, DEFAULT_METRICS
 from genpr.metrics.uncertainty import interval_of
 from genpr.results.result import Result
 from genpr.results.values import MetricValue
 
-PER_CLASS = ("precision", "recall", "density", "coverage")
+PER_CLASS = DEFAULT_METRICS
 """Metrics that can be had class by class."""
 
-OVER_FAKES = frozenset({"precision", "density"})
+OVER_FAKES = frozenset(name for name in PER_CLASS if BALLS[name].over == "fake")
 """Those that are means over fakes; the others are shares of reals."""
 
 WEAKEST_FIRST = "null"
@@ -195,5 +196,5 @@ def _interval(
     stacked = torch.tensor(replicates, dtype=torch.float64)
     mean = torch.tensor(weights, dtype=torch.float64) @ stacked
     effective = 1 / sum(w * w / n for w, n in zip(weights, counts, strict=True))
-    found = interval_of(value, mean, n=max(1, int(effective)), upper=None if name == "density" else 1.0)
+    found = interval_of(value, mean, n=max(1, int(effective)), upper=BALLS[name].upper)
     return found.low, found.high

@@ -27,7 +27,7 @@ from genpr.images.policy import BadImagePolicy
 from genpr.labels.read import open_labels
 from genpr.labels.sides import LabelledSide, check_labels
 from genpr.labels.table import Labels, short
-from genpr.metrics.manifold.neighbour_metrics import least_images
+from genpr.metrics.neighbour_metrics import least_images
 from genpr.results.result import Result
 from genpr.scoring.plan import ScorePlan
 from genpr.scoring.protocols import EvaluationProtocol

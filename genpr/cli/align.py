@@ -156,10 +156,10 @@ def command(
 
 def _computed(*, text_to_image: bool, copies: bool, pairs: bool) -> list[str]:
     """Names of the metrics that there will be."""
-    from genpr.metrics.catalogue import ASKED
+    from genpr.metrics.registry import CONDITIONAL
 
     is_left_out = {"retrieval.copy_rate": not copies, "retrieval.copy_ap": not pairs}
-    names = [name for name in ASKED if name.startswith(("retrieval.", "alignment."))]
+    names = [name for name in CONDITIONAL if name.startswith(("retrieval.", "alignment."))]
     return [
         name
         for name in names

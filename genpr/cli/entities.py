@@ -140,9 +140,9 @@ def command(
 
 def _computed(*, in_images: bool) -> list[str]:
     """Names of the metrics that there will be, if they have a value."""
-    from genpr.metrics.catalogue import ASKED
+    from genpr.metrics.registry import CONDITIONAL
 
-    names = [name for name, info in ASKED.items() if info.family == "entity"]
+    names = [name for name, info in CONDITIONAL.items() if info.family == "entity"]
     return [name for name in names if not in_images or name != "entity.failure_rate"]
 
 

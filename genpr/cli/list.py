@@ -91,7 +91,7 @@ def _count(needed: int | None, most: int | None) -> str:
 
 
 def _metrics() -> list[Record]:
-    from genpr.metrics.catalogue import ALL_METRICS
+    from genpr.metrics.registry import ALL_METRICS
 
     return [
         {

@@ -160,10 +160,10 @@ def _check_there(paths: Sequence[str]) -> None:
 
 def _check_order(by: str, labels: LabelOptions | None) -> None:
     """Before anything is embedded: an order that exists, and that this run can tell."""
-    from genpr.metrics.catalogue import ASKED
+    from genpr.metrics.registry import CONDITIONAL
     from genpr.ranking.criterion import check_computed, criterion_of
 
-    asked = [need for each in criterion_of(by) for need in each.needs if need in ASKED]
+    asked = [need for each in criterion_of(by) for need in each.needs if need in CONDITIONAL]
     if asked:
         computed = ("precision", "recall", *(() if labels is None else labels.names))
         check_computed(by, computed, "this ranking does not compute; label.* come with --labels")
@@ -171,13 +171,16 @@ def _check_order(by: str, labels: LabelOptions | None) -> None:
 
 def _with_needed(metrics: list[str] | None, by: str, protocol: str) -> list[str] | None:
     """The metrics that were asked for, and those that the ranking needs."""
-    from genpr.metrics.catalogue import ASKED
+    from genpr.metrics.registry import CONDITIONAL
     from genpr.ranking.criterion import criterion_of
     from genpr.scoring.protocols import find_protocol
 
     chosen = find_protocol(protocol).choose_metrics(metrics)
     needs = [
-        need for each in criterion_of(by) for need in each.needs if need not in chosen and need not in ASKED
+        need
+        for each in criterion_of(by)
+        for need in each.needs
+        if need not in chosen and need not in CONDITIONAL
     ]
     return metrics if not needs else [*chosen, *needs]
 

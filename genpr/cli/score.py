@@ -181,7 +181,7 @@ def _spaces(
 ) -> dict[str, list[str]]:
     """Every metric that will be computed, and the extractors whose features it needs; what is impossible is refused."""
     from genpr.features.lookup import canonical_name, with_variants_of
-    from genpr.metrics.catalogue import METRICS
+    from genpr.metrics.registry import METRICS
     from genpr.scoring.protocols import find_protocol
 
     spaces: dict[str, list[str]] = {}

@@ -31,7 +31,7 @@ def check_thresholds(computed: Sequence[str], fail_under: Thresholds, fail_over:
     Raises:
         click.UsageError: There is one.
     """
-    from genpr.metrics.catalogue import ALL_METRICS
+    from genpr.metrics.registry import ALL_METRICS
 
     for option, better, thresholds in (
         ("--fail-under", "higher", fail_under),

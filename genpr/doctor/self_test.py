@@ -102,7 +102,7 @@ def _counts_agree(sets: Integers, step: float, device: str) -> bool:
     """Whether genpr counts as integers do: sets (2, n, d) in units of `step`, both directions, closed and strict balls."""
     import numpy as np
 
-    from genpr.metrics.manifold.knn_manifold import KNNManifold
+    from genpr.metrics.knn_manifold import KNNManifold
 
     for centres, queries in (sets, sets[::-1]):
         own, across = _sq_distances(centres, centres), _sq_distances(queries, centres)

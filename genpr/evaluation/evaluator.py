@@ -65,7 +65,7 @@ class Evaluator:
         control: Score one half of the reals against the other, once, for what a perfect generator would show.
         equal_sizes: Where the sides differ in size, cut the larger one at random into blocks of the size of the smaller,
             and average over them, in coverage and the other metrics that hang on the ratio of the sizes
-            (`genpr.metrics.catalogue.IN_BLOCKS`). They then have no interval.
+            (`genpr.metrics.registry.SIZE_SENSITIVE`). They then have no interval.
         labels: Compare the labels that fakes were asked for with what they are recognised as, too: adds `label.*` metrics
             and `Result.labels`. None leaves that out.
         progress: Called with a stage ("real", "fake", "neighbours"), what is done, and the total or None.

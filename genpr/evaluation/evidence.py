@@ -14,7 +14,7 @@ from genpr.classes.scores import ClassScores
 from genpr.errors import FeatureError, UsageError
 from genpr.features.feature_set import FeatureSet
 from genpr.labels.seen import SeenLabels
-from genpr.metrics.manifold.samples import FakeRows, RealRows
+from genpr.metrics.samples import FakeRows, RealRows
 from genpr.results.result import Result
 from genpr.scoring.plan import ScorePlan
 from genpr.scoring.protocols import Ties

@@ -19,9 +19,11 @@ from genpr.images.statistics import read_statistics
 from genpr.label_scores.recipe import LabelRecipe
 from genpr.label_scores.scorer import LabelScorer
 from genpr.label_scores.values import LabelScore
-from genpr.metrics.distances.frechet import Gaussian
 from genpr.metrics.evidence import Evidence as Suspects
+from genpr.metrics.frechet import Gaussian
+from genpr.metrics.metric import DistributionMetric
 from genpr.metrics.modes.kinds import RealKinds
+from genpr.metrics.registry import METRICS
 from genpr.notices import Notice
 from genpr.results.findings import findings, found_by_first
 from genpr.results.identities import Identities
@@ -33,8 +35,6 @@ from genpr.scoring.suspicions import near_duplicate_notices, no_intervals, suspi
 from genpr.sides.embedder import Embedder
 from genpr.sides.features import SideFeatures
 from genpr.sides.sides import check_untrained
-
-_OF_SUBSETS = ("kid", "kd")
 
 
 class Judge:
@@ -274,7 +274,8 @@ class Judge:
         if "extractor" not in protocol.free and any(metric.extractor is None for metric in metrics.values()):
             unmet.append(f"features of unknown origin where {protocol.name} needs {protocol.extractor}")
         for name, metric in metrics.items():
-            if name in _OF_SUBSETS and metric.variant is not None:
+            known = METRICS.get(name)
+            if isinstance(known, DistributionMetric) and known.samples_subsets and metric.variant is not None:
                 unmet.append(f"{name} on {metric.variant} where {protocol.name} needs 1,000")
         return unmet
 

@@ -23,7 +23,7 @@ from genpr.integrations.pixels import as_uint8, declared_range
 from genpr.integrations.ranks import check_seconds, meet, place_of
 from genpr.integrations.reals import GivenReals, RealOptions
 from genpr.integrations.rows import RowMaker, content_of
-from genpr.metrics.catalogue import METRICS
+from genpr.metrics.registry import METRICS
 from genpr.results.result import Result
 
 try:

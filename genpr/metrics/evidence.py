@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from genpr.metrics.manifold.hubness import Hubness, hubness
-from genpr.metrics.manifold.near_duplicates import NearDuplicates, near_duplicates
-from genpr.metrics.manifold.real_side import FakeSide, RealSide
+from genpr.metrics.hubness import Hubness, hubness
+from genpr.metrics.near_duplicates import NearDuplicates, near_duplicates
 from genpr.metrics.progress import PairProgress, tally
+from genpr.metrics.real_side import FakeSide, RealSide
 from genpr.neighbours.nearest import nearest_between
 
 _OVER_SHARE, _OVER_FAIR = 0.01, 10  # of the fakes, and times its fair part, that an outlier vouches for

@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING
 
 from genpr.errors import UsageError
-from genpr.metrics.catalogue import METRICS
+from genpr.metrics.registry import METRICS
 
 if TYPE_CHECKING:
     from genpr.metrics.uncertainty import Resampled

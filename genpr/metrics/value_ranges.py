@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from genpr.metrics.catalogue import range_of
+from genpr.metrics.registry import ALL_METRICS
 
 _ROUNDING = 1e-6  # of shares that are means of float32
 _LARGEST = 1e100  # beyond it, sums and axes of plots overflow
@@ -18,7 +18,11 @@ def check_value(name: str, value: float | None, what: str = "value") -> None:
     """
     if value is None:
         return
-    low, high = range_of(name)
+    if name not in ALL_METRICS:
+        raise ValueError(f"{name!r} is no metric")
+    metric = ALL_METRICS[name]
+    low = -math.inf if metric.lower is None else metric.lower
+    high = math.inf if metric.upper is None else metric.upper
     if not (math.isfinite(value) and abs(value) <= _LARGEST and low <= value <= high + _ROUNDING):
         within = (
             f"between {low:g} and {high:g}"

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from genpr.errors import UsageError, some
-from genpr.metrics.catalogue import ALL_METRICS, plain_name
 from genpr.metrics.f_beta import beta_of, f_beta, resampled_f_beta
+from genpr.metrics.metric import plain_name
+from genpr.metrics.registry import ALL_METRICS
 
 if TYPE_CHECKING:
     from genpr.metrics.uncertainty import Interval, Resampled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from genpr.metrics.catalogue import family_of
+from genpr.metrics.metric import family_of
 from genpr.ranking.criterion import PARETO
 from genpr.ranking.standings import Standing
 from genpr.results.result import Result

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from genpr.metrics.catalogue import ALL_METRICS
+from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.value_ranges import check_interval, check_value
 from genpr.rebuild import rebuilt
 from genpr.results.result import SCHEMA, Result

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from genpr.features.extractor import ExtractorInfo
 from genpr.images.policy import choices_in
-from genpr.metrics.catalogue import family_of, plain_name
 from genpr.metrics.f_beta import f_beta
+from genpr.metrics.metric import family_of, plain_name
 from genpr.notices import Notice
 from genpr.results.identities import Identities
 from genpr.results.summaries import AlignmentSummary, EntitySummary, LabelSummary

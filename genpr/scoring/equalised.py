@@ -1,7 +1,7 @@
 """Sides of unequal size, judged at equal size: the larger one in random blocks, each against all of the smaller one.
 
 Coverage and its kin depend on the ratio of the two sizes, and not only near perfection, where their null says how; in
-blocks of equal size they hardly do (see `IN_BLOCKS`).
+blocks of equal size they hardly do (see `SIZE_SENSITIVE`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import replace
 from torch import Tensor
 
 from genpr.features.feature_set import FeatureSet
-from genpr.metrics.catalogue import IN_BLOCKS
-from genpr.metrics.manifold.equal_blocks import equal_blocks
+from genpr.metrics.equal_blocks import equal_blocks
 from genpr.metrics.progress import PairProgress
+from genpr.metrics.registry import SIZE_SENSITIVE
 from genpr.results.values import MetricValue
 from genpr.scoring.scoring import ManifoldRecipe, ManifoldScore, RealManifolds
 
@@ -32,7 +32,7 @@ class EqualisedManifolds:
     def __init__(self, real: FeatureSet, recipe: ManifoldRecipe, progress: PairProgress) -> None:
         self._real = real
         self._whole = RealManifolds(real, recipe, progress)
-        ks = {name: k for name, k in recipe.ks.items() if name in IN_BLOCKS}
+        ks = {name: k for name, k in recipe.ks.items() if name in SIZE_SENSITIVE}
         self._of_blocks = replace(recipe, ks=ks, intervals=False, evidence=False)
         self._fitted: RealManifolds | None = None
 

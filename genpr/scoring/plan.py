@@ -10,9 +10,9 @@ from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
 from genpr.features.lookup import canonical_name, with_variants_of
 from genpr.features.registry import describe
-from genpr.metrics.catalogue import IN_BLOCKS, METRICS
-from genpr.metrics.manifold.neighbour_metrics import least_images
-from genpr.metrics.manifold.samples import SAMPLE_METRICS
+from genpr.metrics.neighbour_metrics import least_images
+from genpr.metrics.registry import METRICS, SIZE_SENSITIVE
+from genpr.metrics.samples import SAMPLE_METRICS
 from genpr.scoring.protocols import EvaluationProtocol, Ties, find_protocol
 from genpr.sides.embedder import Space
 from genpr.sides.features import OWN
@@ -97,7 +97,7 @@ class ScorePlan:
     @property
     def looked_at(self) -> tuple[Space, ...]:
         """The spaces of the metrics that look at reals; if none does, the reals are known by those of all."""
-        looked_at = [space for name, space in self.spaces.items() if METRICS[name].looks_at_reals]
+        looked_at = [space for name, space in self.spaces.items() if METRICS[name].uses_reals]
         return tuple(dict.fromkeys(looked_at or self.spaces.values()))
 
     @property
@@ -106,7 +106,7 @@ class ScorePlan:
         return max(
             least_images(self.ks)[0],
             self._least_of_block,
-            *(METRICS[name].least for name in self.spaces if METRICS[name].looks_at_reals),
+            *(METRICS[name].least for name in self.spaces if METRICS[name].uses_reals),
             1,
         )
 
@@ -132,7 +132,7 @@ class ScorePlan:
     @property
     def _least_of_block(self) -> int:
         """Images of both sides, since either may be cut into blocks of the size of the other."""
-        in_blocks = {name: k for name, k in self.ks.items() if name in IN_BLOCKS and self.equal_sizes}
+        in_blocks = {name: k for name, k in self.ks.items() if name in SIZE_SENSITIVE and self.equal_sizes}
         return max(least_images(in_blocks))
 
 

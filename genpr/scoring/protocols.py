@@ -13,7 +13,8 @@ from types import MappingProxyType
 from typing import Literal
 
 from genpr.errors import UsageError, some
-from genpr.metrics.catalogue import ASKED, IN_BLOCKS, METRICS, NEIGHBOUR_METRICS, PRDC, plain_name
+from genpr.metrics.metric import plain_name
+from genpr.metrics.registry import CONDITIONAL, DEFAULT_METRICS, METRICS, NEIGHBORS, SIZE_SENSITIVE
 
 Ties = Literal["closed", "strict"]
 Distances = Literal["exact", "adm-float16", "stylegan3-float16"]
@@ -80,7 +81,7 @@ class EvaluationProtocol:
         if asked == ("all",):
             asked = tuple(name for name in self.allowed_metrics if _is_on_own_features(name))
         unknown = [name for name in asked if name not in METRICS]
-        if found := [name for name in unknown if name in ASKED]:
+        if found := [name for name in unknown if name in CONDITIONAL]:
             raise UsageError(
                 f"{some(found)} cannot be found from features alone: label.* come with labels (--labels), retrieval.* and "
                 "alignment.* with prompts (genpr align), entity.* with entities (genpr entities)",
@@ -131,12 +132,13 @@ class EvaluationProtocol:
                 code="bad-k",
             )
         ks = {name: self.k[name] for name in metrics if METRICS[name].uses_k}
-        chosen = {name: own for name, own in ks.items() if METRICS[name].fixed_k is None}
+        chosen = {name: own for name, own in ks.items() if not NEIGHBORS[name].k_is_fixed}
         if k is not None and not chosen:
             raise UsageError(f"k = {k} was given, but {', '.join(metrics)} takes no k", code="k-unused")
         if k is not None and any(own != k for own in chosen.values()):
             self._check_free("k", k, next(iter(chosen.values())))
-        return {name: METRICS[name].fixed_k or (own if k is None else int(k)) for name, own in ks.items()}
+        free = {name: own if k is None else int(k) for name, own in ks.items()}
+        return {name: NEIGHBORS[name].k if NEIGHBORS[name].k_is_fixed else own for name, own in free.items()}
 
     def choose_ties(self, ties: Ties | None) -> Ties:
         """The recipe's, or those asked for where they are free.
@@ -154,7 +156,9 @@ class EvaluationProtocol:
         Raises:
             UsageError: It is pinned.
         """
-        if self.max_rows is None and set(metrics) & set(IN_BLOCKS):  # else sizes are equal, or do not matter
+        if self.max_rows is None and set(metrics) & set(
+            SIZE_SENSITIVE
+        ):  # else sizes are equal, or do not matter
             self._check_free("sizes", "equal sizes", "as they are")
 
     def check_extractor(self, name: str, *, built_in: bool = True) -> None:
@@ -189,15 +193,7 @@ def _is_on_own_features(metric: str) -> bool:
 
 
 def _ks(number: int) -> Mapping[str, int]:
-    return MappingProxyType(dict.fromkeys(NEIGHBOUR_METRICS, number))
-
-
-def _own_ks() -> Mapping[str, int]:
-    """The choice of each metric's authors."""
-    three = ("precision", "recall", "realism", "rarity", "f8", "f1_8", "precision_cover", "recall_cover")
-    four = ("p_precision", "p_recall")
-    ks = dict.fromkeys(NEIGHBOUR_METRICS, 5) | dict.fromkeys(three, 3) | dict.fromkeys(four, 4)
-    return MappingProxyType(ks)
+    return MappingProxyType(dict.fromkeys(NEIGHBORS, number))
 
 
 _PR = ("precision", "recall")
@@ -206,8 +202,8 @@ _ALL = (
     EvaluationProtocol(
         name="genpr",
         extractor="inception",
-        metrics=PRDC,
-        k=_own_ks(),
+        metrics=DEFAULT_METRICS,
+        k=MappingProxyType({name: metric.k for name, metric in NEIGHBORS.items()}),
         free=frozenset({"extractor", "metrics", "k", "ties", "sizes"}),
         equals="the definitions, exactly; k and ties of the papers",
         reference="this package",
@@ -258,7 +254,7 @@ _ALL = (
     EvaluationProtocol(
         name="prdc",
         extractor="vgg16",
-        metrics=PRDC,
+        metrics=DEFAULT_METRICS,
         k=_ks(5),
         ties="strict",
         free=frozenset({"extractor", "k"}),
@@ -268,7 +264,7 @@ _ALL = (
     EvaluationProtocol(
         name="dgm-eval",
         extractor="dinov2-vitl14",
-        metrics=(*PRDC, "fd", "fd_infinity", "kd", "vendi"),
+        metrics=(*DEFAULT_METRICS, "fd", "fd_infinity", "kd", "vendi"),
         k=_ks(5),
         ties="strict",
         max_real=50_000,

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from genpr.metrics.catalogue import METRICS
-from genpr.metrics.distances.companions import CompanionOptions
-from genpr.metrics.distances.frechet import Gaussian
 from genpr.metrics.evidence import Evidence
-from genpr.metrics.manifold.memorisation import ct_z
-from genpr.metrics.manifold.neighbour_metrics import Lack
-from genpr.metrics.manifold.samples import FakeRows, RealRows, sample_rows
+from genpr.metrics.frechet import Gaussian
+from genpr.metrics.memorisation import ct_z
+from genpr.metrics.metric import DistributionOptions
+from genpr.metrics.neighbour_metrics import Lack
+from genpr.metrics.registry import METRICS
+from genpr.metrics.samples import FakeRows, RealRows, sample_rows
 from genpr.ranks.team import alone, current_team
 from genpr.rebuild import rebuilt
 from genpr.results.values import Control, MetricValue
@@ -85,13 +85,13 @@ class Scorer:
     ) -> None:
         self._plan = plan
         self._embedder = embedder
-        options = CompanionOptions(
+        options = DistributionOptions(
             device=embedder.device, inception_score_chunk=plan.protocol.inception_score_chunk
         )
         companions = {
             name: space
             for name, space in plan.spaces.items()
-            if METRICS[name].kind not in {"neighbours", "held-out"}
+            if METRICS[name].kind not in {"neighbors", "held-out"}
         }
         self._train, self._held_out = real, held_out
         started = time.perf_counter()

@@ -12,15 +12,14 @@ from torch import Tensor
 
 from genpr.features.feature_set import FeatureSet
 from genpr.images.source import choose_rows
-from genpr.metrics.catalogue import METRICS
-from genpr.metrics.distances.companions import CompanionOptions, Fitted, companion, fit_companion
-from genpr.metrics.distances.frechet import Gaussian
+from genpr.metrics.emulated_manifold import EmulatedSide
 from genpr.metrics.evidence import Evidence
-from genpr.metrics.manifold.counted import value_of
-from genpr.metrics.manifold.emulated_manifold import EmulatedSide
-from genpr.metrics.manifold.neighbour_metrics import Lack, NeighbourMetrics, NeighbourValue
-from genpr.metrics.manifold.real_side import FakeSide, RealSide
+from genpr.metrics.frechet import Gaussian
+from genpr.metrics.metric import DistributionMetric, DistributionOptions
+from genpr.metrics.neighbour_metrics import Lack, NeighbourMetrics, NeighbourValue
 from genpr.metrics.progress import PairProgress
+from genpr.metrics.real_side import FakeSide, RealSide
+from genpr.metrics.registry import BALLS, METRICS, NEIGHBORS, needed_balls
 from genpr.metrics.uncertainty import interval_of
 from genpr.results.values import MetricValue
 from genpr.scoring.protocols import EvaluationProtocol, Ties
@@ -49,11 +48,6 @@ class ManifoldRecipe:
     seed: int
     intervals: bool
     evidence: bool = True
-
-    @property
-    def real_ks(self) -> tuple[int, ...]:
-        """Every k of a ball around a real."""
-        return tuple(sorted({k for name, k in self.ks.items() if name != "recall"}))
 
 
 @dataclass(frozen=True)
@@ -130,7 +124,7 @@ class RealManifolds:
         lacks = {name: value.lack for name, value in exact[0].items() if value.lack is not None}
         if fit.emulated is not None:
             found = fit.emulated.memberships(fakes[0], ks=ks, progress=progress)
-            values = {name: _emulated(name, values[name], value_of(name, found, k)) for name, k in ks.items()}
+            values = {name: _emulated(name, values[name], BALLS[name](found, k)) for name, k in ks.items()}
         searched = Searched(fit.reals, fake, fit.exact[0].side, counted[0])
         return ManifoldScore(values, evidence, lacks, searched)
 
@@ -168,7 +162,7 @@ class RealManifolds:
             return _Fit(real, exact, None)
         emulated = EmulatedSide.fit(
             reals[0],
-            ks=recipe.real_ks,
+            ks=[ball.k for ball in needed_balls(recipe.ks)[0]],
             emulation=recipe.protocol.distances,
             device=recipe.device,
             progress=progress,
@@ -213,8 +207,7 @@ def _joined(name: str, members: list[NeighbourValue], k: int, variant: str | Non
 
 def _with_interval(value: MetricValue, name: str, replicates: Tensor) -> MetricValue:
     assert value.n_counted is not None
-    upper = None if name == "density" else 1.0
-    interval = interval_of(value.value, replicates, n=value.n_counted, upper=upper)
+    interval = interval_of(value.value, replicates, n=value.n_counted, upper=NEIGHBORS[name].upper)
     return replace(value, interval=(interval.low, interval.high), replicates=tuple(replicates.tolist()))
 
 
@@ -228,9 +221,9 @@ def _emulated(name: str, exact: MetricValue | None, value: float) -> MetricValue
 def _moved(value: MetricValue, by: float, name: str) -> MetricValue:
     assert value.interval is not None
     low, high = value.interval
-    return replace(
-        value, interval=(max(low + by, 0.0), high + by if name == "density" else min(high + by, 1.0))
-    )
+    upper = NEIGHBORS[name].upper
+    high = high + by if upper is None else min(high + by, upper)
+    return replace(value, interval=(max(low + by, 0.0), high))
 
 
 class RealCompanions:
@@ -248,17 +241,18 @@ class RealCompanions:
         spaces: Mapping[str, Space],
         real: SideFeatures,
         given: Mapping[str, Gaussian],
-        options: CompanionOptions,
+        options: DistributionOptions,
     ) -> None:
         self._spaces = spaces
         self._options = options
         self._given = given
-        self._fitted: dict[str, tuple[Fitted, ...]] = {
+        self._fitted = {
             name: tuple(
-                fit_companion(name, given.get(name, features), options) for features in _members(real[space])
+                _distribution_metric(name).fit(given.get(name, features), options)
+                for features in _members(real[space])
             )
             for name, space in spaces.items()
-            if METRICS[name].looks_at_reals
+            if METRICS[name].uses_reals
         }
 
     def score(self, fake: SideFeatures, given: Mapping[str, Gaussian]) -> dict[str, MetricValue]:
@@ -270,8 +264,9 @@ class RealCompanions:
 
     def _of(self, name: str, members: Sequence[Tensor], given: Gaussian | None) -> MetricValue:
         reals = self._fitted.get(name) or (None,) * len(members)
+        metric = _distribution_metric(name)
         found = [
-            companion(name, fitted, features if given is None else given, self._options)
+            metric.compute(fitted, features if given is None else given, self._options)
             for fitted, features in zip(reals, members, strict=True)
         ]
         variant = self._moments(name, given) or found[0].variant
@@ -288,6 +283,12 @@ class RealCompanions:
             if moments is not None
         ]
         return "; ".join(parts) or None
+
+
+def _distribution_metric(name: str) -> DistributionMetric:
+    metric = METRICS[name]
+    assert isinstance(metric, DistributionMetric)
+    return metric
 
 
 def _digest(moments: Gaussian) -> str:

@@ -11,8 +11,8 @@ import torch
 
 from genpr.features.feature_set import FeatureSet
 from genpr.metrics.evidence import Evidence, is_copying
-from genpr.metrics.manifold.neighbour_metrics import Lack, least_for_interval
 from genpr.metrics.modes.kinds import MissingKind, RealKinds, odd_axes
+from genpr.metrics.neighbour_metrics import Lack, least_for_interval
 from genpr.notices import Notice, notice
 from genpr.results.values import MetricValue
 

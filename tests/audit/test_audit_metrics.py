@@ -9,9 +9,9 @@ from audit_oracle import all_metrics
 from genpr.audit.family import AuditedMetric
 from genpr.audit.metrics import families_of, shipped_kinds
 from genpr.errors import UsageError
-from genpr.metrics.manifold.curves import pr_curve
-from genpr.metrics.manifold.manifold import manifold_metrics
-from genpr.metrics.manifold.witnessed import witnessed
+from genpr.metrics.curves import pr_curve
+from genpr.metrics.manifold import manifold_metrics
+from genpr.metrics.witnessed import witnessed
 
 NOT_IN_ORACLE = {"f8", "f1_8", *(name for name in shipped_kinds() if name.startswith("witnessed"))}
 

@@ -128,7 +128,7 @@ def test_the_table_says_what_stands_behind_a_value(genpr, tmp_path, rng):
 def test_the_table_names_features_other_than_the_scores_own(genpr, folders, monkeypatch):
     from dataclasses import replace
 
-    from genpr.metrics.catalogue import METRICS
+    from genpr.metrics.registry import METRICS
     from genpr.scoring import plan
 
     monkeypatch.setattr(plan, "METRICS", {**METRICS, "kid": replace(METRICS["kid"], space="pixels")})

@@ -13,9 +13,9 @@ from torchmetrics.image.fid import FrechetInceptionDistance
 from torchmetrics.image.inception import InceptionScore
 from torchmetrics.image.kid import KernelInceptionDistance
 
-from genpr.metrics.distances.frechet import Gaussian, frechet_distance
-from genpr.metrics.distances.inception_score import inception_score, inception_score_of_logits
-from genpr.metrics.distances.kernel import kernel_distance
+from genpr.metrics.frechet import Gaussian, frechet_distance
+from genpr.metrics.inception_score import inception_score, inception_score_of_logits
+from genpr.metrics.kernel import kernel_distance
 
 
 class Identity(torch.nn.Module):

@@ -11,8 +11,8 @@ import pytest
 import torch
 from emulation import emulated_memberships
 
-from genpr.metrics.manifold.counted import value_of
-from genpr.metrics.manifold.manifold import manifold_metrics, precision_recall
+from genpr.metrics.manifold import manifold_metrics, precision_recall
+from genpr.metrics.registry import BALLS
 
 METRICS = ("precision", "recall", "density", "coverage")
 NOISE = 2.01 / 200
@@ -156,7 +156,7 @@ def test_emulations_and_torch_fidelity_meet_where_nothing_is_rounded(sets, emula
     real, fake = (np.minimum(features, 15) for features in sets)
     memberships = emulated_memberships(real, fake, ks={"precision": 3, "recall": 3}, emulation=emulation)
     expected = _torch_fidelity(real, fake, 3, part=False)[:2]
-    assert tuple(value_of(name, memberships, 3) for name in ("precision", "recall")) == pytest.approx(
+    assert tuple(BALLS[name](memberships, 3) for name in ("precision", "recall")) == pytest.approx(
         expected, abs=1e-6
     )
 

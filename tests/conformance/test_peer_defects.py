@@ -20,7 +20,7 @@ from genpr.features.cache import FeatureCache
 from genpr.features.embed import embed_source
 from genpr.features.registry import describe
 from genpr.images.source import open_source
-from genpr.metrics.manifold.manifold import manifold_metrics, precision_recall
+from genpr.metrics.manifold import manifold_metrics, precision_recall
 
 METRICS = ("precision", "recall", "density", "coverage")
 

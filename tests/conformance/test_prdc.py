@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from genpr.metrics.manifold.manifold import manifold_metrics
+from genpr.metrics.manifold import manifold_metrics
 
 prdc = pytest.importorskip("prdc")
 

@@ -10,7 +10,7 @@ from genpr.demo.scenario import Demo, build_demo, contact_sheet, save_sets
 from genpr.demo.shapes import KINDS, LATENTS, ShapesGenerator, draw_latents
 from genpr.errors import ResourceError, UsageError
 from genpr.features.networks.gabor import GaborExtractor
-from genpr.metrics.manifold.manifold import manifold_metrics, precision_recall
+from genpr.metrics.manifold import manifold_metrics, precision_recall
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,7 @@ def test_wrong_directions_are_found(monkeypatch, wrong):
 
 @pytest.mark.parametrize("wrong", ["one count", "open balls"])
 def test_a_wrong_count_is_found(monkeypatch, wrong):
-    from genpr.metrics.manifold.knn_manifold import KNNManifold
+    from genpr.metrics.knn_manifold import KNNManifold
 
     right, fit = KNNManifold.count, KNNManifold.fit
     if wrong == "one count":
@@ -68,7 +68,7 @@ def test_a_wrong_count_is_found(monkeypatch, wrong):
 
 def test_float32_distances_would_be_found(monkeypatch):
     """The usual shortcut, |x|² + |y|² - 2xy in float32, loses what features far from the origin differ in."""
-    from genpr.metrics.manifold.knn_manifold import KNNManifold
+    from genpr.metrics.knn_manifold import KNNManifold
 
     def careless(self, queries):
         x, y = self.features, torch.from_numpy(queries)

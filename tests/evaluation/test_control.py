@@ -9,8 +9,7 @@ import pytest
 
 import genpr
 from genpr.evaluation import judge
-from genpr.metrics.catalogue import METRICS
-from genpr.metrics.manifold.replicate_values import RESAMPLED
+from genpr.metrics.registry import BALLS, METRICS
 from genpr.results.records import result_of
 from genpr.results.values import Control
 from genpr.sides.embedder import Embedder
@@ -188,7 +187,7 @@ class TestRecord:
         with_one = {name: each for name, each in everything.metrics.items() if each.interval}
         assert set(with_one) == {name for name, each in everything.metrics.items() if each.replicates}
         witnessed = {name for name in everything.metrics if name.startswith("witnessed")}
-        assert set(with_one) == {*RESAMPLED} | witnessed
+        assert set(with_one) == {name for name, metric in BALLS.items() if metric.halves} | witnessed
         assert len(witnessed) == 4
         for name, each in with_one.items():
             low, high = each.interval

@@ -11,7 +11,7 @@ from PIL import Image
 import genpr
 from genpr.errors import FeatureError, UsageError
 from genpr.features.feature_set import FeatureSet
-from genpr.metrics.manifold import real_side
+from genpr.metrics import real_side
 from genpr.neighbours.torch_engine import TorchEngine
 
 ALL = ["precision", "recall", "density", "coverage", "realism", "rarity", "authenticity"]
@@ -141,7 +141,7 @@ def spied(name, function, seen):
 
 
 def test_what_the_score_found_is_not_searched_again(sides, monkeypatch):
-    from genpr.metrics.manifold import samples
+    from genpr.metrics import samples
 
     searched = []
     for name in ("kth_sq_distances", "cross_counts", "nearest_between", "realism_of"):

@@ -18,7 +18,7 @@ from fuzz.formats import zip_of
 from fuzz.images import COLOUR, encoded
 from genpr.features.cache import FeatureCache
 from genpr.features.feature_set import FeatureSet, save_features
-from genpr.metrics.manifold.knn_manifold import KNNManifold
+from genpr.metrics.knn_manifold import KNNManifold
 from genpr.watching.score_lines import scored_record
 
 NAMES = ("a/0.png", "a/1.png", "b/2.png", "b/3.png")

@@ -26,7 +26,7 @@ from genpr.images.decode import FLAGS, decode
 from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source
 from genpr.labels.read import open_labels
-from genpr.metrics.manifold.knn_manifold import KNNManifold
+from genpr.metrics.knn_manifold import KNNManifold
 from genpr.prompts.read import open_prompts
 from genpr.report.pages.compare_page import compare_report
 from genpr.report.text.terminal import side_by_side_table

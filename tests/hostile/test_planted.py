@@ -18,7 +18,7 @@ from genpr.errors import DataError, FeatureError, GenprError
 from genpr.evaluation.evaluator import Evaluator
 from genpr.features.cache import FeatureCache
 from genpr.features.feature_set import load_features
-from genpr.metrics.manifold.knn_manifold import KNNManifold
+from genpr.metrics.knn_manifold import KNNManifold
 from genpr.results.comparison import load_results
 from genpr.storage import load_tensors, save_tensors
 from genpr.watching.score_lines import scored_record

@@ -11,7 +11,8 @@ import oracle
 import torch
 from numpy.typing import NDArray
 
-from genpr.metrics.manifold.real_side import RealSide
+from genpr.metrics.manifold import memberships_of
+from genpr.metrics.real_side import RealSide
 from genpr.neighbours.balls import Ball
 
 Sets = tuple[NDArray, NDArray]
@@ -33,7 +34,7 @@ def counts_of(
     counts: Counts = {}
     for fake_k in fake_ks:
         ks = dict(zip(("precision", "density", "coverage"), real_ks, strict=False))
-        found = side.memberships(fake, ks={**ks, "recall": fake_k})
+        found = memberships_of(side, fake, ks={**ks, "recall": fake_k})
         for table in REAL_TABLES + FAKE_TABLES:
             for ball, values in getattr(found, table).items():
                 assert values.dtype == torch.int64

@@ -6,7 +6,7 @@ import torch
 
 from genpr.errors import FeatureError
 from genpr.metrics.features import check_features
-from genpr.metrics.manifold.manifold import manifold_metrics
+from genpr.metrics.manifold import manifold_metrics
 
 
 @pytest.fixture

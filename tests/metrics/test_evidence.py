@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from genpr.metrics.evidence import Evidence, is_copying
-from genpr.metrics.manifold.real_side import RealSide
+from genpr.metrics.real_side import RealSide
 from genpr.neighbours.balls import Ball
 
 

@@ -35,7 +35,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import genpr
-from genpr.metrics.manifold.real_side import RealSide
+from genpr.metrics.manifold import ball_scores, memberships_of
+from genpr.metrics.real_side import RealSide
 from genpr.neighbours.balls import Ball
 
 TIES = ("closed", "strict")
@@ -225,8 +226,8 @@ def test_integer_grids_are_counted_as_exact_arithmetic_counts_them(sets, ties, d
         for name, points in (("precision", real), ("density", real), ("coverage", real), ("recall", fake))
     }
     side = RealSide.fit(real, balls=[Ball(ks[name]) for name in ks if name != "recall"], ties=ties)
-    found = side.memberships(fake, ks=ks)
-    values = side.score(fake, ks=ks)
+    found = memberships_of(side, fake, ks=ks)
+    values = ball_scores(side, fake, ks=ks)
     for name, k in ks.items():
         own, other, tables = (real, fake, REAL_TABLES) if name != "recall" else (fake, real, FAKE_TABLES)
         sq, radii = _balls(own, other, k)

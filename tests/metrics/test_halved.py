@@ -5,8 +5,9 @@ import torch
 
 from genpr.errors import UsageError
 from genpr.metrics import halved as module
-from genpr.metrics.catalogue import ALL_METRICS, ASKED, METRICS, family_of
 from genpr.metrics.halved import halved
+from genpr.metrics.metric import family_of
+from genpr.metrics.registry import ALL_METRICS, CONDITIONAL, METRICS
 from genpr.metrics.uncertainty import interval_of, standard_error
 
 
@@ -56,8 +57,8 @@ def test_intervals_hold_the_truth():
 
 
 def test_families_are_told_by_name():
-    assert {family_of(name) for name in ASKED} == {"label", "retrieval", "alignment", "entity"}
+    assert {family_of(name) for name in CONDITIONAL} == {"label", "retrieval", "alignment", "entity"}
     assert {family_of(name) for name in METRICS} == {"manifold"}
-    assert set(ALL_METRICS) == {*METRICS, *ASKED}
+    assert set(ALL_METRICS) == {*METRICS, *CONDITIONAL}
     assert all(len(info.meaning) <= 54 for info in ALL_METRICS.values())
-    assert all(info.kind == "asked" for info in ASKED.values())
+    assert all(info.kind == "conditional" for info in CONDITIONAL.values())

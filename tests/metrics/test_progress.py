@@ -5,11 +5,11 @@ import pytest
 import torch
 
 import genpr
+from genpr.metrics import real_side
 from genpr.metrics.evidence import Evidence
-from genpr.metrics.manifold import real_side
-from genpr.metrics.manifold.memorisation import ct_z
-from genpr.metrics.manifold.neighbour_metrics import NeighbourMetrics
-from genpr.metrics.manifold.real_side import RealSide
+from genpr.metrics.memorisation import ct_z
+from genpr.metrics.neighbour_metrics import NeighbourMetrics
+from genpr.metrics.real_side import RealSide
 from genpr.neighbours import sweep
 from genpr.neighbours.balls import Ball
 from genpr.neighbours.torch_engine import TorchEngine

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from genpr.metrics.manifold.manifold import KNNManifold, manifold_metrics
+from genpr.metrics.manifold import KNNManifold, manifold_metrics
 
 
 def _state():

@@ -12,8 +12,9 @@ from scipy import stats
 from scipy.spatial.distance import cdist
 
 from genpr.errors import UsageError
-from genpr.metrics.manifold.null import clipped_coverage_curve
-from genpr.metrics.manifold.replicate_values import RESAMPLED, Replicates
+from genpr.metrics.null import clipped_coverage_curve
+from genpr.metrics.registry import BALLS
+from genpr.metrics.replicate_values import Replicates
 from genpr.metrics.uncertainty import (
     Resampled,
     are_paired,
@@ -27,6 +28,8 @@ from genpr.neighbours.frame import Frame
 from genpr.neighbours.halves import Halves, unpacked
 from genpr.neighbours.neighbourhood import Neighbourhood
 from genpr.neighbours.visit import visit
+
+RESAMPLED = [name for name, metric in BALLS.items() if metric.halves]
 
 KS = dict.fromkeys(RESAMPLED, 3)
 KS |= {"density": 4, "symmetric_precision": 2, "precision_cover": 2, "recall_cover": 2}

@@ -136,10 +136,10 @@ def test_less_of_a_distance_is_better_and_there_are_no_bounds(real, fakes):
 
 
 def test_where_less_is_better_bounds_keep_the_sign_of_the_metric(results, monkeypatch):
-    from genpr.metrics import catalogue
+    from genpr.metrics import registry
 
     more = rank_results(results, by="density")
-    lower = {**catalogue.ALL_METRICS, "density": replace(catalogue.METRICS["density"], better="lower")}
+    lower = {**registry.ALL_METRICS, "density": replace(registry.METRICS["density"], better="lower")}
     monkeypatch.setattr("genpr.ranking.criterion.ALL_METRICS", lower)
     less = rank_results(results, by="density")
     assert names(less) == names(more)[::-1]

@@ -14,9 +14,9 @@ from feature_files import save
 import genpr
 from genpr.cli.main import run
 from genpr.features.feature_set import FeatureSet
-from genpr.metrics.catalogue import IN_BLOCKS, METRICS
-from genpr.metrics.manifold.equal_blocks import equal_blocks
-from genpr.metrics.manifold.null import balls_hit
+from genpr.metrics.equal_blocks import equal_blocks
+from genpr.metrics.null import balls_hit
+from genpr.metrics.registry import METRICS, SIZE_SENSITIVE
 from genpr.report.text.terminal import score_table
 from genpr.results.comparison import compare
 from genpr.results.records import result_of
@@ -76,19 +76,19 @@ def test_every_row_is_as_likely_to_be_drawn_into_every_block():
 
 
 def test_the_metrics_are_those_that_move_with_the_ratio():
-    assert set(IN_BLOCKS) == EQUAL
+    assert set(SIZE_SENSITIVE) == EQUAL
 
 
 @pytest.mark.parametrize(("n", "m"), [(20, 67), (67, 20), (20, 31), (31, 20)])
 @pytest.mark.parametrize(("k", "seed"), [(None, 0), (2, 3)])
 def test_a_value_is_the_mean_over_the_blocks(n, m, k, seed):
     real, fake = sides(n, m)
-    options = {"metrics": IN_BLOCKS, "k": k, "seed": seed}
+    options = {"metrics": SIZE_SENSITIVE, "k": k, "seed": seed}
     found = genpr.score(real, fake, **options, equal_sizes=True).metrics
     pairs = pairs_of_blocks(real, fake, seed)
     alone = [genpr.score(*pair, **options, **BARE).metrics for pair in pairs]
     assert len(alone) == max(n, m) // 20
-    for name in IN_BLOCKS:
+    for name in SIZE_SENSITIVE:
         values = [each[name].value for each in alone]
         assert found[name].value == statistics.fmean(values)
         assert found[name].null == statistics.fmean(each[name].null for each in alone)
@@ -140,7 +140,7 @@ def test_the_control_needs_no_more_images_for_it():
 
 def test_at_equal_sizes_nothing_changes():
     real, fake = sides(41, 41)
-    names = ["precision", "recall", *IN_BLOCKS]
+    names = ["precision", "recall", *SIZE_SENSITIVE]
     plain, found = (genpr.score(real, fake, metrics=names, equal_sizes=flag) for flag in (False, True))
     assert found.metrics == plain.metrics
     assert (found.control, found.notices) == (plain.control, plain.notices)
@@ -308,7 +308,11 @@ def test_sides_without_a_ball_of_the_smaller_one_are_refused(n, m):
 def test_progress_ends_where_it_should():
     told = []
     genpr.score(
-        *sides(20, 67), equal_sizes=True, **BARE, progress=lambda *call: told.append(call), metrics=IN_BLOCKS
+        *sides(20, 67),
+        equal_sizes=True,
+        **BARE,
+        progress=lambda *call: told.append(call),
+        metrics=SIZE_SENSITIVE,
     )
     done = [at for stage, at, total in told if stage == "neighbours" and total == 100]
     assert max(done) == done[-1] == 100

@@ -11,10 +11,10 @@ import genpr
 from genpr.errors import UsageError
 from genpr.features.feature_set import FeatureSet
 from genpr.images.source import choose_rows
-from genpr.metrics.catalogue import METRICS, PRDC
-from genpr.metrics.distances.companions import CompanionOptions, companion
-from genpr.metrics.distances.frechet import Gaussian, frechet_distance
-from genpr.metrics.distances.inception_score import inception_score
+from genpr.metrics.frechet import Gaussian, frechet_distance
+from genpr.metrics.inception_score import inception_score
+from genpr.metrics.metric import DistributionOptions
+from genpr.metrics.registry import DEFAULT_METRICS, METRICS
 from genpr.results.comparison import compare
 from genpr.scoring import protocols
 from genpr.scoring.protocols import find_protocol
@@ -73,7 +73,7 @@ def test_protocols_take_the_published_metrics_and_numbers_of_images(name, metric
 @pytest.mark.parametrize(
     ("metric", "space", "better"),
     [
-        *((name, None, "higher") for name in PRDC),
+        *((name, None, "higher") for name in DEFAULT_METRICS),
         ("fid", "inception", "lower"),
         ("sfid", "inception-spatial", "lower"),
         ("kid", "inception", "lower"),
@@ -92,7 +92,7 @@ def test_protocols_take_the_published_metrics_and_numbers_of_images(name, metric
 )
 def test_metrics_stand_on_the_features_of_their_definition(metric, space, better):
     assert (METRICS[metric].space, METRICS[metric].better) == (space, better)
-    assert METRICS[metric].uses_k == (metric in (*PRDC, "nn_accuracy", "rarity", "authenticity"))
+    assert METRICS[metric].uses_k == (metric in (*DEFAULT_METRICS, "nn_accuracy", "rarity", "authenticity"))
 
 
 def test_asked_metrics_come_once_and_in_display_order():
@@ -126,7 +126,7 @@ def test_images_beyond_the_most_are_left_out_and_that_is_no_deviation(with_limit
     expected = oracle.manifold_metrics(
         real[choose_rows(70, 40, 0)], fake[choose_rows(70, 30, 0)], k=5, ties="strict"
     )
-    assert tuple(result[name] for name in PRDC) == expected
+    assert tuple(result[name] for name in DEFAULT_METRICS) == expected
 
 
 def test_the_smaller_of_two_limits_holds(with_limits, rng):
@@ -150,12 +150,12 @@ def test_two_limited_protocols_embed_what_the_larger_one_takes(with_limits, rng)
 def test_the_seed_chooses_what_protocols_leave_out(with_limits, rng):
     with_limits("dgm-eval", max_rows=30, max_real=50)
     real, fake = rng.normal(size=(60, 6)).astype(np.float32), rng.normal(size=(40, 6)).astype(np.float32)
-    result = genpr.score(real, fake, protocol="dgm-eval", metrics=PRDC, seed=3)
+    result = genpr.score(real, fake, protocol="dgm-eval", metrics=DEFAULT_METRICS, seed=3)
     reals = real[choose_rows(60, 50, 3)]
     expected = oracle.manifold_metrics(
         reals[choose_rows(50, 30, 3)], fake[choose_rows(40, 30, 3)], k=5, ties="strict"
     )
-    assert tuple(result[name] for name in PRDC) == expected
+    assert tuple(result[name] for name in DEFAULT_METRICS) == expected
     assert result.metrics["recall"].variant == "30 images of each side, drawn with seed 3"
 
 
@@ -225,7 +225,7 @@ def test_a_distance_to_given_statistics_says_so(rng):
     real, fake = (
         FeatureSet(torch.from_numpy(rng.normal(size=(20, 3)).astype(np.float32)), "s") for _ in range(2)
     )
-    given, options = Gaussian.of(real.features + 1), CompanionOptions(device=torch.device("cpu"))
+    given, options = Gaussian.of(real.features + 1), DistributionOptions(device=torch.device("cpu"))
     spaces, reals = {"fd": "any", "kd": "any"}, {"any": real}
     values = RealCompanions(spaces, reals, {"fd": given}, options).score({"any": fake}, {})
     assert values["fd"].value == frechet_distance(given, fake.features)
@@ -240,8 +240,8 @@ def test_a_distance_to_given_statistics_says_so(rng):
 
 def test_an_inception_score_in_order_says_so(rng):
     probabilities = torch.from_numpy(rng.dirichlet([0.5] * 4, 20))
-    options = CompanionOptions(device=torch.device("cpu"), inception_score_chunk=7)
-    value = companion("is", None, probabilities, options)
+    options = DistributionOptions(device=torch.device("cpu"), inception_score_chunk=7)
+    value = METRICS["is"].compute(None, probabilities, options)
     expected = inception_score(probabilities, split_size=7, seed=None)
     assert (value.value, value.spread) == (expected.mean, expected.std)
     assert value.variant == "7 images per part, in order"
@@ -257,9 +257,9 @@ def test_every_protocol_of_a_run_has_enough_images(rng):
 
 def test_an_evaluator_takes_as_many_reals_as_each_set_of_fakes(rng):
     real, few, many = (rng.normal(size=(n, 6)).astype(np.float32) for n in (60, 40, 60))
-    evaluator = genpr.Evaluator(real, protocol="dgm-eval", metrics=PRDC)
+    evaluator = genpr.Evaluator(real, protocol="dgm-eval", metrics=DEFAULT_METRICS)
     for fake in (few, many, few):
-        alone = genpr.score(real, fake, protocol="dgm-eval", metrics=PRDC)
+        alone = genpr.score(real, fake, protocol="dgm-eval", metrics=DEFAULT_METRICS)
         assert evaluator.score(fake).to_flat_dict() == alone.to_flat_dict()
 
 

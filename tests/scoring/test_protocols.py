@@ -15,10 +15,9 @@ from protocol_cases import replaced_inception
 
 import genpr
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.catalogue import METRICS, PRDC
-from genpr.metrics.distances.frechet import Gaussian, frechet_distance
-from genpr.metrics.distances.inception_score import inception_score
-from genpr.metrics.manifold.counted import value_of
+from genpr.metrics.frechet import Gaussian, frechet_distance
+from genpr.metrics.inception_score import inception_score
+from genpr.metrics.registry import BALLS, DEFAULT_METRICS, METRICS
 from genpr.results.records import result_of
 from genpr.scoring.protocols import PROTOCOLS, find_protocol
 
@@ -152,17 +151,17 @@ def test_exact_protocols_count_as_their_definition(name, features):
         if equal is None:
             break
         expected = oracle.manifold_metrics(*equal, k=protocol.k[metric], ties=protocol.ties)
-        assert result[metric] == expected[PRDC.index(metric)], metric
+        assert result[metric] == expected[DEFAULT_METRICS.index(metric)], metric
     assert result.exact
 
 
 def test_dgm_eval_takes_as_many_reals_as_fakes(features, monkeypatch):
     real, fake = features
-    result = genpr.score(real, fake, protocol="dgm-eval", metrics=PRDC)
+    result = genpr.score(real, fake, protocol="dgm-eval", metrics=DEFAULT_METRICS)
     assert result.metrics["precision"].variant == "50 images of each side, drawn with seed 0"
     rows = genpr.images.source.choose_rows(len(real), 50, 0)
     expected = oracle.manifold_metrics(real[rows], fake, k=5, ties="strict")
-    assert tuple(result[name] for name in PRDC) == expected
+    assert tuple(result[name] for name in DEFAULT_METRICS) == expected
 
 
 @pytest.mark.parametrize("name", ["adm", "stylegan3"])
@@ -176,7 +175,7 @@ def test_emulated_values_stand_beside_exact_ones(name, rng):
     )
     for metric in ("precision", "recall"):
         value = result.metrics[metric]
-        assert value.value == value_of(metric, counts, 3)
+        assert value.value == BALLS[metric](counts, 3)
         assert (value.exact, value.exact_value) == (False, exact[metric])
     assert not result.exact
     assert not json.loads(result.to_json())["exact"]

@@ -10,7 +10,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 import genpr
-from genpr.metrics.manifold import neighbour_metrics
+from genpr.metrics import neighbour_metrics
 from genpr.metrics.modes import kinds
 from genpr.metrics.modes.kinds import odd_axes
 from genpr.results.records import result_of

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from genpr.metrics.manifold.joint import JointNeighbours
-from genpr.metrics.manifold.null import balls_hit
+from genpr.metrics.joint import JointNeighbours
 from genpr.metrics.modes.excess import LEVEL, Counts, holm, spread_of, surprise
+from genpr.metrics.null import balls_hit
 
 _LABELLINGS = 200
 

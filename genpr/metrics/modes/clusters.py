@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from genpr.metrics.distances.blocks import double_blocks
+from genpr.metrics.blocks import double_blocks
 
 _STEPS = 20
 

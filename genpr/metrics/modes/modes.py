@@ -30,8 +30,8 @@ from genpr.metrics.features import (
     check_same_width,
     choose_device,
 )
-from genpr.metrics.manifold.joint import JointNeighbours, list_length
-from genpr.metrics.manifold.mixed import Mixed
+from genpr.metrics.joint import JointNeighbours, list_length
+from genpr.metrics.mixed import Mixed
 from genpr.metrics.modes.class_modes import ClassShare, ranked_classes
 from genpr.metrics.modes.clusters import fitted_centres, mean_of, nearest_centres
 from genpr.metrics.modes.excess import LEVEL, Counts, Excess, excess_by_relabelling

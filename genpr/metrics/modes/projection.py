@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.metrics.distances.blocks import double_blocks
+from genpr.metrics.blocks import double_blocks
 from genpr.metrics.features import (
     Features,
     check_count,

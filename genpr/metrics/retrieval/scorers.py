@@ -18,7 +18,7 @@ from torch import Tensor
 
 from genpr.errors import DataError, UsageError
 from genpr.memory import tile_budget
-from genpr.metrics.distances.blocks import check_no_zero_rows
+from genpr.metrics.blocks import check_no_zero_rows
 from genpr.metrics.features import (
     Features,
     check_count,

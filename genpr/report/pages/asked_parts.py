@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from genpr.metrics.catalogue import ALL_METRICS, MANIFOLD
+from genpr.metrics.metric import MANIFOLD
+from genpr.metrics.registry import ALL_METRICS
 from genpr.report.pages.score_parts import BETTER, Strip, strip_of
 from genpr.report.remarks import remarks_of
 from genpr.report.safe_text import shown

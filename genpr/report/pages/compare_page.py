@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from genpr.metrics.catalogue import ALL_METRICS
+from genpr.metrics.registry import ALL_METRICS
 from genpr.ranking.criterion import number_of
 from genpr.ranking.ranking import Ranking, rank_results
 from genpr.report.pages.compare_parts import columns_of, lines_of, places_of, references_of

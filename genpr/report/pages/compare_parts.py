@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from genpr.metrics.catalogue import ALL_METRICS
+from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.uncertainty import Interval
 from genpr.ranking.ranking import Ranking
 from genpr.report.reading import read

@@ -10,7 +10,7 @@ import torch
 
 from genpr.evaluation.evidence import Evidence
 from genpr.images.likeness import LEAST_DETAIL, Likeness, likeness
-from genpr.metrics.manifold.samples import nearest_others
+from genpr.metrics.samples import nearest_others
 from genpr.report.pages.album import Album
 from genpr.report.pages.picks import Pick, Selection
 

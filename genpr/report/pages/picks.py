@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from genpr.evaluation.evidence import Evidence
-from genpr.metrics.distances.blocks import double_blocks
+from genpr.metrics.blocks import double_blocks
 
 Side = Literal["real", "fake"]
 Image = tuple[Side, int]

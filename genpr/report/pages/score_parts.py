@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from genpr.metrics.catalogue import ALL_METRICS, MANIFOLD
+from genpr.metrics.metric import MANIFOLD
+from genpr.metrics.registry import ALL_METRICS
 from genpr.report.reading import capital
 from genpr.report.remarks import CHOSEN, features_of, remarks_of
 from genpr.report.safe_text import shown

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from genpr.metrics.catalogue import ALL_METRICS, MANIFOLD
+from genpr.metrics.metric import MANIFOLD
+from genpr.metrics.registry import ALL_METRICS
 from genpr.report.text.layout import number, plain_table, render, wrapped
 from genpr.results.result import Result
 from genpr.results.values import MetricValue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from genpr.metrics.catalogue import METRICS
+from genpr.metrics.registry import METRICS
 from genpr.ranking.goal import Goal
 from genpr.report.text.layout import WIDTH, number, plain, plain_table, render, shortened, wrapped
 from genpr.report.text.sparklines import Series, sparklines

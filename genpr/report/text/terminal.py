@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from rich.table import Column, Table
 
-from genpr.metrics.catalogue import ALL_METRICS, MANIFOLD
+from genpr.metrics.metric import MANIFOLD
+from genpr.metrics.registry import ALL_METRICS
 from genpr.report.remarks import features_of, remarks_of
 from genpr.report.text.asked_table import asked_table
 from genpr.report.text.layout import WIDTH, number, plain, plain_table, render, wrapped

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from genpr.errors import FeatureError
-from genpr.metrics.distances import blocks
-from genpr.metrics.distances.diversity import vendi_score, vendi_score_of_kernel
+from genpr.metrics import blocks
+from genpr.metrics.diversity import vendi_score, vendi_score_of_kernel
 
 
 def by_definition(features):

@@ -8,8 +8,8 @@ import scipy.linalg
 import torch
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.distances import blocks
-from genpr.metrics.distances.frechet import Gaussian, frechet_distance, frechet_infinity
+from genpr.metrics import blocks
+from genpr.metrics.frechet import Gaussian, frechet_distance, frechet_infinity
 
 
 def gaussian(covariance, mean=None, n=None):
@@ -213,10 +213,8 @@ def test_infinity_is_the_intercept(m, sizes, rng):
 
 def test_infinity_starts_at_5000(rng, monkeypatch):
     seen = []
-    monkeypatch.setattr(
-        "genpr.metrics.distances.frechet._distance", lambda real, fake: seen.append(fake) or 1.0
-    )
-    monkeypatch.setattr("genpr.metrics.distances.frechet._half_of_rows", lambda features, rows, device: rows)
+    monkeypatch.setattr("genpr.metrics.frechet._distance", lambda real, fake: seen.append(fake) or 1.0)
+    monkeypatch.setattr("genpr.metrics.frechet._half_of_rows", lambda features, rows, device: rows)
     fake = rng.normal(size=(60_000, 1))
     assert frechet_infinity(gaussian([[1.0]]), fake, sizes=3) == pytest.approx(1)
     assert [len(rows) for rows in seen] == [5000, 32_500, 60_000]

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.distances import inception_score as module
-from genpr.metrics.distances.inception_score import inception_score, inception_score_of_logits
+from genpr.metrics import inception_score as module
+from genpr.metrics.inception_score import inception_score, inception_score_of_logits
 
 
 def softmax(logits):

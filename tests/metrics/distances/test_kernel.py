@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.distances import blocks, kernel
-from genpr.metrics.distances.kernel import cmmd, kernel_distance
+from genpr.metrics import blocks, kernel
+from genpr.metrics.kernel import cmmd, kernel_distance
 
 
 def float32(values):

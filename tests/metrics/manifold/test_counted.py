@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genpr.errors import UsageError
-from genpr.metrics.manifold.counted import COUNTED, needed_balls, value_of
-from genpr.metrics.manifold.neighbour_metrics import NeighbourMetrics
-from genpr.metrics.manifold.null import clipped_coverage_null
-from genpr.metrics.manifold.real_side import RealSide
+from genpr.metrics.manifold import memberships_of
+from genpr.metrics.neighbour_metrics import NeighbourMetrics
+from genpr.metrics.null import clipped_coverage_null
+from genpr.metrics.real_side import RealSide
+from genpr.metrics.registry import BALLS, needed_balls
 from genpr.neighbours.balls import Ball
 
 TIES = ("closed", "strict")
@@ -31,16 +32,20 @@ HAND_B = column(0, 1, 2), column(3, 3.5, 5.5)
 def counted(real, fake, ks, ties="closed"):
     real_balls, _ = needed_balls(ks)
     side = RealSide.fit(np.asarray(real, np.float32), balls=real_balls, ties=ties, device="cpu")
-    return side.memberships(np.asarray(fake, np.float32), ks=ks)
+    return memberships_of(side, np.asarray(fake, np.float32), ks=ks)
+
+
+def no_leave_one_out(_n, _k):
+    """Recall's null needs balls among as many reals as there are fakes, which memberships do not hold."""
 
 
 def everything(real, fake, k, ties="closed"):
     """Values and nulls of all metrics."""
-    ks = dict.fromkeys(COUNTED, k)
+    ks = dict.fromkeys(BALLS, k)
     found = counted(real, fake, ks, ties)
     return (
-        {name: value_of(name, found, k) for name in COUNTED},
-        {name: metric.null(found, k) for name, metric in COUNTED.items()},
+        {name: BALLS[name](found, k) for name in BALLS},
+        {name: metric.null(found, k, no_leave_one_out) for name, metric in BALLS.items()},
     )
 
 
@@ -70,7 +75,7 @@ def test_every_metric_and_every_null_is_the_definitions(case, k, ties):
     found, nulls = everything(real, fake, k, ties)
     pair = Pair.of(real, fake, ties)
     assert found == pytest.approx(counted_oracle.values(pair, k), abs=1e-12)
-    assert set(found) == set(COUNTED)
+    assert set(found) == set(BALLS)
     expected = counted_oracle.nulls(pair, k)
     for name in ("recall", "symmetric_recall"):  # of other memberships than these
         assert nulls.pop(name) is None
@@ -94,9 +99,9 @@ def test_the_sets_above_would_show_what_is_mistaken_for_another(ties):
             ("k", counted_oracle.values(pair, 3)),
         ):
             changed[what] |= {name for name in values if abs(values[name] - others[name]) > 1e-9}
-    assert changed["sides"] == set(COUNTED) - {"nn_accuracy"}
-    assert changed["ties"] == set(COUNTED)
-    assert changed["k"] == set(COUNTED) - {"nn_accuracy"}
+    assert changed["sides"] == set(BALLS) - {"nn_accuracy"}
+    assert changed["ties"] == set(BALLS)
+    assert changed["k"] == set(BALLS) - {"nn_accuracy"}
 
 
 @pytest.mark.parametrize(
@@ -155,7 +160,7 @@ def test_the_sets_above_would_show_what_is_mistaken_for_another(ties):
 def test_values_that_follow_by_hand(sets, ties, expected):
     ks = dict.fromkeys(expected, 1)
     found = counted(*sets, ks, ties)
-    assert {name: value_of(name, found, 1) for name in ks} == pytest.approx(expected, abs=1e-15)
+    assert {name: BALLS[name](found, 1) for name in ks} == pytest.approx(expected, abs=1e-15)
 
 
 @pytest.mark.parametrize("ties", TIES)
@@ -166,7 +171,7 @@ def test_the_smallest_sets_are_left_out_of_by_the_same_rule(n, ties):
     real, fake = (rng.normal(size=(m, 2)).astype(np.float32) for m in (n, n + 1))
     ks = dict.fromkeys(("precision", "clipped_density", "f8", "f1_8", "symmetric_precision"), 3)
     found, pair = counted(real, fake, ks, ties), Pair.of(real, fake, ties)
-    assert COUNTED["precision"].null(found, 3) == counted_oracle.reached(pair, 3)
+    assert BALLS["precision"].null(found, 3, no_leave_one_out) == counted_oracle.reached(pair, 3)
     assert found.real_in_degrees[Ball(3)].tolist() == pair.reals_in(3).sum(axis=0).tolist()
     assert found.fake_in_degrees[Ball(3)].tolist() == pair.swapped().reals_in(3).sum(axis=0).tolist()
     expected = {
@@ -178,7 +183,7 @@ def test_the_smallest_sets_are_left_out_of_by_the_same_rule(n, ties):
             counted_oracle.precision(pair, 3), counted_oracle.coverage(pair.swapped(), 3)
         ),
     }
-    assert {name: value_of(name, found, 3) for name in ks} == pytest.approx(expected, abs=1e-12)
+    assert {name: BALLS[name](found, 3) for name in ks} == pytest.approx(expected, abs=1e-12)
 
 
 def test_covers_by_hand():
@@ -187,15 +192,15 @@ def test_covers_by_hand():
     # Reals reach 3, 2, 2, 3 and 99, so 2 and 3 do not reach 5 but for 3 (no: 3 + 3 = 6) and 100 all.
     ks = {"recall_cover": 1, "precision_cover": 1}
     found = counted(real, fake, ks)
-    assert value_of("recall_cover", found, 1) == 2 / 5
+    assert BALLS["recall_cover"](found, 1) == 2 / 5
     # Fakes reach 3, 2, 2, 2 and 3: 5 reaches 3 alone.
-    assert value_of("precision_cover", found, 1) == 1 / 5
+    assert BALLS["precision_cover"](found, 1) == 1 / 5
 
 
 @pytest.mark.parametrize(("ties", "value"), [("closed", 1.0), ("strict", 0.0)])
 def test_points_that_are_all_equal_are_in_all_balls_or_in_none(ties, value):
     found, _ = everything(np.full((16, 3), 0.1), np.full((17, 3), 0.1), 3, ties)
-    shares = set(COUNTED) - {"density", "nn_accuracy", "clipped_density", "f8", "f1_8"}
+    shares = set(BALLS) - {"density", "nn_accuracy", "clipped_density", "f8", "f1_8"}
     assert {name: found[name] for name in shares} == dict.fromkeys(shares, value)
     assert found["density"] == (16 / 3 if ties == "closed" else 0)
     assert found["nn_accuracy"] == 1 - value  # every other is equally near
@@ -207,7 +212,7 @@ def test_equal_sets_score_1_and_sets_far_apart_0(rng):
     points = rng.normal(size=(60, 4))
     same, _ = everything(points, points, 3)
     far, _ = everything(points, points[:50] + 100, 3)
-    shares = [name for name in COUNTED if name not in {"density", "nn_accuracy"}]
+    shares = [name for name in BALLS if name not in {"density", "nn_accuracy"}]
     assert {same[name] for name in shares} == {1.0}
     assert same["density"] == (1 + 3) / 3  # each fake in its double's ball, and in k others' on average
     assert same["nn_accuracy"] == 0
@@ -263,7 +268,7 @@ def perfect(request):
     rng, count, ks = (
         np.random.default_rng(11),
         20 if request.param == "closed" else 12,
-        dict.fromkeys(COUNTED, 3),
+        dict.fromkeys(BALLS, 3),
     )
     options = {"ks": ks, "ties": request.param, "intervals": False, "seed": 0, "device": torch.device("cpu")}
     draws = []
@@ -272,7 +277,7 @@ def perfect(request):
         draws.append(NeighbourMetrics(real, **options).score(fake)[0])
     return {
         name: (np.array([draw[name].value for draw in draws]), [draw[name].null for draw in draws])
-        for name in COUNTED
+        for name in BALLS
     }
 
 
@@ -280,7 +285,7 @@ def perfect(request):
 BELOW = {"symmetric_precision", "symmetric_recall", "clipped_density", "clipped_coverage"}
 
 
-@pytest.mark.parametrize("name", [name for name in COUNTED if name not in {"f8", "f1_8"}])
+@pytest.mark.parametrize("name", [name for name in BALLS if name not in {"f8", "f1_8"}])
 def test_a_perfect_generator_scores_the_null_on_average(perfect, name):
     values, nulls = perfect[name]
     excess = values - np.array(nulls)
@@ -335,7 +340,7 @@ class TestClipped:
                 real, fake = rng.normal(size=(2, 300, 4))
                 fake[round(300 * share) :] += 100
                 found = counted(real, fake, {"clipped_coverage": 5, "clipped_density": 5})
-                scores.append([value_of(name, found, 5) for name in ("clipped_coverage", "clipped_density")])
+                scores.append([BALLS[name](found, 5) for name in ("clipped_coverage", "clipped_density")])
             coverage, density = np.mean(scores, axis=0)
             assert coverage == pytest.approx(share, abs=0.03)
             assert density == pytest.approx(share, abs=0.06)
@@ -363,11 +368,11 @@ class TestNeededBalls:
     def test_no_metric_looks_at_more_than_it_needs(self):
         """A count that is missing would be a KeyError."""
         real, fake = integers(np.random.default_rng(0), 20), integers(np.random.default_rng(1), 21)
-        for name, metric in COUNTED.items():
+        for name, metric in BALLS.items():
             needed = needed_balls({name: 2})
             assert needed == (sorted(metric.real_balls(2)), sorted(metric.fake_balls(2)))
             found = counted(real, fake, {name: 2})
-            assert 0 <= value_of(name, found, 2) <= 10
+            assert 0 <= BALLS[name](found, 2) <= 10
             assert (set(found.real_balls_per_fake), set(found.fake_balls_per_real)) == tuple(map(set, needed))
 
     def test_what_is_unknown_or_impossible_is_refused(self):

@@ -14,10 +14,10 @@ from scipy.stats import norm
 
 from genpr.errors import FeatureError, UsageError
 from genpr.metrics import frontier
+from genpr.metrics.curves import classifier_curve, pr_curve, prd_curve
 from genpr.metrics.frontier import f_scores
-from genpr.metrics.manifold.curves import classifier_curve, pr_curve, prd_curve
-from genpr.metrics.manifold.manifold import manifold_metrics, precision_recall
-from genpr.metrics.manifold.votes import VOTES, Electorate, Votes, halves
+from genpr.metrics.manifold import manifold_metrics, precision_recall
+from genpr.metrics.votes import VOTES, Electorate, Votes, halves
 
 
 def precision_at(curve, slope):

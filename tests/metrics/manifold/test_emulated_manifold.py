@@ -8,9 +8,10 @@ import torch
 from emulation import emulated_memberships
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.manifold.counted import value_of
-from genpr.metrics.manifold.emulated_manifold import EmulatedSide
-from genpr.metrics.manifold.real_side import RealSide
+from genpr.metrics.emulated_manifold import EmulatedSide
+from genpr.metrics.manifold import memberships_of
+from genpr.metrics.real_side import RealSide
+from genpr.metrics.registry import BALLS
 from genpr.neighbours.balls import Ball
 from genpr.neighbours.emulated import EMULATIONS
 
@@ -35,11 +36,11 @@ def test_what_float16_can_hold_is_scored_exactly(emulation, case):
     for k in (1, 3, 5):
         ks = dict.fromkeys(METRICS, k)
         memberships = emulated_memberships(real, fake, ks=ks, emulation=emulation)
-        exact = RealSide.fit(real, balls=[Ball(k)]).memberships(fake, ks=ks)
+        exact = memberships_of(RealSide.fit(real, balls=[Ball(k)]), fake, ks=ks)
         assert (memberships.n_real, memberships.n_fake) == (len(real), len(fake))
         for table in TABLES:
             assert torch.equal(getattr(memberships, table)[Ball(k)], getattr(exact, table)[Ball(k)])
-        values = tuple(value_of(name, memberships, k) for name in METRICS)
+        values = tuple(BALLS[name](memberships, k) for name in METRICS)
         assert values == oracle.manifold_metrics(real, fake, k)
 
 
@@ -47,15 +48,15 @@ def test_what_float16_can_hold_is_scored_exactly(emulation, case):
 def test_on_features_as_of_networks_rounding_moves_all_values_up_and_none_far(emulation, rng):
     # Published, with the same images in float16 and float32: precision +0.0010, recall +0.0024.
     real, fake = _inception_like(1500, 1, rng), _inception_like(1500, 0.85, rng)
-    exact = RealSide.fit(real, balls=[Ball(3)]).memberships(fake, ks=ALL)
+    exact = memberships_of(RealSide.fit(real, balls=[Ball(3)]), fake, ks=ALL)
     found = emulated_memberships(real, fake, ks=ALL, emulation=emulation)
-    assert 0.5 < value_of("precision", exact, 3) < 0.97
-    assert 0.2 < value_of("recall", exact, 3) < 0.9
+    assert 0.5 < BALLS["precision"](exact, 3) < 0.97
+    assert 0.2 < BALLS["recall"](exact, 3) < 0.9
     assert any(
         not torch.equal(getattr(found, table)[Ball(3)], getattr(exact, table)[Ball(3)]) for table in TABLES
     )
     for name, most in (("precision", 0.004), ("recall", 0.008), ("density", 0.03), ("coverage", 0.004)):
-        assert 0 <= value_of(name, found, 3) - value_of(name, exact, 3) < most
+        assert 0 <= BALLS[name](found, 3) - BALLS[name](exact, 3) < most
 
 
 @pytest.mark.parametrize("emulation", NAMES)
@@ -82,7 +83,7 @@ def test_a_side_is_fitted_once_and_scored_often(emulation, rng):
             == [Ball(3), Ball(5)]
         )
         assert list(memberships.fake_balls_per_real) == list(memberships.reals_per_fake_ball) == [Ball(4)]
-        expected = {name: value_of(name, memberships, k) for name, k in ks.items()}
+        expected = {name: BALLS[name](memberships, k) for name, k in ks.items()}
         assert side.score(fake, ks=ks) == expected
 
 
@@ -102,14 +103,14 @@ def test_only_what_is_asked_for_is_computed(rng):
     assert [done[0] for done in seen.values()] == [(900, 900), (400, 1000), (900, 900)]
     alone = EmulatedSide.fit(real, ks=[], emulation=NAMES[0]).score(fake, ks={"recall": 3})
     found = emulated_memberships(real, fake, ks=ALL, emulation=NAMES[0])
-    assert alone == {"recall": value_of("recall", found, 3)}
+    assert alone == {"recall": BALLS["recall"](found, 3)}
 
 
 @pytest.mark.parametrize("emulation", NAMES)
 def test_fakes_that_are_the_reals_are_all_inside(emulation, rng):
     real = _inception_like(120, 1, rng, d=64).repeat(2, axis=0)
     memberships = emulated_memberships(real, rng.permutation(real), ks=ALL, emulation=emulation)
-    assert all(value_of(name, memberships, 3) == 1 for name in ("precision", "recall", "coverage"))
+    assert all(BALLS[name](memberships, 3) == 1 for name in ("precision", "recall", "coverage"))
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 import torch
 from scipy import stats
 
-from genpr.metrics.manifold.hubness import hubness
-from genpr.metrics.manifold.real_side import RealSide
+from genpr.metrics.hubness import hubness
+from genpr.metrics.real_side import RealSide
 from genpr.neighbours.balls import Ball
 from genpr.neighbours.cross import cross_counts
 

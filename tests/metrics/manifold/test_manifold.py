@@ -10,10 +10,16 @@ import torch
 from counting_engine import CountingEngine
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.manifold import real_side
-from genpr.metrics.manifold.knn_manifold import KNNManifold
-from genpr.metrics.manifold.manifold import PrecisionRecall, manifold_metrics, precision_recall
-from genpr.metrics.manifold.real_side import RealSide
+from genpr.metrics import real_side
+from genpr.metrics.knn_manifold import KNNManifold
+from genpr.metrics.manifold import (
+    PrecisionRecall,
+    ball_scores,
+    manifold_metrics,
+    memberships_of,
+    precision_recall,
+)
+from genpr.metrics.real_side import RealSide
 from genpr.neighbours.balls import Ball
 
 
@@ -192,7 +198,7 @@ class TestRealSide:
 
     def test_each_metric_has_its_own_k(self):
         real, fake = feature_cases.make("off_centre")
-        scores = RealSide.fit(real, balls=map(Ball, (3, 4, 5))).score(fake, ks=self.KS)
+        scores = ball_scores(RealSide.fit(real, balls=map(Ball, (3, 4, 5))), fake, ks=self.KS)
         expected = {k: oracle.manifold_metrics(real, fake, k) for k in (2, 3, 4, 5)}
         assert scores == {
             "precision": expected[3][0],
@@ -207,7 +213,7 @@ class TestRealSide:
         assert 700**2 / 2 < engine.products < 2 * 700**2  # a first reach, and the sweep
         for n_fake in (50, 60):
             engine.products = 0
-            side.score(rng.normal(size=(n_fake, 4)), ks=self.KS)
+            ball_scores(side, rng.normal(size=(n_fake, 4)), ks=self.KS)
             assert engine.products == 2 * n_fake**2 + 700 * n_fake
 
     @pytest.mark.parametrize(
@@ -226,12 +232,12 @@ class TestRealSide:
         side = RealSide.fit(rng.normal(size=(70, 4)), balls=fitted, engine=engine)
         assert engine.products == (2 * 70**2 if fitted else 0)
         engine.products = 0
-        assert list(side.score(rng.normal(size=(50, 4)), ks=ks)) == names
+        assert list(ball_scores(side, rng.normal(size=(50, 4)), ks=ks)) == names
         assert engine.products == work
 
     def test_counts_behind_the_scores(self):
         side = RealSide.fit(_HAND_A[0], balls=[Ball(1)])
-        memberships = side.memberships(_HAND_A[1], ks=dict.fromkeys(self.KS, 1))
+        memberships = memberships_of(side, _HAND_A[1], ks=dict.fromkeys(self.KS, 1))
         assert memberships.real_balls_per_fake[Ball(1)].tolist() == [2, 2, 1]
         assert memberships.fakes_per_real_ball[Ball(1)].tolist() == [1, 2, 1, 1]
         assert memberships.fake_balls_per_real[Ball(1)].tolist() == [1, 2, 2, 1]
@@ -240,17 +246,17 @@ class TestRealSide:
 
     def test_precision_needs_no_more_than_one_fake(self, rng):
         side = RealSide.fit(np.vstack([np.eye(4), np.zeros((3, 4))]), balls=[Ball(3)])
-        assert side.score(np.zeros((1, 4)), ks={"precision": 3}) == {"precision": 1.0}
+        assert ball_scores(side, np.zeros((1, 4)), ks={"precision": 3}) == {"precision": 1.0}
         with pytest.raises(FeatureError, match="at least 1 row"):
-            side.score(np.zeros((0, 4)), ks={"precision": 3})
+            ball_scores(side, np.zeros((0, 4)), ks={"precision": 3})
 
     def test_unknown_metrics_and_unfitted_ks_are_refused(self, rng):
         side = RealSide.fit(rng.normal(size=(20, 3)), balls=[Ball(3)])
         with pytest.raises(UsageError, match="unknown metrics: f1; known: precision, recall") as error:
-            side.score(rng.normal(size=(20, 3)), ks={"f1": 3})
+            ball_scores(side, rng.normal(size=(20, 3)), ks={"f1": 3})
         assert error.value.code == "unknown-metric"
         with pytest.raises(UsageError, match="k = 5 was not fitted, only k = 3") as error:
-            side.score(rng.normal(size=(20, 3)), ks={"density": 5})
+            ball_scores(side, rng.normal(size=(20, 3)), ks={"density": 5})
         assert error.value.code == "k-not-fitted"
 
 

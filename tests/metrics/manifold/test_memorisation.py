@@ -12,8 +12,8 @@ from scipy import stats
 
 import genpr
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.manifold import memorisation
-from genpr.metrics.manifold.memorisation import authentic, ct_score, ct_z, mann_whitney_z
+from genpr.metrics import memorisation
+from genpr.metrics.memorisation import authentic, ct_score, ct_z, mann_whitney_z
 from genpr.neighbours.frame import Frame
 from genpr.neighbours.nearest import nearest_between
 from genpr.neighbours.radii import kth_sq_distances

@@ -10,21 +10,21 @@ import torch
 from counted_oracle import Pair
 from counting_engine import CountingEngine
 
-from genpr.metrics.catalogue import NEIGHBOUR_METRICS
-from genpr.metrics.manifold import neighbour_metrics
-from genpr.metrics.manifold.counted import COUNTED
-from genpr.metrics.manifold.neighbour_metrics import NeighbourMetrics
-from genpr.metrics.manifold.replicate_values import RESAMPLED
-from genpr.metrics.manifold.witnessed import Witnessed, witnessed
-from genpr.metrics.manifold.witnessed_halves import witnessed_of_halves
+from genpr.metrics import neighbour_metrics
+from genpr.metrics.neighbour_metrics import NeighbourMetrics
+from genpr.metrics.registry import BALLS, NEIGHBORS
 from genpr.metrics.uncertainty import lower_part
+from genpr.metrics.witnessed import Witnessed, witnessed
+from genpr.metrics.witnessed_halves import witnessed_of_halves
 from genpr.neighbours.balls import Ball
 from genpr.neighbours.halves import Halves, unpacked
 from genpr.scoring.protocols import find_protocol
 
+RESAMPLED = [name for name, metric in BALLS.items() if metric.halves]
+
 CPU = torch.device("cpu")
-KS = find_protocol("genpr").choose_ks(NEIGHBOUR_METRICS)
-SMALL = dict.fromkeys(COUNTED, 2) | {"nn_accuracy": 1}
+KS = find_protocol("genpr").choose_ks(NEIGHBORS)
+SMALL = dict.fromkeys(BALLS, 2) | {"nn_accuracy": 1}
 WITNESSED = [f"witnessed_{name}" for name in Witnessed._fields]
 TIES = ("closed", "strict")
 
@@ -74,7 +74,7 @@ def together():
 def test_a_metric_is_the_same_alone_where_there_are_equally_many(name, rng):
     real, fake = rng.normal(size=(2, 40, 3))
     assert plain(score(real, fake, {name: 3})[name]) == plain(
-        score(real, fake, dict.fromkeys(COUNTED, 3))[name]
+        score(real, fake, dict.fromkeys(BALLS, 3))[name]
     )
 
 
@@ -99,14 +99,12 @@ def test_the_rule_for_ties_and_each_k_reach_every_metric(rng, ties):
         if name in expected[k][1]:
             assert found[name].null == pytest.approx(expected[k][1][name], abs=1e-12), name
     shares = {"real": 44, "fake": 37, "both": 81}
-    assert {name: value.n for name, value in found.items()} == {
-        name: shares[COUNTED[name].over] for name in ks
-    }
+    assert {name: value.n for name, value in found.items()} == {name: shares[BALLS[name].over] for name in ks}
 
 
 def test_what_each_metric_is_a_share_of():
     over = {"real": set(), "fake": set(), "both": set()}
-    for name, metric in COUNTED.items():
+    for name, metric in BALLS.items():
         over[metric.over].add(name)
     assert over["both"] == {"nn_accuracy"}
     assert over["real"] == {
@@ -438,7 +436,7 @@ class TestWork:
             ({"f8": 3, "f1_8": 3, "precision": 3, "symmetric_precision": 5}, REAL, FAKE + CROSS),
             ({"rarity": 3, "precision": 5}, REAL, CROSS),
             (
-                {name: k for name, k in KS.items() if name in COUNTED and "recall" not in name},
+                {name: k for name, k in KS.items() if name in BALLS and "recall" not in name},
                 REAL,
                 FAKE + CROSS,
             ),
@@ -447,7 +445,7 @@ class TestWork:
     )
     def test_nothing_is_searched_that_is_not_needed(self, ks, fit, count, rng, monkeypatch):
         engine = CountingEngine()
-        monkeypatch.setattr("genpr.metrics.manifold.real_side.choose_engine", lambda _device: engine)
+        monkeypatch.setattr("genpr.metrics.real_side.choose_engine", lambda _device: engine)
         monkeypatch.setattr("genpr.neighbours.cross.choose_engine", lambda _device: engine)
         side = fitted(rng.normal(size=(self.N, 4)), ks, intervals=False)
         assert engine.products == fit

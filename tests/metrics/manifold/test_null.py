@@ -10,8 +10,8 @@ import torch
 from scipy.stats import hypergeom
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.manifold import null, null_geometry
-from genpr.metrics.manifold.null import (
+from genpr.metrics import null, null_geometry
+from genpr.metrics.null import (
     balls_hit,
     calibrated_clipped_coverage,
     clipped_coverage_curve,
@@ -23,7 +23,7 @@ from genpr.metrics.manifold.null import (
     separated_modes_precision,
     smallest_k,
 )
-from genpr.metrics.manifold.null_geometry import (
+from genpr.metrics.null_geometry import (
     authenticity_limit,
     coordinates_precision_null,
     gaussian_precision_null,

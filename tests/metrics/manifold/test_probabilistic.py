@@ -10,8 +10,8 @@ import oracle
 import pytest
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.manifold import probabilistic
-from genpr.metrics.manifold.probabilistic import probabilistic_precision_recall
+from genpr.metrics import probabilistic
+from genpr.metrics.probabilistic import probabilistic_precision_recall
 
 
 def in_support(of: np.ndarray, samples: np.ndarray, k: int, scale: float) -> float:

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.manifold import realism as module
-from genpr.metrics.manifold.knn_manifold import KNNManifold
-from genpr.metrics.manifold.realism import rarity, realism, realism_of, realism_scores
+from genpr.metrics import realism as module
+from genpr.metrics.knn_manifold import KNNManifold
+from genpr.metrics.realism import rarity, realism, realism_of, realism_scores
 from genpr.neighbours import integers
 from genpr.neighbours.frame import Frame
 from genpr.neighbours.grid import Grid

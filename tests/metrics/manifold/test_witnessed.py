@@ -12,8 +12,9 @@ import torch
 from scipy import stats
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.manifold import witnessed as module
-from genpr.metrics.manifold.witnessed import (
+from genpr.metrics import witnessed as module
+from genpr.metrics.uncertainty import lower_part
+from genpr.metrics.witnessed import (
     blocks_of_fakes,
     covering_k,
     cut_and_uncut,
@@ -24,8 +25,7 @@ from genpr.metrics.manifold.witnessed import (
     witnessed_fidelity,
     witnessed_support,
 )
-from genpr.metrics.manifold.witnessed_halves import HALVES, LEAST, witnessed_of_halves
-from genpr.metrics.uncertainty import lower_part
+from genpr.metrics.witnessed_halves import HALVES, LEAST, witnessed_of_halves
 from genpr.neighbours.halves import Halves, unpacked
 
 

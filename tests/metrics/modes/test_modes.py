@@ -10,8 +10,8 @@ import torch
 from scipy.stats import binom, nbinom
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.manifold.joint import JointNeighbours, list_length
-from genpr.metrics.manifold.knn_manifold import KNNManifold
+from genpr.metrics.joint import JointNeighbours, list_length
+from genpr.metrics.knn_manifold import KNNManifold
 from genpr.metrics.modes import modes as modes_module
 from genpr.metrics.modes.class_modes import _spread
 from genpr.metrics.modes.clusters import fitted_centres, nearest_centres

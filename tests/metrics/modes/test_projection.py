@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.distances import blocks
+from genpr.metrics import blocks
 from genpr.metrics.modes import projection
 from genpr.metrics.modes.projection import project
 

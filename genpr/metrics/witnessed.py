@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from genpr.memory import part_of
+from genpr.metrics.equal_blocks import equal_blocks
 from genpr.metrics.features import (
     Features,
     check_count,
@@ -29,8 +30,7 @@ from genpr.metrics.features import (
     check_same_width,
     choose_device,
 )
-from genpr.metrics.manifold.equal_blocks import equal_blocks
-from genpr.metrics.manifold.null import balls_hit
+from genpr.metrics.null import balls_hit
 from genpr.neighbours.balls import Ball
 from genpr.neighbours.cross import cross_counts
 from genpr.neighbours.frame import Placed

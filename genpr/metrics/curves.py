@@ -33,7 +33,7 @@ from genpr.metrics.features import (
     choose_device,
 )
 from genpr.metrics.frontier import Curve, Floats, curve_of_errors
-from genpr.metrics.manifold.votes import VOTES, Classifier, Electorate, Votes, halves
+from genpr.metrics.votes import VOTES, Classifier, Electorate, Votes, halves
 from genpr.neighbours.cross import Ties
 
 

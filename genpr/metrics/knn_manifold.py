@@ -23,8 +23,8 @@ from genpr.metrics.features import (
     check_ties,
     choose_device,
 )
-from genpr.metrics.manifold.real_side import RealSide
-from genpr.metrics.manifold.realism import Rarity, rarity, realism_of
+from genpr.metrics.real_side import RealSide
+from genpr.metrics.realism import Rarity, rarity, realism_of
 from genpr.neighbours import integers
 from genpr.neighbours.balls import Ball
 from genpr.neighbours.choose import choose_engine

@@ -19,10 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.metrics.manifold.memorisation import authentic
-from genpr.metrics.manifold.real_side import FakeSide, RealSide
-from genpr.metrics.manifold.realism import rarity, realism_of
+from genpr.metrics.memorisation import authentic
 from genpr.metrics.progress import PairProgress, tally
+from genpr.metrics.real_side import FakeSide, RealSide
+from genpr.metrics.realism import rarity, realism_of
 from genpr.neighbours.balls import Ball
 from genpr.neighbours.cross import cross_counts
 from genpr.neighbours.frame import Placed

@@ -1,12 +1,14 @@
-"""Metrics that compare images with what was asked for: (name, meaning, which way is better, source), in families.
+"""Metrics that compare images with the labels, prompts or entities that they were generated from.
 
-The families are not to be averaged over: `recall` is a share of the reals' variety, `label.macro_recall` of requested
-classes, `entity.recall` of named things. Importing this module does not import torch.
+Families are never averaged: `recall` is a share of the reals' variety, `label.macro_recall` of requested classes,
+`entity.recall` of named objects. Importing this module does not import torch.
 """
 
 from __future__ import annotations
 
 from typing import Literal
+
+from genpr.metrics.metric import Metric, family_of
 
 Row = tuple[str, str, Literal["higher", "lower"], str]
 
@@ -47,7 +49,7 @@ def _ranked(prefix: str, found: str, pool: str) -> tuple[Row, ...]:
     )
 
 
-ASKED_FOR: tuple[Row, ...] = (
+_ROWS: tuple[Row, ...] = (
     (
         "label.gan_test",
         "accuracy on fakes of a classifier of reals (fidelity)",
@@ -85,4 +87,16 @@ ASKED_FOR: tuple[Row, ...] = (
     ("entity.macro_precision", "share of an entity's finds expected, by entity", "higher", _ENTITIES),
     ("entity.failure_rate", "share of answers that cannot be read", "lower", "this package"),
 )
+
+CONDITIONAL_METRICS = [
+    Metric(
+        name=name,
+        meaning=meaning,
+        kind="conditional",
+        better=better,
+        reference=reference,
+        upper=None if family_of(name) == "alignment" else 1.0,  # cosines times 2.5
+    )
+    for name, meaning, better, reference in _ROWS
+]
 """In display order."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from genpr.errors import UsageError
-from genpr.metrics.distances.blocks import double_blocks
+from genpr.metrics.blocks import double_blocks
 from genpr.metrics.features import (
     Features,
     check_features,

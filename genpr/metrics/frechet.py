@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import FeatureError
-from genpr.metrics.distances.blocks import double_blocks
+from genpr.metrics.blocks import double_blocks
 from genpr.metrics.features import (
     Features,
     check_count,

@@ -1,7 +1,7 @@
 """Precision, recall, density and coverage on the distances of a tool that computes in float16.
 
 For numbers that are to stand beside published ones, and for nothing else: rounding makes ties, and closed balls,
-which both tools have, count them as inside. Ask `genpr.metrics.manifold.manifold` for what the features say.
+which both tools have, count them as inside. Ask `genpr.metrics.manifold` for what the features say.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from genpr.metrics.features import (
     check_same_width,
     choose_device,
 )
-from genpr.metrics.manifold.counted import needed_balls, value_of
-from genpr.metrics.manifold.membership import Memberships
+from genpr.metrics.membership import Memberships
 from genpr.metrics.progress import PairProgress, tally
+from genpr.metrics.registry import BALLS, needed_balls
 from genpr.neighbours.emulated import Emulation, emulated_counts, emulated_radii, find_emulation
 
 
@@ -78,7 +78,7 @@ class EmulatedSide:
     ) -> dict[str, float]:
         """The metrics named in `ks`, each with its own k. Arguments and errors are those of `RealSide.score`."""
         memberships = self.memberships(fake, ks=ks, progress=progress)
-        return {name: value_of(name, memberships, k) for name, k in ks.items()}
+        return {name: BALLS[name](memberships, k) for name, k in ks.items()}
 
     def memberships(
         self, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None

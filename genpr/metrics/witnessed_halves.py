@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from genpr.memory import part_of
-from genpr.metrics.manifold.witnessed import BALL_K, Witnessed, cut_and_uncut
 from genpr.metrics.uncertainty import lower_part
+from genpr.metrics.witnessed import BALL_K, Witnessed, cut_and_uncut
 from genpr.neighbours.halves import Halves, unpacked
 from genpr.neighbours.sweep import Tick, no_tick
 

@@ -10,7 +10,7 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -27,9 +27,11 @@ from genpr.metrics.features import (
     check_ties,
     choose_device,
 )
-from genpr.metrics.manifold.knn_manifold import KNNManifold
-from genpr.metrics.manifold.real_side import RealSide
+from genpr.metrics.knn_manifold import KNNManifold
+from genpr.metrics.membership import Memberships
 from genpr.metrics.progress import PairProgress
+from genpr.metrics.real_side import RealSide
+from genpr.metrics.registry import BALLS, needed_balls
 from genpr.neighbours.balls import Ball
 from genpr.neighbours.cross import Ties
 
@@ -154,7 +156,34 @@ def _scores(
         side = RealSide.fit(
             checked_real, balls=[Ball(k)], ties=ties, device=choose_device(real, device), progress=progress
         )
-    return side.score(checked_fake, ks=dict.fromkeys(metrics, k), progress=progress)
+    return ball_scores(side, checked_fake, ks=dict.fromkeys(metrics, k), progress=progress)
+
+
+def ball_scores(
+    real: RealSide, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
+) -> dict[str, float]:
+    """The ball metrics named in `ks`, each with its own k; nothing that none of them needs is computed.
+
+    Args:
+        real: The reals with all balls that these metrics need.
+        fake: (m, d) features.
+        ks: k by metric.
+        progress: Called with the pairs of rows done with and their number.
+
+    Raises:
+        FeatureError: The features are malformed, not finite, too few, or of another width than the reals.
+        UsageError: A metric is unknown, or a k impossible or not fitted.
+    """
+    found = memberships_of(real, fake, ks=ks, progress=progress)
+    return {name: BALLS[name](found, k) for name, k in ks.items()}
+
+
+def memberships_of(
+    real: RealSide, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
+) -> Memberships:
+    """The integer counts behind `ball_scores`, image by image. Arguments and errors are those of `ball_scores`."""
+    real_balls, fake_balls = needed_balls(ks)
+    return real.memberships(fake, real_balls=real_balls, fake_balls=fake_balls, progress=progress)
 
 
 def _check_fitted(manifold: KNNManifold, k: int, ties: Ties) -> None:

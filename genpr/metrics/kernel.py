@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.metrics.distances.blocks import check_no_zero_rows, double_blocks, unit_blocks
+from genpr.metrics.blocks import check_no_zero_rows, double_blocks, unit_blocks
 from genpr.metrics.features import (
     Features,
     check_count,

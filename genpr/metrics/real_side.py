@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,8 +17,7 @@ from genpr.metrics.features import (
     check_ties,
     choose_device,
 )
-from genpr.metrics.manifold.counted import needed_balls, value_of
-from genpr.metrics.manifold.membership import Memberships
+from genpr.metrics.membership import Memberships
 from genpr.metrics.progress import PairProgress, tally
 from genpr.neighbours.balls import Ball
 from genpr.neighbours.choose import choose_engine
@@ -133,28 +132,26 @@ class RealSide:
         own = Neighbourhood.of(points, kinds, ties=ties, keep=keep, engine=engine, tick=tick)
         return cls(points, kinds, own.sq_radii, ties, engine, own.in_degrees, own.lists)
 
-    def score(
-        self, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
-    ) -> dict[str, float]:
-        """The metrics named in `ks`, each with its own k; nothing that none of them needs is computed.
+    def memberships(
+        self,
+        fake: Features,
+        *,
+        real_balls: Sequence[Ball],
+        fake_balls: Sequence[Ball],
+        progress: PairProgress | None = None,
+    ) -> Memberships:
+        """Who lies in whose balls.
 
         Args:
-            fake: (m, d) features.
-            ks: k by metric, any of `counted.COUNTED`.
+            fake: (m, d) features, m more than every k of `fake_balls`.
+            real_balls: Balls around reals, of the kinds that were fitted, ascending.
+            fake_balls: Balls around fakes.
             progress: As in `fit`.
 
         Raises:
             FeatureError: The features are malformed, not finite, too few, or of another width than the reals.
-            UsageError: A metric is unknown, or a k impossible or not fitted.
+            UsageError: A ball was not fitted ("k-not-fitted").
         """
-        found = self.memberships(fake, ks=ks, progress=progress)
-        return {name: value_of(name, found, k) for name, k in ks.items()}
-
-    def memberships(
-        self, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
-    ) -> Memberships:
-        """The integer counts behind `score`, sample by sample. Arguments and errors are those of `score`."""
-        real_balls, fake_balls = needed_balls(ks)
         self._rows_of(real_balls)  # an error should come before any search
         checked = check_features(fake, "fake")
         tick = tally(pairs_of(len(self.points), len(checked), fake_balls), progress)

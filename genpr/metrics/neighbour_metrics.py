@@ -11,12 +11,12 @@ from torch import Tensor
 
 from genpr.memory import fits, part_of
 from genpr.metrics.features import Features, check_features
-from genpr.metrics.manifold.counted import COUNTED, needed_balls
-from genpr.metrics.manifold.null_geometry import share_reached
-from genpr.metrics.manifold.real_side import FakeSide, PlacedFakes, RealSide, pairs_of
-from genpr.metrics.manifold.replicate_values import RESAMPLED, Replicates
-from genpr.metrics.manifold.scans import Halved, Scan, ScanOptions, needed_scans
+from genpr.metrics.metric import PairwiseHalves, PairwiseOptions, PairwiseSearch
+from genpr.metrics.null_geometry import share_reached
 from genpr.metrics.progress import PairProgress, tally
+from genpr.metrics.real_side import FakeSide, PlacedFakes, RealSide, pairs_of
+from genpr.metrics.registry import BALLS, PAIRWISE, needed_balls
+from genpr.metrics.replicate_values import Replicates
 from genpr.neighbours.balls import Ball
 from genpr.neighbours.cross import Ties
 from genpr.neighbours.halves import others_for
@@ -78,25 +78,30 @@ class NeighbourMetrics:
         progress: PairProgress | None = None,
     ) -> None:
         self._ks = ks
-        self._counted = {name: k for name, k in ks.items() if name in COUNTED}
-        self._scans = needed_scans(ks)
+        self._counted = {name: k for name, k in ks.items() if name in BALLS}
+        self._searches = pairwise_searches(ks)
         self._seed = seed
         self._real_balls, self._fake_balls = needed_balls(self._counted)
-        extra = {ball for names, scan in self._scans.items() for ball in scan.balls(self._k_of(names))}
+        extra = {ball for search, k in self._searches.items() for ball in search.balls(k)}
         self._real_balls = sorted({*self._real_balls, *extra})
         self._resampled = (
-            {name: k for name, k in self._counted.items() if name in RESAMPLED} if intervals else {}
+            {name: k for name, k in self._counted.items() if BALLS[name].halves} if intervals else {}
         )
         self._intervals = intervals
         self._device = device
         self._listed_real, self._listed_fake = needed_balls(self._resampled)
         self._keep = self._listed(len(features), self._listed_real)
-        nulls = {Ball(k) for name, k in self._counted.items() if name in _RECALLS and k < len(features)}
+        nulls = {
+            ball
+            for name, k in self._counted.items()
+            for ball in BALLS[name].null_balls(k)
+            if ball.k < len(features)
+        }
         self.side = RealSide.fit(
             features,
             balls={*self._real_balls, *nulls},
             ties=ties,
-            keep=max(self._keep, _BESIDE, *(scan.keep for scan in self._scans.values())),
+            keep=max(self._keep, _BESIDE, *(search.keep for search in self._searches)),
             device=device,
             progress=progress,
         )
@@ -106,13 +111,13 @@ class NeighbourMetrics:
         self, fake: Features, progress: PairProgress | None = None
     ) -> tuple[dict[str, NeighbourValue], FakeSide]:
         """Every metric of (m, d) fake features, and the counts behind them."""
-        smallest = [scan.balls(self._k_of(names))[0] for names, scan in self._scans.items() if scan.smallest]
+        smallest = [search.balls(k)[0] for search, k in self._searches.items() if search.smallest]
         checked, fake_balls = check_features(fake, "fake"), self._fake_balls
         m = len(checked)
         keep = self._listed(m, self._listed_fake)
         lacks = self._lacks(m, keep)
         in_count = pairs_of(len(self.side.points), m, fake_balls)
-        tick = tally(in_count + sum(self._pairs(scan, m) for scan in self._scans.values()), progress)
+        tick = tally(in_count + sum(self._pairs(search, m) for search in self._searches), progress)
         fakes = self.side.place(checked, fake_balls, keep=keep, tick=tick)
         replicates = self._replicates(fakes, [name for name in self._resampled if name not in lacks])
         side = self.side.count(
@@ -126,37 +131,41 @@ class NeighbourMetrics:
         values |= {name: replace(values[name], lack=lack) for name, lack in lacks.items()}
         for name, found in (replicates.values() if replicates else {}).items():
             values[name] = replace(values[name], replicates=found)
-        for names, scan in self._scans.items():
-            values |= self._scanned(scan, side, ScanOptions(self._k_of(names), self._seed, tick))
+        for search, k in self._searches.items():
+            values |= self._searched(search, side, PairwiseOptions(k, self._seed, tick))
         return {name: values[name] for name in self._ks}, side
 
-    def _halved(self, scan: Scan, m: int) -> Halved | None:
-        """How to find a scan for halves, if that is wanted and possible."""
-        halved = scan.halved if self._intervals else None
-        return halved if halved is not None and min(len(self.side.points), m) >= halved.least else None
+    def _halves(self, search: PairwiseSearch, m: int) -> PairwiseHalves | None:
+        """How to search in halves, if intervals are requested and there are enough images."""
+        halves = search.halves if self._intervals else None
+        return halves if halves is not None and min(len(self.side.points), m) >= halves.least else None
 
-    def _pairs(self, scan: Scan, m: int) -> int:
-        """That a scan looks at with m fakes, and with their halves."""
-        n, halved = len(self.side.points), self._halved(scan, m)
-        return scan.pairs(n, m) + (halved.count * scan.pairs(n // 2, m // 2) if halved else 0)
+    def _pairs(self, search: PairwiseSearch, m: int) -> int:
+        """Pairs that a search evaluates with m fakes, and with their halves."""
+        n, halves = len(self.side.points), self._halves(search, m)
+        return search.pairs(n, m) + (halves.count * search.pairs(n // 2, m // 2) if halves else 0)
 
-    def _scanned(self, scan: Scan, side: FakeSide, options: ScanOptions) -> dict[str, NeighbourValue]:
-        """What is asked for of one scan."""
+    def _searched(
+        self, search: PairwiseSearch, side: FakeSide, options: PairwiseOptions
+    ) -> dict[str, NeighbourValue]:
+        """The requested metrics of one pairwise search."""
         n, m = len(self.side.points), len(side.points)
-        found, halved = scan.find(self.side, side, options), self._halved(scan, m)
-        halves = halved.find(self.side, side, options) if halved else {}
+        found, how = search.find(self.side, side, options), self._halves(search, m)
+        halves = how.find(self.side, side, options) if how else {}
         known = {name: values for name, values in halves.items() if values.isfinite().all()}
-        lack: Lack | None = "images" if self._intervals and scan.halved and not halved else None
+        lack: Lack | None = "images" if self._intervals and search.halves and not how else None
         return {
             name: NeighbourValue(
-                each.value, each.null, each.source, known.get(name), m if each.over == "fake" else n, lack
+                each.value,
+                each.null,
+                each.null_source,
+                known.get(name),
+                m if each.over == "fake" else n,
+                lack,
             )
             for name, each in found.items()
             if name in self._ks
         }
-
-    def _k_of(self, names: tuple[str, ...]) -> int:
-        return next(self._ks[name] for name in names if name in self._ks)
 
     def _listed(self, n: int, balls: Collection[Ball]) -> int:
         """Neighbours to list of each of n images for replicates of their balls; 0 where memory is short."""
@@ -179,12 +188,10 @@ class NeighbourMetrics:
         return {name: lacks.get(name, "memory") for name in self._resampled}
 
     def _of_counts(self, name: str, side: FakeSide, k: int) -> NeighbourValue:
-        metric, found = COUNTED[name], side.memberships
-        null = metric.null(found, k) if name not in _RECALLS else self._null_at(found.n_fake, k)
-        if name == "symmetric_recall" and null is not None:
-            null = min(null, COUNTED["coverage"].null(found, k) or 0.0)
+        metric, found = BALLS[name], side.memberships
+        null = metric.null(found, k, self._null_at)
         n = {"real": found.n_real, "fake": found.n_fake, "both": found.n_real + found.n_fake}[metric.over]
-        return NeighbourValue(metric.value(found, k), null, metric.source, n=n)
+        return NeighbourValue(metric(found, k), null, metric.null_source, n=n)
 
     def _null_at(self, m: int, k: int) -> float | None:
         """Share of m reals that lie in the ball of another: of a random part of them, or of all if m are more.
@@ -224,23 +231,29 @@ class NeighbourMetrics:
 
 def least_for_interval(name: str, k: int) -> int:
     """Images of each side without which halves of them have no value of a metric."""
-    for scan in needed_scans([name]).values():
-        return scan.halved.least if scan.halved else 0
+    if name in PAIRWISE:
+        halves = PAIRWISE[name].search.halves
+        return halves.least if halves else 0
     return 2 * _largest_k({name: k}) + 2
 
 
 def least_images(ks: Mapping[str, int]) -> tuple[int, int]:
     """Reals and fakes without which one of these metrics is not defined."""
-    counted = {name: k for name, k in ks.items() if name in COUNTED}
+    counted = {name: k for name, k in ks.items() if name in BALLS}
     real, fake = ({ball.k for ball in balls} for balls in needed_balls(counted))
-    for names, scan in needed_scans(ks).items():
-        k = next(ks[name] for name in names if name in ks)
-        real |= {scan.least_real(k)}
-        fake |= {scan.least_fake(k)}
+    for search, k in pairwise_searches(ks).items():
+        real |= {search.least_real(k)}
+        fake |= {search.least_fake(k)}
     return max(real, default=0) + 1, max(fake, default=0) + 1
 
 
-_RECALLS = frozenset({"recall", "symmetric_recall"})
+def pairwise_searches(ks: Mapping[str, int]) -> dict[PairwiseSearch, int]:
+    """The searches that metrics in `ks` need besides memberships, each once, with its k."""
+    found: dict[PairwiseSearch, int] = {}
+    for name, metric in PAIRWISE.items():
+        if name in ks:
+            found.setdefault(metric.search, ks[name])
+    return found
 
 
 def _largest_k(ks: Mapping[str, int]) -> int:

@@ -1,0 +1,710 @@
+"""Metrics of k nearest neighbors, each as one object: value, null, interval rule, required balls and source.
+
+Ball metrics share one search within each set and one between them. Pairwise metrics need a search of their own. A null
+is what a perfect generator scores at these numbers of images.
+
+Importing this module does not import torch; what needs torch or NumPy is imported when it is called.
+
+References:
+    Kynkäänniemi et al. 2019, "Improved Precision and Recall Metric for Assessing Generative Models" (precision, recall).
+    Naeem et al. 2020, "Reliable Fidelity and Diversity Metrics for Generative Models" (density, coverage).
+    Khayatkhoei & AbdAlmageed 2023, "Emergent Asymmetry of Precision and Recall for Measuring Fidelity and Diversity of
+        Generative Models in High Dimensions" (complement and symmetric precision and recall).
+    Cheema & Urner 2023, "Precision Recall Cover: A Method For Assessing Generative Models" (covers).
+    Salvy, Talbot & Thirion 2026, "Enhanced Generative Model Evaluation with Clipped Density and Coverage".
+    Schilling 1986, "Multivariate Two-Sample Tests Based on Nearest Neighbors" (accuracy of the nearest neighbor).
+    Sykes, Simon & Rabin 2024, "Unifying and Extending Precision Recall Metrics for Assessing Generative Models" (curves).
+    Alaa et al. 2022, "How Faithful is your Synthetic Data?" (authenticity).
+    Han et al. 2022, "Rarity Score: A New Metric to Evaluate the Uncommonness of Synthesized Images" (rarity).
+    Park & Kim 2023, "Probabilistic Precision and Recall Towards Reliable Evaluation of Generative Models".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from genpr.metrics.metric import (
+    BallMetric,
+    HalfSampling,
+    HalfSizes,
+    LeaveOneOut,
+    NeighborMetric,
+    Null,
+    PairwiseHalves,
+    PairwiseMetric,
+    PairwiseOptions,
+    PairwiseSearch,
+    PairwiseValue,
+)
+from genpr.neighbours.balls import Ball
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from genpr.metrics.frontier import Curve
+    from genpr.metrics.membership import Memberships
+    from genpr.metrics.real_side import FakeSide, RealSide
+    from genpr.neighbours.cross import Ties
+    from genpr.neighbours.replicate_sides import Asked
+
+COVER_RATIO = 3
+"""Of the k' of a cover to its k, as in Cheema & Urner 2023."""
+_MAX_UNCLIPPED_COVERAGE = 4  # times the number of fakes; only replicates exceed 1
+
+_KYNKAANNIEMI = "Kynkäänniemi et al. 2019, arXiv:1904.06991"
+_NAEEM = "Naeem et al. 2020, arXiv:2002.09797"
+_SALVY = "Salvy et al. 2026, arXiv:2507.01761"
+_KHAYATKHOEI = "Khayatkhoei and AbdAlmageed 2023, arXiv:2306.09618"
+_CHEEMA = "Cheema and Urner 2023, AISTATS, PMLR 206"
+_PARK = "Park and Kim 2023, arXiv:2309.01590"
+_SYKES = "Sykes et al. 2024, arXiv:2405.01611"
+
+NEIGHBOR_METRICS: list[NeighborMetric] = []
+"""All of them, in display order."""
+
+
+def ball_metric(
+    meaning: str, **fields: object
+) -> Callable[[Callable[[Memberships, int], float]], BallMetric]:
+    """Register a function of memberships and k as the metric of its name; `fields` are those of `BallMetric`."""
+
+    def register(function: Callable[[Memberships, int], float]) -> BallMetric:
+        metric = BallMetric(name=function.__name__, meaning=meaning, value=function, **fields)  # type: ignore[arg-type]
+        NEIGHBOR_METRICS.append(metric)
+        return metric
+
+    return register
+
+
+def _share(counts: Tensor, at_least: int = 1) -> float:
+    return int((counts >= at_least).sum()) / len(counts)
+
+
+def _k_balls(k: int) -> tuple[Ball, ...]:
+    return (Ball(k),)
+
+
+def _cover_balls(k: int) -> tuple[Ball, ...]:
+    return (Ball(COVER_RATIO * k),)
+
+
+def _clipped_balls(k: int) -> tuple[Ball, ...]:
+    return (Ball(k, clipped=True),)
+
+
+def _nearest_balls(_k: int) -> tuple[Ball, ...]:
+    return (Ball(1),)
+
+
+# Nulls --------------------------------------------------------------------------------------------------------
+
+
+def _null_of_one(_counts: Memberships, _k: int, _loo: LeaveOneOut) -> float:
+    return 1.0
+
+
+def _no_null(_counts: Memberships, _k: int, _loo: LeaveOneOut) -> None:
+    """Only two halves of the reals give one."""
+
+
+def _precision_null(counts: Memberships, k: int, _loo: LeaveOneOut) -> float | None:
+    """Share of reals that other reals' balls contain: a perfect fake is one more draw, up to 1 / n."""
+    from genpr.metrics.null_geometry import share_reached
+
+    degrees = counts.real_in_degrees.get(Ball(k))
+    return None if degrees is None else share_reached(degrees.cpu().numpy())
+
+
+def _recall_null(counts: Memberships, k: int, leave_one_out: LeaveOneOut) -> float | None:
+    """The same share among as many reals as there are fakes."""
+    return leave_one_out(counts.n_fake, k)
+
+
+def _coverage_null(counts: Memberships, k: int, _loo: LeaveOneOut) -> float:
+    from genpr.metrics.null import balls_hit
+
+    return balls_hit(counts.n_real, counts.n_fake, k)
+
+
+def _complement_precision_null(counts: Memberships, k: int, _loo: LeaveOneOut) -> float:
+    from genpr.metrics.null import balls_hit
+
+    return balls_hit(counts.n_fake, counts.n_real, k)
+
+
+def _precision_cover_null(counts: Memberships, k: int, _loo: LeaveOneOut) -> float:
+    from genpr.metrics.null import cover_null
+
+    return cover_null(counts.n_fake, counts.n_real, k, COVER_RATIO * k)
+
+
+def _recall_cover_null(counts: Memberships, k: int, _loo: LeaveOneOut) -> float:
+    from genpr.metrics.null import cover_null
+
+    return cover_null(counts.n_real, counts.n_fake, k, COVER_RATIO * k)
+
+
+def _nn_accuracy_null(counts: Memberships, _k: int, _loo: LeaveOneOut) -> float:
+    from genpr.metrics.null import nn_accuracy_null
+
+    return nn_accuracy_null(counts.n_real, counts.n_fake)
+
+
+def _smaller_null(*nulls: Null) -> Null:
+    def null(counts: Memberships, k: int, leave_one_out: LeaveOneOut) -> float | None:
+        found = [each(counts, k, leave_one_out) for each in nulls]
+        return None if None in found else min(each for each in found if each is not None)
+
+    return null
+
+
+# Counts in halves of both sets --------------------------------------------------------------------------------
+
+
+def _count(balls: str, ball: Ball, count: str, ties: Ties, most: int = 1, rows: str = "other") -> Asked:
+    from genpr.neighbours.replicate_sides import Asked
+
+    return Asked(balls, ball, count, most, ties, rows)  # type: ignore[arg-type]
+
+
+def _over_reals(sizes: HalfSizes, count: Tensor) -> Tensor:
+    return count.double() / sizes.real
+
+
+def _over_fakes(sizes: HalfSizes, count: Tensor) -> Tensor:
+    return count.double() / sizes.fake
+
+
+def _smaller_on_average(a: Tensor, b: Tensor) -> Tensor:
+    """Of two sets of replicates: a minimum replicate by replicate would be biased."""
+    from genpr.metrics.uncertainty import lower_part
+
+    return lower_part(a, b)
+
+
+def _precision_count(k: int, ties: Ties) -> Asked:
+    return _count("real", Ball(k), "others", ties)
+
+
+def _recall_count(k: int, ties: Ties) -> Asked:
+    return _count("fake", Ball(k), "others", ties)
+
+
+def _coverage_count(k: int, ties: Ties) -> Asked:
+    return _count("real", Ball(k), "owners", ties)
+
+
+def _complement_precision_count(k: int, ties: Ties) -> Asked:
+    return _count("fake", Ball(k), "owners", ties)
+
+
+def _clipped_density_counts(k: int, ties: Ties) -> tuple[Asked, ...]:
+    ball = Ball(k, clipped=True)
+    # Without the row itself, open balls that reached to it contain it as closed ones do.
+    return (
+        _count("real", ball, "others", ties, k),
+        _count("real", ball, "others", "closed", k, "own"),
+    )
+
+
+def _unclipped_density(_k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> Tensor:
+    of_fakes = _over_fakes(sizes, counts[0].sum(dim=0))
+    of_reals = _over_reals(sizes, counts[1].sum(dim=0))
+    return (of_fakes / of_reals).where(of_reals > 0, 0.0)
+
+
+def _unclipped_coverage(k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> Tensor:
+    from torch import from_numpy
+
+    from genpr.metrics.null import calibrated_clipped_coverage
+
+    raw = (_over_reals(sizes, counts[0].sum(dim=0)) / k).cpu().numpy()
+    share = calibrated_clipped_coverage(raw, sizes.real, sizes.fake, k, most=_MAX_UNCLIPPED_COVERAGE)
+    return from_numpy(share)
+
+
+_COVERAGE_HALVES = HalfSampling(
+    lambda k, ties: (_coverage_count(k, ties),), lambda _, sizes, counts: _over_reals(sizes, counts[0][0])
+)
+
+
+# Ball metrics -------------------------------------------------------------------------------------------------
+
+
+@ball_metric(
+    "share of fakes close to some real image (fidelity)",
+    reference=_KYNKAANNIEMI,
+    measures="fidelity",
+    is_default=True,
+    k=3,
+    over="fake",
+    real_balls=_k_balls,
+    null=_precision_null,
+    null_source="leave-one-out",
+    halves=HalfSampling(
+        lambda k, ties: (_precision_count(k, ties),),
+        lambda _, sizes, counts: _over_fakes(sizes, counts[0][0]),
+    ),
+)
+def precision(counts: Memberships, k: int) -> float:
+    """Fraction of fakes that lie in at least one real ball."""
+    return _share(counts.real_balls_per_fake[Ball(k)])
+
+
+@ball_metric(
+    "share of reals close to some fake image (diversity)",
+    reference=_KYNKAANNIEMI,
+    measures="diversity",
+    is_default=True,
+    k=3,
+    over="real",
+    fake_balls=_k_balls,
+    null=_recall_null,
+    null_source="leave-one-out",
+    null_balls=_k_balls,
+    halves=HalfSampling(
+        lambda k, ties: (_recall_count(k, ties),), lambda _, sizes, counts: _over_reals(sizes, counts[0][0])
+    ),
+)
+def recall(counts: Memberships, k: int) -> float:
+    """Fraction of reals that lie in at least one fake ball."""
+    return _share(counts.fake_balls_per_real[Ball(k)])
+
+
+@ball_metric(
+    "reals around each fake, over k; may pass 1 (fidelity)",
+    reference=_NAEEM,
+    measures="fidelity",
+    is_default=True,
+    over="fake",
+    upper=None,
+    real_balls=_k_balls,
+    null=_null_of_one,
+    null_source="closed form",
+    halves=HalfSampling(
+        lambda k, ties: (_count("real", Ball(k), "pairs", ties),),
+        lambda k, sizes, counts: _over_fakes(sizes, counts[0][0]) / k,
+    ),
+)
+def density(counts: Memberships, k: int) -> float:
+    """Mean number of real balls that contain a fake, in units of k."""
+    return int(counts.real_balls_per_fake[Ball(k)].sum()) / (k * counts.n_fake)
+
+
+@ball_metric(
+    "share of reals with a fake right beside (diversity)",
+    reference=_NAEEM,
+    measures="diversity",
+    is_default=True,
+    is_size_sensitive=True,
+    over="real",
+    real_balls=_k_balls,
+    null=_coverage_null,
+    null_source="closed form",
+    halves=_COVERAGE_HALVES,
+)
+def coverage(counts: Memberships, k: int) -> float:
+    """Fraction of real balls that contain at least one fake."""
+    return _share(counts.fakes_per_real_ball[Ball(k)])
+
+
+@ball_metric(
+    "density without outliers' large balls (fidelity)",
+    reference=_SALVY,
+    measures="fidelity",
+    over="fake",
+    real_balls=_clipped_balls,
+    null=_null_of_one,
+    null_source="closed form",
+    halves=HalfSampling(_clipped_density_counts, _unclipped_density),
+)
+def clipped_density(counts: Memberships, k: int) -> float:
+    """Density with radii clipped at their median and each fake counted at most once, over that of the reals.
+
+    The reals are evaluated on the balls of the other reals. At most 1; 0 if no real lies in the ball of another.
+    """
+    ball = Ball(k, clipped=True)
+    of_fakes = int(counts.real_balls_per_fake[ball].clamp(max=k).sum()) * counts.n_real
+    of_reals = int(counts.real_in_degrees[ball].clamp(max=k).sum()) * counts.n_fake
+    return min(1.0, of_fakes / of_reals) if of_reals else 0.0
+
+
+@ball_metric(
+    "share of good fakes that covers so much (diversity)",
+    reference=_SALVY,
+    measures="diversity",
+    is_size_sensitive=True,
+    over="real",
+    real_balls=_k_balls,
+    null=_null_of_one,
+    null_source="closed form",
+    halves=HalfSampling(lambda k, ties: (_count("real", Ball(k), "owners", ties, k),), _unclipped_coverage),
+)
+def clipped_coverage(counts: Memberships, k: int) -> float:
+    """Fraction of good fakes that would fill the real balls, each to at most k, as these fakes do."""
+    from genpr.metrics.null import calibrated_clipped_coverage
+
+    raw = int(counts.fakes_per_real_ball[Ball(k)].clamp(max=k).sum()) / (k * counts.n_real)
+    return calibrated_clipped_coverage(raw, counts.n_real, counts.n_fake, k)
+
+
+@ball_metric(
+    "lesser of precision and its complement (fidelity)",
+    reference=_KHAYATKHOEI,
+    measures="fidelity",
+    is_size_sensitive=True,
+    over="fake",
+    real_balls=_k_balls,
+    fake_balls=_k_balls,
+    null=_smaller_null(_precision_null, _complement_precision_null),
+    null_source="leave-one-out",
+    halves=HalfSampling(
+        lambda k, ties: (_precision_count(k, ties), _complement_precision_count(k, ties)),
+        lambda _, sizes, counts: _smaller_on_average(*(_over_fakes(sizes, each[0]) for each in counts)),
+    ),
+)
+def symmetric_precision(counts: Memberships, k: int) -> float:
+    """The smaller of precision and complement precision."""
+    return min(precision(counts, k), _share(counts.reals_per_fake_ball[Ball(k)]))
+
+
+@ball_metric(
+    "lesser of recall and coverage (diversity)",
+    reference=_KHAYATKHOEI,
+    measures="diversity",
+    is_size_sensitive=True,
+    over="real",
+    real_balls=_k_balls,
+    fake_balls=_k_balls,
+    null=_smaller_null(_recall_null, _coverage_null),
+    null_source="leave-one-out",
+    null_balls=_k_balls,
+    halves=HalfSampling(
+        lambda k, ties: (_recall_count(k, ties), _coverage_count(k, ties)),
+        lambda _, sizes, counts: _smaller_on_average(*(_over_reals(sizes, each[0]) for each in counts)),
+    ),
+)
+def symmetric_recall(counts: Memberships, k: int) -> float:
+    """The smaller of recall and coverage."""
+    return min(recall(counts, k), coverage(counts, k))
+
+
+@ball_metric(
+    "share of fakes with a real right beside (fidelity)",
+    reference=_KHAYATKHOEI,
+    measures="fidelity",
+    is_size_sensitive=True,
+    over="fake",
+    fake_balls=_k_balls,
+    null=_complement_precision_null,
+    null_source="closed form",
+    halves=HalfSampling(
+        lambda k, ties: (_complement_precision_count(k, ties),),
+        lambda _, sizes, counts: _over_fakes(sizes, counts[0][0]),
+    ),
+)
+def complement_precision(counts: Memberships, k: int) -> float:
+    """Fraction of fake balls that contain at least one real."""
+    return _share(counts.reals_per_fake_ball[Ball(k)])
+
+
+@ball_metric(
+    "the same as coverage (diversity)",
+    reference=_KHAYATKHOEI,
+    is_size_sensitive=True,
+    over="real",
+    real_balls=_k_balls,
+    null=_coverage_null,
+    null_source="closed form",
+    halves=_COVERAGE_HALVES,
+)
+def complement_recall(counts: Memberships, k: int) -> float:
+    """Fraction of real balls that contain at least one fake."""
+    return coverage(counts, k)
+
+
+@ball_metric(
+    "share of fakes with k reals among 3 k fakes",
+    reference=_CHEEMA,
+    measures="fidelity",
+    is_size_sensitive=True,
+    k=3,
+    over="fake",
+    fake_balls=_cover_balls,
+    null=_precision_cover_null,
+    null_source="closed form",
+    halves=HalfSampling(
+        lambda k, ties: (_count("fake", Ball(COVER_RATIO * k), "owners", ties, k),),
+        lambda _, sizes, counts: _over_fakes(sizes, counts[0][-1]),
+    ),
+)
+def precision_cover(counts: Memberships, k: int) -> float:
+    """Fraction of fakes whose ball of `COVER_RATIO` k neighbors contains at least k reals."""
+    return _share(counts.reals_per_fake_ball[Ball(COVER_RATIO * k)], k)
+
+
+@ball_metric(
+    "share of reals with k fakes among 3 k reals",
+    reference=_CHEEMA,
+    measures="diversity",
+    is_size_sensitive=True,
+    k=3,
+    over="real",
+    real_balls=_cover_balls,
+    null=_recall_cover_null,
+    null_source="closed form",
+    halves=HalfSampling(
+        lambda k, ties: (_count("real", Ball(COVER_RATIO * k), "owners", ties, k),),
+        lambda _, sizes, counts: _over_reals(sizes, counts[0][-1]),
+    ),
+)
+def recall_cover(counts: Memberships, k: int) -> float:
+    """Fraction of reals whose ball of `COVER_RATIO` k neighbors contains at least k fakes."""
+    return _share(counts.fakes_per_real_ball[Ball(COVER_RATIO * k)], k)
+
+
+# Probabilistic precision and recall ---------------------------------------------------------------------------
+
+
+def _find_probabilistic(real: RealSide, fake: FakeSide, options: PairwiseOptions) -> dict[str, PairwiseValue]:
+    from genpr.metrics.probabilistic import probabilistic_of
+
+    found = probabilistic_of(real.points.features, fake.points.features, k=options.k, tick=options.tick)
+    return {"p_precision": PairwiseValue(found.precision), "p_recall": PairwiseValue(found.recall)}
+
+
+_PROBABILISTIC = PairwiseSearch(
+    _find_probabilistic, lambda n, m: (n + m) * (n + m - 1) // 2, least_fake=lambda k: k
+)
+
+NEIGHBOR_METRICS += [
+    PairwiseMetric(
+        name="p_precision",
+        meaning="precision with soft balls of one size (fidelity)",
+        reference=_PARK,
+        measures="fidelity",
+        k=4,
+        search=_PROBABILISTIC,
+    ),
+    PairwiseMetric(
+        name="p_recall",
+        meaning="recall with soft balls of one size (diversity)",
+        reference=_PARK,
+        measures="diversity",
+        k=4,
+        search=_PROBABILISTIC,
+    ),
+]
+
+
+# Precision-recall curves --------------------------------------------------------------------------------------
+
+
+def ball_curve(counts: Memberships, k: int) -> Curve:
+    """The precision-recall curve of all classifiers that weigh the real balls around an image against the fake ones."""
+    from genpr.metrics.curves import classifier_curve
+    from genpr.metrics.votes import Votes
+
+    ball = Ball(k)
+    of_reals = Votes(counts.real_in_degrees[ball], counts.fake_balls_per_real[ball])
+    of_fakes = Votes(counts.real_balls_per_fake[ball], counts.fake_in_degrees[ball])
+    return classifier_curve(of_reals, of_fakes, leave_one_out=True)
+
+
+@ball_metric(
+    "best F8 of a precision-recall curve (diversity)",
+    reference=_SYKES,
+    measures="diversity",
+    k=3,
+    over="real",
+    real_balls=_k_balls,
+    fake_balls=_k_balls,
+    null=_no_null,
+    null_source="real halves",
+)
+def f8(counts: Memberships, k: int) -> float:
+    """Largest F-score of the curve with recall weighted 8 times."""
+    return ball_curve(counts, k).f8
+
+
+@ball_metric(
+    "best F1/8 of a precision-recall curve (fidelity)",
+    reference=_SYKES,
+    measures="fidelity",
+    k=3,
+    over="fake",
+    real_balls=_k_balls,
+    fake_balls=_k_balls,
+    null=_no_null,
+    null_source="real halves",
+)
+def f1_8(counts: Memberships, k: int) -> float:
+    """Largest F-score of the curve with precision weighted 8 times."""
+    return ball_curve(counts, k).f1_8
+
+
+# Witnessed fidelity and diversity -----------------------------------------------------------------------------
+
+
+def _find_witnessed(real: RealSide, fake: FakeSide, options: PairwiseOptions) -> dict[str, PairwiseValue]:
+    from genpr.metrics.witnessed import cut_and_uncut
+
+    found, _ = cut_and_uncut(real.points.features, fake.points.features, options.seed, options.tick)
+    return {
+        f"witnessed_{name}": PairwiseValue(
+            None if math.isnan(value) else value,
+            1.0,
+            "leave-one-out",
+            "fake" if name == "fidelity" else "real",
+        )
+        for name, value in found._asdict().items()
+    }
+
+
+def _find_witnessed_halves(real: RealSide, fake: FakeSide, options: PairwiseOptions) -> dict[str, Tensor]:
+    from genpr.metrics.witnessed_halves import witnessed_of_halves
+
+    found = witnessed_of_halves(real.points.features, fake.points.features, options.seed, tick=options.tick)
+    return {f"witnessed_{name}": values for name, values in found.items()}
+
+
+def _witnessed_pairs(n: int, m: int) -> int:
+    from genpr.metrics.witnessed import pairs_of
+
+    return pairs_of(n, m)
+
+
+_WITNESSED_K = 20
+_WITNESSED = PairwiseSearch(
+    _find_witnessed,
+    _witnessed_pairs,
+    least_fake=lambda k: k,
+    halves=PairwiseHalves(_find_witnessed_halves, count=20, least=2 * (_WITNESSED_K + 1)),
+)
+
+_WITNESSED_METRICS: tuple[tuple[str, str, Literal["fidelity", "diversity"]], ...] = (
+    ("witnessed_fidelity", "share of fakes that 5 reals vouch for (fidelity)", "fidelity"),
+    ("witnessed_diversity", "lesser of witnessed support and coverage", "diversity"),
+    ("witnessed_support", "share of reals that 5 fakes vouch for", "diversity"),
+    ("witnessed_coverage", "share of reals with 4 fakes in their ball", "diversity"),
+)
+NEIGHBOR_METRICS += [
+    PairwiseMetric(
+        name=name,
+        meaning=meaning,
+        reference="this package",
+        measures=measures,
+        k=_WITNESSED_K,
+        k_is_fixed=True,
+        search=_WITNESSED,
+    )
+    for name, meaning, measures in _WITNESSED_METRICS
+]
+
+
+# Realism, rarity, authenticity --------------------------------------------------------------------------------
+
+
+def _find_realism(real: RealSide, fake: FakeSide, options: PairwiseOptions) -> dict[str, PairwiseValue]:
+    """Median realism of the fakes."""
+    from genpr.metrics.realism import realism_of
+
+    sq_radii = real.sq_radii_of(Ball(options.k))
+    values = realism_of(real.points, sq_radii, fake.points, engine=real.engine, tick=options.tick)
+    middle = float(values.quantile(0.5))
+    return {"realism": PairwiseValue(middle if middle < float("inf") else None)}
+
+
+def _find_rarity(real: RealSide, fake: FakeSide, options: PairwiseOptions) -> dict[str, PairwiseValue]:
+    """Mean percentile, among all real radii, of the smallest real ball that contains each fake in any."""
+    from genpr.metrics.realism import rarity
+
+    smallest = fake.memberships.smallest_real_ball
+    assert smallest is not None
+    percentile = rarity(smallest.sqrt(), real.sq_radii_of(Ball(options.k)).sqrt()).percentile
+    mean = percentile[percentile.isfinite()].mean()
+    return {"rarity": PairwiseValue(float(mean) if mean.isfinite() else None)}
+
+
+def _find_authenticity(real: RealSide, fake: FakeSide, options: PairwiseOptions) -> dict[str, PairwiseValue]:
+    """Share of fakes whose nearest real has another real nearer to it than they are."""
+    from genpr.metrics.memorisation import authentic
+    from genpr.neighbours.nearest import nearest_between
+
+    index, sq = nearest_between(fake.points, real.points, 1, engine=real.engine, tick=options.tick)
+    share = authentic(index[:, 0], sq[:, 0], real.sq_radii_of(Ball(1))).double().mean()
+    assert real.lists is not None
+    of_reals = (real.lists.sq[:, 0] > real.lists.apart_from_rows()).double().mean()
+    return {"authenticity": PairwiseValue(float(share), float(of_reals), "leave-one-out")}
+
+
+def _pairs_between(n: int, m: int) -> int:
+    return n * m
+
+
+NEIGHBOR_METRICS += [
+    PairwiseMetric(
+        name="realism",
+        meaning="median over fakes of a real radius over distance",
+        reference=_KYNKAANNIEMI,
+        k=3,
+        upper=None,
+        search=PairwiseSearch(_find_realism, _pairs_between, _k_balls),
+    ),
+    PairwiseMetric(
+        name="rarity",
+        meaning="mean percentile of fakes' smallest real balls",
+        reference="Han et al. 2022, arXiv:2206.08549",
+        better="at null",
+        k=3,
+        upper=None,
+        search=PairwiseSearch(_find_rarity, lambda _n, _m: 0, _k_balls, smallest=True),
+    ),
+    PairwiseMetric(
+        name="authenticity",
+        meaning="share of fakes that copy no real (memorisation)",
+        reference="Alaa et al. 2022, arXiv:2102.08921",
+        better="at null",
+        k=1,
+        k_is_fixed=True,
+        search=PairwiseSearch(
+            _find_authenticity, _pairs_between, _nearest_balls, keep=2, least_real=lambda _k: 2
+        ),
+    ),
+]
+
+
+# Two-sample test ----------------------------------------------------------------------------------------------
+
+
+def _nn_accuracy_halves(_k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> Tensor:
+    wrong = counts[0][0] + counts[1][0]
+    return 1 - wrong.double() / (sizes.real + sizes.fake)
+
+
+@ball_metric(
+    "share of images whose nearest is of their own set",
+    reference="Schilling 1986; Xu et al. 2018, arXiv:1806.07755",
+    better="at null",
+    k=1,
+    k_is_fixed=True,
+    over="both",
+    real_balls=_nearest_balls,
+    fake_balls=_nearest_balls,
+    null=_nn_accuracy_null,
+    null_source="closed form",
+    halves=HalfSampling(
+        lambda _k, ties: (
+            _count("real", Ball(1), "owners", ties),
+            _count("fake", Ball(1), "owners", ties),
+        ),
+        _nn_accuracy_halves,
+    ),
+)
+def nn_accuracy(counts: Memberships, _k: int) -> float:
+    """Fraction of all images whose nearest other image is of their own set; ties are decided as for all balls."""
+    nearest = Ball(1)
+    tables = (counts.fakes_per_real_ball[nearest], counts.reals_per_fake_ball[nearest])
+    return sum(int((table == 0).sum()) for table in tables) / (counts.n_real + counts.n_fake)

@@ -1,0 +1,158 @@
+"""Metrics without neighbors: distances between two distributions, and scores of the fakes alone.
+
+Importing this module does not import torch; what computes a metric is imported when it is called.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from genpr.metrics.metric import DistributionMetric, DistributionOptions, DistributionValue
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from genpr.metrics.frechet import Gaussian
+
+_HEUSEL = "Heusel et al. 2017, arXiv:1706.08500"
+_BINKOWSKI = "Bińkowski et al. 2018, arXiv:1801.01401"
+
+
+def _frechet(
+    real: Tensor | Gaussian, fake: Tensor | Gaussian, options: DistributionOptions
+) -> DistributionValue:
+    from genpr.metrics.frechet import frechet_distance
+
+    return DistributionValue(frechet_distance(real, fake, device=options.device))
+
+
+def _frechet_infinity(
+    real: Tensor | Gaussian, fake: Tensor, options: DistributionOptions
+) -> DistributionValue:
+    from genpr.metrics.frechet import frechet_infinity
+
+    return DistributionValue(frechet_infinity(real, fake, device=options.device))
+
+
+def _kernel(real: Tensor, fake: Tensor, options: DistributionOptions) -> DistributionValue:
+    from genpr.metrics.kernel import SUBSET_SIZE, kernel_distance
+
+    distance = kernel_distance(real, fake, device=options.device)
+    size = distance.subset_size
+    variant = None if size == SUBSET_SIZE else f"subsets of {size:,} images"
+    if size == len(real) == len(fake):  # every subset is the whole of both sets
+        return DistributionValue(distance.mean, variant=variant)
+    return DistributionValue(distance.mean, distance.std, "subsets", variant)
+
+
+def _cmmd(real: Tensor, fake: Tensor, options: DistributionOptions) -> DistributionValue:
+    from genpr.metrics.kernel import cmmd
+
+    return DistributionValue(cmmd(real, fake, device=options.device))
+
+
+def _inception_score(_real: object, fake: Tensor, options: DistributionOptions) -> DistributionValue:
+    from genpr.metrics.inception_score import inception_score
+
+    chunk = options.inception_score_chunk
+    if chunk is None:
+        score = inception_score(fake, device=options.device)
+        return DistributionValue(score.mean, score.std, "parts")
+    score = inception_score(fake, split_size=chunk, seed=None, device=options.device)
+    variant = f"{chunk:,} images per part, in order"
+    if len(fake) <= chunk:
+        return DistributionValue(score.mean, variant=variant)
+    return DistributionValue(score.mean, score.std, "parts", variant)
+
+
+def _vendi(_real: object, fake: Tensor, options: DistributionOptions) -> DistributionValue:
+    from genpr.metrics.diversity import vendi_score
+
+    return DistributionValue(vendi_score(fake, device=options.device))
+
+
+def _distance(name: str, meaning: str, reference: str, **fields: object) -> DistributionMetric:
+    """A distance, whose unbiased estimates may be negative."""
+    return DistributionMetric(
+        name=name,
+        meaning=meaning,
+        reference=reference,
+        kind="distance",
+        better="lower",
+        lower=None,
+        upper=None,
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+DISTRIBUTION_METRICS = [
+    _distance(
+        "fid",
+        "Fréchet distance of Inception features",
+        _HEUSEL,
+        space="inception",
+        compute=_frechet,
+        uses_moments=True,
+    ),
+    _distance(
+        "sfid",
+        "Fréchet distance of Inception feature maps",
+        "Nash et al. 2021, arXiv:2103.03841",
+        space="inception-spatial",
+        compute=_frechet,
+        uses_moments=True,
+    ),
+    _distance(
+        "kid",
+        "kernel distance of Inception features",
+        _BINKOWSKI,
+        space="inception",
+        compute=_kernel,
+        samples_subsets=True,
+    ),
+    _distance(
+        "fd_dinov2",
+        "Fréchet distance of DINOv2 features",
+        "Stein et al. 2023, arXiv:2306.04675",
+        space="dinov2-vitl14",
+        compute=_frechet,
+        uses_moments=True,
+    ),
+    _distance(
+        "cmmd",
+        "kernel distance of CLIP embeddings, x 1000",
+        "Jayasumana et al. 2024, arXiv:2401.09603",
+        space="clip-vit-l-14-336",
+        compute=_cmmd,
+    ),
+    _distance("fd", "Fréchet distance of the chosen features", _HEUSEL, compute=_frechet, uses_moments=True),
+    _distance(
+        "fd_infinity",
+        "the same, extrapolated to endless fakes",
+        "Chong and Forsyth 2020, arXiv:1911.07023",
+        compute=_frechet_infinity,
+        least=3,
+    ),
+    _distance(
+        "kd", "kernel distance of the chosen features", _BINKOWSKI, compute=_kernel, samples_subsets=True
+    ),
+    DistributionMetric(
+        name="is",
+        meaning="Inception Score: sharp and varied classes",
+        kind="fakes-only",
+        reference="Salimans et al. 2016, arXiv:1606.03498",
+        space="inception-softmax",
+        least=10,
+        upper=None,
+        compute=_inception_score,
+    ),
+    DistributionMetric(
+        name="vendi",
+        meaning="effective number of different fakes",
+        kind="fakes-only",
+        upper=None,
+        reference="Friedman and Dieng 2023, arXiv:2210.02410",
+        compute=_vendi,
+    ),
+]
+"""In display order."""

@@ -1,1 +1,0 @@
-"""Balls around neighbours: precision, recall and their companions, with nulls, curves and samples."""

@@ -1,0 +1,83 @@
+"""All metrics by name.
+
+Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeVar
+
+from genpr.errors import UsageError, some
+from genpr.metrics.ball_metrics import NEIGHBOR_METRICS
+from genpr.metrics.conditional_metrics import CONDITIONAL_METRICS
+from genpr.metrics.distribution_metrics import DISTRIBUTION_METRICS
+from genpr.metrics.metric import BallMetric, Metric, NeighborMetric, PairwiseMetric
+from genpr.neighbours.balls import Ball
+
+M = TypeVar("M", bound=Metric)
+
+
+def _by_name(metrics: Sequence[M]) -> Mapping[str, M]:
+    return MappingProxyType({metric.name: metric for metric in metrics})
+
+
+_C_T = Metric(
+    name="c_t",
+    meaning="z of distances to reals against held-out ones'",
+    kind="held-out",
+    lower=None,
+    upper=None,
+    reference="Meehan et al. 2020, arXiv:2004.05675",
+    better="at null",
+)
+
+METRICS: Mapping[str, Metric] = _by_name([*NEIGHBOR_METRICS, _C_T, *DISTRIBUTION_METRICS])
+"""Those computed from features alone, by name, in display order."""
+
+CONDITIONAL: Mapping[str, Metric] = _by_name(CONDITIONAL_METRICS)
+"""Those that compare with labels, prompts or entities."""
+
+ALL_METRICS: Mapping[str, Metric] = MappingProxyType({**METRICS, **CONDITIONAL})
+"""Every metric that a result may hold."""
+
+NEIGHBORS: Mapping[str, NeighborMetric] = _by_name(NEIGHBOR_METRICS)
+"""Those that count neighbors."""
+
+BALLS: Mapping[str, BallMetric] = _by_name(
+    [each for each in NEIGHBOR_METRICS if isinstance(each, BallMetric)]
+)
+"""Those that follow from ball memberships."""
+
+PAIRWISE: Mapping[str, PairwiseMetric] = _by_name(
+    [each for each in NEIGHBOR_METRICS if isinstance(each, PairwiseMetric)]
+)
+"""Those with a search of their own."""
+
+SIZE_SENSITIVE = tuple(name for name, metric in NEIGHBORS.items() if metric.is_size_sensitive)
+"""Those that depend on the ratio of the two numbers of images; `equal_sizes` computes them in blocks of equal size."""
+
+DEFAULT_METRICS = tuple(name for name, metric in METRICS.items() if metric.is_default)
+"""Precision, recall, density and coverage."""
+
+
+def needed_balls(ks: Mapping[str, int]) -> tuple[list[Ball], list[Ball]]:
+    """The balls around reals and those around fakes that the ball metrics in `ks` need, each once, ascending.
+
+    Args:
+        ks: k by metric.
+
+    Raises:
+        UsageError: A metric is unknown ("unknown-metric") or a k impossible ("bad-k").
+    """
+    from genpr.metrics.features import check_k  # imports torch
+
+    if unknown := sorted(set(ks) - set(BALLS)):
+        raise UsageError(
+            f"unknown metrics: {some(unknown)}; known: {', '.join(BALLS)}", code="unknown-metric"
+        )
+    checked = {name: check_k(k) for name, k in ks.items()}
+    real = {ball for name, k in checked.items() for ball in BALLS[name].real_balls(k)}
+    fake = {ball for name, k in checked.items() for ball in BALLS[name].fake_balls(k)}
+    return sorted(real), sorted(fake)

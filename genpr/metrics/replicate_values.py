@@ -1,0 +1,105 @@
+"""Metrics of random halves of both sets: what their spread says about the whole sets is in `uncertainty`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+
+from genpr.errors import UsageError
+from genpr.metrics.features import check_count, check_k
+from genpr.metrics.metric import HalfSampling, HalfSizes
+from genpr.metrics.registry import BALLS
+from genpr.neighbours.cross import Ties
+from genpr.neighbours.engine import Engine
+from genpr.neighbours.frame import Placed
+from genpr.neighbours.halves import Halves
+from genpr.neighbours.lists import NeighbourLists
+from genpr.neighbours.replicate_sides import Asked, ResampledSet
+from genpr.neighbours.replicates import ReplicateCounter
+
+REPLICATES = 100
+_REAL_STREAM, _FAKE_STREAM = 0, 1
+
+
+class Replicates:
+    """Metrics of random halves of the reals against random halves of the fakes, counted as pairs are found.
+
+    Halves are drawn without replacement and come in complementary pairs: replicates 2 s and 2 s + 1 share no image.
+    Those of the reals depend on the seed and n alone, those of the fakes on the seed and m: two sets of fakes scored on
+    the same reals meet the same halves of these, and if both are of one size, fakes of the same place in their sets
+    fall into the same halves. Where such fakes share a latent, the difference of the two scores gains from it; where
+    they are unrelated, it does no harm, since what they then have in common is zero on average.
+
+    Args:
+        real: n reals and their neighbour lists, best as long as `others_for` says.
+        fake: m fakes, placed in the frame of the reals, and theirs.
+        ks: k by metric, any ball metric with an interval; ignored for "nn_accuracy".
+        ties: Whether a point on a sphere is inside.
+        seed: From 0.
+        replicates: B, even.
+        engine: What proposes pairs; None chooses by device.
+
+    Attributes:
+        counter: To be shown the pairs between the two sets.
+
+    Raises:
+        UsageError: A metric is unknown ("unknown-metric"), a k impossible ("bad-k") or too large for a half of either
+            set ("too-few-for-halves"), or replicates or seed impossible ("bad-option").
+    """
+
+    def __init__(
+        self,
+        real: tuple[Placed, NeighbourLists],
+        fake: tuple[Placed, NeighbourLists],
+        ks: Mapping[str, int],
+        *,
+        ties: Ties = "closed",
+        seed: int = 0,
+        replicates: int = REPLICATES,
+        engine: Engine | None = None,
+    ) -> None:
+        self._metrics = {name: (_half_sampling(name), check_k(k)) for name, k in ks.items()}
+        check_count(replicates, "replicates", least=2)
+        check_count(seed, "seed", least=0)
+        if replicates % 2:
+            raise UsageError(f"replicates come in pairs: an even number, not {replicates}", code="bad-option")
+        self._asked = {name: metric.requests(k, ties) for name, (metric, k) in self._metrics.items()}
+        everything = list(dict.fromkeys(each for some in self._asked.values() for each in some))
+        halved_real = _halved(*real, seed, _REAL_STREAM, replicates)
+        halved_fake = _halved(*fake, seed, _FAKE_STREAM, replicates)
+        self._sizes = HalfSizes(halved_real.halves.size, halved_fake.halves.size)
+        _check_sizes(everything, self._sizes)
+        self.counter = ReplicateCounter(halved_real, halved_fake, everything, engine=engine)
+
+    def values(self) -> dict[str, Tensor]:
+        """By metric, (B,) float64. For the minimum of two metrics, the one that is lower on average over all halves."""
+        counts = self.counter.counts()
+        return {
+            name: metric.value(k, self._sizes, [counts[each] for each in self._asked[name]])
+            for name, (metric, k) in self._metrics.items()
+        }
+
+
+def _halved(points: Placed, lists: NeighbourLists, seed: int, stream: int, count: int) -> ResampledSet:
+    halves = Halves.drawn(len(points), seed=seed, stream=stream, count=count, device=points.device)
+    return ResampledSet(points, lists, halves)
+
+
+def _half_sampling(name: str) -> HalfSampling:
+    metric = BALLS.get(name)
+    if metric is None or metric.halves is None:
+        known = ", ".join(name for name, metric in BALLS.items() if metric.halves)
+        raise UsageError(f"no interval for {name!r}; known: {known}", code="unknown-metric")
+    return metric.halves
+
+
+def _check_sizes(asked: Sequence[Asked], sizes: HalfSizes) -> None:
+    for each in asked:
+        size = sizes.real if each.balls == "real" else sizes.fake
+        if size <= each.ball.k:
+            raise UsageError(
+                f"halves of {size} {each.balls} images have no {each.ball.k} neighbours each; intervals need at least "
+                f"{2 * each.ball.k + 2} images, or a smaller k",
+                code="too-few-for-halves",
+            )
