@@ -90,6 +90,11 @@ class DataError(GenprError, ValueError):
 class ImageError(DataError):
     """One image cannot be used; `path` names it and `code` says why."""
 
+    def detached(self) -> ImageError:
+        """The error without its traceback and cause, which would keep the data of its frames in memory."""
+        self.__cause__ = self.__context__ = None
+        return self.with_traceback(None)
+
 
 class BadImagesError(DataError):
     """A source holds images that cannot be used.

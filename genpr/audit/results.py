@@ -16,6 +16,7 @@ from genpr.audit.draws import Setting
 from genpr.errors import DataError, UsageError
 from genpr.limits import RESULT_BYTES, parse_json, read_bytes
 from genpr.rebuild import rebuilt
+from genpr.storage import open_regular
 
 _DIGITS = 6
 
@@ -139,7 +140,7 @@ def load(path: Path, run: Run) -> Results:
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Numbered lines that end: one that does not was being written when its run was stopped."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = read_bytes(file, RESULT_BYTES, name=str(path), what="an audit", code="file-damaged")
         text = data.decode()
     except (OSError, UnicodeDecodeError) as error:

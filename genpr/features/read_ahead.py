@@ -93,7 +93,7 @@ def _load(
             return LoadedImage(item.name, identity, known.flags, codec, known.size, features=known.features)
         decoded = decode(data, name=item.name, policy=policy)
     except ImageError as error:
-        return LoadedImage(item.name, error=error)
+        return LoadedImage(item.name, error=error.detached())
     height, width, _ = decoded.pixels.shape
     size = None if codec is None else (width, height)
     pixels = torch.from_numpy(decoded.pixels).permute(2, 0, 1)

@@ -227,7 +227,7 @@ def _decoded(
         try:
             return item.name, decode(item.read(), name=item.name, policy=policy)
         except ImageError as error:
-            return item.name, error
+            return item.name, error.detached()
 
     threads = max(1, min(32, usable_cores()))
     pool = ThreadPoolExecutor(threads, thread_name_prefix="genpr-decode")

@@ -1,4 +1,4 @@
-"""BMP with runs and PPM with odd ranges, which Pillow decodes in Python, pixel by pixel: the same values, faster.
+"""BMP with runs, PPM with odd ranges or comments, which Pillow decodes in Python: the same values, faster.
 
 Runs of zeros that fill up the rows of a BMP cost Pillow a step per pixel, so that a file of a few kilobytes takes it 12 s.
 """
@@ -6,6 +6,7 @@ Runs of zeros that fill up the rows of a BMP cost Pillow a step per pixel, so th
 from __future__ import annotations
 
 import io
+import re
 from typing import Any, cast
 
 import numpy as np
@@ -15,6 +16,7 @@ from PIL.Image import getmodebands
 
 _PART = 2**20  # values
 _END_OF_LINE, _END_OF_BITMAP, _MOVE = 0, 1, 2
+_COMMENT = re.compile(rb"#[^\r\n]*[\r\n]?")
 
 
 class FastBmp(BmpImagePlugin.BmpImageFile):
@@ -73,7 +75,10 @@ def _expanded(data: bytes, offset: int, size: tuple[int, int], *, is_rle4: bool)
 
 
 class FastPpm(PpmImagePlugin.PpmImageFile):
-    """A binary PPM whose values genpr scales to the full range."""
+    """A binary PPM whose values genpr scales to the full range, or a plain one without its comments.
+
+    Pillow removes one comment at a time and copies what follows it.
+    """
 
     def load(self) -> Any:  # noqa: ANN401 - as above
         """Read the pixels."""
@@ -86,6 +91,10 @@ class FastPpm(PpmImagePlugin.PpmImageFile):
             args = ("I;32" if self.mode == "I" else raw_mode, 0, 1)
             self.tile = [tile._replace(codec_name="raw", offset=0, args=args)]
             self.fp = io.BytesIO(values)
+        elif self.tile and self.tile[0].codec_name == "ppm_plain" and self.fp is not None:
+            self.fp.seek(self.tile[0].offset)
+            self.fp = io.BytesIO(_COMMENT.sub(b"", self.fp.read()))
+            self.tile = [self.tile[0]._replace(offset=0)]
         return super().load()
 
 

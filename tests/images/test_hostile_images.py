@@ -409,6 +409,24 @@ def test_a_ppm_of_an_odd_range_takes_no_step_per_pixel():
     assert decoded(b"P5\n4000 2000 254\n" + bytes(8_000_000)).pixels.max() == 0
 
 
+def test_comments_of_a_plain_ppm_take_linear_time():
+    data = b"P2 2 2 255\n" + b"#c\n" * 500_000 + b"1 #x\n2 3#y\r\n 4"
+    started = time.process_time()
+    assert decoded(data).pixels[..., 0].tolist() == [[1, 2], [3, 4]]
+    assert time.process_time() - started < 2  # Pillow takes over 5 s
+
+
+@pytest.mark.parametrize("body", [b"1 2#c\n3 4 5 #d", b"#\n12 3 4 5", b"1#\r2 3 4 5", b"1 2 3 4 # 5"])
+def test_comments_of_a_plain_ppm_are_left_out_as_pillow_does(body):
+    data = b"P2 2 2 255\n" + body
+    try:
+        expected = np.asarray(Image.open(io.BytesIO(data)))
+    except ValueError:
+        refused_image(data)
+    else:
+        assert (decoded(data).pixels[..., 0] == expected).all()
+
+
 # Every way in -----------------------------------------------------------------------------------------------
 
 
