@@ -18,11 +18,11 @@ def check_value(name: str, value: float | None, what: str = "value") -> None:
     """
     if value is None:
         return
-    if name not in ALL_METRICS:
-        raise ValueError(f"{name!r} is no metric")
-    metric = ALL_METRICS[name]
-    low = -math.inf if metric.lower is None else metric.lower
-    high = math.inf if metric.upper is None else metric.upper
+    low, high = 0.0, 1.0  # also of F-scores, which logs hold beside metrics
+    if name in ALL_METRICS:
+        metric = ALL_METRICS[name]
+        low = -math.inf if metric.lower is None else metric.lower
+        high = math.inf if metric.upper is None else metric.upper
     if not (math.isfinite(value) and abs(value) <= _LARGEST and low <= value <= high + _ROUNDING):
         within = (
             f"between {low:g} and {high:g}"
