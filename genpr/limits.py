@@ -49,6 +49,7 @@ ARCHIVED_PARSED_BYTES = 2**30
 labels) takes 0.4 GB."""
 
 _PIECE_BYTES = 2**20
+_LINE_CHARACTERS = 2**24  # of a CSV; the parser would hold several copies of a longer one
 _LINE_ENDS = "\0\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 # Memory of Python objects, with their place in a list, rounded up from what CPython 3.11 to 3.14 takes.
 _LIST, _EMPTY_LIST, _DICT, _EMPTY_DICT, _ENTRY = 112, 80, 184, 96, 40
@@ -190,9 +191,13 @@ def csv_rows(text: str, delimiter: str, *, strict: bool = False) -> Iterator[tup
         strict: Refuse quotation marks in wrong places.
 
     Raises:
-        ValueError: All rows together would take too much memory.
+        ValueError: A line is too long for one, or all rows together would take too much memory.
         csv.Error: It is no CSV.
     """
+    for start in range(0, len(text), _LINE_CHARACTERS):
+        window = start, start + _LINE_CHARACTERS
+        if window[1] <= len(text) and text.find("\n", *window) < 0 and text.find("\r", *window) < 0:
+            raise ValueError(f"it has a line of more than {_LINE_CHARACTERS:,} characters")
     ends = text.count("\n") + text.count("\r") - text.count("\r\n")
     needed = ends * _ROW + (ends + text.count(delimiter)) * _STRING + sys.getsizeof(text)
     if needed > PARSED_BYTES:

@@ -375,7 +375,12 @@ def _opened(path: Path) -> Iterator[Any]:
         open_regular(path).close()  # the library would wait for a writer of a pipe
         with safe_open(path, framework="pt") as file:
             yield file
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, RuntimeError, ValueError) as error:
+        reason = os.strerror(errno.EMFILE)
+        if reason in str(error):  # as a RuntimeError of the library, too; the file may be intact
+            raise OSError(errno.EMFILE, reason, str(path)) from error
+        if isinstance(error, RuntimeError):
+            raise
         raise DataError(
             f"{path} is not a readable safetensors file ({error}); was it cut short or renamed?",
             code="file-damaged",

@@ -306,7 +306,7 @@ LIGHT = """
     weights list | weights verify | weights fetch nonsense | cache list | cache prune --max-size 1GB | cache prune --max-size x
     compare a.json b.json | compare a.json a.json | compare none.json a.json | compare damaged.json a.json
     rank --results a.json b.json | rank --results none.json a.json
-    score none fake | score real | score real fake --nonsense | score real fake --k 0 | score real fake --k x
+    score none fake | score real none --extractor pixels | score real | score real fake --nonsense | score real fake --k 0 | score real fake --k x
     score real fake --extractor nonsense | score real fake --metrics nonsense | score real fake --protocol nonsense
     score real fake --device nonsense --extractor pixels | score real fake --max-memory x --extractor pixels
     score real fake --alpha x | score real fake --fail-under x=1 | score real fake --html none/x.html

@@ -29,6 +29,22 @@ TEXTS = {
 }
 
 
+@pytest.mark.parametrize("text", ["a,b\n" + "\0" * 2**25, "x" * 2**25, 'a,"' + "b" * 2**25 + '"\r\n'])
+def test_endless_lines_of_a_csv_are_refused_before_they_are_parsed(text):
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="line"):
+            next(csv_rows(text, ","))
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_long_files_of_short_lines_are_no_endless_lines():
+    text = "name,label\n" * 2**21 + "a,b"
+    assert sum(1 for _ in csv_rows(text, ",")) == 2**21 + 1
+
+
 def least_limit(text: str) -> int:
     """The smallest limit under which a text is accepted, which is its estimate."""
     low, high = 0, 2**32

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from functools import partial
@@ -72,6 +73,17 @@ def test_files_of_other_programs_load_only_when_allowed(tmp_path):
     with pytest.raises(DataError):
         load_tensors(path)
     assert torch.equal(load_tensors(path, require_checksum=False)[0]["a"], TENSORS["a"])
+
+
+def test_too_many_open_files_are_no_damage(tmp_path, monkeypatch):
+    def refuse(*_args, **_options):
+        raise RuntimeError("unable to open file <x> in read-only mode: Too many open files (24)")
+
+    save_tensors(tmp_path / "x.safetensors", TENSORS, {})
+    monkeypatch.setattr("safetensors.safe_open", refuse)
+    with pytest.raises(OSError) as caught:  # noqa: PT011 - its number is what matters
+        load_tensors(tmp_path / "x.safetensors")
+    assert caught.value.errno == errno.EMFILE
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):

@@ -101,6 +101,10 @@ def command(
     check_thresholds(computed, fail_under, fail_over)
     check_table_options(table, protocols)
     others = check_page_options(html, earlier, protocols)
+    from genpr.images.paths import check_there
+
+    for source in (real, fake):
+        check_there(source)
     needed = [space for each in spaces.values() for space in each]
     _check_weights(real, fake, needed, weights, offline=offline)
 
