@@ -52,9 +52,11 @@ def _report_refusal(error: Exception) -> int:
     """Say in one line, without an import, that the system gives this process too little to begin; the exit code.
 
     Raises:
+        ModuleNotFoundError: A library is missing.
         RuntimeError: It is another error, and a bug.
     """
-    if isinstance(error, RuntimeError) and "thread" not in str(error):
+    is_other = isinstance(error, RuntimeError) and "thread" not in str(error)
+    if is_other or isinstance(error, ModuleNotFoundError):
         raise error
     text = (
         f"genpr cannot start ({error or type(error).__name__}); allow this process more open files (ulimit -n), "

@@ -49,7 +49,7 @@ def check_device(device: str) -> None:
     Raises:
         UsageError: "unknown-device".
     """
-    if not re.fullmatch(r"auto|(cpu|cuda)(:[0-9]{1,9})?", device):
+    if not re.fullmatch(r"auto|(cpu|cuda)(:(0|[1-9][0-9]{0,8}))?", device):
         raise UsageError(f"unknown device {device!r}; use auto, cpu, cuda or cuda:N", code="unknown-device")
 
 

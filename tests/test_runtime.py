@@ -78,6 +78,13 @@ def test_devices():
         assert caught.value.code == "unknown-device"
 
 
+@pytest.mark.parametrize("device", ["cuda:01", "cpu:00", "cuda:-1", "cuda:x", "cuda:"])
+def test_numbers_of_devices_are_plain(device):
+    with pytest.raises(UsageError) as caught:
+        resolve_device(device)
+    assert caught.value.code == "unknown-device"
+
+
 @pytest.mark.parametrize("number", [torch.cuda.device_count(), 127, 128, 256, 99_999])
 def test_absent_cuda_device_is_refused(number):
     with pytest.raises(ResourceError, match="sees") as caught:

@@ -126,7 +126,8 @@ def _of_images(
     from genpr.images.paths import check_there
 
     real, *given = sources
-    for source in [] if drawn.generator else sources:  # of a generator, checkpoints are checked first
+    # Of a generator, checkpoints are checked first; with --skip-bad, a missing one is left out.
+    for source in [] if drawn.generator else [real] if skip_bad else sources:
         check_there(source)
     from genpr.evaluation.evaluator import Evaluator
     from genpr.ranking.ranking import by_name, rank_checkpoints

@@ -50,27 +50,26 @@ def load_object(
     is_path = target.endswith(".py") or "/" in target or os.sep in target
     loaded = LoadedCode()
     with ExitStack() as stack, _blamed_on(spec, kind, code):
+        _add_working_directory()
         if is_path:
             path = expanded(target)
             if not path.is_file():
                 raise UsageError(f"{kind} {spec!r}: there is no file {path}", code=code, path=str(path))
             module, loaded = stack.enter_context(running_file(path))
         else:
-            stack.enter_context(_working_directory_last())
             module = importlib.import_module(target)
         return call(_find_factory(module, factory_name, f"{kind} {spec!r}", code)), loaded
 
 
-@contextmanager
-def _working_directory_last() -> Iterator[None]:
-    """Find modules in the working directory, too, after all others: a file that happens to be called `torch.py` is not torch."""
+def _add_working_directory() -> None:
+    """Find modules in the working directory, too, after all others: a file that happens to be called `torch.py` is not torch.
+
+    It stays there, since the user's code may import modules when it is called.
+    """
     folder = str(Path.cwd())
-    sys.path.append(folder)
+    if folder not in sys.path:
+        sys.path.append(folder)
     importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        del sys.path[len(sys.path) - 1 - sys.path[::-1].index(folder)]
 
 
 def takes_device(factory: Callable[..., object]) -> bool:

@@ -16,6 +16,7 @@ from genpr.images.pieces import counted
 # Times the pixel limit that the passes over an image may come to. What is allowed takes about 4 s for each format at
 # the default limit: a pass of a progressive JPEG costs 2 ns a pixel, a TIFF 10, AV1 20.
 _PASSES = {"JPEG": 20, "TIFF": 2, "AVIF": 3}
+_LEAST_TILE = 2**10  # pixels that a smaller TIFF tile counts as, for its fixed cost of 10 microseconds
 _LEAST_PASS = 2**12  # pixels that a pass over a smaller image counts as, for its fixed cost
 _ANIMATION = 2  # flag of an extended WebP
 _START_OF_SCAN, _END_OF_IMAGE = 0xDA, 0xD9
@@ -121,7 +122,7 @@ def _tiff_tiles(data: bytes) -> Workload:
     tile = found[_TILE_WIDTH] * found[_TILE_HEIGHT]
     columns = -(-found.get(_WIDTH, 0) // found[_TILE_WIDTH])
     rows = -(-found.get(_HEIGHT, 0) // found[_TILE_HEIGHT])
-    return Workload(tile, max(tile, _LEAST_PASS) * columns * rows)
+    return Workload(tile, max(tile, _LEAST_TILE) * columns * rows)
 
 
 def _gif_canvas(data: bytes) -> int:

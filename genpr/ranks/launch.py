@@ -122,6 +122,7 @@ def _notice_of_waiting(tell: Callable[[str], None] | None) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+        timer.join()  # what it writes must not mix with what follows
 
 
 def _make_group() -> None:

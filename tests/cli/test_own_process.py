@@ -108,6 +108,7 @@ import helper
 class Extractor:
     name, dim = "mine", 3
     def __call__(self, images):
+        import late
         return images.float().mean(dim=(2, 3))
 def factory():
     return Extractor()
@@ -124,6 +125,7 @@ def test_code_that_is_named_is_found_in_the_working_directory(named, tmp_path, w
     (tmp_path / "package" / "mine.py").write_text(FACTORY)
     for folder in (tmp_path, tmp_path / "package"):
         (folder / "helper.py").touch()
+        (folder / "late.py").touch()
     done = started(
         *GENPR,
         *("score", real, fake, "--extractor", named, "--no-cache", "--no-intervals", "-q"),

@@ -20,6 +20,8 @@ from PIL.PpmImagePlugin import PpmImageFile
 
 import genpr
 from genpr.errors import BadImagesError
+from genpr.images.policy import MAX_PIXELS
+from genpr.images.workload import workload
 
 MOST_SECONDS = 3.0  # of processor time; each took 5 to 50 s, or gigabytes
 
@@ -102,6 +104,13 @@ def test_a_tiff_tile_larger_than_the_limit_is_refused(kind, order, no_pixels):
     repeated = data[:at] + struct.pack("<H", count) + data[at + 2 : where] + small + data[where:]
     for each in (data, repeated):
         assert refused_image(each).code == "image-too-large"
+
+
+@pytest.mark.parametrize(("side", "tile"), [(6000, 16), (9400, 32), (9400, 256)])
+def test_tiffs_of_small_tiles_are_within_the_limit(side, tile):
+    tiles = (-(-side // tile)) ** 2
+    found = workload(tiled_tiff((side, side), (tile, tile), tiles=tiles), "TIFF")
+    assert found.limit_of("TIFF", MAX_PIXELS) is None
 
 
 def test_tiff_tiles_that_overhang_a_narrow_image_are_refused(no_pixels):
