@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -28,6 +30,11 @@ def is_out_of_memory(error: BaseException) -> bool:
 def is_out_of_threads(error: BaseException) -> bool:
     """Whether `error` says that no thread could be started."""
     return isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+
+
+def is_out_of_files(error: BaseException) -> bool:
+    """Whether a library says that it could open no further file, in an error without an errno."""
+    return isinstance(error, RuntimeError) and os.strerror(errno.EMFILE) in str(error)
 
 
 @contextmanager

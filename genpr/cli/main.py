@@ -17,7 +17,7 @@ from genpr import __version__
 from genpr.cli.console import check_output, complain, emit_error, forget_output
 from genpr.cli.signals import Farewell, signal_of
 from genpr.errors import BadImagesError, GenprError, ResourceError, limited, short
-from genpr.shortage import is_out_of_memory, is_out_of_threads
+from genpr.shortage import is_out_of_files, is_out_of_memory, is_out_of_threads
 
 _COMMANDS = {
     "score": "Precision, recall, density and coverage of generated images.",
@@ -125,6 +125,9 @@ def run(
                 "no thread can be started; allow this process more (ulimit -u, or the limit of its container)"
             )
             return _fail(text, code="threads", exit_code=ResourceError.exit_code, as_json=as_json)
+        if is_out_of_files(error):
+            text = "too many open files; allow this process more (ulimit -n)"
+            return _fail(text, code="system", exit_code=ResourceError.exit_code, as_json=as_json)
         if is_out_of_memory(error):
             text = "out of memory; free some, score fewer images (--max-images), or use another --device"
             return _fail(text, code="oom", exit_code=ResourceError.exit_code, as_json=as_json)

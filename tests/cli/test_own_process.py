@@ -148,6 +148,20 @@ main()
 """
 
 
+@pytest.mark.slow
+def test_cached_features_that_cannot_be_opened_are_no_bug(tmp_path, write_images, rng):
+    sides = [write_images(n, rng.integers(0, 256, (9, 8, 8, 3), dtype=np.uint8)) for n in ("real", "fake")]
+    score = ["score", *map(str, sides), "--extractor", "pixels", "--no-intervals", "--no-control", "-q"]
+    assert started(*GENPR, *score, folder=tmp_path).returncode == 0
+    codes = set()
+    for files in range(6, 10):
+        done = started(sys.executable, "-c", LIMITED, "files", str(files), *score, folder=tmp_path)
+        codes.add(done.returncode)
+        assert done.returncode in {0, 4}, done.stderr
+        assert len(done.stderr.splitlines()) <= 1
+    assert 4 in codes
+
+
 @pytest.mark.parametrize("limit", [("threads", 2**50), ("files", 4), ("files", 5)])
 def test_a_process_that_may_start_too_little_says_so(features, limit):
     done = started(sys.executable, "-c", LIMITED, *limit, "score", *features, "--json")
