@@ -17,8 +17,8 @@ from _families import read_features, shuffled
 from _machine import describe_machine
 from _memory import PeakMemory
 
+from genpr.evaluation.protocols import find_protocol
 from genpr.metrics.neighbour_metrics import NeighbourMetrics
-from genpr.scoring.protocols import find_protocol
 
 _RESULTS = Path(__file__).parent / "results"
 _WARM = 500  # rows of a first call, before time starts

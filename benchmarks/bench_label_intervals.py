@@ -21,8 +21,8 @@ from genpr.metrics.label.linear_probe import LinearProbe
 from genpr.metrics.label.recognition import Voters
 from genpr.metrics.label.tally import Tally
 from genpr.metrics.uncertainty import Interval, interval_of
-from genpr.neighbours.frame import Frame
-from genpr.neighbours.halves import Halves, unpacked
+from genpr.neighbors.frame import Frame
+from genpr.neighbors.halves import Halves, unpacked
 
 _K, _HALVES, _REFITS, _D = 5, 100, 10, 6
 _CASES = {

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import genpr
-from genpr.classes.labels import labelled
+from genpr.evaluation.class_labels import labelled
+from genpr.evaluation.label_table import FolderLabels
 from genpr.features.feature_set import load_features
-from genpr.labels.table import FolderLabels
 
 _REALS, _FAKES = 500, 300
 _NOISE = 0.2 / 0.9  # a random label is the right one a tenth of the time

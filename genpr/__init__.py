@@ -10,14 +10,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from genpr.alignment.align import align
-    from genpr.classes.scores import ClassScores
-    from genpr.entities.answer import Answer, Unreadable
-    from genpr.entities.read import read_entities
-    from genpr.entities.vocabulary import Vocabulary
-    from genpr.entity_scores.in_images import ZeroShot, found_entities
-    from genpr.entity_scores.recall import entity_metrics
-    from genpr.entity_scores.scoring import score_entities
+    from genpr.checkpoints.generation.checkpoints import CheckpointImages
+    from genpr.checkpoints.generation.load import load_generator
+    from genpr.checkpoints.generation.sampler import Sampler
+    from genpr.checkpoints.ranking.ranking import Ranking, rank_checkpoints, rank_results
+    from genpr.checkpoints.sweeps.generator_sweep import truncation_sweep
+    from genpr.checkpoints.sweeps.sweep import Sweep
+    from genpr.conditional.alignment.align import align
+    from genpr.conditional.entities.answer import Answer, Unreadable
+    from genpr.conditional.entities.read import read_entities
+    from genpr.conditional.entities.vocabulary import Vocabulary
+    from genpr.conditional.entity_scores.in_images import ZeroShot, found_entities
+    from genpr.conditional.entity_scores.recall import entity_metrics
+    from genpr.conditional.entity_scores.scoring import score_entities
+    from genpr.conditional.recognition.score import score_entities_in_images
+    from genpr.distributed.launch import all_ranks
     from genpr.errors import (
         BadImagesError,
         DataError,
@@ -28,19 +35,21 @@ if TYPE_CHECKING:
         UsageError,
         WeightsError,
     )
+    from genpr.evaluation.class_scores import ClassScores
+    from genpr.evaluation.compare import compare, load_results
     from genpr.evaluation.evaluate import score, score_protocols
     from genpr.evaluation.evaluator import Evaluator
     from genpr.evaluation.evidence import Evidence
+    from genpr.evaluation.label_options import LabelOptions
+    from genpr.evaluation.modes import FoundModes, find_modes
+    from genpr.evaluation.result import Result
+    from genpr.evaluation.values import MetricValue
     from genpr.features.detectors import load_detector
     from genpr.features.embed import embed
     from genpr.features.extractor import ExtractorInfo, FeatureExtractor
     from genpr.features.registry import list_extractors, load_extractor
     from genpr.features.text import load_text_encoder
     from genpr.features.text_encoder import TextEncoder, TextEncoderInfo
-    from genpr.generation.checkpoints import CheckpointImages
-    from genpr.generation.load import load_generator
-    from genpr.generation.sampler import Sampler
-    from genpr.label_scores.options import LabelOptions
     from genpr.metrics.curves import pr_curve, prd_curve
     from genpr.metrics.diversity import vendi_score
     from genpr.metrics.entity.entities import EntityMetrics
@@ -66,30 +75,21 @@ if TYPE_CHECKING:
     from genpr.metrics.retrieval.retrieval import RetrievalMetrics, retrieval_metrics
     from genpr.metrics.retrieval.text_matching import MatchedTexts, match_texts
     from genpr.metrics.witnessed import witnessed
-    from genpr.modes.modes import FoundModes, find_modes
     from genpr.notices import Notice
-    from genpr.ranking.ranking import Ranking, rank_checkpoints, rank_results
-    from genpr.ranks.launch import all_ranks
-    from genpr.recognition.score import score_entities_in_images
     from genpr.report.pages.compare_page import compare_report
     from genpr.report.pages.evidence_page import evidence_report
     from genpr.report.pages.gallery import Gallery, Picture
     from genpr.report.pages.score_page import html_report
     from genpr.report.pages.side_by_side import side_by_side
     from genpr.report.text.sample_table import write_samples
-    from genpr.results.comparison import compare, load_results
-    from genpr.results.result import Result
-    from genpr.results.values import MetricValue
-    from genpr.sweeps.generator_sweep import truncation_sweep
-    from genpr.sweeps.sweep import Sweep
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "Answer": "genpr.entities.answer",
+    "Answer": "genpr.conditional.entities.answer",
     "BadImagesError": "genpr.errors",
-    "CheckpointImages": "genpr.generation.checkpoints",
-    "ClassScores": "genpr.classes.scores",
+    "CheckpointImages": "genpr.checkpoints.generation.checkpoints",
+    "ClassScores": "genpr.evaluation.class_scores",
     "CopyDetection": "genpr.metrics.retrieval.copies",
     "Curve": "genpr.metrics.frontier",
     "DataError": "genpr.errors",
@@ -99,47 +99,47 @@ _HOME = {
     "ExtractorInfo": "genpr.features.extractor",
     "FeatureError": "genpr.errors",
     "FeatureExtractor": "genpr.features.extractor",
-    "FoundModes": "genpr.modes.modes",
+    "FoundModes": "genpr.evaluation.modes",
     "Gallery": "genpr.report.pages.gallery",
     "GenprError": "genpr.errors",
     "ImageError": "genpr.errors",
     "KNNManifold": "genpr.metrics.knn_manifold",
     "LabelMetrics": "genpr.metrics.label.records",
-    "LabelOptions": "genpr.label_scores.options",
+    "LabelOptions": "genpr.evaluation.label_options",
     "ManifoldMetrics": "genpr.metrics.manifold",
     "MatchedTexts": "genpr.metrics.retrieval.text_matching",
-    "MetricValue": "genpr.results.values",
+    "MetricValue": "genpr.evaluation.values",
     "Notice": "genpr.notices",
     "Picture": "genpr.report.pages.gallery",
     "PrecisionRecall": "genpr.metrics.manifold",
-    "Ranking": "genpr.ranking.ranking",
+    "Ranking": "genpr.checkpoints.ranking.ranking",
     "RankingMetrics": "genpr.metrics.retrieval.ranking",
     "Relevancy": "genpr.metrics.retrieval.relevancy",
     "ResourceError": "genpr.errors",
-    "Result": "genpr.results.result",
+    "Result": "genpr.evaluation.result",
     "RetrievalMetrics": "genpr.metrics.retrieval.retrieval",
-    "Sampler": "genpr.generation.sampler",
-    "Sweep": "genpr.sweeps.sweep",
+    "Sampler": "genpr.checkpoints.generation.sampler",
+    "Sweep": "genpr.checkpoints.sweeps.sweep",
     "TextEncoder": "genpr.features.text_encoder",
     "TextEncoderInfo": "genpr.features.text_encoder",
-    "Unreadable": "genpr.entities.answer",
+    "Unreadable": "genpr.conditional.entities.answer",
     "UsageError": "genpr.errors",
-    "Vocabulary": "genpr.entities.vocabulary",
+    "Vocabulary": "genpr.conditional.entities.vocabulary",
     "WeightsError": "genpr.errors",
-    "align": "genpr.alignment.align",
-    "all_ranks": "genpr.ranks.launch",
-    "ZeroShot": "genpr.entity_scores.in_images",
+    "align": "genpr.conditional.alignment.align",
+    "all_ranks": "genpr.distributed.launch",
+    "ZeroShot": "genpr.conditional.entity_scores.in_images",
     "cmmd": "genpr.metrics.kernel",
-    "compare": "genpr.results.comparison",
+    "compare": "genpr.evaluation.compare",
     "compare_report": "genpr.report.pages.compare_page",
     "copy_detection": "genpr.metrics.retrieval.copies",
     "ct_score": "genpr.metrics.memorisation",
     "distractor_pools": "genpr.metrics.retrieval.pools",
     "embed": "genpr.features.embed",
-    "entity_metrics": "genpr.entity_scores.recall",
+    "entity_metrics": "genpr.conditional.entity_scores.recall",
     "evidence_report": "genpr.report.pages.evidence_page",
-    "find_modes": "genpr.modes.modes",
-    "found_entities": "genpr.entity_scores.in_images",
+    "find_modes": "genpr.evaluation.modes",
+    "found_entities": "genpr.conditional.entity_scores.in_images",
     "frechet_distance": "genpr.metrics.frechet",
     "html_report": "genpr.report.pages.score_page",
     "inception_score": "genpr.metrics.inception_score",
@@ -148,8 +148,8 @@ _HOME = {
     "list_extractors": "genpr.features.registry",
     "load_detector": "genpr.features.detectors",
     "load_extractor": "genpr.features.registry",
-    "load_generator": "genpr.generation.load",
-    "load_results": "genpr.results.comparison",
+    "load_generator": "genpr.checkpoints.generation.load",
+    "load_results": "genpr.evaluation.compare",
     "load_text_encoder": "genpr.features.text",
     "manifold_metrics": "genpr.metrics.manifold",
     "match_texts": "genpr.metrics.retrieval.text_matching",
@@ -157,18 +157,18 @@ _HOME = {
     "prd_curve": "genpr.metrics.curves",
     "precision_recall": "genpr.metrics.manifold",
     "probabilistic_precision_recall": "genpr.metrics.probabilistic",
-    "rank_checkpoints": "genpr.ranking.ranking",
-    "rank_results": "genpr.ranking.ranking",
+    "rank_checkpoints": "genpr.checkpoints.ranking.ranking",
+    "rank_results": "genpr.checkpoints.ranking.ranking",
     "ranking_metrics": "genpr.metrics.retrieval.ranking",
     "relevancy": "genpr.metrics.retrieval.relevancy",
     "retrieval_metrics": "genpr.metrics.retrieval.retrieval",
-    "read_entities": "genpr.entities.read",
+    "read_entities": "genpr.conditional.entities.read",
     "score": "genpr.evaluation.evaluate",
-    "score_entities": "genpr.entity_scores.scoring",
-    "score_entities_in_images": "genpr.recognition.score",
+    "score_entities": "genpr.conditional.entity_scores.scoring",
+    "score_entities_in_images": "genpr.conditional.recognition.score",
     "score_protocols": "genpr.evaluation.evaluate",
     "side_by_side": "genpr.report.pages.side_by_side",
-    "truncation_sweep": "genpr.sweeps.generator_sweep",
+    "truncation_sweep": "genpr.checkpoints.sweeps.generator_sweep",
     "vendi_score": "genpr.metrics.diversity",
     "witnessed": "genpr.metrics.witnessed",
     "write_samples": "genpr.report.text.sample_table",

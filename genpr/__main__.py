@@ -27,8 +27,8 @@ def _run() -> int:
     from genpr.cli.own_process import check_threads, finish_stdout, prepare
     from genpr.cli.signals import Farewell, answer_signals, end_by_signals_alone, signal_of
     from genpr.cli.voice import Voice
+    from genpr.distributed.environment import is_launched, launched_rank
     from genpr.heaps import keep_one_heap
-    from genpr.ranks.environment import is_launched, launched_rank
 
     prepare()
     farewell, voice = Farewell(as_json="--json" in sys.argv), Voice()

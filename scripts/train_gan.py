@@ -30,13 +30,13 @@ from torch import Tensor
 from torchvision.utils import save_image
 
 import genpr
+from genpr.checkpoints.ranking.goal import Goal
+from genpr.checkpoints.sweeps.folder import SweepFolder
 from genpr.integrations.callback import GenprCallback
-from genpr.ranking.goal import Goal
 from genpr.report.plots.metric_curves import STYLE, draw_metrics, put_legend
 from genpr.report.sweep_files import write_sweep
 from genpr.report.text.ranking_table import ranking_table
 from genpr.report.text.sweep_table import sweep_table
-from genpr.sweeps.folder import SweepFolder
 
 IMAGES = (".jpg", ".jpeg", ".png", ".webp")
 

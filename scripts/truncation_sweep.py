@@ -13,10 +13,10 @@ from pathlib import Path
 import click
 
 import genpr
-from genpr.ranking.goal import Goal
+from genpr.checkpoints.ranking.goal import Goal
+from genpr.checkpoints.sweeps.folder import SweepFolder
 from genpr.report.sweep_files import write_sweep
 from genpr.report.text.sweep_table import sweep_table
-from genpr.sweeps.folder import SweepFolder
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

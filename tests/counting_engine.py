@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from genpr.neighbours.torch_engine import TorchEngine
+from genpr.neighbors.torch_engine import TorchEngine
 
 
 class CountingEngine:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from genpr.errors import DataError
+from genpr.evaluation.label_files import open_labels
 from genpr.images.source import open_source
-from genpr.labels.read import open_labels
 from genpr.limits import check_json, check_lines, csv_rows, parse_json, read_bytes
 
 ROWS = [

@@ -12,6 +12,7 @@ import torch
 import genpr
 from genpr import memory
 from genpr.errors import ResourceError, UsageError
+from genpr.evaluation.identities import Identities
 from genpr.features import feature_set
 from genpr.features.embed import embed
 from genpr.heaps import give_back
@@ -25,7 +26,6 @@ from genpr.memory import (
     parse_size,
     tile_budget,
 )
-from genpr.results.identities import Identities
 
 
 @pytest.fixture

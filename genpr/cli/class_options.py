@@ -11,7 +11,7 @@ import click
 from genpr.cli.options import Command, with_options
 
 if TYPE_CHECKING:
-    from genpr.classes.scoring import ClassOptions as ClassGiven
+    from genpr.evaluation.per_class import ClassOptions as ClassGiven
 
 _OF_LABELS = ("real_labels", "fake_labels")
 _NAMES = (*_OF_LABELS, "min_per_class", "worst_by")
@@ -63,9 +63,9 @@ class ClassOptions:
         Raises:
             UsageError, DataError: As `genpr.Evaluator.score_classes`.
         """
-        from genpr.classes.labels import check_sources
-        from genpr.classes.scoring import check_options
-        from genpr.scoring.protocols import find_protocol
+        from genpr.evaluation.class_labels import check_sources
+        from genpr.evaluation.per_class import check_options
+        from genpr.evaluation.protocols import find_protocol
 
         recipe = find_protocol(self.protocol)
         ks = recipe.choose_ks(recipe.choose_metrics(options["metrics"]), options["k"])

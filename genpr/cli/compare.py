@@ -15,7 +15,7 @@ from genpr.cli.page_options import html_option
 from genpr.errors import some
 
 if TYPE_CHECKING:
-    from genpr.results.comparison import Comparison
+    from genpr.evaluation.compare import Comparison
 
 
 @click.command(name="compare")
@@ -55,9 +55,9 @@ def command(
     genpr compare a.json b.json --html page.html --samples a/ --samples b/
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     _check_page(html, samples, rows)
+    from genpr.evaluation.compare import compare, load_all
     from genpr.notices import notice
     from genpr.report.text.terminal import side_by_side_table
-    from genpr.results.comparison import compare, load_all
 
     results = load_all(files)
     comparison = compare(results, force=force)

@@ -15,8 +15,8 @@ from genpr.cli.own_process import drop_stdout
 from genpr.errors import ResourceError, limited
 
 if TYPE_CHECKING:
+    from genpr.features.embedder import StageProgress
     from genpr.notices import Notice
-    from genpr.sides.embedder import StageProgress
 
 
 _TOLD_AFTER = 5.0  # seconds; by then the pace is known

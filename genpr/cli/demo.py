@@ -13,7 +13,7 @@ from genpr.cli.options import device_option
 
 if TYPE_CHECKING:
     from genpr.demo import Demo
-    from genpr.results.result import Result
+    from genpr.evaluation.result import Result
 
 _READING = """\
 precision and density judge fidelity: does each fake look like something real?

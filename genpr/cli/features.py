@@ -17,7 +17,7 @@ from genpr.storage import check_feature_file
 
 if TYPE_CHECKING:
     from genpr.features.feature_set import FeatureSet
-    from genpr.sides.sides import OpenedSide
+    from genpr.features.inputs import OpenedSide
 
 
 @click.command(name="features")
@@ -56,13 +56,13 @@ def command(
 
     check_feature_file(out)
     check_there(source)
+    from genpr.distributed.team import leave_to_first
+    from genpr.features.embedder import Embedder
     from genpr.features.feature_set import FeatureSet, save_features
+    from genpr.features.inputs import open_side
+    from genpr.features.sharding import features_for_file
     from genpr.images.shards import Share
     from genpr.memory import limited_memory
-    from genpr.ranks.team import leave_to_first
-    from genpr.sides.embedder import Embedder
-    from genpr.sides.shards import features_for_file
-    from genpr.sides.sides import open_side
 
     share = None if shard is None else Share.parse(shard)
     with redirect_stdout(sys.stderr), limited_memory(max_memory), progress_bars(quiet=quiet) as progress:
@@ -93,8 +93,8 @@ def _refuse_one_file(source: str, side: OpenedSide) -> None:
 
 
 def _space(extractor: str | None, *, are_images: bool) -> str | None:
+    from genpr.evaluation.protocols import find_protocol
     from genpr.features.lookup import canonical_name
-    from genpr.scoring.protocols import find_protocol
 
     if extractor is None and not are_images:
         return None

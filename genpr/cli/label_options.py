@@ -9,7 +9,7 @@ import click
 
 from genpr.cli.class_options import LABELS
 from genpr.cli.options import Command, with_options
-from genpr.label_scores.options import KNN, MOST_VOTERS, LabelOptions
+from genpr.evaluation.label_options import KNN, MOST_VOTERS, LabelOptions
 
 _OWN = ("recogniser", "label_k")
 

@@ -44,7 +44,7 @@ def _extractor_row(record: Record) -> Record:
 
 
 def _protocols() -> list[Record]:
-    from genpr.scoring.protocols import PROTOCOLS
+    from genpr.evaluation.protocols import PROTOCOLS
 
     return [
         {

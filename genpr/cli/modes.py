@@ -47,7 +47,7 @@ def command(
 
     for source in (real, fake):
         check_there(source)
-    from genpr.modes.modes import find_modes
+    from genpr.evaluation.modes import find_modes
     from genpr.report.text.modes_table import modes_table
 
     # What a custom extractor prints must not end up in the result.

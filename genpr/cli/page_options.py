@@ -17,10 +17,10 @@ from genpr.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from genpr.cli.score_run import ScoreRun
+    from genpr.evaluation.result import Result
+    from genpr.features.embedder import StageProgress
     from genpr.images.datasets import CountedBatches
     from genpr.images.policy import DecodePolicy
-    from genpr.results.result import Result
-    from genpr.sides.embedder import StageProgress
 
 
 def page_options(command: Command) -> Command:
@@ -49,7 +49,7 @@ def check_page_options(
     from genpr.storage import check_place
 
     check_place(html)
-    from genpr.results.comparison import load_all
+    from genpr.evaluation.compare import load_all
 
     return load_all(earlier) if earlier else {}
 
@@ -152,10 +152,10 @@ def write_several_page(
     """
     if html is None:
         return
+    from genpr.evaluation.compare import compare
     from genpr.report.pages.compare_page import compare_report
     from genpr.report.pages.page_file import write_page
     from genpr.report.pages.side_by_side import side_by_side
-    from genpr.results.comparison import compare
 
     if len(results) < 2:
         complain(f"no page {html}: there is one result, and nothing to compare it with")

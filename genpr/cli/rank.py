@@ -20,11 +20,11 @@ from genpr.cli.page_options import check_several_page, html_option, write_severa
 from genpr.errors import some
 
 if TYPE_CHECKING:
+    from genpr.checkpoints.ranking.ranking import Ranking
+    from genpr.evaluation.label_options import LabelOptions
+    from genpr.evaluation.result import Result
     from genpr.images.datasets import CountedBatches
-    from genpr.label_scores.options import LabelOptions
     from genpr.notices import Notice
-    from genpr.ranking.ranking import Ranking
-    from genpr.results.result import Result
 
 _FREE = {"sources", "by", "from_results", "force", "html", "as_json", "quiet"}
 
@@ -84,7 +84,7 @@ def command(
 
     A * marks those that may be the best: with 95 %, the truly best one is among them, however many there are.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    from genpr.ranking.criterion import PARETO
+    from genpr.checkpoints.ranking.criterion import PARETO
 
     drawn = CheckpointOptions.taken(options)
     images: Mapping[str, CountedBatches] = {}
@@ -129,8 +129,8 @@ def _of_images(
     # Of a generator, checkpoints are checked first; with --skip-bad, a missing one is left out.
     for source in [] if drawn.generator else [real] if skip_bad else sources:
         check_there(source)
+    from genpr.checkpoints.ranking.ranking import by_name, rank_checkpoints
     from genpr.evaluation.evaluator import Evaluator
-    from genpr.ranking.ranking import by_name, rank_checkpoints
 
     checkpoints = by_name(given)
     images: Mapping[str, CountedBatches] = {}
@@ -161,8 +161,8 @@ def _check_there(paths: Sequence[str]) -> None:
 
 def _check_order(by: str, labels: LabelOptions | None) -> None:
     """Before anything is embedded: an order that exists, and that this run can tell."""
+    from genpr.checkpoints.ranking.criterion import check_computed, criterion_of
     from genpr.metrics.registry import CONDITIONAL
-    from genpr.ranking.criterion import check_computed, criterion_of
 
     asked = [need for each in criterion_of(by) for need in each.needs if need in CONDITIONAL]
     if asked:
@@ -172,9 +172,9 @@ def _check_order(by: str, labels: LabelOptions | None) -> None:
 
 def _with_needed(metrics: list[str] | None, by: str, protocol: str) -> list[str] | None:
     """The metrics that were asked for, and those that the ranking needs."""
+    from genpr.checkpoints.ranking.criterion import criterion_of
+    from genpr.evaluation.protocols import find_protocol
     from genpr.metrics.registry import CONDITIONAL
-    from genpr.ranking.criterion import criterion_of
-    from genpr.scoring.protocols import find_protocol
 
     chosen = find_protocol(protocol).choose_metrics(metrics)
     needs = [
@@ -187,9 +187,9 @@ def _with_needed(metrics: list[str] | None, by: str, protocol: str) -> list[str]
 
 
 def _of_files(paths: Sequence[Path], by: str, *, force: bool) -> Ranking:
+    from genpr.checkpoints.ranking.ranking import rank_results
     from genpr.errors import UsageError
-    from genpr.ranking.ranking import rank_results
-    from genpr.results.comparison import load_results, short_labels
+    from genpr.evaluation.compare import load_results, short_labels
 
     if len({path.resolve() for path in paths}) < len(paths):
         raise UsageError("a file is given twice: each result is ranked once", code="bad-checkpoints")
@@ -214,7 +214,7 @@ def _refuse_recipe(context: click.Context) -> None:
 
 def _notices(results: Mapping[str, Result]) -> list[Notice]:
     """Each once, with the names of those that it is about, if not all."""
-    from genpr.results.comparison import notices_of
+    from genpr.evaluation.compare import notices_of
 
     return [
         item if len(names) == len(results) else replace(item, message=f"{some(names)}: {item.message}")

@@ -16,11 +16,11 @@ from genpr.cli.console import complain
 from genpr.cli.main import run
 from genpr.cli.signals import Farewell, signal_of
 from genpr.cli.voice import Voice
+from genpr.distributed.environment import is_launched, launched_rank
 from genpr.errors import UsageError
-from genpr.ranks.environment import is_launched, launched_rank
 
 if TYPE_CHECKING:
-    from genpr.ranks.failures import Failure, Failures
+    from genpr.distributed.failures import Failure, Failures
 
 _SHARED = {"score", "features"}
 _HARMLESS = {"list", "cache", "weights"}  # the first does them alone
@@ -87,7 +87,7 @@ class _Member:
 
     def together(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401
         """Do `call` as one of the ranks; what it raises is for this one to say."""
-        from genpr.ranks.launch import entered
+        from genpr.distributed.launch import entered
 
         try:
             with entered(when_waiting=self._say_waiting) as (_, self.failures):

@@ -22,7 +22,7 @@ from genpr.errors import GenprError
 from genpr.images.policy import DecodePolicy
 
 if TYPE_CHECKING:
-    from genpr.results.result import Result
+    from genpr.evaluation.result import Result
 
 
 @click.command(name="score")
@@ -108,7 +108,7 @@ def command(
     needed = [space for each in spaces.values() for space in each]
     _check_weights(real, fake, needed, weights, offline=offline)
 
-    from genpr.ranks.team import leave_to_first
+    from genpr.distributed.team import leave_to_first
 
     # What a custom extractor prints must not end up in the result.
     stderr = redirect_stdout(sys.stderr)
@@ -184,9 +184,9 @@ def _spaces(
     equal_sizes: bool,
 ) -> dict[str, list[str]]:
     """Every metric that will be computed, and the extractors whose features it needs; what is impossible is refused."""
+    from genpr.evaluation.protocols import find_protocol
     from genpr.features.lookup import canonical_name, with_variants_of
     from genpr.metrics.registry import METRICS
-    from genpr.scoring.protocols import find_protocol
 
     spaces: dict[str, list[str]] = {}
     for protocol in protocols:
@@ -219,7 +219,7 @@ def _check_weights(real: str, fake: str, spaces: list[str], weights: str | None,
         for side in images:  # a missing or empty folder is the likelier mistake, and is named first
             open_source(side)
         if len(images) == 1:
-            from genpr.sides.sides import check_same_kind, open_side
+            from genpr.features.inputs import check_same_kind, open_side
 
             check_same_kind(open_side(real, "real"), open_side(fake, "fake"))
         raise

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from genpr.cli.class_options import ClassOptions
 
 if TYPE_CHECKING:
-    from genpr.classes.scores import ClassScores
+    from genpr.evaluation.class_scores import ClassScores
     from genpr.evaluation.evidence import Evidence
-    from genpr.results.result import Result
+    from genpr.evaluation.result import Result
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ def score_run(
 
         return ScoreRun(list(score_protocols(real, fake, protocols=protocols, **options).values()))
     from genpr.evaluation.evaluator import Evaluator
-    from genpr.label_scores.recipe import check_labels
+    from genpr.evaluation.label_recipe import check_labels
+    from genpr.features.inputs import check_same_kind, open_side
     from genpr.memory import limited_memory
-    from genpr.sides.sides import check_same_kind, open_side
 
     if by_class is not None:
         by_class.check(str(real), str(fake), options)  # labels lie beside images: these are paths

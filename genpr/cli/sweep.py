@@ -18,13 +18,13 @@ from genpr.cli.options import names_in, recipe_options, threshold
 from genpr.cli.page_options import check_several_page, html_option, write_several_page
 
 if TYPE_CHECKING:
-    from genpr.generation.load import LoadedGenerator
-    from genpr.generation.sampler import Sampler
+    from genpr.checkpoints.generation.load import LoadedGenerator
+    from genpr.checkpoints.generation.sampler import Sampler
+    from genpr.checkpoints.ranking.goal import Goal
+    from genpr.checkpoints.sweeps.folder import SweepFolder
+    from genpr.checkpoints.sweeps.sweep import PointProgress, Sweep
+    from genpr.evaluation.result import Result
     from genpr.images.datasets import CountedBatches
-    from genpr.ranking.goal import Goal
-    from genpr.results.result import Result
-    from genpr.sweeps.folder import SweepFolder
-    from genpr.sweeps.sweep import PointProgress, Sweep
 
 _MISSED = 5
 
@@ -117,11 +117,11 @@ def command(
     from genpr.images.paths import check_there
 
     check_there(real)
+    from genpr.checkpoints.ranking.goal import Goal
+    from genpr.checkpoints.sweeps.folder import SweepFolder
+    from genpr.checkpoints.sweeps.generator_sweep import sweep_sampler
+    from genpr.checkpoints.sweeps.sweep import sweep
     from genpr.evaluation.evaluator import Evaluator
-    from genpr.ranking.goal import Goal
-    from genpr.sweeps.folder import SweepFolder
-    from genpr.sweeps.generator_sweep import sweep_sampler
-    from genpr.sweeps.sweep import sweep
 
     floors = dict(at_least) | ({} if recall_at_least is None else {"recall": recall_at_least})
     goal = Goal(maximize, floors)
@@ -160,13 +160,13 @@ def _write_page(
 
 def _loaded(spec: str, checkpoint: str | None, device: str) -> LoadedGenerator:
     """Before the reals are embedded: what is wrong with it is said at once."""
-    from genpr.generation.load import load_generator
+    from genpr.checkpoints.generation.load import load_generator
 
     return load_generator(spec, checkpoint, device=device)
 
 
 def _sampler(loaded: LoadedGenerator, axis: str, device: str, options: Mapping[str, Any]) -> Sampler:
-    from genpr.generation.sampler import Sampler
+    from genpr.checkpoints.generation.sampler import Sampler
 
     return Sampler.of(loaded, axis=axis, device=device, **options)
 

@@ -12,7 +12,7 @@ from genpr.cli.options import Command, threshold, with_options
 from genpr.errors import some
 
 if TYPE_CHECKING:
-    from genpr.results.result import Result
+    from genpr.evaluation.result import Result
 
 _THRESHOLD_MISSED = 5
 

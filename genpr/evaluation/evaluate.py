@@ -10,19 +10,19 @@ import torch
 
 from genpr.errors import UsageError
 from genpr.evaluation.held_out import embedded_held_out
+from genpr.evaluation.label_options import LabelOptions
+from genpr.evaluation.label_recipe import LabelRecipe
 from genpr.evaluation.patient_judge import PatientJudge
+from genpr.evaluation.plan import ScorePlan
+from genpr.evaluation.protocols import find_protocol
+from genpr.evaluation.result import Result
+from genpr.features.embedded_source import SideFeatures
+from genpr.features.embedder import Embedder, StageProgress
 from genpr.features.extractor import FeatureExtractor
+from genpr.features.inputs import OpenedSide, check_same_kind, open_side
 from genpr.images.policy import MAX_PIXELS, BadImagePolicy
-from genpr.label_scores.options import LabelOptions
-from genpr.label_scores.recipe import LabelRecipe
 from genpr.memory import limited_memory, parse_size
-from genpr.metrics.features import check_ties
-from genpr.results.result import Result
-from genpr.scoring.plan import ScorePlan
-from genpr.scoring.protocols import find_protocol
-from genpr.sides.embedder import Embedder, StageProgress
-from genpr.sides.features import SideFeatures
-from genpr.sides.sides import OpenedSide, check_same_kind, open_side
+from genpr.validation import check_ties
 
 
 def score(

@@ -9,24 +9,24 @@ from typing import Any, Literal
 
 import torch
 
-from genpr.classes.scores import WEAKEST_FIRST, ClassScores
-from genpr.classes.scoring import MIN_IMAGES, ClassOptions, ClassRecipe
 from genpr.errors import GenprError
+from genpr.evaluation.class_scores import WEAKEST_FIRST, ClassScores
 from genpr.evaluation.evidence import Evidence, check_samples
 from genpr.evaluation.fitted import fitted_judge
+from genpr.evaluation.label_options import LabelOptions
+from genpr.evaluation.label_recipe import LabelRecipe
+from genpr.evaluation.per_class import MIN_IMAGES, ClassOptions, ClassRecipe
+from genpr.evaluation.plan import ScorePlan
+from genpr.evaluation.protocols import find_protocol
+from genpr.evaluation.result import Result
+from genpr.features.embedded_source import SideFeatures
+from genpr.features.embedder import Embedder, StageProgress
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
+from genpr.features.inputs import OpenedSide, check_same_kind, open_side
 from genpr.images.policy import MAX_PIXELS, BadImagePolicy
-from genpr.label_scores.options import LabelOptions
-from genpr.label_scores.recipe import LabelRecipe
 from genpr.memory import borrowed_memory, parse_size
-from genpr.metrics.features import check_ties
-from genpr.results.result import Result
-from genpr.scoring.plan import ScorePlan
-from genpr.scoring.protocols import find_protocol
-from genpr.sides.embedder import Embedder, StageProgress
-from genpr.sides.features import SideFeatures
-from genpr.sides.sides import OpenedSide, check_same_kind, open_side
+from genpr.validation import check_ties
 
 
 class Evaluator:
@@ -259,7 +259,7 @@ class Evaluator:
         Args:
             fake: As for `score`.
             real_labels: Labels of the reals: a `.csv`, `.json` (StyleGAN's) or `.npy` file; "folders"; a label per image
-                in the order of the source; None to look into the source (`genpr.labels.read.open_labels`).
+                in the order of the source; None to look into the source (`genpr.evaluation.label_files.open_labels`).
             fake_labels: Labels of the fakes.
             min_per_class: Images that a class needs on each side to be scored.
             worst_by: The order of the classes: "null", by the mean of value over null, or one metric.

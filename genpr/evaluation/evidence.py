@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.classes.scores import ClassScores
 from genpr.errors import FeatureError, UsageError
+from genpr.evaluation.class_scores import ClassScores
+from genpr.evaluation.plan import ScorePlan
+from genpr.evaluation.protocols import Ties
+from genpr.evaluation.result import Result
+from genpr.evaluation.scoring import Searched
+from genpr.evaluation.seen_labels import SeenLabels
 from genpr.features.feature_set import FeatureSet
-from genpr.labels.seen import SeenLabels
 from genpr.metrics.samples import FakeRows, RealRows
-from genpr.results.result import Result
-from genpr.scoring.plan import ScorePlan
-from genpr.scoring.protocols import Ties
-from genpr.scoring.scoring import Searched
 
 
 class _Columns:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from genpr.evaluation.held_out import embedded_held_out
+from genpr.evaluation.label_recipe import LabelRecipe
 from genpr.evaluation.patient_judge import PatientJudge
-from genpr.label_scores.recipe import LabelRecipe
-from genpr.scoring.plan import ScorePlan
-from genpr.sides.embedder import Embedder
-from genpr.sides.features import SideFeatures
-from genpr.sides.sides import OpenedSide
+from genpr.evaluation.plan import ScorePlan
+from genpr.features.embedded_source import SideFeatures
+from genpr.features.embedder import Embedder
+from genpr.features.inputs import OpenedSide
 
 
 def fitted_judge(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from genpr.scoring.plan import ScorePlan
-from genpr.sides.embedder import Embedder
-from genpr.sides.features import SideFeatures
-from genpr.sides.sides import OpenedSide, check_same_kind, open_side
+from genpr.evaluation.plan import ScorePlan
+from genpr.features.embedded_source import SideFeatures
+from genpr.features.embedder import Embedder
+from genpr.features.inputs import OpenedSide, check_same_kind, open_side
 
 
 def embedded_held_out(

@@ -12,29 +12,29 @@ from typing import Any
 
 from genpr import __version__
 from genpr.errors import FeatureError
+from genpr.evaluation.diagnostics import near_duplicate_notices, no_intervals, suspicions
 from genpr.evaluation.evidence import Evidence
+from genpr.evaluation.findings import findings, found_by_first
+from genpr.evaluation.identities import Identities
+from genpr.evaluation.label_recipe import LabelRecipe
+from genpr.evaluation.label_scorer import LabelScorer
+from genpr.evaluation.label_values import LabelScore
+from genpr.evaluation.plan import ScorePlan
+from genpr.evaluation.result import HubSummary, Result, SideSummary, package_versions
+from genpr.evaluation.scorer import Scored, Scorer, control_of, with_control
+from genpr.evaluation.values import MetricValue
+from genpr.features.embedded_source import SideFeatures
+from genpr.features.embedder import Embedder
 from genpr.features.feature_set import FeatureSet
+from genpr.features.inputs import check_untrained
 from genpr.images.policy import choices_in
 from genpr.images.statistics import read_statistics
-from genpr.label_scores.recipe import LabelRecipe
-from genpr.label_scores.scorer import LabelScorer
-from genpr.label_scores.values import LabelScore
 from genpr.metrics.evidence import Evidence as Suspects
 from genpr.metrics.frechet import Gaussian
 from genpr.metrics.metric import DistributionMetric
 from genpr.metrics.modes.kinds import RealKinds
 from genpr.metrics.registry import METRICS
 from genpr.notices import Notice
-from genpr.results.findings import findings, found_by_first
-from genpr.results.identities import Identities
-from genpr.results.result import HubSummary, Result, SideSummary, package_versions
-from genpr.results.values import MetricValue
-from genpr.scoring.plan import ScorePlan
-from genpr.scoring.scorer import Scored, Scorer, control_of, with_control
-from genpr.scoring.suspicions import near_duplicate_notices, no_intervals, suspicions
-from genpr.sides.embedder import Embedder
-from genpr.sides.features import SideFeatures
-from genpr.sides.sides import check_untrained
 
 
 class Judge:

@@ -9,14 +9,14 @@ from typing import TypeVar
 
 from genpr.evaluation.evidence import Evidence
 from genpr.evaluation.judge import Judge
-from genpr.label_scores.recipe import LabelRecipe
+from genpr.evaluation.label_recipe import LabelRecipe
+from genpr.evaluation.plan import ScorePlan
+from genpr.evaluation.result import Result
+from genpr.features.cpu_fallback import going_on
+from genpr.features.embedded_source import SideFeatures
+from genpr.features.embedder import Embedder
 from genpr.notices import Notice, notice
-from genpr.results.result import Result
 from genpr.runtime import gpu_trouble
-from genpr.scoring.plan import ScorePlan
-from genpr.sides.embedder import Embedder
-from genpr.sides.features import SideFeatures
-from genpr.sides.spare_device import going_on
 
 _Found = TypeVar("_Found")
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from genpr.distributed.team import Team
 from genpr.errors import DataError, ImageError
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
@@ -21,7 +22,6 @@ from genpr.images.policy import in_order
 from genpr.images.shards import BLOCK, names_sha256
 from genpr.images.source import ImageSource, Item
 from genpr.memory import empty_rows
-from genpr.ranks.team import Team
 
 _HASH = 32
 

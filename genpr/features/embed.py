@@ -17,6 +17,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from genpr.distributed.team import current_team
 from genpr.errors import FeatureError
 from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.collected import Collected, RankShare
@@ -31,7 +32,6 @@ from genpr.images.policy import BadImagePolicy
 from genpr.images.shards import BLOCK, ShardSource
 from genpr.images.source import ImageSource, open_source
 from genpr.memory import empty_rows
-from genpr.ranks.team import current_team
 from genpr.runtime import state_guard
 
 Progress = Callable[[int, int | None], None]

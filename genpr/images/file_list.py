@@ -10,14 +10,14 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO, TextIO
 
+from genpr.distributed.environment import is_launched
+from genpr.distributed.team import current_team
 from genpr.errors import DataError, UsageError
 from genpr.images.damage import damage_reported
 from genpr.images.folder import read_file
 from genpr.images.item import ImageSource, Item, printable
 from genpr.images.sniff import image_format
 from genpr.limits import TEXT_BYTES, check_lines, read_bytes
-from genpr.ranks.environment import is_launched
-from genpr.ranks.team import current_team
 from genpr.storage import open_regular
 
 STDIN = "-"

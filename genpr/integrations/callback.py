@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic
 
 from genpr.evaluation.evaluator import Evaluator
+from genpr.evaluation.plan import ScorePlan
+from genpr.evaluation.result import Result
 from genpr.features.extractor import FeatureExtractor
 from genpr.images.float_range import ImageRange, checked_range
 from genpr.integrations.drawn import Drawn, Generate, Model, check_count, undisturbed
 from genpr.integrations.history import History, Mode, Record, check_monitor
 from genpr.integrations.reals import GivenReals, RealOptions
-from genpr.results.result import Result
-from genpr.scoring.plan import ScorePlan
 
 Log = Callable[[dict[str, float], int], object]
 

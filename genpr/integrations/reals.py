@@ -11,12 +11,12 @@ import torch
 
 from genpr.errors import UsageError
 from genpr.evaluation.evaluator import Evaluator
+from genpr.evaluation.plan import ScorePlan
+from genpr.features.embedder import Embedder
 from genpr.features.extractor import FeatureExtractor
+from genpr.features.inputs import OpenedImages
 from genpr.images.arrays import TensorSource
-from genpr.metrics.features import check_ties
-from genpr.scoring.plan import ScorePlan
-from genpr.sides.embedder import Embedder
-from genpr.sides.sides import OpenedImages
+from genpr.validation import check_ties
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from genpr.errors import UsageError
+from genpr.evaluation.plan import ScorePlan
+from genpr.features.embedded_source import OWN
+from genpr.features.embedder import Embedder, Space
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
+from genpr.features.inputs import OpenedImages
 from genpr.features.registry import describe
 from genpr.images.source import open_source
-from genpr.scoring.plan import ScorePlan
-from genpr.sides.embedder import Embedder, Space
-from genpr.sides.features import OWN
-from genpr.sides.sides import OpenedImages
 
 _HASH = 32
 

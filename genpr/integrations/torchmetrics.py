@@ -15,6 +15,7 @@ from torch import Tensor
 
 from genpr.errors import ResourceError, UsageError
 from genpr.evaluation.evaluator import Evaluator
+from genpr.evaluation.result import Result
 from genpr.features.agreement import check_same_extractor
 from genpr.features.extractor import ExtractorInfo, FeatureExtractor
 from genpr.features.feature_set import FeatureSet
@@ -24,7 +25,6 @@ from genpr.integrations.ranks import check_seconds, meet, place_of
 from genpr.integrations.reals import GivenReals, RealOptions
 from genpr.integrations.rows import RowMaker, content_of
 from genpr.metrics.registry import METRICS
-from genpr.results.result import Result
 
 try:
     from torchmetrics import Metric

@@ -1,1 +1,1 @@
-"""Metrics: pure functions on features and on the exact geometry of `genpr.neighbours`."""
+"""Metrics: pure functions on features and on the exact geometry of `genpr.neighbors`."""

@@ -38,7 +38,7 @@ from genpr.metrics.metric import (
     PairwiseSearch,
     PairwiseValue,
 )
-from genpr.neighbours.balls import Ball
+from genpr.neighbors.balls import Ball
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from genpr.metrics.frontier import Curve
     from genpr.metrics.membership import Memberships
     from genpr.metrics.real_side import FakeSide, RealSide
-    from genpr.neighbours.cross import Ties
-    from genpr.neighbours.replicate_sides import Asked
+    from genpr.neighbors.cross import Ties
+    from genpr.neighbors.replicate_sides import Asked
 
 COVER_RATIO = 3
 """Of the k' of a cover to its k, as in Cheema & Urner 2023."""
@@ -164,7 +164,7 @@ def _smaller_null(*nulls: Null) -> Null:
 
 
 def _count(balls: str, ball: Ball, count: str, ties: Ties, most: int = 1, rows: str = "other") -> Asked:
-    from genpr.neighbours.replicate_sides import Asked
+    from genpr.neighbors.replicate_sides import Asked
 
     return Asked(balls, ball, count, most, ties, rows)  # type: ignore[arg-type]
 
@@ -631,7 +631,7 @@ def _find_rarity(real: RealSide, fake: FakeSide, options: PairwiseOptions) -> di
 def _find_authenticity(real: RealSide, fake: FakeSide, options: PairwiseOptions) -> dict[str, PairwiseValue]:
     """Share of fakes whose nearest real has another real nearer to it than they are."""
     from genpr.metrics.memorisation import authentic
-    from genpr.neighbours.nearest import nearest_between
+    from genpr.neighbors.nearest import nearest_between
 
     index, sq = nearest_between(fake.points, real.points, 1, engine=real.engine, tick=options.tick)
     share = authentic(index[:, 0], sq[:, 0], real.sq_radii_of(Ball(1))).double().mean()

@@ -23,7 +23,10 @@ import torch
 from numpy.typing import ArrayLike
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.features import (
+from genpr.metrics.frontier import Curve, Floats, curve_of_errors
+from genpr.metrics.votes import VOTES, Classifier, Electorate, Votes, halves
+from genpr.neighbors.cross import Ties
+from genpr.validation import (
     Features,
     check_count,
     check_features,
@@ -32,9 +35,6 @@ from genpr.metrics.features import (
     check_ties,
     choose_device,
 )
-from genpr.metrics.frontier import Curve, Floats, curve_of_errors
-from genpr.metrics.votes import VOTES, Classifier, Electorate, Votes, halves
-from genpr.neighbours.cross import Ties
 
 
 def prd_curve(real_histogram: ArrayLike, fake_histogram: ArrayLike) -> Curve:

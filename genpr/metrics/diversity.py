@@ -15,7 +15,7 @@ from torch import Tensor
 
 from genpr.errors import FeatureError
 from genpr.metrics.blocks import check_no_zero_rows, unit_blocks
-from genpr.metrics.features import Features, check_features, check_two_rows, choose_device
+from genpr.validation import Features, check_features, check_two_rows, choose_device
 
 _TOLERANCE = 1e-6
 

@@ -13,7 +13,11 @@ import torch
 from torch import Tensor
 
 from genpr.errors import UsageError
-from genpr.metrics.features import (
+from genpr.metrics.membership import Memberships
+from genpr.metrics.progress import PairProgress, tally
+from genpr.metrics.registry import BALLS, needed_balls
+from genpr.neighbors.emulated import Emulation, emulated_counts, emulated_radii, find_emulation
+from genpr.validation import (
     Features,
     check_features,
     check_k,
@@ -21,10 +25,6 @@ from genpr.metrics.features import (
     check_same_width,
     choose_device,
 )
-from genpr.metrics.membership import Memberships
-from genpr.metrics.progress import PairProgress, tally
-from genpr.metrics.registry import BALLS, needed_balls
-from genpr.neighbours.emulated import Emulation, emulated_counts, emulated_radii, find_emulation
 
 
 @dataclass(frozen=True, slots=True)

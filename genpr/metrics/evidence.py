@@ -15,7 +15,7 @@ from genpr.metrics.hubness import Hubness, hubness
 from genpr.metrics.near_duplicates import NearDuplicates, near_duplicates
 from genpr.metrics.progress import PairProgress, tally
 from genpr.metrics.real_side import FakeSide, RealSide
-from genpr.neighbours.nearest import nearest_between
+from genpr.neighbors.nearest import nearest_between
 
 _OVER_SHARE, _OVER_FAIR = 0.01, 10  # of the fakes, and times its fair part, that an outlier vouches for
 _LONELY = 0.5  # times as many fakes as it vouches for must lie in hardly any other ball

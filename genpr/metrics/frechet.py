@@ -25,7 +25,7 @@ from torch import Tensor
 
 from genpr.errors import FeatureError
 from genpr.metrics.blocks import double_blocks
-from genpr.metrics.features import (
+from genpr.validation import (
     Features,
     check_count,
     check_features,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from genpr.errors import UsageError
-from genpr.neighbours.halves import Halves, unpacked
+from genpr.neighbors.halves import Halves, unpacked
 
 N_HALVES = 100
 LEAST_UNITS = 10

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.features import Features, check_count, check_features, check_two_rows, choose_device
+from genpr.validation import Features, check_count, check_features, check_two_rows, choose_device
 
 _BLOCK_ELEMENTS = 2**22
 _SUM_TOLERANCE = 1e-3  # what float16 probabilities of 1000 classes can be off by

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.metrics.progress import PairProgress, tally
-from genpr.neighbours.balls import Ball
-from genpr.neighbours.choose import choose_engine
-from genpr.neighbours.neighbourhood import Neighbourhood
-from genpr.neighbours.plan import choose_frame
+from genpr.neighbors.balls import Ball
+from genpr.neighbors.choose import choose_engine
+from genpr.neighbors.neighbourhood import Neighbourhood
+from genpr.neighbors.plan import choose_frame
 
 _RARE = 1e-4  # share of the balls that may reach beyond a list
 

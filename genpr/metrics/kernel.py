@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from genpr.metrics.blocks import check_no_zero_rows, double_blocks, unit_blocks
-from genpr.metrics.features import (
+from genpr.validation import (
     Features,
     check_count,
     check_features,

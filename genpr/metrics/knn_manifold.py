@@ -14,7 +14,17 @@ from torch import Tensor
 from genpr.errors import DataError
 from genpr.limits import parse_json
 from genpr.memory import copy_of
-from genpr.metrics.features import (
+from genpr.metrics.real_side import RealSide
+from genpr.metrics.realism import Rarity, rarity, realism_of
+from genpr.neighbors import integers
+from genpr.neighbors.balls import Ball
+from genpr.neighbors.choose import choose_engine
+from genpr.neighbors.cross import Ties, cross_counts
+from genpr.neighbors.frame import Frame, Placed
+from genpr.rebuild import rebuilt
+from genpr.runtime import resolve_device
+from genpr.storage import load_tensors, read_metadata, save_tensors
+from genpr.validation import (
     Features,
     check_features,
     check_k,
@@ -23,16 +33,6 @@ from genpr.metrics.features import (
     check_ties,
     choose_device,
 )
-from genpr.metrics.real_side import RealSide
-from genpr.metrics.realism import Rarity, rarity, realism_of
-from genpr.neighbours import integers
-from genpr.neighbours.balls import Ball
-from genpr.neighbours.choose import choose_engine
-from genpr.neighbours.cross import Ties, cross_counts
-from genpr.neighbours.frame import Frame, Placed
-from genpr.rebuild import rebuilt
-from genpr.runtime import resolve_device
-from genpr.storage import load_tensors, read_metadata, save_tensors
 
 _FORMAT = "genpr.manifold.1"
 

@@ -18,7 +18,14 @@ import torch
 from genpr.errors import UsageError
 from genpr.memory import limited_memory
 from genpr.metrics.f_beta import f_beta
-from genpr.metrics.features import (
+from genpr.metrics.knn_manifold import KNNManifold
+from genpr.metrics.membership import Memberships
+from genpr.metrics.progress import PairProgress
+from genpr.metrics.real_side import RealSide
+from genpr.metrics.registry import BALLS, needed_balls
+from genpr.neighbors.balls import Ball
+from genpr.neighbors.cross import Ties
+from genpr.validation import (
     Features,
     check_features,
     check_k,
@@ -27,13 +34,6 @@ from genpr.metrics.features import (
     check_ties,
     choose_device,
 )
-from genpr.metrics.knn_manifold import KNNManifold
-from genpr.metrics.membership import Memberships
-from genpr.metrics.progress import PairProgress
-from genpr.metrics.real_side import RealSide
-from genpr.metrics.registry import BALLS, needed_balls
-from genpr.neighbours.balls import Ball
-from genpr.neighbours.cross import Ties
 
 
 class ManifoldMetrics(NamedTuple):

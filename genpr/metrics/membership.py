@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from genpr.neighbours.balls import Ball
-from genpr.neighbours.cross import CrossCounts
+from genpr.neighbors.balls import Ball
+from genpr.neighbors.cross import CrossCounts
 
 
 @dataclass(frozen=True, slots=True)

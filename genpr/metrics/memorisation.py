@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.metrics.blocks import double_blocks
-from genpr.metrics.features import (
+from genpr.metrics.progress import PairProgress, tally
+from genpr.neighbors.engine import plain_arithmetic
+from genpr.neighbors.frame import evenly_spaced
+from genpr.neighbors.nearest import nearest_between
+from genpr.neighbors.plan import choose_frame, principal_directions
+from genpr.neighbors.sweep import Tick, no_tick
+from genpr.validation import (
     Features,
     check_count,
     check_features,
@@ -24,12 +30,6 @@ from genpr.metrics.features import (
     check_same_width,
     choose_device,
 )
-from genpr.metrics.progress import PairProgress, tally
-from genpr.neighbours.engine import plain_arithmetic
-from genpr.neighbours.frame import evenly_spaced
-from genpr.neighbours.nearest import nearest_between
-from genpr.neighbours.plan import choose_frame, principal_directions
-from genpr.neighbours.sweep import Tick, no_tick
 
 _FEWEST_FAKES = 20  # cells with no more say nothing
 _MOST_STEPS = 100

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from genpr.neighbours.balls import Ball
+from genpr.neighbors.balls import Ball
 
 if TYPE_CHECKING:
     import torch
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from genpr.metrics.frechet import Gaussian
     from genpr.metrics.membership import Memberships
     from genpr.metrics.real_side import FakeSide, RealSide
-    from genpr.neighbours.cross import Ties
-    from genpr.neighbours.replicate_sides import Asked
+    from genpr.neighbors.cross import Ties
+    from genpr.neighbors.replicate_sides import Asked
 
 Kind = Literal["neighbors", "distance", "fakes-only", "held-out", "conditional"]
 Source = Literal["real", "fake"]

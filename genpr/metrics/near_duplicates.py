@@ -21,9 +21,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from genpr.neighbours.engine import Engine
-from genpr.neighbours.frame import Placed
-from genpr.neighbours.nearest import nearest_between
+from genpr.neighbors.engine import Engine
+from genpr.neighbors.frame import Placed
+from genpr.neighbors.nearest import nearest_between
 
 _ROWS = 128  # of each set that are examined
 _NEIGHBORS = 64  # of each row; groups are looked for in the first half of them

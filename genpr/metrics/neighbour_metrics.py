@@ -9,20 +9,20 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from genpr.distributed.team import current_team
 from genpr.memory import fits, part_of
-from genpr.metrics.features import Features, check_features
 from genpr.metrics.metric import PairwiseHalves, PairwiseOptions, PairwiseSearch
 from genpr.metrics.null_geometry import share_reached
 from genpr.metrics.progress import PairProgress, tally
 from genpr.metrics.real_side import FakeSide, PlacedFakes, RealSide, pairs_of
 from genpr.metrics.registry import BALLS, PAIRWISE, needed_balls
 from genpr.metrics.replicate_values import Replicates
-from genpr.neighbours.balls import Ball
-from genpr.neighbours.cross import Ties
-from genpr.neighbours.halves import others_for
-from genpr.neighbours.lists import NeighbourLists
-from genpr.neighbours.neighbourhood import Neighbourhood
-from genpr.ranks.team import current_team
+from genpr.neighbors.balls import Ball
+from genpr.neighbors.cross import Ties
+from genpr.neighbors.halves import others_for
+from genpr.neighbors.lists import NeighbourLists
+from genpr.neighbors.neighbourhood import Neighbourhood
+from genpr.validation import Features, check_features
 
 _BYTES_PER_LISTED = 160  # while neighbours are searched
 _BESIDE = 2  # neighbours that tell near copies from images that are alike

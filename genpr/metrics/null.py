@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from genpr.errors import UsageError
-from genpr.metrics.features import check_count
+from genpr.validation import check_count
 
 _CHUNK_ELEMENTS = 2**20
 _ROUNDING = 1e-12  # numpy's logarithms differ in their last bits between versions and processors

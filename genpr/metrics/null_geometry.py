@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.features import check_count
+from genpr.validation import check_count
 
 _LEAST_DIMENSION = 8
 _REACH = 5.0  # standard deviations to which the integrals go

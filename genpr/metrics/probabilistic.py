@@ -15,7 +15,13 @@ from torch import Tensor
 
 from genpr.errors import UsageError
 from genpr.metrics.blocks import double_blocks
-from genpr.metrics.features import (
+from genpr.neighbors.engine import plain_arithmetic
+from genpr.neighbors.frame import Frame
+from genpr.neighbors.plan import choose_frame
+from genpr.neighbors.radii import kth_sq_distances
+from genpr.neighbors.sweep import Tick, no_tick
+from genpr.neighbors.verify import sq_distances_at
+from genpr.validation import (
     Features,
     check_features,
     check_k,
@@ -23,12 +29,6 @@ from genpr.metrics.features import (
     check_same_width,
     choose_device,
 )
-from genpr.neighbours.engine import plain_arithmetic
-from genpr.neighbours.frame import Frame
-from genpr.neighbours.plan import choose_frame
-from genpr.neighbours.radii import kth_sq_distances
-from genpr.neighbours.sweep import Tick, no_tick
-from genpr.neighbours.verify import sq_distances_at
 
 _SCALE = 1.2
 _TILE_ROWS = 1024

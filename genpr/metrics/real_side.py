@@ -9,7 +9,19 @@ import torch
 from torch import Tensor
 
 from genpr.errors import UsageError
-from genpr.metrics.features import (
+from genpr.metrics.membership import Memberships
+from genpr.metrics.progress import PairProgress, tally
+from genpr.neighbors.balls import Ball
+from genpr.neighbors.choose import choose_engine
+from genpr.neighbors.cross import CrossCounter, Ties
+from genpr.neighbors.engine import Engine
+from genpr.neighbors.frame import Placed
+from genpr.neighbors.lists import NeighbourLists
+from genpr.neighbors.neighbourhood import Neighbourhood
+from genpr.neighbors.plan import choose_frame, serves
+from genpr.neighbors.sweep import Tick, no_tick
+from genpr.neighbors.visit import Visitor, visit
+from genpr.validation import (
     Features,
     check_features,
     check_rows,
@@ -17,18 +29,6 @@ from genpr.metrics.features import (
     check_ties,
     choose_device,
 )
-from genpr.metrics.membership import Memberships
-from genpr.metrics.progress import PairProgress, tally
-from genpr.neighbours.balls import Ball
-from genpr.neighbours.choose import choose_engine
-from genpr.neighbours.cross import CrossCounter, Ties
-from genpr.neighbours.engine import Engine
-from genpr.neighbours.frame import Placed
-from genpr.neighbours.lists import NeighbourLists
-from genpr.neighbours.neighbourhood import Neighbourhood
-from genpr.neighbours.plan import choose_frame, serves
-from genpr.neighbours.sweep import Tick, no_tick
-from genpr.neighbours.visit import Visitor, visit
 
 _USUAL_K = 5  # to choose a frame by, where no neighbours are asked for
 

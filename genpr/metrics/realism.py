@@ -16,7 +16,18 @@ import torch
 from torch import Tensor
 
 from genpr.errors import FeatureError
-from genpr.metrics.features import (
+from genpr.neighbors.bounds import NO_FLOOR
+from genpr.neighbors.choose import choose_engine
+from genpr.neighbors.closest import bounds_of_pairs
+from genpr.neighbors.engine import Engine, Tiles, plain_arithmetic
+from genpr.neighbors.frame import Frame, Placed, evenly_spaced
+from genpr.neighbors.plan import choose_frame
+from genpr.neighbors.radii import kth_sq_distances
+from genpr.neighbors.spread import from_first, spread
+from genpr.neighbors.sweep import Tick, no_tick
+from genpr.neighbors.verify import sq_distances_at
+from genpr.neighbors.workers import Workers
+from genpr.validation import (
     Features,
     check_features,
     check_k,
@@ -24,17 +35,6 @@ from genpr.metrics.features import (
     check_same_width,
     choose_device,
 )
-from genpr.neighbours.bounds import NO_FLOOR
-from genpr.neighbours.choose import choose_engine
-from genpr.neighbours.closest import bounds_of_pairs
-from genpr.neighbours.engine import Engine, Tiles, plain_arithmetic
-from genpr.neighbours.frame import Frame, Placed, evenly_spaced
-from genpr.neighbours.plan import choose_frame
-from genpr.neighbours.radii import kth_sq_distances
-from genpr.neighbours.spread import from_first, spread
-from genpr.neighbours.sweep import Tick, no_tick
-from genpr.neighbours.verify import sq_distances_at
-from genpr.neighbours.workers import Workers
 
 _NVIDIA_EPSILON = 1e-5
 _FIRST_CENTRES = 256  # looked at for a first lower bound

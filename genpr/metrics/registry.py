@@ -14,7 +14,7 @@ from genpr.metrics.ball_metrics import NEIGHBOR_METRICS
 from genpr.metrics.conditional_metrics import CONDITIONAL_METRICS
 from genpr.metrics.distribution_metrics import DISTRIBUTION_METRICS
 from genpr.metrics.metric import BallMetric, Metric, NeighborMetric, PairwiseMetric
-from genpr.neighbours.balls import Ball
+from genpr.neighbors.balls import Ball
 
 M = TypeVar("M", bound=Metric)
 
@@ -71,7 +71,7 @@ def needed_balls(ks: Mapping[str, int]) -> tuple[list[Ball], list[Ball]]:
     Raises:
         UsageError: A metric is unknown ("unknown-metric") or a k impossible ("bad-k").
     """
-    from genpr.metrics.features import check_k  # imports torch
+    from genpr.validation import check_k  # imports torch
 
     if unknown := sorted(set(ks) - set(BALLS)):
         raise UsageError(

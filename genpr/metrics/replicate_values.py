@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor
 
 from genpr.errors import UsageError
-from genpr.metrics.features import check_count, check_k
 from genpr.metrics.metric import HalfSampling, HalfSizes
 from genpr.metrics.registry import BALLS
-from genpr.neighbours.cross import Ties
-from genpr.neighbours.engine import Engine
-from genpr.neighbours.frame import Placed
-from genpr.neighbours.halves import Halves
-from genpr.neighbours.lists import NeighbourLists
-from genpr.neighbours.replicate_sides import Asked, ResampledSet
-from genpr.neighbours.replicates import ReplicateCounter
+from genpr.neighbors.cross import Ties
+from genpr.neighbors.engine import Engine
+from genpr.neighbors.frame import Placed
+from genpr.neighbors.halves import Halves
+from genpr.neighbors.lists import NeighbourLists
+from genpr.neighbors.replicate_sides import Asked, ResampledSet
+from genpr.neighbors.replicates import ReplicateCounter
+from genpr.validation import check_count, check_k
 
 REPLICATES = 100
 _REAL_STREAM, _FAKE_STREAM = 0, 1

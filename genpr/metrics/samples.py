@@ -23,13 +23,13 @@ from genpr.metrics.memorisation import authentic
 from genpr.metrics.progress import PairProgress, tally
 from genpr.metrics.real_side import FakeSide, RealSide
 from genpr.metrics.realism import rarity, realism_of
-from genpr.neighbours.balls import Ball
-from genpr.neighbours.cross import cross_counts
-from genpr.neighbours.frame import Placed
-from genpr.neighbours.nearest import nearest_between
-from genpr.neighbours.plan import choose_frame
-from genpr.neighbours.radii import kth_sq_distances
-from genpr.neighbours.sweep import Tick
+from genpr.neighbors.balls import Ball
+from genpr.neighbors.cross import cross_counts
+from genpr.neighbors.frame import Placed
+from genpr.neighbors.nearest import nearest_between
+from genpr.neighbors.plan import choose_frame
+from genpr.neighbors.radii import kth_sq_distances
+from genpr.neighbors.sweep import Tick
 
 SAMPLE_METRICS = ("precision", "density", "coverage", "realism", "rarity", "authenticity")
 """The metrics that the numbers of single images belong to."""

@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.neighbours.choose import choose_engine
-from genpr.neighbours.cross import Ties, cross_counts
-from genpr.neighbours.engine import Engine
-from genpr.neighbours.frame import Placed
-from genpr.neighbours.nearest import nearest_between
-from genpr.neighbours.plan import choose_frame
-from genpr.neighbours.radii import kth_sq_distances, nearest_neighbours
+from genpr.neighbors.choose import choose_engine
+from genpr.neighbors.cross import Ties, cross_counts
+from genpr.neighbors.engine import Engine
+from genpr.neighbors.frame import Placed
+from genpr.neighbors.nearest import nearest_between
+from genpr.neighbors.plan import choose_frame
+from genpr.neighbors.radii import kth_sq_distances, nearest_neighbours
 
 Classifier = Literal["ipr", "knn", "coverage"]
 Sets = tuple[Tensor, Tensor]

@@ -22,7 +22,16 @@ from torch import Tensor
 
 from genpr.memory import part_of
 from genpr.metrics.equal_blocks import equal_blocks
-from genpr.metrics.features import (
+from genpr.metrics.null import balls_hit
+from genpr.neighbors.balls import Ball
+from genpr.neighbors.cross import cross_counts
+from genpr.neighbors.frame import Placed
+from genpr.neighbors.nearest import nearest_between
+from genpr.neighbors.neighbourhood import Neighbourhood
+from genpr.neighbors.plan import choose_frame, serves
+from genpr.neighbors.sweep import Tick, no_tick
+from genpr.neighbors.verify import sq_distances_at
+from genpr.validation import (
     Features,
     check_count,
     check_features,
@@ -30,15 +39,6 @@ from genpr.metrics.features import (
     check_same_width,
     choose_device,
 )
-from genpr.metrics.null import balls_hit
-from genpr.neighbours.balls import Ball
-from genpr.neighbours.cross import cross_counts
-from genpr.neighbours.frame import Placed
-from genpr.neighbours.nearest import nearest_between
-from genpr.neighbours.neighbourhood import Neighbourhood
-from genpr.neighbours.plan import choose_frame, serves
-from genpr.neighbours.sweep import Tick, no_tick
-from genpr.neighbours.verify import sq_distances_at
 
 BALL_K = 20
 """Neighbours that set the radius of a ball, before it is clipped at the median radius."""

@@ -12,8 +12,8 @@ from torch import Tensor
 from genpr.memory import part_of
 from genpr.metrics.uncertainty import lower_part
 from genpr.metrics.witnessed import BALL_K, Witnessed, cut_and_uncut
-from genpr.neighbours.halves import Halves, unpacked
-from genpr.neighbours.sweep import Tick, no_tick
+from genpr.neighbors.halves import Halves, unpacked
+from genpr.neighbors.sweep import Tick, no_tick
 
 HALVES = 20
 LEAST = 2 * (BALL_K + 1)

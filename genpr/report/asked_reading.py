@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from genpr.evaluation.result import Result
+from genpr.evaluation.values import MetricValue
 from genpr.report.safe_text import cut
 from genpr.report.shares import SLACK, percent
-from genpr.results.result import Result
-from genpr.results.values import MetricValue
 
 _WORST_NAMED = 3
 _FAILS = 1 / 3

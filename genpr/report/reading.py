@@ -23,9 +23,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from genpr.evaluation.result import Result
 from genpr.report.asked_reading import asked_sentences, objection
 from genpr.report.shares import SLACK, Grade, Share, percent, share_of
-from genpr.results.result import Result
 
 _CONTRADICTED = 0.10
 _FRINGE = 0.80

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from genpr.results.result import Result
-from genpr.results.values import MetricValue
+from genpr.evaluation.result import Result
+from genpr.evaluation.values import MetricValue
 
 CHOSEN = {
     "fixed": "one for all detections",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from genpr.ranking.goal import Goal
-from genpr.sweeps.folder import SweepFolder
-from genpr.sweeps.sweep import Sweep
+from genpr.checkpoints.ranking.goal import Goal
+from genpr.checkpoints.sweeps.folder import SweepFolder
+from genpr.checkpoints.sweeps.sweep import Sweep
 
 
 def write_sweep(sweep: Sweep, goal: Goal, folder: SweepFolder) -> None:

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from genpr.checkpoints.ranking.ranking import Ranking
+from genpr.checkpoints.ranking.words import listed
+from genpr.evaluation.compare import Comparison
 from genpr.metrics.uncertainty import Difference
-from genpr.ranking.ranking import Ranking
-from genpr.ranking.words import listed
 from genpr.report.reading import Reading, capital
-from genpr.results.comparison import Comparison
 
 
 def judge_contrasts(comparison: Comparison, ranking: Ranking | None) -> Reading:

@@ -22,8 +22,8 @@ import click
 import rich.progress
 import torch
 
+import genpr.checkpoints.watching.watcher
 import genpr.evaluation.evaluator
-import genpr.watching.watcher
 from genpr.__main__ import main
 from genpr.cli import features, rank, score, sweep, watch
 
@@ -32,7 +32,7 @@ WARM = (
     rich.progress,
     torch,
     genpr.evaluation.evaluator,
-    genpr.watching.watcher,
+    genpr.checkpoints.watching.watcher,
     features,
     rank,
     score,

@@ -7,9 +7,9 @@ import json
 import pytest
 from blob_checkpoints import GENERATOR, real_blobs, write_checkpoint, write_generator
 
+from genpr.checkpoints.generation.load import load_generator
+from genpr.checkpoints.generation.sampler import Sampler
 from genpr.cli.main import run as main
-from genpr.generation.load import load_generator
-from genpr.generation.sampler import Sampler
 
 LOAD = ("--generator", "gan.py:load", "--image-range=-1,1")
 QUICK = ("--extractor", "pixels", "--no-control", "--no-intervals", "--device", "cpu")

@@ -108,9 +108,9 @@ def without_times(record):
 
 
 def test_one_score_serves_the_page_the_table_and_the_classes(genpr, classes, tmp_path, monkeypatch):
-    from genpr.classes.scoring import ClassRecipe
     from genpr.evaluation.judge import Judge
-    from genpr.sides.features import SideFeatures
+    from genpr.evaluation.per_class import ClassRecipe
+    from genpr.features.embedded_source import SideFeatures
 
     plain = genpr("score", *classes, *PIXELS, "--per-class", "--min-per-class", "12", "--json")
     scored = [counted(monkeypatch, Judge, name) for name in ("score", "evidence")]

@@ -13,8 +13,8 @@ import torch
 from PIL import Image
 
 import genpr as package
+from genpr.evaluation.modes import find_modes
 from genpr.features.feature_set import FeatureSet, save_features
-from genpr.modes.modes import find_modes
 from genpr.report.text.modes_table import modes_table
 
 HOSTILE = ("<script>alert(1)</script>", "=cmd()", "a\x1b[31mred", "n" * 4000, "\udcff")

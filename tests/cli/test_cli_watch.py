@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from genpr.watching import watcher
-from genpr.watching.score_log import ScoreLog
+from genpr.checkpoints.watching import watcher
+from genpr.checkpoints.watching.score_log import ScoreLog
 
 
 @pytest.fixture

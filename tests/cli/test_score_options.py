@@ -7,7 +7,7 @@ import torch
 from feature_files import save
 
 from genpr.cli.main import run
-from genpr.label_scores.options import LabelOptions
+from genpr.evaluation.label_options import LabelOptions
 
 
 def features(path, array):
@@ -128,8 +128,8 @@ def test_the_table_says_what_stands_behind_a_value(genpr, tmp_path, rng):
 def test_the_table_names_features_other_than_the_scores_own(genpr, folders, monkeypatch):
     from dataclasses import replace
 
+    from genpr.evaluation import plan
     from genpr.metrics.registry import METRICS
-    from genpr.scoring import plan
 
     monkeypatch.setattr(plan, "METRICS", {**METRICS, "kid": replace(METRICS["kid"], space="pixels")})
     monkeypatch.setattr("genpr.features.registry.require_weights", lambda *_args, **_options: None)

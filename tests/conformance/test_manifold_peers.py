@@ -163,7 +163,7 @@ def test_emulations_and_torch_fidelity_meet_where_nothing_is_rounded(sets, emula
 
 def test_a_float16_cdist_of_torch_is_what_the_stylegan3_emulation_computes(rng):
     # torch takes the same matrix form on a CPU, but adds up in another order: all but a few distances are the same.
-    from genpr.neighbours.emulated import EMULATIONS, emulated_radii
+    from genpr.neighbors.emulated import EMULATIONS, emulated_radii
 
     features = torch.from_numpy(_network_like(rng, 200, 1)[0]).float()
     try:

@@ -125,7 +125,7 @@ def test_old_libraries_are_broken():
 def test_a_package_of_another_installer_is_no_reason_to_fail(monkeypatch):
     from importlib.metadata import PackageNotFoundError
 
-    from genpr.results import result
+    from genpr.evaluation import result
 
     def version(package):
         if package == "faiss-cpu":  # conda calls it otherwise

@@ -9,12 +9,12 @@ import pytest
 
 import genpr
 from genpr.evaluation import judge
+from genpr.evaluation.records import result_of
+from genpr.evaluation.values import Control
+from genpr.features.embedded_source import OWN, SideFeatures
+from genpr.features.embedder import Embedder
+from genpr.features.inputs import open_side
 from genpr.metrics.registry import BALLS, METRICS
-from genpr.results.records import result_of
-from genpr.results.values import Control
-from genpr.sides.embedder import Embedder
-from genpr.sides.features import OWN, SideFeatures
-from genpr.sides.sides import open_side
 
 SOME = ["precision", "recall", "density", "coverage", "clipped_density", "f8", "authenticity", "fd", "vendi"]
 

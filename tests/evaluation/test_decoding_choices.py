@@ -11,10 +11,10 @@ from PIL import Image
 import genpr
 from genpr.cli.main import run
 from genpr.errors import UsageError
+from genpr.evaluation.result import recipe_of
 from genpr.features.cache import FeatureCache
 from genpr.features.extractor import ExtractorInfo
 from genpr.images.policy import DecodePolicy
-from genpr.results.result import recipe_of
 
 OPTIONS = {"extractor": "gabor", "device": "cpu", "control": False, "intervals": False, "k": 1}
 CHOSEN = {"alpha": "#ffffff", "exif": "apply"}

@@ -12,14 +12,14 @@ import torch
 from PIL import Image
 
 import genpr
+from genpr.evaluation.findings import findings
+from genpr.evaluation.identities import Identities
 from genpr.features import cache as cache_module
 from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet, load_features, save_features
 from genpr.features.image_facts import ImageFacts
 from genpr.images.sniff import codec_name
-from genpr.results.findings import findings
-from genpr.results.identities import Identities
 
 OPTIONS = {"extractor": "pixels", "device": "cpu", "control": False, "intervals": False, "k": 1}
 INFO = ExtractorInfo("inception", 3, "none", None, comparable=True, cache_key="0" * 64)

@@ -12,7 +12,7 @@ import genpr
 from genpr.errors import FeatureError, UsageError
 from genpr.features.feature_set import FeatureSet
 from genpr.metrics import real_side
-from genpr.neighbours.torch_engine import TorchEngine
+from genpr.neighbors.torch_engine import TorchEngine
 
 ALL = ["precision", "recall", "density", "coverage", "realism", "rarity", "authenticity"]
 OPTIONS = {"control": False, "intervals": False, "device": "cpu"}
@@ -177,8 +177,8 @@ def test_names_and_hashes_are_those_of_the_images(write_images, rng):
 def test_a_protocol_that_takes_a_part_tells_of_that_part(sides, monkeypatch):
     from dataclasses import replace
 
-    from genpr.scoring import plan
-    from genpr.scoring.protocols import find_protocol
+    from genpr.evaluation import plan
+    from genpr.evaluation.protocols import find_protocol
 
     limited = replace(find_protocol("genpr"), max_rows=40)
     monkeypatch.setattr(plan, "find_protocol", lambda _name: limited)

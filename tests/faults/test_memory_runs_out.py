@@ -13,18 +13,17 @@ import pytest
 import torch
 
 import genpr
-from genpr.alignment import aligned, copies
-from genpr.classes import scoring as class_scoring
+from genpr.conditional.alignment import aligned, copies
 from genpr.errors import ResourceError
-from genpr.evaluation import patient_judge
+from genpr.evaluation import modes, patient_judge
+from genpr.evaluation import per_class as class_scoring
+from genpr.features import embedder as embedding
 from genpr.features.embed import embed_source
 from genpr.features.forward_pass import ForwardPass
 from genpr.images.source import open_source
-from genpr.modes import modes
-from genpr.neighbours.float_view import FloatSearch
-from genpr.neighbours.torch_engine import TorchEngine, TorchTiles
+from genpr.neighbors.float_view import FloatSearch
+from genpr.neighbors.torch_engine import TorchEngine, TorchTiles
 from genpr.shortage import is_out_of_memory, shortages
-from genpr.sides import embedder as embedding
 
 
 class Colours:

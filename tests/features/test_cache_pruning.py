@@ -249,7 +249,7 @@ def test_scores_with_and_without_the_cache_share_one_network(write_images, rng, 
         write_images(name, rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)) for name in ("r", "f")
     )
     loaded = []
-    from genpr.sides import embedder
+    from genpr.features import embedder
 
     load = embedder.load_joint
     monkeypatch.setattr(embedder, "load_joint", lambda *a, **k: (loaded.append(a), load(*a, **k))[1])

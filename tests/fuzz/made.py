@@ -16,10 +16,10 @@ from safetensors.torch import save
 import genpr
 from fuzz.formats import zip_of
 from fuzz.images import COLOUR, encoded
+from genpr.checkpoints.watching.score_lines import scored_record
 from genpr.features.cache import FeatureCache
 from genpr.features.feature_set import FeatureSet, save_features
 from genpr.metrics.knn_manifold import KNNManifold
-from genpr.watching.score_lines import scored_record
 
 NAMES = ("a/0.png", "a/1.png", "b/2.png", "b/3.png")
 LABEL_ROWS = [

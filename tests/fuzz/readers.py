@@ -13,26 +13,26 @@ import torch
 
 import genpr
 from fuzz import made
-from genpr.entities.read import read_entities
-from genpr.entities.vocabulary import Vocabulary
+from genpr.checkpoints.watching.score_log import ScoreLog
+from genpr.conditional.entities.read import read_entities
+from genpr.conditional.entities.vocabulary import Vocabulary
+from genpr.conditional.prompts.read import open_prompts
 from genpr.errors import ImageError
+from genpr.evaluation.compare import compare, load_results
+from genpr.evaluation.label_files import open_labels
 from genpr.features.cache import CachedImage, FeatureCache
 from genpr.features.cache_files import find_folders
 from genpr.features.feature_set import FeatureSet
+from genpr.features.inputs import open_side
 from genpr.features.weights.files import load_state_dict
 from genpr.features.weights.known import WeightsFile
 from genpr.images.arrays import peek_array
 from genpr.images.decode import FLAGS, decode
 from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source
-from genpr.labels.read import open_labels
 from genpr.metrics.knn_manifold import KNNManifold
-from genpr.prompts.read import open_prompts
 from genpr.report.pages.compare_page import compare_report
 from genpr.report.text.terminal import side_by_side_table
-from genpr.results.comparison import compare, load_results
-from genpr.sides.sides import open_side
-from genpr.watching.score_log import ScoreLog
 
 Read = Callable[[bytes, Path], object]
 

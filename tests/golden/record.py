@@ -27,7 +27,7 @@ import torch
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "scoring")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "evaluation")]
 
 VOLATILE = {
     "seconds",

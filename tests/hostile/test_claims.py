@@ -22,10 +22,13 @@ import pytest
 from PIL import Image
 
 import genpr
-from genpr.alignment.copies import CopyQuestion
-from genpr.entities.read import read_entities
-from genpr.entities.vocabulary import Vocabulary
+from genpr.conditional.alignment.copies import CopyQuestion
+from genpr.conditional.entities.read import read_entities
+from genpr.conditional.entities.vocabulary import Vocabulary
+from genpr.conditional.prompts.read import open_prompts
 from genpr.errors import DataError, GenprError, ImageError
+from genpr.evaluation.compare import load_results
+from genpr.evaluation.label_files import open_labels
 from genpr.features.feature_set import load_features
 from genpr.images import file_list
 from genpr.images.decode import decode
@@ -33,10 +36,7 @@ from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source
 from genpr.images.statistics import read_statistics
 from genpr.images.tar_archive import _Unpacked
-from genpr.labels.read import open_labels
 from genpr.limits import RESULT_BYTES
-from genpr.prompts.read import open_prompts
-from genpr.results.comparison import load_results
 
 MOST_BYTES = 100 * 2**20
 MOST_SECONDS = 5.0

@@ -16,12 +16,12 @@ from PIL import Image
 from safetensors.numpy import save_file
 
 import genpr
+from genpr.checkpoints.sweeps.folder import SweepFolder
 from genpr.cli.console import show_notices
 from genpr.cli.main import run
 from genpr.errors import GenprError, UsageError
+from genpr.evaluation.compare import load_results
 from genpr.notices import Notice
-from genpr.results.comparison import load_results
-from genpr.sweeps.folder import SweepFolder
 
 CHEAP = ["--extractor", "pixels", "--no-intervals", "--no-control", "-q"]
 
@@ -266,7 +266,7 @@ def test_what_the_system_refuses_is_no_bug(monkeypatch, capsys):
     def refuse(*_):
         raise OSError(5, "Input/output error", "/mnt/share/x")
 
-    monkeypatch.setattr("genpr.results.comparison.load_all", refuse)
+    monkeypatch.setattr("genpr.evaluation.compare.load_all", refuse)
     assert run(["compare", "a.json", "b.json", "--json"]) == 4
     out, err = capsys.readouterr()
     assert json.loads(out)["error"]["code"] == "system"

@@ -13,16 +13,16 @@ from feature_files import save
 import genpr
 from genpr.audit.results import Run
 from genpr.audit.results import load as load_audit
+from genpr.checkpoints.watching.score_lines import scored_record
+from genpr.checkpoints.watching.score_log import ScoreLog
 from genpr.cli.main import run
 from genpr.errors import DataError, FeatureError, GenprError
+from genpr.evaluation.compare import load_results
 from genpr.evaluation.evaluator import Evaluator
 from genpr.features.cache import FeatureCache
 from genpr.features.feature_set import load_features
 from genpr.metrics.knn_manifold import KNNManifold
-from genpr.results.comparison import load_results
 from genpr.storage import load_tensors, save_tensors
-from genpr.watching.score_lines import scored_record
-from genpr.watching.score_log import ScoreLog
 
 INFO = genpr.ExtractorInfo("mine", 8, "none", None, comparable=False, cache_key="0" * 64)
 IDENTITIES = [bytes([number]) * 32 for number in range(3)]

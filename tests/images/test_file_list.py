@@ -14,14 +14,14 @@ from image_files import SMALL, encode, names
 from genpr.cli.main import run
 from genpr.errors import BadImagesError, DataError, ImageError, UsageError
 from genpr.evaluation.evaluate import score
+from genpr.evaluation.label_files import open_labels
+from genpr.evaluation.modes import find_modes
 from genpr.features.feature_set import load_features
+from genpr.features.inputs import open_side
 from genpr.images.file_list import _piped
 from genpr.images.pack import pack
 from genpr.images.source import open_source, subset
-from genpr.labels.read import open_labels
 from genpr.limits import TEXT_BYTES
-from genpr.modes.modes import find_modes
-from genpr.sides.sides import open_side
 
 PNG = encode(SMALL)
 

@@ -20,11 +20,11 @@ from image_files import names, read_in_threads
 from PIL import Image
 
 from genpr.errors import DataError, GenprError, ImageError, ResourceError, UsageError
+from genpr.evaluation.label_files import open_labels
+from genpr.features.pictures import pictures_of
 from genpr.images.decode import decode
 from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source, subset
-from genpr.labels.read import open_labels
-from genpr.sides.pictures import pictures_of
 
 PLACES = [f"[{place}]" for place in range(12)]
 

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from image_files import SMALL, encode
 
-from genpr.classes.labels import of_names
 from genpr.errors import DataError
+from genpr.evaluation.class_labels import of_names
+from genpr.evaluation.label_files import open_labels
+from genpr.evaluation.label_table import FolderLabels
+from genpr.features.inputs import labels_lie_in, open_side
 from genpr.images.member_table import MemberTable
 from genpr.images.source import open_source, subset
-from genpr.labels.read import open_labels
-from genpr.labels.table import FolderLabels
-from genpr.sides.sides import labels_lie_in, open_side
 
 PNG = encode(SMALL)
 

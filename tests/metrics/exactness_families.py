@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from genpr.metrics.manifold import memberships_of
 from genpr.metrics.real_side import RealSide
-from genpr.neighbours.balls import Ball
+from genpr.neighbors.balls import Ball
 
 Sets = tuple[NDArray, NDArray]
 Counts = dict[tuple[str, int], NDArray]

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from genpr.errors import FeatureError
-from genpr.metrics.features import check_features
 from genpr.metrics.manifold import manifold_metrics
+from genpr.validation import check_features
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_float64_that_overflows_float32_is_told_apart(features, convert):
 
 
 def test_non_finite_rows_are_found_in_every_chunk(monkeypatch, features):
-    monkeypatch.setattr("genpr.metrics.features._CHUNK_ELEMENTS", 12)
+    monkeypatch.setattr("genpr.validation._CHUNK_ELEMENTS", 12)
     features[11, 3] = features[12, 0] = features[39, 5] = np.nan
     with pytest.raises(FeatureError, match=r"3 of 240 .* row 11, column 3"):
         check_features(features, "real")

@@ -6,7 +6,7 @@ import torch
 
 from genpr.metrics.evidence import Evidence, is_copying
 from genpr.metrics.real_side import RealSide
-from genpr.neighbours.balls import Ball
+from genpr.neighbors.balls import Ball
 
 
 def evidence(real, fake, *, k=3, keep=8, fake_balls=(3,)):

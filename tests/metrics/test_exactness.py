@@ -37,7 +37,7 @@ from hypothesis.extra import numpy as hnp
 import genpr
 from genpr.metrics.manifold import ball_scores, memberships_of
 from genpr.metrics.real_side import RealSide
-from genpr.neighbours.balls import Ball
+from genpr.neighbors.balls import Ball
 
 TIES = ("closed", "strict")
 families = pytest.mark.parametrize("family", exactness_families.names())

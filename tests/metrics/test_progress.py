@@ -10,9 +10,9 @@ from genpr.metrics.evidence import Evidence
 from genpr.metrics.memorisation import ct_z
 from genpr.metrics.neighbour_metrics import NeighbourMetrics
 from genpr.metrics.real_side import RealSide
-from genpr.neighbours import sweep
-from genpr.neighbours.balls import Ball
-from genpr.neighbours.torch_engine import TorchEngine
+from genpr.neighbors import sweep
+from genpr.neighbors.balls import Ball
+from genpr.neighbors.torch_engine import TorchEngine
 from genpr.runtime import torch_threads
 
 

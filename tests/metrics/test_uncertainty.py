@@ -23,11 +23,11 @@ from genpr.metrics.uncertainty import (
     lower_part,
     standard_error,
 )
-from genpr.neighbours.balls import Ball
-from genpr.neighbours.frame import Frame
-from genpr.neighbours.halves import Halves, unpacked
-from genpr.neighbours.neighbourhood import Neighbourhood
-from genpr.neighbours.visit import visit
+from genpr.neighbors.balls import Ball
+from genpr.neighbors.frame import Frame
+from genpr.neighbors.halves import Halves, unpacked
+from genpr.neighbors.neighbourhood import Neighbourhood
+from genpr.neighbors.visit import visit
 
 RESAMPLED = [name for name, metric in BALLS.items() if metric.halves]
 

@@ -8,12 +8,8 @@ from dataclasses import replace
 import numpy as np
 from PIL import Image
 
-from genpr.features.extractor import ExtractorInfo
-from genpr.metrics.modes.projection import Projection
-from genpr.notices import notice
-from genpr.report.pages.set_map import set_map
-from genpr.results.result import Result, SideSummary
-from genpr.results.summaries import (
+from genpr.evaluation.result import Result, SideSummary
+from genpr.evaluation.summaries import (
     AlignmentSummary,
     Confusion,
     EntityRow,
@@ -23,7 +19,11 @@ from genpr.results.summaries import (
     Misranked,
     Unreadable,
 )
-from genpr.results.values import Control, MetricValue
+from genpr.evaluation.values import Control, MetricValue
+from genpr.features.extractor import ExtractorInfo
+from genpr.metrics.modes.projection import Projection
+from genpr.notices import notice
+from genpr.report.pages.set_map import set_map
 
 GABOR = ExtractorInfo("gabor", 736, "bicubic", None, comparable=False, cache_key="ab" * 32)
 NULLS = {"precision": 0.9, "recall": 0.9, "density": 1.0, "coverage": 0.97}

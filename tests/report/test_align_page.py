@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from toy_pair import ToyPair, chosen, drawings, words
 
-from genpr.alignment.aligned import aligned
-from genpr.alignment.question import Question
+from genpr.conditional.alignment.aligned import aligned
+from genpr.conditional.alignment.question import Question
+from genpr.evaluation.summaries import Misranked
+from genpr.features.embedder import Embedder
 from genpr.report.pages.align_page import align_report
 from genpr.report.pages.gallery import data_uri
 from genpr.report.pages.thumbnails import thumbnail
 from genpr.report.reading import read
 from genpr.report.text.alignment_table import failures_list
-from genpr.results.summaries import Misranked
-from genpr.sides.embedder import Embedder
 
 N = 120
 

@@ -7,13 +7,13 @@ import html5lib
 import pytest
 from page_results import HOSTILE, a_result, an_asked_result
 
+from genpr.evaluation.compare import compare
+from genpr.evaluation.values import MetricValue
 from genpr.report.pages.asked_parts import asked_rows, fault_tables
 from genpr.report.pages.compare_page import compare_report
 from genpr.report.pages.score_page import html_report
 from genpr.report.reading import read
 from genpr.report.text.terminal import score_table
-from genpr.results.comparison import compare
-from genpr.results.values import MetricValue
 
 
 def parsed(page):

@@ -14,10 +14,12 @@ import pytest
 from compare_results import a_scored, pair
 from page_results import HOSTILE, a_result, a_side, picture
 
+from genpr.checkpoints.ranking.ranking import rank_results
 from genpr.errors import UsageError
+from genpr.evaluation.compare import compare, load_results
+from genpr.evaluation.values import Control
 from genpr.metrics.uncertainty import difference
 from genpr.notices import Notice
-from genpr.ranking.ranking import rank_results
 from genpr.report.pages.compare_page import compare_report
 from genpr.report.pages.compare_parts import columns_of, lines_of, places_of
 from genpr.report.pages.gallery import Gallery, Picture
@@ -25,8 +27,6 @@ from genpr.report.plots.compare_plots import numbered_plane
 from genpr.report.plots.result_axis import axis_of, short_names
 from genpr.report.plots.tradeoff_plot import draw_front
 from genpr.report.verdict import judge_contrasts, side_of
-from genpr.results.comparison import compare, load_results
-from genpr.results.values import Control
 
 EVEN = {"precision": 0.8, "recall": 0.8}
 
@@ -285,7 +285,7 @@ def test_unpaired_differences_are_said_to_be():
 
 
 def test_a_side_is_said_only_where_the_whole_interval_is_on_it():
-    from genpr.results.comparison import resampled
+    from genpr.evaluation.compare import resampled
 
     results = pair({"precision": 0.8}, {"precision": 0.8})
     found = difference(*(resampled(result, "precision") for result in results.values()))

@@ -12,14 +12,14 @@ import pytest
 from compare_results import pair
 from page_results import a_result
 
-from genpr.classes.scores import Average, ClassScore, ClassScores
-from genpr.ranking.goal import Goal
+from genpr.checkpoints.ranking.goal import Goal
+from genpr.checkpoints.sweeps.sweep import Sweep, SweepPoint
+from genpr.evaluation.class_scores import Average, ClassScore, ClassScores
 from genpr.report.plots.class_plot import class_heat_map
 from genpr.report.plots.compare_plots import metric_curve, numbered_plane
 from genpr.report.plots.page_plots import histogram, plane
 from genpr.report.plots.result_axis import axis_of
 from genpr.report.plots.sweep_plot import sweep_plot
-from genpr.sweeps.sweep import Sweep, SweepPoint
 
 CONFIGURED = {
     "text.usetex": True,  # starts latex

@@ -20,9 +20,9 @@ from PIL import Image
 import genpr
 from genpr.demo.shapes import KINDS, ShapesGenerator, draw_latents
 from genpr.errors import DataError, UsageError
+from genpr.evaluation.seen_labels import SeenLabels
 from genpr.images.likeness import Likeness
 from genpr.images.policy import DecodePolicy
-from genpr.labels.seen import SeenLabels
 from genpr.report.pages import evidence_page, near_copies
 from genpr.report.pages.album import Album
 from genpr.report.pages.evidence_page import class_figures, evidence_report
@@ -283,7 +283,7 @@ def calls(monkeypatch, owner, name):
 
 
 def test_each_side_is_read_once(evidence, folders, given, monkeypatch):
-    from genpr.sides.pictures import Pictures
+    from genpr.features.pictures import Pictures
 
     reads, told = calls(monkeypatch, Pictures, "read"), []
     found = evidence_report(evidence, *folders, device="cpu", progress=lambda *each: told.append(each))

@@ -13,11 +13,11 @@ import pytest
 from compare_results import a_scored
 from page_results import HOSTILE, MAP_COLOURS, a_map, a_result, an_asked_result, picture
 
+from genpr.evaluation.compare import compare
 from genpr.report.pages.compare_page import compare_report
 from genpr.report.pages.gallery import Gallery, Picture
 from genpr.report.pages.score_page import html_report
 from genpr.report.safe_text import shown
-from genpr.results.comparison import compare
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None

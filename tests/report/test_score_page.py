@@ -14,13 +14,13 @@ import pytest
 from page_results import HOSTILE, a_result, a_side, picture
 
 from genpr.errors import UsageError
+from genpr.evaluation.records import result_of
 from genpr.notices import Notice
 from genpr.report.pages.gallery import Gallery, Picture, within
 from genpr.report.pages.page_file import write_page
 from genpr.report.pages.score_page import Figure, html_report
 from genpr.report.plots.page_plots import histogram_range
 from genpr.report.safe_text import shown
-from genpr.results.records import result_of
 from genpr.storage import check_place
 
 

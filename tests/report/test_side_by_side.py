@@ -11,13 +11,13 @@ import torch
 from page_results import a_result, a_side
 from PIL import Image
 
+from genpr.checkpoints.generation.sampler import Sampler
 from genpr.errors import DataError, UsageError
+from genpr.evaluation.identities import Identities
 from genpr.features.feature_set import FeatureSet
-from genpr.generation.sampler import Sampler
 from genpr.images.decode import content_sha256
 from genpr.report.pages.side_by_side import side_by_side
 from genpr.report.pages.thumbnails import thumbnail
-from genpr.results.identities import Identities
 
 SAME = "Each row is drawn from the same latent, with the same noise."
 

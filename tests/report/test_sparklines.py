@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from genpr.evaluation.values import MetricValue
 from genpr.report.text.sparklines import ASCII_BARS, BARS, Series, bars, sparklines
-from genpr.results.values import MetricValue
 
 
 def series(*values, null=None, half=None):

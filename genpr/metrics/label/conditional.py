@@ -35,7 +35,7 @@ from torch import Tensor
 
 from genpr.metrics.label.recogniser import KnnReals, LinearReals, Match, renamed, sizes_like
 from genpr.metrics.label.tally import Tally
-from genpr.neighbours.halves import Halves, unpacked
+from genpr.neighbors.halves import Halves, unpacked
 
 Kind = Literal["knn", "linear"]
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from genpr.neighbours.engine import plain_arithmetic
+from genpr.neighbors.engine import plain_arithmetic
 
 L2 = 0.1
 """Weight of the penalty."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from genpr.metrics.label.linear_probe import LinearProbe
 from genpr.metrics.label.recognition import NOBODY, Voters
-from genpr.neighbours.plan import choose_frame
+from genpr.neighbors.plan import choose_frame
 
 FOLDS = 5
 

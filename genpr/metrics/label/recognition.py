@@ -18,11 +18,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from genpr.neighbours.engine import Engine
-from genpr.neighbours.frame import Placed
-from genpr.neighbours.halves import others_for
-from genpr.neighbours.nearest import nearest_between
-from genpr.neighbours.sweep import Tick, no_tick
+from genpr.neighbors.engine import Engine
+from genpr.neighbors.frame import Placed
+from genpr.neighbors.halves import others_for
+from genpr.neighbors.nearest import nearest_between
+from genpr.neighbors.sweep import Tick, no_tick
 
 NOBODY = -1
 """Where nobody votes."""

@@ -22,7 +22,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.features import (
+from genpr.metrics.joint import JointNeighbours, list_length
+from genpr.metrics.mixed import Mixed
+from genpr.metrics.modes.class_modes import ClassShare, ranked_classes
+from genpr.metrics.modes.clusters import fitted_centres, mean_of, nearest_centres
+from genpr.metrics.modes.excess import LEVEL, Counts, Excess, excess_by_relabelling
+from genpr.metrics.progress import PairProgress
+from genpr.validation import (
     Features,
     check_count,
     check_features,
@@ -30,12 +36,6 @@ from genpr.metrics.features import (
     check_same_width,
     choose_device,
 )
-from genpr.metrics.joint import JointNeighbours, list_length
-from genpr.metrics.mixed import Mixed
-from genpr.metrics.modes.class_modes import ClassShare, ranked_classes
-from genpr.metrics.modes.clusters import fitted_centres, mean_of, nearest_centres
-from genpr.metrics.modes.excess import LEVEL, Counts, Excess, excess_by_relabelling
-from genpr.metrics.progress import PairProgress
 
 _PER_CLUSTER, _MOST_CLUSTERS = 4, 50  # clusters: root of the smaller set's quarter
 _FITTED = 200  # images per cluster that its centre is found from

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.metrics.blocks import double_blocks
-from genpr.metrics.features import (
+from genpr.validation import (
     Features,
     check_count,
     check_features,

@@ -20,7 +20,14 @@ from torch import Tensor
 from genpr.errors import DataError, UsageError
 from genpr.memory import tile_budget
 from genpr.metrics.blocks import check_no_zero_rows
-from genpr.metrics.features import (
+from genpr.metrics.given import MOST, as_integers, is_number
+from genpr.metrics.progress import PairProgress, tally
+from genpr.metrics.retrieval.micro_ap import MicroAP, micro_ap
+from genpr.metrics.retrieval.places import Counts, Numbers
+from genpr.metrics.retrieval.query_means import QueryMetric, query_metrics
+from genpr.metrics.retrieval.similar_pairs import most_similar
+from genpr.metrics.retrieval.similarities import FeaturePairs
+from genpr.validation import (
     Features,
     check_count,
     check_features,
@@ -29,13 +36,6 @@ from genpr.metrics.features import (
     check_two_rows,
     choose_device,
 )
-from genpr.metrics.given import MOST, as_integers, is_number
-from genpr.metrics.progress import PairProgress, tally
-from genpr.metrics.retrieval.micro_ap import MicroAP, micro_ap
-from genpr.metrics.retrieval.places import Counts, Numbers
-from genpr.metrics.retrieval.query_means import QueryMetric, query_metrics
-from genpr.metrics.retrieval.similar_pairs import most_similar
-from genpr.metrics.retrieval.similarities import FeaturePairs
 
 
 @dataclass(frozen=True, slots=True, eq=False)

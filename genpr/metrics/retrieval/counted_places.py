@@ -9,7 +9,7 @@ from torch import Tensor
 from genpr.metrics.progress import PairProgress, tally
 from genpr.metrics.retrieval.places import Counts
 from genpr.metrics.retrieval.scorers import Scorer, Tile
-from genpr.neighbours.engine import plain_arithmetic
+from genpr.neighbors.engine import plain_arithmetic
 
 
 def counted_places(

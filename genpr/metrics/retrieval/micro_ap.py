@@ -14,7 +14,7 @@ from genpr.metrics.retrieval.places import Counts, Numbers, Places
 from genpr.metrics.retrieval.similar_pairs import BestPairs, best_pairs
 from genpr.metrics.retrieval.similarities import FeaturePairs
 from genpr.metrics.uncertainty import Interval, interval_of
-from genpr.neighbours.sweep import Tick, no_tick
+from genpr.neighbors.sweep import Tick, no_tick
 
 
 @dataclass(frozen=True, slots=True, eq=False)

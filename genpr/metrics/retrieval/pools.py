@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from genpr.errors import DataError, UsageError
-from genpr.metrics.features import check_count
 from genpr.metrics.given import MOST, as_integers
 from genpr.metrics.retrieval.places import Counts
 from genpr.metrics.retrieval.relevant import Relevant, wanted_of
+from genpr.validation import check_count
 
 
 def distractor_pools(

@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.metrics.features import Features, check_count
 from genpr.metrics.given import MOST, check_choice
 from genpr.metrics.progress import PairProgress
 from genpr.metrics.retrieval.counted_places import counted_places
@@ -20,6 +19,7 @@ from genpr.metrics.retrieval.ranked_values import pool_values
 from genpr.metrics.retrieval.relevant import Gain, Grades, Relevant, check_ks, wanted_of
 from genpr.metrics.retrieval.scorers import scorer_of
 from genpr.metrics.retrieval.similarities import Similarity
+from genpr.validation import Features, check_count
 
 Ties: TypeAlias = Literal["expected", "pessimistic"]
 

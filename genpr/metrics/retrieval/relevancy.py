@@ -10,10 +10,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from genpr.errors import DataError, UsageError
-from genpr.metrics.features import check_count
 from genpr.metrics.given import MOST, as_list, check_choice, is_number
 from genpr.metrics.retrieval.query_means import QueryMetric, query_metrics
 from genpr.metrics.uncertainty import Interval
+from genpr.validation import check_count
 
 How: TypeAlias = Literal["mean", "max"]
 

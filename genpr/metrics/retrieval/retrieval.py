@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from genpr.errors import DataError, UsageError
-from genpr.metrics.features import check_count
 from genpr.metrics.given import MOST, as_list
 from genpr.metrics.retrieval.id_lists import Id, Ids, grades_of, queries_of
 from genpr.metrics.retrieval.places import Counts, Places, Wanted
 from genpr.metrics.retrieval.query_means import QueryMetrics, query_metrics
 from genpr.metrics.retrieval.ranked_values import list_values
 from genpr.metrics.retrieval.relevant import Gain, check_gain, check_ks, gains_of
+from genpr.validation import check_count
 
 
 @dataclass(frozen=True, slots=True, eq=False)

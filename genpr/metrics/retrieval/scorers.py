@@ -1,6 +1,6 @@
 """What ranks candidates: a matrix of scores, or features that are compared in blocks.
 
-For features the score is float64, summed in one order (`genpr.neighbours.verify`), and no (q, c) array is ever held: a
+For features the score is float64, summed in one order (`genpr.neighbors.verify`), and no (q, c) array is ever held: a
 float32 product decides for nearly all pairs, and those that its rounding leaves open are computed by the definition. So
 copies of a candidate have its score, to the last bit, wherever they are.
 """
@@ -19,7 +19,11 @@ from torch import Tensor
 from genpr.errors import DataError, UsageError
 from genpr.memory import tile_budget
 from genpr.metrics.blocks import check_no_zero_rows
-from genpr.metrics.features import (
+from genpr.metrics.given import check_choice
+from genpr.metrics.retrieval.places import Counts
+from genpr.metrics.retrieval.pools import check_pools
+from genpr.metrics.retrieval.similarities import FeaturePairs, Similarity
+from genpr.validation import (
     Features,
     check_count,
     check_features,
@@ -27,10 +31,6 @@ from genpr.metrics.features import (
     check_same_width,
     choose_device,
 )
-from genpr.metrics.given import check_choice
-from genpr.metrics.retrieval.places import Counts
-from genpr.metrics.retrieval.pools import check_pools
-from genpr.metrics.retrieval.similarities import FeaturePairs, Similarity
 
 Scores: TypeAlias = Features | tuple[Features, Features]
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from genpr.metrics.retrieval.similarities import FeaturePairs
-from genpr.neighbours.engine import plain_arithmetic
-from genpr.neighbours.sweep import Tick, no_tick
+from genpr.neighbors.engine import plain_arithmetic
+from genpr.neighbors.sweep import Tick, no_tick
 
 
 def most_similar(

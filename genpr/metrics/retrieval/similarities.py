@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.neighbours.pieces import pieces_of
-from genpr.neighbours.verify import products_at, sq_distances
+from genpr.neighbors.pieces import pieces_of
+from genpr.neighbors.verify import products_at, sq_distances
 
 Similarity: TypeAlias = Literal["cosine", "inner"]
 

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from genpr.errors import GenprError
 from genpr.evaluation.evidence import Evidence, FakeSamples, RealSamples
+from genpr.features.pictures import Pictures, pictures_of
 from genpr.images.policy import DecodePolicy
 from genpr.report.pages.gallery import Gallery, Picture
 from genpr.report.pages.picks import Image, Pick, Selection, Side
 from genpr.report.pages.thumbnails import made_small, thumbnail
-from genpr.sides.pictures import Pictures, pictures_of
 
 Pixels = NDArray[np.uint8]
 

@@ -8,9 +8,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from genpr.alignment.aligned import Aligned
-from genpr.alignment.copies import Copies
-from genpr.alignment.record import worst_first
+from genpr.conditional.alignment.aligned import Aligned
+from genpr.conditional.alignment.copies import Copies
+from genpr.conditional.alignment.record import worst_first
+from genpr.evaluation.result import Result
+from genpr.features.pictures import Pictures, pictures_of
 from genpr.images.policy import DecodePolicy
 from genpr.report.pages.album import Album
 from genpr.report.pages.picks import Pick, Selection, Side
@@ -18,8 +20,6 @@ from genpr.report.pages.score_page import MOST_BYTES, html_report
 from genpr.report.pages.thumbnails import made_small
 from genpr.report.safe_text import shown
 from genpr.report.shares import percent
-from genpr.results.result import Result
-from genpr.sides.pictures import Pictures, pictures_of
 
 _FAILURES, _BEST, _COPIES = 60, 12, 24
 Hashes = NDArray[np.uint8] | None
@@ -38,7 +38,7 @@ def align_report(
     """An alignment as one self-contained page.
 
     Args:
-        aligned: Of `genpr.alignment.aligned.aligned`.
+        aligned: Of `genpr.conditional.alignment.aligned.aligned`.
         images: Where the pictures are: what was aligned. None, features, or an iterable that gives its images once shows none.
         train: Where the training images are, if copies of them were looked for; None shows none of them.
         earlier: As of `genpr.html_report`.

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from genpr.evaluation.result import Result
+from genpr.evaluation.summaries import AlignmentSummary, EntitySummary, LabelSummary
+from genpr.evaluation.values import MetricValue
 from genpr.metrics.metric import MANIFOLD
 from genpr.metrics.registry import ALL_METRICS
 from genpr.report.pages.score_parts import BETTER, Strip, strip_of
 from genpr.report.remarks import remarks_of
 from genpr.report.safe_text import shown
 from genpr.report.text.layout import number
-from genpr.results.result import Result
-from genpr.results.summaries import AlignmentSummary, EntitySummary, LabelSummary
-from genpr.results.values import MetricValue
 
 _MOST_ROWS = 30
 _FEW_ROWS = 12

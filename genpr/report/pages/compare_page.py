@@ -7,9 +7,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
+from genpr.checkpoints.ranking.criterion import number_of
+from genpr.checkpoints.ranking.ranking import Ranking, rank_results
+from genpr.evaluation.compare import Comparison, notices_of
 from genpr.metrics.registry import ALL_METRICS
-from genpr.ranking.criterion import number_of
-from genpr.ranking.ranking import Ranking, rank_results
 from genpr.report.pages.compare_parts import columns_of, lines_of, places_of, references_of
 from genpr.report.pages.gallery import Gallery
 from genpr.report.pages.rendering import render_with_galleries
@@ -18,7 +19,6 @@ from genpr.report.pages.score_parts import provenance_of
 from genpr.report.plots.result_axis import Axis, axis_of, short_names
 from genpr.report.remarks import features_of
 from genpr.report.verdict import judge_contrasts
-from genpr.results.comparison import Comparison, notices_of
 
 _FROM_NAMES = "Along {label}, as the names of the results have it."
 _GIVEN = "Along {label}."

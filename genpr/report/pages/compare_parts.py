@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from genpr.checkpoints.ranking.ranking import Ranking
+from genpr.evaluation.compare import Comparison
+from genpr.evaluation.result import Result, recipe_of
+from genpr.evaluation.values import MetricValue
 from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.uncertainty import Interval
-from genpr.ranking.ranking import Ranking
 from genpr.report.reading import read
 from genpr.report.text.layout import number
 from genpr.report.verdict import side_of
-from genpr.results.comparison import Comparison
-from genpr.results.result import Result, recipe_of
-from genpr.results.values import MetricValue
 
 _SMALL = 0.001  # shown in powers of ten
 _BETTER = {"higher": "more is better", "lower": "less is better", "at null": "best at its null"}

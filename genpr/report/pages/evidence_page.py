@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from genpr.classes.scores import ClassScores
 from genpr.errors import GenprError
+from genpr.evaluation.class_scores import ClassScores
 from genpr.evaluation.evidence import Evidence
+from genpr.evaluation.label_table import some
+from genpr.evaluation.mode_labels import SideLabels
+from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
+from genpr.features.inputs import labels_lie_in, open_side
 from genpr.images.policy import BadImagePolicy, DecodePolicy
-from genpr.labels.table import some
 from genpr.metrics.modes.projection import Projection, project
-from genpr.modes.labels import SideLabels
 from genpr.report.pages.album import Album
 from genpr.report.pages.gallery import Gallery
 from genpr.report.pages.label_picks import mistaken_picks
@@ -21,13 +23,11 @@ from genpr.report.pages.near_copies import copies_among, copy_candidates, usual_
 from genpr.report.pages.picks import Image, Side, hub_picks, realism_picks, repeat_picks
 from genpr.report.pages.score_page import MOST_BYTES, Figure, html_report
 from genpr.report.pages.set_map import SetMap, set_map
-from genpr.results.result import Result
-from genpr.sides.sides import labels_lie_in, open_side
 
 if TYPE_CHECKING:
     import torch
 
-    from genpr.sides.embedder import StageProgress
+    from genpr.features.embedder import StageProgress
 
 _ANY = BadImagePolicy("skip", 1.0)  # images without a class are none the worse here
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from genpr.evaluation.evidence import Evidence
-from genpr.labels.table import Label
+from genpr.evaluation.label_table import Label
+from genpr.evaluation.modes import FoundModes
 from genpr.metrics.modes.modes import LEAST_IMAGES, modes_of
-from genpr.modes.modes import FoundModes
 from genpr.report.pages.picks import Pick, Selection, Side
 from genpr.report.reading import capital
 
 if TYPE_CHECKING:
     import torch
 
+    from genpr.features.embedder import StageProgress
     from genpr.metrics.modes.modes import ModeCluster
-    from genpr.sides.embedder import StageProgress
 
 KnownLabels = Sequence[Label] | None
 """Class of each image of a side, None for those without one; None if no classes are known."""

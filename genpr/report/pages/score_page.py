@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from genpr.errors import UsageError
+from genpr.evaluation.result import Result
 from genpr.report.pages.asked_parts import asked_rows, fault_tables
 from genpr.report.pages.gallery import Gallery
 from genpr.report.pages.rendering import render_with_galleries
@@ -18,7 +19,6 @@ from genpr.report.pages.score_parts import provenance_of, rows_of
 from genpr.report.pages.set_map import SetMap
 from genpr.report.reading import read
 from genpr.report.remarks import features_of
-from genpr.results.result import Result
 
 MOST_BYTES = 10_000_000
 
@@ -154,8 +154,8 @@ def _plane(result: Result, earlier: Mapping[str, Result]) -> list[Figure]:
 
 def _earlier(result: Result, earlier: Mapping[str, Result]) -> list[Earlier]:
     from genpr.errors import DataError
+    from genpr.evaluation.compare import compare
     from genpr.report.plots.page_plots import has_plane
-    from genpr.results.comparison import compare
 
     found = []
     for number, (name, other) in enumerate(earlier.items(), 1):

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from genpr.evaluation.result import Result, SideSummary
+from genpr.evaluation.summaries import AlignmentSummary, RecogniserSummary
+from genpr.evaluation.values import Control, MetricValue
 from genpr.metrics.metric import MANIFOLD
 from genpr.metrics.registry import ALL_METRICS
 from genpr.report.reading import capital
 from genpr.report.remarks import CHOSEN, features_of, remarks_of
 from genpr.report.safe_text import shown
 from genpr.report.text.layout import number
-from genpr.results.result import Result, SideSummary
-from genpr.results.summaries import AlignmentSummary, RecogniserSummary
-from genpr.results.values import Control, MetricValue
 
 BETTER = {"higher": "more", "lower": "less", "at null": "at its null"}
 """In words."""

@@ -11,20 +11,20 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from genpr.checkpoints.ranking.words import listed
 from genpr.errors import DataError, ImageError, UsageError
+from genpr.evaluation.identities import Identities
+from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
+from genpr.features.inputs import open_side
+from genpr.features.pictures import Pictures
 from genpr.images.datasets import BatchSource, CountedBatches
 from genpr.images.decode import content_sha256
 from genpr.images.item import ImageSource, known_length
 from genpr.images.source import subset
-from genpr.ranking.words import listed
 from genpr.report.pages.gallery import Gallery, Picture
 from genpr.report.pages.thumbnails import made_small, thumbnail
 from genpr.report.safe_text import shown
-from genpr.results.identities import Identities
-from genpr.results.result import Result
-from genpr.sides.pictures import Pictures
-from genpr.sides.sides import open_side
 
 MOST_ROWS = 12
 _LATENTS = ("n", "latent_dim", "seed", "labels")

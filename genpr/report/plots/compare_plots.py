@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from genpr.ranking.tradeoff import Point
+from genpr.checkpoints.ranking.tradeoff import Point
+from genpr.evaluation.result import Result
 from genpr.report.plots.drawing import drawing
 from genpr.report.plots.inline_svg import INK, OTHER, QUIET, STYLE, THIS, inline_svg
 from genpr.report.plots.page_plots import draw_f_lines, draw_point, draw_references
 from genpr.report.plots.result_axis import Axis
 from genpr.report.plots.tradeoff_plot import draw_front
-from genpr.results.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from genpr.results.result import Result
-from genpr.sweeps.sweep import warnings_of
+from genpr.checkpoints.sweeps.sweep import warnings_of
+from genpr.evaluation.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from genpr.evaluation.result import Result
 from genpr.report.plots.drawing import drawing
 from genpr.report.plots.inline_svg import CONTROL, GRID, INK, OTHER, PAPER, QUIET, STYLE, THIS, inline_svg
 from genpr.report.plots.tradeoff_plot import arms_of
-from genpr.results.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

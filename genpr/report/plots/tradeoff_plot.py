@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from genpr.ranking.tradeoff import Point, pareto_front
-from genpr.results.values import MetricValue
+from genpr.checkpoints.ranking.tradeoff import Point, pareto_front
+from genpr.evaluation.values import MetricValue
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from genpr.evaluation.summaries import AlignmentSummary
 from genpr.report.text.layout import WIDTH, shortened
 from genpr.report.text.sample_table import cell_of, check_table
-from genpr.results.summaries import AlignmentSummary
 from genpr.storage import atomic_path, unwritable
 
 if TYPE_CHECKING:
-    from genpr.alignment.copies import Copies
-    from genpr.alignment.ranks import ImageRank
+    from genpr.conditional.alignment.copies import Copies
+    from genpr.conditional.alignment.ranks import ImageRank
 
 COLUMNS = ("row", "name", "prompt", "rank", "pool", "score", "winner", "winner_score")
 """Of the file: the image, its own prompt that it ranked highest, and the prompt of another image that it did."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from genpr.evaluation.result import Result
+from genpr.evaluation.values import MetricValue
 from genpr.metrics.metric import MANIFOLD
 from genpr.metrics.registry import ALL_METRICS
 from genpr.report.text.layout import number, plain_table, render, wrapped
-from genpr.results.result import Result
-from genpr.results.values import MetricValue
 
 
 def asked_table(result: Result) -> str:

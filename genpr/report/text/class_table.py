@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from genpr.classes.scores import OVER_FAKES, WEAKEST_FIRST, Average, ClassScore, ClassScores, LeftOutClass
+from genpr.evaluation.class_scores import (
+    OVER_FAKES,
+    WEAKEST_FIRST,
+    Average,
+    ClassScore,
+    ClassScores,
+    LeftOutClass,
+)
+from genpr.evaluation.values import MetricValue
 from genpr.report.text.layout import WIDTH, plain_table, render, shortened, wrapped
-from genpr.results.values import MetricValue
 
 _MOST_ROWS, _WORST, _BEST = 24, 12, 5
 _MOST_NAMED = 5

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from genpr.evaluation.result import Result
+from genpr.evaluation.summaries import EntityRow, EntitySummary
 from genpr.report.remarks import CHOSEN
 from genpr.report.text.layout import number, plain_table, render, shortened, wrapped
-from genpr.results.result import Result
-from genpr.results.summaries import EntityRow, EntitySummary
 
 _MOST_ROWS, _MOST_UNREADABLE, _MOST_FORMS = 10, 5, 5
 _WIDEST = 34

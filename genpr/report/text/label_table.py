@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from genpr.evaluation.summaries import LabelRow, LabelSummary
 from genpr.report.text.class_table import label_lines
 from genpr.report.text.layout import WIDTH, plain_table, render, shortened, wrapped
-from genpr.results.summaries import LabelRow, LabelSummary
 
 _MOST_ROWS, _MOST_CONFUSIONS = 12, 3
 _NARROWEST, _WIDEST, _GAP, _NAMED = 6, 30, 2, 24

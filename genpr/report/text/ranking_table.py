@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rich.table import Table
 
+from genpr.checkpoints.ranking.criterion import PARETO
+from genpr.checkpoints.ranking.ranking import Ranking
 from genpr.metrics.uncertainty import Interval
-from genpr.ranking.criterion import PARETO
-from genpr.ranking.ranking import Ranking
 from genpr.report.text.layout import number, plain_table, render, wrapped
 
 _SHOWN = ("precision", "recall")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from genpr.evaluation.values import MetricValue
 from genpr.report.text.layout import can_show, number, wrapped
-from genpr.results.values import MetricValue
 
 BARS, ASCII_BARS = "▁▂▃▄▅▆▇█", "_.-=+*%#"
 """From the least to the most; the second where stdout cannot show the first."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from genpr.checkpoints.ranking.goal import Goal
+from genpr.checkpoints.sweeps.sweep import Sweep, SweepPoint, warnings_of
 from genpr.metrics.registry import METRICS
-from genpr.ranking.goal import Goal
 from genpr.report.text.layout import WIDTH, number, plain, plain_table, render, shortened, wrapped
 from genpr.report.text.sparklines import Series, sparklines
-from genpr.sweeps.sweep import Sweep, SweepPoint, warnings_of
 
 _MOST = 4  # metrics with their intervals in a row
 _F1, _MARK = 5, 6  # columns of a value, and of the longest mark

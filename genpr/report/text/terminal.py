@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from rich.table import Column, Table
 
+from genpr.evaluation.compare import Comparison
+from genpr.evaluation.result import Result, SideSummary
+from genpr.evaluation.values import Control, MetricValue
 from genpr.metrics.metric import MANIFOLD
 from genpr.metrics.registry import ALL_METRICS
 from genpr.report.remarks import features_of, remarks_of
 from genpr.report.text.asked_table import asked_table
 from genpr.report.text.layout import WIDTH, number, plain, plain_table, render, wrapped
-from genpr.results.comparison import Comparison
-from genpr.results.result import Result, SideSummary
-from genpr.results.values import Control, MetricValue
 
 _PERFECT = "perfect"
 _NUMBER = 9  # columns of a value

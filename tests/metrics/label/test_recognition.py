@@ -13,8 +13,8 @@ from sklearn.preprocessing import StandardScaler
 
 from genpr.metrics.label.linear_probe import L2, LinearProbe
 from genpr.metrics.label.recognition import NOBODY, Voters, plurality
-from genpr.neighbours.frame import Frame
-from genpr.neighbours.halves import others_for
+from genpr.neighbors.frame import Frame
+from genpr.neighbors.halves import others_for
 
 
 @pytest.fixture(scope="module")

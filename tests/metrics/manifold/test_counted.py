@@ -16,7 +16,7 @@ from genpr.metrics.neighbour_metrics import NeighbourMetrics
 from genpr.metrics.null import clipped_coverage_null
 from genpr.metrics.real_side import RealSide
 from genpr.metrics.registry import BALLS, needed_balls
-from genpr.neighbours.balls import Ball
+from genpr.neighbors.balls import Ball
 
 TIES = ("closed", "strict")
 

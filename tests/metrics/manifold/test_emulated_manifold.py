@@ -12,8 +12,8 @@ from genpr.metrics.emulated_manifold import EmulatedSide
 from genpr.metrics.manifold import memberships_of
 from genpr.metrics.real_side import RealSide
 from genpr.metrics.registry import BALLS
-from genpr.neighbours.balls import Ball
-from genpr.neighbours.emulated import EMULATIONS
+from genpr.neighbors.balls import Ball
+from genpr.neighbors.emulated import EMULATIONS
 
 NAMES = sorted(EMULATIONS)
 METRICS = ("precision", "recall", "density", "coverage")

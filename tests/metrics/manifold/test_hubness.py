@@ -11,8 +11,8 @@ from scipy import stats
 
 from genpr.metrics.hubness import hubness
 from genpr.metrics.real_side import RealSide
-from genpr.neighbours.balls import Ball
-from genpr.neighbours.cross import cross_counts
+from genpr.neighbors.balls import Ball
+from genpr.neighbors.cross import cross_counts
 
 
 def in_degrees(features: np.ndarray, k: int) -> torch.Tensor:

@@ -20,7 +20,7 @@ from genpr.metrics.manifold import (
     precision_recall,
 )
 from genpr.metrics.real_side import RealSide
-from genpr.neighbours.balls import Ball
+from genpr.neighbors.balls import Ball
 
 
 def _column(*values):

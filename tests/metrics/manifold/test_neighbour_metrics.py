@@ -10,15 +10,15 @@ import torch
 from counted_oracle import Pair
 from counting_engine import CountingEngine
 
+from genpr.evaluation.protocols import find_protocol
 from genpr.metrics import neighbour_metrics
 from genpr.metrics.neighbour_metrics import NeighbourMetrics
 from genpr.metrics.registry import BALLS, NEIGHBORS
 from genpr.metrics.uncertainty import lower_part
 from genpr.metrics.witnessed import Witnessed, witnessed
 from genpr.metrics.witnessed_halves import witnessed_of_halves
-from genpr.neighbours.balls import Ball
-from genpr.neighbours.halves import Halves, unpacked
-from genpr.scoring.protocols import find_protocol
+from genpr.neighbors.balls import Ball
+from genpr.neighbors.halves import Halves, unpacked
 
 RESAMPLED = [name for name, metric in BALLS.items() if metric.halves]
 
@@ -446,7 +446,7 @@ class TestWork:
     def test_nothing_is_searched_that_is_not_needed(self, ks, fit, count, rng, monkeypatch):
         engine = CountingEngine()
         monkeypatch.setattr("genpr.metrics.real_side.choose_engine", lambda _device: engine)
-        monkeypatch.setattr("genpr.neighbours.cross.choose_engine", lambda _device: engine)
+        monkeypatch.setattr("genpr.neighbors.cross.choose_engine", lambda _device: engine)
         side = fitted(rng.normal(size=(self.N, 4)), ks, intervals=False)
         assert engine.products == fit
         for _ in range(2):

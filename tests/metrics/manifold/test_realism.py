@@ -14,12 +14,12 @@ from genpr.errors import FeatureError, UsageError
 from genpr.metrics import realism as module
 from genpr.metrics.knn_manifold import KNNManifold
 from genpr.metrics.realism import rarity, realism, realism_of, realism_scores
-from genpr.neighbours import integers
-from genpr.neighbours.frame import Frame
-from genpr.neighbours.grid import Grid
-from genpr.neighbours.plan import choose_frame
-from genpr.neighbours.radii import kth_sq_distances
-from genpr.neighbours.torch_engine import TorchEngine
+from genpr.neighbors import integers
+from genpr.neighbors.frame import Frame
+from genpr.neighbors.grid import Grid
+from genpr.neighbors.plan import choose_frame
+from genpr.neighbors.radii import kth_sq_distances
+from genpr.neighbors.torch_engine import TorchEngine
 
 REALS, FAKES = np.array([[0.0], [1], [3], [7]]), np.array([[0.5], [2], [10]])
 

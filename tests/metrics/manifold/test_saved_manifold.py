@@ -8,7 +8,7 @@ import torch
 import genpr
 from genpr import KNNManifold
 from genpr.errors import DataError, UsageError
-from genpr.neighbours import plan, radii
+from genpr.neighbors import plan, radii
 from genpr.storage import save_tensors
 
 

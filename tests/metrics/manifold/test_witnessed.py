@@ -26,7 +26,7 @@ from genpr.metrics.witnessed import (
     witnessed_support,
 )
 from genpr.metrics.witnessed_halves import HALVES, LEAST, witnessed_of_halves
-from genpr.neighbours.halves import Halves, unpacked
+from genpr.neighbors.halves import Halves, unpacked
 
 
 def lists(queries: np.ndarray, points: np.ndarray, *, own: bool = False) -> np.ndarray:

@@ -1,0 +1,1 @@
+"""Many checkpoints: sampling from generators, ranking, sweeps, and watching a training run."""

@@ -1,1 +1,0 @@
-"""A score for every class, by the labels of both sides."""

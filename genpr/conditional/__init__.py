@@ -1,0 +1,1 @@
+"""Labels aside, what a conditional generator was requested to draw: prompts, retrieval and entities."""

@@ -1,0 +1,263 @@
+"""Several results side by side, if they may stand there: made alike, on the same reals, with equally many images."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from genpr.errors import DataError, UsageError, short, some
+from genpr.evaluation.records import result_of
+from genpr.evaluation.result import Result, recipe_of
+from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, parse_json, read_bytes
+from genpr.metrics.uncertainty import Difference, Resampled, difference
+from genpr.notices import Notice
+from genpr.rebuild import rebuilt
+from genpr.storage import open_regular
+
+_WORDS = {
+    "extractor": "extractor",
+    "weights": "weights of the extractor",
+    "resize": "resize rule",
+    "code": "code of the extractor",
+    "variant": "variant",
+    "k": "k",
+    "ties": "ties",
+    "distances": "arithmetic of the distances",
+    "pool": "number of candidates",
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Results by name, with the metrics that all of them have.
+
+    Attributes:
+        results: By file name, or whatever tells them apart.
+        metrics: In display order; never empty.
+        differences: Why they should not be compared, in words; empty if they may.
+    """
+
+    results: Mapping[str, Result]
+    metrics: tuple[str, ...]
+    differences: tuple[str, ...]
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether intervals are known, and none of them tells any two of the results apart from the first."""
+        found = [
+            contrast
+            for name in list(self.results)[1:]
+            for metric in self.metrics
+            if (contrast := self.contrast(name, metric)) is not None
+        ]
+        return bool(found) and all(each.verdict == "not distinguishable" for each in found)
+
+    def contrast(self, name: str, metric: str) -> Difference | None:
+        """How much higher `metric` is in the result `name` than in the first; None where no interval is known."""
+        first = next(iter(self.results.values()))
+        if recipe_of(first)[metric] != recipe_of(self.results[name])[metric]:
+            return None
+        ours, theirs = resampled(self.results[name], metric), resampled(first, metric)
+        return None if ours is None or theirs is None else difference(ours, theirs)
+
+
+def resampled(result: Result, metric: str) -> Resampled | None:
+    """A metric of a result with its replicates; None where it has none."""
+    value = result.metrics[metric]
+    if value.replicates is None or value.n_counted is None:
+        return None
+    import torch
+
+    return Resampled(
+        value=value.value,
+        replicates=torch.tensor(value.replicates, dtype=torch.float64),
+        n=value.n_counted,
+        seed=result.seed,
+        n_real=result.real.n,
+        k=value.k,
+        real_identity=result.real.order,
+    )
+
+
+def compare(results: Mapping[str, Result], *, force: bool = False) -> Comparison:
+    """Put results side by side.
+
+    Args:
+        results: At least two, by name.
+        force: Compare even what was not made alike; the differences are then part of the outcome.
+
+    Raises:
+        UsageError: Fewer than two results.
+        DataError: They differ in more than the fakes ("not-alike"), or have no metric in common ("no-common-metric").
+    """
+    if len(results) < 2:
+        raise UsageError(
+            f"a comparison needs at least two results, found {len(results)}", code="too-few-results"
+        )
+    first_name, first = next(iter(results.items()))
+    metrics = tuple(
+        name for name in first.metrics if all(name in result.metrics for result in results.values())
+    )
+    if not metrics:
+        held = some(
+            [f"{short(name)}: {some(result.metrics, 5)}" for name, result in results.items()],
+            longest=300,
+            between="; ",
+        )
+        raise DataError(f"the results have no metric in common ({held})", code="no-common-metric")
+    found = dict.fromkeys(
+        difference
+        for name, result in list(results.items())[1:]
+        for difference in _differences(name, result, first_name, first, metrics)
+    )
+    if found and not force:
+        raise DataError(
+            f"these results were not made alike: {some(found, longest=200, between='; ')}. Score again alike, or compare all the same with "
+            "--force",
+            code="not-alike",
+        )
+    return Comparison(results, metrics, tuple(found))
+
+
+def load_results(path: str | os.PathLike[str], *, label: str | None = None) -> dict[str, Result]:
+    """Read what `genpr score --json` printed: one result, or one per protocol; or what holds several with their names.
+
+    Args:
+        path: The file; also of `genpr rank --json`, the JSON of a comparison's page, or the sweep.json of a sweep or the
+            folder that it lies in.
+        label: What to call it; None takes its name.
+
+    Returns:
+        Results by label, with the protocol behind it if there are several; by their own names where they have some, such
+        as "psi=0.7" of a sweep.
+
+    Raises:
+        UsageError: There is no such file.
+        DataError: It holds no result ("not-a-result").
+    """
+    path = Path(path)
+    text = _text_of(path)
+    try:
+        content = parse_json(text, most=ARCHIVED_PARSED_BYTES)
+        if "points" in content:  # of a sweep
+            return _results_of_sweep(content)
+        if "results" not in content:
+            return {label or path.name: result_of(content)}
+        if isinstance(content["results"], dict):  # with names of their own
+            return {name: result_of(each) for name, each in content["results"].items()}
+        found = [result_of(each) for each in content["results"]]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DataError(
+            f"{path} holds no result of `genpr score --json` of this version ({type(error).__name__}: {error})",
+            code="not-a-result",
+            path=str(path),
+        ) from error
+    labels = [f"{label or path.name} ({result.protocol})" for result in found]
+    return {
+        each if labels.count(each) == 1 else f"{each} [{number}]": result
+        for number, (each, result) in enumerate(zip(labels, found, strict=True), 1)
+    }
+
+
+def _results_of_sweep(content: Mapping[str, Any]) -> dict[str, Result]:
+    axis, found = rebuilt(str, content["axis"]), dict[str, Result]()
+    for point in content["points"]:
+        name = f"{axis}={rebuilt(float, point['setting']):.12g}"
+        if name in found:
+            raise ValueError(f"two points are at {name}")
+        found[name] = result_of(point["result"])
+    return found
+
+
+def _text_of(path: Path) -> bytes:
+    """The text of a file of results, or of that of a sweep's folder."""
+    try:
+        if path.is_dir():
+            path = path / "sweep.json"
+        if not path.is_file():
+            raise UsageError(f"there is no file {path}", code="path-not-found", path=str(path))
+        with open_regular(path) as file:
+            return read_bytes(file, RESULT_BYTES, name=str(path), what="results", code="not-a-result")
+    except OSError as error:  # also of a name that is too long
+        raise UsageError(
+            f"{path} cannot be read ({error.strerror})", code="path-not-found", path=str(path)
+        ) from error
+
+
+def load_all(paths: Sequence[Path]) -> dict[str, Result]:
+    """The results of several files, each by a name of its own.
+
+    Raises:
+        UsageError, DataError: As `load_results`.
+    """
+    found = [
+        item
+        for path, label in zip(paths, short_labels(paths), strict=True)
+        for item in load_results(path, label=label).items()
+    ]
+    names = [name for name, _ in found]
+    return {
+        name if names.count(name) == 1 else f"{name} [{number}]": result
+        for number, (name, result) in enumerate(found, 1)
+    }
+
+
+def notices_of(results: Mapping[str, Result]) -> dict[Notice, list[str]]:
+    """Every notice of some results once, with the names of those that have it."""
+    found: dict[Notice, list[str]] = {}
+    for name, result in results.items():
+        for item in dict.fromkeys(result.notices):
+            found.setdefault(item, []).append(name)
+    return found
+
+
+def short_labels(paths: Sequence[Path]) -> list[str]:
+    """File names where they tell the files apart, else paths from the folder they share."""
+    names = [path.name for path in paths]
+    if len(set(names)) == len(names):
+        return names
+    shared = os.path.commonpath([path.absolute().parent for path in paths])
+    return [os.path.relpath(path.absolute(), shared) for path in paths]
+
+
+def _differences(
+    name: str, result: Result, other_name: str, other: Result, metrics: Sequence[str]
+) -> list[str]:
+    """In words, most important first."""
+    found = []
+    ours, theirs = recipe_of(result), recipe_of(other)
+    for metric in metrics:
+        for key, words in _WORDS.items():
+            here, there = ours[metric].get(key), theirs[metric].get(key)
+            if here != there:
+                found.append(
+                    f"{words} of {metric} is {_short(here)} in {name} and {_short(there)} in {other_name}"
+                )
+    if result.real.content != other.real.content:
+        asked = "real set" if result.real.what == "images" else f"set of {result.real.what}"
+        is_same_file = result.real.what != "images" and result.real.source == other.real.source
+        why = (
+            "; was the file changed, or read with other aliases or another vocabulary?"
+            if is_same_file
+            else ""
+        )
+        found.append(
+            f"the {asked} of {name} ({result.real.source}) is not that of {other_name} ({other.real.source}){why}"
+        )
+    kept, theirs_kept = (each.held_out and each.held_out.content for each in (result, other))
+    if "c_t" in metrics and kept != theirs_kept:
+        found.append(f"the held-out reals of {name} are not those of {other_name}")
+    for side in ("real", "fake"):
+        here, there = getattr(result, side).n, getattr(other, side).n
+        if here != there:
+            what = f"{side} images" if result.real.what == "images" else getattr(result, side).what
+            found.append(f"{here:,} {what} in {name}, {there:,} in {other_name}")
+    return found
+
+
+def _short(value: object) -> str:
+    text = "unknown" if value is None else str(value)
+    return text[:12] if len(text) == 64 else text  # a sha256

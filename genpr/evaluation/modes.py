@@ -1,0 +1,270 @@
+"""From two sources to the kinds of images that a generator misses, and those that it invents."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+import torch
+
+from genpr.evaluation.labeled_source import LabelledSide
+from genpr.evaluation.mode_labels import SideLabels
+from genpr.evaluation.plan import ScorePlan
+from genpr.features.cpu_fallback import going_on
+from genpr.features.embedded_source import SideFeatures
+from genpr.features.embedder import Embedder, StageProgress
+from genpr.features.extractor import ExtractorInfo, FeatureExtractor
+from genpr.features.feature_set import FeatureSet
+from genpr.features.inputs import OpenedSide, check_same_kind, check_untrained, labels_lie_in, open_side
+from genpr.images.policy import MAX_PIXELS, BadImagePolicy
+from genpr.memory import limited_memory, parse_size
+from genpr.metrics.modes.class_modes import ClassShare
+from genpr.metrics.modes.modes import ModeCluster, Modes, modes_of
+from genpr.notices import Notice
+from genpr.validation import check_count
+
+SCHEMA = "genpr.modes/1"
+REPRESENTATIVES = 8
+"""Images that stand for a cluster in a record."""
+
+NAMED = 0.02
+"""Share of the flagged images from which on a class is worth naming."""
+
+
+@dataclass(frozen=True)
+class FoundModes:
+    """Missed and invented modes of two sources.
+
+    Attributes:
+        modes: The clusters and classes, with rows.
+        real: Source of the reals, as the user wrote it.
+        fake: Of the fakes.
+        real_names: What to call the image of each row; empty when unknown.
+        fake_names: Likewise.
+        extractor: Which function made the features; None when a file does not say.
+        notices: What happened on the way that a reader should know.
+        origins: Where the labels of each side come from, by role; without those that have none.
+        unlabelled: How many of their images have no class and were kept all the same.
+    """
+
+    modes: Modes
+    real: str
+    fake: str
+    real_names: tuple[str, ...]
+    fake_names: tuple[str, ...]
+    extractor: ExtractorInfo | None
+    notices: tuple[Notice, ...]
+    origins: Mapping[str, str] = field(default_factory=dict)
+    unlabelled: Mapping[str, int] = field(default_factory=dict)
+
+    def name_of(self, side: Literal["real", "fake"], row: int) -> str:
+        """What to call an image."""
+        names = self.real_names if side == "real" else self.fake_names
+        return names[row] if names else f"row {row}"
+
+    @property
+    def summary(self) -> tuple[str, ...]:
+        """What came out, a sentence each."""
+        found = self.modes
+        share = f"{found.uncovered_null:.1%}"
+        sentences = [
+            _sentence("missed", "reals", "covered by no fake", found.missed),
+            _sentence("invented", "fakes", "off the reals' manifold", found.invented),
+        ]
+        worst = [each for each in found.classes if each.is_significant]
+        if worst:
+            named = ", ".join(f"{each.name} ({each.uncovered / each.size:.0%})" for each in worst[:3])
+            more = f" and {len(worst) - 3} more" if len(worst) > 3 else ""
+            sentences.append(f"classes most uncovered: {named}{more}, where {share} is expected")
+        elif found.classes:
+            sentences.append("classes: none is less covered than chance explains")
+        return tuple(sentences)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types, with the names of the first 8 representatives of each cluster."""
+        found = self.modes
+        return {
+            "schema": SCHEMA,
+            "real": {"source": self.real, "n": found.n_real},
+            "fake": {"source": self.fake, "n": found.n_fake},
+            "extractor": None if self.extractor is None else self.extractor.name,
+            "seed": found.seed,
+            "uncovered_k": found.uncovered_k,
+            "outside_k": found.outside_k,
+            "uncovered_null": found.uncovered_null,
+            "labels": dict(self.origins),
+            "unlabelled": dict(self.unlabelled),
+            "missed": [self._record("real", each) for each in found.missed],
+            "invented": [self._record("fake", each) for each in found.invented],
+            "classes": [_with_verdict(each) for each in found.classes],
+            "summary": list(self.summary),
+            "notices": [asdict(item) for item in self.notices],
+        }
+
+    def to_json(self) -> str:
+        """`to_dict` as text."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def _record(self, side: Literal["real", "fake"], cluster: ModeCluster) -> dict[str, Any]:
+        record = _with_verdict(cluster)
+        rows = record.pop("rows")[:REPRESENTATIVES]
+        record["classes"] = dict(cluster.classes)
+        return {**record, "representatives": [{"row": row, "name": self.name_of(side, row)} for row in rows]}
+
+
+def find_modes(
+    real: object,
+    fake: object,
+    *,
+    extractor: str | FeatureExtractor | None = None,
+    k: int | None = None,
+    clusters: int | None = None,
+    real_labels: object = None,
+    fake_labels: object = None,
+    max_images: int | None = None,
+    seed: int = 0,
+    device: str | torch.device = "auto",
+    batch_size: int = 64,
+    weights: str | os.PathLike[str] | None = None,
+    offline: bool = False,
+    cache: bool = True,
+    cache_dir: str | os.PathLike[str] | None = None,
+    on_bad: Literal["error", "skip"] = "error",
+    max_bad: float = 0.01,
+    max_pixels: int = MAX_PIXELS,
+    alpha: str = "drop",
+    exif: Literal["ignore", "apply"] = "ignore",
+    max_memory: str | int | None = None,
+    progress: StageProgress | None = None,
+) -> FoundModes:
+    """Find the kinds of reals that a generator misses, and the kinds of fakes that it invents.
+
+    Of each side at least 50 images are needed. `k` is for both; None takes 5 for uncovered reals and 3 for fakes
+    outside, as coverage and precision do. `clusters` None takes sqrt(min(n, m) / 4) of them, from 2 to 50. `real_labels` and
+    `fake_labels` are as for `Evaluator.score_classes`, but need not be there: classes of reals are ranked and name the kinds
+    that are missed, those of fakes name what is invented. None takes what the source has, and sub-folders only if all
+    images lie in some and there are 10 images for each. `Evaluator` documents every other argument.
+
+    Raises:
+        UsageError: A path or name does not exist, or an option is impossible.
+        DataError: A side cannot be used, the two do not belong together, or labels do not fit their images.
+        ResourceError: Weights, device or memory are missing.
+    """
+    check_count(seed, "seed", least=0)
+    if clusters is not None:
+        check_count(clusters, "clusters", least=2)
+    embedder = Embedder(
+        on=device,
+        weights=weights,
+        offline=offline,
+        max_images=max_images,
+        seed=seed,
+        batch_size=batch_size,
+        cache=cache,
+        cache_dir=cache_dir,
+        on_bad=on_bad,
+        max_bad=max_bad,
+        max_pixels=max_pixels,
+        alpha=alpha,
+        exif=exif,
+        progress=progress,
+    )
+    with limited_memory(None if max_memory is None else parse_size(max_memory)):
+        opened = open_side(real, "real"), open_side(fake, "fake")
+        given = zip((real_labels, fake_labels), (real, fake), opened, ("real", "fake"), strict=True)
+        labels = [SideLabels.of(each, labels_lie_in(side, at), role) for each, side, at, role in given]
+        (reals, fakes), classes, ks = _embedded(*opened, extractor, k, embedder, labels)
+        search = partial(
+            modes_of,
+            reals.features,
+            fakes.features,
+            uncovered_k=ks["coverage"],
+            outside_k=ks["precision"],
+            clusters=clusters,
+            real_labels=None if classes[0] is None else classes[0].labels,
+            fake_labels=None if classes[1] is None else classes[1].labels,
+            seed=seed,
+            progress=None if progress is None else partial(_report, progress),
+        )
+        found, told = going_on(embedder, lambda where: search(device=where.device), "for the modes")
+    notices = tuple(dict.fromkeys((*reals.notices, *fakes.notices, *told)))
+    known = [side for side in classes if side is not None]
+    return FoundModes(
+        found,
+        reals.source,
+        fakes.source,
+        reals.names,
+        fakes.names,
+        fakes.extractor or reals.extractor,
+        notices,
+        origins={side.role: side.origin for side in known},
+        unlabelled={side.role: len(side.unlabelled) for side in known},
+    )
+
+
+def _embedded(
+    opened_real: OpenedSide,
+    opened_fake: OpenedSide,
+    extractor: str | FeatureExtractor | None,
+    k: int | None,
+    embedder: Embedder,
+    labels: Sequence[SideLabels],
+) -> tuple[tuple[FeatureSet, FeatureSet], list[LabelledSide | None], dict[str, int]]:
+    """Both sides, what is known of their classes, and each k."""
+    check_same_kind(opened_real, opened_fake)
+    policy = BadImagePolicy(embedder.on_bad, embedder.max_bad)
+    for each, opened in zip(labels, (opened_real, opened_fake), strict=True):
+        each.check(opened, policy)
+    plan = ScorePlan.of(
+        "genpr",
+        opened_real,
+        extractor=extractor,
+        metrics=["precision", "coverage"],
+        k=k,
+        ties=None,
+        intervals=False,
+        control=False,
+    )
+    sides = []
+    for opened, role, least in (
+        (opened_real, "real", plan.least_real),
+        (opened_fake, "fake", plan.least_fake),
+    ):
+        side = SideFeatures(opened, role, embedder, own=[plan.own])
+        side.require([plan.own], minimum=least)
+        sides.append(side[plan.own])
+    check_untrained(*sides)
+    pairs = zip(labels, (opened_real, opened_fake), sides, strict=True)
+    classes = [each.of_embedded(opened, found, policy) for each, opened, found in pairs]
+    return (sides[0], sides[1]), classes, dict(plan.ks)
+
+
+def _report(progress: StageProgress, done: int, total: int) -> None:
+    progress("neighbours", 100 * done // max(total, 1), 100)
+
+
+def _with_verdict(found: ModeCluster | ClassShare) -> dict[str, Any]:
+    return {**asdict(found), "is_significant": found.is_significant}
+
+
+def _sentence(verb: str, images: str, what: str, clusters: Sequence[ModeCluster]) -> str:
+    worst = [each for each in clusters if each.is_significant]
+    if not worst:
+        return f"{verb}: no kind; chance explains how many {images} of each are {what}"
+    flagged, size = sum(each.flagged for each in worst), sum(each.size for each in worst)
+    expected = sum(each.expected for each in worst)
+    plural = "s" if len(worst) > 1 else ""
+    text = (
+        f"{verb}: {len(worst)} kind{plural}, of whose {size:,} {images} {flagged:,} are {what} "
+        f"({expected:,.0f} expected)"
+    )
+    classes: dict[str, int] = {}
+    for name, count in (entry for each in worst for entry in each.classes):
+        classes[name] = classes.get(name, 0) + count
+    largest = sorted(classes.items(), key=lambda entry: (-entry[1], entry[0]))[:3]
+    named = ", ".join(f"{name} {count / flagged:.0%}" for name, count in largest if count >= NAMED * flagged)
+    return f"{text}: {named}" if named else text

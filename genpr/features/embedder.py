@@ -1,0 +1,138 @@
+"""How images of a side become features: one set of options, and the networks that were loaded for them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from numbers import Integral
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from genpr.distributed.team import current_team
+from genpr.errors import ResourceError, UsageError
+from genpr.features.cache import FeatureCache, JoinedCache
+from genpr.features.custom import adopt
+from genpr.features.embed import embed_source
+from genpr.features.extractor import ExtractorInfo, FeatureExtractor
+from genpr.features.feature_set import FeatureSet
+from genpr.features.inputs import OpenedImages
+from genpr.features.registry import describe, load_joint, weights_of
+from genpr.features.weights.trust import records
+from genpr.images.policy import MAX_PIXELS, BadImagePolicy, DecodePolicy
+from genpr.images.source import subset
+from genpr.notices import Notice, notice
+from genpr.runtime import cache_root, resolve_device
+
+StageProgress = Callable[[str, int, int | None], None]
+"""Called with the stage ("real", "fake": images embedded; "neighbours": per cent of a search), what is done, and the
+total (None if unknown)."""
+
+Space = str | FeatureExtractor
+"""A space of features: the canonical name of an extractor, or an extractor of the user's own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedder:
+    """Turns images into features, always with the same options (see `genpr.Evaluator`); copies share loaded networks."""
+
+    on: str | torch.device
+    device: torch.device = field(init=False)
+    weights: str | os.PathLike[str] | None = None
+    offline: bool = False
+    max_images: int | None = None
+    seed: int = 0
+    batch_size: int = 64
+    cache: bool = True
+    cache_dir: str | os.PathLike[str] | None = None
+    on_bad: Literal["error", "skip"] = "error"
+    max_bad: float = 0.01
+    max_pixels: int = MAX_PIXELS
+    alpha: str = "drop"
+    exif: Literal["ignore", "apply"] = "ignore"
+    progress: StageProgress | None = None
+    _loaded: dict[tuple[str, ...], FeatureExtractor] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "device", resolve_device(self.on))
+        BadImagePolicy(self.on_bad, self.max_bad)  # refuses what is impossible
+        for name in ("max_images", "batch_size", "max_pixels"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, Integral) or not 1 <= int(value) < 2**31):
+                raise UsageError(f"{name} is an integer from 1 to 2^31, not {value!r}", code="bad-option")
+        _ = self.decoding  # likewise
+
+    @property
+    def decoding(self) -> DecodePolicy:
+        """How images are decoded."""
+        return DecodePolicy(max_pixels=self.max_pixels, alpha=self.alpha, exif=self.exif)
+
+    def load(self, spaces: Sequence[Space]) -> FeatureExtractor:
+        """The extractor of one space, or of several layers of one network."""
+        first = spaces[0]
+        if not isinstance(first, str):
+            return adopt(first)
+        names = tuple(space for space in spaces if isinstance(space, str))
+        if names not in self._loaded:
+            self._loaded[names] = load_joint(
+                names, weights=weights_of(names[0], self.weights), device=self.device, offline=self.offline
+            )
+        return self._loaded[names]
+
+    def embed(
+        self, side: OpenedImages, role: str, spaces: Sequence[Space], limit: int | None
+    ) -> list[FeatureSet]:
+        """The features of `side` in each of `spaces`, which share a network; of at most `limit` images."""
+        source = side.source if limit is None else subset(side.source, limit, self.seed)
+        extractor = self.load(spaces)
+        parts: Sequence[ExtractorInfo] = getattr(extractor, "parts", (describe(extractor),))
+        cache, notices = self._open_cache(parts) if side.on_disk else (None, [])
+        notices += _notices_of_weights(parts)
+        report = None if self.progress is None else partial(self.progress, role)
+        features = embed_source(
+            source,
+            extractor,
+            batch_size=self.batch_size,
+            cache=cache,
+            decode_policy=self.decoding,
+            bad_images=BadImagePolicy(self.on_bad, self.max_bad),
+            progress=report,
+        )
+        if cache is not None:
+            notices += cache.notices
+        told = told_by_ranks(notices)  # each has opened the cache for itself
+        features = replace(features, notices=(*told, *getattr(side.source, "notices", ())))
+        return [features] if len(parts) == 1 else features.split(parts)
+
+    def _open_cache(
+        self, parts: Sequence[ExtractorInfo]
+    ) -> tuple[FeatureCache | JoinedCache | None, list[Notice]]:
+        if not self.cache:
+            return None, []
+        for info in parts:
+            if info.cache_key is None:
+                return None, [
+                    notice("extractor-not-cached", extractor=info.name, reason=info.uncached_reason)
+                ]
+        root = Path(self.cache_dir) if self.cache_dir else cache_root()
+        try:
+            caches = [FeatureCache(root, info, self.device.type, policy=self.decoding) for info in parts]
+        except ResourceError as error:
+            return None, [notice("cache-unusable", reason=error)]
+        return (caches[0] if len(caches) == 1 else JoinedCache(caches, [info.dim for info in parts])), []
+
+
+def _notices_of_weights(parts: Iterable[ExtractorInfo]) -> list[Notice]:
+    """Which weights were not published with a sha256."""
+    digests = {info.weights_sha256 for info in parts} - {None}
+    found = [record for record in records() if record.sha256 in digests] if digests else []
+    return [notice("weights-first-use", file=record.name, date=record.date) for record in found]
+
+
+def told_by_ranks(notices: Iterable[Notice]) -> tuple[Notice, ...]:
+    """The notices of every rank of a team, each once: what happened on any of them is for the first to say."""
+    told = current_team().told([asdict(item) for item in notices])
+    return tuple(dict.fromkeys(Notice(**item) for each in told for item in each))

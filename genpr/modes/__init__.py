@@ -1,1 +1,0 @@
-"""Missed and invented modes of two sources."""

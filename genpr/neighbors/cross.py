@@ -1,0 +1,219 @@
+"""Ball memberships between two sets, exactly: bounds propose, the definition decides."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from genpr.distributed.team import current_team
+from genpr.neighbors.choose import choose_engine
+from genpr.neighbors.closest import bounds_of_pairs
+from genpr.neighbors.engine import Engine
+from genpr.neighbors.frame import Placed
+from genpr.neighbors.pairs import Pairs
+from genpr.neighbors.sweep import Tick, no_tick
+from genpr.neighbors.verify import sq_distances_at
+from genpr.neighbors.visit import visit
+
+Ties = Literal["closed", "strict"]
+
+
+@dataclass(frozen=True, slots=True)
+class CrossCounts:
+    """Ball memberships between two sets, for a sets of radii of the reals and b of the fakes; all int64.
+
+    Attributes:
+        real_balls_per_fake: (a, m) how many real balls contain each fake.
+        fakes_per_real_ball: (a, n) how many fakes each real ball contains.
+        fake_balls_per_real: (b, n) how many fake balls contain each real.
+        reals_per_fake_ball: (b, m) how many reals each fake ball contains.
+        smallest_real_ball: (m,) float64 least squared radius of the real balls of one kind that contain each fake, infinite
+            where none does; None if it was not asked for.
+    """
+
+    real_balls_per_fake: Tensor
+    fakes_per_real_ball: Tensor
+    fake_balls_per_real: Tensor
+    reals_per_fake_ball: Tensor
+    smallest_real_ball: Tensor | None = None
+
+
+def cross_counts(
+    real: Placed,
+    fake: Placed,
+    *,
+    real_sq_radii: Tensor | None = None,
+    fake_sq_radii: Tensor | None = None,
+    smallest_of: int | None = None,
+    ties: Ties = "closed",
+    engine: Engine | None = None,
+    tick: Tick = no_tick,
+) -> CrossCounts:
+    """Count who lies in whose balls, for all sets of radii in one pass over real x fake.
+
+    Arguments are those of `CrossCounter`; `tick` is told how many of the n m pairs are done with, now and then.
+    """
+    counter = CrossCounter(
+        real,
+        fake,
+        real_sq_radii=real_sq_radii,
+        fake_sq_radii=fake_sq_radii,
+        smallest_of=smallest_of,
+        ties=ties,
+        engine=engine,
+    )
+    visit(real, fake, [counter], engine=engine, tick=tick)
+    return counter.counts()
+
+
+class CrossCounter:
+    """Counts who lies in whose balls, for all sets of radii, from pairs as they are found.
+
+    Args:
+        real: n rows.
+        fake: m rows, placed in the same frame.
+        real_sq_radii: (a, n) float64; None counts nothing for them.
+        fake_sq_radii: (b, m) float64; None counts nothing for them.
+        smallest_of: Of which row of `real_sq_radii` to find the smallest ball around each fake.
+        ties: Whether a point on the sphere is inside: "closed" yes, "strict" no.
+        engine: What takes differences; None chooses by device.
+
+    Attributes:
+        reaches: How far the largest ball of each real and each fake reaches, (n,) and (m,).
+    """
+
+    def __init__(
+        self,
+        real: Placed,
+        fake: Placed,
+        *,
+        real_sq_radii: Tensor | None,
+        fake_sq_radii: Tensor | None,
+        smallest_of: int | None = None,
+        ties: Ties = "closed",
+        engine: Engine | None = None,
+    ) -> None:
+        n, m = len(real), len(fake)
+        self._real, self._fake = real, fake
+        self._of_real = _no_radii(n, real.device) if real_sq_radii is None else real_sq_radii
+        self._of_fake = _no_radii(m, real.device) if fake_sq_radii is None else fake_sq_radii
+        self._smallest_of, self._ties = smallest_of, ties
+        self._engine = engine or choose_engine(real.device)
+        self._tallies = _Tallies(len(self._of_real) + len(self._of_fake), n, m, real.device)
+        self.reaches = _largest(self._of_real), _largest(self._of_fake)
+
+    def look(self, pairs: Pairs) -> None:
+        """Count pairs, no pair twice."""
+        of_real, of_fake = self.reaches
+        pairs = pairs.select(pairs.sq_lower <= torch.maximum(of_real[pairs.i], of_fake[pairs.j]))
+        sq_radii = torch.cat([self._of_real[:, pairs.i], self._of_fake[:, pairs.j]])
+        inside = _inside(self._real, self._fake, pairs, sq_radii, self._ties, self._engine)
+        self._tallies.own.add(pairs, inside)
+        if self._smallest_of is not None:
+            within = inside[self._smallest_of]
+            self._tallies.own.note_radii(pairs.j, sq_radii[self._smallest_of].where(within, torch.inf))
+
+    def counts(self) -> CrossCounts:
+        """Of all pairs looked at, by any rank."""
+        team = current_team()
+        per_row, per_column = map(team.total, self._tallies.sums())
+        a = len(self._of_real)
+        smallest = None
+        if self._smallest_of is not None:
+            smallest = torch.stack(team.gathered(self._tallies.smallest())).amin(dim=0)
+        return CrossCounts(per_column[:a], per_row[:a], per_row[a:], per_column[a:], smallest)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tally:
+    """What is known of rows and columns so far.
+
+    Attributes:
+        per_row: (r, n) int64, how many columns are within each of the radii.
+        per_column: (r, m) int64, the other way round.
+        smallest: (m,) float64, least squared radius noted.
+    """
+
+    per_row: Tensor
+    per_column: Tensor
+    smallest: Tensor
+
+    def add(self, pairs: Pairs, inside: Tensor) -> None:
+        """Count `pairs` (p,), for each of the radii those that are `inside` (r, p) bool."""
+        for row, column, within in zip(self.per_row, self.per_column, inside, strict=True):
+            row.index_add_(0, pairs.i, within.long())
+            column.index_add_(0, pairs.j, within.long())
+
+    def note_radii(self, columns: Tensor, sq_radii: Tensor) -> None:
+        """Squared radii (p,) of balls that contain `columns` (p,)."""
+        self.smallest.scatter_reduce_(0, columns, sq_radii, "amin")
+
+
+class _Tallies:
+    """One for each thread. What they find is counted where it is found: lists of it have no bound but n m."""
+
+    def __init__(self, radii: int, n: int, m: int, device: torch.device) -> None:
+        self._shape, self._device = (radii, n, m), device
+        self._local, self._all = threading.local(), list[_Tally]()
+
+    @property
+    def own(self) -> _Tally:
+        if not hasattr(self._local, "tally"):
+            radii, n, m = self._shape
+            nothing = torch.full((m,), torch.inf, dtype=torch.float64, device=self._device)
+            self._local.tally = _Tally(
+                _zeros(radii, n, self._device), _zeros(radii, m, self._device), nothing
+            )
+            self._all.append(self._local.tally)
+        tally: _Tally = self._local.tally
+        return tally
+
+    def sums(self) -> tuple[Tensor, Tensor]:
+        radii, n, m = self._shape
+        per_row, per_column = _zeros(radii, n, self._device), _zeros(radii, m, self._device)
+        for tally in self._all:
+            per_row += tally.per_row
+            per_column += tally.per_column
+        return per_row, per_column
+
+    def smallest(self) -> Tensor:
+        return torch.stack([tally.smallest for tally in [self.own, *self._all]]).amin(dim=0)
+
+
+def _inside(real: Placed, fake: Placed, pairs: Pairs, sq_radii: Tensor, ties: Ties, engine: Engine) -> Tensor:
+    """Which pairs (p,) are within which radii (r, p): (r, p) bool.
+
+    The bounds of the frame settle some pairs, tighter bounds most of the rest, the definition what is left.
+    """
+    within = torch.le if ties == "closed" else torch.lt
+    x, y = real.features, fake.features
+    inside = within(pairs.sq_upper, sq_radii)
+    is_open = (within(pairs.sq_lower, sq_radii) & ~inside).any(dim=0)
+    for exactly in (False, True):
+        left = is_open.nonzero()[:, 0]
+        i, j = pairs.i[left], pairs.j[left]
+        if exactly:
+            sq_lower = sq_upper = sq_distances_at(x, y, i, j)
+        else:
+            sq_lower, sq_upper = bounds_of_pairs(x, y, i, j, engine)
+        inside[:, left] = within(sq_upper, sq_radii[:, left])
+        is_open[left] = (within(sq_lower, sq_radii[:, left]) & ~inside[:, left]).any(dim=0)
+    return inside
+
+
+def _no_radii(n: int, device: torch.device) -> Tensor:
+    return torch.empty(0, n, dtype=torch.float64, device=device)
+
+
+def _zeros(rows: int, n: int, device: torch.device) -> Tensor:
+    return torch.zeros(rows, n, dtype=torch.int64, device=device)
+
+
+def _largest(sq_radii: Tensor) -> Tensor:
+    """How far each row reaches, (n,); -inf without radii."""
+    nothing = torch.full((1, sq_radii.shape[1]), -torch.inf, dtype=torch.float64, device=sq_radii.device)
+    return torch.cat([nothing, sq_radii]).amax(dim=0)

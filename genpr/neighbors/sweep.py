@@ -1,0 +1,266 @@
+"""Every pair of rows that may be within reach of each other, found tile by tile by the bounds of a frame."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from genpr.distributed.team import current_team
+from genpr.neighbors.bounds import NO_FLOOR
+from genpr.neighbors.code_view import CodeSearch
+from genpr.neighbors.engine import Engine, Tiles
+from genpr.neighbors.float_view import FloatSearch
+from genpr.neighbors.frame import Placed
+from genpr.neighbors.pairs import Pairs
+from genpr.neighbors.spread import from_first
+from genpr.neighbors.workers import Workers
+from genpr.shortage import is_out_of_memory, release, tell
+
+Result = TypeVar("Result")
+
+# One threshold serves all columns of a tile, so their reaches must be alike: within this factor.
+_ALIKE = 1.5
+# The rows of largest reach of a cell are a block of their own, or they would widen the reach of all.
+_FAR_SHARE = 0.1
+_MIN_BLOCK = 1024
+_FEWEST_ROWS, _BLOCKS = 512, 16
+_PORTION, _MOST = (
+    2**16,
+    2**19,
+)  # pairs that are worth the work per portion, and that memory should hold at once
+
+Tick = Callable[[int], None]
+"""Told of progress: how many more pairs are done with."""
+
+_Above = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def no_tick(_pairs: int) -> None:
+    """Tell nobody."""
+
+
+def sweep_within(
+    points: Placed,
+    sq_reach: Tensor,
+    engine: Engine,
+    workers: Workers,
+    look: Callable[[Pairs], Result],
+    tick: Tick = no_tick,
+) -> Iterator[Result]:
+    """Look at every pair of `points`, once, whose distance may be within the reach of one of the two.
+
+    In a team of ranks, each looks at some of them, and no two at the same: who calls puts together what they find.
+
+    Args:
+        points: n rows.
+        sq_reach: (n,) float64; -inf reaches nothing. It may shrink in place meanwhile.
+        engine: What multiplies.
+        workers: Who works.
+        look: What they do with the pairs that they find, in portions.
+        tick: Told how many of the n (n - 1) / 2 pairs are done with, now and then.
+
+    Yields:
+        What `look` returns for each portion.
+    """
+    tiles = _TilesPerThread(engine, points)
+    # Of the pairs inside a block, half are computed for nothing.
+    blocks = shared_blocks(points, sq_reach, min(tiles.rows, max(_FEWEST_ROWS, len(points) // _BLOCKS)))
+    place = torch.empty(len(points), dtype=torch.int64, device=points.device)
+    for number, block in enumerate(blocks):
+        place[block] = number
+    order, bands = sq_reach.argsort(), _bands(sq_reach)
+
+    def search(number: int) -> list[Result]:
+        block = blocks[number]
+        wanted = _within_reach(points, sq_reach, points, sq_reach, block) & (place >= number)
+        wanted[block] = True
+        chunks = _alike(order[wanted[order]], bands, tiles.columns)
+        found = _search(points, block, sq_reach, points, chunks, sq_reach, tiles.own)
+        return [look(pairs.select((pairs.i < pairs.j) | (place[pairs.j] > number))) for pairs in found]
+
+    left, team = len(points), current_team()
+    looked = workers.map(search, team.share(range(len(blocks))))
+    for number, block in enumerate(blocks):
+        if number % team.size == team.rank:
+            yield from next(looked)
+        left -= len(block)
+        tick(len(block) * left + len(block) * (len(block) - 1) // 2)
+
+
+def sweep_between(
+    rows: Placed,
+    columns: Placed,
+    row_sq_reach: Tensor,
+    column_sq_reach: Tensor,
+    engine: Engine,
+    workers: Workers,
+    look: Callable[[Pairs], Result],
+    tick: Tick = no_tick,
+) -> Iterator[Result]:
+    """Look at every pair of a row and a column whose distance may be within the reach of one of the two.
+
+    In a team of ranks, each looks at the pairs of some of the rows.
+
+    Args:
+        rows: n points.
+        columns: m points in the same frame.
+        row_sq_reach: (n,) float64; -inf reaches nothing.
+        column_sq_reach: (m,) float64.
+        engine: What multiplies.
+        workers: Who works.
+        look: What they do with the pairs that they find, in portions.
+        tick: Told how many of the n m pairs are done with, now and then.
+
+    Yields:
+        What `look` returns for each portion.
+    """
+    tiles = _TilesPerThread(engine, rows)
+    order, bands = column_sq_reach.argsort(), _bands(column_sq_reach)
+
+    def search(block: Tensor) -> list[Result]:
+        wanted = _within_reach(columns, column_sq_reach, rows, row_sq_reach, block)
+        chunks = _alike(order[wanted[order]], bands, tiles.columns)
+        found = _search(rows, block, row_sq_reach, columns, chunks, column_sq_reach, tiles.own)
+        return [look(pairs) for pairs in found]
+
+    blocks, team = shared_blocks(rows, row_sq_reach, tiles.rows), current_team()
+    looked = workers.map(search, team.share(blocks))
+    for number, block in enumerate(blocks):
+        if number % team.size == team.rank:
+            yield from next(looked)
+        tick(len(block) * len(columns))
+
+
+class _TilesPerThread:
+    """Tiles hold memory that only one thread can use at a time."""
+
+    def __init__(self, engine: Engine, points: Placed) -> None:
+        self._engine, self._points = engine, points
+        self._local = threading.local()
+        self.rows, self.columns = self.own.rows, self.own.columns
+
+    @property
+    def own(self) -> Tiles:
+        if not hasattr(self._local, "tiles"):
+            self._local.tiles = self._engine.tiles(self._points.view.width, self._points.device)
+        tiles: Tiles = self._local.tiles
+        return tiles
+
+
+def shared_blocks(points: Placed, sq_reach: Tensor, limit: int) -> list[Tensor]:
+    """The blocks of `blocks_of`; in a team those of the first rank, for memory and rounding may differ elsewhere."""
+    return from_first(blocks_of(points, sq_reach, limit), points.device)
+
+
+def blocks_of(points: Placed, sq_reach: Tensor, limit: int) -> list[Tensor]:
+    """All rows, in blocks of at most `limit`, each of one cell and of similar reach."""
+    order = sq_reach.argsort(stable=True)
+    if points.cells is None:
+        return list(torch.split(order, limit))
+    label = points.cells.label[order]
+    order = order[label.argsort(stable=True)]
+    blocks: list[Tensor] = []
+    for cell in torch.split(order, label.bincount().tolist()):
+        near = len(cell) - int(len(cell) * _FAR_SHARE) if len(cell) > _MIN_BLOCK else len(cell)
+        for part in (cell[:near], cell[near:]):
+            blocks += part.chunk(-(-len(part) // limit)) if len(part) else []
+    return blocks
+
+
+def _within_reach(
+    columns: Placed, column_sq_reach: Tensor, rows: Placed, row_sq_reach: Tensor, block: Tensor
+) -> Tensor:
+    if rows.cells is None or columns.cells is None:
+        return torch.ones(len(columns), dtype=torch.bool, device=columns.device)
+    sq_reach = column_sq_reach.clamp(min=float(row_sq_reach[block].max()))
+    reach = sq_reach.clamp(min=0).sqrt() * rows.frame.scale
+    return columns.cells.within_reach(reach, rows.cells, block)
+
+
+def _search(
+    rows: Placed,
+    block: Tensor,
+    row_sq_reach: Tensor,
+    columns: Placed,
+    chunks: Iterable[Tensor],
+    column_sq_reach: Tensor,
+    tiles: Tiles,
+) -> Iterator[Pairs]:
+    """Pairs of `block` with `chunks` of columns."""
+    search, found = rows.view.search(block, tiles), _Found(rows, columns)
+    for chunk in chunks:
+        reach = row_sq_reach[block].clamp(min=float(column_sq_reach[chunk].max()))
+        lowest = (reach * (-0.5 * rows.frame.scale**2)).clamp_(min=NO_FLOOR)
+        i, j, keys, doubts = _above(search, lowest, columns, chunk)
+        found.add(block[i], chunk[j], keys, doubts)
+        if found.size >= _PORTION:
+            yield from found.portions(row_sq_reach, column_sq_reach)
+    yield from found.portions(row_sq_reach, column_sq_reach)
+
+
+def _above(search: FloatSearch | CodeSearch, lowest: Tensor, columns: Placed, chunk: Tensor) -> _Above:
+    """Pairs whose key may be at least `lowest`, in halves where there is too little memory for all of them."""
+    try:
+        return search.above(lowest, columns.view, chunk)
+    except Exception as error:
+        if len(chunk) < 2 or not is_out_of_memory(error):
+            raise
+    release(columns.device.type)
+    tell("oom-smaller-tiles", device=columns.device)
+    half = len(chunk) // 2
+    i, j, keys, doubts = _above(search, lowest, columns, chunk[:half])
+    more_i, more_j, more_keys, more_doubts = _above(search, lowest, columns, chunk[half:])
+    return (
+        torch.cat([i, more_i]),
+        torch.cat([j, more_j + half]),
+        torch.cat([keys, more_keys]),
+        torch.cat([doubts, more_doubts]),
+    )
+
+
+class _Found:
+    """Pairs found in some tiles, until they are worth the work per portion."""
+
+    def __init__(self, rows: Placed, columns: Placed) -> None:
+        self._rows, self._columns = rows, columns
+        self._parts: list[tuple[Tensor, ...]] = []
+        self.size = 0
+
+    def add(self, i: Tensor, j: Tensor, keys: Tensor, doubts: Tensor) -> None:
+        """Rows, columns, keys, and the doubts about these."""
+        self._parts.append((i, j, keys, doubts))
+        self.size += len(i)
+
+    def portions(self, row_sq_reach: Tensor, column_sq_reach: Tensor) -> Iterator[Pairs]:
+        """What was added since the last call and is still in reach."""
+        parts, self._parts, self.size = self._parts, [], 0
+        if not parts:
+            return
+        everything = [torch.cat(part) for part in zip(*parts, strict=True)]
+        del parts
+        for i, j, keys, doubts in zip(*(torch.split(part, _MOST) for part in everything), strict=True):
+            sq_lower = self._rows.sq_lower(keys + doubts)
+            at = (sq_lower <= torch.maximum(row_sq_reach[i], column_sq_reach[j])).nonzero()[:, 0]
+            near, other = i[at], j[at]
+            sq_upper = self._rows.sq_lower((keys - doubts)[at]) + self._rows.sq_gap(
+                near, self._columns, other
+            )
+            yield Pairs(near, other, sq_lower[at], sq_upper)
+
+
+def _bands(sq_reach: Tensor) -> Tensor:
+    """Numbers of bands of similar reach, ascending with it."""
+    band = (sq_reach.log() / math.log(_ALIKE)).floor_()
+    return torch.where(sq_reach > 0, band, -torch.inf)
+
+
+def _alike(columns: Tensor, bands: Tensor, limit: int) -> Iterator[Tensor]:
+    """Cut columns in ascending order of reach into chunks of at most `limit` and of similar reach."""
+    _, sizes = torch.unique_consecutive(bands[columns], return_counts=True)
+    for band in torch.split(columns, sizes.tolist()):
+        yield from torch.split(band, limit)

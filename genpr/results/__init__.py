@@ -1,1 +1,0 @@
-"""What a score found: values, families, provenance; written, read back, and compared."""

@@ -1,1 +1,0 @@
-"""The two sides of a score, opened and embedded: images, archives of features, joined shards, texts."""

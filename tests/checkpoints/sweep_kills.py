@@ -1,0 +1,54 @@
+"""Sweeps that are killed, each before a line of its choice.
+
+    python sweep_kills.py SOURCE '{"FOLDER": [LINE, ...], ...}'
+
+For every LINE a sweep of the fakes in SOURCE starts in FOLDER and is killed before it executes that many lines of the
+files that write points; then one runs to its end. Prints how many were killed. Pictures write nothing while they are drawn,
+and take most of the time: files with the numbers stand for them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from kills import run_killed
+
+from genpr import storage
+from genpr.checkpoints.ranking.goal import Goal
+from genpr.checkpoints.sweeps import folder as sweep_folder
+from genpr.checkpoints.sweeps import sweep
+from genpr.evaluation import evaluator
+from genpr.report import sweep_files
+from genpr.report.plots import sweep_plot
+
+FILES = {module.__file__ for module in (storage, sweep_folder, sweep_files)}
+
+
+def numbers(found: sweep.Sweep, _goal: Goal, *, form: str) -> bytes:
+    """What a picture shows."""
+    return f"{form} of {found.to_csv()}".encode()
+
+
+def swept(source: Path, out: Path) -> None:
+    reals = evaluator.Evaluator(source / "real.npy", control=False, intervals=False, device="cpu")
+    paths = {float(path.stem): path for path in source.glob("[0-9]*.npy")}
+    folder = sweep_folder.SweepFolder(out)
+    found = sweep.sweep(reals, paths, folder=folder)
+    sweep_files.write_sweep(found, Goal(), folder)
+
+
+def main(source: str, plan: dict[str, list[int]]) -> int:
+    sweep_plot.sweep_plot = numbers
+    return sum(
+        run_killed(partial(swept, Path(source), Path(out)), [*lines, None], FILES)
+        for out, lines in plan.items()
+    )
+
+
+if __name__ == "__main__":
+    print(main(sys.argv[1], json.loads(sys.argv[2])))

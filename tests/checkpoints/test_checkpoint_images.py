@@ -1,0 +1,271 @@
+"""The images of checkpoint files: what a sampler draws of a loaded generator, which is there only meanwhile."""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from blob_checkpoints import GENERATOR, real_blobs, write_checkpoint, write_generator
+
+import genpr
+from genpr.checkpoints.generation.checkpoints import CheckpointImages, checkpoints_at
+from genpr.checkpoints.generation.load import check_factory
+from genpr.errors import DataError, ResourceError, UsageError
+
+OPTIONS = {"image_range": (-1, 1), "device": "cpu"}
+
+
+@pytest.fixture
+def spec(tmp_path):
+    return write_generator(tmp_path)
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    return write_checkpoint(tmp_path / "step-1.pt", 0.8)
+
+
+@pytest.fixture(scope="module")
+def evaluator():
+    return genpr.Evaluator(real_blobs(40), extractor="pixels", control=False, intervals=False)
+
+
+def drawn(images):
+    return torch.cat(list(images))
+
+
+@pytest.mark.parametrize(
+    ("setting", "rule", "psi"), [(None, None, 1.0), (0.5, None, 0.5), (0.5, "z-clip", 0.5)]
+)
+def test_it_draws_what_a_sampler_draws(spec, checkpoint, setting, rule, psi):
+    images = CheckpointImages(
+        spec, checkpoint, n=20, setting=setting, rule=rule, seed=3, batch_size=8, **OPTIONS
+    )
+    assert images.drawn_by is None
+    sampler = genpr.Sampler.of(
+        genpr.load_generator(spec, checkpoint, device="cpu"),
+        n=20,
+        rule=rule,
+        seed=3,
+        batch_size=8,
+        **OPTIONS,
+    )
+    assert [len(batch) for batch in images] == [8, 8, 4]
+    assert torch.equal(drawn(images), drawn(sampler.images(psi)))
+    assert len(images) == images.n_images == 20
+    known = images.drawn_by
+    assert json.loads(json.dumps(known)) == known
+    if setting is not None:
+        assert known == {**sampler.identity, "setting": setting}
+    assert known["checkpoint"] == genpr.load_generator(spec, checkpoint, device="cpu").checkpoint_sha256
+    assert (known["seed"], known["n"], known["setting"]) == (3, 20, psi)
+
+
+def test_a_generator_without_an_axis_needs_none(tmp_path, checkpoint):
+    spec = write_generator(
+        tmp_path, GENERATOR.replace("latents, *, psi=1.0", "latents").replace("psi * ", "")
+    )
+    assert drawn(CheckpointImages(spec, checkpoint, n=20, **OPTIONS)).shape == (20, 3, 16, 16)
+    with pytest.raises(UsageError, match="has no parameter 'psi'"):
+        drawn(CheckpointImages(spec, checkpoint, n=20, setting=0.7, **OPTIONS))
+
+
+def test_all_checkpoints_get_the_same_latents(spec, tmp_path):
+    pair = [write_checkpoint(tmp_path / name, 0.8) for name in ("a.pt", "b.pt")]
+    one, same = (drawn(CheckpointImages(spec, path, n=20, **OPTIONS)) for path in pair)
+    assert torch.equal(one, same)
+    assert not torch.equal(one, drawn(CheckpointImages(spec, pair[0], n=20, seed=1, **OPTIONS)))
+
+
+def test_one_generator_at_a_time_is_there(tmp_path, monkeypatch, evaluator):
+    counted = GENERATOR.replace(
+        "        self.itself", "        ALIVE.add(self)\n        MOST.append(len(ALIVE))\n        self.itself"
+    )
+    counted = counted.replace(
+        "import torch\n", "import torch\nfrom weakref import WeakSet\nALIVE, MOST = WeakSet(), []\n", 1
+    )
+    write_generator(tmp_path, counted, "counted_gan.py")
+    monkeypatch.syspath_prepend(tmp_path)
+    paths = [write_checkpoint(tmp_path / f"{number}.pt", 0.5 + number / 10) for number in range(3)]
+    images = {path.name: CheckpointImages("counted_gan:load", path, n=40, **OPTIONS) for path in paths}
+    gc.disable()  # by chance it may come in time
+    try:
+        ranking = genpr.rank_checkpoints(evaluator, images)
+    finally:
+        gc.enable()
+    assert len(ranking.standings) == 3
+    assert sys.modules["counted_gan"].MOST == [1, 1, 1]
+
+
+def test_a_ranking_says_what_drew_the_images(spec, tmp_path, evaluator):
+    paths = [write_checkpoint(tmp_path / f"{spread}.pt", spread) for spread in (0.2, 0.9)]
+    images = {path.stem: CheckpointImages(spec, path, n=40, seed=9, **OPTIONS) for path in paths}
+    ranking = genpr.rank_checkpoints(evaluator, {**images, "given": real_blobs(40)[:, ::-1]})
+    assert ranking["0.9"].value > ranking["0.2"].value
+    record = json.loads(ranking.to_json())["drawn_by"]
+    assert set(record) == {"0.2", "0.9"}
+    assert record["0.9"] == images["0.9"].drawn_by
+    assert record["0.9"]["checkpoint"] != record["0.2"]["checkpoint"]
+    assert record["0.9"]["seed"] == 9
+    sampled = genpr.Sampler.of(genpr.load_generator(spec, paths[1]), n=40, seed=9, image_range=(-1, 1))
+    by_hand = genpr.rank_checkpoints(evaluator, {"0.9": sampled.images(1.0)})
+    assert by_hand["0.9"].value == ranking["0.9"].value
+    assert by_hand.drawn_by["0.9"]["weights"] == record["0.9"]["weights"]
+
+
+def test_what_changes_between_two_readings_is_refused(spec, checkpoint, tmp_path):
+    images = CheckpointImages(spec, checkpoint, n=20, **OPTIONS)
+    drawn(images)
+    write_checkpoint(checkpoint, 0.5)
+    with pytest.raises(
+        DataError, match="other weights and checkpoint than when its images were read before"
+    ) as caught:
+        drawn(images)
+    assert caught.value.code == "checkpoint-changed"
+    spec = write_generator(
+        tmp_path, GENERATOR.replace('torch.load(path)["spread"]', "torch.randn(())"), "luck.py"
+    )
+    images = CheckpointImages(spec, checkpoint, n=20, **OPTIONS)
+    drawn(images)
+    with pytest.raises(DataError, match="leave weights to chance"):
+        drawn(images)
+
+
+def test_what_was_cut_off_is_told(spec, checkpoint):
+    images = CheckpointImages(spec, checkpoint, n=20, image_range=(0, 1), device="cpu")
+    assert images.notices == ()
+    drawn(images)
+    assert [item.code for item in images.notices] == ["clamped"]
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"n": 0}, "bad-option"),
+        ({"n": 2.5}, "bad-option"),
+        ({"batch_size": 0}, "bad-option"),
+        ({"image_range": (1, -1)}, "image-range"),
+        ({"rule": "z-scale"}, "bad-setting"),
+        ({"axis": "guidance"}, "bad-setting"),
+        ({"rule": "z-scale", "setting": -1.0}, "bad-psi"),
+        ({"rule": "nonsense", "setting": 1.0}, "unknown-rule"),
+    ],
+    ids=str,
+)
+def test_impossible_options_are_refused_at_once(options, code):
+    with pytest.raises(UsageError) as caught:
+        CheckpointImages("gan.py:load", "a.pt", **{"n": 20, **options})
+    assert caught.value.code == code
+
+
+def test_half_a_checkpoint_is_bad_data(spec, checkpoint):
+    whole = checkpoint.read_bytes()
+    for content in (b"", whole[: len(whole) // 2], b"something else"):
+        checkpoint.write_bytes(content)
+        with pytest.raises(
+            DataError, match=r"could not be loaded from .*step-1\.pt.*is the file whole"
+        ) as caught:
+            drawn(CheckpointImages(spec, checkpoint, n=20, **OPTIONS))
+        assert caught.value.code == "checkpoint-failed"
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind", "code"),
+    [
+        ("SystemExit('no such layer')", DataError, "checkpoint-failed"),
+        ("MemoryError()", ResourceError, "oom"),
+        ("torch.OutOfMemoryError('CUDA out of memory')", ResourceError, "oom"),
+    ],
+)
+def test_who_is_blamed_for_what_a_factory_raises(tmp_path, checkpoint, raised, kind, code):
+    spec = write_generator(
+        tmp_path, GENERATOR.replace("    return Blobs(", f"    raise {raised}\n    return Blobs(")
+    )
+    with pytest.raises(kind) as caught:
+        drawn(CheckpointImages(spec, checkpoint, n=20, **OPTIONS))
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind", "code"),
+    [
+        (
+            "return (2.0",
+            "raise ValueError('wrong shape')\n        return (2.0",
+            DataError,
+            "generator-failed",
+        ),
+        ("return (2.0 *", "return (float('nan') *", DataError, "generator-non-finite"),
+        ("z_dim = 3", "width = 3", UsageError, "latent-dim"),
+        ("return Blobs(torch", "return 3, (torch", UsageError, "custom-generator"),
+    ],
+)
+def test_a_generator_that_fails_is_bad_data_and_a_wrong_one_wrong_use(
+    tmp_path, checkpoint, before, after, kind, code
+):
+    assert before in GENERATOR
+    spec = write_generator(tmp_path, GENERATOR.replace(before, after))
+    with pytest.raises(kind) as caught:
+        drawn(CheckpointImages(spec, checkpoint, n=20, **OPTIONS))
+    assert caught.value.code == code
+
+
+def test_a_factory_can_be_checked_before_there_is_a_checkpoint(spec, tmp_path):
+    check_factory(spec)
+    for wrong, words in (
+        (spec.replace(":load", ":laod"), "no 'laod' in it"),
+        ("nowhere.py:load", "there is no file"),
+        ("gan", "expected path/to/file.py:factory"),
+        (write_generator(tmp_path, "def load(): ...", "none.py"), "given the path of a checkpoint"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            check_factory(wrong)
+
+
+def test_checkpoints_are_files_by_suffix_or_pattern(tmp_path):
+    for name in (
+        "a.pt",
+        "b.PTH",
+        "c.ckpt",
+        "d.pkl",
+        "e.safetensors",
+        "f.bin",
+        "g.txt",
+        "h.pt.tmp",
+        "ema.zip",
+    ):
+        (tmp_path / name).write_text("")
+    (tmp_path / "folder.pt").mkdir()
+
+    def found(**options):
+        source_of = checkpoints_at(lambda path: CheckpointImages("gan.py:load", path, n=2), **options)
+        return sorted(path.name for path in tmp_path.iterdir() if source_of(path) is not None)
+
+    assert found() == ["a.pt", "b.PTH", "c.ckpt", "d.pkl", "e.safetensors", "f.bin"]
+    assert found(pattern="ema*") == ["ema.zip"]
+    assert found(pattern="*.pt") == ["a.pt"]
+
+
+def test_the_example_in_the_docs_runs(tmp_path, monkeypatch, write_images):
+    page = (Path(__file__).parents[2] / "docs" / "checkpoints.md").read_text()
+    (code,) = [
+        text
+        for text in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+        if "CheckpointImages" in text
+    ]
+    code = code.replace("5000", "40").replace('"real/"', '"real/", extractor="pixels", control=False')
+    monkeypatch.chdir(tmp_path)
+    write_images("real", real_blobs(40))
+    write_generator(tmp_path)
+    (tmp_path / "gan").mkdir()
+    for step, spread in ((1000, 0.9), (200, 0.1)):
+        write_checkpoint(tmp_path / "gan" / f"step-{step}.pt", spread)
+    names = {"genpr": genpr, "Path": Path}
+    exec(compile(code, "checkpoints.md", "exec"), names)
+    assert names["ranking"].winner == "step-1000"
+    assert names["ranking"].drawn_by["step-1000"]["n"] == 40

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from genpr.checkpoints.generation.pixels import to_uint8
+from genpr.errors import DataError, UsageError
+from genpr.images.float_range import checked_range
+
+GRID = torch.arange(2 * 3 * 4 * 5).view(2, 3, 4, 5).to(torch.uint8)
+
+
+def convert(output, *, expected=2, image_range=None):
+    return to_uint8(output, expected=expected, image_range=image_range, who="generator 'g'")
+
+
+def spread(low, high):
+    """Floats (2, 3, 50, 50) from well below `low` to well above `high`."""
+    values = torch.randn(2, 3, 50, 50, generator=torch.Generator().manual_seed(0)) * (high - low)
+    return values + (low + high) / 2
+
+
+def test_floats_are_rounded_as_stylegan_and_torchvision_do_it():
+    wide, unit = spread(-1, 1), spread(0, 1)
+    assert torch.equal(
+        convert(wide, image_range=(-1.0, 1.0))[0], (wide * 127.5 + 128).clamp(0, 255).to(torch.uint8)
+    )
+    assert torch.equal(
+        convert(unit, image_range=(0.0, 1.0))[0], unit.mul(255).add(0.5).clamp(0, 255).to(torch.uint8)
+    )
+
+
+def test_halves_are_rounded_up_and_levels_come_back_as_they_were():
+    halves = (torch.arange(256 * 3).view(1, 3, 16, 16) % 256).float() - 0.5
+    assert torch.equal(
+        convert(halves, expected=1, image_range=(0.0, 255.0))[0], (halves + 0.5).to(torch.uint8)
+    )
+    levels = torch.arange(256).to(torch.uint8).view(1, 1, 16, 16).repeat(1, 3, 1, 1)
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
+        if dtype is not torch.bfloat16:  # which has 8 bits, too few between -1 and 1
+            signed = (levels.double() / 127.5 - 1).to(dtype)
+            assert torch.equal(convert(signed, expected=1, image_range=(-1.0, 1.0))[0], levels), dtype
+        assert torch.equal(convert(levels.to(dtype), expected=1, image_range=(0.0, 255.0))[0], levels), dtype
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        GRID,
+        GRID.permute(0, 2, 3, 1),
+        GRID.numpy(),
+        GRID.permute(0, 2, 3, 1).numpy(),
+        np.asfortranarray(GRID.numpy()),
+        GRID.numpy()[:, ::-1][:, ::-1],
+    ],
+    ids=["nchw", "nhwc", "array nchw", "array nhwc", "fortran", "reversed"],
+)
+def test_every_layout_gives_the_same_images(output):
+    images, clamped = convert(output)
+    assert torch.equal(images, GRID)
+    assert images.is_contiguous()
+    assert clamped == 0
+
+
+@pytest.mark.parametrize("image_range", [None, (-1.0, 1.0)])
+def test_uint8_images_need_no_range_and_heed_none(image_range):
+    assert torch.equal(convert(GRID, image_range=image_range)[0], GRID)
+
+
+def test_gray_images_are_repeated():
+    for gray in (GRID[:, :1], GRID[:, :1].permute(0, 2, 3, 1)):
+        assert torch.equal(convert(gray)[0], GRID[:, :1].repeat(1, 3, 1, 1))
+    gray = GRID[:, :1].float() / 255
+    assert torch.equal(convert(gray, image_range=(0.0, 1.0))[0], GRID[:, :1].repeat(1, 3, 1, 1))
+
+
+def test_where_both_layouts_fit_each_library_has_its_own():
+    both = GRID[:, :, :, :3]
+    assert torch.equal(convert(both)[0], both)
+    assert torch.equal(convert(both.numpy())[0], both.permute(0, 3, 1, 2))
+
+
+def test_images_are_ordinary_tensors_of_their_own():
+    with torch.inference_mode():
+        source = GRID.clone()
+        images, _ = convert(source)
+        from_float, _ = convert(source.float(), image_range=(0.0, 255.0))
+    assert not images.is_inference()
+    assert not from_float.is_inference()
+    images[:] = 0
+    assert source.any()
+
+
+def test_what_was_cut_off_is_counted_beyond_one_level():
+    values = torch.zeros(1, 3, 1, 10)
+    values[0, :, 0, 0] = 1 + 2.2 / 255  # of a range two wide, so 1.1 levels
+    values[0, :, 0, 1] = -1 - 2.2 / 255
+    values[0, :, 0, 2] = 1 + 1.8 / 255
+    values[0, :, 0, 3] = -1 - 1.8 / 255
+    images, clamped = convert(values, expected=1, image_range=(-1.0, 1.0))
+    assert clamped == pytest.approx(0.2)
+    assert images[0, 0, 0, :4].tolist() == [255, 0, 255, 0]
+    assert convert(values.half(), expected=1, image_range=(-1.0, 1.0))[1] == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_nan_and_infinity_are_no_pixels(bad):
+    images = torch.zeros(2, 3, 4, 4)
+    images[1, 2, 3, 3] = bad
+    with pytest.raises(DataError, match="generator 'g' returned NaN or infinite values") as caught:
+        convert(images, image_range=(0.0, 1.0))
+    assert caught.value.code == "generator-non-finite"
+
+
+def test_floats_without_a_range_are_refused_with_what_they_are():
+    with pytest.raises(DataError, match=r"returned float32 images with values 0 to 119; declare") as caught:
+        convert(GRID.float())
+    assert caught.value.code == "generator-range"
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "said"),
+    [
+        (GRID[:1], "generator-count", "was given 2 latents .* but returned 1"),
+        (GRID[0], "generator-shape", r"returned shape \(3, 4, 5\)"),
+        (GRID[:, :2], "generator-shape", r"returned shape \(2, 2, 4, 5\)"),
+        (GRID[:, :, :0], "generator-shape", r"returned shape \(2, 3, 0, 5\)"),
+        (GRID.repeat(1, 2, 1, 1)[:, :4], "generator-shape", r"returned shape \(2, 4, 4, 5\)"),
+        (GRID.long(), "generator-type", "one of torch.int64; uint8 takes 0..255"),
+        (GRID.bool(), "generator-type", "one of torch.bool"),
+        (GRID.numpy().astype(np.int16), "generator-type", "one of int16"),
+        (GRID.numpy().astype(object), "generator-type", "one of object"),
+        ((GRID, GRID), "generator-type", "returned tuple; return the images alone, as one batch"),
+        ([GRID], "generator-type", "returned list"),
+        (None, "generator-type", "returned NoneType"),
+        ({"images": GRID}, "generator-type", "returned dict; return its images alone"),
+    ],
+)
+def test_anything_else_is_refused(output, code, said):
+    with pytest.raises(DataError, match=said) as caught:
+        convert(output)
+    assert caught.value.code == code
+    assert "generator 'g'" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_range_is_two_numbers_in_order():
+    assert checked_range(None) is None
+    assert checked_range([-1, 1]) == (-1.0, 1.0)
+    for bad in [(1, -1), (0, 0), (0,), (0, 1, 2), (0, math.inf), (math.nan, 1), "01", 1]:
+        with pytest.raises(
+            UsageError, match="image_range must be two numbers, black and white, the lower first"
+        ):
+            checked_range(bad)

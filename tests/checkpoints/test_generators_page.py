@@ -1,0 +1,116 @@
+"""What docs/generators.md shows runs, with fewer images."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from genpr.checkpoints.generation.latents import RULES
+from genpr.checkpoints.generation.sampler import Sampler
+
+PAGE = (Path(__file__).parents[2] / "docs" / "generators.md").read_text()
+FENCED = re.findall(r"^```python(?: file=(\S+))?\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+class Mapping(nn.Module):
+    """As StyleGAN's: w for every layer, and a second argument that must be given."""
+
+    def forward(self, z, c, truncation_psi=1, truncation_cutoff=None, update_emas=False):
+        return z[:, None].repeat(1, 4, 1)
+
+
+class Synthesis(nn.Module):
+    def forward(self, ws, update_emas=False, noise_mode="random"):
+        noise = 0.1 * torch.randn(len(ws), 3, 2, 2)
+        return ws[:, 0, :12].view(-1, 3, 2, 2) / 2 + noise
+
+
+class StyleGAN(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.z_dim, self.c_dim = 16, 0
+        self.mapping, self.synthesis = Mapping(), Synthesis()
+
+    def forward(self, z, c, truncation_psi=1): ...
+
+
+class Pipe:
+    """As a pipeline of diffusers."""
+
+    device = torch.device("cpu")
+
+    def __call__(self, *, class_labels, latents, guidance_scale, output_type):
+        assert latents.shape[1:] == (4, 32, 32)
+        assert output_type == "np"
+        pixels = (latents[:, :3, :8, :8] * guidance_scale + class_labels[:, None, None, None]).sigmoid()
+        return SimpleNamespace(images=pixels.permute(0, 2, 3, 1).numpy())
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory):
+    """What is defined after the page's code ran, in order, as one program."""
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "network.pkl").write_bytes(pickle.dumps({"G_ema": StyleGAN()}))
+    names = {"pipe": Pipe()}
+    found, printed = [], StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
+        patch.chdir(folder)
+        for file, text in FENCED:
+            code = text.replace("200", "80")
+            if file:
+                (folder / file).write_text(code)
+            else:
+                exec(compile(code, "generators.md", "exec"), names)
+                if not found or found[-1][0] is not names["sampler"]:
+                    found.append((names["sampler"], names.get("images")))
+    return {"found": found, "printed": printed.getvalue(), **names}
+
+
+def test_the_first_example_prints_three_scores(names):
+    rows = [[float(value) for value in line.split()] for line in names["printed"].splitlines()]
+    assert [row[0] for row in rows] == [1.0, 0.7, 0.4]
+    assert rows[0][2] > rows[2][2]
+
+
+def test_the_sweep_sees_the_same_images(names):
+    printed = [float(line.split()[2]) for line in names["printed"].splitlines()]
+    assert [point.result["recall"] for point in names["sweep"].points] == printed[::-1]
+    assert set(names["settings_not_beaten"]) <= {0.4, 0.7, 1.0}
+
+
+def test_the_page_has_these_examples(names):
+    rules = [sampler.rule for sampler, _ in names["found"]]
+    assert rules == [None, "z-resample", "w-interpolate", None]
+    assert names["batch"].shape == (64, 3, 64, 64)
+
+
+def test_stylegan_is_truncated_and_its_noise_is_the_same(names):
+    sampler, images = names["found"][2]
+    assert isinstance(sampler, Sampler)
+    at_07, at_0 = torch.cat(list(images)), torch.cat(list(sampler.images(0.0)))
+    assert torch.equal(torch.cat(list(images)), at_07)
+    assert at_0.float().std(0).mean() < 20 < at_07.float().std(0).mean()
+    noise = at_0.float() - 127.5
+    assert torch.corrcoef(torch.stack([noise.flatten(), at_07.float().flatten()]))[0, 1] > 0.15
+
+
+def test_guidance_reaches_the_pipeline_with_its_labels(names):
+    sampler, images = names["found"][3]
+    drawn = torch.cat(list(images))
+    noise = sampler.latents.z.view(-1, 4, 32, 32)[:, :3, :8, :8]
+    expected = (noise * 3 + (torch.arange(80) % 10)[:, None, None, None]).sigmoid()
+    levels = (expected * 255 + 0.5).to(torch.uint8)
+    assert (drawn.int() - levels.int()).abs().max() <= 1  # a sigmoid may round otherwise in other company
+    assert (drawn == levels).float().mean() > 0.999
+
+
+def test_the_page_names_every_rule():
+    assert set(re.findall(r"^\| `([wz]-\w+)`", PAGE, re.MULTILINE)) == set(RULES)

@@ -1,0 +1,424 @@
+"""Checkpoints in order: by an F-score, a metric or the Pareto front, with bounds for all at once."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import genpr
+from genpr.checkpoints.ranking.ranking import rank_checkpoints, rank_results
+from genpr.errors import DataError, ResourceError, UsageError
+from genpr.evaluation.compare import compare
+from genpr.metrics.f_beta import f_beta
+
+N = 200
+
+
+@pytest.fixture(scope="module")
+def real():
+    return np.random.default_rng(0).normal(size=(N, 4)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def fakes():
+    rng = np.random.default_rng(1)
+    noisy = rng.normal(size=(N, 4))
+    noisy[: N // 2] *= 6
+    return {
+        "narrow": 0.2 * rng.normal(size=(N, 4)),
+        "good": rng.normal(size=(N, 4)),
+        "alike": rng.normal(size=(N, 4)),
+        "noisy": noisy,
+        "far": 20 + 0.1 * rng.normal(size=(N, 4)),
+    }
+
+
+@pytest.fixture(scope="module")
+def evaluator(real):
+    return genpr.Evaluator(real, control=False)
+
+
+@pytest.fixture(scope="module")
+def results(evaluator, fakes):
+    return {name: evaluator.score(fake) for name, fake in fakes.items()}
+
+
+def with_value(result, metric, value, **changed):
+    found = replace(result.metrics[metric], value=value, **changed)
+    return replace(result, metrics={**result.metrics, metric: found})
+
+
+def names(ranking):
+    return [each.name for each in ranking.standings]
+
+
+# The order -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("by", "beta"), [("f1", 1.0), ("f0.5", 0.5), ("f2", 2.0), ("f8.0", 8.0)])
+def test_an_f_score_orders_by_precision_and_recall(results, by, beta):
+    ranking = rank_results(results, by=by)
+    expected = {name: f_beta(each["precision"], each["recall"], beta) for name, each in results.items()}
+    assert names(ranking) == sorted(expected, key=expected.get, reverse=True)
+    assert [each.rank for each in ranking.standings] == [1, 2, 3, 4, 5]
+    for each in ranking.standings:
+        assert each.value == expected[each.name]
+        assert each.difference == each.value - expected[ranking.winner]
+        assert each.value in each.interval
+    assert (ranking.better, ranking.has_bounds) == ("higher", True)
+
+
+def test_f1_is_the_default(results):
+    assert rank_results(results) == rank_results(results, by="f1")
+
+
+def test_a_metric_has_the_interval_of_its_score(results):
+    ranking = rank_results(results, by="coverage")
+    for each in ranking.standings:
+        found = results[each.name].metrics["coverage"]
+        assert (each.value, (each.interval.low, each.interval.high)) == (found.value, found.interval)
+
+
+def test_two_checkpoints_are_told_apart_as_compare_does(results):
+    for other in ("alike", "narrow", "noisy"):
+        pair = {name: results[name] for name in ("good", other)}
+        for metric in ("precision", "recall", "density", "coverage"):
+            ranking, contrast = rank_results(pair, by=metric), compare(pair).contrast(other, metric)
+            loser = ranking.standings[1]
+            sign = 1 if loser.name == other else -1
+            assert loser.difference == pytest.approx(sign * contrast.value)
+            half = (contrast.interval.high - contrast.interval.low) / 2
+            assert (loser.bounds.high - loser.bounds.low) / 2 == pytest.approx(half)
+            assert loser.is_contender is (contrast.verdict == "not distinguishable")
+
+
+def test_equal_generators_are_not_told_apart_and_bad_ones_are(results):
+    ranking = rank_results(results)
+    assert set(ranking.contenders) == {"good", "alike"}
+    assert ranking["far"].bounds.high < 0
+    assert 0 in ranking["alike"].bounds or 0 in ranking["good"].bounds
+
+
+def test_the_value_of_nothing_is_zero(results):
+    far = rank_results(results)["far"]
+    assert (results["far"]["precision"], results["far"]["recall"], far.value) == (0, 0, 0)
+
+
+def test_equal_values_share_a_rank_in_the_order_given(results):
+    twice = {"a": results["narrow"], "b": results["good"], "c": results["good"], "d": results["far"]}
+    ranking = rank_results(twice)
+    assert names(ranking) == ["b", "c", "a", "d"]
+    assert [each.rank for each in ranking.standings] == [1, 1, 3, 4]
+    assert ranking["c"].difference == 0
+    assert set(ranking.contenders) == {"b", "c"}
+    assert "b and c are equal first by f1" in ranking.summary
+
+
+def test_less_of_a_distance_is_better_and_there_are_no_bounds(real, fakes):
+    evaluator = genpr.Evaluator(real, metrics=["fd"], control=False)
+    ranking = rank_checkpoints(evaluator, fakes, by="fd")
+    values = [each.value for each in ranking.standings]
+    assert values == sorted(values)
+    assert ranking.better == "lower"
+    assert {each.difference >= 0 for each in ranking.standings} == {True}
+    with pytest.raises(KeyError):
+        ranking["nobody"]
+    assert {(each.bounds, each.is_contender, each.interval) for each in ranking.standings} == {
+        (None, None, None)
+    }
+    assert (ranking.has_bounds, ranking.contenders) == (False, ())
+    assert ranking.remarks == ("no bounds: no interval of fd is known for any of them",)
+    assert "luck" in ranking.summary
+
+
+def test_where_less_is_better_bounds_keep_the_sign_of_the_metric(results, monkeypatch):
+    from genpr.metrics import registry
+
+    more = rank_results(results, by="density")
+    lower = {**registry.ALL_METRICS, "density": replace(registry.METRICS["density"], better="lower")}
+    monkeypatch.setattr("genpr.checkpoints.ranking.criterion.ALL_METRICS", lower)
+    less = rank_results(results, by="density")
+    assert names(less) == names(more)[::-1]
+    assert less["good"].difference > 0
+    assert less["good"].difference in less["good"].bounds
+    assert less["good"].bounds.low > 0
+    assert "good" not in less.contenders
+
+
+def test_without_intervals_the_order_stays_and_nothing_is_told_apart(real, fakes, results):
+    evaluator = genpr.Evaluator(real, control=False, intervals=False)
+    ranking = rank_checkpoints(evaluator, fakes)
+    assert names(ranking) == names(rank_results(results))
+    assert not ranking.has_bounds
+    mixed = rank_results({"good": results["good"], "plain": ranking.results["alike"]})
+    assert mixed.remarks == ("no bounds: no interval of f1 is known for plain",)
+
+
+# Pareto --------------------------------------------------------------------------------------------------------
+
+
+def test_the_front_is_who_is_beaten_by_none_in_both(results):
+    ranking = rank_results(results, by="pareto")
+    pairs = {name: (each["precision"], each["recall"]) for name, each in results.items()}
+    for each in ranking.standings:
+        beaten_by = {
+            name
+            for name, pair in pairs.items()
+            if pair != pairs[each.name] and all(a >= b for a, b in zip(pair, pairs[each.name], strict=True))
+        }
+        assert set(each.dominated_by) == beaten_by
+        assert (each.rank == 1) is (not beaten_by)
+        assert (each.value, each.interval, each.difference, each.bounds) == (None,) * 4
+    assert ranking["narrow"].rank == 1
+    assert "far" not in ranking.contenders
+    assert {"narrow", "good", "alike"} <= set(ranking.contenders)
+
+
+def test_layers_of_the_front_are_counted(results):
+    good, far = results["good"], results["far"]
+    middle = with_value(with_value(good, "precision", 0.5), "recall", 0.5)
+    ranking = rank_results({"low": far, "middle": middle, "high": good}, by="pareto")
+    assert [(each.name, each.rank) for each in ranking.standings] == [("high", 1), ("middle", 2), ("low", 3)]
+    assert ranking["low"].dominated_by == ("middle", "high")
+
+
+def test_equal_pairs_do_not_beat_each_other(results):
+    ranking = rank_results({"a": results["good"], "b": results["good"]}, by="pareto")
+    assert [each.rank for each in ranking.standings] == [1, 1]
+    assert ranking.contenders == ("a", "b")
+    assert ranking.summary == "all 2 are on the Pareto front: none is beaten in both precision and recall."
+
+
+def test_who_is_hardly_beaten_may_be_on_the_front(results):
+    good = results["good"]
+    below = with_value(
+        with_value(good, "precision", good["precision"] - 0.005), "recall", good["recall"] - 0.005
+    )
+    ranking = rank_results({"good": good, "below": below}, by="pareto")
+    assert ranking["below"].dominated_by == ("good",)
+    assert ranking.contenders == ("good", "below")
+    assert "below may be" in ranking.summary
+
+
+# What is odd ---------------------------------------------------------------------------------------------------
+
+
+def test_a_single_checkpoint_is_first_of_one(results):
+    for by in ("f1", "pareto"):
+        ranking = rank_results({"good": results["good"]}, by=by)
+        assert (ranking.winner, ranking.contenders) == ("good", ("good",))
+        assert ranking.summary == "good is the only checkpoint: there is nothing to compare it with."
+
+
+def test_where_all_are_equal_nobody_is_worse(results):
+    ranking = rank_results({"a": results["good"], "b": results["good"]})
+    assert ranking.summary == "all 2 are equal by f1."
+
+
+@pytest.mark.parametrize(
+    ("by", "code"),
+    [
+        ("f0", "bad-beta"),
+        ("best", "unknown-metric"),
+        ("", "unknown-metric"),
+        ("rarity", "no-order"),
+        ("fid", "not-computed"),
+        ("f8", "not-computed"),
+    ],
+)
+def test_what_cannot_rank_is_refused(results, evaluator, by, code):
+    with pytest.raises(UsageError) as caught:
+        rank_results(results, by=by)
+    assert caught.value.code == code
+    with pytest.raises(UsageError) as caught:
+        rank_checkpoints(evaluator, {"a": None}, by=by)  # before anything is scored
+    assert caught.value.code == code
+
+
+def test_what_has_no_value_stands_last_without_a_rank(results):
+    good = results["good"]
+    metrics = {name: each for name, each in good.metrics.items() if name != "coverage"}
+    without = replace(good, metrics=metrics, undefined=("coverage",))
+    ranking = rank_results({"none": without, **results}, by="coverage")
+    last = ranking.standings[-1]
+    assert (last.name, last.rank, last.value, last.is_contender, last.difference) == ("none", *(None,) * 4)
+    assert "no value of coverage with these images: none" in ranking.remarks
+    assert ranking.has_bounds
+    assert "none" not in ranking.contenders
+    with pytest.raises(DataError, match="no value") as caught:
+        rank_results({"none": without}, by="coverage")
+    assert caught.value.code == "undefined"
+
+
+def test_results_that_were_not_made_alike_are_refused(results, real, fakes):
+    other = genpr.score(real, fakes["alike"], k=4, control=False)
+    with pytest.raises(DataError, match="k of precision is 4") as caught:
+        rank_results({**results, "other": other})
+    assert caught.value.code == "not-alike"
+    forced = rank_results({**results, "other": other}, force=True)
+    assert any("k of precision is 4" in remark for remark in forced.remarks)
+    assert not forced.has_bounds
+    assert "no bounds: f1 was not found in the same way in all of them" in forced.remarks
+
+
+def test_what_is_not_ranked_may_differ(results):
+    good = with_value(results["good"], "coverage", 0.5, variant="special")
+    assert rank_results({"good": good, "narrow": results["narrow"]}, by="f1").has_bounds
+    with pytest.raises(DataError, match="variant of coverage"):
+        rank_results({"good": good, "narrow": results["narrow"]}, by="coverage")
+
+
+def test_other_reals_are_refused_and_by_force_bounded_unpaired(results, fakes):
+    other_real = np.random.default_rng(9).normal(size=(N, 4)).astype(np.float32)
+    other = genpr.score(other_real, fakes["alike"], control=False)
+    pair = {"good": results["good"], "other": other}
+    with pytest.raises(DataError, match="the real set of other"):
+        rank_results(pair)
+    ranking, contrast = (
+        rank_results(pair, by="recall", force=True),
+        compare(pair, force=True).contrast("other", "recall"),
+    )
+    assert contrast.pairing == "unpaired"
+    bounds = ranking.standings[1].bounds
+    assert bounds.high - bounds.low == pytest.approx(contrast.interval.high - contrast.interval.low)
+
+
+def test_unequal_numbers_of_fakes_are_refused_as_soon_as_they_are_seen(evaluator, fakes, monkeypatch):
+    scored = []
+    score = evaluator.score
+    monkeypatch.setattr(evaluator, "score", lambda fake: scored.append(0) or score(fake))
+    sets = {"a": fakes["good"], "b": fakes["alike"][:150], "c": fakes["narrow"]}
+    with pytest.raises(DataError, match="200 fake images in a and 150 in b") as caught:
+        rank_checkpoints(evaluator, sets)
+    assert (caught.value.code, len(scored)) == ("not-alike", 2)
+    ranking = rank_checkpoints(evaluator, sets, force=True)
+    assert any("150 fake images in b" in remark for remark in ranking.remarks)
+    assert ranking.has_bounds
+    assert len(scored) == 2 + 3, "each once"
+
+
+# Sources -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(fakes, tmp_path):
+    paths = []
+    for name in ("narrow", "good"):
+        paths.append(tmp_path / f"{name}.npy")
+        np.save(paths[-1], fakes[name].astype(np.float32))
+    return paths
+
+
+def test_paths_are_named_like_their_files(evaluator, files):
+    ranking = rank_checkpoints(evaluator, [str(files[0]), files[1]])
+    assert names(ranking) == ["good.npy", "narrow.npy"]
+    assert ranking.results["good.npy"].fake.source == str(files[1])
+
+
+def test_files_of_one_name_are_told_apart_by_their_folders(evaluator, files):
+    moved = []
+    for path in files:
+        (path.parent / path.stem).mkdir()
+        moved.append(path.rename(path.parent / path.stem / "samples.npy"))
+    assert names(rank_checkpoints(evaluator, moved)) == ["good/samples.npy", "narrow/samples.npy"]
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "code"),
+    [
+        ([], "no-checkpoints"),
+        ({}, "no-checkpoints"),
+        ("folder", "bad-checkpoints"),
+        (3, "bad-checkpoints"),
+        ([np.zeros((5, 4))], "bad-checkpoints"),
+        (["a.npy", "a.npy"], "bad-checkpoints"),
+        (["a.npy", "./a.npy"], "bad-checkpoints"),
+        ({1: None, "1": None}, "bad-checkpoints"),
+    ],
+    ids=str,
+)
+def test_checkpoints_without_names_are_refused(evaluator, checkpoints, code):
+    with pytest.raises(UsageError) as caught:
+        rank_checkpoints(evaluator, checkpoints)
+    assert caught.value.code == code
+    with pytest.raises(UsageError, match="at least one"):
+        rank_results({})
+
+
+def test_a_checkpoint_that_fails_is_named(evaluator, fakes, files):
+    bad = fakes["good"].copy()
+    bad[3, 1] = math.nan
+    with pytest.raises(DataError, match=r"^checkpoint broken: ") as caught:
+        rank_checkpoints(evaluator, {"good": fakes["good"], "broken": bad})
+    assert caught.value.code == "non-finite"
+    with pytest.raises(UsageError, match=r"^checkpoint gone.npy: ") as caught:
+        rank_checkpoints(evaluator, [*files, files[0].parent / "gone.npy"])
+    assert caught.value.exit_code == 2
+
+
+def test_bad_checkpoints_are_left_out_if_asked(evaluator, fakes):
+    bad = np.full((N, 4), np.nan)
+    ranking = rank_checkpoints(
+        evaluator, {"bad": bad, "good": fakes["good"], "gone": "gone.npy"}, skip_bad=True
+    )
+    assert names(ranking) == ["good"]
+    assert list(ranking.left_out) == ["bad", "gone"]
+    assert ranking.left_out["bad"].startswith("checkpoint bad: ")
+    with pytest.raises(DataError, match="no checkpoint is left") as caught:
+        rank_checkpoints(evaluator, {"bad": bad}, skip_bad=True)
+    assert caught.value.code == "no-checkpoints-left"
+
+
+def test_what_would_fail_all_is_never_skipped(evaluator, fakes, monkeypatch):
+    def fail(_fake):
+        raise ResourceError("no memory", code="memory")
+
+    monkeypatch.setattr(evaluator, "score", fail)
+    with pytest.raises(ResourceError, match="checkpoint good: no memory"):
+        rank_checkpoints(evaluator, {"good": fakes["good"]}, skip_bad=True)
+
+
+def test_it_is_plain_json(results):
+    for by in ("f1", "pareto"):
+        ranking = rank_results(results, by=by)
+        record = json.loads(ranking.to_json())
+        assert record["winner"] == ranking.winner
+        assert [each["name"] for each in record["checkpoints"]] == names(ranking) == list(record["results"])
+        assert record["contenders"] == list(ranking.contenders)
+    first = rank_results(results).to_dict()["checkpoints"][1]
+    assert set(first["bounds"]) == {"low", "high"}
+
+
+def test_the_facade_has_it(evaluator, fakes):
+    ranking = genpr.rank_checkpoints(evaluator, {"good": fakes["good"]})
+    assert isinstance(ranking, genpr.Ranking)
+    assert genpr.rank_results is rank_results
+
+
+@pytest.mark.slow
+def test_of_perfect_generators_rankings_put_nobody_out_where_ordinary_intervals_do():
+    """On whole scores: 8 draws of 400 reals, 20 sets of 400 fakes each; contests of 2, 5 and 20 by four criteria."""
+    nobody_out = {2: [], 5: [], 20: []}
+    one_at_a_time = []
+    for number in range(8):
+        rng = np.random.default_rng([number, 2])
+        reals, *sets = rng.normal(size=(21, 400, 4)).astype(np.float32)
+        evaluator = genpr.Evaluator(reals, control=False, seed=number)
+        scored = {str(place): evaluator.score(fake) for place, fake in enumerate(sets)}
+        for by in ("f1", "precision", "density", "coverage"):
+            for count, kept in nobody_out.items():
+                chosen = dict(list(scored.items())[:count])
+                kept.append(len(rank_results(chosen, by=by).contenders) == count)
+        best = max(scored, key=lambda name: scored[name]["precision"])
+        others = {best: scored[best], **{name: each for name, each in scored.items() if name != best}}
+        comparison = compare(others)
+        verdicts = {comparison.contrast(name, "precision").verdict for name in list(others)[1:]}
+        one_at_a_time.append(verdicts == {"not distinguishable"})
+    assert {count: np.mean(kept) >= 0.85 for count, kept in nobody_out.items()} == dict.fromkeys(
+        (2, 5, 20), True
+    )
+    assert np.mean(one_at_a_time) <= 0.6

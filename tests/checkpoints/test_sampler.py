@@ -1,0 +1,493 @@
+from __future__ import annotations
+
+import functools
+import json
+import math
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import genpr
+from genpr.checkpoints.generation.sampler import Sampler
+from genpr.errors import DataError, GenprError, ResourceError, UsageError
+
+D = 12
+
+
+def plain(latents, *, psi):
+    """Images of 2 x 2 pixels that show their latents."""
+    return (psi * latents).view(-1, 3, 2, 2)
+
+
+def noisy(latents, *, psi):
+    """Images that show nothing but noise from every stream that a generator may draw from."""
+    noise = torch.randn(len(latents), 9)
+    more = [[random.random(), np.random.rand(), np.random.randn()] for _ in latents]  # noqa: NPY002
+    return torch.cat([noise, torch.tensor(more)], 1).float().view(-1, 3, 2, 2)
+
+
+def sampler(generator=plain, **options):
+    return Sampler.of(
+        generator, **{"n": 10, "latent_dim": D, "batch_size": 4, "image_range": (-4, 4)} | options
+    )
+
+
+def drawn(generator=plain, setting=1.0, **options):
+    return torch.cat(list(sampler(generator, **options).images(setting)))
+
+
+# Images
+
+
+def test_batches_are_uint8_and_as_many_as_asked_for():
+    images = sampler().images(0.5)
+    batches = list(images)
+    assert [tuple(batch.shape) for batch in batches] == [(4, 3, 2, 2), (4, 3, 2, 2), (2, 3, 2, 2)]
+    assert {(batch.dtype, batch.device.type) for batch in batches} == {(torch.uint8, "cpu")}
+    assert len(images) == images.n_images == 10
+    assert images.name == "plain at psi=0.5"
+
+
+def test_the_latents_are_the_same_at_every_setting_and_in_every_pass():
+    seen = []
+
+    def watch(latents, *, psi):
+        seen.append(latents.clone())
+        latents.zero_()  # a generator may work in place
+        return torch.zeros(len(latents), 3, 2, 2)
+
+    one = sampler(watch)
+    for setting in (1.0, 0.3, 1.0):
+        list(one.images(setting))
+    passes = [torch.cat(seen[i : i + 3]) for i in (0, 3, 6)]
+    expected = torch.randn(10, D, generator=torch.Generator().manual_seed(0))
+    assert all(torch.equal(latents, expected) for latents in passes)
+
+
+def test_the_setting_goes_by_the_name_of_the_axis():
+    seen = []
+
+    def watch(latents, *, guidance, labels=None):
+        seen.append(guidance)
+        return torch.zeros(len(latents), 3, 2, 2)
+
+    images = sampler(watch, axis="guidance")
+    for setting in (3.0, 7, np.float64(1.5), np.int64(2), "cosine", True):
+        next(iter(images.images(setting)))
+    assert seen == [3.0, 7, 1.5, 2, "cosine", True]
+    assert [type(one) for one in seen] == [float, int, float, int, str, bool]
+    drawn(lambda latents, **settings: torch.zeros(len(latents), 3, 2, len(settings)), axis="steps")
+
+
+@pytest.mark.parametrize("rule", ["z-scale", "z-clip", "z-resample"])
+def test_rules_of_z_truncate_the_latents_and_psi_is_not_passed(rule):
+    seen = []
+
+    def watch(latents):
+        seen.append(latents)
+        return torch.zeros(len(latents), 3, 2, 2)
+
+    one = sampler(watch, rule=rule)
+    list(one.images(0.4))
+    assert torch.equal(torch.cat(seen), one.latents.at(rule, 0.4))
+
+
+def test_labels_go_along_with_their_latents():
+    seen = []
+
+    def watch(latents, *, psi, labels=None):
+        seen.append(labels)
+        return torch.zeros(len(latents), 3, 2, 2)
+
+    labels = np.arange(20).reshape(10, 2)
+    drawn(watch, labels=labels)
+    assert torch.equal(torch.cat(seen), torch.from_numpy(labels))
+    seen.clear()
+    drawn(watch)
+    assert seen == [None] * 3
+
+
+# Noise
+
+
+def test_noise_is_the_same_at_every_setting_and_in_every_pass_whatever_happens_in_between():
+    first = drawn(noisy)
+    torch.manual_seed(99)
+    random.seed(99)
+    np.random.seed(99)  # noqa: NPY002
+    assert torch.equal(drawn(noisy, 0.2), first)
+    images = iter(sampler(noisy).images(0.7))
+    parts = [next(images)]
+    torch.rand(3)
+    random.random()
+    parts += [next(images), next(images)]
+    assert torch.equal(torch.cat(parts), first)
+
+
+def test_noise_differs_between_batches_and_seeds():
+    images = drawn(noisy, n=8).flatten(1)
+    assert (images[:4] != images[4:]).float().mean() > 0.9
+    assert (drawn(noisy, n=8, seed=1).flatten(1) != images).float().mean() > 0.9
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_random_streams_are_left_as_they_were(fails):
+    def generate(latents, *, psi):
+        noisy(latents, psi=psi)
+        if fails:
+            raise ZeroDivisionError
+        return noisy(latents, psi=psi)
+
+    before = torch.get_rng_state(), random.getstate(), np.random.get_state()  # noqa: NPY002
+    images = iter(sampler(generate).images(1.0))
+    if fails:
+        with pytest.raises(UsageError):
+            next(images)
+    else:
+        next(images)  # and in the middle of a pass
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert random.getstate() == before[1]
+    after = np.random.get_state()  # noqa: NPY002
+    assert after[2:] == before[2][2:]
+    np.testing.assert_array_equal(after[1], before[2][1])
+
+
+def test_noise_does_not_depend_on_whether_the_mean_of_w_was_found_in_this_pass():
+    class Style(nn.Module):
+        z_dim = D
+
+        def __init__(self):
+            super().__init__()
+            self.mapping = lambda z: z + torch.rand(1)
+            self.synthesis = lambda w: noisy(w, psi=1)
+
+        def forward(self): ...
+
+    one = Sampler.of(Style(), n=10, image_range=(-4, 4))
+    one._route.mapping._weights = lambda: ("known",)  # as if its weights told that the mean is still good
+    first, second = (torch.cat(list(one.images(0.5))) for _ in range(2))
+    assert torch.equal(first, second)
+
+
+# Networks
+
+
+class Normed(nn.Module):
+    z_dim = D
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.Sequential(nn.BatchNorm1d(D), nn.Dropout(0.5))
+        self.frozen = nn.BatchNorm1d(D).eval()
+        self.modes = []
+
+    def forward(self, latents, psi):
+        self.modes.append(
+            (self.training, torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu"))
+        )
+        return (psi * self.frozen(self.norm(latents))).view(-1, 3, 2, 2)
+
+
+class Pipeline:
+    z_dim = D
+
+    def __init__(self, network):
+        self.network = network
+
+    def __call__(self, latents, *, psi):
+        return self.network(latents, psi)
+
+    def generate(self, latents, *, psi):
+        return self.network(latents, psi)
+
+
+NETWORK = Normed()  # for a function that finds it in its globals
+
+
+def by_globals(latents, *, psi):
+    return NETWORK(latents, psi)
+
+
+def fresh():
+    network = Normed()
+    pipeline = Pipeline(network)
+    return {
+        "module": (network, network),
+        "object": (pipeline, network),
+        "bound method": (pipeline.generate, network),
+        "closure": (lambda latents, psi: pipeline(latents, psi=psi), network),
+        "partial": (functools.partial(network.forward), network),
+        "globals": (by_globals, NETWORK),
+    }
+
+
+@pytest.mark.parametrize("kind", fresh())
+def test_networks_run_in_evaluation_mode_and_are_left_as_found(kind):
+    generator, network = fresh()[kind]
+    network.modes.clear()
+    flags = [module.training for module in network.modules()]
+    state = {name: value.clone() for name, value in network.state_dict().items()}
+    images = iter(sampler(generator).images(1.0))
+    with torch.autocast("cpu", torch.bfloat16):
+        batch = next(images)
+        assert torch.is_autocast_enabled("cpu")
+    assert [module.training for module in network.modules()] == flags  # between two batches too
+    assert not torch.is_inference_mode_enabled()
+    assert not batch.is_inference()
+    rest = list(images)
+    assert network.modes == [(False, True, False)] * 3
+    assert all(torch.equal(value, state[name]) for name, value in network.state_dict().items())
+    assert torch.equal(torch.cat([batch, *rest]), drawn(generator))
+    assert sampler(generator).identity["weights"] is not None
+
+
+def test_latents_go_where_the_networks_are():
+    meta = nn.Linear(D, 12).to("meta")
+    assert sampler(lambda latents, psi: meta(latents)).device == torch.device("meta")
+    assert sampler().device == sampler(Normed(), device="cpu").device == torch.device("cpu")
+    with pytest.raises(UsageError, match="are on meta, but device 'cpu' was asked for; move them") as caught:
+        sampler(lambda latents, psi: meta(latents), device="cpu")
+    assert caught.value.code == "generator-device"
+    with pytest.raises(UsageError, match="device 'tpu'"):
+        sampler(device="tpu")
+
+
+# As a source of images
+
+
+def test_an_evaluator_takes_them_again_and_again():
+    real = torch.cat(list(genpr.Sampler.of(_shapes(), n=30, seed=1).images(1.0)))
+    evaluator = genpr.Evaluator(real, extractor="gabor", device="cpu", control=False)
+    images = genpr.Sampler.of(_shapes(), n=24, seed=2, batch_size=7).images(0.8)
+    result = evaluator.score(images)
+    assert result.to_flat_dict() == evaluator.score(torch.cat(list(images))).to_flat_dict()
+    assert result.to_flat_dict() == evaluator.score(images).to_flat_dict()
+
+
+def test_progress_knows_the_total_and_a_limit_draws_at_random():
+    told = []
+    evaluator = genpr.Evaluator(
+        torch.cat(list(Sampler.of(_shapes(), n=12, seed=1).images(1.0))),
+        extractor="gabor",
+        max_images=10,
+        control=False,
+        intervals=False,
+        progress=lambda *args: told.append(args),
+    )
+    evaluator.score(Sampler.of(_shapes(), n=20, seed=2).images(1.0))
+    assert ("fake", 10, 10) in told
+
+
+def _shapes():
+    from genpr.demo import ShapesGenerator
+
+    return ShapesGenerator()
+
+
+@pytest.mark.parametrize(("factor", "warned"), [(1.08, False), (3.0, True)])
+def test_a_result_says_when_much_was_cut_off(factor, warned):
+    def overshoot(latents, *, psi):
+        return factor * torch.rand(len(latents), 3, 16, 16)
+
+    images = sampler(overshoot, n=12, image_range=(0, 1)).images(0.7)
+    assert images.clamped is None
+    assert images.notices == ()
+    evaluator = genpr.Evaluator(
+        np.random.default_rng(0).integers(0, 256, (12, 16, 16, 3), dtype=np.uint8),
+        extractor="gabor",
+        control=False,
+        intervals=False,
+    )
+    found = {one.code: one.message for one in evaluator.score(images).notices}
+    assert images.clamped == pytest.approx(1 - 256 / 255 / factor, abs=0.02)
+    assert ("clamped" in found) == warned
+    if warned:
+        assert f"{images.clamped:.0%} of the values" in found["clamped"]
+        assert "range 0 to 1 " in found["clamped"]
+
+
+# Identity
+
+
+def test_the_identity_is_plain_json_and_the_same_for_the_same():
+    one, two = (sampler(labels=None, name="g") for _ in range(2))
+    assert json.loads(json.dumps(one.identity, allow_nan=False)) == one.identity == two.identity
+    list(one.images(0.5))
+    assert one.identity == two.identity
+
+
+def labelled(latents, *, psi=1.0, labels=None, guidance=1.0):
+    return plain(latents, psi=psi)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n": 9, "labels": [0] * 9},
+        {"latent_dim": 24},
+        {"seed": 1},
+        {"axis": "guidance"},
+        {"rule": "z-clip"},
+        {"labels": [0] * 9 + [1]},
+        {"labels": torch.zeros(10)},
+        {"labels": None},
+        {"image_range": (-3, 4)},
+        {"image_range": None},
+        {"batch_size": 5},
+        {"name": "other"},
+    ],
+    ids=str,
+)
+def test_whatever_decides_the_images_changes_the_identity(change):
+    options = {"labels": [0] * 10}
+    assert sampler(labelled, **options | change).identity != sampler(labelled, **options).identity
+
+
+def test_training_changes_the_identity():
+    network = Normed()
+    one = sampler(network)
+    before = one.identity
+    with torch.no_grad():
+        network.norm[0].weight.add_(1)
+    assert one.identity != before
+    with torch.no_grad():
+        network.norm[0].weight.sub_(1)
+    assert one.identity == before
+    assert sampler().identity["weights"] is None
+
+
+# Errors
+
+
+class Both:
+    z_dim = D
+
+    def mapping(self, z):
+        return z
+
+    def synthesis(self, w):
+        return w.view(-1, 3, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("generator", "options", "code", "said"),
+    [
+        (3, {}, "custom-generator", "must be callable, latents in and images out, or have .* but is a int"),
+        (
+            plain,
+            {"axis": "guidance"},
+            "bad-axis",
+            "'plain' has no parameter 'guidance'; it takes latents, psi$",
+        ),
+        (
+            Normed(),
+            {"axis": "steps"},
+            "bad-axis",
+            "'Normed' has no parameter 'steps'; it takes latents, psi$",
+        ),
+        (lambda latents: latents, {}, "bad-axis", "has no parameter 'psi'; it takes latents$"),
+        (
+            lambda: None,
+            {"rule": "z-clip"},
+            "custom-generator",
+            "cannot be called with latents .*takes nothing",
+        ),
+        (lambda z, size, psi: z, {}, "custom-generator", r"called with latents, psi= \(missing.*'size'\)"),
+        (lambda psi: psi, {}, "custom-generator", "cannot be called with latents, psi="),
+        (plain, {"labels": [0] * 10}, "generator-labels", "no parameter 'labels'; it takes latents, psi"),
+        (plain, {"axis": "not a name"}, "bad-axis", "axis must be the name of a parameter"),
+        (plain, {"axis": "labels"}, "bad-axis", "axis must be the name of a parameter"),
+        (plain, {"axis": 3}, "bad-axis", "axis must be the name of a parameter"),
+        (
+            plain,
+            {"rule": "z-scale", "axis": "guidance"},
+            "bad-axis",
+            "rule z-scale sets psi, so it cannot sweep",
+        ),
+        (plain, {"rule": "z-fold"}, "unknown-rule", "no rule 'z-fold'"),
+        (
+            plain,
+            {"rule": "w-interpolate"},
+            "custom-generator",
+            "needs a generator with `mapping` and `synthesis`",
+        ),
+        (Both(), {"axis": "steps"}, "bad-axis", "so only psi can be swept, not 'steps'"),
+        (plain, {"latent_dim": None}, "latent-dim", "latent_dim is needed: generator 'plain' does not say"),
+        (plain, {"latent_dim": 0}, "bad-option", "latent_dim must be an integer of at least 1"),
+        (plain, {"n": 0}, "bad-option", "n must be an integer of at least 1"),
+        (plain, {"batch_size": 0}, "bad-option", "batch_size must be an integer of at least 1"),
+        (plain, {"seed": -1}, "seed", "seed must be an integer"),
+        (plain, {"image_range": (1, 0)}, "image-range", "image_range must be two numbers"),
+        (
+            labelled,
+            {"labels": [0] * 9},
+            "generator-labels",
+            r"with n = 10, one row per image, but are \(9,\)",
+        ),
+        (labelled, {"labels": np.zeros((10, 1, 1))}, "generator-labels", r"but are \(10, 1, 1\)"),
+        (labelled, {"labels": ["cat"] * 10}, "generator-labels", "labels must be numbers"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_is_drawn(generator, options, code, said):
+    with pytest.raises(UsageError, match=said) as caught:
+        sampler(generator, **options)
+    assert caught.value.code == code
+    assert "\n" not in str(caught.value)
+
+
+def test_the_latent_dim_is_the_generators_own_unless_given():
+    for attribute in ("z_dim", "latent_dim"):
+        generator = functools.partial(plain)
+        setattr(generator, attribute, 24)
+        assert sampler(generator, latent_dim=None).latents.z.shape == (10, 24)
+    assert sampler(Pipeline(Normed()), latent_dim=6).latents.z.shape == (10, 6)
+
+
+@pytest.mark.parametrize("setting", [math.nan, math.inf, None, [1], torch.tensor(1.0)])
+def test_a_setting_is_a_number_or_a_text(setting):
+    with pytest.raises(UsageError, match="psi must be set to a finite number or a text") as caught:
+        sampler().images(setting)
+    assert caught.value.code == "bad-setting"
+
+
+def test_a_psi_that_makes_no_sense_for_the_rule_is_refused_at_once():
+    with pytest.raises(UsageError, match="at least 0 for the rule z-clip"):
+        sampler(labelled, rule="z-clip").images(-1)
+    with pytest.raises(UsageError, match="finite number for the rule w-interpolate, but is 'high'"):
+        sampler(Both()).images("high")
+
+
+def test_what_a_generator_raises_is_one_line_that_names_it_and_the_place():
+    def broken(latents, *, psi):
+        raise KeyError("conv1\nconv2")
+
+    with pytest.raises(UsageError) as caught:
+        drawn(broken, 0.25)
+    assert str(caught.value) == "generator 'broken at psi=0.25', batch 0, failed: KeyError: 'conv1\\nconv2'"
+    assert caught.value.code == "generator-failed"
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_running_out_of_memory_and_errors_of_genpr_keep_their_kind():
+    def hungry(latents, *, psi):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    def refusing(latents, *, psi):
+        raise DataError("no", code="mine")
+
+    with pytest.raises(ResourceError, match="no memory left on its device; use a smaller batch_size"):
+        drawn(hungry)
+    with pytest.raises(GenprError) as caught:
+        drawn(refusing)
+    assert caught.value.code == "mine"
+
+
+def test_wrong_images_are_refused_with_the_place():
+    def short(latents, *, psi):
+        return torch.zeros(4, 3, 2, 2)
+
+    with pytest.raises(DataError, match=r"'short at psi=1.0', batch 2, was given 2 latents .* returned 4"):
+        drawn(short)

@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from genpr.checkpoints.generation.sampler import Sampler
+from genpr.errors import DataError, UsageError
+
+D, W = 6, 12
+
+
+class Style(nn.Module):
+    """Images of 2 x 2 pixels whose 12 values are w."""
+
+    z_dim = D
+
+    def __init__(self, mapping, synthesis=None):
+        super().__init__()
+        self.mapping = mapping
+        self.seen = []
+        self.synthesis = synthesis or self._synthesis
+
+    def _synthesis(self, w):
+        self.seen.append(w.clone())
+        return w.reshape(len(w), -1)[:, :W].view(-1, 3, 2, 2).sigmoid()
+
+
+class Curved(nn.Module):
+    """A mapping whose mean is not the image of the mean, and which counts its calls."""
+
+    def __init__(self, num_ws=None):
+        super().__init__()
+        self.linear = nn.Linear(D, W)
+        with torch.no_grad():
+            self.linear.weight.copy_(
+                torch.randn(self.linear.weight.shape, generator=torch.Generator().manual_seed(1))
+            )
+        self.num_ws = num_ws
+        self.calls = []
+
+    def forward(self, z):
+        self.calls.append(z.clone())
+        w = self.linear(z).square()
+        if self.num_ws is None:
+            return w
+        return w[:, None] * torch.arange(1, self.num_ws + 1)[None, :, None]
+
+
+def sampler(style, **options):
+    return Sampler.of(style, **{"n": 20, "image_range": (0, 1), "seed": 4} | options)
+
+
+def run(style, psi, **options):
+    """The w that reached the synthesis, (n, ...)."""
+    style.seen.clear()
+    list(sampler(style, **options).images(psi))
+    return torch.cat(style.seen)
+
+
+def mean_of(mapping):
+    """The mean over what the mapping was given before the samples, and how many that were."""
+    calls = [z for z in mapping.calls if len(z) == 1000]
+    mapping.calls.clear()
+    with torch.no_grad():
+        w = torch.cat([mapping(z) for z in calls])
+    mapping.calls.clear()
+    return w.double().mean(0), len(w)
+
+
+@pytest.mark.parametrize("num_ws", [None, 3])
+@pytest.mark.parametrize("psi", [0.0, 0.3, 0.8, -1.0, 1.5])
+def test_w_is_moved_towards_the_mean_of_ten_thousand(num_ws, psi):
+    style = Style(Curved(num_ws))
+    w = run(style, 1.0)
+    assert w.shape == ((20, W) if num_ws is None else (20, num_ws, W))
+    style.mapping.calls.clear()
+    truncated = run(style, psi)
+    mean, count = mean_of(style.mapping)
+    assert count == 10_000
+    torch.testing.assert_close(truncated, (mean + psi * (w.double() - mean)).float(), rtol=1e-5, atol=1e-4)
+    assert (mean - style.mapping(torch.zeros(1, D))[0]).abs().max() > 0.5  # no other centre would do
+
+
+def test_at_one_w_is_left_alone_and_at_zero_it_is_the_mean():
+    style = Style(Curved())
+    whole = run(style, 1.0)
+    with torch.no_grad():
+        assert torch.equal(whole, style.mapping(sampler(style).latents.z))
+    nothing = run(style, 0.0)
+    assert torch.equal(nothing, nothing[:1].expand_as(nothing))
+
+
+def test_the_mean_is_the_same_for_every_seed_number_and_batch():
+    style = Style(Curved())
+    middle = run(style, 0.0)[0]
+    for options in ({"seed": 9}, {"n": 7}, {"batch_size": 3}):
+        assert torch.equal(run(style, 0.0, **options)[0], middle)
+
+
+def test_the_mean_is_found_once_and_anew_when_the_weights_change():
+    style = Style(Curved())
+    drawn = sampler(style)
+    list(drawn.images(0.0))
+    list(drawn.images(0.5))
+    assert sum(len(z) == 1000 for z in style.mapping.calls) == 10
+    before = style.seen[0].clone()
+    with torch.no_grad():
+        style.mapping.linear.weight.mul_(2)
+    style.seen.clear()
+    list(drawn.images(0.0))
+    assert sum(len(z) == 1000 for z in style.mapping.calls) == 20
+    assert (style.seen[0] - before).abs().max() > 0.5
+    style.seen.clear()
+    with torch.no_grad():
+        style.mapping.linear.weight.div_(2)
+    list(drawn.images(0.0))
+    assert torch.equal(style.seen[0], before)
+
+
+def test_a_mapping_without_weights_is_asked_every_time():
+    factor = [1.0]
+
+    class Plain:
+        z_dim = D
+
+        def mapping(self, z):
+            return (z + factor[0]).repeat(1, 2)
+
+        def synthesis(self, w):
+            return w.view(-1, 3, 2, 2)
+
+    drawn = Sampler.of(Plain(), n=4, image_range=(-5, 5))
+    first = next(iter(drawn.images(0.0)))
+    factor[0] = 2.0
+    assert (next(iter(drawn.images(0.0))).int() - first.int()).abs().max() > 20
+
+
+class Conditional(nn.Module):
+    """w is a place of its own for each label."""
+
+    def __init__(self):
+        super().__init__()
+        self.places = nn.Parameter(torch.tensor([[-40.0], [0.0], [30.0]]))
+
+    def forward(self, z, labels):
+        index = labels if labels.ndim == 1 else labels.argmax(1)
+        return (z + self.places[index]).repeat(1, 2)
+
+
+@pytest.mark.parametrize("one_hot", [False, True])
+def test_every_label_has_its_own_mean(one_hot):
+    style = Style(Conditional())
+    labels = torch.tensor([2, 0, 0, 2, 2, 0, 2, 0, 0, 2, 2])  # 1 never
+    given = torch.eye(3)[labels] if one_hot else labels
+    w = run(style, 0.0, n=11, labels=given, batch_size=4)
+    assert w[labels == 0].sub(-40).abs().max() < 0.1
+    assert w[labels == 2].sub(30).abs().max() < 0.1
+    half = run(style, 0.5, n=11, labels=given, batch_size=4)
+    whole = run(style, 1.0, n=11, labels=given, batch_size=4)
+    torch.testing.assert_close(half, (w + whole) / 2)
+
+
+def test_stylegan_gets_its_c_with_and_without_labels():
+    class Mapping(nn.Module):
+        given = None
+
+        def forward(self, z, c, truncation_psi=1, truncation_cutoff=None):
+            assert truncation_psi == 1
+            Mapping.given = c
+            return z.repeat(1, 2)
+
+    style = Style(Mapping())
+    run(style, 0.5)
+    assert Mapping.given is None
+    labels = torch.eye(5)[torch.arange(20) % 5]
+    run(style, 0.5, labels=labels)
+    assert torch.equal(Mapping.given, labels)
+
+
+def test_labels_that_a_mapping_cannot_take_are_refused():
+    with pytest.raises(UsageError, match="has no parameter `labels` or `c`; it takes z") as caught:
+        sampler(Style(Curved()), labels=[0] * 20)
+    assert caught.value.code == "generator-labels"
+
+
+@pytest.mark.parametrize(
+    ("w", "came"),
+    [
+        (lambda z: z[:-1], "float32 \\(999, 6\\)"),
+        (lambda z: z[:, 0], "float32 \\(1000,\\)"),
+        (lambda z: z[:, :, None, None], "float32 \\(1000, 6, 1, 1\\)"),
+        (lambda z: z.int(), "int32 \\(1000, 6\\)"),
+        (lambda z: (z, z), "tuple"),
+    ],
+)
+def test_a_mapping_that_gives_something_else_is_refused(w, came):
+    class Bad:
+        z_dim = D
+        mapping = staticmethod(w)
+
+        def synthesis(self, w):
+            raise AssertionError
+
+    with pytest.raises(DataError, match=f"mapping of generator 'Bad' must give floats .* but gave .*{came}"):
+        list(sampler(Bad()).images(0.5))
+
+
+def test_a_mapping_that_diverged_is_refused():
+    style = Style(Curved())
+    with torch.no_grad():
+        style.mapping.linear.weight[0, 0] = float("nan")
+    with pytest.raises(DataError, match="mapping of generator 'Style' gives NaN or infinite") as caught:
+        list(sampler(style).images(0.5))
+    assert caught.value.code == "generator-non-finite"
+
+
+def test_rules_of_z_go_through_mapping_and_synthesis_untruncated():
+    style = Style(Curved())
+    w = run(style, 0.5, rule="z-clip")
+    with torch.no_grad():
+        assert torch.equal(w, style.mapping(sampler(style).latents.z.clamp(-0.5, 0.5)))
+    assert not any(len(z) == 1000 for z in style.mapping.calls)

@@ -1,0 +1,817 @@
+"""Samples that appear while a training run writes them: what is scored when, once, and what is kept of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import genpr
+from genpr.checkpoints.watching.arrivals import look, natural_order
+from genpr.checkpoints.watching.score_lines import f1_of, stylegan_line, time_text
+from genpr.checkpoints.watching.score_log import ScoreLog
+from genpr.checkpoints.watching.watcher import Watcher
+from genpr.errors import DataError, ResourceError, UsageError
+from genpr.report.text.watched import watched_table
+
+TIMES = {"timestamp", "seconds", "total_time", "total_time_str"}
+
+
+class Clock:
+    """Time that passes when somebody sleeps, and in which things happen then."""
+
+    def __init__(self):
+        self.now = 1000.0
+        self.later = []
+
+    def __call__(self):
+        return self.now
+
+    def at(self, seconds, action):
+        self.later.append((1000.0 + seconds, action))
+
+    def sleep(self, seconds):
+        self.now += seconds
+        due = [entry for entry in self.later if entry[0] <= self.now]
+        self.later = [entry for entry in self.later if entry[0] > self.now]
+        for _, action in due:
+            action()
+
+
+@pytest.fixture(scope="module")
+def evaluator():
+    real = np.random.default_rng(0).normal(size=(30, 3))
+    return genpr.Evaluator(real, control=False, intervals=False)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "run"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def put(folder, name, *, scale=1.0, n=30):
+    """Features; the nearer `scale` is to 1, the better."""
+    rng = np.random.default_rng(int(100 * scale))
+    np.save(folder / name, scale * rng.normal(size=(n, 3)))
+    return folder / name
+
+
+class Watch:
+    """A watcher on a log of its own, and what it said."""
+
+    def __init__(self, evaluator, folder, clock, *, by="f1", stylegan=False, **options):
+        self.said = []
+        self.records = []
+        self.log = ScoreLog(folder / "genpr.jsonl", by=by, stylegan=stylegan)
+        self.watcher = Watcher(
+            evaluator,
+            folder,
+            self.log,
+            told=self.said.append,
+            on_record=self.records.append,
+            clock=clock,
+            sleep=clock.sleep,
+            now=clock,
+            **options,
+        )
+
+    def __enter__(self):
+        self.log.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        return self.log.__exit__(*error)
+
+    def scored(self):
+        return [record["name"] for record in self.records if record["status"] == "scored"]
+
+
+@pytest.fixture
+def watch(evaluator, folder, clock):
+    def begin(**options):
+        return Watch(options.pop("evaluator", evaluator), folder, clock, **options)
+
+    return begin
+
+
+def lines(folder, name="genpr.jsonl"):
+    return [json.loads(line) for line in (folder / name).read_text().splitlines()]
+
+
+def contents(folder):
+    """Every file that a watch writes, without what is only time or place."""
+
+    def timeless(value):
+        if isinstance(value, dict):
+            return {key: timeless(item) for key, item in value.items() if key not in TIMES}
+        return value.replace(str(folder), "DIR") if isinstance(value, str) else value
+
+    names = sorted(path.name for path in folder.iterdir() if path.suffix != ".npy")
+    jsonl = {name: [timeless(line) for line in lines(folder, name)] for name in names if "jsonl" in name}
+    return names, jsonl, timeless(json.loads((folder / "best.json").read_text()))
+
+
+# ------------------------------------------------------------------ what is scored, and when
+
+
+def test_what_is_complete_is_scored_once_in_natural_order(watch, folder, evaluator):
+    for number in (10, 2, 1):
+        put(folder, f"epoch_{number}.npy", scale=number / 10)
+    with watch(settle=0) as run:
+        run.watcher.run(once=True)
+        run.watcher.run(once=True)
+    assert run.scored() == ["epoch_1.npy", "epoch_2.npy", "epoch_10.npy"]
+    for record in lines(folder):
+        expected = evaluator.score(folder / record["name"]).metrics
+        assert {name: record["metrics"][name] for name in expected} == {
+            name: metric.value for name, metric in expected.items()
+        }
+
+
+def test_a_restart_scores_only_what_is_new(watch, folder):
+    put(folder, "a.npy")
+    with watch(settle=0) as run:
+        run.watcher.run(once=True)
+    put(folder, "b.npy")
+    with watch(settle=0) as run:
+        run.watcher.run(once=True)
+    assert run.scored() == ["b.npy"]
+    assert [line["name"] for line in lines(folder)] == ["a.npy", "b.npy"]
+
+
+def test_what_has_a_score_keeps_it_whatever_becomes_of_it(watch, folder):
+    for scale in (1, 0.5):
+        put(folder, "a.npy", scale=scale)
+        with watch(settle=0) as run:
+            run.watcher.run(once=True)
+    (folder / "a.npy").write_bytes(b"nothing")
+    with watch(settle=0, give_up=0) as run:
+        run.watcher.run(once=True)
+    assert len(lines(folder)) == 1
+
+
+def test_a_source_must_rest_for_the_settling_time(watch, folder, clock):
+    put(folder, "a.npy")
+    with watch(settle=10) as run:
+        for seconds in (4, 5):  # looked at after 0, 4, 9 s
+            assert run.watcher.poll() == ["a.npy"]
+            clock.sleep(seconds)
+        assert run.watcher.poll() == ["a.npy"]
+        put(folder, "a.npy", scale=0.5, n=31)
+        clock.sleep(1)
+        assert run.watcher.poll() == ["a.npy"]  # it has begun to change
+        clock.sleep(9.5)
+        assert run.watcher.poll() == ["a.npy"]
+        clock.sleep(0.5)
+        assert run.watcher.poll() == []
+    assert lines(folder)[0]["n_fake"] == 31
+
+
+def test_time_that_scoring_takes_is_no_time_of_rest(folder, clock, evaluator, watch):
+    """The second was seen 1 s before the first was scored for 100 s, in which nobody looked."""
+
+    class Slow:
+        def score(self, fake, *, cache=None):
+            clock.sleep(100)
+            return evaluator.score(fake)
+
+    put(folder, "a.npy")
+    with watch(settle=10, evaluator=Slow()) as run:
+        run.watcher.poll()
+        clock.sleep(9)
+        put(folder, "b.npy")
+        run.watcher.poll()
+        clock.sleep(1)
+        assert run.watcher.poll() == ["b.npy"]
+        assert run.scored() == ["a.npy"]
+
+
+@pytest.mark.parametrize("change", ["another", "longer", "touched", "gone"])
+def test_any_change_in_a_folder_starts_the_rest_anew(folder, clock, watch, change):
+    samples = folder / "epoch_1" / "deep"
+    samples.mkdir(parents=True)
+    (samples / "0.png").write_bytes(b"x")
+    (samples / "1.png").write_bytes(b"x")
+    before = look(folder)[0].listing
+    assert look(folder)[0].listing == before
+    {
+        "another": lambda: (samples / "2.png").write_bytes(b""),
+        "longer": lambda: (samples / "1.png").write_bytes(b"xy"),
+        "touched": lambda: os.utime(samples / "1.png", (1, 1)),
+        "gone": (samples / "1.png").unlink,
+    }[change]()
+    assert look(folder)[0].listing != before
+
+
+def test_what_changes_while_it_is_scored_is_not_recorded(folder, clock, evaluator, watch):
+    class Writing:
+        calls = 0
+
+        def score(self, fake, *, cache=None):
+            self.calls += 1
+            result = evaluator.score(fake)
+            if self.calls == 1:
+                put(folder, "a.npy", scale=0.5, n=40)
+            return result
+
+    put(folder, "a.npy")
+    with watch(settle=10, evaluator=Writing()) as run:
+        run.watcher.run(until=1, interval=10)
+    (record,) = lines(folder)
+    assert record["n_fake"] == 40
+    assert "changed while it was scored" in run.said[0]
+    assert clock.now >= 1000 + 10 + 10
+
+
+def test_what_changes_after_its_score_is_told_once_and_keeps_it(folder, clock, watch):
+    put(folder, "a.npy")
+    with watch(settle=0) as run:
+        run.watcher.poll()
+        os.utime(folder / "a.npy", (1, 1))
+        run.watcher.poll()
+        run.watcher.poll()
+    assert len(lines(folder)) == 1
+    (line,) = run.said
+    assert "has changed since it was scored" in line
+
+
+def test_marked_folders_are_scored_at_once_and_others_never(folder, clock, write_images, rng, watch):
+    real, done, _ = (
+        write_images(name, rng.integers(0, 256, (12, 8, 8, 3), dtype=np.uint8))
+        for name in ("real", "run/done", "run/writing")
+    )
+    (done / ".complete").touch()
+    scores = genpr.Evaluator(real, extractor="gabor", device="cpu", control=False, intervals=False)
+    with watch(settle=10, done_file=".complete", evaluator=scores) as run:
+        assert run.watcher.poll() == ["writing"]
+        clock.sleep(1000)
+        assert run.watcher.poll() == ["writing"]
+    assert run.scored() == ["done"]
+
+
+def test_features_of_samples_are_cached_only_if_asked(folder, write_images, rng, watch):
+    real, *_ = (
+        write_images(name, rng.integers(0, 256, (12, 8, 8, 3), dtype=np.uint8))
+        for name in ("real", "run/a", "run/b")
+    )
+    scores = genpr.Evaluator(real, extractor="gabor", device="cpu", control=False, intervals=False)
+    root = Path(os.environ["GENPR_CACHE"])
+    before = len(list(root.rglob("*.safetensors")))
+    with watch(settle=0, evaluator=scores) as run:
+        run.watcher.poll()
+    assert run.scored() == ["a", "b"]
+    assert len(list(root.rglob("*.safetensors"))) == before
+    (folder / "genpr.jsonl").unlink()
+    with watch(settle=0, evaluator=scores, cache_fakes=True) as run:
+        run.watcher.poll()
+    assert len(list(root.rglob("*.safetensors"))) == before + 2
+
+
+def test_only_samples_are_looked_at(folder, tmp_path):
+    for name in ("a.zip", "b.tar.gz", "c.npz", "d.safetensors", "E.NPY"):
+        (folder / name).touch()
+    for name in (".hidden.npz", "log.txt", "network.pkl", "x.npz.tmp", "best.json", "0.png"):
+        (folder / name).touch()
+    for name in ("empty", "logs", "images", ".hidden"):
+        (folder / name).mkdir()
+    (folder / "logs" / "events").touch()
+    (folder / "images" / "0.png").touch()
+    (folder / "real").symlink_to(folder / "images")
+    found = [arrival.name for arrival in look(folder, ignored=[folder / "c.npz", tmp_path / "missing"])]
+    assert found == ["E.NPY", "a.zip", "b.tar.gz", "d.safetensors", "images", "real"]
+
+
+def test_another_function_may_say_what_a_source_is(folder, clock, evaluator, watch):
+    (folder / "network-10.pt").write_text("0.5")
+    (folder / "notes.txt").touch()
+
+    def generated(path):
+        if path.suffix != ".pt":
+            return None
+        return float(path.read_text()) * np.random.default_rng(0).normal(size=(30, 3))
+
+    with watch(settle=0, source_of=generated) as run:
+        run.watcher.poll()
+    assert run.scored() == ["network-10.pt"]
+
+
+def test_numbers_in_names_count_as_numbers():
+    names = ["e10", "e2", "e02", "e", "10", "2b", "2a", "E2", "e2-10", "e2-9"]
+    assert sorted(names, key=natural_order) == [
+        "2a",
+        "2b",
+        "10",
+        "E2",
+        "e",
+        "e02",
+        "e2",
+        "e2-9",
+        "e2-10",
+        "e10",
+    ]
+
+
+def test_until_counts_what_earlier_runs_recorded(folder, clock, watch):
+    for name in "abc":
+        put(folder, f"{name}.npy")
+    with watch(settle=0) as run:
+        run.watcher.run(until=1)
+    with watch(settle=0) as run:
+        run.watcher.run(until=2)
+        run.watcher.run(until=2)
+    assert [line["name"] for line in lines(folder)] == ["a.npy", "b.npy"]
+
+
+def test_it_waits_for_what_comes_later(folder, clock, watch):
+    for number in range(1, 4):
+        clock.at(60 * number, lambda name=f"step_{number}.npy": put(folder, name))
+    with watch(settle=5) as run:
+        run.watcher.run(until=3, interval=10)
+    assert [line["timestamp"] for line in lines(folder)] == [1070.0, 1130.0, 1190.0]
+
+
+def test_once_waits_for_the_rest_and_leaves_what_changes(folder, clock, watch):
+    put(folder, "a.npy")
+    put(folder, "b.npy")
+    clock.at(3, lambda: put(folder, "b.npy", scale=0.5))
+    with watch(settle=5) as run:
+        run.watcher.run(once=True)
+    assert run.scored() == ["a.npy"]
+    assert clock.now == 1005
+    assert run.said == ["b.npy is left: it is still being written, or cannot be scored yet"]
+
+
+# ------------------------------------------------------------------ what cannot be scored
+
+
+def test_half_an_archive_is_scored_when_it_is_whole(folder, clock, watch):
+    whole = put(folder, "a.npy").read_bytes()
+    (folder / "a.npy").write_bytes(whole[:-8])
+    clock.at(95, lambda: (folder / "a.npy").write_bytes(whole))
+    with watch(settle=10) as run:
+        run.watcher.run(until=1, interval=10)
+    assert run.scored() == ["a.npy"]
+    assert len(run.said) == 1
+    assert "cannot be scored yet (file-damaged)" in run.said[0]
+    assert clock.now == 1110  # 100 s is the first look at the whole file
+
+
+def test_what_fails_is_tried_ever_less_often_then_given_up(folder, clock, watch):
+    class Refusing:
+        def __init__(self):
+            self.tries = []
+
+        def score(self, fake, *, cache=None):
+            self.tries.append(clock.now - 1000)
+            raise DataError("no", code="bad")
+
+    put(folder, "a.npy")
+    scores = Refusing()
+    with watch(settle=0, give_up=100, evaluator=scores) as run:
+        run.watcher.run(until=1, interval=1)
+        assert run.watcher.poll() == []
+        clock.sleep(1000)
+        assert run.watcher.poll() == []
+    assert scores.tries == [0, 10, 30, 70, 100]
+    (record,) = lines(folder)
+    assert (record["status"], record["error"]) == ("failed", {"code": "bad", "message": "no"})
+    assert len(run.said) == 1
+
+
+def test_what_was_given_up_gets_another_chance_when_it_changes(folder, clock, watch):
+    (folder / "a.npy").write_bytes(b"nothing")
+    for _ in range(2):  # also after a restart
+        with watch(settle=0, give_up=0) as run:
+            run.watcher.run(once=True)
+    assert len(lines(folder)) == 1
+    put(folder, "a.npy")
+    with watch(settle=0, give_up=0) as run:
+        run.watcher.run(once=True)
+        run.watcher.run(once=True)
+    assert [line["status"] for line in lines(folder)] == ["failed", "scored"]
+    assert [record["name"] for record in run.log.scored] == ["a.npy"]
+
+
+def test_one_that_fails_does_not_keep_others_waiting(folder, clock, watch):
+    (folder / "a.npy").write_bytes(b"nothing")
+    put(folder, "b.npy")
+    with watch(settle=0) as run:
+        assert run.watcher.poll() == ["a.npy"]
+    assert run.scored() == ["b.npy"]
+
+
+def test_what_is_moved_away_is_forgotten(folder, clock, evaluator, watch):
+    class Moving:
+        def score(self, fake, *, cache=None):
+            Path(fake).unlink()
+            return evaluator.score(fake)
+
+    put(folder, "a.npy")
+    with watch(settle=0, evaluator=Moving()) as run:
+        assert run.watcher.poll() == []
+        shutil.rmtree(folder)
+        with pytest.raises(ResourceError, match="cannot be listed") as caught:
+            run.watcher.poll()
+        folder.mkdir()
+    assert caught.value.code == "unreadable"
+    assert run.said == []
+
+
+def test_what_is_not_about_the_samples_ends_the_watch(folder, clock, watch):
+    class Broken:
+        def score(self, fake, *, cache=None):
+            raise ResourceError("no memory", code="memory")
+
+    put(folder, "a.npy")
+    with watch(settle=0, evaluator=Broken()) as run, pytest.raises(ResourceError, match="no memory"):
+        run.watcher.poll()
+    assert not (folder / "genpr.jsonl").exists()
+
+
+@pytest.mark.parametrize("options", [{"settle": -1}, {"give_up": -1}, {"settle": float("nan")}])
+def test_impossible_numbers_are_refused(watch, options):
+    with pytest.raises(UsageError) as caught:
+        watch(**options)
+    assert caught.value.code == "bad-option"
+
+
+@pytest.mark.parametrize("options", [{"interval": 0}, {"until": 0}])
+def test_impossible_runs_are_refused(watch, options):
+    with watch() as run, pytest.raises(UsageError) as caught:
+        run.watcher.run(**options)
+    assert caught.value.code == "bad-option"
+
+
+def test_a_missing_folder_is_refused(evaluator, folder, clock):
+    with ScoreLog(folder / "genpr.jsonl") as log, pytest.raises(UsageError, match="no folder"):
+        Watcher(evaluator, folder / "missing", log)
+
+
+# ------------------------------------------------------------------ what is kept
+
+
+def test_the_best_follows_the_metric_and_its_direction(folder, clock, watch):
+    scores = genpr.Evaluator(
+        np.random.default_rng(0).normal(size=(30, 3)), metrics=["precision", "recall", "fd"], control=False
+    )
+    for name, scale in (("a", 0.3), ("b", 0.9), ("c", 3.0)):
+        put(folder, f"{name}.npy", scale=scale)
+    chosen = {}
+    for by in ("f1", "precision", "recall", "fd"):
+        with watch(settle=0, evaluator=scores, by=by) as run:
+            run.watcher.poll()
+        best = json.loads((folder / "best.json").read_text())
+        values = {line["name"]: line["metrics"][by] for line in lines(folder)}
+        pick = min if by == "fd" else max
+        assert best["name"] == pick(values, key=values.get)
+        assert (best["by"], best["value"]) == (by, values[best["name"]])
+        assert best["better"] == ("lower" if by == "fd" else "higher")
+        assert best["record"] == next(line for line in lines(folder) if line["name"] == best["name"])
+        chosen[by] = best["name"]
+    assert chosen["precision"] == "a.npy"
+    assert chosen["fd"] == "b.npy"
+
+
+def test_of_equal_ones_the_first_is_best(folder, clock, watch):
+    put(folder, "a.npy", scale=0.9)
+    shutil.copy(folder / "a.npy", folder / "b.npy")
+    with watch(settle=0) as run:
+        run.watcher.poll()
+    assert json.loads((folder / "best.json").read_text())["name"] == "a.npy"
+
+
+def test_f1_is_the_harmonic_mean():
+    assert f1_of({"precision": 0.5, "recall": 1.0}) == pytest.approx(2 / 3)
+    assert f1_of({"precision": 0.0, "recall": 0.0}) == 0
+    assert f1_of({"precision": 1.0}) is None
+
+
+@pytest.mark.parametrize(
+    ("by", "code"),
+    [
+        ("nonsense", "unknown-metric"),
+        ("rarity", "no-order"),
+        ("pareto", "no-order"),
+        ("f0", "bad-beta"),
+    ],
+)
+def test_what_cannot_choose_a_best_is_refused(folder, by, code):
+    with pytest.raises(UsageError) as caught:
+        ScoreLog(folder / "genpr.jsonl", by=by)
+    assert caught.value.code == code
+    assert not list(folder.iterdir())
+
+
+def test_any_f_score_of_the_lines_may_choose(folder, clock, watch):
+    """The lines do not depend on what chooses, so a later watch may choose otherwise."""
+    for name, scale in (("a", 0.5), ("b", 1.3)):
+        put(folder, f"{name}.npy", scale=scale)
+    chosen = {}
+    for by in ("f1", "f0.1", "f10"):
+        with watch(settle=0, by=by) as run:
+            run.watcher.poll()
+        best = json.loads((folder / "best.json").read_text())
+        beta = float(by[1:])
+        values = {
+            line["name"]: (1 + beta**2)
+            * line["metrics"]["precision"]
+            * line["metrics"]["recall"]
+            / (beta**2 * line["metrics"]["precision"] + line["metrics"]["recall"])
+            for line in lines(folder)
+        }
+        assert best["name"] == max(values, key=values.get)
+        assert best["value"] == pytest.approx(values[best["name"]])
+        assert (best["by"], best["better"]) == (by, "higher")
+        chosen[by] = best["name"]
+        assert f"best by {by} (higher is better): {best['name']}" in watched_table(
+            lines(folder), best["record"], by
+        )
+    assert (chosen["f0.1"], chosen["f10"]) == ("a.npy", "b.npy")
+    assert len(lines(folder)) == 2
+
+
+def test_lines_hold_what_the_docs_say(folder, clock, watch):
+    page = (Path(__file__).parents[2] / "docs" / "watching.md").read_text()
+    put(folder, "a.npy")
+    (folder / "b.npy").write_bytes(b"nothing")
+    with watch(settle=0, give_up=0) as run:
+        run.watcher.poll()
+    best = json.loads((folder / "best.json").read_text())
+    for field in {key for record in [*lines(folder), best] for key in record}:
+        assert f"`{field}`" in page, field
+
+
+def test_a_stylegan_line_has_exactly_its_fields(folder, clock, watch):
+    put(folder, "network-000100.npy")
+    (folder / "b.npy").write_bytes(b"nothing")
+    with watch(settle=0, give_up=0, stylegan=True) as run:
+        run.watcher.poll()
+    (found,) = lines(folder, "metric-genpr.jsonl")
+    record = next(line for line in lines(folder) if line["status"] == "scored")
+    assert found == {
+        "results": record["metrics"],
+        "metric": "genpr",
+        "total_time": record["seconds"],
+        "total_time_str": time_text(record["seconds"]),
+        "num_gpus": 0,
+        "snapshot_pkl": "network-000100.npy",
+        "timestamp": record["timestamp"],
+    }
+    assert stylegan_line({**record, "device": "cuda:1"})["num_gpus"] == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.4, "0s"),
+        (59.4, "59s"),
+        (59.6, "1m 00s"),
+        (125, "2m 05s"),
+        (10809, "3h 00m 09s"),
+        (93780, "1d 02h 03m"),
+    ],
+)
+def test_durations_read_as_in_stylegan(seconds, text):
+    assert time_text(seconds) == text
+
+
+def test_scores_of_another_recipe_are_kept_apart(folder, clock, watch):
+    put(folder, "a.npy")
+    with watch(settle=0) as run:
+        run.watcher.poll()
+    put(folder, "b.npy", n=31)  # of another number, which may be
+    with watch(settle=0) as run:
+        run.watcher.poll()
+    assert run.scored() == ["b.npy"]
+    put(folder, "c.npy")
+    real = np.random.default_rng(0).normal(size=(30, 3))
+    others = {
+        "asked": genpr.Evaluator(real, metrics=["precision", "recall"], control=False),
+        "fingerprint": genpr.Evaluator(real, k=4, control=False),
+        "real": genpr.Evaluator(1.1 * real, control=False),
+        "n_real": genpr.Evaluator(real[:29], control=False),
+        "max_images": genpr.Evaluator(real, max_images=30, control=False),
+        "protocol": genpr.Evaluator(real, protocol="prdc", control=False),
+    }
+    (folder / "b.npy").unlink()
+    before = (folder / "genpr.jsonl").read_bytes()
+    (folder / "genpr.jsonl").write_bytes(before[: before.index(b"\n") + 1])
+    for name, other in others.items():
+        with watch(settle=0, evaluator=other) as run, pytest.raises(UsageError, match=name) as caught:
+            run.watcher.poll()
+        assert caught.value.code == "other-recipe"
+    assert len(lines(folder)) == 1
+
+
+# ------------------------------------------------------------------ what a kill may leave
+
+
+@pytest.fixture
+def two_lines(folder, clock, watch):
+    put(folder, "a.npy", scale=0.5)
+    put(folder, "b.npy", scale=0.9)
+    with watch(settle=0, stylegan=True) as run:
+        run.watcher.poll()
+    return (folder / "genpr.jsonl").read_bytes()
+
+
+def test_a_line_cut_at_any_byte_is_dropped_and_scored_again(folder, clock, watch, two_lines):
+    expected = contents(folder)
+    first = two_lines.index(b"\n") + 1
+    for cut in (1, 5, 22, 23, 24, 300, len(two_lines) - first - 1):
+        (folder / "genpr.jsonl").write_bytes(two_lines[: first + cut])
+        with watch(settle=0, stylegan=True) as run:
+            assert run.log.dropped == cut
+            assert (folder / "genpr.jsonl").read_bytes() == two_lines[:first]
+            assert json.loads((folder / "best.json").read_text())["name"] == "a.npy"
+            assert len(lines(folder, "metric-genpr.jsonl")) == 1
+            run.watcher.poll()
+        assert run.scored() == ["b.npy"]
+        assert contents(folder) == expected
+
+
+def test_blocks_that_never_reached_the_disk_are_dropped(folder, clock, watch, two_lines):
+    (folder / "genpr.jsonl").write_bytes(two_lines + bytes(512))
+    with watch() as run:
+        assert run.log.dropped == 512
+    assert (folder / "genpr.jsonl").read_bytes() == two_lines
+
+
+def test_other_files_are_brought_up_to_date(folder, clock, watch, two_lines):
+    expected = contents(folder)
+    (folder / "best.json").unlink()
+    (folder / "metric-genpr.jsonl").unlink()
+    (folder / ".best.json.abc_12.tmp").write_text("half")
+    (folder / ".metric-genpr.jsonl.abc_12.tmp").write_text("half")
+    with watch(stylegan=True):
+        assert contents(folder) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"my notes",
+        b"my notes\n",
+        b'{"a": 1}\n',
+        b"[]\n",
+        b"\n\n",
+        b'{"schema": 2, "name": "a", "status": "failed", "error": {"code": "x"}, "listing": ""}\n',
+        b'{"schema": 1, "name": "a", "status": "odd"}\n',
+        b'{"schema": 1, "name": "a", "status": "scored", "metrics": {"f1": NaN}}\n',
+        b'{"schema": 1, "name": "a", "status": "scored", "metrics": {"f1": 1}}\n',
+        b"\xff\xfe\n",
+    ],
+)
+def test_a_file_of_somebody_else_is_refused_untouched(folder, watch, text):
+    (folder / "genpr.jsonl").write_bytes(text)
+    with pytest.raises(DataError, match=r"line [12] of") as caught:
+        watch()
+    assert caught.value.code == "file-damaged"
+    assert (folder / "genpr.jsonl").read_bytes() == text
+
+
+def test_a_damaged_line_in_the_middle_is_refused_untouched(folder, watch, two_lines):
+    damaged = two_lines.replace(b'"status"', b'"sta', 1)
+    (folder / "genpr.jsonl").write_bytes(damaged)
+    with pytest.raises(DataError, match="line 1 of"):
+        watch()
+    assert (folder / "genpr.jsonl").read_bytes() == damaged
+
+
+@pytest.mark.parametrize("name", ["best.json", "metric-genpr.jsonl"])
+@pytest.mark.parametrize("text", ["mine", '{"schema": 1}', "[]", '{"metric": "fid50k_full"}'])
+def test_files_of_the_training_run_are_not_replaced(folder, watch, name, text):
+    (folder / name).write_text(text)
+    with pytest.raises(UsageError, match="would be replaced") as caught:
+        watch(stylegan=True)
+    assert caught.value.code == "foreign-file"
+    assert (folder / name).read_text() == text
+
+
+def test_a_second_watch_is_refused_until_the_first_ends(watch, folder):
+    with watch():
+        with pytest.raises(ResourceError, match="another genpr watch") as caught:
+            watch()
+        assert caught.value.code == "locked"
+    with watch():
+        pass
+
+
+def test_a_file_that_cannot_be_read_is_told(watch, folder):
+    (folder / "genpr.jsonl").mkdir()
+    with pytest.raises(ResourceError, match="cannot be written") as caught:
+        watch()
+    assert caught.value.code == "unwritable"
+
+
+def test_a_failed_start_leaves_no_lock(watch, folder):
+    (folder / "best.json").write_text("mine")
+    with pytest.raises(UsageError) as caught:
+        watch()
+    (folder / "best.json").unlink()
+    with watch():
+        pass
+    assert caught.tb is not None  # it keeps the log that failed, and its lock, from being collected
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_line_that_cannot_be_written_whole_is_not_written(
+    folder, clock, watch, two_lines, monkeypatch, error
+):
+    put(folder, "c.npy")
+
+    def full(_file):
+        raise error
+
+    with watch(settle=0) as run:
+        monkeypatch.setattr("os.fsync", full)
+        with pytest.raises(KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else ResourceError):
+            run.watcher.poll()
+        monkeypatch.undo()
+    assert (folder / "genpr.jsonl").read_bytes() == two_lines
+
+
+def test_a_result_that_cannot_be_kept_leaves_no_line(folder, clock, watch):
+    put(folder, "a.npy")
+    (folder / "genpr-results").touch()
+    with watch(settle=0, keep_results=True) as run, pytest.raises(ResourceError, match="genpr-results"):
+        run.watcher.poll()
+    assert not (folder / "genpr.jsonl").exists()
+
+
+def fill(folder):
+    folder.mkdir()
+    for number, scale in ((1, 0.2), (2, 0.5), (4, 0.9), (10, 0.8), (20, 3.0)):
+        put(folder, f"epoch_{number}.npy", scale=scale)
+    (folder / "epoch_3.npy").write_bytes(b"half")
+
+
+def copied(source, target):
+    """The same files with the same times, which are part of a listing."""
+    shutil.copytree(source, target)
+    return target
+
+
+def test_killed_at_random_lines_it_ends_as_if_undisturbed(tmp_path):
+    """20 kills, spread over four folders, so that many of them fall into the work on every source."""
+    np.save(tmp_path / "real.npy", np.random.default_rng(0).normal(size=(30, 3)))
+    fill(tmp_path / "whole")
+    draw = random.Random(0)
+    trials = [copied(tmp_path / "whole", tmp_path / f"trial_{number}") for number in range(4)]
+    plan = {str(tmp_path / "whole"): []}
+    plan |= {str(trial): [draw.randint(1, 420) for _ in range(5)] for trial in trials}
+    script = str(Path(__file__).with_name("watch_kills.py"))
+    command = [sys.executable, script, str(tmp_path / "real.npy"), json.dumps(plan)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout) >= 18  # the others had nothing left to do
+    expected = contents(tmp_path / "whole")
+    scored = [line["name"] for line in expected[1]["genpr.jsonl"]]
+    assert scored == [f"epoch_{number}.npy" for number in (1, 2, 3, 4, 10, 20)]
+    for trial in trials:
+        assert contents(trial) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_command_killed_at_random_times_ends_as_if_undisturbed(tmp_path):
+    np.save(tmp_path / "real.npy", np.random.default_rng(0).normal(size=(400, 8)))
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    whole.mkdir()
+    for number in (1, 2, 3, 5, 10, 20):
+        np.save(
+            whole / f"epoch_{number}.npy", np.random.default_rng(number).normal(size=(400, 8)) * number / 10
+        )
+    copied(whole, killed)
+
+    def start(folder):
+        line = "watch real.npy FOLDER --once --settle 0 --format stylegan -q".replace("FOLDER", str(folder))
+        command = [sys.executable, "-m", "genpr", *line.split()]
+        return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    started = time.monotonic()
+    assert start(whole).wait() == 0
+    longest = time.monotonic() - started
+    draw = random.Random(0)
+    for _ in range(20):
+        process = start(killed)
+        time.sleep(draw.uniform(0.3, 1) * longest)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert start(killed).wait() == 0
+    assert contents(killed) == contents(whole)

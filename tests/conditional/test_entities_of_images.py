@@ -1,0 +1,417 @@
+"""Entities recognised in images and scored, by toy recognisers of painted stripes whose answers are known."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+import torch
+import toy_colours
+from PIL import Image
+from torch import nn
+from toy_colours import COLOURS, Detector, Misshapen, Network, Pair, painted, write_expected
+
+import genpr
+from genpr import DataError, FeatureError, UsageError, ZeroShot
+from genpr.conditional.recognition.thresholds import halves_of
+from genpr.evaluation.records import result_of
+from genpr.metrics.entity.presence import calibrate, present_by_halves
+
+WANTED = [
+    [name for place, name in enumerate(COLOURS) if (row + 1) % 8 >> place & 1] or ["red"] for row in range(64)
+]
+DRAWN = [[name for name in names if name != "blue" or row % 4] for row, names in enumerate(WANTED)]
+"""Each fourth image lacks its blue."""
+IMAGES = np.stack([painted(*names) for names in DRAWN])
+LABELLED = np.stack([painted(*names) for names in WANTED])
+BLUE = sum("blue" in names for names in WANTED)
+FOUND_BLUE = sum("blue" in names for names in DRAWN)
+COLD = {"device": "cpu", "cache": False}
+
+
+def in_images(expected=WANTED, images=IMAGES, **options):
+    return genpr.score_entities_in_images(expected, images, **{"by": Detector(), **COLD, **options})
+
+
+def share_of_blue(result):
+    (row,) = [row for row in result.entities.rows if row.entity == "blue"]
+    return row.n_found, row.n_expected
+
+
+def test_detector_gives_what_answers_would():
+    result = in_images()
+    told = genpr.score_entities(WANTED, DRAWN, vocabulary=list(COLOURS))
+    assert share_of_blue(result) == (FOUND_BLUE, BLUE)
+    for name in ("recall", "micro_recall", "macro_recall", "all_found", "precision"):
+        assert result[f"entity.{name}"] == told[f"entity.{name}"]
+        assert result.metrics[f"entity.{name}"].interval == told.metrics[f"entity.{name}"].interval, (
+            "the same halves"
+        )
+    assert "entity.failure_rate" not in result.metrics, "a detector's answers can all be read"
+
+
+def test_result_says_what_recognised_and_goes_through_json():
+    result = in_images()
+    assert (result.extractor.name, result.extractor.dim) == ("Detector", 3)
+    assert (result.fake.what, result.fake.n, result.real.what) == ("images", 64, "prompts")
+    seen = result.entities.recogniser
+    assert (seen.kind, seen.chosen, seen.entities[0].thresholds) == ("detector", "fixed", (0.3,))
+    assert not result.comparable
+    assert result_of(result.to_dict()).entities == result.entities
+
+
+@pytest.mark.parametrize(("strength", "is_seen"), [(76, False), (77, True)], ids=["76", "77"])
+def test_a_detection_counts_from_three_tenths_on(strength, is_seen):
+    images = np.stack([painted("red", strength=strength), painted("green")])
+    assert in_images([["red"], ["green"]], images)["entity.recall"] == (1 if is_seen else 0.5)
+
+
+def test_labelled_images_give_thresholds():
+    result = in_images(
+        by=Pair(), vocabulary=list(COLOURS), calibrate_on=LABELLED, calibrate_expected=WANTED, seed=3
+    )
+    assert share_of_blue(result) == (FOUND_BLUE, BLUE)
+    assert result["entity.precision"] == 1
+    seen = result.entities.recogniser
+    assert (seen.kind, seen.chosen) == ("zero-shot", "labelled")
+    assert [(each.sensitivity, each.false_positive_rate) for each in seen.entities] == [(1, 0)] * 3
+    assert all(each.is_own and len(each.thresholds) == 1 for each in seen.entities)
+    assert {item.code for item in result.notices}.isdisjoint({"thresholds-by-prompts", "poorly-recognised"})
+
+
+def test_labels_beside_the_vocabulary_are_left_aside():
+    labels = [[*names, "sofa"] for names in WANTED]
+    result = in_images(by=Pair(), vocabulary=list(COLOURS), calibrate_on=LABELLED, calibrate_expected=labels)
+    assert share_of_blue(result) == (FOUND_BLUE, BLUE)
+
+
+def test_detections_can_be_calibrated_too():
+    pale = np.stack([painted(*names, strength=60) for names in WANTED])
+    assert in_images(images=pale)["entity.recall"] == 0
+    result = in_images(images=pale, calibrate_on=pale, calibrate_expected=WANTED)
+    assert result["entity.recall"] == 1
+
+
+def test_a_recogniser_that_is_often_wrong_is_told():
+    result = in_images(
+        by=Detector(("blue",)), calibrate_on=LABELLED, calibrate_expected=WANTED, vocabulary=list(COLOURS)
+    )
+    (said,) = [item for item in result.notices if item.code == "poorly-recognised"]
+    assert "of 1 of 3 entities" in said.message
+
+
+def test_without_labelled_images_each_half_is_judged_by_the_other():
+    """Recounted: scores of pure noise, where thresholds look good on the images that they were chosen on, and on no others."""
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.rand(120, 3, generator=generator)
+
+    class Noisy(Pair):
+        def __call__(self, images):
+            rows = images[:, 0, 0, 0].long()
+            return torch.cat([noise[rows], torch.ones(len(rows), 1)], dim=1)
+
+    images = np.zeros((120, 4, 4, 3), np.uint8)
+    images[:, 0, 0, 0] = np.arange(120)
+    wanted = [WANTED[row % 64] for row in range(120)]
+    result = in_images(wanted, images, by=Noisy(), vocabulary=list(COLOURS), seed=5)
+
+    asked = torch.tensor([[name in names for name in COLOURS] for names in wanted])
+    embedded = torch.cat([noise, torch.ones(120, 1)], dim=1).double()
+    texts = Pair().encode_text([f"a photo of a {name}." for name in COLOURS]).double()
+    scores = nn.functional.normalize(embedded) @ nn.functional.normalize(texts).T
+    groups = [f"[{row}]" for row in range(120)]
+    present = present_by_halves(scores, asked, halves_of(groups, 5)).present
+    hits = (present & asked).sum(dim=1) / asked.sum(dim=1)
+    assert result["entity.recall"] == pytest.approx(float(hits.double().mean()))
+    own = calibrate(scores, asked).present(scores)
+    balance = [
+        float((each[asked].double().mean() + 1 - each[~asked].double().mean()) / 2) for each in (present, own)
+    ]
+    assert balance[1] > balance[0] + 0.03, "thresholds look better where they were chosen"
+    assert next(item.code for item in result.notices) == "thresholds-by-prompts"
+    (guessed,) = [item for item in result.notices if item.code == "entities-guessed"]
+    assert "3 of 3 entities" in guessed.message
+    (first, *_) = result.entities.recogniser.entities
+    assert len(set(first.thresholds)) == 2
+    assert (first.sensitivity, first.false_positive_rate) == (None, None)
+
+
+def test_an_entity_that_is_never_drawn_is_named():
+    """Its recall is that of guessing, and those of the others are not."""
+
+    class Unsure(Pair):
+        def __call__(self, images):
+            rows = super().__call__(images)
+            rows[:, 2] = images.float().mean((1, 2, 3)).sin().abs() * 1e-2
+            return rows
+
+    drawn = [[name for name in names if name != "blue"] for names in WANTED]
+    images = np.stack([painted(*names) for names in drawn])
+    images[:, 11, 11] = np.random.default_rng(0).integers(0, 99, (64, 3))
+    result = in_images(images=images, by=Unsure(), vocabulary=list(COLOURS))
+    assert share_of_blue(result)[0] > 0
+    (said,) = [item for item in result.notices if item.code == "entities-guessed"]
+    assert "1 of 3 entities" in said.message
+    assert "(blue)" in said.message
+    clear = in_images(by=Pair(), vocabulary=list(COLOURS))
+    assert "entities-guessed" not in {item.code for item in clear.notices}
+
+
+def test_thresholds_of_a_half_come_from_the_other_half():
+    """Nothing of an image's own score decides whether it is found."""
+    scores = torch.tensor([[0.1], [0.2], [0.8], [0.9], [10.0], [20.0], [80.0], [90.0]])
+    asked = torch.tensor([[False], [False], [True], [True]] * 2)
+    second = torch.arange(8) >= 4
+    found = present_by_halves(scores, asked, second, least=2)
+    assert found.present[:, 0].tolist() == [False] * 4 + [True] * 4
+    assert [float(each.thresholds[0]) for each in found.calibrations] == pytest.approx([50.0, 0.5])
+
+
+def test_images_of_one_prompt_are_in_one_half():
+    groups = [f"prompt {row % 10}" for row in range(200)]
+    halves = halves_of(groups, 0)
+    assert all(len(set(halves[place::10].tolist())) == 1 for place in range(10))
+    assert int(halves.sum()) == 100
+    order = torch.randperm(200, generator=torch.Generator().manual_seed(1)).tolist()
+    assert halves_of([groups[row] for row in order], 0).tolist() == halves[order].tolist()
+    assert halves_of(groups, 1).tolist() != halves.tolist()
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        str,
+        lambda name: f"./{name}",
+        lambda name: name.split("/")[1],
+        lambda name: name[:-4],
+        lambda name: name[3:-4],
+    ],
+    ids=["path", "dot", "file", "stem", "file-stem"],
+)
+def test_ids_are_paths_or_unique_names(write_images, tmp_path, form):
+    """In any order, and also where one image was left out."""
+    folder = write_images("images/in", IMAGES).parent
+    names = [form(f"in/{row:05d}.png") for row in range(64)]
+    order = np.random.default_rng(0).permutation(64)
+    path = write_expected(tmp_path / "e.csv", [WANTED[row] for row in order], [names[row] for row in order])
+    result = in_images(path, folder)
+    assert share_of_blue(result) == (FOUND_BLUE, BLUE)
+    assert result.fake.n == 64
+
+
+def test_a_subset_and_unusable_images_leave_their_expectations_out(write_images, tmp_path):
+    folder = write_images("images", IMAGES)
+    (folder / "00001.png").write_bytes(b"no image")
+    path = write_expected(tmp_path / "e.csv", WANTED)
+    result = in_images(path, folder, on_bad="skip", max_bad=0.1, max_images=40, seed=1)
+    kept = in_images(path, folder, on_bad="skip", max_bad=0.1, seed=1)
+    assert (kept.real.n, kept.fake.n, kept.fake.skipped[0][0]) == (63, 63, "00001.png")
+    assert result.real.n == result.fake.n <= 40
+    assert result["entity.precision"] == kept["entity.precision"] == 1, "each image kept its own expectation"
+    with pytest.raises(genpr.BadImagesError):
+        in_images(path, folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda names: names[:-1], r"nothing is said of 1 of 64 images \(00063.png\)"),
+        (lambda names: [*names, "more.png"], r"1 ids are of no image \(more.png\)"),
+        (lambda names: [f"other/{name}" for name in names], "images are called such as '00000.png'"),
+    ],
+    ids=["missing", "unused", "folder"],
+)
+def test_ids_that_do_not_match_are_refused(write_images, tmp_path, change, message):
+    names = change([f"{row:05d}.png" for row in range(64)])
+    path = write_expected(tmp_path / "e.csv", [WANTED[row % 64] for row in range(len(names))], names)
+    with pytest.raises(DataError, match=message) as caught:
+        in_images(path, write_images("images", IMAGES))
+    assert caught.value.code == "ids-do-not-match"
+
+
+def test_names_that_two_images_share_are_no_ids(write_images, tmp_path):
+    for name in "ab":
+        write_images(f"images/{name}", IMAGES[:2])
+    path = write_expected(tmp_path / "e.csv", WANTED[:2])
+    with pytest.raises(DataError, match="nothing is said of 4 of 4 images"):
+        in_images(path, tmp_path / "images")
+
+
+def test_wrong_count_without_ids_is_refused():
+    with pytest.raises(DataError, match=r"63 records without ids, and .* 64 images"):
+        in_images(WANTED[:-1])
+
+
+def test_prompts_find_their_entities_and_aliases_count(tmp_path):
+    prompts = [f"a {' and a '.join(names)} stripe".replace("blue", "azure") for names in WANTED]
+    result = in_images(prompts, by=Detector(), aliases={"blue": ["azure"]})
+    assert share_of_blue(result) == (FOUND_BLUE, BLUE)
+    groups = {tuple(names) for names in WANTED}
+    assert result.metrics["entity.recall"].n_counted == len(groups), "images of one prompt are one draw"
+
+
+def test_zero_shot_objects_and_saved_features(tmp_path):
+    plain = in_images(by=Pair(), vocabulary=list(COLOURS))
+    given = in_images(by=ZeroShot(Pair(), Pair().encode_text), vocabulary=list(COLOURS))
+    assert given["entity.recall"] == plain["entity.recall"]
+    assert given.extractor.name == "toy-colours"
+    other = in_images(
+        by=ZeroShot(Pair(), Pair().encode_text, ("{}", "the colour {}")), vocabulary=list(COLOURS)
+    )
+    with pytest.raises(DataError, match=r"variant of entity\.recall"):
+        genpr.compare({"one": given, "other": other})
+
+
+def test_networks_are_cached_and_hashed(write_images, tmp_path):
+    folder = write_images("images", IMAGES)
+    path = write_expected(tmp_path / "e.csv", WANTED)
+    options = {"by": Network(), "cache": True, "cache_dir": tmp_path / "cache"}
+    first = in_images(path, folder, **options)
+    assert first.extractor.weights_sha256
+    again = in_images(path, folder, **options)
+    assert (first.fake.n_embedded, again.fake.n_embedded) == (64, 0)
+    assert again["entity.recall"] == first["entity.recall"] == in_images()["entity.recall"]
+    options["by"].scale.data *= 0.2
+    assert in_images(path, folder, **options)["entity.recall"] == 0, "other weights, other scores"
+
+
+def test_comparisons_need_the_same_recogniser_and_vocabulary():
+    one, same = in_images(), in_images(images=LABELLED)
+    found = genpr.compare({"one": one, "same": same})
+    assert found.contrast("same", "entity.recall").value > 0
+    wider = in_images(vocabulary=["red", "green", "blue"], aliases={"blue": ["azure"]})
+    named = Detector()
+    named.name = "another"
+    for other, words in (
+        (in_images(by=named), "extractor of entity.recall"),
+        (wider, "set of prompts"),
+        (in_images(calibrate_on=LABELLED, calibrate_expected=WANTED), "variant of entity.recall"),
+        (genpr.score_entities(WANTED, DRAWN, vocabulary=list(COLOURS)), "extractor of entity.recall"),
+    ):
+        with pytest.raises(DataError, match=words):
+            genpr.compare({"one": one, "other": other})
+
+
+def test_other_labelled_images_are_another_recogniser():
+    options = {"calibrate_expected": WANTED, "by": Pair(), "vocabulary": list(COLOURS)}
+    one, other = (in_images(calibrate_on=images, **options) for images in (LABELLED, IMAGES))
+    with pytest.raises(DataError, match=r"variant of entity\.recall"):
+        genpr.compare({"one": one, "other": other})
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        ({"by": Pair()}, "no-vocabulary", "must be told what to look for"),
+        ({"vocabulary": ["red", "green", "blue", "unicorn"]}, "unseen-entities", r"no class for 1 of 4 .*unicorn"),
+        ({"expected": [["unicorn"]] * 64}, "bad-expectation", "not in the 3 classes of Detector; leave it out"),
+        ({"exclude": ["unicorn"]}, "unseen-entities", "unicorn.* nobody looks for them"),
+        ({"calibrate_on": LABELLED}, "bad-option", "needed are both"),
+        ({"by": "inception"}, "no-text-encoder", "recognises no entities"),
+        ({"by": "yolo"}, "unknown-extractor", "recognises no entities"),
+        ({"by": object()}, "custom-detector", "recognises nothing"),
+        ({"by": Misshapen()}, "feature-shape", "a row of 3 floats per image"),
+        ({"by": "clip", "vocabulary": list(COLOURS), "offline": True}, "weights-missing", "switched off"),
+        ({"by": "fasterrcnn_resnet50_fpn_v2", "offline": True}, "weights-missing", "switched off"),
+        ({"by": f"{toy_colours.__file__}:pair", "weights": "w.pth"}, "weights-unused", "takes no weights file"),
+        ({"expected": [["red"]] * 64, "by": Pair(), "vocabulary": ["red"]}, "no-thresholds", "all of the entities"),
+        ({"expected": [[]] * 64, "by": Pair(), "vocabulary": ["red"]}, "no-thresholds", "none of the entities"),
+        (
+            {"by": Pair(), "vocabulary": ["red"], "calibrate_on": LABELLED, "calibrate_expected": [["sofa"]] * 64,
+             "expected": [["red"]] * 64},
+            "no-thresholds",
+            "none of the entities",
+        ),
+    ],
+    ids=range(15),
+)  # fmt: skip
+def test_errors(options, code, message):
+    with pytest.raises(genpr.GenprError, match=message) as caught:
+        in_images(**options)
+    assert caught.value.code == code
+
+
+def test_what_cannot_be_judged_is_refused_before_images_are_embedded():
+    class Never(Pair):
+        def __call__(self, images):
+            raise AssertionError("embedded")
+
+    with pytest.raises(DataError, match="all of the entities") as caught:
+        in_images([["red"]] * 64, by=Never(), vocabulary=["red"])
+    assert caught.value.code == "no-thresholds"
+
+
+def test_a_loaded_detector_knows_the_hash_of_its_weights(tmp_path, monkeypatch):
+    from genpr.features.detectors import build_detector
+    from genpr.features.weights.known import WeightsFile
+
+    monkeypatch.setattr("torchvision.models.get_model", lambda *_, **__: nn.Linear(2, 2))
+    path = tmp_path / "w.pth"
+    torch.save(nn.Linear(2, 2).state_dict(), path)
+    entry = WeightsFile("w.pth", "https://example.org/w.pth", None, None, "none")
+    detector = build_detector("toy", entry, path, ["cat"], torch.device("cpu"))
+    assert detector.weights_sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert detector.name == "toy"
+
+
+def test_images_without_a_recogniser_are_refused(tmp_path):
+    for found in (tmp_path, tmp_path / "samples.zip", tmp_path / "samples.npz", IMAGES):
+        with pytest.raises(UsageError, match="what recognises entities in them") as caught:
+            genpr.score_entities(WANTED, found)
+        assert caught.value.code == "images-not-answers"
+
+
+def test_features_of_another_model_are_refused(write_images):
+    class Wider(Pair):
+        dim = 5
+
+        def __call__(self, images):
+            return torch.cat([super().__call__(images), torch.ones(len(images), 1)], dim=1)
+
+        def encode_text(self, texts):
+            return torch.ones(len(texts), 5)
+
+    with pytest.raises(FeatureError):
+        in_images(by=ZeroShot(Pair(), Wider().encode_text), vocabulary=list(COLOURS))
+
+
+def test_variant_of_published_weights_is_in_the_record(tmp_path):
+    """What identifies a detector of torchvision: its name, and the bytes of its weights."""
+    from genpr.features.detecting import DetectingExtractor
+    from genpr.features.detectors import TorchvisionDetector
+
+    def info(name, sha):
+        network = nn.Identity()
+        detector = TorchvisionDetector(
+            network, ["__background__", "cat"], torch.device("cpu"), name=name, weights_sha256=sha
+        )
+        return DetectingExtractor(detector, name=name).info
+
+    one = info("fasterrcnn", "a" * 64)
+    assert (one.name, one.weights_sha256, one.comparable) == ("fasterrcnn", "a" * 64, False)
+    assert one == info("fasterrcnn", "a" * 64)
+    assert one.cache_key not in {info("fasterrcnn", "b" * 64).cache_key, info("retina", "a" * 64).cache_key}
+    assert info("fasterrcnn", None).cache_key is None
+
+
+def test_order_of_the_images_moves_nothing(write_images, tmp_path):
+    """Halves of intervals are of expectations, whatever the images are called."""
+    folder = write_images("images", IMAGES[::-1])
+    names = [f"{63 - row:05d}.png" for row in range(64)]
+    result = in_images(write_expected(tmp_path / "e.csv", WANTED, names), folder, seed=2)
+    plain = in_images(seed=2)
+    assert result["entity.recall"] == plain["entity.recall"]
+    assert result.metrics["entity.recall"].interval == plain.metrics["entity.recall"].interval
+
+
+def test_what_lies_behind_transparency_is_chosen(tmp_path):
+    """A picture that is all but transparent is red if alpha is dropped, and blue before a blue ground."""
+    pixels = np.zeros((16, 16, 4), np.uint8)
+    pixels[..., 0] = 255
+    Image.fromarray(pixels, "RGBA").save(tmp_path / "a.png")
+    words = {"vocabulary": list(COLOURS)}
+    for alpha, seen in (("drop", "red"), ("#0000ff", "blue")):
+        result = in_images({"a.png": [seen]}, tmp_path, alpha=alpha, **words)
+        assert result["entity.recall"] == 1, alpha
+    assert in_images({"a.png": ["red"]}, tmp_path, alpha="#0000ff", **words)["entity.recall"] == 0

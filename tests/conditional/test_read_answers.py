@@ -1,0 +1,279 @@
+"""Answers of language models are read where they can mean one thing only, and are told to be unreadable elsewhere."""
+
+import json
+import random
+import time
+
+import pytest
+from answer_cases import NOTHING, READ, UNREADABLE
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import genpr
+from genpr import Answer, Unreadable, read_entities
+from genpr.conditional.entities.answer import NotReadable
+from genpr.conditional.entities.loose_json import LooseJson
+
+SEEDS = [text for text, _ in READ.values()] + list(NOTHING.values())
+SEEDS += [text for text, _ in UNREADABLE.values() if len(text) < 500]
+
+
+@pytest.mark.parametrize("case", READ)
+def test_lists_are_read(case):
+    text, entities = READ[case]
+    found = read_entities(text)
+    assert isinstance(found, Answer), found
+    assert found.entities == entities
+
+
+@pytest.mark.parametrize("case", NOTHING)
+def test_nothing_found_is_an_answer(case):
+    found = read_entities(NOTHING[case])
+    assert isinstance(found, Answer), found
+    assert found.entities == ()
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_what_cannot_be_told_is_unreadable(case):
+    text, code = UNREADABLE[case]
+    found = read_entities(text)
+    assert isinstance(found, Unreadable), found
+    assert found.code == code
+    assert found.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "repaired"),
+    [
+        ('{"entities": ["cat"]}', ()),
+        ("{'entities': ['cat',]}", ("single quotes", "trailing comma")),
+        ('{"animals": ["cat"]}', ("the list stood under 'animals'",)),
+        ("{entities: [cat]}", ("keys without quotes", "names without quotes")),
+        ('```\n["cat"]', ("code fence not closed",)),
+        ('[{"name": "cat"}]', ("objects with names",)),
+        ("- cat: a pet\n- dog: a pet", ("explanations left out",)),
+        ('{"entities": ["a"\n"b"]}', ("missing comma",)),
+        ('["none"]', ("a list with a word for none",)),
+        (
+            "{'entities': {'cat': True, 'dog': False}}",
+            ("single quotes", "Python's None, True or False", "names with yes or no"),
+        ),
+    ],
+    ids=range(10),
+)
+def test_repairs_are_told(text, repaired):
+    assert read_entities(text).repaired == repaired
+
+
+@pytest.mark.parametrize(
+    ("text", "how"),
+    [
+        ('["cat"]', "JSON"),
+        ('x ["cat"] y', "JSON with text around"),
+        ('```\n["cat"]\n```', "JSON in a code fence"),
+        ("- cat\n- dog", "bullet list"),
+        ("1. cat\n2. dog", "numbered list"),
+        ("a\nb", "lines"),
+        ("a, b", "names with commas between"),
+        ("Entities: a, b", "names behind a label"),
+    ],
+    ids=range(8),
+)
+def test_forms_are_told(text, how):
+    assert read_entities(text).how == how
+
+
+def test_a_name_alone_is_a_list_only_if_it_is_known():
+    assert isinstance(read_entities("cat"), Unreadable)
+    assert read_entities("Cat.", known=lambda name: name.lower() == "cat").entities == ("Cat",)
+    assert isinstance(read_entities("Rate limit", known=lambda name: name == "cat"), Unreadable)
+    assert isinstance(read_entities("ok", known=lambda _: True), Unreadable)
+
+
+def test_and_is_split_where_it_is_known_how():
+    parts, whole = (
+        (lambda name: name in {"cat", "dog", "猫", "狗"}),
+        (lambda name: name in {"salt and pepper", "salt", "pepper"}),
+    )
+    assert read_entities("The entities are: cat and dog.", known=parts).entities == ("cat", "dog")
+    assert read_entities("实体：猫和狗", known=parts).entities == ("猫", "狗")
+    assert read_entities("Entities: salt and pepper", known=whole).entities == ("salt and pepper",)
+    assert read_entities("Entities: cat, salt and pepper", known=whole).entities == ("cat", "salt and pepper")
+    assert read_entities("- cat and dog\n- a sofa", known=parts).entities == ("cat", "dog", "a sofa")
+    assert isinstance(read_entities("Entities: cat and bird", known=parts), Unreadable)
+
+
+def test_brackets_belong_to_a_name_where_it_is_known_with_them():
+    known = {"Mercury (planet)", "Neil Armstrong", "Paris"}.__contains__
+    text = "- Mercury (planet)\n- 尼尔 (Neil Armstrong)\n- Paris (city)\n- Moon (large)"
+    names = ("Mercury (planet)", "尼尔 (Neil Armstrong)", "Paris", "Moon")
+    assert read_entities(text, known=known).entities == names
+    assert read_entities(text.replace("- ", "").replace("\n", ", "), known=known).entities == names
+    assert read_entities('["Mercury (planet)", "Moon (large)"]').entities == (
+        "Mercury (planet)",
+        "Moon (large)",
+    )
+
+
+def test_words_for_more_are_names_where_they_are_known():
+    assert read_entities("cat, others", known={"others"}.__contains__).entities == ("cat", "others")
+    assert read_entities("猫、狗等", known={"狗"}.__contains__).entities == ("猫", "狗")
+    assert read_entities("自由、平等", known={"平等"}.__contains__).entities == ("自由", "平等")
+
+
+def test_yes_and_no_of_known_names():
+    known = {"cat", "dog"}.__contains__
+    assert read_entities('{"cat": true, "dog": "no"}', known=known).entities == ("cat",)
+    assert isinstance(read_entities('{"success": true, "dog": false}', known=known), Unreadable)
+    assert isinstance(read_entities('{"cat": true, "dog": "no"}'), Unreadable)
+
+
+def test_parsed_json_is_read_like_its_text():
+    assert read_entities({"result": {"实体": ["猫"]}}).entities == ("猫",)
+    assert read_entities(("cat", "dog")).entities == ("cat", "dog")
+    assert read_entities([{"name": "cat"}]).entities == ("cat",)
+
+
+def test_names_come_once():
+    assert read_entities('["Cat", "ｃａｔ", "cat ", "dog"]').entities == ("Cat", "dog")
+
+
+def cyclic():
+    found = []
+    found.append(found)
+    return found
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [None, 3, True, b"cat", object(), [object()], cyclic(), {"entities": b"x"}, float("nan"), {1: [2]}],
+    ids=range(10),
+)
+def test_other_objects_are_unreadable(answer):
+    assert isinstance(read_entities(answer), Unreadable)
+
+
+def test_nothing_is_evaluated(tmp_path):
+    marker = tmp_path / "ran"
+    for text in (f"__import__('pathlib').Path({str(marker)!r}).touch()", f"[open({str(marker)!r}, 'w')]"):
+        assert isinstance(read_entities(text), Unreadable)
+    assert not marker.exists()
+
+
+@given(st.text(max_size=300) | st.text(alphabet="[]{}\"':,-*•1.\n `猫：、cat", max_size=200))
+@settings(max_examples=150, deadline=None)
+@example("[[]")
+@example("{'a'")
+def test_any_text_has_an_outcome(text):
+    found = read_entities(text)
+    assert isinstance(found, Answer | Unreadable)
+    assert isinstance(read_entities({"entities": text}), Answer | Unreadable)
+
+
+@given(st.lists(st.from_regex(r"\A[a-z]{3,8}[0-9]\Z"), min_size=2, max_size=6, unique=True))
+@settings(max_examples=40, deadline=None)
+def test_all_forms_of_a_list_read_the_same(names):
+    forms = [
+        json.dumps({"entities": names}),
+        json.dumps({"x": {"实体": names}}, indent=2),
+        str(names),
+        "Entities: " + ", ".join(names),
+        "实体：" + "、".join(names),
+        "\n".join(f"- {name}" for name in names),
+        "\n".join(f"{i}. {name}" for i, name in enumerate(names, 1)),
+        "```\n" + json.dumps(names) + "\n```",
+        "Sure:\n" + json.dumps([{"name": name} for name in names]) + "\nDone.",
+    ]
+    assert [read_entities(form).entities for form in forms] == [tuple(names)] * len(forms)
+
+
+def mutated(seed, rng):
+    letters = list(seed)
+    for _ in range(rng.randint(1, 8)):
+        place = rng.randrange(len(letters) + 1)
+        kind = rng.randrange(4)
+        if kind == 0:
+            letters.insert(place, rng.choice("[]{}\"'`*-:：,，、。.\n \\“”‘’【】<>/()01aA猫#|·•\u200b\ud800"))
+        elif kind == 1 and letters:
+            del letters[place - 1]
+        elif kind == 2:
+            letters[place:place] = rng.choice(SEEDS)
+        else:
+            letters[place:place] = letters[: rng.randrange(40)] * rng.choice([1, 2, 30])
+    return "".join(letters)[:100_000]
+
+
+def fuzz(rounds, seed):
+    """Mutated answers; the slowest of them in seconds of this process."""
+    rng, slowest = random.Random(seed), 0.0
+    for _ in range(rounds):
+        text = mutated(rng.choice(SEEDS), rng)
+        started = time.process_time()
+        found = read_entities(text)
+        slowest = max(slowest, time.process_time() - started)
+        assert isinstance(found, Answer | Unreadable)
+        if isinstance(found, Answer):
+            assert all(name.strip() for name in found.entities)
+    return slowest
+
+
+def test_damaged_answers_have_an_outcome():
+    assert fuzz(1_000, seed=0) < 0.5
+
+
+@pytest.mark.slow
+def test_twenty_thousand_damaged_answers_have_an_outcome():
+    assert fuzz(20_000, seed=1) < 0.2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 10**6,
+        "(" * 49_999,
+        '"' * 49_999,
+        "[" + "'a'," * 12_000 + "'b']",
+        "**a " * 12_000,
+        "a and " * 8_000,
+        "- a\n" * 12_000,
+        "a:" * 24_000,
+        "```" * 16_000,
+        "['" + "\\" * 49_000,
+        "[ [" * 16_000,
+        "{}" * 24_000,
+        "- [ ] a\n" * 900,
+        "cat " * 2_500_000,
+        "- cat" + " " * 49_000 + "x\n- dog",
+        "cat, dog" + " " * 49_000 + "x",
+        "Entities: cat" + "\u3000" * 20_000 + "x",
+        '["cat' + " " * 49_000 + 'x", "dog"]',
+        "```" + " " * 49_000 + "x\n- dog\n```",
+        "- cat" + "\u0301\u0316" * 10_000,
+        "\n".join(f"- entity {i}" for i in range(1_000)),
+        json.dumps([{"name": f"entity {i}"} for i in range(1_000)]),
+    ],
+    ids=range(22),
+)
+def test_no_answer_takes_long(text):
+    started = time.process_time()
+    assert isinstance(read_entities(text), Answer | Unreadable)
+    assert time.process_time() - started < 0.3  # some 20 ms; machines differ
+
+
+def all_values(text):
+    loose, place = LooseJson(text, []), 0
+    while place < len(text.rstrip()):
+        _, place = loose.value_at(place)
+
+
+def test_work_is_bounded_over_all_pieces_of_a_text():
+    piece = "[" + "1," * 400 + "1] "
+    all_values(piece * 10)
+    with pytest.raises(NotReadable, match="too long"):
+        all_values(piece * 60)
+
+
+def test_public_names():
+    assert {"Answer", "Unreadable", "read_entities", "Vocabulary", "entity_metrics", "score_entities"} <= set(
+        genpr.__all__
+    )

@@ -1,0 +1,305 @@
+"""Entity recall of texts, lists, and files of answers."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import genpr
+from genpr import DataError, UsageError
+from genpr.evaluation.records import result_of
+
+ALIASES = {"尼尔·阿姆斯特朗": ["阿姆斯特朗", "Neil Armstrong"]}
+
+
+def test_two_lists_of_entities():
+    found = genpr.entity_metrics(["尼尔·阿姆斯特朗", "Moon"], ["moon", "阿姆斯特朗", "Ohio"], aliases=ALIASES)
+    assert found["recall"] == 1
+    assert genpr.entity_metrics(["尼尔·阿姆斯特朗", "Moon"], ["moon", "阿姆斯特朗"])["recall"] == 0.5
+
+
+def test_aliases_count_once():
+    found = genpr.entity_metrics(
+        ["尼尔·阿姆斯特朗", "阿姆斯特朗", "Moon"], ["Neil Armstrong"], aliases=ALIASES
+    )
+    assert (found["recall"], found["micro_recall"]) == (0.5, 0.5)
+    assert [(row.entity, row.n_expected) for row in found.entities] == [("Moon", 1), ("尼尔·阿姆斯特朗", 1)]
+    closed = genpr.entity_metrics(
+        ["Moon"],
+        ["阿姆斯特朗", "Neil Armstrong", "Moon"],
+        vocabulary=["Moon", "Neil Armstrong"],
+        aliases=ALIASES,
+    )
+    assert closed["precision"] == 0.5
+
+
+def test_two_texts():
+    words = ["cat", "hot dog", "dog", "sofa"]
+    found = genpr.entity_metrics("A cat eats a hot dog.", "The CAT; a dog on a sofa", vocabulary=words)
+    assert (found["recall"], found["precision"]) == (0.5, pytest.approx(1 / 3))
+
+
+def test_text_and_contexts():
+    contexts = ["No one here.", "A cat.", "A cat and a car."]
+    found = genpr.entity_metrics("cat, dog and car", contexts, vocabulary=["cat", "dog", "car", "bus"])
+    assert found["recall"] == pytest.approx(2 / 3)
+
+
+def test_lists_of_lists_and_excluded():
+    found = genpr.entity_metrics([["cat"], ["dog"]], [["Cat", "bus"], None], excluded=["bus"])
+    assert (found["recall"], found["all_found"], found["precision"], found["failure_rate"]) == (
+        1,
+        0,
+        0.5,
+        0.5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("reference", "contexts", "code"),
+    [
+        ("a cat", "a cat", "no-vocabulary"),
+        (["cat"], "a cat", "bad-option"),
+        ([["cat"], "dog"], [["cat"], ["dog"]], "bad-option"),
+        ([["cat"]], [["cat"], ["dog"]], "bad-option"),
+        ([3], [3], "bad-option"),
+    ],
+    ids=range(5),
+)
+def test_sides_that_do_not_fit_are_refused(reference, contexts, code):
+    with pytest.raises(UsageError) as caught:
+        genpr.entity_metrics(reference, contexts)
+    assert caught.value.code == code
+
+
+def write(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+ANSWERS = ['{"entities": ["cat"]}', "实体：狗、cat", "I am not sure what I see", "none"]
+
+
+@pytest.fixture
+def files(tmp_path):
+    expected = write(tmp_path / "expected.csv", "image,expected\na,cat;dog\nb,狗\nc,cat\nd,car\n")
+    lines = [
+        json.dumps({"id": name, "answer": text}, ensure_ascii=False)
+        for name, text in zip("abcd", ANSWERS, strict=True)
+    ]
+    return expected, write(tmp_path / "answers.jsonl", "\n".join(lines) + "\n")
+
+
+def test_files_of_answers(files):
+    result = genpr.score_entities(*files, aliases={"dog": ["狗"]})
+    assert result["entity.recall"] == pytest.approx((1 / 2 + 1 + 0) / 3)
+    assert result["entity.failure_rate"] == 0.25
+    (bad,) = result.entities.unreadable
+    assert (bad.name, bad.answer) == ("c", ANSWERS[2])
+    assert dict(result.entities.forms) == {"JSON": 1, "names behind a label": 1, "a word for none": 1}
+    bounds = {each.metric: (each.low, each.high) for each in result.entities.bounds}
+    assert bounds["entity.recall"] == (pytest.approx(1.5 / 4), pytest.approx(2.5 / 4))
+    assert result.undefined == ("entity.precision", "entity.micro_precision", "entity.macro_precision")
+    assert {item.code for item in result.notices} == {"unreadable-answers"}
+    assert result_of(json.loads(result.to_json())) == result
+    assert result.families == {"entity": tuple(result.metrics)}
+    assert result.roles == ("prompts", "answers")
+
+
+FORMS = {
+    "jsonl-lists": ("f.jsonl", '{"image_id": "a", "found": ["cat"]}\n\n{"image_id": "b", "found": []}\n'),
+    "csv": ("f.csv", "Image,Found Entities\na,cat\nb,[]\n"),
+    "tsv": ("f.tsv", "id\tresponse\na\tEntities: cat\nb\tnone\n"),
+    "json-list": ("f.json", '[{"file": "a", "output": "- cat"}, {"file": "b", "output": "[]"}]'),
+    "json-by-id": ("f.json", '{"b": [], "a": ["cat"]}'),
+    "json-texts": ("f.json", '{"b": "无", "a": "Entities: cat"}'),
+    "chinese": ("f.csv", "图片,回答\na,实体：cat\nb,没有\n"),
+    "numbers": (
+        "f.jsonl",
+        '{"id": "a", "answer": {"entities": ["cat"]}}\n{"id": "b", "answer": {"entities": []}}',
+    ),
+    "extra-columns": ("f.csv", '\ufeffmodel,id,answer,cost\nx,a,"{""entities"": [""cat""]}",3\nx,b,none,4\n'),
+}
+
+
+@pytest.mark.parametrize("case", FORMS)
+def test_answers_may_be_written_in_many_ways(tmp_path, case):
+    name, text = FORMS[case]
+    result = genpr.score_entities({"a": ["cat"], "b": ["dog"]}, write(tmp_path / name, text))
+    assert (result["entity.recall"], result["entity.failure_rate"]) == (0.5, 0)
+    assert result.metrics["entity.recall"].n_counted == 2
+
+
+def test_answers_in_order_and_of_python():
+    read = genpr.read_entities("Entities: cat")
+    result = genpr.score_entities([["cat"], ["dog"], {"bus"}, ["a"]], [read, {"dog"}, ["BUS"], None])
+    assert (result["entity.recall"], result["entity.failure_rate"]) == (1, 0.25)
+
+
+def test_prompts_are_searched(tmp_path):
+    prompts = write(
+        tmp_path / "prompts.csv",
+        "id,prompt,seed\n1,a cat on a hot dog,0\n2,a cat on a hot dog,1\n3,clouds,0\n",
+    )
+    answers = {"1": ["cat"], "2": ["hot dog", "dog", "moon"], "3": []}
+    with pytest.raises(UsageError, match="a vocabulary is needed"):
+        genpr.score_entities(prompts, answers)
+    result = genpr.score_entities(prompts, answers, vocabulary=["cat", "dog", "hot dog"])
+    assert result["entity.recall"] == 0.5
+    assert result["entity.precision"] == 0.75
+    assert result.metrics["entity.recall"].n_counted == 1  # both are of one prompt
+    assert result.entities.vocabulary == 3
+    codes = {item.code: item.message for item in result.notices}
+    assert "1 of 3 prompts" in codes["nothing-expected"]
+    assert "moon" in codes["beside-vocabulary"]
+
+
+def test_groups_and_exclusions_of_files(tmp_path):
+    rows = ["id,expected,exclude,group", *(f"{i},cat,dog,{i // 4}" for i in range(40))]
+    found = {str(i): ["cat", "dog"] if i % 8 == 0 else ["cat"] for i in range(40)}
+    result = genpr.score_entities(write(tmp_path / "e.csv", "\n".join(rows)), found)
+    assert result["entity.all_found"] == 35 / 40
+    assert result["entity.precision"] == pytest.approx((35 + 2.5) / 40)
+    assert result.metrics["entity.recall"].n_counted == 10
+    assert (
+        genpr.score_entities({"a": ["cat"]}, {"a": ["cat", "dog"]}, exclude=["DOG"])["entity.all_found"] == 0
+    )
+
+
+def test_geneval_metadata_is_read(tmp_path):
+    lines = [
+        {
+            "id": 0,
+            "tag": "single",
+            "include": [{"class": "bench", "count": 1}],
+            "prompt": "a photo of a bench",
+        },
+        {
+            "id": 1,
+            "tag": "two",
+            "include": [{"class": "cat"}, {"class": "dog"}],
+            "exclude": [{"class": "bus"}],
+            "prompt": "x",
+        },
+    ]
+    path = write(tmp_path / "m.jsonl", "\n".join(map(json.dumps, lines)))
+    result = genpr.score_entities(path, {"0": ["bench"], "1": ["cat", "dog", "bus"]})
+    assert (result["entity.recall"], result["entity.all_found"], result["entity.precision"]) == (
+        1,
+        0.5,
+        pytest.approx(5 / 6),
+    )
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "dog;salt and pepper;Washington, D.C.",
+        '"[""dog"", ""salt and pepper"", ""Washington, D.C.""]"',
+        "dog|salt and pepper|Washington, D.C.",
+    ],
+    ids=range(3),
+)
+def test_expected_names_are_taken_as_they_are(tmp_path, cell):
+    cell = cell if cell.startswith('"') else f'"{cell}"'
+    path = write(tmp_path / "e.csv", f"id,expected\na,{cell}\n")
+    result = genpr.score_entities(path, {"a": ["salt and pepper", "dog", "washington, d.c."]})
+    assert (result["entity.recall"], len(result.entities.rows)) == (1, 3)
+
+
+MISMATCHES = {
+    "missing": ({"a": ["x"]}, "no answer for 2 of 3 (b, c)"),
+    "unknown": ({"a": [], "b": [], "c": [], "d": [], "e": []}, "2 with ids that"),
+    "order-against-ids": ([[], [], []], "with ids"),
+}
+
+
+@pytest.mark.parametrize("case", MISMATCHES)
+def test_ids_must_match(case):
+    found, message = MISMATCHES[case]
+    with pytest.raises(DataError) as caught:
+        genpr.score_entities({"a": ["x"], "b": ["y"], "c": ["z"]}, found)
+    assert caught.value.code == "ids-do-not-match"
+    assert message in str(caught.value)
+
+
+def test_lists_in_order_must_be_as_long():
+    with pytest.raises(DataError, match="equally many records"):
+        genpr.score_entities([["x"], ["y"]], [["x"]])
+
+
+DAMAGED = {
+    "no-json": ("f.jsonl", '{"id": "a", "answer": "x"}\n{"id": "b",', "line 2 is no JSON", "bad-records"),
+    "no-object": ("f.jsonl", '["cat"]\n', "line 1 holds no object", "bad-records"),
+    "deep": ("f.json", "[" * 100_000, "nested too deeply", "bad-records"),
+    "no-column": ("f.csv", "id,colour\na,red\n", "no column found or answer, but id, colour", "bad-records"),
+    "short-row": ("f.csv", "id,answer\na\n", "line 2 has 1 columns", "bad-records"),
+    "open-quote": ("f.csv", 'id,answer\na,"cat\n', "no CSV", "bad-csv"),
+    "empty": ("f.csv", "", "it is empty", "bad-records"),
+    "heading-only": ("f.csv", "id,answer\n", "no column|no records", "bad-records"),
+    "empty-id": ("f.csv", "id,answer\n ,cat\n", "line 2 has an empty id", "bad-records"),
+    "twice": ("f.csv", "id,answer\na,cat\na,dog\n", "more than once", "duplicate-ids"),
+    "kind": ("f.xlsx", "x", "unknown kind", "records-kind"),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_damaged_files_are_refused(tmp_path, case):
+    name, text, message, code = DAMAGED[case]
+    with pytest.raises((DataError, UsageError), match=message) as caught:
+        genpr.score_entities({"a": ["cat"]}, write(tmp_path / name, text))
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("text", "vocabulary", "message"),
+    [
+        ('{"id": "a", "expected": [{"x": 1}]}', None, "expected entities cannot be read"),
+        (
+            '{"id": "a", "expected": ["cat"]}\n{"id": "b", "prompt": "x"}',
+            None,
+            "no list of expected entities",
+        ),
+        (
+            '{"id": "a", "expected": ["horse"]}',
+            ["cat"],
+            "line 1: 'horse' is expected and not in the vocabulary",
+        ),
+        ('{"id": "a", "expected": ["cat"], "exclude": ["Cat"]}', None, "expected and excluded"),
+        ('{"id": "a", "prompt": 3}', ["cat"], "needed is a prompt"),
+    ],
+    ids=range(5),
+)
+def test_impossible_expectations_are_refused(tmp_path, text, vocabulary, message):
+    with pytest.raises(DataError, match=message) as caught:
+        genpr.score_entities(write(tmp_path / "e.jsonl", text), {"a": ["cat"]}, vocabulary=vocabulary)
+    assert caught.value.code == "bad-expectation"
+
+
+def test_other_objects_are_refused():
+    with pytest.raises(UsageError, match="not int"):
+        genpr.score_entities(3, {"a": []})
+
+
+def answers(share, seed, n=120):
+    rng = np.random.default_rng(seed)
+    return {str(i): ["cat"] if rng.random() < share else [] for i in range(n)}
+
+
+def test_results_are_compared_and_ranked():
+    expected = {str(i): ["cat"] for i in range(120)}
+    good, bad = (genpr.score_entities(expected, answers(share, 1)) for share in (0.9, 0.6))
+    contrast = genpr.compare({"good": good, "bad": bad}).contrast("bad", "entity.recall")
+    assert (contrast.pairing, contrast.verdict) == ("paired", "distinguishable")
+    assert genpr.rank_results({"bad": bad, "good": good}, by="entity.recall").winner == "good"
+    other = genpr.score_entities(expected, answers(0.9, 1), aliases={"cat": ["kitty"]})
+    with pytest.raises(DataError, match="set of prompts"):
+        genpr.compare({"good": good, "other": other})
+
+
+def test_same_input_gives_the_same_record():
+    one, two = (
+        genpr.score_entities({str(i): ["cat"] for i in range(20)}, answers(0.5, 0, 20)) for _ in range(2)
+    )
+    assert replace(one, seconds={}) == replace(two, seconds={})

@@ -1,0 +1,231 @@
+"""Runs jobs on several ranks: `python team_worker.py JOBS.json`, one after the other; each is forked after the imports.
+
+A job has a `size`, a `port`, a `kind`, and `out`, the beginning of the names of its files: every rank leaves OUT.RANK.out,
+OUT.RANK.err and OUT.RANK.code, and a "python" job OUT.RANK.json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+import warnings
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import genpr
+from genpr.distributed.team import current_team
+from genpr.features import collected, embed
+from genpr.neighbors import closest, directed, nearest, neighbourhood, replicates, sweep, torch_engine
+from genpr.neighbors.choose import choose_engine
+
+warnings.simplefilter("error")
+if not torch.cuda.is_available():
+    choose_engine(torch.device("cpu"))  # imports what it needs
+BLOCK = 16  # images, instead of 2,048
+
+
+def small_pieces():
+    """So that a few hundred rows are many pieces of work, and a few dozen images several blocks."""
+    sweep._FEWEST_ROWS, sweep._BLOCKS, sweep._PORTION = 16, 1000, 512
+    directed._VERIFIED = nearest._VERIFIED = neighbourhood._LISTED = replicates._LISTED = 64
+    closest._PORTION = 256
+    collected.BLOCK = embed.BLOCK = BLOCK
+    torch_engine.TorchEngine.tiles = lambda _, width, device: torch_engine.TorchTiles.allocate(24, 40, device)
+
+
+def features(name):
+    """Reals and fakes, of different numbers."""
+    rng = np.random.default_rng(7)
+    real, fake = rng.normal(size=(331, 12)), rng.normal(0.2, 1.0, size=(270, 12))
+    if name == "off-centre":
+        real, fake = 5 + 0.05 * real, 5 + 0.05 * fake
+    elif name == "integers":
+        real, fake = (np.floor(2.2 * side[:, :5]) + 9 for side in (real, fake))
+    elif name == "copies":
+        real, fake = real[rng.integers(0, 20, 331)], np.concatenate([real[:150], fake[:120] + 1e-7])
+    elif name == "few":
+        real, fake = real[:5], fake[:4]
+    return real.astype(np.float32), fake.astype(np.float32)
+
+
+def told(result):
+    """What a result says, but for times."""
+    record = result.to_dict()
+    for each in (record, record["real"], record["fake"]):
+        each.pop("seconds", None)
+    return record | {"replicates": {name: value.replicates for name, value in result.metrics.items()}}
+
+
+def rows_of(side):
+    """Numbers of single images, as text that keeps every bit."""
+    values = {name: getattr(side, name, None) for name in dir(side) if not name.startswith("_")}
+    return {
+        name: value.tolist() for name, value in values.items() if isinstance(value, np.ndarray | torch.Tensor)
+    }
+
+
+def scored(name, metrics):
+    """Everything about one pair of sets."""
+    real, fake = features(name)
+    evidence = genpr.Evaluator(real, metrics=metrics, device="cpu").evidence(fake)
+    return told(evidence.result) | {"fake": rows_of(evidence.fake), "real": rows_of(evidence.real)}
+
+
+def scores(_folder):
+    """Neighbours, of features with ties and without."""
+    metrics = ["precision", "recall", "density", "coverage", "realism", "fd"]
+    found = {name: scored(name, metrics) for name in ("off-centre", "integers")}
+    few = genpr.score(*features("few"), metrics=["precision", "recall"], device="cpu", control=False)
+    return found | {"few": told(few)}
+
+
+def every_score(_folder):
+    """All metrics, of features that are awkward in every way."""
+    return {name: scored(name, "all") for name in ("off-centre", "integers", "copies")}
+
+
+def embedded(folder):
+    """Images of all kinds through a network."""
+    options = {
+        "extractor": "gabor",
+        "device": "cpu",
+        "batch_size": 6,
+        "cache_dir": folder / f"cache-{current_team().size}",
+    }
+    scored = genpr.score(folder / "real", folder / "fake", on_bad="skip", max_bad=0.5, **options)
+    again = genpr.score(folder / "real", folder / "fake", on_bad="skip", max_bad=0.5, **options)
+    try:
+        genpr.score(folder / "real", folder / "fake", **options)
+    except genpr.BadImagesError as error:
+        bad = [[str(error), each.code, each.path] for each in error.bad]
+    pixels = np.random.default_rng(0).integers(0, 256, (70, 16, 16, 3), dtype=np.uint8)
+    batches = iter([pixels[:33], pixels[33:40], pixels[40:]])
+    gabor = genpr.load_extractor("gabor", device="cpu")
+    rows = genpr.embed(batches, gabor, batch_size=6)
+    few = genpr.embed(pixels[:3], gabor, batch_size=6)
+    return {
+        "scored": told(scored),
+        "again": {name: value.value for name, value in again.metrics.items()},
+        "cached": [again.real.n_cached, again.fake.n_cached, again.real.n_embedded],
+        "bad": bad,
+        "rows": rows.tolist(),
+        "few": few.tolist(),
+    }
+
+
+def exchanged(_folder):
+    """What a team exchanges."""
+    team = current_team()
+    mine = torch.arange(team.rank, dtype=torch.float64).repeat(2, 1).T  # no rows on rank 0
+    whole = torch.zeros(team.size, 3, dtype=torch.int32)
+    whole[team.rank] = team.rank + 1
+    team.fill([(rank, whole[rank]) for rank in range(team.size)])
+    called = []
+    return {
+        "gathered": [part.tolist() for part in team.gathered(mine)],
+        "filled": whole.tolist(),
+        "total": team.total(torch.tensor([team.rank, 1])).tolist(),
+        "told": team.told({"name": "\udcff", "rank": team.rank}),
+        "from_first": team.from_first(lambda: called.append(1) or [team.rank, 0.1]),
+        "is_called": bool(called) == team.is_first,
+        "agreed": [team.agreed(True), team.agreed(team.rank == 0)],
+        "share": list(islice(team.share(range(100)), 3)),
+        "cores": torch.get_num_threads(),
+    }
+
+
+def apart(_folder):
+    """Ranks at different places in the program."""
+    team = current_team()
+    try:
+        if team.rank:
+            team.total(torch.zeros(2, dtype=torch.int64))
+        else:
+            team.gathered(torch.zeros(2))
+    except genpr.ResourceError as error:
+        return error.code
+    return None
+
+
+PYTHON = {each.__name__: each for each in (scores, every_score, embedded, exchanged, apart)}
+
+
+def break_rank(how, rank):
+    """Let one rank fail, or talk, while it embeds."""
+    before = collected.Collected.put
+
+    def put(self, rows, features):
+        before(self, rows, features)
+        if int(os.environ.get("RANK", "0")) == rank:
+            if how == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if how == "talk":
+                print("said by rank", rank)
+                print("said by rank", rank, file=sys.stderr)
+                return
+            raise genpr.ResourceError("no room here", code="oom")
+
+    collected.Collected.put = put
+
+
+def run(job, rank):
+    """One rank of a job; its exit code."""
+    folder = Path(job["folder"])
+    small_pieces()
+    if "break" in job:
+        break_rank(*job["break"])
+    if job["kind"] == "cli":
+        from genpr.__main__ import main
+
+        sys.argv = ["genpr", *job["args"]]
+        main()
+    with genpr.all_ranks() as team:
+        assert team.size == job["size"]
+        found = PYTHON[job["name"]](folder)
+    assert current_team().is_alone
+    Path(f"{job['out']}.{rank}.json").write_text(json.dumps(found, sort_keys=True, default=str))
+
+
+def in_fork(job, rank):
+    """One rank as a process of its own; its number."""
+    child = os.fork()
+    if child:
+        return child
+    for number, kind in ((1, "out"), (2, "err")):
+        os.dup2(os.open(f"{job['out']}.{rank}.{kind}", os.O_WRONLY | os.O_CREAT), number)
+    if job["size"] > 1:
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(job["port"])}
+        os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(job["size"]), **address}
+    code = 0
+    try:
+        run(job, rank)
+    except SystemExit as done:
+        code = done.code or 0
+    except BaseException:  # noqa: BLE001 - a fork must never go on where its parent does
+        traceback.print_exc()
+        code = 99
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def main():
+    for job in json.loads(Path(sys.argv[1]).read_text()):
+        started = time.monotonic()
+        if "stdin" in job:  # one place in one file for all ranks, as in a pipe
+            os.dup2(os.open(job["stdin"], os.O_RDONLY), 0)
+        children = [in_fork(job, rank) for rank in range(job["size"])]
+        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        done = {"codes": codes, "seconds": time.monotonic() - started}
+        Path(f"{job['out']}.done").write_text(json.dumps(done))
+
+
+if __name__ == "__main__":
+    main()

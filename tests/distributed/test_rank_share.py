@@ -1,0 +1,129 @@
+"""What each of several ranks takes from a source, whether or not the source can tell its names without reading."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections import Counter
+from dataclasses import asdict
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import genpr
+from genpr.distributed.team import Team, working_in
+from genpr.features.collected import Collected, RankShare
+from genpr.features.cpu_fallback import going_on
+from genpr.features.embedder import Embedder
+from genpr.images.policy import FLAGS
+from genpr.images.shards import ShardSource, Share
+from genpr.images.source import open_source, subset
+from genpr.notices import notice
+from genpr.shortage import tell
+
+FILES = [b"image %02d" % number for number in range(11)]
+
+
+@pytest.fixture
+def sources(tmp_path):
+    """The same images where all of them have to be passed by, and where any can be picked."""
+    with tarfile.open(tmp_path / "x.tar.gz", "w:gz") as archive:
+        for number, data in enumerate(FILES):
+            info = tarfile.TarInfo(f"{number:02d}.png")
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    pq.write_table(pa.table({"image": FILES}), tmp_path / "x.parquet", row_group_size=3)
+    return [open_source(tmp_path / name) for name in ("x.tar.gz", "x.parquet")]
+
+
+def team_of(rank: int, size: int) -> SimpleNamespace:
+    return SimpleNamespace(rank=rank, size=size, is_alone=size == 1, told=lambda own: [own] * size)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_ranks_share_a_source_block_by_block(sources, size, monkeypatch):
+    monkeypatch.setattr("genpr.features.collected.BLOCK", 2)
+    for source in sources:
+        taken = {}
+        for rank in range(size):
+            share = RankShare(source, team_of(rank, size))
+            for number, item in enumerate(share):
+                taken[share.place(number)] = item.read()
+            assert share.names == [item.name for item in source]
+            share.check_names()
+        assert [taken[place] for place in range(11)] == FILES
+
+
+@pytest.fixture
+def half_damaged(tmp_path, monkeypatch):
+    """Six images in three blocks of a parquet file, of which the second block cannot be read."""
+    monkeypatch.setattr("genpr.features.collected.BLOCK", 2)
+    path = tmp_path / "x.parquet"
+    images = [np.random.default_rng(number).bytes(500) for number in range(6)]
+    pq.write_table(
+        pa.table({"image": images}), path, row_group_size=2, compression="none", use_dictionary=False
+    )
+    source = open_source(path)
+    data = bytearray(path.read_bytes())
+    at = data.find(images[2])
+    data[at - 20 : at] = bytes(20)
+    path.write_bytes(data)
+    return source, images
+
+
+def test_images_of_other_ranks_are_not_read(half_damaged):
+    source, images = half_damaged
+    share = RankShare(source, team_of(0, 2))
+    assert [item.read() for item in share] == images[:2] + images[4:]
+
+
+def test_images_of_other_ranks_are_not_read_of_a_part_of_a_source(half_damaged, monkeypatch):
+    source, images = half_damaged
+    monkeypatch.setattr("genpr.images.source.choose_rows", lambda *_: np.array([0, 1, 2, 5]))
+    for part, own in (
+        (subset(source, 4, 0), [images[0], images[1]]),
+        (ShardSource("x", source, range(6), Share(1, 1)), [*images[:2], *images[4:]]),
+        (ShardSource("x", source, range(4, 6), Share(2, 2)), images[4:]),
+    ):
+        share = RankShare(part, team_of(0, 2))
+        assert [item.read() for item in share] == own
+        assert share.names == [f"[{images.index(each)}]" for each in images if each in part_of(part, images)]
+
+
+def part_of(source, images):
+    """What a source that picks of `images` has."""
+    return [images[row] for row in source.rows]
+
+
+def test_flags_come_in_one_order_whoever_met_them_first():
+    gabor = genpr.load_extractor("gabor", device="cpu")
+    for flags in (FLAGS, FLAGS[::-1]):
+        collected = Collected(torch.empty(0, gabor.dim), flags=Counter(flags))
+        assert tuple(collected.feature_set("x", [], gabor, seconds=0).flags) == FLAGS
+
+
+class TeamOfTwo(Team):
+    """With a rank that tells the same whatever it is asked."""
+
+    size = 2
+
+    def __init__(self, other):
+        self._other = other
+
+    def told(self, value):
+        return [value, self._other]
+
+
+def test_what_another_rank_did_about_memory_is_told():
+    def work(_embedder):
+        tell("oom-smaller-tiles", device="cuda:0")
+
+    there = notice("oom-smaller-batches", device="cuda:1", asked=64, size=32)
+    here = notice("oom-smaller-tiles", device="cuda:0")
+    with working_in(TeamOfTwo([asdict(each) for each in (there, here)])):
+        _, told = going_on(Embedder(on="cpu"), work, "for a test")
+    assert told == (here, there)

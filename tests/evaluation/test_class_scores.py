@@ -1,0 +1,509 @@
+"""A score class by class equals the scores of the classes alone; averages, order, and what is left out."""
+
+from __future__ import annotations
+
+import json
+import math
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from matplotlib import colormaps
+from PIL import Image
+from rich.cells import cell_len
+
+import genpr
+from genpr.cli.main import run
+from genpr.errors import DataError, UsageError
+from genpr.evaluation.class_scores import Average, ClassScore, LeftOutClass, averages, worst_first
+from genpr.evaluation.per_class import check_options
+from genpr.evaluation.protocols import find_protocol
+from genpr.evaluation.records import result_of
+from genpr.evaluation.values import MetricValue
+from genpr.images.source import choose_rows
+from genpr.metrics.uncertainty import interval_of
+from genpr.report.pages.evidence_page import class_figures
+from genpr.report.plots.class_plot import class_heat_map, ink_on, luminance
+from genpr.report.safe_text import cut
+from genpr.report.text.class_table import class_table
+
+NAMES = ["<b>", "cat", "dog"]
+SIZES_REAL, SIZES_FAKE = (
+    {"<b>": 30, "cat": 24, "dog": 18, "few": 7, "gone": 5},
+    {"<b>": 20, "cat": 26, "dog": 30, "few": 20, "new": 9},
+)
+
+
+def draw(rng, sizes, worse=()):
+    labels = np.array([label for label, n in sizes.items() for _ in range(n)])
+    centres = {label: 20 * place for place, label in enumerate(sorted({*SIZES_REAL, *SIZES_FAKE}))}
+    points = rng.normal(size=(len(labels), 3))
+    points[:, 0] += [centres[label] for label in labels]
+    points[np.isin(labels, worse)] += 1.0
+    order = rng.permutation(len(labels))
+    return points[order], labels[order]
+
+
+@pytest.fixture(scope="module")
+def sides():
+    rng = np.random.default_rng(0)
+    return draw(rng, SIZES_REAL), draw(rng, SIZES_FAKE, worse=["cat"])
+
+
+@pytest.fixture(scope="module")
+def scores(sides):
+    (real, real_labels), (fake, fake_labels) = sides
+    evaluator = genpr.Evaluator(real, control=False)
+    return evaluator.score_classes(fake, real_labels=real_labels, fake_labels=fake_labels, min_per_class=12)
+
+
+def test_each_class_is_what_its_images_alone_score(sides, scores):
+    (real, real_labels), (fake, fake_labels) = sides
+    assert sorted(found.label for found in scores.classes) == NAMES
+    for found in scores.classes:
+        alone = genpr.score(real[real_labels == found.label], fake[fake_labels == found.label], control=False)
+        assert dict(found.metrics) == dict(alone.metrics), (
+            "values, nulls, intervals and replicates, bit by bit"
+        )
+        assert (found.n_real, found.n_fake) == (alone.real.n, alone.fake.n)
+    assert scores["cat"]["precision"] == scores["cat"].metrics["precision"].value
+    with pytest.raises(KeyError):
+        scores["few"]
+
+
+def test_all_images_together_are_scored_as_ever(sides, scores):
+    alone = genpr.score(sides[0][0], sides[1][0], control=False)
+    assert dict(scores.overall.metrics) == dict(alone.metrics)
+    assert scores.overall.real.n == sum(SIZES_REAL.values())
+
+
+def test_what_is_left_out_and_why(scores):
+    assert set(scores.left_out) == {
+        LeftOutClass("few", 7, 20, "too few reals"),
+        LeftOutClass("gone", 5, 0, "no fakes"),
+        LeftOutClass("new", 0, 9, "no reals"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("n_real", "n_fake", "reason"),
+    [(11, 12, "too few reals"), (12, 11, "too few fakes"), (11, 11, "too few of both"), (12, 12, None)],
+)
+def test_the_smallest_class(rng, n_real, n_fake, reason):
+    real_labels, fake_labels = ["a"] * n_real + ["b"] * 20, ["a"] * n_fake + ["b"] * 20
+    found = genpr.Evaluator(rng.normal(size=(n_real + 20, 2)), control=False, intervals=False).score_classes(
+        rng.normal(size=(n_fake + 20, 2)), real_labels=real_labels, fake_labels=fake_labels, min_per_class=12
+    )
+    assert [each.reason for each in found.left_out] == ([] if reason is None else [reason])
+    assert len(found.classes) == (2 if reason is None else 1)
+    assert found.macro["recall"].interval is None
+
+
+def test_averages_are_what_they_are_said_to_be(scores):
+    for name in ("precision", "recall", "density", "coverage"):
+        values = [found[name] for found in scores.classes]
+        nulls = [found.metrics[name].null for found in scores.classes]
+        assert scores.macro[name].value == pytest.approx(np.mean(values), abs=1e-12)
+        assert scores.macro[name].null == pytest.approx(np.mean(nulls), abs=1e-12)
+        over = [
+            found.n_fake if name in {"precision", "density"} else found.n_real for found in scores.classes
+        ]
+        assert scores.micro[name].value == pytest.approx(np.average(values, weights=over), abs=1e-12)
+        assert scores.micro[name].n_classes == 3
+    hits = sum(round(found["recall"] * found.n_real) for found in scores.classes)
+    assert scores.micro["recall"].value == pytest.approx(hits / sum(SIZES_REAL[name] for name in NAMES))
+    assert scores.macro["recall"].value != pytest.approx(scores.micro["recall"].value)
+
+
+def test_interval_of_an_average(scores):
+    replicates = np.array([found.metrics["recall"].replicates for found in scores.classes])
+    sizes = np.array([found.n_real for found in scores.classes])
+    expected = interval_of(
+        scores.macro["recall"].value,
+        torch.tensor(replicates.mean(axis=0)),
+        n=int(9 / (1 / sizes).sum()),
+    )
+    assert scores.macro["recall"].interval == pytest.approx((expected.low, expected.high), abs=1e-12)
+    low, high = scores.macro["recall"].interval
+    narrowest = min(np.diff(found.metrics["recall"].interval)[0] for found in scores.classes)
+    assert high - low < narrowest, "several classes together are known better than any"
+
+
+def metric(value, null=1.0, **more):
+    return MetricValue(value, 3, null=null, null_source="closed form", **more)
+
+
+def classes_of(*values, n=60):
+    return [
+        ClassScore(f"c{place}", n, n, {"precision": metric(p), "recall": metric(r)})
+        for place, (p, r) in enumerate(values)
+    ]
+
+
+def test_classes_that_all_score_alike_still_have_an_interval():
+    flat = [
+        replace(found, metrics={"recall": metric(1.0, replicates=(1.0,) * 20)})
+        for found in classes_of((1, 1), (1, 1))
+    ]
+    low, high = averages(flat, weighted=False)["recall"].interval
+    assert high == 1
+    assert low == pytest.approx(0.025 ** (1 / 120), abs=1e-9), "Clopper and Pearson's, of 120 images"
+
+
+def test_an_average_with_a_class_without_an_interval_has_none():
+    found = classes_of((0.5, 0.5), (0.7, 0.7))
+    found[0] = replace(found[0], metrics={"recall": metric(0.5, replicates=(0.4, 0.6) * 10)})
+    found[1] = replace(found[1], metrics={"recall": metric(0.7)})
+    for weighted in (False, True):
+        assert averages(found, weighted=weighted)["recall"].interval is None
+
+
+@pytest.mark.slow
+def test_intervals_of_averages_hold_the_truth():
+    rng = np.random.default_rng(5)
+    labels = np.repeat(["a", "b", "c"], [40, 60, 80])
+    found = []
+    for _ in range(120):
+        evaluator = genpr.Evaluator(rng.normal(size=(180, 2)), control=False)
+        scores = evaluator.score_classes(
+            rng.normal(size=(180, 2)) + 0.4, real_labels=labels, fake_labels=labels, min_per_class=20
+        )
+        found.append([average for kind in (scores.macro, scores.micro) for average in kind.values()])
+    for column in zip(*found, strict=True):
+        truth = np.mean([average.value for average in column])
+        held = np.mean([average.interval[0] <= truth <= average.interval[1] for average in column])
+        assert held > 0.88
+
+
+class TestOrder:
+    def test_by_value_over_null_cut_at_one(self):
+        rich = ClassScore("dense", 60, 60, {"density": metric(9.0), "recall": metric(0.2)})
+        even = ClassScore("even", 60, 60, {"density": metric(0.8), "recall": metric(0.8)})
+        assert [found.label for found in worst_first([even, rich], "null")] == ["dense", "even"]
+        assert rich.standing == pytest.approx(0.6)
+
+    def test_by_one_metric(self):
+        found = classes_of((0.1, 0.9), (0.5, 0.2), (0.3, 0.5))
+        assert [each.label for each in worst_first(found, "precision")] == ["c0", "c2", "c1"]
+        assert [each.label for each in worst_first(found, "recall")] == ["c1", "c2", "c0"]
+
+    def test_nulls_that_differ_count(self):
+        easy = ClassScore("easy", 60, 60, {"recall": metric(0.6, null=0.9)})
+        hard = ClassScore("hard", 60, 60, {"recall": metric(0.5, null=0.5)})
+        assert [each.label for each in worst_first([hard, easy], "null")] == ["easy", "hard"]
+
+    def test_the_worse_class_comes_first(self, scores):
+        assert scores.classes[0].label == "cat"
+        assert scores.worst_by == "null"
+
+
+class TestRefusals:
+    def score(self, rng, *, real_labels="ab", fake_labels="ab", evaluator=None, **options):
+        real, fake = rng.normal(size=(2, 40, 2))
+        labels = [list(text) * (40 // len(text)) for text in (real_labels, fake_labels)]
+        found = genpr.Evaluator(real, control=False, intervals=False, **(evaluator or {}))
+        return found.score_classes(fake, real_labels=labels[0], fake_labels=labels[1], **options)
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"min_per_class": 5}, "at least 6"),
+            ({"min_per_class": 0}, "at least 6"),
+            ({"min_per_class": True}, "at least 6"),
+            ({"min_per_class": 20.5}, "at least 6"),
+            ({"worst_by": "fid"}, "worst_by must be one of null, precision"),
+            ({"evaluator": {"equal_sizes": True}}, "blocks of equal size"),
+            ({"evaluator": {"metrics": ["fd"]}}, "none of them is asked for"),
+        ],
+        ids=str,
+    )
+    def test_options(self, rng, options, words):
+        with pytest.raises(UsageError, match=words):
+            self.score(rng, **options)
+
+    def test_small_classes_only(self, rng):
+        with pytest.raises(DataError, match=r"no class has 50 images.*a \(20 reals, 20 fakes\)") as caught:
+            self.score(rng)
+        assert caught.value.code == "classes-too-small"
+
+    def test_labels_of_another_set(self, rng):
+        with pytest.raises(DataError, match="no class is on both sides"):
+            self.score(rng, fake_labels="xy", min_per_class=10)
+
+    def test_features_without_labels(self, rng):
+        with pytest.raises(DataError, match="need a label per image"):
+            genpr.Evaluator(rng.normal(size=(20, 2)), control=False).score_classes(rng.normal(size=(20, 2)))
+
+    def test_a_smaller_k_allows_smaller_classes(self, rng):
+        found = self.score(
+            rng, real_labels="abcdefgh", fake_labels="abcdefgh", evaluator={"k": 2}, min_per_class=4
+        )
+        assert len(found.classes) == 8
+
+
+@pytest.mark.parametrize("protocol", ["kynkaanniemi2019", "adm", "stylegan3", "dgm-eval"])
+def test_protocols_of_whole_sets_are_refused(protocol):
+    recipe = find_protocol(protocol)
+    with pytest.raises(UsageError, match=f"protocol {protocol} fixes the number of images") as caught:
+        check_options(recipe, recipe.k)
+    assert caught.value.code == "protocol-pinned"
+
+
+@pytest.mark.parametrize("protocol", ["genpr", "prdc", "torch-fidelity"])
+def test_protocols_of_any_number_are_taken(protocol):
+    check_options(find_protocol(protocol), find_protocol(protocol).k)
+
+
+def test_a_random_part_keeps_each_label_with_its_image(rng):
+    labels = rng.permutation(np.repeat(["a", "b"], 40))
+    real, fake = rng.normal(size=(2, 80, 2)) + 100 * (labels == "b")[:, None]
+    evaluator = genpr.Evaluator(real, control=False, intervals=False, max_images=60)
+    found = evaluator.score_classes(fake, real_labels=labels, fake_labels=labels, min_per_class=12)
+    rows = choose_rows(80, 60, 0)
+    for each in found.classes:
+        own = rows[labels[rows] == each.label]
+        alone = genpr.score(real[own], fake[own], control=False, intervals=False)
+        assert (each.n_real, dict(each.metrics)) == (len(own), dict(alone.metrics))
+
+
+class TestImages:
+    @pytest.fixture
+    def folders(self, tmp_path, rng):
+        for side in ("real", "fake"):
+            for place, label in enumerate(("cat", "dog")):
+                (tmp_path / side / label).mkdir(parents=True)
+                for index in range(14):
+                    pixels = rng.integers(100 * place, 100 * place + 80, (8, 8, 3), dtype=np.uint8)
+                    Image.fromarray(pixels).save(tmp_path / side / label / f"{index}.png")
+        return tmp_path / "real", tmp_path / "fake"
+
+    OPTIONS = ("--per-class", "--min-per-class", "10", "--extractor", "pixels", "-q", "--no-control")
+
+    def test_folders_at_the_command_line(self, folders, capsys):
+        assert run(["score", *map(str, folders), *self.OPTIONS, "--json"]) == 0
+        record = json.loads(capsys.readouterr().out)
+        assert [found["label"] for found in record["per_class"]["classes"]] in (
+            ["cat", "dog"],
+            ["dog", "cat"],
+        )
+        assert record["metrics"]["precision"]["value"] >= 0
+        assert record["per_class"]["origins"] == {"real": "sub-folders", "fake": "sub-folders"}
+        alone = genpr.score(folders[0] / "cat", folders[1] / "cat", extractor="pixels", control=False)
+        cat = next(found for found in record["per_class"]["classes"] if found["label"] == "cat")
+        for name, value in alone.metrics.items():
+            assert cat["metrics"][name]["value"] == value.value
+            assert tuple(cat["metrics"][name]["interval"]) == value.interval
+
+    def test_each_image_is_embedded_once(self, folders):
+        done = []
+        evaluator = genpr.Evaluator(
+            folders[0],
+            extractor="pixels",
+            control=False,
+            cache=False,
+            progress=lambda *what: done.append(what),
+        )
+        found = evaluator.score_classes(folders[1], min_per_class=10)
+        assert (found.overall.fake.n_embedded, found.overall.fake.n_cached) == (28, 0)
+        assert [what for what in done if what[0] == "fake"] == [("fake", n, 28) for n in range(1, 29)]
+        assert [what for what in done if what[0] == "classes"] == [("classes", n, 2) for n in range(3)]
+
+    def test_labels_that_do_not_fit_are_told_before_anything_is_embedded(
+        self, folders, tmp_path, capsys, monkeypatch
+    ):
+        monkeypatch.setattr("genpr.features.embedder.embed_source", lambda *_, **__: pytest.fail("embedded"))
+        (tmp_path / "fake.csv").write_text(
+            "".join(f"{c}/{i}.png,{n}\n" for n, c in enumerate(("cat", "dog")) for i in range(14))
+        )
+        assert (
+            run(["score", *map(str, folders), *self.OPTIONS, "--fake-labels", str(tmp_path / "fake.csv")])
+            == 3
+        )
+        err = capsys.readouterr().err
+        assert "real has 2 classes from sub-folders: cat (14), dog (14)" in err
+        assert "fake has 2 classes" in err
+        assert "0 (14), 1 (14)" in err
+        with pytest.raises(DataError, match="no class is on both sides"):
+            genpr.Evaluator(np.zeros((20, 4))).score_classes(
+                np.ones((20, 4)), real_labels=["a", "b"] * 10, fake_labels=["c"] * 20
+            )
+
+    def test_features_against_images(self, folders, tmp_path, rng, capsys, monkeypatch):
+        monkeypatch.setattr("genpr.features.embedder.embed_source", lambda *_, **__: pytest.fail("embedded"))
+        np.save(tmp_path / "fake.npy", rng.normal(size=(20, 3)))
+        assert run(["score", str(folders[0]), str(tmp_path / "fake.npy"), *self.OPTIONS]) == 3
+        assert "holds features but" in capsys.readouterr().err
+
+    def test_features_with_files_of_labels(self, tmp_path, rng, capsys):
+        for side in ("real", "fake"):
+            np.save(tmp_path / f"{side}.npy", rng.normal(size=(40, 3)))
+            np.save(tmp_path / f"{side}_labels.npy", np.repeat([3, 12], 20))
+        sides = [str(tmp_path / f"{side}.npy") for side in ("real", "fake")]
+        labels = [f"--{side}-labels={tmp_path / side}_labels.npy" for side in ("real", "fake")]
+        options = ("--per-class", "--min-per-class", "12", "-q", "--no-control", "--json")
+        assert run(["score", *sides, *labels, *options]) == 0
+        found = json.loads(capsys.readouterr().out)["per_class"]
+        assert sorted(each["label"] for each in found["classes"]) == ["12", "3"]
+        assert run(["score", *sides, *options]) == 3
+        assert "real has no labels" in json.loads(capsys.readouterr().out)["error"]["message"]
+
+    def test_images_without_a_label(self, folders, capsys):
+        Image.new("RGB", (8, 8)).save(folders[1] / "stray.png")
+        assert run(["score", *map(str, folders), *self.OPTIONS]) == 3
+        assert "1 of 29 fake images have no label in sub-folders: stray.png" in capsys.readouterr().err
+        skip = ("--on-bad", "skip", "--max-bad", "5%")
+        assert run(["score", *map(str, folders), *self.OPTIONS, *skip]) == 0
+        assert "1 fake images without a label are in no class" in capsys.readouterr().out
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (["--real-labels", "x.csv"], "--real-labels needs --per-class"),
+            (
+                ["--worst-by", "recall", "--min-per-class", "60"],
+                "--min-per-class, --worst-by needs --per-class",
+            ),
+            (["--per-class", "--protocol", "genpr", "--protocol", "prdc"], "takes one --protocol"),
+            (["--per-class", "--real-labels", "none.csv"], "there is no file 'none.csv'"),
+            (["--per-class", "--worst-by", "fid"], "worst_by must be one of null, precision"),
+            (["--per-class", "--min-per-class", "5"], "at least 6"),
+            (["--per-class", "--equal-sizes"], "blocks of equal size"),
+            (["--per-class", "--metrics", "fd"], "none of them is asked for"),
+        ],
+        ids=str,
+    )
+    def test_usage(self, folders, capsys, arguments, words, monkeypatch):
+        monkeypatch.setattr("genpr.features.embedder.embed_source", lambda *_, **__: pytest.fail("embedded"))
+        assert run(["score", *map(str, folders), "--extractor", "pixels", "-q", *arguments]) == 2
+        assert words in capsys.readouterr().err
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "=cmd()",
+    "\x1b[31mred\n",
+    "\udcff",
+    "$\\frac$",
+    "猫" * 60,
+    "y" * 4000,
+    "",
+]
+
+
+def many(scores, labels):
+    """The first class under many names."""
+    return replace(scores, classes=tuple(replace(scores.classes[0], label=label) for label in labels))
+
+
+class TestTable:
+    def test_rows(self, scores):
+        text = class_table(scores)
+        lines = {line.split()[0]: line for line in text.splitlines() if line}
+        found = scores["cat"]
+        assert lines["cat"].split()[1:3] == ["24", "26"]
+        low, high = found.metrics["precision"].interval
+        assert f"{found['precision']:.2f} ±{(high - low) / 2:.2f}" in lines["cat"]
+        assert f"{scores.macro['recall'].value:.2f} ±" in lines["macro"]
+        assert f"{scores.micro['density'].value:.2f} ±" in lines["micro"]
+        assert lines["perfect"].split()[-1] == f"{scores.macro['coverage'].null:.2f}"
+        assert "left out, too few reals (needed: 12): few (7 reals, 20 fakes)" in text
+        assert "left out, no fakes: gone (5 reals, 0 fakes)" in text
+        assert "left out, no reals: new (0 reals, 9 fakes)" in text
+        assert text.index("cat") < text.index("dog")
+        assert all(len(line) <= 80 for line in text.splitlines())
+
+    @pytest.mark.parametrize("count", [24, 25, 1000])
+    def test_many_classes(self, scores, count):
+        text = class_table(many(scores, [f"class {n}" for n in range(count)]))
+        shown = [line for line in text.splitlines() if line.startswith("class ") and "worst" not in line]
+        assert len(shown) == (24 if count == 24 else 17)
+        assert shown[0].startswith("class 0 ")
+        assert shown[-1].startswith(f"class {count - 1} ")
+        assert (f"({count - 17:,} between)" in text) == (count > 24)
+
+    def test_hostile_names(self, scores):
+        left = [LeftOutClass(name, 9, 9, "too few of both") for name in HOSTILE]
+        text = class_table(replace(many(scores, HOSTILE), left_out=tuple(left)))
+        assert text.replace("\n", "").isprintable()
+        assert "=cmd()" in text
+        assert max(map(cell_len, text.splitlines())) <= 80
+
+    @pytest.mark.parametrize(
+        ("name", "shown"), [("short", "short"), ("abcdefghijklmnop", "abcde…lmnop"), ("a\nb", "a\\nb")]
+    )
+    def test_cut(self, name, shown):
+        assert cut(name, 11) == shown
+
+    def test_large_sets_fit(self, scores):
+        wide = replace(scores.classes[0], label="a name of some length", n_real=1_000_000, n_fake=1_000_000)
+        text = class_table(replace(scores, classes=(wide,)))
+        assert all(len(line) <= 80 for line in text.splitlines())
+        assert text.count("1,000,000") == 2
+
+
+class TestHeatMap:
+    @pytest.mark.parametrize("count", [3, 41])
+    def test_it_is_an_element_that_says_what_it_shows(self, scores, count):
+        labels = [f"c{n}" for n in range(count)]
+        svg = class_heat_map(many(scores, labels))
+        root = ET.fromstring(svg)
+        assert root.tag.endswith("svg")
+        assert root.get("role") == "img"
+        assert root.get("aria-label").startswith(f"Heat map of {count} classes")
+        texts = [text.strip() for text in root.itertext()]
+        assert [text for text in texts if text in labels] == (
+            labels if count == 3 else labels[:28] + labels[-10:]
+        )
+        assert ("(3 between)" in texts) == (count == 41)
+        assert texts.count(f"{scores.classes[0]['recall']:.2f}") >= 3
+        assert count > 3 or svg == class_heat_map(many(scores, labels))
+        assert "http" not in svg.replace("http://www.w3.org/", "")
+
+    def test_a_page_names_what_is_left_out(self, scores):
+        few = [LeftOutClass(label, 3, 60, "too few reals") for label in ("ship", "a\x1bb", "car", "van")]
+        (figure,) = class_figures(replace(scores, left_out=tuple(few)))
+        assert figure.title == "Classes"
+        assert figure.sentence.startswith(
+            f"{len(scores.classes)} classes, each scored within itself, the worst first."
+        )
+        assert figure.sentence.endswith(
+            "Left out, with too few images on a side: ship, a\\x1bb, car and 1 more."
+        )
+        (whole,) = class_figures(replace(scores, left_out=()))
+        assert "eft out" not in whole.sentence
+
+    def test_hostile_names(self, scores):
+        svg = class_heat_map(many(scores, HOSTILE))
+        texts = [text.strip() for text in ET.fromstring(svg).itertext()]
+        assert "<script>alert(1)</script>" in texts
+        assert "$\\frac$" in texts
+        assert "<script" not in svg
+
+
+def test_numbers_can_be_read_on_every_colour():
+    for share in np.linspace(0, 1, 101):
+        colour = colormaps["cividis"](share)
+        light, dark = luminance(colour) + 0.05, (1.0 if ink_on(colour) == "#ffffff" else 0.0) + 0.05
+        assert max(light, dark) / min(light, dark) >= 4.5
+    assert luminance((1.0, 1.0, 1.0, 1.0)) == pytest.approx(1)
+
+
+def test_json_holds_all_and_no_nan(scores):
+    record = json.loads(scores.to_json())
+    found = record["per_class"]
+    assert len(found["classes"]) == 3
+    assert len(found["left_out"]) == 3
+    assert found["macro"]["recall"]["value"] == scores.macro["recall"].value
+    assert found["classes"][0]["standing"] == scores.classes[0].standing
+    assert "replicates" not in found["classes"][0]["metrics"]["recall"]
+    assert scores.classes[0].metrics["recall"].replicates is not None
+    assert result_of(record) == result_of(json.loads(scores.overall.to_json())), "genpr compare reads it"
+    assert all(math.isfinite(each["value"]) for each in found["micro"].values())
+
+
+def test_an_average_of_classes_without_a_null_has_none():
+    found = classes_of((0.5, 0.5), (0.7, 0.7))
+    found[0] = replace(found[0], metrics={**found[0].metrics, "recall": metric(0.5, null=None)})
+    assert averages(found, weighted=True)["recall"] == Average(pytest.approx(0.6), None, None, 2)

@@ -1,0 +1,235 @@
+"""Results side by side: only what was made alike, unless forced, and then saying what was not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import genpr
+from genpr.cli.main import run
+from genpr.errors import DataError, UsageError
+from genpr.evaluation.compare import compare, load_results
+from genpr.evaluation.records import result_of
+from genpr.evaluation.result import recipe_of
+
+
+@pytest.fixture
+def real(rng):
+    return rng.normal(size=(60, 6)).astype(np.float32)
+
+
+@pytest.fixture
+def scores(real, rng):
+    return {
+        name: genpr.score(real, scale * rng.normal(size=(60, 6)).astype(np.float32))
+        for name, scale in (("wide", 1.5), ("narrow", 0.5))
+    }
+
+
+def test_results_of_the_same_reals_are_compared(scores):
+    comparison = compare(scores)
+    assert comparison.differences == ()
+    assert comparison.metrics == ("precision", "recall", "density", "coverage")
+    assert scores["wide"].fingerprint == scores["narrow"].fingerprint
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"k": 4}, "k of precision is 4 in other and 3 in wide"),
+        ({"ties": "strict"}, "ties of precision is strict in other and closed in wide"),
+        (
+            {"protocol": "adm", "metrics": ["precision"]},
+            "arithmetic of the distances of precision is adm-float16 in other",
+        ),
+    ],
+)
+def test_another_recipe_is_refused_and_named(scores, real, options, what):
+    other = genpr.score(real, real[::-1] * 0.9, **options)
+    assert other.fingerprint != scores["wide"].fingerprint
+    with pytest.raises(DataError, match=what) as caught:
+        compare({"wide": scores["wide"], "other": other})
+    assert caught.value.code == "not-alike"
+    forced = compare({"wide": scores["wide"], "other": other}, force=True)
+    assert any(what in difference for difference in forced.differences)
+
+
+def test_other_reals_and_other_numbers_are_refused_and_named(scores, real):
+    other = genpr.score(real[:50], real[:40])
+    with pytest.raises(DataError) as caught:
+        compare({"wide": scores["wide"], "other": other})
+    message = str(caught.value)
+    assert "the real set of other" in message
+    assert "50 real images in other, 60 in wide" in message
+    assert "40 fake images in other, 60 in wide" in message
+
+
+def test_the_order_of_the_reals_does_not_matter(real):
+    first, second = genpr.score(real, real * 0.9), genpr.score(real[::-1].copy(), real * 0.9)
+    assert first.real.content == second.real.content
+    assert not compare({"a": first, "b": second}).differences
+
+
+@pytest.mark.parametrize("field", ["weights_sha256", "resize", "cache_key"])
+def test_every_part_of_an_extractor_is_in_the_fingerprint(field):
+    images = np.random.default_rng(0).integers(0, 256, (8, 8, 8, 3), dtype=np.uint8)
+    result = genpr.score(images, images, extractor="gabor", device="cpu")
+    changed = replace(result.extractors["gabor"], **{field: "other"})
+    other = replace(result, extractors={"gabor": changed})
+    assert other.fingerprint != result.fingerprint
+    with pytest.raises(DataError, match="other in second"):
+        compare({"first": result, "second": other})
+
+
+def test_metrics_are_compared_where_both_have_them(scores, real):
+    part = genpr.score(real, real * 0.8, metrics=["recall", "coverage"])
+    assert compare({"wide": scores["wide"], "part": part}).metrics == ("recall", "coverage")
+    with pytest.raises(DataError, match="no metric in common") as caught:
+        compare({"part": part, "other": genpr.score(real, real, metrics=["density"])})
+    assert caught.value.code == "no-common-metric"
+
+
+def test_one_result_is_no_comparison(scores):
+    with pytest.raises(UsageError, match="at least two"):
+        compare({"wide": scores["wide"]})
+
+
+def test_a_result_survives_json(scores):
+    for result in scores.values():
+        again = result_of(json.loads(result.to_json()))
+        assert again == result
+        assert recipe_of(again) == recipe_of(result)
+
+
+@pytest.mark.parametrize(
+    ("field", "words"), [("variant", "variant of recall"), ("extractor", "extractor of recall")]
+)
+def test_another_variant_or_extractor_of_one_metric_is_refused_and_named(scores, field, words):
+    wide = scores["wide"]
+    recall = replace(wide.metrics["recall"], **{field: "special"})
+    other = replace(wide, metrics={**wide.metrics, "recall": recall})
+    assert other.fingerprint != wide.fingerprint
+    with pytest.raises(DataError, match=f"{words} is special in other and unknown in wide"):
+        compare({"wide": wide, "other": other})
+
+
+def test_every_result_is_compared_with_the_first(scores, real):
+    third = genpr.score(real, real, k=4)
+    with pytest.raises(DataError, match="k of precision is 4 in third and 3 in wide"):
+        compare({**scores, "third": third})
+
+
+def test_a_result_of_another_schema_is_refused(scores):
+    record = scores["wide"].to_dict() | {"schema": 1}
+    with pytest.raises(ValueError, match="schema 1 instead of 4"):
+        result_of(record)
+
+
+# The command -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(scores, tmp_path):
+    paths = [tmp_path / f"{name}.json" for name in scores]
+    for path, result in zip(paths, scores.values(), strict=True):
+        path.write_text(result.to_json())
+    return paths
+
+
+def test_compare_prints_a_table(files, scores, capsys):
+    assert run(["compare", *map(str, files)]) == 0
+    out = capsys.readouterr().out
+    row = next(line for line in out.splitlines() if "recall" in line)
+    assert row.split() == ["recall", *(f"{result['recall']:.4f}" for result in scores.values()), "higher"]
+    assert all(len(line) <= 80 for line in out.splitlines())
+
+
+def test_compare_prints_json(files, scores, capsys):
+    assert run(["compare", *map(str, files), "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["values"]["wide.json"]["precision"] == scores["wide"]["precision"]
+    assert record["differences"] == []
+
+
+def test_compare_refuses_with_exit_3_unless_forced(files, real, tmp_path, capsys):
+    (tmp_path / "other.json").write_text(genpr.score(real, real, k=4).to_json())
+    arguments = ["compare", str(files[0]), str(tmp_path / "other.json")]
+    assert run(arguments) == 3
+    assert "k of precision is 4 in other.json and 3 in wide.json" in capsys.readouterr().err
+    assert run([*arguments, "--force"]) == 0
+    assert "not made alike: k of precision" in capsys.readouterr().out
+
+
+def test_compare_takes_several_protocols_of_one_file(real, tmp_path, capsys):
+    np.save(tmp_path / "real.npy", real)
+    np.save(tmp_path / "fake.npy", real * 0.9)
+    sides = [str(tmp_path / "real.npy"), str(tmp_path / "fake.npy")]
+    protocols = ["--protocol", "genpr", "--protocol", "prdc", "--metrics", "precision,recall"]
+    assert run(["score", *sides, *protocols, "--json", "-q"]) == 0
+    (tmp_path / "both.json").write_text(capsys.readouterr().out)
+    assert set(load_results(tmp_path / "both.json")) == {"both.json (genpr)", "both.json (prdc)"}
+    assert run(["compare", str(tmp_path / "both.json")]) == 3
+    assert "ties of precision is strict" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"schema": 1}', '{"results": 3}', "\xff"])
+def test_files_that_hold_no_result_are_refused(content, files, tmp_path, capsys):
+    path = tmp_path / "bad.json"
+    path.write_bytes(content.encode("latin-1"))
+    assert run(["compare", str(files[0]), str(path)]) == 3
+    assert "holds no result of `genpr score --json`" in capsys.readouterr().err
+    assert run(["compare", str(files[0]), str(tmp_path / "missing.json")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("metrics", "precision", "value"), "abc"),
+        (("metrics", "precision", "value"), None),
+        (("metrics", "precision", "value"), float("nan")),
+        (("metrics", "precision", "extractor"), [1]),
+        (("metrics", "foo"), {"value": 1, "k": 1}),
+        (("real", "n"), "x"),
+        (("real", "source"), 3),
+        (("schema",), 1),
+    ],
+)
+def test_results_with_impossible_values_are_refused(path, value, files, capsys):
+    record = json.loads(files[0].read_text())
+    place = record
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    files[0].write_text(json.dumps(record))
+    assert run(["compare", *map(str, files)]) == 3
+    assert "holds no result" in capsys.readouterr().err
+
+
+def test_a_deeply_nested_file_is_refused(files, capsys):
+    files[0].write_text("[" * 100_000)
+    assert run(["compare", *map(str, files)]) == 3
+
+
+def test_many_results_go_down_and_long_names_are_not_markup(scores, tmp_path, capsys):
+    paths = [tmp_path / f"[bold]{i}.json" for i in range(6)]
+    for path in paths:
+        path.write_text(scores["wide"].to_json())
+    assert run(["compare", *map(str, paths)]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in ("precision", "recall", "density", "coverage", "[bold]3.json"))
+    assert all(len(line) <= 80 for line in out.splitlines())
+
+
+def test_results_of_files_with_one_name_are_told_apart(scores, tmp_path, capsys):
+    paths = []
+    for folder, result in scores.items():
+        (tmp_path / folder).mkdir()
+        paths.append(tmp_path / folder / "score.json")
+        paths[-1].write_text(result.to_json())
+    assert run(["compare", *map(str, paths)]) == 0
+    head, *_ = capsys.readouterr().out.splitlines()
+    for folder in scores:
+        assert f"{folder}/score.json" in head

@@ -1,0 +1,194 @@
+"""How sure the difference of two results is: in the comparison, its table and its JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import genpr
+from genpr.cli.main import run
+from genpr.evaluation.compare import compare
+
+NAMES = ("precision", "recall", "density", "coverage")
+
+
+@pytest.fixture(scope="module")
+def real():
+    return np.random.default_rng(0).normal(size=(80, 4)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def fakes():
+    rng = np.random.default_rng(1)
+    return {
+        "good": rng.normal(size=(80, 4)),
+        "alike": rng.normal(size=(80, 4)),
+        "narrow": 0.2 * rng.normal(size=(80, 4)),
+    }
+
+
+@pytest.fixture(scope="module")
+def scores(real, fakes):
+    return {name: genpr.score(real, fake, control=False) for name, fake in fakes.items()}
+
+
+def by_hand(one, other, metric, *, paired):
+    """Value and half width of the interval of `one` minus `other`."""
+    a, b = (np.array(each.metrics[metric].replicates) for each in (one, other))
+
+    def sq_error(replicates):
+        return np.mean(((replicates[::2] - replicates[1::2]) / 2) ** 2)
+
+    error = math.sqrt(sq_error(a - b) if paired else sq_error(a) + sq_error(b))
+    n = min(each.metrics[metric].n_counted for each in (one, other))
+    unseen = (1 - 0.025 ** (1 / n)) * max(1, one[metric], other[metric])  # what n images may not have shown
+    return one[metric] - other[metric], max(stats.t.ppf(0.975, 1 / (2 / len(a) + 1 / 50)) * error, unseen)
+
+
+@pytest.mark.parametrize("metric", NAMES)
+@pytest.mark.parametrize("name", ["alike", "narrow"])
+def test_scores_on_the_same_reals_are_paired(scores, name, metric):
+    found = compare(scores).contrast(name, metric)
+    value, half = by_hand(scores[name], scores["good"], metric, paired=True)
+    assert found.pairing == "paired"
+    assert found.value == pytest.approx(value, abs=1e-15)
+    assert (found.interval.low, found.interval.high) == pytest.approx((value - half, value + half))
+    if (name, metric) == ("alike", "density"):  # where no least width is met, and no replicate is the same
+        assert half != pytest.approx(by_hand(scores[name], scores["good"], metric, paired=False)[1], rel=1e-3)
+
+
+@pytest.mark.parametrize("how", ["other reals", "other order", "other seed", "other number"])
+def test_otherwise_they_are_not(scores, real, fakes, how):
+    rng = np.random.default_rng(5)
+    reals = {
+        "other reals": rng.normal(size=(80, 4)),
+        "other order": real[::-1].copy(),  # the same set, but halves are drawn by place
+        "other number": rng.normal(size=(90, 4)),
+    }.get(how, real)
+    other = genpr.score(reals, fakes["narrow"], seed=int(how == "other seed"), control=False)
+    comparison = compare({"good": scores["good"], "other": other}, force=True)
+    for metric in NAMES:
+        found = comparison.contrast("other", metric)
+        value, half = by_hand(other, scores["good"], metric, paired=False)
+        assert found.pairing == "unpaired"
+        assert (found.interval.low, found.interval.high) == pytest.approx((value - half, value + half))
+
+
+def test_another_number_of_fakes_leaves_them_paired(scores, real, fakes):
+    other = genpr.score(real, fakes["alike"][:60], control=False)
+    assert compare({"a": scores["good"], "b": other}, force=True).contrast("b", "recall").pairing == "paired"
+
+
+def test_what_can_be_told_apart_and_what_cannot(scores):
+    comparison = compare(scores)
+    verdicts = {
+        name: {metric: comparison.contrast(name, metric).verdict for metric in NAMES}
+        for name in ("alike", "narrow")
+    }
+    assert verdicts["narrow"]["recall"] == verdicts["narrow"]["density"] == "distinguishable"
+    assert set(verdicts["alike"].values()) == {"not distinguishable"}
+    assert (
+        comparison.contrast("narrow", "recall").interval.high
+        < 0
+        < comparison.contrast("narrow", "density").interval.low
+    )
+
+
+def test_a_result_is_not_distinguishable_from_itself(scores):
+    found = compare({"a": scores["good"], "b": scores["good"]}).contrast("b", "precision")
+    assert (found.value, found.verdict) == (0, "not distinguishable")
+    assert found.interval.low < 0 < found.interval.high, "of what neither has seen"
+
+
+def test_the_first_result_is_what_others_are_compared_with(scores):
+    forward, backward = compare(scores), compare(dict(reversed(scores.items())))
+    a, b = forward.contrast("narrow", "recall"), backward.contrast("good", "recall")
+    assert a.value == -b.value
+    assert (a.interval.low, a.interval.high) == pytest.approx((-b.interval.high, -b.interval.low))
+
+
+def test_without_replicates_there_is_no_contrast(scores, real, fakes):
+    plain = genpr.score(real, fakes["alike"], intervals=False, control=False)
+    for pair in ({"a": plain, "b": scores["good"]}, {"a": scores["good"], "b": plain}):
+        assert {compare(pair).contrast("b", metric) for metric in NAMES} == {None}
+    names = ["precision", "clipped_density", "f8", "fd", "authenticity"]
+    results = {
+        name: genpr.score(real, fakes[name], metrics=names, control=False) for name in ("good", "alike")
+    }
+    known = {name: compare(results).contrast("alike", name) is not None for name in names}
+    assert known == dict.fromkeys(names, False) | {"precision": True, "clipped_density": True}
+
+
+@pytest.mark.parametrize("options", [{"k": 4}, {"ties": "strict"}], ids=str)
+def test_another_recipe_has_no_contrast(scores, real, fakes, options):
+    other = genpr.score(real, fakes["alike"], control=False, **options)
+    comparison = compare({"good": scores["good"], "other": other}, force=True)
+    assert {comparison.contrast("other", metric) for metric in NAMES} == {None}
+
+
+# The command -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(scores, tmp_path):
+    for name, result in scores.items():
+        (tmp_path / f"{name}.json").write_text(result.to_json())
+    return [str(tmp_path / f"{name}.json") for name in scores]
+
+
+def test_the_command_prints_a_table_for_each_other_result(files, scores, capsys):
+    assert run(["compare", *files]) == 0
+    out = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in out.splitlines())
+    _, alike, narrow = out.split("against good.json")
+    for text in (alike, narrow):
+        assert "(paired: the same reals" in " ".join(text.split())
+    found = compare(scores).contrast("narrow", "recall")
+    row = next(line for line in narrow.splitlines() if "recall" in line)
+    assert f"{found.value:+.4f}" in row
+    assert f"{found.interval.low:+.4f} to {found.interval.high:+.4f}" in row
+    assert row.rstrip().endswith("  distinguishable")
+    row = next(line for line in alike.splitlines() if "recall" in line)
+    assert row.rstrip().endswith("not distinguishable")
+
+
+def test_its_json_has_them_too(files, scores, capsys):
+    assert run(["compare", *files, "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert set(record["contrasts"]) == {"alike.json", "narrow.json"}
+    assert set(record["contrasts"]["alike.json"]) == set(NAMES)
+    found = compare(scores).contrast("narrow", "recall")
+    assert record["contrasts"]["narrow.json"]["recall"] == {
+        "value": found.value,
+        "interval": {"low": found.interval.low, "high": found.interval.high},
+        "pairing": "paired",
+        "verdict": "distinguishable",
+    }
+
+
+def test_what_has_no_interval_has_a_dash(scores, tmp_path, capsys):
+    files = []
+    for name, result in list(scores.items())[:2]:
+        metrics = {key: replace(each, replicates=None, interval=None) for key, each in result.metrics.items()}
+        metrics["recall"] = result.metrics["recall"]
+        files.append(tmp_path / f"{name}.json")
+        files[-1].write_text(replace(result, metrics=metrics).to_json())
+    assert run(["compare", *map(str, files)]) == 0
+    lines = capsys.readouterr().out.split("against")[1].splitlines()
+    rows = {line.split()[0]: line.split() for line in lines if line.split() and line.split()[0] in NAMES}
+    for name in ("precision", "density", "coverage"):
+        assert rows[name][1:3] == ["-", "-"]
+    assert "-" not in rows["recall"]
+    assert run(["compare", *map(str, files), "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)["contrasts"]["alike.json"]) == {"recall"}
+
+
+def test_another_k_is_compared_by_force_without_a_verdict(files, real, fakes, tmp_path, capsys):
+    (tmp_path / "k.json").write_text(genpr.score(real, fakes["alike"], k=4, control=False).to_json())
+    assert run(["compare", files[0], str(tmp_path / "k.json"), "--force"]) == 0
+    assert capsys.readouterr().out.count("no interval is known") == len(NAMES)

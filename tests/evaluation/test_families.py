@@ -1,0 +1,174 @@
+"""Metrics of several families in one result: its record, its table, comparisons and rankings of it."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import genpr
+from genpr.errors import UsageError
+from genpr.evaluation.records import result_of
+from genpr.evaluation.summaries import (
+    AlignmentSummary,
+    Confusion,
+    EntityRow,
+    EntitySummary,
+    LabelRow,
+    LabelSummary,
+    Misranked,
+    Unreadable,
+)
+from genpr.evaluation.values import MetricValue
+from genpr.metrics.halved import halved
+from genpr.metrics.uncertainty import interval_of
+from genpr.rebuild import rebuilt
+from genpr.report.text.terminal import score_table
+
+LABELS = LabelSummary(
+    "knn",
+    5,
+    (LabelRow("cat", 10, 3, 0, 7, 90, 1.0, 0.3, None),),
+    (Confusion("cat", "dog", 7),),
+    ("f1 of cat",),
+)
+ALIGNMENT = AlignmentSummary(100, 12, 1, (Misranked("a.png", "a cat", 3.5, 0.2, "a dog", 0.3),))
+ENTITIES = EntitySummary(4, (EntityRow("cat", 3, 2, None),), (Unreadable("a.png", "prose", "I see"),))
+
+
+def ranked(hits, seed=0):
+    """A metric as `genpr align` gives it."""
+    values = torch.as_tensor(hits, dtype=torch.float64)
+    replicates = halved(lambda weights: weights @ values / weights.sum(dim=1), len(values), seed=seed)
+    interval = interval_of(float(values.mean()), replicates, n=len(values))
+    return MetricValue(
+        float(values.mean()),
+        None,
+        interval=(interval.low, interval.high),
+        replicates=tuple(replicates.tolist()),
+        n_counted=len(values),
+        chance=0.01,
+        pool=100,
+    )
+
+
+@pytest.fixture(scope="module")
+def plain():
+    real, fake = np.random.default_rng(0).normal(size=(2, 120, 4))
+    return genpr.score(real, fake, control=False)
+
+
+@pytest.fixture(scope="module")
+def mixed(plain):
+    metrics = {**plain.metrics, "retrieval.r_precision": ranked([1, 0] * 50)}
+    return replace(plain, metrics=metrics, labels=LABELS, alignment=ALIGNMENT, entities=ENTITIES)
+
+
+def test_everything_comes_back_from_json(mixed):
+    record = json.loads(mixed.to_json())
+    assert result_of(record) == mixed
+    assert record["families"]["retrieval"] == ["retrieval.r_precision"]
+    assert list(record["families"]) == ["manifold", "retrieval"]
+
+
+def test_records_of_before_families_are_read(plain):
+    record = json.loads(plain.to_json()) | {"schema": 3}
+    for key in ("labels", "alignment", "entities"):
+        del record[key]
+    for metric in record["metrics"].values():
+        del metric["chance"], metric["pool"]
+    del record["real"]["what"], record["fake"]["what"]
+    assert result_of(record) == plain
+
+
+@pytest.mark.parametrize(
+    "record", [{"recogniser": "knn"}, [], "knn", {**json.loads('{"recogniser": 3}'), "k": 5}], ids=range(4)
+)
+def test_damaged_summaries_are_told(plain, record):
+    with pytest.raises((TypeError, KeyError)):
+        result_of(plain.to_dict() | {"labels": record})
+
+
+@pytest.mark.parametrize(
+    ("kind", "record"),
+    [(int, True), (int, 1.0), (float, "1"), (tuple[int, ...], "12"), (str, None), (float, True)],
+    ids=str,
+)
+def test_wrong_types_are_refused(kind, record):
+    with pytest.raises(TypeError):
+        rebuilt(kind, record)
+
+
+def test_table_sets_families_apart(mixed):
+    text = score_table(mixed)
+    row = next(line for line in text.splitlines() if line.startswith("retrieval.r_precision"))
+    assert row.split() == ["retrieval.r_precision", "0.5000", *row.split()[2:5], "0.0100", "100"]
+    assert "chance: what guessing scores; pool: how many candidates" in text
+    assert all(len(line) <= 80 for line in text.splitlines())
+
+
+def test_prompts_are_called_prompts(mixed):
+    asked = replace(
+        mixed,
+        metrics={"retrieval.r_precision": mixed.metrics["retrieval.r_precision"]},
+        real=replace(mixed.real, what="prompts", source="prompts.csv"),
+    )
+    text = score_table(asked)
+    assert "prompts  120 prompts of prompts.csv\nimages   120 images of" in text
+    assert "balls" not in text
+    assert asked.roles == ("prompts", "images")
+
+
+def test_other_families_are_compared_and_ranked(mixed):
+    better = replace(mixed, metrics={**mixed.metrics, "retrieval.r_precision": ranked([1, 1, 1, 0] * 25)})
+    found = genpr.compare({"one": mixed, "other": better}).contrast("other", "retrieval.r_precision")
+    assert (found.value, found.verdict, found.pairing) == (0.25, "distinguishable", "paired")
+    ranking = genpr.rank_results({"one": mixed, "other": better}, by="retrieval.r_precision")
+    assert ranking.winner == "other"
+    assert genpr.rank_results({"one": mixed, "other": better}, by="manifold.recall").by == "manifold.recall"
+
+
+@pytest.mark.parametrize(
+    ("nulls", "is_said"), [((0.9, 0.9), False), ((0.9, 0.88), True)], ids=["same", "other"]
+)
+def test_ranks_of_other_class_mixes_are_told(mixed, nulls, is_said):
+    def labelled(null):
+        gan_test = MetricValue(null - 0.1, 5, null=null, null_source="leave-one-out")
+        return replace(mixed, metrics={**mixed.metrics, "label.gan_test": gan_test})
+
+    both = {"one": labelled(nulls[0] + 0.001), "other": labelled(nulls[1])}
+    remarks = genpr.rank_results(both, by="label.gan_test").remarks
+    assert any("other proportions" in each for each in remarks) is is_said
+    assert not any("other proportions" in each for each in genpr.rank_results(both, by="recall").remarks)
+
+
+def test_pools_of_other_sizes_do_not_compare(mixed):
+    larger = replace(mixed.metrics["retrieval.r_precision"], pool=1000)
+    other = replace(mixed, metrics={**mixed.metrics, "retrieval.r_precision": larger})
+    with pytest.raises(genpr.DataError, match=r"number of candidates of retrieval\.r_precision is 1000"):
+        genpr.compare({"one": mixed, "other": other})
+
+
+def test_other_aliases_of_one_file_are_suspected(mixed):
+    asked = replace(mixed, real=replace(mixed.real, what="prompts"))
+    other = replace(asked, real=replace(asked.real, content="0" * 64))
+    with pytest.raises(genpr.DataError, match="read with other aliases or another vocabulary"):
+        genpr.compare({"one": asked, "other": other})
+    elsewhere = replace(other, real=replace(other.real, source="b.csv"))
+    with pytest.raises(genpr.DataError) as caught:
+        genpr.compare({"one": asked, "other": elsewhere})
+    assert "aliases" not in str(caught.value)
+
+
+def test_manifold_is_the_family_of_plain_names(mixed):
+    assert mixed["manifold.recall"] == mixed["recall"]
+    real, fake = np.random.default_rng(0).normal(size=(2, 60, 4))
+    assert list(genpr.score(real, fake, metrics=["manifold.recall"], control=False).metrics) == ["recall"]
+
+
+@pytest.mark.parametrize("name", ["label.gan_test", "retrieval.mrr", "entity.recall"])
+def test_features_alone_do_not_give_other_families(name):
+    features = np.ones((20, 4))
+    with pytest.raises(UsageError, match=r"cannot be found from features alone"):
+        genpr.score(features, features, metrics=[name])

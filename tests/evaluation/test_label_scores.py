@@ -1,0 +1,441 @@
+"""Labels as a part of every score: where they come from, what they add to a Result, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from label_blobs import blobs
+
+import genpr
+from genpr.errors import DataError, UsageError
+from genpr.evaluation.compare import compare
+from genpr.evaluation.label_sets import is_set, labels_in
+from genpr.evaluation.label_values import effective, undefined_in, worst_first
+from genpr.evaluation.records import result_of
+from genpr.evaluation.summaries import Confusion, LabelRow, LabelSummary
+from genpr.metrics.label.codes import coded
+from genpr.metrics.label.conditional import ConditionalReals
+from genpr.metrics.uncertainty import interval_of
+from genpr.report.text.label_table import label_table
+from genpr.report.text.terminal import score_table
+
+FIVE = (
+    "label.gan_test",
+    "label.gan_train",
+    "label.macro_precision",
+    "label.macro_recall",
+    "label.macro_f1",
+)
+QUICK = {"metrics": ["precision", "recall"], "control": False}
+
+
+def named(labels):
+    return [f"class {label}" for label in labels.tolist()]
+
+
+@pytest.fixture(scope="module")
+def sides():
+    random = np.random.default_rng(0)
+    real, fake = blobs(random, [60] * 4, d=6, spread=3), blobs(random, [50] * 4, d=6, spread=3)
+    exchanged = torch.tensor([1, 0, 2, 3])[fake[1]]
+    return real[0].numpy(), named(real[1]), fake[0].numpy(), named(fake[1]), named(exchanged)
+
+
+def options(real_labels, fake_labels, **more):
+    return genpr.LabelOptions(real_labels=real_labels, fake_labels=fake_labels, **more)
+
+
+@pytest.fixture(scope="module")
+def good(sides):
+    real, real_labels, fake, asked, _ = sides
+    return genpr.score(real, fake, labels=options(real_labels, asked), **QUICK)
+
+
+@pytest.fixture(scope="module")
+def exchanged(sides):
+    real, real_labels, fake, _, asked = sides
+    return genpr.score(real, fake, labels=options(real_labels, asked), **QUICK)
+
+
+def test_two_exchanged_classes_are_caught_and_named_where_pooled_metrics_see_nothing(good, exchanged):
+    for name in QUICK["metrics"]:
+        assert exchanged[name] == good[name]
+    assert good["label.gan_test"] > 0.9 > 0.6 > exchanged["label.gan_test"]
+    assert exchanged["label.gan_train"] < 0.6
+    assert exchanged.metrics["label.gan_test"].null == good.metrics["label.gan_test"].null > 0.9
+    assert exchanged.metrics["label.gan_test"].interval[1] < 0.7
+    assert {row.label for row in exchanged.labels.rows[:2]} == {"class 0", "class 1"}
+    assert exchanged.labels.rows[0].recall < 0.1
+    assert exchanged.labels.rows[0].null_recall > 0.9
+    (first, second, *_) = exchanged.labels.confusions
+    assert {(first.asked, first.recognised), (second.asked, second.recognised)} == {
+        ("class 0", "class 1"),
+        ("class 1", "class 0"),
+    }
+
+
+def test_values_are_those_of_the_pure_functions(sides, good):
+    real, real_labels, fake, asked, _ = sides
+    codes = [torch.tensor([int(label[-1]) for label in labels]) for labels in (real_labels, asked)]
+    reals = ConditionalReals(torch.from_numpy(real), codes[0], kind="knn", k=5)
+    found = reals.score(torch.from_numpy(fake), codes[1], places=torch.arange(4), n_classes=4)
+    assert tuple(name for name in good.metrics if name.startswith("label.")) == FIVE
+    for name in FIVE:
+        direction = found.train if name == "label.gan_train" else found.test
+        rate = name.removeprefix("label.").replace("gan_test", "accuracy").replace("gan_train", "accuracy")
+        metric, halves = good.metrics[name], direction.halves.rates()[rate]
+        assert metric.value == direction.tally.rates()[rate]
+        assert metric.null == direction.null.rates()[rate]
+        assert metric.chance == direction.chance[rate]
+        assert metric.replicates == tuple(halves.tolist())
+        end = interval_of(metric.value, torch.from_numpy(halves), n=direction.n)
+        assert metric.interval == (end.low, end.high)
+        assert (metric.k, metric.n_counted) == (5, direction.n)
+    predicted = [f"class {label}" for label in found.test.recognised.tolist()]
+    plain = genpr.label_metrics(asked, predicted)
+    assert good["label.macro_precision"] == pytest.approx(plain.macro.precision)
+    assert good["label.macro_recall"] == pytest.approx(plain.macro.recall)
+    assert good["label.macro_f1"] == pytest.approx(plain.macro.f)
+    for row in good.labels.rows:
+        counts = plain[row.label]
+        assert (row.tp, row.fp) == (counts.true_positives, counts.false_positives)
+        assert (row.fn, row.tn) == (counts.false_negatives, counts.true_negatives)
+        assert (row.precision, row.recall, row.f1) == (counts.precision, counts.recall, counts.f)
+        assert row.recall_interval[0] <= row.recall <= row.recall_interval[1]
+
+
+def test_confusions_say_what_was_asked_for_first(sides):
+    real, real_labels, fake, asked, _ = sides
+    one_way = [label.replace("class 0", "class 3") for label in asked]
+    found = genpr.score(real, fake, labels=options(real_labels, one_way), **QUICK).labels
+    assert (found.confusions[0].asked, found.confusions[0].recognised) == ("class 3", "class 0")
+    assert found.confusions[0].n > 40
+    assert {each.label: (each.n, each.fp > 40) for each in found.rows}["class 0"] == (0, True)
+
+
+def test_result_is_recorded_compared_and_flat(good, exchanged):
+    assert result_of(json.loads(good.to_json())) == good
+    assert good.to_flat_dict()["genpr/label.gan_test"] == good["label.gan_test"]
+    found = compare({"good": good, "exchanged": exchanged})
+    assert "label.gan_test" in str(found)
+    assert good.seconds["labels"] > 0
+    assert good.labels.origins == {"real": "real_labels", "fake": "fake_labels"}
+
+
+def test_every_way_of_scoring_has_labels(sides, good):
+    real, real_labels, fake, asked, other = sides
+    evaluator = genpr.Evaluator(real, labels=options(real_labels, asked), **QUICK)
+    assert evaluator.metrics == ("precision", "recall", *FIVE)
+    assert evaluator.score(fake).metrics == good.metrics
+    assert evaluator.evidence(fake).result.labels == good.labels
+    again = evaluator.score_classes(fake, real_labels=real_labels, fake_labels=asked)
+    assert again.overall.metrics == good.metrics
+    both = genpr.score_protocols(
+        real, fake, protocols=["genpr", "prdc"], labels=options(real_labels, asked), **QUICK
+    )
+    assert both["prdc"]["label.gan_test"] == good["label.gan_test"]
+    ranking = genpr.rank_checkpoints(
+        evaluator, {"as it is": fake, "turned": fake[::-1].copy()}, by="label.gan_test"
+    )
+    assert ranking.winner == "as it is"
+    elsewhere = genpr.Evaluator(real, labels=options(real_labels, other), **QUICK)
+    assert elsewhere.recipe != evaluator.recipe
+    assert genpr.Evaluator(real, **QUICK).recipe.keys() == evaluator.recipe.keys() - {"labels"}
+
+
+def test_linear_probe_and_vote_are_not_compared(sides, good):
+    real, real_labels, fake, asked, _ = sides
+    probe = genpr.score(real, fake, labels=options(real_labels, asked, recogniser="linear"), **QUICK)
+    metric = probe.metrics["label.gan_test"]
+    assert metric.value > 0.9
+    assert (metric.k, metric.null_source, len(metric.replicates)) == (None, "cross-fitting", 10)
+    assert (probe.labels.recogniser, probe.labels.k) == ("linear", None)
+    assert probe.fingerprint != good.fingerprint
+    assert score_table(probe).count("by a linear probe") == 1
+
+
+def test_labels_come_from_folders_and_files(sides, tmp_path, write_images, rng):
+    for role in ("real", "fake"):
+        for label in ("cat", "dog"):
+            light = 60 if label == "cat" else 190
+            write_images(
+                f"{role}/{label}", rng.integers(light - 60, light + 60, (12, 8, 8, 3), dtype=np.uint8)
+            )
+    sources = tmp_path / "real", tmp_path / "fake"
+    some = {"extractor": "gabor", "k": 3, "cache": False, **QUICK}
+    found = genpr.score(*sources, labels=genpr.LabelOptions(k=3), **some)
+    assert found["label.gan_test"] == 1
+    assert found.labels.origins == {"real": "sub-folders", "fake": "sub-folders"}
+    lines = [f"{path.relative_to(sources[1]).as_posix()},dog" for path in sorted(sources[1].rglob("*.png"))]
+    table = tmp_path / "asked.csv"
+    table.write_text("\n".join(lines))
+    changed = genpr.score(*sources, labels=genpr.LabelOptions(fake_labels=table, k=3), **some)
+    assert changed["label.gan_test"] == 0.5
+    assert changed["label.gan_train"] == 0.5
+    assert changed.labels.undefined == (
+        "recall of 1 class is undefined, since nothing was asked to be of it: cat",
+    )
+    table.write_text("\n".join(lines[1:]))
+    with pytest.raises(DataError, match="1 of 24 fake images have no label"):
+        genpr.score(*sources, labels=genpr.LabelOptions(fake_labels=table, k=3), **some)
+    skipped = genpr.score(
+        *sources, labels=genpr.LabelOptions(fake_labels=table, k=3), on_bad="skip", max_bad=0.1, **some
+    )
+    assert skipped.labels.n == 23
+    assert skipped["label.gan_test"] == pytest.approx(12 / 23)  # the first cat is left out
+    assert skipped.labels.unlabelled == {"real": 0, "fake": 1}
+    assert "1 fake images without a label" in label_table(skipped.labels)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".json", ".csv"])
+def test_another_tool_may_recognise_single_labels(sides, tmp_path, suffix):
+    real, _, fake, asked, other = sides
+    path = tmp_path / f"seen{suffix}"
+    if suffix == ".npy":
+        np.save(path, np.array(other))
+    elif suffix == ".json":
+        path.write_text(
+            json.dumps({"labels": list(zip([f"row {i}" for i in range(len(fake))], other, strict=True))})
+        )
+    else:
+        path.write_text("".join(f"row {i},{label}\n" for i, label in enumerate(other)))
+    found = genpr.score(real, fake, labels=genpr.LabelOptions(fake_labels=asked, recogniser=path), **QUICK)
+    plain = genpr.label_metrics(asked, other)
+    assert found["label.accuracy"] == plain.accuracy == 0.5
+    assert found["label.macro_f1"] == plain.macro.f
+    assert found.metrics["label.accuracy"].null is None
+    assert found.metrics["label.accuracy"].chance == 0.25
+    low, high = found.metrics["label.accuracy"].interval
+    assert 0.4 < low < 0.45 < 0.55 < high < 0.6
+    assert {row.label for row in found.labels.rows[:2]} == {"class 0", "class 1"}
+    assert found.labels.confusions == (
+        Confusion("class 0", "class 1", 50),
+        Confusion("class 1", "class 0", 50),
+    )
+    assert found.labels.recogniser.endswith(suffix)
+    assert result_of(json.loads(found.to_json())) == found
+
+
+def test_another_tool_may_recognise_several_labels_or_none(sides, tmp_path):
+    real, _, fake, *_ = sides
+    asked = [["cat", "hat"] if row % 2 else ["dog"] for row in range(len(fake))]
+    seen = ["cat; hat" if row % 4 == 1 else "cat" if row % 2 else "" for row in range(len(fake))]
+    path = tmp_path / "seen.csv"
+    path.write_text("name,label\n" + "".join(f"row {row},{text}\n" for row, text in enumerate(seen)))
+    found = genpr.score(real, fake, labels=genpr.LabelOptions(fake_labels=asked, recogniser=path), **QUICK)
+    plain = genpr.label_metrics(asked, [labels_in(text) for text in seen])
+    for over in ("macro", "micro", "weighted", "samples"):
+        for what in ("precision", "recall", "f1"):
+            wanted = getattr(getattr(plain, over), what.replace("f1", "f"))
+            assert found[f"label.{over}_{what}"] == pytest.approx(wanted)
+    assert found["label.exact_match"] == plain.exact_match == 0.25
+    assert found["label.accuracy"] == plain.accuracy
+    assert (
+        found.metrics["label.exact_match"].interval[0] < 0.25 < found.metrics["label.exact_match"].interval[1]
+    )
+    assert found.metrics["label.accuracy"].chance == plain.accuracy_of_nothing
+    (worst, *_) = found.labels.rows
+    assert (worst.label, worst.recall, worst.precision) == ("dog", 0, None)
+    assert (
+        "precision of 1 class is undefined, since nothing was recognised as it: dog" in found.labels.undefined
+    )
+    # 600 cells: 300 are asked for, so accuracy is not blind.
+    assert "true-negatives-dominate" not in {item.code for item in found.notices}
+
+
+def test_halves_of_sets_are_of_the_images_in_them():
+    random = np.random.default_rng(0)
+    sides = [
+        [set(random.choice(6, random.integers(0, 4), replace=False).tolist()) for _ in range(30)]
+        for _ in range(2)
+    ]
+    inside = random.random(30) < 0.5
+    whole = coded(*sides, range(6))
+    part = whole.part(inside)
+    alone = coded(
+        *([each for each, here in zip(side, inside, strict=True) if here] for side in sides), range(6)
+    )
+    assert part.n == alone.n
+    assert part.expected.tolist() == alone.expected.tolist()
+    assert part.predicted.tolist() == alone.predicted.tolist()
+
+
+def test_blind_accuracy_is_a_notice_of_the_result(sides, tmp_path):
+    real, _, fake, *_ = sides
+    asked = [[f"thing {row % 40}"] for row in range(len(fake))]
+    path = tmp_path / "seen.json"
+    path.write_text(json.dumps({"labels": [[f"row {row}", []] for row in range(len(fake))]}))
+    found = genpr.score(real, fake, labels=genpr.LabelOptions(fake_labels=asked, recogniser=path), **QUICK)
+    assert "true-negatives-dominate" in {item.code for item in found.notices}
+    assert found["label.accuracy"] == 0.975
+    assert found["label.micro_recall"] == 0
+    assert set(found.undefined) == {
+        "label.macro_precision",
+        "label.micro_precision",
+        "label.weighted_precision",
+        "label.samples_precision",
+    }
+
+
+def test_classes_that_no_real_has_are_named(sides):
+    real, real_labels, fake, asked, _ = sides
+    strange = [label.replace("class 3", "class 9") for label in asked]
+    found = genpr.score(real, fake, labels=options(real_labels, strange), **QUICK)
+    said = next(item for item in found.notices if item.code == "classes-differ")
+    assert "50 fakes were asked" in said.message
+    assert "class 9" in said.message
+    assert found.metrics["label.gan_test"].null < 0.75
+
+
+def test_few_images_have_a_score_and_a_notice():
+    random = np.random.default_rng(1)
+    (x, x_labels), (y, y_labels) = blobs(random, [9, 9]), blobs(random, [6, 6])
+    found = genpr.score(x, y, labels=options(named(x_labels), named(y_labels)), **QUICK)
+    assert found.metrics["label.gan_test"].interval is None
+    assert any(item.code == "no-intervals" and "label" in item.message for item in found.notices)
+    without = genpr.score(x, y, labels=options(named(x_labels), named(y_labels)), intervals=False, **QUICK)
+    assert not any(item.code == "no-intervals" for item in without.notices)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"recogniser": "forest"}, "recogniser must be knn, linear"),
+        ({"recogniser": 5}, "recogniser must be knn, linear"),
+        ({"k": 0}, "from 1 to 1,000"),
+        ({"k": True}, "from 1 to 1,000"),
+        ({"recogniser": "missing.csv"}, "there is no file"),
+    ],
+    ids=str,
+)
+def test_impossible_options(sides, given, words):
+    real, real_labels, fake, asked, _ = sides
+    with pytest.raises(UsageError, match=r"LabelOptions\(\.\.\.\), not 'knn'"):
+        genpr.score(real, fake, labels="knn", **QUICK)
+    with pytest.raises(UsageError, match=words):
+        genpr.score(real, fake, labels=options(real_labels, asked, **given), **QUICK)
+
+
+@pytest.mark.parametrize(
+    ("real_labels", "fake_labels", "code"),
+    [
+        (None, "asked", "no-labels"),
+        ("one", "asked", "one-class"),
+        ("short", "asked", "label-count"),
+        ("real", "short", "label-count"),
+        ("real", "sets", "label-kind"),
+    ],
+    ids=str,
+)
+def test_labels_that_do_not_fit(sides, real_labels, fake_labels, code):
+    real, known, fake, asked, _ = sides
+    given = {
+        "real": known,
+        "asked": asked,
+        "one": ["a"] * len(real),
+        "short": ["a", "b"],
+        "sets": [{"a"}] * len(fake),
+    }
+    with pytest.raises(DataError) as caught:
+        genpr.score(real, fake, labels=options(given.get(real_labels), given[fake_labels]), **QUICK)
+    assert caught.value.code == code
+
+
+def test_texts_of_several_labels():
+    assert [is_set(text) for text in ("a;b", '["a"]', "[]", "a", "[a]", "[1.5]", "[" * 9000)] == [
+        True
+    ] * 3 + [False] * 4
+    assert labels_in(" a ;; b;") == ["a", "b"]
+    assert labels_in('["x;y", 3]') == ["x;y", "3"]
+
+
+def row(label, **facts):
+    plain = {"n": 10, "tp": 5, "fp": 5, "fn": 5, "tn": 80, "precision": 0.5, "recall": 0.5, "f1": 0.5}
+    return LabelRow(label, **{**plain, **facts})
+
+
+def test_worst_is_by_what_a_perfect_generator_scores():
+    hard = row("hard", null_precision=0.5, null_recall=0.5)
+    easy = row("easy", precision=0.9, recall=0.9, null_precision=1.0, null_recall=1.0)
+    none = row("none", precision=None, recall=None, f1=None)
+    assert [each.label for each in worst_first([hard, none, easy])] == ["easy", "hard", "none"]
+    assert undefined_in([hard, none]) == (
+        "precision of 1 class is undefined, since nothing was recognised as it: none",
+        "recall of 1 class is undefined, since nothing was asked to be of it: none",
+        "f1 of 1 class is undefined, since neither: none",
+    )
+    assert effective(np.array([100.0, 100.0, 0.0])) == 200
+    assert effective(np.array([1000.0, 1.0])) == 3
+
+
+def test_table_of_many_hostile_classes_fits():
+    hostile = "\x1b[31mred\n" + "文" * 60
+    rows = tuple(
+        row(f"{number} {hostile}", recall_interval=(0.4, 0.6), null_recall=1.0) for number in range(1000)
+    )
+    text = label_table(LabelSummary("knn", 5, rows, (Confusion(hostile, hostile, 412),), (), n=10_000))
+    lines = text.splitlines()
+    assert len([line for line in lines if re.match(r"\d+ ", line)]) == 12
+    assert max(map(len, lines)) <= 80
+    assert "\x1b" not in text
+    assert "and 988 more classes" in text
+    assert ": 412" in text
+
+
+def test_each_fake_is_known_with_what_it_was_asked_to_be_and_seen_as(sides):
+    """Fakes without a label keep their place."""
+    real, real_labels, fake, asked, _ = sides
+    some = [None if row % 50 == 7 else label for row, label in enumerate(asked)]
+    evaluator = genpr.Evaluator(real, labels=options(real_labels, some), on_bad="skip", max_bad=0.1, **QUICK)
+    seen = evaluator.evidence(fake).labels
+    assert list(seen.asked) == some
+    assert [row for row, label in enumerate(seen.recognised) if label is None] == [7, 57, 107, 157]
+    assert sum(a == b for a, b in zip(seen.asked, seen.recognised, strict=True)) > 180
+    wrong = sum(len(rows) for rows in seen.mistaken().values())
+    result = evaluator.score(fake)
+    assert result["label.gan_test"] == pytest.approx(1 - wrong / 196)
+    assert evaluator.evidence(fake).result.metrics == result.metrics
+
+
+def test_exchanged_classes_are_the_most_frequent_mistakes(sides):
+    real, _, fake, _, exchanged = sides
+    assert genpr.Evaluator(real, **QUICK).evidence(fake).labels is None
+    labels = options(real_labels=sides[1], fake_labels=exchanged)
+    found = genpr.Evaluator(real, labels=labels, **QUICK).evidence(fake).labels.mistaken()
+    assert set(list(found)[:2]) == {("class 0", "class 1"), ("class 1", "class 0")}
+
+
+def test_a_class_that_a_perfect_generator_fails_in_is_not_the_worst():
+    def of_null(label, recall, null):
+        return LabelRow(label, 20, 20, 0, 0, 0, None, recall, None, null_recall=null)
+
+    given = [of_null("hopeless", 0.0, 0.0), of_null("fallen", 0.6, 0.8), of_null("unknown", 0.5, None)]
+    rows = worst_first(given)
+    assert [each.label for each in rows] == ["unknown", "fallen", "hopeless"]
+
+
+def test_sides_without_a_class_in_common_are_refused(sides):
+    real, real_labels, fake, asked, _ = sides
+    numbers = [label.split()[-1] for label in asked]
+    for recogniser in ("knn", "linear"):
+        with pytest.raises(DataError, match="the fake classes are numbers and the real ones names") as caught:
+            genpr.score(real, fake, labels=options(real_labels, numbers, recogniser=recogniser), **QUICK)
+        assert caught.value.code == "labels-disagree"
+
+
+def test_a_null_of_far_fewer_reals_than_fakes_is_said_to_be_low():
+    random = np.random.default_rng(2)
+    (x, x_labels), (y, y_labels) = blobs(random, [20, 20]), blobs(random, [60, 60])
+    for real, fake, is_said in (((x, x_labels), (y, y_labels), True), ((y, y_labels), (x, x_labels), False)):
+        labels = options(named(real[1]), named(fake[1]))
+        found = genpr.score(real[0], fake[0], labels=labels, **QUICK)
+        assert any(item.code == "null-of-fewer" for item in found.notices) is is_said
+
+
+def test_votes_of_more_than_can_be_counted_are_refused():
+    with pytest.raises(UsageError, match="from 1 to 1,000"):
+        genpr.LabelOptions(k=1001)

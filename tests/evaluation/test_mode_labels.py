@@ -1,0 +1,260 @@
+"""Labels of `genpr modes`: those of `genpr score --per-class`, but none need be there."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+
+from genpr.cli.main import run
+from genpr.errors import DataError, UsageError
+from genpr.evaluation.label_table import FolderLabels, NamedLabels
+from genpr.evaluation.mode_labels import SideLabels, are_classes
+from genpr.evaluation.modes import find_modes
+from genpr.features.embedder import Embedder
+from genpr.features.feature_set import FeatureSet, save_features
+from genpr.images.policy import BadImagePolicy
+from genpr.report.text.modes_table import modes_table
+
+KINDS = ("ant", "bee", "cat", "dog")
+STRICT = BadImagePolicy("error", 0.01)
+
+
+@pytest.fixture(scope="module")
+def sides():
+    """120 reals of four kinds; the 90 fakes lack cats and have eels instead, which the reals lack."""
+    rng = np.random.default_rng(0)
+    centres = 8 * rng.normal(size=(5, 6))
+    real, fake = np.arange(120) % 4, np.array([0, 1, 3, 4])[np.arange(90) % 4]
+    drawn = [(centres[kinds] + rng.normal(size=(len(kinds), 6))).astype(np.float32) for kinds in (real, fake)]
+    names = [[(*KINDS, "eel")[kind] for kind in kinds] for kinds in (real, fake)]
+    return drawn, names
+
+
+def found_in(sides, **options):
+    return find_modes(*sides[0], clusters=5, device="cpu", **options)
+
+
+def named(found):
+    """Classes of the first missed and of the first invented cluster, and of the first ranked class."""
+    modes = found.modes
+    clusters = modes.missed[0].classes, modes.invented[0].classes
+    return [each[0][0] if each else None for each in clusters], [each.name for each in modes.classes]
+
+
+def test_labels_of_both_sides_name_what_is_missed_and_what_is_invented(sides):
+    found = found_in(sides, real_labels=sides[1][0], fake_labels=np.array(sides[1][1]))
+    first, classes = named(found)
+    assert first == ["cat", "eel"]
+    assert classes[0] == "cat"
+    assert sorted(classes) == sorted(KINDS), "only reals have classes that can be missed"
+    assert found.origins == {"real": "real_labels", "fake": "fake_labels"}
+    assert found.to_dict()["labels"] == found.origins
+    assert modes_table(found).endswith("real labels: real_labels; fake labels: fake_labels")
+
+
+def test_without_labels_nothing_is_named(sides):
+    found = found_in(sides)
+    assert named(found) == ([None, None], [])
+    assert found.origins == {}
+    assert "labels" not in modes_table(found)
+
+
+@pytest.mark.parametrize("how", ["csv", "json", "npy", "npz rows"])
+def test_files_of_labels_are_those_of_scores(sides, tmp_path, capsys, how):
+    for side, features, labels in zip(("real", "fake"), *sides, strict=True):
+        rows = [f"{row:03}.png" for row in range(len(labels))]
+        save_features(
+            tmp_path / f"{side}.safetensors",
+            FeatureSet(torch.from_numpy(features), source=side, names=tuple(f"all/{name}" for name in rows)),
+        )
+        if how == "csv":
+            lines = [f"{name},{label}" for name, label in zip(rows, labels, strict=True)]
+            (tmp_path / f"{side}.csv").write_text("\n".join(lines))
+        elif how == "json":
+            pairs = [[f"all/{name}", label] for name, label in zip(rows, labels, strict=True)]
+            (tmp_path / f"{side}.json").write_text(json.dumps({"labels": pairs}))
+        else:
+            np.save(tmp_path / f"{side}.npy", labels)
+    suffix = how if how in ("csv", "json") else "npy"
+    options = [f"--{side}-labels={tmp_path / side}.{suffix}" for side in ("real", "fake")]
+    paths = [str(tmp_path / f"{side}.safetensors") for side in ("real", "fake")]
+    assert run(["modes", *paths, *options, "--clusters", "5", "--device", "cpu", "--json", "-q"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert next(iter(record["missed"][0]["classes"])) == "cat"
+    assert next(iter(record["invented"][0]["classes"])) == "eel"
+    assert record["labels"]["real"] == str(tmp_path / f"real.{suffix}")
+
+
+SHADES = {"dark": 30, "light": 220}
+OPTIONS = {"extractor": "pixels", "device": "cpu", "cache": False, "clusters": 2}
+
+
+def pixels(rng, kinds):
+    shades = np.array([SHADES[kind] for kind in kinds])[:, None, None, None]
+    return np.clip(rng.normal(shades, 12, (len(kinds), 8, 8, 3)), 0, 255).astype(np.uint8)
+
+
+@pytest.fixture
+def shaded(rng):
+    """60 reals, light and dark by turns, and 60 fakes that are dark."""
+    kinds = ["dark", "light"] * 30
+    return kinds, pixels(rng, kinds), pixels(rng, ["dark"] * 60)
+
+
+@pytest.mark.parametrize("how", ["dataset.json", "zip", "arr_1"])
+def test_what_the_source_says_is_found(shaded, write_images, tmp_path, how):
+    kinds, real, fake = shaded
+    fakes = write_images("fake", fake)
+    if how == "arr_1":
+        source = tmp_path / "real.npz"
+        np.savez(source, arr_0=real, arr_1=np.array(kinds))
+    else:
+        source = write_images("real", real)
+        pairs = [[f"{row:05}.png", kind] for row, kind in enumerate(kinds)]
+        (source / "dataset.json").write_text(json.dumps({"labels": pairs}))
+        if how == "zip":
+            with zipfile.ZipFile(tmp_path / "real.zip", "w") as archive:
+                for path in sorted(source.iterdir()):
+                    archive.write(path, f"inside/{path.name}")
+            source = tmp_path / "real.zip"
+    found = find_modes(source, fakes, **OPTIONS)
+    assert [each.name for each in found.modes.classes] == ["light", "dark"]
+    assert set(found.origins) == {"real"}, "the fakes have none, and need none"
+
+
+def test_a_dataset_that_says_that_it_has_no_labels_needs_none(shaded, write_images):
+    _, real, fake = shaded
+    source = write_images("real", real)
+    (source / "dataset.json").write_text('{"labels": null}')
+    found = find_modes(source, write_images("fake", fake), **OPTIONS)
+    assert found.modes.classes == ()
+    with pytest.raises(DataError, match="there are no labels") as raised:
+        find_modes(source, source, real_labels=source / "dataset.json", **OPTIONS)
+    assert raised.value.code == "no-labels"
+
+
+def test_a_random_part_of_the_images_keeps_its_labels(shaded):
+    kinds, real, fake = shaded
+    found = find_modes(real, fake, real_labels=kinds, max_images=55, **OPTIONS)
+    assert {each.name: each.size for each in found.modes.classes}.keys() == {"dark", "light"}
+    assert found.modes.classes[0].name == "light"
+    assert found.modes.classes[0].uncovered == found.modes.classes[0].size, "none of the fakes is light"
+    assert found.modes.classes[1].uncovered < 10
+
+
+@pytest.fixture
+def not_embedded(monkeypatch):
+    def embed(*given):
+        raise AssertionError("embedded")
+
+    monkeypatch.setattr(Embedder, "embed", embed)
+
+
+@pytest.mark.parametrize(
+    ("labels", "code", "message"),
+    [
+        (
+            {"real_labels": "none.csv"},
+            "path-not-found",
+            "there is no file 'none.csv' with labels of the real images",
+        ),
+        ({"fake_labels": "labels.txt"}, "labels-kind", "of unknown kind (.txt)"),
+        ({"real_labels": ["a"] * 59}, "label-count", "holds 59 labels, but there are 60 images"),
+        ({"fake_labels": ["a"] * 61}, "label-count", "fake_labels holds 61 labels"),
+        ({"real_labels": ["a"] * 50 + [None] * 10}, "unlabelled", "10 of 60 real images have no label"),
+        ({"fake_labels": "other.csv"}, "labels-match-nothing", "names none of the 60 images"),
+        ({"real_labels": "folders"}, "unlabelled", "60 of 60 real images have no label in sub-folders"),
+        ({"real_labels": [0.5] * 60}, "label-kind", "one class per image"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.islower() and " " not in value else "",
+)
+def test_labels_that_do_not_fit_are_told_before_anything_is_embedded(
+    shaded, write_images, tmp_path, monkeypatch, not_embedded, labels, code, message
+):
+    _, real, fake = shaded
+    folders = write_images("real", real), write_images("fake", fake)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "labels.txt").write_text("a")
+    (tmp_path / "other.csv").write_text("x.png,a\ny.png,b\n")
+    with pytest.raises((DataError, UsageError), match=re.escape(message)) as raised:
+        find_modes(*folders, **labels, **OPTIONS)
+    assert raised.value.code == code
+
+
+def test_a_file_beside_the_images_that_does_not_fit_them_is_told(shaded, write_images, not_embedded):
+    _, real, fake = shaded
+    source = write_images("real", real)
+    (source / "dataset.json").write_text('{"labels": [["00000.png", 1], ["00001.png", 2]]}')
+    with pytest.raises(DataError, match="58 of 60 real images have no label"):
+        find_modes(source, write_images("fake", fake), **OPTIONS)
+
+
+def test_labels_of_images_that_have_no_names_are_held_against_what_came(shaded):
+    """Of batches nobody knows how many there are until they have come."""
+    kinds, real, fake = shaded
+    batches = [torch.from_numpy(part).permute(0, 3, 1, 2) for part in (real[:40], real[40:])]
+    with pytest.raises(DataError, match="10 of 60 real images have no label"):
+        find_modes(iter(batches), fake, real_labels=[*kinds[:50], *[None] * 10], **OPTIONS)
+    with pytest.raises(DataError, match="holds 59 labels, but there are 60 images"):
+        find_modes(iter(batches), fake, real_labels=kinds[:59], **OPTIONS)
+    found = find_modes(iter(batches), fake, real_labels=kinds, **OPTIONS)
+    assert found.modes.classes[0].name == "light"
+
+
+def test_few_images_without_a_label_can_be_left_out_of_the_classes(sides):
+    labels = [None if row in (2, 3) else label for row, label in enumerate(sides[1][0])]
+    with pytest.raises(DataError, match="2 of 120 real images have no label"):
+        found_in(sides, real_labels=labels)
+    with pytest.raises(DataError, match=re.escape("at most 1.0% may be left out")):
+        found_in(sides, real_labels=labels, on_bad="skip")
+    found = found_in(sides, real_labels=labels, on_bad="skip", max_bad=0.02)
+    whole = found_in(sides, real_labels=sides[1][0])
+    assert {each.name: each.size for each in found.modes.classes} == {
+        "ant": 30,
+        "bee": 30,
+        "cat": 29,
+        "dog": 29,
+    }
+    assert found.modes.classes[0].name == "cat"
+    assert dict(found.modes.missed[0].classes)["cat"] == dict(whole.modes.missed[0].classes)["cat"] - 1
+    assert found.modes.missed[0].flagged == whole.modes.missed[0].flagged
+    assert found.unlabelled == {"real": 2} == found.to_dict()["unlabelled"]
+    assert "2 real images without a label are in no class" in modes_table(found)
+
+
+def labels_of(names):
+    return FolderLabels().of(names, range(len(names)), len(names))
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ([f"{folder}/{row}.png" for folder in "ab" for row in range(10)], True),
+        ([f"train/{folder}/x/{row}.png" for folder in "ab" for row in range(10)], True),
+        ([f"a/{row}.png" for row in range(20)], False),
+        ([f"{row}.png" for row in range(20)], False),
+        ([f"{folder}/{row}.png" for folder in "ab" for row in range(9)], False),
+        ([*(f"{folder}/{row}.png" for folder in "ab" for row in range(10)), "top.png"], False),
+        ([], False),
+    ],
+)
+def test_folders_that_nobody_calls_classes_must_look_like_some(names, expected):
+    assert are_classes(labels_of(names)) is expected
+
+
+def test_folders_are_classes_without_doubt_where_that_was_said():
+    names = [f"{folder}/{row}.png" for folder in "ab" for row in range(2)]
+    features = FeatureSet(torch.ones(4, 2), source="x", names=tuple(names))
+    guessed = SideLabels.of(None, "x", "real")
+    assert guessed.of_embedded(features, features, STRICT) is None
+    said = SideLabels.of("folders", "x", "real")
+    assert list(said.of_embedded(features, features, STRICT).labels) == ["a", "a", "b", "b"]
+
+
+def test_labels_that_were_read_already_are_no_guess():
+    assert not SideLabels.of(NamedLabels({"a": "b"}, "here"), "x", "real").is_guess

@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import oracle
+import pytest
+import torch
+
+import genpr
+from genpr.errors import UsageError
+from genpr.evaluation import protocols
+from genpr.evaluation.compare import compare
+from genpr.evaluation.protocols import find_protocol
+from genpr.evaluation.scoring import RealCompanions
+from genpr.features.feature_set import FeatureSet
+from genpr.images.source import choose_rows
+from genpr.metrics.frechet import Gaussian, frechet_distance
+from genpr.metrics.inception_score import inception_score
+from genpr.metrics.metric import DistributionOptions
+from genpr.metrics.registry import DEFAULT_METRICS, METRICS
+
+
+@pytest.fixture
+def pixels(rng):
+    return rng.integers(0, 256, (24, 8, 8, 3), dtype=np.uint8), rng.integers(
+        0, 200, (30, 8, 8, 3), dtype=np.uint8
+    )
+
+
+@pytest.fixture
+def features(rng):
+    """Integers, so that every arithmetic agrees, with many ties."""
+    return rng.integers(0, 4, (60, 12)).astype(np.float32), rng.integers(0, 5, (50, 12)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("name", "metrics", "needed", "most", "rows", "free"),
+    [
+        (
+            "genpr",
+            "precision recall density coverage",
+            (None, None),
+            (None, None),
+            None,
+            "extractor metrics k ties sizes",
+        ),
+        ("kynkaanniemi2019", "precision recall", (50_000, 50_000), (None, None), None, ""),
+        ("adm", "precision recall fid sfid is", (10_000, 50_000), (None, None), None, ""),
+        ("stylegan3", "precision recall", (None, 50_000), (200_000, None), None, ""),
+        ("torch-fidelity", "precision recall fid kid is", (None, None), (None, None), None, ""),
+        ("prdc", "precision recall density coverage", (None, None), (None, None), None, "extractor k"),
+        (
+            "dgm-eval",
+            "precision recall density coverage fd fd_infinity kd vendi",
+            (None, None),
+            (50_000, 50_000),
+            10_000,
+            "",
+        ),
+    ],
+)
+def test_protocols_take_the_published_metrics_and_numbers_of_images(name, metrics, needed, most, rows, free):
+    protocol = find_protocol(name)
+    assert protocol.metrics == tuple(metrics.split())
+    assert (protocol.n_real, protocol.n_fake) == needed
+    assert (protocol.max_real, protocol.max_fake, protocol.max_rows) == (*most, rows)
+    assert protocol.free == set(free.split())
+    assert protocol.reference_statistics == (name == "adm")
+    assert protocol.inception_score_chunk == (5_000 if name == "adm" else None)
+
+
+@pytest.mark.parametrize(
+    ("metric", "space", "better"),
+    [
+        *((name, None, "higher") for name in DEFAULT_METRICS),
+        ("fid", "inception", "lower"),
+        ("sfid", "inception-spatial", "lower"),
+        ("kid", "inception", "lower"),
+        ("fd_dinov2", "dinov2-vitl14", "lower"),
+        ("cmmd", "clip-vit-l-14-336", "lower"),
+        ("fd", None, "lower"),
+        ("fd_infinity", None, "lower"),
+        ("kd", None, "lower"),
+        ("is", "inception-softmax", "higher"),
+        ("vendi", None, "higher"),
+        ("nn_accuracy", None, "at null"),
+        ("rarity", None, "at null"),
+        ("authenticity", None, "at null"),
+        ("c_t", None, "at null"),
+    ],
+)
+def test_metrics_stand_on_the_features_of_their_definition(metric, space, better):
+    assert (METRICS[metric].space, METRICS[metric].better) == (space, better)
+    assert METRICS[metric].uses_k == (metric in (*DEFAULT_METRICS, "nn_accuracy", "rarity", "authenticity"))
+
+
+def test_asked_metrics_come_once_and_in_display_order():
+    chosen = find_protocol("genpr").choose_metrics(["kd", "recall", "kd", "precision"])
+    assert chosen == ("precision", "recall", "kd")
+
+
+def test_an_extractor_object_cannot_stand_for_a_pinned_one(pixels):
+    gabor = genpr.load_extractor("gabor", device="cpu")
+    with pytest.raises(UsageError, match="extractor = vgg16, but gabor") as caught:
+        genpr.score(*pixels, extractor=gabor, protocol="kynkaanniemi2019")
+    assert caught.value.code == "protocol-pinned"
+
+
+@pytest.fixture
+def with_limits(monkeypatch):
+    """A protocol as it is but for its limits, which are too large for a test."""
+
+    def change(name, **limits):
+        changed = replace(find_protocol(name), **limits)
+        monkeypatch.setattr(protocols, "PROTOCOLS", {**protocols.PROTOCOLS, name: changed})
+
+    return change
+
+
+def test_images_beyond_the_most_are_left_out_and_that_is_no_deviation(with_limits, rng):
+    with_limits("prdc", max_real=40, max_fake=30)
+    real, fake = rng.normal(size=(2, 70, 6)).astype(np.float32)
+    result = genpr.score(real, fake, protocol="prdc")
+    assert (result.real.n, result.fake.n, result.deviations) == (40, 30, ())
+    expected = oracle.manifold_metrics(
+        real[choose_rows(70, 40, 0)], fake[choose_rows(70, 30, 0)], k=5, ties="strict"
+    )
+    assert tuple(result[name] for name in DEFAULT_METRICS) == expected
+
+
+def test_the_smaller_of_two_limits_holds(with_limits, rng):
+    with_limits("kynkaanniemi2019", n_real=40, n_fake=30)
+    real, fake = rng.normal(size=(2, 70, 6)).astype(np.float32)
+    result = genpr.score(real, fake, protocol="kynkaanniemi2019", max_images=35)
+    assert (result.real.n, result.fake.n, result.max_images) == (35, 30, 35)
+    assert result.deviations[0] == "35 real images where kynkaanniemi2019 needs 40"
+
+
+def test_two_limited_protocols_embed_what_the_larger_one_takes(with_limits, rng):
+    with_limits("kynkaanniemi2019", n_real=40, n_fake=30)
+    with_limits("prdc", max_real=20, max_fake=35)
+    results = genpr.score_protocols(
+        *rng.normal(size=(2, 70, 6)), protocols=["prdc", "kynkaanniemi2019"], metrics=["precision"]
+    )
+    numbers = {name: (result.real.n, result.fake.n) for name, result in results.items()}
+    assert numbers == {"prdc": (20, 35), "kynkaanniemi2019": (40, 30)}
+
+
+def test_the_seed_chooses_what_protocols_leave_out(with_limits, rng):
+    with_limits("dgm-eval", max_rows=30, max_real=50)
+    real, fake = rng.normal(size=(60, 6)).astype(np.float32), rng.normal(size=(40, 6)).astype(np.float32)
+    result = genpr.score(real, fake, protocol="dgm-eval", metrics=DEFAULT_METRICS, seed=3)
+    reals = real[choose_rows(60, 50, 3)]
+    expected = oracle.manifold_metrics(
+        reals[choose_rows(50, 30, 3)], fake[choose_rows(40, 30, 3)], k=5, ties="strict"
+    )
+    assert tuple(result[name] for name in DEFAULT_METRICS) == expected
+    assert result.metrics["recall"].variant == "30 images of each side, drawn with seed 3"
+
+
+def test_the_seed_chooses_what_a_protocol_takes_of_what_another_embedded(with_limits, rng):
+    with_limits("kynkaanniemi2019", n_real=40, n_fake=30)
+    real, fake = rng.normal(size=(2, 70, 6)).astype(np.float32)
+    options = {"protocols": ["genpr", "kynkaanniemi2019"], "metrics": ["precision"], "seed": 3}
+    found = genpr.score_protocols(real, fake, **options)["kynkaanniemi2019"]
+    expected = oracle.manifold_metrics(real[choose_rows(70, 40, 3)], fake[choose_rows(70, 30, 3)], k=3)
+    assert found["precision"] == expected[0]
+
+
+def test_recall_alone_needs_k_fakes_and_precision_alone_k_reals(rng):
+    few, many = rng.normal(size=(2, 4)), rng.normal(size=(20, 4))
+    assert genpr.score(few, many, metrics=["recall"])["recall"] >= 0
+    assert genpr.score(many, few, metrics=["precision"])["precision"] >= 0
+    for sides, metric in (((few, many), "precision"), ((many, few), "recall")):
+        with pytest.raises(genpr.DataError, match=r"at least 4 are needed"):
+            genpr.score(*sides, metrics=[metric])
+
+
+@pytest.fixture
+def kid_of_pixels(monkeypatch):
+    """KID on weight-free features, so that one score needs two extractors."""
+    from genpr.evaluation import plan
+
+    kid = replace(METRICS["kid"], space="pixels")
+    monkeypatch.setattr(plan, "METRICS", {**METRICS, "kid": kid})
+
+
+def test_the_extractor_of_a_score_is_its_own_even_where_another_metric_comes_first(kid_of_pixels, pixels):
+    result = genpr.score(*pixels, extractor="gabor", metrics=["kid", "kd"], device="cpu")
+    assert list(result.metrics) == ["kid", "kd"]
+    assert [metric.extractor for metric in result.metrics.values()] == ["pixels", "gabor"]
+    assert result.extractor.name == "gabor"
+    with pytest.raises(UsageError, match="kid would not use gabor, but pixels") as caught:
+        genpr.score(*pixels, extractor="gabor", metrics=["kid"], device="cpu")
+    assert caught.value.code == "extractor-unused"
+    assert genpr.score(*pixels, metrics=["kid"], device="cpu").extractor.name == "pixels"
+
+
+def test_each_metric_is_compared_by_the_extractor_it_used(kid_of_pixels, pixels):
+    result = genpr.score(*pixels, extractor="gabor", metrics=["precision", "kid"], device="cpu")
+    pixels_changed = replace(result.extractors["pixels"], cache_key="other")
+    other = replace(result, extractors={**result.extractors, "pixels": pixels_changed})
+    assert other.fingerprint != result.fingerprint
+    with pytest.raises(genpr.DataError, match="code of the extractor of kid is other") as caught:
+        compare({"a": result, "b": other})
+    assert "of precision" not in str(caught.value)
+
+
+def test_one_incomparable_extractor_or_inexact_value_is_enough(kid_of_pixels, pixels):
+    result = genpr.score(*pixels, extractor="gabor", metrics=["precision", "kid"], device="cpu")
+    comparable = {name: replace(info, comparable=True) for name, info in result.extractors.items()}
+    gabor = comparable["gabor"]
+    met = replace(result, extractor=gabor, extractors=comparable)
+    assert met.comparable
+    assert not replace(met, deviations=("too few",)).comparable
+    mixed = comparable | {"pixels": replace(comparable["pixels"], comparable=False)}
+    assert not replace(result, extractor=gabor, extractors=mixed).comparable
+    inexact = {**result.metrics, "precision": replace(result.metrics["precision"], exact=False)}
+    assert result.exact
+    assert not replace(result, metrics=inexact).exact
+
+
+def test_a_distance_to_given_statistics_says_so(rng):
+    real, fake = (
+        FeatureSet(torch.from_numpy(rng.normal(size=(20, 3)).astype(np.float32)), "s") for _ in range(2)
+    )
+    given, options = Gaussian.of(real.features + 1), DistributionOptions(device=torch.device("cpu"))
+    spaces, reals = {"fd": "any", "kd": "any"}, {"any": real}
+    values = RealCompanions(spaces, reals, {"fd": given}, options).score({"any": fake}, {})
+    assert values["fd"].value == frechet_distance(given, fake.features)
+    assert values["fd"].variant.startswith("real mean and covariance as given (sha256 ")
+    other = RealCompanions(spaces, reals, {"fd": Gaussian.of(real.features + 2)}, options)
+    assert other.score({"any": fake}, {})["fd"].variant != values["fd"].variant
+    both = RealCompanions(spaces, reals, {"fd": given}, options).score({"any": fake}, {"fd": given})
+    assert both["fd"].value == pytest.approx(0, abs=1e-9)
+    assert "; fake mean and covariance as given" in both["fd"].variant
+    assert values["kd"].variant == "subsets of 20 images"
+
+
+def test_an_inception_score_in_order_says_so(rng):
+    probabilities = torch.from_numpy(rng.dirichlet([0.5] * 4, 20))
+    options = DistributionOptions(device=torch.device("cpu"), inception_score_chunk=7)
+    value = METRICS["is"].compute(None, probabilities, options)
+    expected = inception_score(probabilities, split_size=7, seed=None)
+    assert (value.value, value.spread) == (expected.mean, expected.std)
+    assert value.variant == "7 images per part, in order"
+
+
+def test_every_protocol_of_a_run_has_enough_images(rng):
+    few, many = rng.normal(size=(5, 4)), rng.normal(size=(20, 4))
+    assert genpr.score(few, many, protocol="kynkaanniemi2019")["precision"] >= 0
+    with pytest.raises(genpr.DataError, match=r"real has 5 images .* at least 6 are needed") as caught:
+        genpr.score_protocols(few, many, protocols=["kynkaanniemi2019", "prdc"], metrics=["precision"])
+    assert caught.value.code == "too-few-images"
+
+
+def test_an_evaluator_takes_as_many_reals_as_each_set_of_fakes(rng):
+    real, few, many = (rng.normal(size=(n, 6)).astype(np.float32) for n in (60, 40, 60))
+    evaluator = genpr.Evaluator(real, protocol="dgm-eval", metrics=DEFAULT_METRICS)
+    for fake in (few, many, few):
+        alone = genpr.score(real, fake, protocol="dgm-eval", metrics=DEFAULT_METRICS)
+        assert evaluator.score(fake).to_flat_dict() == alone.to_flat_dict()
+
+
+def test_a_protocol_gives_the_same_numbers_beside_others(rng, monkeypatch):
+    changed = {
+        "kynkaanniemi2019": replace(protocols.find_protocol("kynkaanniemi2019"), n_real=50, n_fake=50),
+        "prdc": replace(protocols.find_protocol("prdc"), max_real=30, max_fake=30),
+    }
+    monkeypatch.setattr(protocols, "PROTOCOLS", {**protocols.PROTOCOLS, **changed})
+    sides = rng.normal(size=(2, 70, 6)).astype(np.float32)
+    beside = genpr.score_protocols(*sides, protocols=["kynkaanniemi2019", "prdc"], metrics=["precision"])
+    alone = genpr.score(*sides, protocol="prdc", metrics=["precision"])
+    assert beside["prdc"].real.content == alone.real.content
+
+
+def test_no_protocol_is_a_usage_error(rng):
+    with pytest.raises(genpr.UsageError, match="no protocol was named"):
+        genpr.score_protocols(*rng.normal(size=(2, 20, 4)), protocols=[])
+    sides = rng.normal(size=(2, 20, 4))
+    assert list(genpr.score_protocols(*sides, protocols="genpr")) == ["genpr"]

@@ -1,0 +1,442 @@
+"""Protocols: what they pin, what they say when they cannot be met, and several of them in one run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import oracle
+import pytest
+import torch
+from emulation import emulated_memberships
+from protocol_cases import replaced_inception
+
+import genpr
+from genpr.errors import FeatureError, UsageError
+from genpr.evaluation.protocols import PROTOCOLS, find_protocol
+from genpr.evaluation.records import result_of
+from genpr.metrics.frechet import Gaussian, frechet_distance
+from genpr.metrics.inception_score import inception_score
+from genpr.metrics.registry import BALLS, DEFAULT_METRICS, METRICS
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    yield from replaced_inception(tmp_path_factory.mktemp("weights"))
+
+
+N_REAL, N_FAKE = 8, 10  # enough for k and for the ten splits of IS
+BATCH = 5  # a batch is filled up, and each image goes through a whole Inception
+
+
+@pytest.fixture
+def pixels(rng):
+    return [rng.integers(0, most, (n, 8, 8, 3), dtype=np.uint8) for n, most in ((N_REAL, 256), (N_FAKE, 200))]
+
+
+def definite(features):
+    """A Gaussian whose covariance Cholesky's method factors: of 2048 columns, eigenvalues take seconds."""
+    found = Gaussian.of(features)
+    return Gaussian.from_moments(found.mean, found.covariance + 0.01 * torch.eye(len(found.mean)))
+
+
+@pytest.fixture
+def features(rng):
+    """Integers, so that every arithmetic agrees, with many ties."""
+    return rng.integers(0, 4, (60, 12)).astype(np.float32), rng.integers(0, 5, (50, 12)).astype(np.float32)
+
+
+# What protocols say ------------------------------------------------------------------------------------------
+
+
+def test_protocols_are_found_without_torch():
+    code = "import sys; from genpr.evaluation.protocols import PROTOCOLS; print('torch' in sys.modules, *PROTOCOLS)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[0] == "False"
+    assert {"genpr", "kynkaanniemi2019", "adm", "stylegan3", "torch-fidelity", "prdc", "dgm-eval"} == set(
+        done.stdout.split()[1:]
+    )
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_every_protocol_is_complete(name):
+    protocol = PROTOCOLS[name]
+    assert protocol.name == name
+    assert set(protocol.metrics) <= set(METRICS)
+    assert all(protocol.k[metric] >= 1 for metric in protocol.metrics if METRICS[metric].uses_k)
+    assert protocol.equals
+    assert protocol.reference
+    genpr.features.lookup.check_known(protocol.extractor)
+
+
+@pytest.mark.parametrize(
+    ("name", "k", "ties", "distances", "extractor"),
+    [
+        ("kynkaanniemi2019", 3, "closed", "exact", "vgg16"),
+        ("adm", 3, "closed", "adm-float16", "inception"),
+        ("stylegan3", 3, "closed", "stylegan3-float16", "vgg16"),
+        ("torch-fidelity", 3, "closed", "exact", "vgg16"),
+        ("prdc", 5, "strict", "exact", "vgg16"),
+        ("dgm-eval", 5, "strict", "exact", "dinov2-vitl14"),
+    ],
+)
+def test_protocols_stand_for_what_was_published(name, k, ties, distances, extractor):
+    protocol = find_protocol(name)
+    assert {protocol.k[metric] for metric in protocol.metrics if METRICS[metric].uses_k} == {k}
+    assert (protocol.ties, protocol.distances, protocol.extractor) == (ties, distances, extractor)
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"k": 5}, "k = 3, but 5"),
+        ({"ties": "strict"}, "ties = closed, but strict"),
+        ({"extractor": "gabor"}, "extractor = inception, but gabor"),
+        ({"metrics": ["density"]}, "density is not part of protocol adm"),
+        ({"metrics": ["vendi"]}, "vendi is not part of protocol adm"),
+    ],
+)
+def test_what_a_protocol_pins_cannot_be_changed(options, what, pixels):
+    with pytest.raises(UsageError, match=what) as caught:
+        genpr.score(*pixels, protocol="adm", **options)
+    assert caught.value.code == "protocol-pinned"
+
+
+def test_saying_what_a_protocol_pins_is_no_change(features):
+    plain = genpr.score(*features, protocol="adm", metrics=["precision"])
+    said = genpr.score(*features, protocol="adm", metrics=["precision"], k=3, ties="closed")
+    assert plain.to_flat_dict() == said.to_flat_dict()
+
+
+def test_a_feature_file_of_another_extractor_is_refused(pixels, tmp_path):
+    from genpr.features.feature_set import FeatureSet, save_features
+
+    extractor = genpr.load_extractor("gabor", device="cpu")
+    for name, images in zip("rf", pixels, strict=True):
+        features = genpr.embed(images, extractor)
+        save_features(tmp_path / f"{name}.safetensors", FeatureSet(features, name, extractor.info))
+    sides = (tmp_path / "r.safetensors", tmp_path / "f.safetensors")
+    assert genpr.score(*sides)["precision"] >= 0
+    with pytest.raises(UsageError, match="pins extractor = dinov2-vitl14, but gabor"):
+        genpr.score(*sides, protocol="dgm-eval")
+    with pytest.raises(FeatureError, match="holds gabor features, but inception features are needed"):
+        genpr.score(*sides, metrics=["fid"])
+
+
+def test_features_of_unknown_origin_are_not_taken_for_others(features):
+    with pytest.raises(FeatureError, match="does not say what it holds, but inception"):
+        genpr.score(*features, metrics=["fid"])
+    with pytest.raises(FeatureError, match="has 12 features per image, but inception has 2048"):
+        genpr.score(*features, metrics=["fid"], extractor="inception")
+    pixels = [np.pad(side, ((0, 0), (0, 3060))) for side in features]
+    result = genpr.score(*pixels, metrics=["fd"], extractor="pixels")
+    assert result["fd"] == pytest.approx(frechet_distance(*features))
+    assert (result.extractor.name, result.extractor.resize, result.comparable) == ("pixels", "unknown", False)
+
+
+# Numbers -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["kynkaanniemi2019", "torch-fidelity", "prdc", "dgm-eval", "genpr"])
+def test_exact_protocols_count_as_their_definition(name, features):
+    protocol = find_protocol(name)
+    metrics = [metric for metric in protocol.metrics if METRICS[metric].uses_k]
+    result = genpr.score(*features, protocol=name, metrics=metrics)
+    equal = features if protocol.max_rows is None else None
+    for metric in metrics:
+        if equal is None:
+            break
+        expected = oracle.manifold_metrics(*equal, k=protocol.k[metric], ties=protocol.ties)
+        assert result[metric] == expected[DEFAULT_METRICS.index(metric)], metric
+    assert result.exact
+
+
+def test_dgm_eval_takes_as_many_reals_as_fakes(features, monkeypatch):
+    real, fake = features
+    result = genpr.score(real, fake, protocol="dgm-eval", metrics=DEFAULT_METRICS)
+    assert result.metrics["precision"].variant == "50 images of each side, drawn with seed 0"
+    rows = genpr.images.source.choose_rows(len(real), 50, 0)
+    expected = oracle.manifold_metrics(real[rows], fake, k=5, ties="strict")
+    assert tuple(result[name] for name in DEFAULT_METRICS) == expected
+
+
+@pytest.mark.parametrize("name", ["adm", "stylegan3"])
+def test_emulated_values_stand_beside_exact_ones(name, rng):
+    real, fake = rng.gamma(0.5, size=(2, 200, 256)).astype(np.float32) * 1.5
+    result = genpr.score(real, fake, protocol=name, metrics=["precision", "recall"], device="cpu")
+    exact = genpr.score(real, fake, metrics=["precision", "recall"], k=3, device="cpu")
+    emulation = PROTOCOLS[name].distances
+    counts = emulated_memberships(
+        real, fake, ks={"precision": 3, "recall": 3}, emulation=emulation, device="cpu"
+    )
+    for metric in ("precision", "recall"):
+        value = result.metrics[metric]
+        assert value.value == BALLS[metric](counts, 3)
+        assert (value.exact, value.exact_value) == (False, exact[metric])
+    assert not result.exact
+    assert not json.loads(result.to_json())["exact"]
+    assert result.fingerprint != exact.fingerprint
+
+
+def test_too_few_images_are_said(features):
+    result = genpr.score(*features, protocol="adm", metrics=["precision"])
+    assert result.deviations == (
+        "60 real images where adm needs 10,000",
+        "50 fake images where adm needs 50,000",
+        "features of unknown origin where adm needs inception",
+    )
+    assert result.notices[0].code == "protocol-not-met"
+    assert "not a full adm score: 60 real images" in result.notices[0].message
+    assert not result.comparable
+
+
+def test_more_images_than_a_protocol_takes_are_cut(rng, monkeypatch):
+    from dataclasses import replace
+
+    from genpr.evaluation import protocols
+
+    small = replace(find_protocol("kynkaanniemi2019"), n_real=40, n_fake=30)
+    monkeypatch.setattr(protocols, "PROTOCOLS", {**PROTOCOLS, "kynkaanniemi2019": small})
+    real, fake = rng.normal(size=(2, 70, 6)).astype(np.float32)
+    result = genpr.score(real, fake, protocol="kynkaanniemi2019")
+    assert (result.real.n, result.fake.n) == (40, 30)
+    assert result.deviations == ("features of unknown origin where kynkaanniemi2019 needs vgg16",)
+    rows = [genpr.images.source.choose_rows(70, n, 0) for n in (40, 30)]
+    expected = oracle.manifold_metrics(real[rows[0]], fake[rows[1]], k=3)
+    assert (result["precision"], result["recall"]) == expected[:2]
+    both = genpr.score_protocols(real, fake, protocols=["kynkaanniemi2019", "genpr"])
+    assert both["genpr"].real.n == 70
+    assert both["kynkaanniemi2019"].to_flat_dict() == result.to_flat_dict()
+
+
+# Several in one run ------------------------------------------------------------------------------------------
+
+
+def test_protocols_of_one_extractor_embed_once(weights, pixels, write_images):
+    folders = [write_images(name, images) for name, images in zip("rf", pixels, strict=True)]
+    seen = []
+    results = genpr.score_protocols(
+        *folders,
+        protocols=["adm", "genpr"],
+        weights=weights,
+        device="cpu",
+        batch_size=BATCH,
+        progress=lambda stage, *_: seen.append(stage),
+    )
+    assert (seen.count("real"), seen.count("fake")) == (N_REAL, N_FAKE)
+    assert list(results) == ["adm", "genpr"]
+    assert results["adm"].metrics["precision"].exact_value == results["genpr"]["precision"]
+    alone = genpr.score(*folders, weights=weights, device="cpu", batch_size=BATCH)
+    assert alone.real.n_cached == N_REAL, "pool3 was kept although it was embedded beside other layers"
+    assert alone.to_flat_dict() == results["genpr"].to_flat_dict()
+
+
+def test_adm_reports_five_numbers_from_one_pass(weights, pixels, tmp_path, rng):
+    """P, R, FID, sFID, IS, of a reference batch that brings the mean and covariance of its whole dataset."""
+    real, fake = pixels
+    extractor = genpr.features.registry.load_joint(
+        ["inception", "inception-spatial", "inception-softmax"], weights=weights, device="cpu"
+    )
+    columns = [2048, 2023, 1008]
+    real_features, fake_features = (
+        genpr.embed(images, extractor, batch_size=BATCH).split(columns, dim=1) for images in (real, fake)
+    )
+    whole = [definite(part + 0.01) for part in real_features[:2]]  # the dataset is not these few images
+    np.savez(
+        tmp_path / "VIRTUAL_reference.npz",
+        arr_0=real,
+        mu=whole[0].mean.numpy(),
+        sigma=whole[0].covariance.numpy(),
+        mu_s=whole[1].mean.numpy(),
+        sigma_s=whole[1].covariance.numpy(),
+    )
+    np.savez(tmp_path / "samples.npz", arr_0=fake)
+    sides = (tmp_path / "VIRTUAL_reference.npz", tmp_path / "samples.npz")
+    result = genpr.score(
+        *sides, protocol="adm", weights=weights, device="cpu", batch_size=BATCH, control=False
+    )
+    assert list(result.metrics) == ["precision", "recall", "fid", "sfid", "is"]
+    assert result["fid"] == pytest.approx(frechet_distance(whole[0], fake_features[0]), rel=1e-9)
+    assert result["sfid"] == pytest.approx(frechet_distance(whole[1], fake_features[1]), rel=1e-9)
+    assert result["is"] == inception_score(fake_features[2], split_size=5000, seed=None).mean
+    assert (
+        result.metrics["precision"].exact_value
+        == genpr.precision_recall(real_features[0], fake_features[0]).precision
+    )
+    own = genpr.score(*sides, metrics=["fid"], weights=weights, device="cpu", batch_size=BATCH, control=False)
+    assert own["fid"] == pytest.approx(frechet_distance(real_features[0], fake_features[0]), rel=1e-6)
+    assert own.fingerprint != result.fingerprint
+    assert result_of(json.loads(result.to_json())) == result
+
+
+def test_metrics_on_other_features_than_the_scores_own(weights, pixels):
+    result = genpr.score(
+        *pixels,
+        extractor="gabor",
+        metrics=["precision", "fid"],
+        weights=weights,
+        device="cpu",
+        batch_size=BATCH,
+    )
+    assert result.metrics["precision"].extractor == "gabor"
+    assert result.metrics["fid"].extractor == "inception"
+    assert set(result.extractors) == {"gabor", "inception"}
+    assert result["precision"] == genpr.score(*pixels, extractor="gabor", device="cpu")["precision"]
+
+
+def test_an_iterator_cannot_feed_two_networks(weights, pixels):
+    batches = iter([torch.from_numpy(pixels[0]).permute(0, 3, 1, 2)])
+    with pytest.raises(
+        UsageError, match="an iterator, which gives its images once, but the metrics need several networks"
+    ) as caught:
+        genpr.score(
+            batches, pixels[1], extractor="gabor", metrics=["precision", "fid"], weights=weights, device="cpu"
+        )
+    assert caught.value.code == "one-shot"
+    assert "control" not in str(caught.value), "it would not help"
+
+
+def test_an_iterator_of_reals_is_enough_where_only_the_control_needs_more(weights, pixels):
+    def reals():
+        return iter([torch.from_numpy(pixels[0]).permute(0, 3, 1, 2)])
+
+    options = {
+        "extractor": "gabor",
+        "metrics": ["precision", "is"],
+        "weights": weights.parent,
+        "device": "cpu",
+        "batch_size": BATCH,
+    }
+    told = r"the control needs several networks; .* a list, a DataLoader or a folder; or .* \(control=False\)"
+    for score in (genpr.score, lambda real, fake, **options: genpr.Evaluator(real, **options).score(fake)):
+        with pytest.raises(UsageError, match=told):
+            score(reals(), pixels[1], **options)
+        assert set(score(reals(), pixels[1], **options, control=False).metrics) == {"precision", "is"}
+
+
+# What a reader is told ----------------------------------------------------------------------------------------
+
+
+def test_fid_follows_the_variant_of_the_scores_own_inception(weights, pixels):
+    """pytorch-fid's and clean-fid's numbers are asked for by their resize rule."""
+    name = "inception@torch-bilinear"
+    result = genpr.score(
+        *pixels,
+        extractor=name,
+        metrics=["fid", "is"],
+        weights=weights,
+        device="cpu",
+        batch_size=BATCH,
+        control=False,
+    )
+    assert result.metrics["fid"].extractor == name
+    assert result.metrics["is"].extractor == "inception-softmax@torch-bilinear"
+    extractor = genpr.load_extractor(name, weights=weights, device="cpu")
+    features = [genpr.embed(images, extractor, batch_size=BATCH) for images in pixels]
+    assert result["fid"] == pytest.approx(frechet_distance(*features), rel=1e-6)
+
+
+def test_an_extractor_that_no_metric_would_use_is_refused(pixels):
+    with pytest.raises(UsageError, match="fid would not use gabor, but inception") as caught:
+        genpr.score(*pixels, extractor="gabor", metrics=["fid"], device="cpu")
+    assert caught.value.code == "extractor-unused"
+
+
+def test_a_k_that_no_metric_would_use_is_refused(features):
+    with pytest.raises(UsageError, match="k = 9 was given, but fd takes no k") as caught:
+        genpr.score(*features, metrics=["fd"], k=9)
+    assert caught.value.code == "k-unused"
+
+
+def test_a_weights_file_that_no_extractor_would_use_is_refused(pixels, tmp_path):
+    path = tmp_path / "vgg16-397923af.pth"
+    path.touch()
+    with pytest.raises(
+        UsageError, match=r"vgg16-397923af\.pth' belong to none of the extractors gabor"
+    ) as caught:
+        genpr.score(*pixels, extractor="gabor", weights=path, device="cpu")
+    assert caught.value.code == "weights-unused"
+
+
+def test_an_extractor_that_calls_itself_like_a_pinned_one_is_refused(pixels):
+    class Named(torch.nn.Module):
+        name, dim = "inception", 3
+
+        def forward(self, images):
+            return images.float().mean((2, 3))
+
+    with pytest.raises(UsageError, match="pins extractor = inception, but a custom 'inception'"):
+        genpr.score(*pixels, protocol="adm", extractor=Named())
+
+
+def test_a_kid_of_smaller_subsets_does_not_meet_a_pinned_protocol(weights, pixels):
+    result = genpr.score(
+        *pixels, protocol="torch-fidelity", metrics=["kid"], weights=weights, device="cpu", batch_size=BATCH
+    )
+    assert result.deviations == (f"kid on subsets of {N_REAL} images where torch-fidelity needs 1,000",)
+    assert not result.comparable
+
+
+def test_the_statistics_of_the_samples_are_used_too(weights, pixels, tmp_path, rng):
+    """guided-diffusion reads them from both files."""
+    real, fake = pixels
+    given = definite(rng.normal(size=(3, 2048)))
+    mean, covariance = given.mean.numpy(), given.covariance.numpy()
+    np.savez(tmp_path / "r.npz", arr_0=real)
+    np.savez(tmp_path / "f.npz", arr_0=fake, mu=mean, sigma=covariance)
+    sides, options = (
+        (tmp_path / "r.npz", tmp_path / "f.npz"),
+        {"weights": weights, "device": "cpu", "batch_size": BATCH, "control": False},
+    )
+    result = genpr.score(*sides, protocol="adm", metrics=["fid"], **options)
+    features = genpr.embed(
+        real, genpr.load_extractor("inception", weights=weights, device="cpu"), batch_size=BATCH
+    )
+    assert result["fid"] == pytest.approx(frechet_distance(features, given), rel=1e-6)
+    assert result.metrics["fid"].variant.startswith("fake mean and covariance as given")
+    np.savez(tmp_path / "f.npz", arr_0=fake, mu=mean[:10], sigma=np.eye(10))
+    with pytest.raises(
+        FeatureError, match=r"the mean in .* has 10 entries, but the features of fid have 2048"
+    ):
+        genpr.score(*sides, protocol="adm", metrics=["fid"], **options)
+
+
+def test_numbers_beyond_float64_are_an_error_and_not_infinite(rng):
+    real, fake = 1e37 * rng.normal(size=(2, 30, 4)).astype(np.float32)
+    with pytest.raises(FeatureError, match="beyond the range of float64") as caught:
+        genpr.score(real, np.concatenate([fake, real]) * 10, metrics=["kd"])
+    assert caught.value.code == "overflow"
+    assert genpr.score(real, fake, metrics=["precision"])["precision"] > 0
+
+
+def test_metrics_of_fakes_alone_still_say_beside_which_reals(pixels):
+    class Counting:
+        name, dim, calls = "counting", 3, 0
+
+        def __call__(self, images):
+            Counting.calls += len(images)
+            return images.float().mean((2, 3))
+
+    genpr.score(*pixels, extractor="gabor", metrics=["precision"], device="cpu")
+    result = genpr.score(*pixels, extractor=Counting(), metrics=["vendi"], batch_size=1)
+    assert Counting.calls == N_REAL + N_FAKE, "vendi alone still needs to know which reals it stands beside"
+    assert result["vendi"] >= 1
+
+
+def test_counts_of_decoding_are_of_what_was_decoded(write_images, rng, monkeypatch):
+    from dataclasses import replace
+
+    from genpr.evaluation import protocols
+
+    small = replace(find_protocol("kynkaanniemi2019"), extractor="gabor", n_real=5, n_fake=5)
+    monkeypatch.setattr(protocols, "PROTOCOLS", {**PROTOCOLS, "kynkaanniemi2019": small})
+    pixels = rng.integers(0, 256, (20, 8, 8, 4), dtype=np.uint8)
+    folders = [write_images("r", pixels), write_images("f", pixels[:, ::-1])]
+    results = genpr.score_protocols(
+        *folders, protocols=["genpr", "kynkaanniemi2019"], extractor="gabor", device="cpu", cache=False
+    )
+    for result in results.values():
+        said = {item.code: item.message for item in result.notices}["alpha-dropped"]
+        assert said.startswith("20 of 20 ")

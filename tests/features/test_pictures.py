@@ -1,0 +1,101 @@
+"""The pictures behind rows of a score: the same ones again, or none."""
+
+from __future__ import annotations
+
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import genpr
+from genpr.errors import UsageError
+from genpr.features.pictures import pictures_of
+
+OPTIONS = {"extractor": "pixels", "control": False, "intervals": False, "device": "cpu"}
+
+
+@pytest.fixture
+def pixels(rng):
+    return rng.integers(0, 256, (9, 8, 8, 3), dtype=np.uint8)
+
+
+def sources_of(pixels, write_images):
+    """The same images in everything that holds some."""
+    folder = write_images("images", pixels)
+    root = folder.parent
+    with zipfile.ZipFile(root / "a.zip", "w") as archive, tarfile.open(root / "a.tar.gz", "w:gz") as tar:
+        for path in sorted(folder.iterdir()):
+            archive.write(path, path.name)
+            tar.add(path, path.name)
+    np.savez_compressed(root / "a.npz", pixels)
+    np.save(root / "a.npy", pixels)
+    tensor = torch.from_numpy(pixels).permute(0, 3, 1, 2)
+    files = [root / name for name in ("a.zip", "a.tar.gz", "a.npz", "a.npy")]
+    return [folder, str(folder), *files, pixels, tensor, list(tensor), list(tensor.split(4))]
+
+
+def test_every_source_gives_the_scored_pictures_again(pixels, write_images):
+    for source in sources_of(pixels, write_images):
+        # A part, so that rows are not places in the source.
+        found = genpr.Evaluator(source, max_images=7, **OPTIONS).evidence(source)
+        pictures = pictures_of(source, found.fake.names, identities=found.fake.identities)
+        places = [int(name.strip("[]").removesuffix(".png")) for name in found.fake.names]
+        assert len(places) == 7
+        got = pictures.read([6, 0, 3, 3])
+        assert sorted(got) == [0, 3, 6]
+        for row, image in got.items():
+            np.testing.assert_array_equal(image, pixels[places[row]])
+        assert pictures.read([]) == {}
+        assert sorted(pictures.read(range(7))) == list(range(7))  # and once more
+
+
+def test_what_changed_or_went_is_not_shown(pixels, write_images):
+    folder = write_images("images", pixels)
+    found = genpr.Evaluator(folder, **OPTIONS).evidence(folder).real
+    Image.fromarray(pixels[0]).save(folder / "00004.png")
+    (folder / "00005.png").unlink()
+    (folder / "00006.png").write_bytes(b"no image")
+    pictures = pictures_of(folder, found.names, identities=found.identities)
+    assert sorted(pictures.read(range(9))) == [0, 1, 2, 3, 7, 8]
+    unchecked = pictures_of(folder, found.names)
+    assert sorted(unchecked.read(range(9))) == [0, 1, 2, 3, 4, 7, 8]
+
+
+def test_equal_names_are_told_apart_by_content(pixels, tmp_path):
+    path = tmp_path / "twice.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for image in pixels:
+            Image.fromarray(image).save(tmp_path / "x.png")
+            with (
+                pytest.warns(UserWarning, match="Duplicate")
+                if "x.png" in archive.namelist()
+                else no_warning()
+            ):
+                archive.write(tmp_path / "x.png", "x.png")
+    found = genpr.Evaluator(path, max_images=7, **OPTIONS).evidence(path).fake
+    got = pictures_of(path, found.names, identities=found.identities).read([5, 2])
+    whole = list(pictures_of(path, ["x.png"] * 9).read(range(9)).values())
+    np.testing.assert_array_equal(whole, pixels)
+    rows = [next(i for i, image in enumerate(pixels) if (image == got[row]).all()) for row in (2, 5)]
+    from genpr.images.source import choose_rows
+
+    assert rows == choose_rows(9, 7, 0)[[2, 5]].tolist()
+
+
+def no_warning():
+    from contextlib import nullcontext
+
+    return nullcontext()
+
+
+def test_features_and_what_is_read_once_have_no_pictures(pixels, tmp_path, rng):
+    features = rng.normal(size=(9, 4))
+    np.save(tmp_path / "features.npy", features)
+    tensor = torch.from_numpy(pixels).permute(0, 3, 1, 2)
+    for source in (features, torch.from_numpy(features), tmp_path / "features.npy", iter([tensor])):
+        assert pictures_of(source, ["row 0"]) is None
+    with pytest.raises(UsageError, match="nothing at"):
+        pictures_of(tmp_path / "gone", ["0.png"])

@@ -1,0 +1,442 @@
+"""Features of shares, made apart and joined, are the features of one run: to the bit, and with all that is known of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from feature_files import save
+from PIL import Image
+
+import genpr
+from genpr.cli.main import run
+from genpr.errors import BadImagesError, FeatureError, UsageError
+from genpr.features.feature_set import FeatureSet, load_features, save_features
+from genpr.features.inputs import open_side
+from genpr.images.shards import ShardPlace, Share, names_sha256
+from genpr.storage import load_tensors, save_tensors
+
+CUTS = [1, 2, 3, 5, 20]  # of six blocks; so many that some are empty, too
+OPTIONS = ["--extractor", "pixels", "--device", "cpu", "--quiet"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_blocks():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("genpr.images.shards.BLOCK", 8)
+        yield
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    """46 images in two folders and of several sizes; one twice, one animated, one that is no image."""
+    rng, root = np.random.default_rng(0), tmp_path_factory.mktemp("images")
+    for number in range(46):
+        folder = root / ("a" if number < 30 else "b")
+        folder.mkdir(exist_ok=True)
+        pixels = rng.integers(0, 256, (8 + number % 7, 9, 3), dtype=np.uint8)
+        image, more = Image.fromarray(pixels), [Image.fromarray(pixels[::-1])] * (number == 33)
+        image.save(folder / f"{number:03d}.png", save_all=bool(more), append_images=more)
+    shutil.copy(root / "a" / "003.png", root / "b" / "040.png")
+    (root / "b" / "038.png").write_text("<html>")
+    return root
+
+
+def features(*arguments, cache, code=0):
+    assert run(["features", *map(str, arguments), *OPTIONS, "--cache-dir", str(cache)]) == code
+
+
+@pytest.fixture(scope="module")
+def files(images, tmp_path_factory):
+    """The features of one run, and of shares, of each of `CUTS`."""
+    root = tmp_path_factory.mktemp("files")
+    skip = ["--on-bad", "skip", "--max-bad", "4%"]
+    features(images, root / "whole.safetensors", *skip, cache=root / "cache")
+    for count in CUTS:
+        (root / f"of-{count}").mkdir()
+        for index in range(1, count + 1):
+            out = root / f"of-{count}" / f"part_{index}.safetensors"  # part_10 comes before part_2 by name
+            features(images, out, *skip, "--shard", f"{index}/{count}", cache=root / "none", code=0)
+            shutil.rmtree(root / "none")
+    return root
+
+
+def pattern(files, count):
+    return str(files / f"of-{count}" / "part_*.safetensors")
+
+
+@pytest.mark.parametrize("count", CUTS)
+def test_joined_shards_are_the_file_of_one_run_byte_for_byte(files, tmp_path, count):
+    features(pattern(files, count), tmp_path / "joined.safetensors", cache=tmp_path)
+    assert (tmp_path / "joined.safetensors").read_bytes() == (files / "whole.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("count", CUTS)
+def test_a_pattern_of_shards_is_the_set_of_one_run(files, count):
+    whole, joined = load_features(files / "whole.safetensors"), open_side(pattern(files, count), "real")
+    assert torch.equal(joined.features, whole.features)
+    assert torch.equal(joined.identities, whole.identities)
+    for name in (
+        "extractor",
+        "names",
+        "flags",
+        "decoder",
+        "facts",
+        "notices",
+        "origin",
+        "n_decoded",
+        "shard",
+    ):
+        assert getattr(joined, name) == getattr(whole, name), name
+    assert [str(bad) for bad in joined.skipped] == [str(bad) for bad in whole.skipped]
+    assert joined.flags == {"multi-frame": 1}
+    assert joined.facts.n_sizes == 7
+
+
+def test_scores_of_shards_are_those_of_whole_files(files, tmp_path, capsys):
+    def score(real, fake):
+        arguments = ["--k", "3", "--json", "--quiet", "--csv", tmp_path / "rows.csv"]
+        assert run(["score", real, fake, *map(str, arguments)]) == 0
+        text = capsys.readouterr().out.replace(real, "REAL").replace(fake, "FAKE")
+        return json.loads(text) | {"seconds": None}, (tmp_path / "rows.csv").read_text()
+
+    part = "part_{1..5}.safetensors"
+    whole = score(str(files / "whole.safetensors"), str(files / "of-1" / "part_1.safetensors"))
+    assert score(pattern(files, 3), str(files / "of-5" / part)) == whole
+
+
+def test_features_need_no_weights_whatever_names_them(files, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("GENPR_CACHE", str(tmp_path))
+    for name in (f"{files}/of-3/part_*", f"{files}/of-[3]/part_{{1..3}}.*"):
+        assert (
+            run(["score", name, str(files / "whole.safetensors"), "--offline", "--quiet", "--no-control"])
+            == 0
+        )
+    (tmp_path / "images").mkdir()
+    for name in (f"{files}/of-3/part_?x", f"{tmp_path}/imag*"):
+        assert run(["score", name, str(files / "whole.safetensors"), "--offline"]) in {2, 3}
+    assert "weights fetch" not in capsys.readouterr().err
+
+
+def test_a_share_reads_its_own_images_only_and_takes_what_the_cache_has(images, files, tmp_path, capsys):
+    mine = tmp_path / "images"
+    shutil.copytree(images, mine)
+    for path in sorted(mine.rglob("*.png"))[8:]:
+        path.write_bytes(b"")  # all that belong to others
+    for cache, n_cached in ((tmp_path / "cache", 0), (files / "cache", 8)):
+        out = tmp_path / "part_1.safetensors"
+        assert (
+            run(
+                [
+                    "features",
+                    str(mine),
+                    str(out),
+                    "--shard",
+                    "1/6",
+                    "--json",
+                    *OPTIONS,
+                    "--cache-dir",
+                    str(cache),
+                ]
+            )
+            == 0
+        )
+        record = json.loads(capsys.readouterr().out)
+        assert (record["n"], record["n_cached"], record["n_embedded"]) == (8, n_cached, 8 - n_cached)
+        assert {name: record["shard"][name] for name in ("index", "count", "start", "end", "total")} == {
+            "index": 1, "count": 6, "start": 0, "end": 8, "total": 46,
+        }  # fmt: skip
+
+
+def test_a_chosen_part_is_chosen_first_and_then_divided(images, tmp_path):
+    chosen = ["--max-images", "20", "--seed", "3", "--on-bad", "skip", "--max-bad", "0.1"]
+    features(images, tmp_path / "whole.safetensors", *chosen, cache=tmp_path / "cache")
+    for index in (1, 2):
+        out = tmp_path / f"part_{index}.safetensors"
+        features(images, out, *chosen, "--shard", f"{index}/2", cache=tmp_path / "cache")
+    features(tmp_path / "part_*.safetensors", tmp_path / "joined.safetensors", cache=tmp_path)
+    assert (tmp_path / "joined.safetensors").read_bytes() == (tmp_path / "whole.safetensors").read_bytes()
+    assert len(load_features(tmp_path / "whole.safetensors")) >= 19
+
+
+def test_missing_shards_are_named(files, tmp_path):
+    shutil.copytree(files / "of-20", tmp_path / "parts")
+    for index in (1, 7, 20):
+        (tmp_path / "parts" / f"part_{index}.safetensors").unlink()
+    with pytest.raises(FeatureError, match=r"17 of 20 shards; missing: 1, 7, 20; .* --shard 1/20") as caught:
+        open_side(str(tmp_path / "parts" / "*.safetensors"), "real")
+    assert caught.value.code == "shards-missing"
+
+
+def test_one_shard_alone_is_no_set_unless_it_is_the_whole(files):
+    with pytest.raises(FeatureError, match=r"is shard 2/5 of 46 images, and no others") as caught:
+        load_features(files / "of-5" / "part_2.safetensors")
+    assert caught.value.code == "shards-missing"
+    assert len(load_features(files / "of-1" / "part_1.safetensors")) == 45
+
+
+def test_what_does_not_belong_together_is_refused(images, files, tmp_path):
+    def refused(code, text, *paths):
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        for number, path in enumerate(paths):
+            shutil.copy(path, folder / f"{number}.safetensors")
+        with pytest.raises(FeatureError, match=text) as caught:
+            open_side(str(folder / "*.safetensors"), "real")
+        assert caught.value.code == code
+
+    def part(index, count=2, *, name="part", extractor="pixels", source=images, more=()):
+        out = tmp_path / f"{name}.safetensors"
+        share = [
+            "--shard",
+            f"{index}/{count}",
+            "--extractor",
+            extractor,
+            "--on-bad",
+            "skip",
+            "--max-bad",
+            "1",
+        ]
+        assert run(["features", str(source), str(out), *share, "--no-cache", "--quiet", *more]) == 0
+        return out
+
+    first, second = (files / "of-2" / f"part_{index}.safetensors" for index in (1, 2))
+    refused(
+        "shards-twice", "has shard 1/2 twice, in .*0.safetensors and .*1.safetensors", first, first, second
+    )
+    refused("features-differ", "0.safetensors is a shard, and .*2.safetensors is none", first, second, files / "whole.safetensors")  # fmt: skip
+    refused("features-differ", "are of 2 and of 3 shards", first, files / "of-3" / "part_2.safetensors")
+    refused(
+        "features-differ", "of sources of 46 and of 20 images", first, part(2, more=["--max-images", "20"])
+    )
+    refused(
+        "features-differ",
+        "different ways: alpha default and #ffffff",
+        first,
+        part(2, more=["--alpha", "white"]),
+    )
+    refused("other-extractor", "pixels .* gabor|gabor .* pixels", first, part(2, extractor="gabor"))
+    other = tmp_path / "images"
+    shutil.copytree(images, other)
+    (other / "b" / "045.png").rename(other / "b" / "046.png")
+    refused("features-differ", "whose images have different names", first, part(2, source=other))
+
+
+def test_the_limit_of_bad_images_is_one_of_all_images(images, tmp_path):
+    """1 of 46 is unusable, and one share of 6 has it: 1 of 8."""
+    for most, code in (("0.02", 3), ("0.022", 0)):
+        out = tmp_path / "part_5.safetensors"
+        arguments = ["--shard", "5/6", "--on-bad", "skip", "--max-bad", most]
+        features(images, out, *arguments, cache=tmp_path / "cache", code=code)
+        assert out.exists() == (code == 0)
+    features(images, tmp_path / "error.safetensors", "--shard", "5/6", cache=tmp_path / "cache", code=3)
+
+
+def test_many_shares_may_be_good_enough_each_and_too_bad_together(images, tmp_path):
+    source = tmp_path / "images"
+    shutil.copytree(images, source)
+    (source / "a" / "001.png").write_bytes(b"")
+    for index in (1, 2):
+        out = tmp_path / f"part_{index}.safetensors"
+        features(
+            source, out, "--shard", f"{index}/2", "--on-bad", "skip", "--max-bad", "0.03", cache=tmp_path
+        )
+    with pytest.raises(
+        BadImagesError, match=r"2 of 46 images in .*, more than --max-bad 3\.0% allows"
+    ) as caught:
+        open_side(str(tmp_path / "part_*.safetensors"), "real")
+    assert [bad.path for bad in caught.value.bad] == ["a/001.png", "b/038.png"]
+
+
+def test_one_share_that_accepts_no_bad_images_speaks_for_all(images, tmp_path):
+    features(images, tmp_path / "part_1.safetensors", "--shard", "1/2", cache=tmp_path)
+    skip = ["--on-bad", "skip", "--max-bad", "1"]
+    features(images, tmp_path / "part_2.safetensors", "--shard", "2/2", *skip, cache=tmp_path)
+    with pytest.raises(BadImagesError, match="1 of 46 images"):
+        open_side(str(tmp_path / "part_*.safetensors"), "real")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0/16", "no shard 0 of 16; shards are counted from 1, so that the last of n is n/n"),
+        ("17/16", "no shard 17 of 16: 1 to 16 are"),
+        ("1/0", "no shard 1 of 0"),
+        ("3", "written as i/n, such as 3/16"),
+        ("a/b", "written as i/n, such as 3/16"),
+        ("-1/4", "written as i/n, such as 3/16"),
+    ],
+)
+def test_shards_that_cannot_be(images, tmp_path, capsys, text, message):
+    out = tmp_path / "x.safetensors"
+    assert run(["features", str(images), str(out), "--shard", text, *OPTIONS]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert not out.exists()
+
+
+def test_features_are_not_divided_and_one_file_is_not_joined(files, tmp_path, capsys):
+    out = tmp_path / "x.safetensors"
+    assert run(["features", pattern(files, 3), str(out), "--shard", "1/2", *OPTIONS]) == 2
+    assert "already holds features; --shard divides images" in " ".join(capsys.readouterr().err.split())
+    assert run(["features", str(files / "whole.safetensors"), str(out), *OPTIONS]) == 2
+    assert run(["features", pattern(files, 3), str(out), "--extractor", "gabor", "--quiet"]) == 3
+
+
+@pytest.mark.parametrize("total", [0, 1, 2048, 2049, 10_000, 1_000_000])
+@pytest.mark.parametrize("count", [1, 2, 3, 16, 1000])
+def test_shares_are_whole_blocks_in_order_and_as_equal_as_can_be(monkeypatch, total, count):
+    monkeypatch.setattr("genpr.images.shards.BLOCK", 2048)
+    rows = [Share(index, count).rows(total) for index in range(1, count + 1)]
+    assert [row for part in rows for row in part] == list(range(total))
+    assert all(part.start % 2048 == 0 or part.start == total for part in rows)
+    blocks = [-(-len(part) // 2048) for part in rows]
+    assert max(blocks) - min(blocks) <= 1
+
+
+def test_a_source_that_cannot_be_counted_is_not_divided(tmp_path):
+    from genpr.images.shards import shard_of
+    from genpr.images.source import open_source
+
+    with pytest.raises(UsageError) as caught:
+        shard_of(open_source(iter([np.zeros((2, 4, 4, 3), np.uint8)])), Share(1, 2))
+    assert caught.value.code == "unknown-length"
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [
+        {"shard": "[]"},
+        {"shard": "{"},
+        {"shard": '{"index": 1}'},
+        *({name: value} for name, value in [("index", 0), ("index", "1"), ("count", 10**9), ("end", 10**6), ("max_bad", None)]),
+        {"extractor": "[1]"},
+        {"decoder": "nothing"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_a_shard_says_of_itself_is_not_trusted(files, tmp_path, edited):
+    tensors, metadata = load_tensors(files / "of-3" / "part_1.safetensors")
+    place = json.loads(metadata["shard"])
+    known = {name: value for name, value in edited.items() if name in place}
+    metadata |= {"shard": json.dumps(place | known)} | {
+        name: text for name, text in edited.items() if name not in place
+    }
+    save_tensors(tmp_path / "part_1.safetensors", tensors, metadata)
+    for index in (2, 3):
+        shutil.copy(files / "of-3" / f"part_{index}.safetensors", tmp_path)
+    with pytest.raises(FeatureError) as caught:
+        open_side(str(tmp_path / "part_*.safetensors"), "real")
+    assert caught.value.code == "file-damaged"
+
+
+def test_shards_of_other_blocks_or_with_rows_left_out_are_refused(files, tmp_path):
+    tensors, metadata = load_tensors(files / "of-3" / "part_1.safetensors")
+    for index in (2, 3):
+        shutil.copy(files / "of-3" / f"part_{index}.safetensors", tmp_path)
+    place = json.loads(metadata["shard"])
+    shorter = {name: tensors[name][:-1] for name in ("features", "identities")}
+    for changed, place_of, text in (
+        ({}, place | {"end": place["end"] - 1}, "holds other images than its shard has"),
+        (shorter, place, "has not the 16 images of its shard"),
+    ):
+        kept = {
+            name: tensor for name, tensor in (tensors | changed).items() if name != "names" or not changed
+        }
+        save_tensors(tmp_path / "part_1.safetensors", kept, metadata | {"shard": json.dumps(place_of)})
+        with pytest.raises(FeatureError, match=text) as caught:
+            open_side(str(tmp_path / "part_*.safetensors"), "real")
+        assert caught.value.code == "features-differ"
+
+
+def test_a_join_holds_the_features_once(tmp_path, small_blocks):
+    """Measured in a process of its own, in pages that are not a file's."""
+    rows = torch.randn(16_384, 512)  # 32 MiB
+    names = tuple(f"{row}" for row in range(len(rows)))
+    for index in (1, 2):
+        mine = Share(index, 2).rows(len(rows))
+        place = ShardPlace(index, 2, mine.start, mine.stop, len(rows), names_sha256(names), 0.0)
+        part = FeatureSet(rows[mine.start : mine.stop], "s", names=names[mine.start : mine.stop], shard=place)
+        save_features(tmp_path / f"{index}.safetensors", part)
+    code = (
+        "import sys, torch\n"
+        "import genpr.images.shards; genpr.images.shards.BLOCK = 8\n"
+        "from genpr.features.inputs import open_side\n"
+        "anonymous = lambda: int(next(l for l in open('/proc/self/status') if l.startswith('RssAnon')).split()[1])\n"
+        "most = [anonymous()] * 2\n"
+        "def watch(*_): most[1] = max(most[1], anonymous())\n"
+        "sys.setprofile(watch)\n"
+        "side = open_side(sys.argv[1], 'real')\n"
+        "sys.setprofile(None)\n"
+        "print(most[1] - most[0])\n"
+    )
+    pattern = str(tmp_path / "*.safetensors")
+    done = subprocess.run([sys.executable, "-c", code, pattern], capture_output=True, text=True, check=True)
+    assert 32_000 < int(done.stdout) < 42_000, "KiB"
+
+
+# Files that are no shards -------------------------------------------------------------------------------------
+
+
+def test_other_feature_files_are_put_one_after_another_and_told(tmp_path):
+    rng = np.random.default_rng(0)
+    parts = {name: rng.normal(size=(n, 4)).astype(np.float32) for name, n in (("b", 30), ("a", 20), ("c", 1))}
+    for name, rows in parts.items():
+        np.save(tmp_path / f"{name}.npy", rows.astype(np.float64))
+        save(tmp_path / f"{name}.safetensors", torch.from_numpy(rows))
+    for suffix, more in (("npy", ["unlabelled-features"]), ("safetensors", [])):
+        joined = open_side(str(tmp_path / f"*.{suffix}"), "real")
+        assert torch.equal(joined.features, torch.from_numpy(np.concatenate([parts[name] for name in "abc"])))
+        assert [item.code for item in joined.notices] == ["features-joined", *more]
+        assert "3 feature files" in joined.notices[0].message
+    result = genpr.score(str(tmp_path / "*.npy"), parts["b"], intervals=False, control=False)
+    assert "features-joined" in {item.code for item in result.notices}
+    (alone,) = [open_side(str(tmp_path / "b.n[p]y"), "real")]
+    assert [item.code for item in alone.notices] == ["unlabelled-features"]
+
+
+def test_whole_files_keep_what_is_known_of_all_images(images, tmp_path):
+    """The same names in both: these get the names of their files in front."""
+    half = tmp_path / "half"
+    shutil.copytree(images / "a", half)
+    for path in sorted(half.iterdir())[20:]:
+        path.unlink()
+    features(images / "a", tmp_path / "1.safetensors", cache=tmp_path / "cache")
+    features(half, tmp_path / "2.safetensors", cache=tmp_path / "cache")
+    one, two = (load_features(tmp_path / f"{number}.safetensors") for number in (1, 2))
+    joined = open_side(str(tmp_path / "[12].safetensors"), "real")
+    assert joined.names == (
+        *(f"1.safetensors/{name}" for name in one.names),
+        *(f"2.safetensors/{name}" for name in two.names),
+    )
+    assert torch.equal(joined.identities, torch.cat([one.identities, two.identities]))
+    assert joined.facts.formats == {"PNG": 50}
+    assert (joined.facts.n_sizes, joined.facts.n_small) == (7, 50)
+    assert joined.facts.sizes["9 x 8"] == one.facts.sizes["9 x 8"] + two.facts.sizes["9 x 8"]
+    features(half, tmp_path / "3.safetensors", "--alpha", "white", cache=tmp_path / "cache")
+    with pytest.raises(FeatureError, match="alpha default and #ffffff") as caught:
+        open_side(str(tmp_path / "[13].safetensors"), "real")
+    assert caught.value.code == "features-differ"
+
+
+def test_other_feature_files_that_do_not_agree_are_refused(tmp_path):
+    rows = torch.randn(5, 4)
+    save(tmp_path / "a1.safetensors", rows)
+    save(tmp_path / "a2.safetensors", rows, weights_sha256="ab" * 32)
+    np.save(tmp_path / "a3.npy", rows.numpy())
+    np.save(tmp_path / "a4.npy", rows[:, :3].numpy())
+    np.save(tmp_path / "images.npy", np.zeros((2, 4, 4, 3), np.uint8))
+    for wrong, code, text in (
+        ("a[12].safetensors", "other-extractor", "not embedded by the same extractor"),
+        ("a[13].*", "features-differ", "only one of .* says what made it"),
+        ("a[34].npy", "feature-shape", r"a4.npy holds \(5, 3\) where .*a3.npy holds \(5, 4\)"),
+    ):
+        with pytest.raises(FeatureError, match=text) as caught:
+            open_side(str(tmp_path / wrong), "real")
+        assert caught.value.code == code
+    with pytest.raises(UsageError, match=r"feature files and others, such as .*images.npy"):
+        open_side(str(tmp_path / "*.npy"), "real")

@@ -1,0 +1,147 @@
+"""Frames of every kind for small data (genpr takes directions and cells for thousands of rows only), and engines."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+
+import feature_cases
+import numpy as np
+import oracle
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from genpr.neighbors import integers
+from genpr.neighbors.code_view import CodeView
+from genpr.neighbors.faiss_engine import FaissEngine
+from genpr.neighbors.float_view import FloatView
+from genpr.neighbors.frame import Frame, Placed
+from genpr.neighbors.grid import Grid
+from genpr.neighbors.torch_engine import TorchEngine
+
+ENGINES = {
+    "faiss": FaissEngine(TorchEngine(64, 50)),
+    "torch": TorchEngine(),
+    "tiles of 7 x 64": TorchEngine(7, 64),
+    "tiles of 64 x 7": TorchEngine(64, 7),
+    "one tile": TorchEngine(1024, 1024),
+}
+_MOST_DIRECTIONS = 200
+
+
+def with_basis(frame: Frame, basis: Tensor | None) -> Frame:
+    width = len(frame.centre) if basis is None else basis.shape[1] + 1
+    return replace(frame, basis=basis, centres=torch.empty(0, width, dtype=torch.float64))
+
+
+def with_cells(frame: Frame, features: Tensor, count: int = 5) -> Frame:
+    """Around some of the rows, whatever they are."""
+    some = frame.place(features[:: -(-len(features) // count)])
+    return replace(frame, centres=some.view.augmented[:, :-2].double())
+
+
+def is_beyond(view: FloatView | CodeView) -> Tensor:
+    """Which rows the frame cannot hold, (n,) bool."""
+    return (view.slacks[0] if isinstance(view, CodeView) else view.slack).isinf()
+
+
+def random_directions(d: int, count: int) -> Tensor:
+    count = max(1, min(count, d, _MOST_DIRECTIONS))
+    return torch.linalg.qr(torch.from_numpy(np.random.default_rng(3).normal(size=(d, count)))).Q
+
+
+def principal_directions(frame: Frame, features: Tensor, count: int) -> Tensor:
+    moved = (features.double() - frame.centre) * frame.scale
+    return torch.linalg.svd(moved, full_matrices=False).Vh[:count].T.contiguous()
+
+
+def _in_directions(count_of: Callable[[int], int]) -> Callable[[Frame, Tensor], Frame]:
+    return lambda frame, x: with_basis(frame, random_directions(x.shape[1], count_of(x.shape[1])))
+
+
+def on_grid(frame: Frame, features: Tensor) -> Frame:
+    """Integers of all coordinates, whatever they may be of these features."""
+    return replace(frame, grid=Grid.fitted((features.float() - frame.centre) * frame.scale))
+
+
+def _principal(frame: Frame, features: Tensor) -> Frame:
+    return with_basis(frame, principal_directions(frame, features, 3))
+
+
+KINDS: dict[str, Callable[[Frame, Tensor], Frame]] = {
+    "all coordinates": lambda frame, _: frame,
+    "one direction": _in_directions(lambda _: 1),
+    "three directions": _in_directions(lambda _: 3),
+    "nearly all directions": _in_directions(lambda d: d - 1),
+    "principal directions": _principal,
+    "cells": with_cells,
+    "integers": on_grid,
+    "principal directions and cells": lambda frame, x: with_cells(_principal(frame, x), x),
+}
+
+if not integers.are_available(torch.device("cpu")):  # nobody takes a grid then
+    del KINDS["integers"]
+
+
+def frame_of(features: Tensor, kind: str = "all coordinates") -> Frame:
+    return KINDS[kind](Frame.around(features), features)
+
+
+def place(*sets: NDArray | Tensor, kind: str = "all coordinates") -> list[Placed]:
+    """All sets in a frame of the first."""
+    tensors = [torch.as_tensor(features) for features in sets]
+    frame = frame_of(tensors[0], kind)
+    return [frame.place(features) for features in tensors]
+
+
+def all_pairs(n: int, m: int) -> tuple[Tensor, Tensor]:
+    return torch.arange(n).repeat_interleave(m), torch.arange(m).repeat(n)
+
+
+def sq_distances(x: NDArray | Tensor, y: NDArray | Tensor) -> Tensor:
+    return torch.from_numpy(oracle.sq_distances(np.asarray(x), np.asarray(y)))
+
+
+class Truth:
+    """What the oracle says about a case, each thing computed once."""
+
+    def __init__(self, case: str) -> None:
+        self.real, self.fake = feature_cases.make(case)
+        self.sq = oracle.sq_distances(self.real, self.fake)
+        self._sorted = [_sorted_within(features) for features in (self.real, self.fake)]
+
+    def real_sq_radii(self, ks: list[int]) -> NDArray:
+        return self._sorted[0][[k - 1 for k in ks]]
+
+    def fake_sq_radii(self, ks: list[int]) -> NDArray:
+        return self._sorted[1][[k - 1 for k in ks]]
+
+
+def _sorted_within(features: NDArray) -> NDArray:
+    return oracle.kth_sq_distances(features, list(range(1, len(features))))
+
+
+@functools.cache
+def truth(case: str) -> Truth:
+    return Truth(case)
+
+
+SEARCH_KINDS = [
+    kind
+    for kind in ("all coordinates", "three directions", "cells", "integers", "principal directions and cells")
+    if kind in KINDS
+]
+
+
+def combinations(turn: int) -> list[tuple[str, str, str]]:
+    """Every case in two kinds of frame, the last and another by turns, each with another engine by turns."""
+    *others, last = SEARCH_KINDS
+    engines = itertools.cycle(ENGINES)
+    return [
+        (case, kind, next(engines))
+        for place, case in enumerate(feature_cases.names(), start=turn)
+        for kind in (others[place % len(others)], last)
+    ]

@@ -1,0 +1,288 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import feature_cases
+import numpy as np
+import pytest
+import torch
+from placements import (
+    KINDS,
+    all_pairs,
+    frame_of,
+    principal_directions,
+    random_directions,
+    sq_distances,
+    with_basis,
+)
+from torch import Tensor
+
+from genpr.neighbors import bounds
+from genpr.neighbors.bounds import (
+    basis_tolerance,
+    represent,
+    slack_factor,
+    sq_norms_of,
+)
+from genpr.neighbors.frame import Frame, Placed
+
+cases = pytest.mark.parametrize("case", feature_cases.names())
+kinds = pytest.mark.parametrize("kind", [kind for kind in KINDS if "cells" not in kind])
+of_floats = pytest.mark.parametrize(
+    "kind", [kind for kind in KINDS if "cells" not in kind and kind != "integers"]
+)
+
+
+def _one_augmented_product(left: Tensor, right: Tensor) -> Tensor:
+    return left @ right.T
+
+
+def _product_and_subtractions(left: Tensor, right: Tensor) -> Tensor:
+    return left[:, :-2] @ right[:, :-2].T + left[:, -2, None] + right[:, -1]
+
+
+def _floors_first(left: Tensor, right: Tensor) -> Tensor:
+    return (left[:, -2, None] + right[:, -1]) + left[:, :-2] @ right[:, :-2].T
+
+
+def _one_term_after_the_other(left: Tensor, right: Tensor) -> Tensor:
+    """The order of summation whose error grows fastest."""
+    keys = torch.zeros(len(left), len(right))
+    for column in range(left.shape[1]):
+        keys = keys + left[:, column, None] * right[:, column]
+    return keys
+
+
+_ORDERS = [_one_augmented_product, _product_and_subtractions, _floors_first, _one_term_after_the_other]
+
+
+def _limits(x: Placed, y: Placed, keys_of=_one_augmented_product) -> tuple[Tensor, Tensor]:
+    """Lower and upper bounds on all squared distances, (n, m)."""
+    rows, columns = torch.arange(len(x)), torch.arange(len(y))
+    lower = x.sq_lower(keys_of(x.view.left(rows), y.view.right(columns)))
+    return lower, lower + x.sq_gap(rows[:, None], y, columns)
+
+
+def _assert_bounds_hold(x: Placed, y: Placed) -> None:
+    true = sq_distances(x.features, y.features)
+    for keys_of in _ORDERS:
+        lower, upper = _limits(x, y, keys_of)
+        assert not (lower > true).any(), keys_of.__name__
+        assert not (upper < true).any(), keys_of.__name__
+        assert not (lower.isnan() | upper.isnan()).any(), keys_of.__name__
+
+
+@cases
+@kinds
+def test_bounds_hold_on_every_case(case, kind):
+    real, fake = map(torch.from_numpy, feature_cases.make(case))
+    frame = frame_of(real, kind)
+    x, y = frame.place(real), frame.place(fake)
+    _assert_bounds_hold(x, y)
+    _assert_bounds_hold(y, y)
+
+
+_FAMILIES = ["signs", "offset", "wide", "same_rounding"]
+
+
+def _adversarial(family: str, d: int, rng: np.random.Generator) -> Tensor:
+    shape = (40, d)
+    rows = {
+        # all products of one size: nothing averages out but the signs
+        "signs": rng.choice([-1.0, 1.0], shape) * (1 + 2.0**-12),
+        "offset": 1e4 + rng.normal(size=shape),
+        "wide": rng.normal(size=shape) * 10.0 ** rng.uniform(-8, 8, shape),
+        # products that all round in the same direction when they are added up
+        "same_rounding": np.full(shape, 1 + 2.0**-11) * 10.0 ** rng.integers(0, 3, (40, 1)),
+    }[family]
+    return torch.from_numpy(rows).float()
+
+
+@pytest.mark.parametrize("d", [1, 2, 7, 64, 3000])
+@pytest.mark.parametrize("family", _FAMILIES)
+@kinds
+def test_bounds_hold_on_adversarial_rows(d, family, kind, rng):
+    features = _adversarial(family, d, rng)
+    frame = frame_of(features[:20], kind)
+    x, y = frame.place(features[:20]), frame.place(features[20:])
+    _assert_bounds_hold(x, y)
+    _assert_bounds_hold(y, y)
+
+
+def _in_span(d: int, width: int, exactly: bool, rng: np.random.Generator) -> tuple[Frame, Tensor]:
+    """Rows that `width` directions hold in full, as far as float32 allows, or exactly."""
+    latent = torch.from_numpy(rng.normal(size=(60, width)))
+    basis = torch.eye(d, dtype=torch.float64)[:, :width] if exactly else random_directions(d, width)
+    features = (latent @ basis.T).float()
+    frame = Frame(torch.zeros(d), 1.0, None, torch.empty(0, d, dtype=torch.float64))
+    return with_basis(frame, basis), features
+
+
+@pytest.mark.parametrize(("d", "width"), [(1, 1), (2, 1), (5, 3), (64, 3), (64, 63), (64, 64), (1000, 2)])
+@pytest.mark.parametrize("exactly", [True, False])
+def test_bounds_hold_where_nothing_is_left_out(d, width, exactly, rng):
+    frame, features = _in_span(d, width, exactly, rng)
+    points = frame.place(features)
+    _assert_bounds_hold(points, points)
+    lower, upper = _limits(points, points)
+    assert (upper - lower).max() < 1e-4 * sq_norms_of(features).max()
+    if exactly:
+        assert points.view.residual.max() < 1e-5 * sq_norms_of(features).max().sqrt()
+
+
+def test_what_directions_leave_out_counts_in_full():
+    # Across the direction that is kept, opposite rows look the same, and their distance is 4 r r' to the end.
+    frame = Frame(torch.zeros(2), 1.0, None, torch.empty(0, 2, dtype=torch.float64))
+    points = with_basis(frame, torch.tensor([[1.0], [0.0]]).double()).place(
+        torch.tensor([[0.0, 3], [0, -3], [0, 5]])
+    )
+    lower, upper = _limits(points, points)
+    assert upper[0, 1] == pytest.approx(36, rel=1e-5)
+    assert upper[0, 1] >= 36
+    assert lower[0, 1] == pytest.approx(0, abs=1e-4)
+    assert lower[0, 2] == pytest.approx(4, abs=1e-4)
+    _assert_bounds_hold(points, points)
+
+
+def _with_slack(points: Placed, coordinates: Tensor, slack: Tensor) -> Placed:
+    half_floors = ((sq_norms_of(coordinates) - slack) / 2).float()
+    augmented = torch.cat([coordinates, -half_floors[:, None], torch.ones(len(points), 1)], dim=1)
+    return replace(
+        points, view=replace(points.view, augmented=augmented, half_floors=half_floors, slack=slack)
+    )
+
+
+def _without_residual(points: Placed) -> Placed:
+    return replace(points, view=replace(points.view, residual=torch.zeros(len(points)).double()))
+
+
+def _with_less_slack(points: Placed, divisor: float) -> Placed:
+    return _with_slack(points, points.view.augmented[:, :-2], points.view.slack / divisor)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5, 64])
+def test_slack_is_needed_for_all_coordinates(d, rng):
+    features = torch.from_numpy(rng.normal(size=(200, d))).float()
+    less = _with_less_slack(frame_of(features).place(features), 50)
+    true = sq_distances(features, features)
+    lower, upper = _limits(less, less)
+    assert (lower > true).any()
+    assert d == 64 or (upper < true).any()
+
+
+@pytest.mark.parametrize(("d", "width"), [(1, 1), (5, 3), (64, 3), (64, 1)])
+def test_slack_is_needed_for_directions(d, width, rng):
+    frame, features = _in_span(d, width, True, rng)
+    less = _with_less_slack(_without_residual(frame.place(features)), 50)
+    true = sq_distances(features, features)
+    lower, upper = _limits(less, less)
+    assert (lower > true).any()
+    assert (upper < true).any()
+
+
+def test_the_error_that_slack_covers_is_real(rng):
+    features = torch.from_numpy(rng.normal(size=(100, 1000))).float()
+    points = frame_of(features).place(features)
+    i, j = all_pairs(100, 100)
+    lower, upper = _limits(points, points, _one_term_after_the_other)
+    error = ((lower + upper) / 2 - sq_distances(features, features)).abs()[i, j]
+    share = error / (points.view.slack[i] + points.view.slack[j]) * points.frame.scale**2
+    assert 1e-3 < share.max() < 0.5
+
+
+@pytest.mark.parametrize("kind", ["all coordinates", "principal directions"])
+def test_slack_is_of_the_size_of_rounding_errors(kind, rng):
+    features = torch.from_numpy(rng.normal(5, 0.05, (300, 1024))).float()
+    points = frame_of(features, kind).place(features)
+    sq_norms = sq_norms_of(points.view.augmented[:, :-2])
+    assert (points.view.slack <= (2.1 * points.view.width + 64) * 2.0**-24 * sq_norms).all()
+
+
+@of_floats
+def test_one_outlier_widens_nobody_elses_slack(kind, rng):
+    clean = torch.from_numpy(rng.normal(5, 0.05, (500, 64))).float()
+    with_outlier = clean.clone()
+    with_outlier[7] = 1e6
+    frame = frame_of(clean, kind)
+    before = frame.place(clean)
+    after = replace(Frame.around(with_outlier), basis=frame.basis, centres=frame.centres).place(with_outlier)
+    others = (torch.arange(500) != 7).nonzero()[:, 0]
+    zero = torch.zeros(1, dtype=torch.int64)
+
+    def gaps(points):
+        return points.sq_gap(others, _without_residual(points), zero)
+
+    assert (gaps(after) <= 1.5 * gaps(before)).all()
+    assert after.view.slack[7] > 1e6 * after.view.slack[others].max()
+
+
+@pytest.mark.parametrize("value", [0.0, 3.7, 1e-42, 3e38])
+@of_floats
+def test_copies_of_the_centre_have_no_slack(value, kind):
+    features = torch.full((10, 3), value)
+    frame = frame_of(features, "all coordinates")
+    if kind != "all coordinates":
+        frame = with_basis(frame, random_directions(3, 2))
+    points = frame.place(features)
+    assert not points.view.slack.any()
+    assert not points.view.residual.any()
+    assert not points.view.augmented[:, :-2].any()
+
+
+@pytest.mark.parametrize("kind", ["all coordinates", "one direction", "three directions"])
+def test_rows_that_vanish_in_the_frame_but_differ_from_its_centre_have_slack(kind):
+    features = torch.zeros(300, 2)
+    features[1:200] = 1e36
+    features[::3] = torch.tensor([1e-44, 0.0])  # less than float32 holds at the scale of the others
+    frame = frame_of(features, kind)
+    points = frame.place(features)
+    vanished = ~points.view.augmented[:, :-2].any(dim=1) & (features != frame.centre).any(dim=1)
+    assert vanished.any()
+    assert points.view.slack[vanished].min() > 0
+    _assert_bounds_hold(points, points)
+
+
+@of_floats
+def test_rows_beyond_the_frame_are_left_to_verification(kind):
+    features = torch.ones(100, 4)
+    features[:90] = torch.arange(360).view(90, 4) * 1e-10
+    features[95] = 1e25
+    features[96] = 3e38
+    features[97] = -3e38
+    frame = Frame.around(features)
+    if kind != "all coordinates":
+        frame = with_basis(frame, principal_directions(frame, features[:90], 2))
+    points = frame.place(features)
+    assert points.view.slack[95:98].isinf().all()
+    assert not points.view.augmented[95:98, :-2].any()
+    assert not points.view.residual[95:98].any()
+    assert points.view.slack[:95].isfinite().all()
+    assert points.view.augmented.isfinite().all()
+    assert points.view.half_floors.isfinite().all()
+    _assert_bounds_hold(points, points)
+
+
+def test_a_basis_that_is_not_orthonormal_is_noticed_and_paid_for(rng):
+    features = torch.from_numpy(rng.normal(size=(60, 32))).float()
+    frame = Frame.around(features)
+    basis = random_directions(32, 32)
+    assert basis_tolerance(basis) < 1e-12
+    bent = basis * torch.linspace(1, 1 + 1e-3, 32)
+    assert basis_tolerance(bent) >= torch.linalg.matrix_norm(bent.T @ bent - torch.eye(32), ord=2) > 1e-3
+    true = sq_distances(features, features)
+    points = with_basis(frame, bent).place(features)
+    _assert_bounds_hold(points, points)
+    naive = represent(features, frame.centre, frame.scale, bent, basis_tolerance(basis))
+    points = _with_slack(points, naive.coordinates, naive.slack)
+    assert (_limits(points, points)[0] > true).any()
+
+
+def test_slack_is_infinite_where_nothing_is_proven():
+    assert slack_factor(8) == pytest.approx(16 * 2.0**-24, rel=1e-5)
+    assert slack_factor(2**23) == float("inf")
+
+
+def test_norms_in_chunks_are_norms(rng, monkeypatch):
+    rows = torch.from_numpy(rng.normal(size=(50, 7))).float()
+    monkeypatch.setattr(bounds, "_CHUNK_ELEMENTS", 20)
+    assert torch.equal(sq_norms_of(rows), rows.double().square().sum(dim=1))

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import feature_cases
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from placements import KINDS, frame_of, sq_distances
+from torch import Tensor
+
+from genpr.neighbors import cells as cells_module
+from genpr.neighbors.cells import Cells
+from genpr.neighbors.sweep import blocks_of
+
+
+def _cells(coordinates: Tensor, centres: Tensor, loose: list[int] = ()) -> Cells:
+    slack = torch.zeros(len(coordinates), dtype=torch.float64)
+    slack[list(loose)] = torch.inf
+    return Cells.of(coordinates.float(), slack, centres.double())
+
+
+def _column(*values: float) -> Tensor:
+    return torch.tensor(values)[:, None]
+
+
+def _blocks(cells: Cells, rng: np.random.Generator) -> list[Tensor]:
+    """All members of each cell, some of them, and one."""
+    blocks = []
+    for label in cells.label.unique():
+        members = torch.from_numpy(rng.permutation((cells.label == label).nonzero()[:, 0].numpy()))
+        blocks += [members, members[: len(members) // 2 + 1], members[:1]]
+    return blocks
+
+
+def _assert_nothing_in_reach_is_missed(x: Tensor, y: Tensor, cells_x: Cells, cells_y: Cells, rng) -> None:
+    """Rows of y whose nearest row of a block of x is exactly within reach."""
+    distances = torch.cdist(x.double(), y.double(), compute_mode="donot_use_mm_for_euclid_dist")
+    for block in _blocks(cells_x, rng):
+        reach = distances[block].amin(dim=0)
+        assert cells_y.within_reach(reach, cells_x, block).all()
+
+
+@st.composite
+def _clusters(draw):
+    """Two sets around the same few places, which lie far from each other or from the origin, or coincide."""
+    seed, width = draw(st.integers(0, 2**32)), draw(st.integers(1, 4))
+    rng = np.random.default_rng(seed)
+    places = rng.normal(size=(draw(st.integers(1, 5)), width)) * 10.0 ** draw(st.integers(-3, 3))
+    places += 10.0 ** draw(st.integers(-3, 4))
+    spread = 10.0 ** draw(st.integers(-6, 1))
+    sets = [
+        torch.from_numpy(places[rng.integers(0, len(places), n)] + spread * rng.normal(size=(n, width)))
+        for n in (draw(st.integers(1, 40)), draw(st.integers(1, 40)))
+    ]
+    centres = sets[0][torch.from_numpy(rng.integers(0, len(sets[0]), draw(st.integers(1, 8))))]
+    if draw(st.booleans()):
+        sets[0][0] = 1e6
+    if draw(st.booleans()):
+        centres = centres + spread * torch.from_numpy(rng.normal(size=centres.shape))
+    loose = [
+        [row for row in range(len(x)) if draw(st.booleans())] if draw(st.booleans()) else [] for x in sets
+    ]
+    return [x.float() for x in sets], centres, loose, rng
+
+
+@settings(max_examples=150, deadline=None)
+@given(_clusters())
+def test_no_row_in_reach_of_a_block_is_missed(drawn):
+    (x, y), centres, loose, rng = drawn
+    cells_x, cells_y = _cells(x, centres, loose[0]), _cells(y, centres, loose[1])
+    _assert_nothing_in_reach_is_missed(x, y, cells_x, cells_y, rng)
+    _assert_nothing_in_reach_is_missed(x, x, cells_x, cells_x, rng)
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 2**32), offset=st.integers(0, 6))
+def test_rounding_on_a_line_where_every_bound_is_an_equality_misses_nothing(seed, offset):
+    rng = np.random.default_rng(seed)
+    x, y = (torch.from_numpy(10.0**offset + rng.normal(size=(40, 1))).float() for _ in range(2))
+    centres = torch.from_numpy(10.0**offset + rng.normal(size=(4, 1)))
+    _assert_nothing_in_reach_is_missed(x, y, _cells(x, centres), _cells(y, centres), rng)
+
+
+@pytest.mark.parametrize("case", feature_cases.names())
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "cells" in kind])
+def test_nothing_whose_features_are_in_reach_is_missed(case, kind):
+    real, fake = map(torch.from_numpy, feature_cases.make(case))
+    frame = frame_of(real, kind)
+    x, y = frame.place(real), frame.place(fake)
+    distances = sq_distances(real, fake).sqrt() * frame.scale
+    for block in blocks_of(x, torch.zeros(len(x)).double(), 64):
+        assert y.cells.within_reach(distances[block].amin(dim=0), x.cells, block).all()
+
+
+def test_most_of_what_is_far_is_left_out(rng):
+    places = rng.normal(size=(20, 8)) * 10
+    member_of = rng.integers(0, 20, 1000)
+    x = torch.from_numpy(places[member_of] + rng.normal(size=(1000, 8)) / 4).float()
+    cells = _cells(x, torch.from_numpy(places))
+    assert cells.label.tolist() == member_of.tolist()
+    for block in _blocks(cells, rng):
+        within = cells.within_reach(torch.full((1000,), 1.5).double(), cells, block)
+        assert within[block].all()
+        assert (within & (cells.label != cells.label[block[0]])).sum() < 20
+
+
+def test_a_plane_tells_rows_apart_that_a_ball_does_not():
+    x = _column(0, -8, 7, 10)
+    cells = _cells(x, _column(0, 10))
+    block, reach = torch.tensor([0, 1]), torch.full((4,), 0.5).double()
+    assert cells.label.tolist() == [0, 0, 1, 1]
+    assert cells.within_reach(reach, cells, block).tolist() == [True, True, False, False]
+    assert cells.within_reach(reach + 6.51, cells, block).tolist() == [True, True, True, False]
+
+
+def test_a_ball_tells_rows_apart_that_a_plane_does_not():
+    x = _column(0, 1, -100, 2)
+    cells = _cells(x, _column(0, 1000))
+    within = cells.within_reach(torch.full((4,), 1.5).double(), cells, torch.tensor([0, 1]))
+    assert within.tolist() == [True, True, False, True]
+
+
+def test_the_reach_of_each_row_is_its_own():
+    x = _column(0, 10, 11)
+    cells = _cells(x, _column(0, 10))
+    within = cells.within_reach(torch.tensor([0.0, 9, 12]).double(), cells, torch.tensor([0]))
+    assert within.tolist() == [True, False, True]
+
+
+def test_infinite_reach_reaches_all_and_none_reaches_the_block_itself(rng):
+    x = torch.from_numpy(rng.normal(size=(60, 3))).float()
+    cells = _cells(x, x[:6])
+    for block in _blocks(cells, rng):
+        assert cells.within_reach(torch.full((60,), torch.inf).double(), cells, block).all()
+        assert cells.within_reach(torch.zeros(60).double(), cells, block)[block].all()
+
+
+def test_rows_without_coordinates_are_in_reach_of_all_and_all_of_them():
+    x = _column(0, 100, 0, 200)
+    cells = _cells(x, _column(0, 100, 200), loose=[2])
+    assert cells.label.tolist() == [0, 1, 3, 2]
+    reach = torch.zeros(4).double()
+    assert cells.within_reach(reach, cells, torch.tensor([0])).tolist() == [True, False, True, False]
+    assert cells.within_reach(reach, cells, torch.tensor([3])).tolist() == [False, False, True, True]
+    assert cells.within_reach(reach, cells, torch.tensor([2])).all()
+
+
+def test_copies_of_a_centre_hide_nothing():
+    x = _column(0, 0, 5, 5.5)
+    cells = _cells(x, _column(0, 0, 5, 5))
+    for block in (torch.tensor([0, 1]), torch.tensor([2, 3])):
+        within = cells.within_reach(torch.full((4,), 1.0).double(), cells, block)
+        assert within.nonzero()[:, 0].tolist() == block.tolist()
+
+
+def test_no_centres_make_no_cells():
+    assert _cells(torch.ones(3, 2), torch.empty(0, 2)) is None
+
+
+def test_cells_are_as_few_as_memory_allows_and_sets_with_different_ones_hide_nothing(monkeypatch):
+    monkeypatch.setattr(cells_module, "_MAX_DISTANCES", 12)
+    few, many = _column(0, 100, 200), _column(0, 100, 200, 0, 100)
+    centres = _column(0, 100, 200)
+    of_few, of_many = _cells(few, centres), _cells(many, centres)
+    assert len(of_few.sq_distances) == 3
+    assert len(of_many.sq_distances) == 2
+    assert of_many.label.tolist() == [0, 1, 1, 0, 1]
+    assert of_many.within_reach(torch.zeros(5).double(), of_few, torch.tensor([0])).all()
+    assert of_few.within_reach(torch.zeros(3).double(), of_many, torch.tensor([0])).all()
+    assert _cells(torch.ones(13, 1), centres) is None

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import feature_cases
+import numpy as np
+import pytest
+import torch
+from placements import all_pairs, sq_distances
+from torch import Tensor
+
+from genpr.neighbors import closest
+from genpr.neighbors.closest import Closest, bounds_of_pairs, in_reach
+from genpr.neighbors.faiss_engine import FaissEngine
+from genpr.neighbors.pairs import Pairs
+from genpr.neighbors.torch_engine import TorchEngine
+
+cases = pytest.mark.parametrize("case", feature_cases.names())
+engines = pytest.mark.parametrize("engine", [TorchEngine(), FaissEngine()], ids=["torch", "faiss"])
+
+
+@cases
+@engines
+def test_bounds_of_pairs_hold(case, engine, rng):
+    x, y = map(torch.from_numpy, feature_cases.make(case))
+    true = sq_distances(x, y)
+    i, j = all_pairs(len(x), len(y))
+    few = torch.from_numpy(rng.integers(0, len(i), min(len(x), len(y)) // 2))
+    for index in (slice(None), few):
+        lower, upper = bounds_of_pairs(x, y, i[index], j[index], engine)
+        assert (lower <= true[i[index], j[index]]).all()
+        assert (true[i[index], j[index]] <= upper).all()
+        assert upper.isfinite().all()
+
+
+def test_what_float32_cannot_square_is_settled_by_the_definition(monkeypatch):
+    x = torch.tensor([[1e30, 0], [0, 0], [1, 1]])
+    i, j = torch.tensor([0, 1, 0]), torch.tensor([1, 2, 0])
+    monkeypatch.setattr(closest, "bounds_by_product", lambda *_: None)
+    lower, upper = bounds_of_pairs(x, x, i, j, TorchEngine())
+    assert lower[0] == upper[0] == sq_distances(x, x)[0, 1]
+    assert lower[1] < 2 < upper[1]
+
+
+def test_pairs_in_reach_of_either_are_in_reach():
+    sq_reach = torch.tensor([4.0, 1, -torch.inf, -torch.inf]).double()
+    i, j = torch.tensor([0, 0, 1, 1, 2, 2]), torch.tensor([1, 2, 2, 3, 0, 3])
+    pairs = Pairs(i, j, torch.tensor([4.0, 5, 1, 2, 3, 0]).double(), torch.full((6,), 9.0).double())
+    assert in_reach(pairs, sq_reach).i.tolist() == [0, 1, 2]
+    assert in_reach(pairs, sq_reach).j.tolist() == [1, 2, 0]
+
+
+def _bounded(i: Tensor, j: Tensor, true: Tensor) -> Pairs:
+    return Pairs(i, j, true[i, j] * (1 - 1e-6), true[i, j] * (1 + 1e-6))
+
+
+def _meet_everything(kept: Closest, true: Tensor, rng: np.random.Generator, portions: int = 7) -> None:
+    i, j = torch.triu_indices(len(true), len(true), offset=1)
+    order = torch.from_numpy(rng.permutation(len(i)))
+    for part in order.chunk(portions):
+        kept.meet(_bounded(i[part], j[part], true))
+
+
+@cases
+@pytest.mark.parametrize("portion", [2**17, 500])
+def test_all_that_is_among_the_closest_is_kept(case, portion, rng, monkeypatch):
+    monkeypatch.setattr(closest, "_PORTION", portion)
+    real, _ = feature_cases.make(case)
+    true = sq_distances(real, real)
+    k = min(4, len(real) - 1)
+    sq_reach = torch.full((len(real),), torch.inf).double()
+    kept = Closest.within(sq_reach, k)
+    _meet_everything(kept, true, rng)
+    pairs = kept.pairs()
+    kth = true.fill_diagonal_(torch.inf).kthvalue(k, dim=1).values
+    is_kept = torch.zeros_like(true, dtype=torch.bool)
+    is_kept[pairs.i, pairs.j] = is_kept[pairs.j, pairs.i] = True
+    assert is_kept[true <= kth[:, None]].all()
+    assert len(set(zip(pairs.i.tolist(), pairs.j.tolist(), strict=True))) == len(pairs)
+    assert torch.equal(pairs.sq_upper, true[pairs.i, pairs.j] * (1 + 1e-6))
+    assert (kept.smallest.diff(dim=1) >= 0).all()
+    assert (kth <= kept.smallest[:, -1]).all()
+    assert kept.sq_reach is sq_reach
+    assert (kth <= sq_reach).all()
+
+
+def _random(rng: np.random.Generator, n: int = 200) -> Tensor:
+    features = rng.normal(size=(n, 20)).astype(np.float32)
+    return sq_distances(features, features)
+
+
+def test_the_reach_shrinks_to_the_kth_and_little_else_is_kept(rng, monkeypatch):
+    monkeypatch.setattr(closest, "_PORTION", 1000)
+    true = _random(rng)
+    sq_reach = torch.full((200,), torch.inf).double()
+    kept = Closest.within(sq_reach, 5)
+    _meet_everything(kept, true, rng, 20)
+    assert sq_reach.isfinite().all()  # before anything is asked for
+    pairs = kept.pairs()
+    smallest = true.fill_diagonal_(torch.inf).sort(dim=1).values[:, :5]
+    torch.testing.assert_close(kept.smallest, smallest * (1 + 1e-6), rtol=1e-12, atol=0)
+    torch.testing.assert_close(sq_reach, smallest[:, -1] * (1 + 1e-6), rtol=1e-12, atol=0)
+    assert len(pairs) <= 200 * 5
+
+
+def test_the_reach_never_grows(rng, monkeypatch):
+    monkeypatch.setattr(closest, "_PORTION", 1000)
+    true = _random(rng)
+    kth = true.kthvalue(4, dim=1).values
+    sq_reach = torch.where(torch.arange(200) % 2 == 0, kth, 1e9)
+    kept = Closest.within(sq_reach, 3)
+    _meet_everything(kept, true, rng)
+    kept.pairs()
+    assert (sq_reach[::2] == kth[::2]).all()
+    assert (sq_reach[1::2] < 1e3).all()
+
+
+def test_rows_that_reach_nothing_keep_reaching_nothing(rng):
+    true = _random(rng)
+    settled = torch.arange(200) % 3 == 0
+    sq_reach = torch.full((200,), torch.inf).double().masked_fill(settled, -torch.inf)
+    kept = Closest.within(sq_reach, 3)
+    _meet_everything(kept, true, rng)
+    pairs = kept.pairs()
+    assert (sq_reach[settled] == -torch.inf).all()
+    assert sq_reach[~settled].isfinite().all()
+    assert not (settled[pairs.i] & settled[pairs.j]).any()
+    assert (settled[pairs.i] | settled[pairs.j]).any()  # they are neighbours of others still
+
+
+def test_nothing_met_is_nothing_kept():
+    sq_reach = torch.ones(9).double()
+    assert len(Closest.within(sq_reach, 2).pairs()) == 0
+    assert (sq_reach == 1).all()
+
+
+def test_few_pairs_met_leave_rows_without_k_others_as_they_were(rng):
+    sq_reach = torch.full((6,), torch.inf).double()
+    kept = Closest.within(sq_reach, 2)
+    kept.meet(_bounded(torch.tensor([0, 0, 3]), torch.tensor([1, 2, 4]), _random(rng, 6)))
+    assert len(kept.pairs()) == 3
+    assert sq_reach.isfinite().tolist() == [True] + [False] * 5
+    assert kept.smallest.isfinite().sum(dim=1).tolist() == [2, 1, 1, 1, 1, 0]

@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+import weakref
+from fractions import Fraction
+
+import feature_cases
+import numpy as np
+import oracle
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from placements import ENGINES, SEARCH_KINDS, combinations, frame_of, place, truth
+
+from genpr.neighbors import brute, closest, cross, float_view, sweep
+from genpr.neighbors.cross import CrossCounts, cross_counts
+from genpr.neighbors.radii import kth_sq_distances
+from genpr.neighbors.torch_engine import TorchEngine
+
+engines = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
+kinds = pytest.mark.parametrize("kind", SEARCH_KINDS)
+cases = pytest.mark.parametrize("case", feature_cases.names())
+TIES = ("closed", "strict")
+
+
+@pytest.fixture
+def verified(monkeypatch) -> list[int]:
+    """How many pairs the definition was asked for, call by call."""
+    counts: list[int] = []
+    for module in (cross, closest):
+        at = module.sq_distances_at
+        monkeypatch.setattr(
+            module, "sq_distances_at", lambda *args, at=at: (counts.append(len(args[2])), at(*args))[1]
+        )
+    return counts
+
+
+def _assert_counts(counts: CrossCounts, sq, real_sq_radii, fake_sq_radii, ties: str) -> None:
+    for row, sq_radii in enumerate(real_sq_radii):
+        inside = oracle.memberships(sq, sq_radii, ties)
+        assert counts.real_balls_per_fake[row].tolist() == inside.sum(axis=0).tolist()
+        assert counts.fakes_per_real_ball[row].tolist() == inside.sum(axis=1).tolist()
+    for row, sq_radii in enumerate(fake_sq_radii):
+        inside = oracle.memberships(sq.T, sq_radii, ties)
+        assert counts.fake_balls_per_real[row].tolist() == inside.sum(axis=0).tolist()
+        assert counts.reals_per_fake_ball[row].tolist() == inside.sum(axis=1).tolist()
+
+
+def _check(case: str, kind: str, engine) -> None:
+    expected = truth(case)
+    x, y = place(expected.real, expected.fake, kind=kind)
+    of_real, of_fake = expected.real_sq_radii([1, 3, 5]), expected.fake_sq_radii([2, 3])
+    for ties in TIES:
+        counts = cross_counts(
+            x,
+            y,
+            real_sq_radii=torch.from_numpy(of_real),
+            fake_sq_radii=torch.from_numpy(of_fake),
+            ties=ties,
+            engine=engine,
+        )
+        assert counts.real_balls_per_fake.dtype == torch.int64
+        _assert_counts(counts, expected.sq, of_real, of_fake, ties)
+
+
+@pytest.mark.parametrize(("case", "kind", "engine"), combinations(1))
+def test_every_count_is_the_oracles(case, kind, engine):
+    _check(case, kind, ENGINES[engine])
+
+
+@pytest.mark.parametrize("case", ["off_centre", "near_duplicates", "fakes_copy_reals"])
+def test_threads_change_nothing(case):
+    torch.set_num_threads(3)  # the fixture for all tests puts the number back
+    _check(case, "principal directions and cells", TorchEngine(40, 64))
+    assert torch.get_num_threads() == 3
+
+
+@cases
+def test_the_plain_definition_is_the_oracles(case):
+    expected = truth(case)
+    sq_radii = expected.real_sq_radii([5])[0]
+    for ties in TIES:
+        inside = brute.inside(
+            torch.from_numpy(expected.real),
+            torch.from_numpy(sq_radii),
+            torch.from_numpy(expected.fake),
+            closed=ties == "closed",
+        )
+        assert inside.tolist() == oracle.memberships(expected.sq, sq_radii, ties).T.tolist()
+
+
+@cases
+def test_spheres_through_a_point_of_the_other_set_hold_it_only_if_closed(case, rng):
+    kind = SEARCH_KINDS[feature_cases.names().index(case) % len(SEARCH_KINDS)]
+    expected = truth(case)
+    x, y = place(expected.real, expected.fake, kind=kind)
+    n, m = expected.sq.shape
+    on = rng.integers(0, m, n), rng.integers(0, n, m)
+    of_real, of_fake = expected.sq[np.arange(n), on[0]][None], expected.sq[on[1], np.arange(m)][None]
+    for ties in TIES:
+        counts = cross_counts(
+            x, y, real_sq_radii=torch.from_numpy(of_real), fake_sq_radii=torch.from_numpy(of_fake), ties=ties
+        )
+        _assert_counts(counts, expected.sq, of_real, of_fake, ties)
+
+
+@engines
+@kinds
+def test_no_radii_give_nothing(engine, kind, rng):
+    x, y = place(*rng.normal(size=(2, 30, 4)).astype(np.float32), kind=kind)
+    counts = cross_counts(x, y, engine=engine)
+    assert counts.real_balls_per_fake.shape == (0, 30)
+    counts = cross_counts(x, y, fake_sq_radii=kth_sq_distances(y, [2]), engine=engine)
+    assert counts.fakes_per_real_ball.shape == (0, 30)
+    assert counts.fake_balls_per_real.shape == (1, 30)
+
+
+@kinds
+def test_one_side_alone_counts_what_both_count(kind, rng):
+    real, fake = rng.normal(size=(90, 4)).astype(np.float32), rng.normal(size=(70, 4)).astype(np.float32)
+    x, y = place(real, fake, kind=kind)
+    of_real, of_fake = kth_sq_distances(x, [2, 5]), kth_sq_distances(y, [3])
+    both = cross_counts(x, y, real_sq_radii=of_real, fake_sq_radii=of_fake)
+    one, other = cross_counts(x, y, real_sq_radii=of_real), cross_counts(x, y, fake_sq_radii=of_fake)
+    assert torch.equal(one.real_balls_per_fake, both.real_balls_per_fake)
+    assert torch.equal(one.fakes_per_real_ball, both.fakes_per_real_ball)
+    assert torch.equal(other.fake_balls_per_real, both.fake_balls_per_real)
+    assert torch.equal(other.reals_per_fake_ball, both.reals_per_fake_ball)
+
+
+@kinds
+@pytest.mark.parametrize("ties", TIES)
+def test_radii_of_any_size(kind, ties, rng):
+    real, fake = rng.normal(size=(60, 5)).astype(np.float32), rng.normal(size=(50, 5)).astype(np.float32)
+    fake[:10] = real[:10]
+    of_real = (rng.choice([0, 1e-300, 1e-6, 1, 1e6, np.inf], (2, 60))).astype(np.float64)
+    of_fake = (rng.choice([0, 1e-300, 1e-6, 1, 1e6, np.inf], (1, 50))).astype(np.float64)
+    x, y = place(real, fake, kind=kind)
+    for engine in (TorchEngine(7, 9), TorchEngine()):
+        counts = cross_counts(
+            x,
+            y,
+            real_sq_radii=torch.from_numpy(of_real),
+            fake_sq_radii=torch.from_numpy(of_fake),
+            ties=ties,
+            engine=engine,
+        )
+        _assert_counts(counts, oracle.sq_distances(real, fake), of_real, of_fake, ties)
+
+
+@pytest.mark.parametrize("case", ["off_centre", "huge_values", "fakes_copy_reals"])
+def test_coordinates_that_are_not_kept_change_nothing(case, monkeypatch):
+    monkeypatch.setattr(float_view, "_KEPT_BYTES", 0)
+    _check(case, "all coordinates", TorchEngine(64, 50))
+
+
+@kinds
+def test_halves_are_measured_as_the_floats_they_stand_for(kind, rng):
+    real, fake = torch.from_numpy(rng.normal(5, 0.1, (2, 90, 40))).half()
+    frame = frame_of(real.float(), kind)
+    x, y = frame.place(real), frame.place(fake)
+    of_real = oracle.kth_sq_distances(real.float().numpy(), [3])
+    counts = cross_counts(x, y, real_sq_radii=torch.from_numpy(of_real))
+    _assert_counts(
+        counts, oracle.sq_distances(real.float().numpy(), fake.float().numpy()), of_real, [], "closed"
+    )
+
+
+@pytest.mark.parametrize("without", ["bounds by product", "tighter bounds", "portions"])
+@pytest.mark.parametrize("case", ["tight_clumps", "fakes_copy_reals", "scales_no_float32_square_can_hold"])
+def test_shortcuts_change_nothing(without, case, monkeypatch):
+    if without == "bounds by product":
+        monkeypatch.setattr(closest, "bounds_by_product", lambda *_: None)
+    elif without == "tighter bounds":
+        monkeypatch.setattr(
+            cross,
+            "bounds_of_pairs",
+            lambda x, y, i, j, engine: (
+                torch.zeros(len(i)).double(),
+                torch.full((len(i),), torch.inf).double(),
+            ),
+        )
+    else:
+        monkeypatch.setattr(sweep, "_PORTION", 50)
+    for kind in ("all coordinates", "principal directions and cells"):
+        _check(case, kind, TorchEngine(64, 50))
+
+
+@pytest.mark.parametrize("engine", ["faiss", "torch", "tiles of 64 x 7"])
+def test_few_pairs_are_verified(engine, rng, verified):
+    x, y = place(*rng.normal(5, 0.05, (2, 600, 200)).astype(np.float32))
+    radii = [kth_sq_distances(points, [5]) for points in (x, y)]
+    verified.clear()
+    cross_counts(x, y, real_sq_radii=radii[0], fake_sq_radii=radii[1], engine=ENGINES[engine])
+    assert sum(verified) < 0.05 * 600
+
+
+@kinds
+def test_masses_of_copies_are_counted_without_verification(kind, rng, verified):
+    features = np.full((600, 16), 2.5, dtype=np.float32)
+    features[::3] += rng.normal(20, 1, size=(200, 16)).astype(np.float32)
+    x, y = place(features, features, kind=kind)
+    sq_radii = torch.from_numpy(oracle.kth_sq_distances(features, [5]))
+    verified.clear()
+    counts = cross_counts(x, y, real_sq_radii=sq_radii, fake_sq_radii=sq_radii)
+    assert (counts.real_balls_per_fake[0].reshape(-1, 3)[:, 1:] == 400).all()
+    assert torch.equal(counts.real_balls_per_fake, counts.fake_balls_per_real)
+    assert (
+        sum(verified) < 3 * 600 * 2
+    )  # of 400 x 400 pairs of copies; rows with k copies have no sphere to lie on
+
+
+def test_dense_memberships_come_in_portions(rng, monkeypatch):
+    sizes, found, alive = [], [], []
+    inside = cross._inside
+
+    def spy(x, y, pairs, *rest):
+        sizes.append(len(pairs))
+        found.append(weakref.ref(pairs.i))
+        alive.append(sum(one() is not None for one in found))
+        return inside(x, y, pairs, *rest)
+
+    monkeypatch.setattr(cross, "_inside", spy)
+    monkeypatch.setattr(sweep, "_MOST", 10_000)
+    real, fake = rng.normal(size=(128, 8)).astype(np.float32), np.zeros((4000, 8), dtype=np.float32)
+    x, y = place(real, fake)
+    everything = torch.full((3, 128), 1e9, dtype=torch.float64)
+    counts = cross_counts(x, y, real_sq_radii=everything, engine=TorchEngine(128, 128))
+    assert (counts.real_balls_per_fake == 128).all()
+    assert (counts.fakes_per_real_ball == 4000).all()
+    assert sum(sizes) == 128 * 4000
+    assert max(sizes) <= 10_000
+    assert max(alive) <= 2  # what was counted is forgotten
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_integer_grids_agree_with_exact_fractions(data):
+    d = data.draw(st.integers(1, 4), label="d")
+    scale = Fraction(1, 2 ** data.draw(st.integers(0, 3), label="scale"))
+    rows = st.lists(st.tuples(*[st.integers(-3, 3)] * d), min_size=4, max_size=14)
+    real, fake = data.draw(rows, label="real"), data.draw(rows, label="fake")
+    k = data.draw(st.integers(1, min(len(real), len(fake)) - 1), label="k")
+    ties = data.draw(st.sampled_from(TIES), label="ties")
+    engine = data.draw(st.sampled_from([*ENGINES.values(), TorchEngine(3, 2)]), label="engine")
+    kind = data.draw(st.sampled_from(SEARCH_KINDS), label="kind")
+
+    def sq(a, b):
+        return sum(((p - q) * scale) ** 2 for p, q in zip(a, b, strict=True))
+
+    def sq_radius(i):
+        return sorted(sq(real[i], real[j]) for j in range(len(real)) if j != i)[k - 1]
+
+    sets = (np.array(points, dtype=np.float32) * np.float32(scale) for points in (real, fake))
+    x, y = place(*sets, kind=kind)
+    sq_radii = kth_sq_distances(x, [k], engine=engine)
+    counts = cross_counts(x, y, real_sq_radii=sq_radii, ties=ties, engine=engine)
+    inside = [
+        [
+            sq(query, real[i]) <= sq_radius(i) if ties == "closed" else sq(query, real[i]) < sq_radius(i)
+            for i in range(len(real))
+        ]
+        for query in fake
+    ]
+    assert counts.real_balls_per_fake[0].tolist() == [sum(row) for row in inside]
+    assert counts.fakes_per_real_ball[0].tolist() == [sum(column) for column in zip(*inside, strict=True)]

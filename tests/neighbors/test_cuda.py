@@ -1,0 +1,123 @@
+"""The GPU decides as the CPU does, to the last bit."""
+
+from __future__ import annotations
+
+import feature_cases
+import numpy as np
+import pytest
+import torch
+from placements import SEARCH_KINDS, frame_of
+
+from genpr.neighbors.cross import cross_counts
+from genpr.neighbors.frame import Frame, Placed
+from genpr.neighbors.pairs import Pairs
+from genpr.neighbors.plan import choose_frame, serves
+from genpr.neighbors.radii import kth_sq_distances, nearest_neighbours
+from genpr.neighbors.torch_engine import TorchEngine
+from genpr.neighbors.verify import sq_distances
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+@pytest.mark.parametrize("d", [1, 37, 2048])
+def test_distances_have_the_same_bits(d, rng):
+    x, y = torch.from_numpy(rng.normal(5, 1, (2, 300, d))).float()
+    assert torch.equal(sq_distances(x.cuda(), y.cuda()).cpu(), sq_distances(x, y))
+
+
+def _moved(frame: Frame, device: str) -> Frame:
+    tensors = {name: tensor.to(device) for name, tensor in frame.tensors().items()}
+    return Frame.restored(tensors, frame.numbers())
+
+
+def _everything(x: Placed, y: Placed, engine: TorchEngine) -> list[torch.Tensor]:
+    radii = [kth_sq_distances(points, [3, 5], engine=engine) for points in (x, y)]
+    tables = []
+    for ties in ("closed", "strict"):
+        counts = cross_counts(x, y, real_sq_radii=radii[0], fake_sq_radii=radii[1], ties=ties, engine=engine)
+        tables += [
+            counts.real_balls_per_fake,
+            counts.fakes_per_real_ball,
+            counts.fake_balls_per_real,
+            counts.reals_per_fake_ball,
+        ]
+    nearest = nearest_neighbours(x, 4, engine=engine)[1]
+    assert all(table.device == x.device for table in (*radii, *tables, nearest))
+    return [table.cpu() for table in (*radii, *tables, nearest)]
+
+
+def _assert_equal(on_cpu: list[torch.Tensor], on_cuda: list[torch.Tensor]) -> None:
+    for one, other in zip(on_cpu, on_cuda, strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("case", feature_cases.names())
+@pytest.mark.parametrize("kind", SEARCH_KINDS)
+@pytest.mark.parametrize("precision", ["highest", "high"])  # the latter stands for TF32
+def test_radii_and_counts_are_equal(case, kind, precision):
+    real, fake = map(torch.from_numpy, feature_cases.make(case))
+    frame, engine = frame_of(real, kind), TorchEngine() if precision == "high" else TorchEngine(64, 50)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        results = []
+        for device in ("cpu", "cuda"):
+            moved = _moved(frame, device)
+            x, y = moved.place(real.to(device)), moved.place(fake.to(device))
+            results.append(_everything(x, y, engine))
+    finally:
+        torch.set_float32_matmul_precision(before)
+    _assert_equal(*results)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_a_frame_chosen_on_the_gpu_serves_as_well(dtype, rng):
+    directions = rng.normal(size=(8, 256)) / np.sqrt(8)
+    sets = [
+        torch.from_numpy(rng.normal(size=(n, 8)) @ directions + 3 + 0.01 * rng.normal(size=(n, 256))).to(
+            dtype
+        )
+        for n in (6000, 4000)
+    ]
+    results = []
+    for device in ("cpu", "cuda"):
+        frame = choose_frame(sets[0].to(device), 5)
+        assert frame.basis is not None
+        assert frame.basis.device.type == device
+        x, y = (frame.place(features.to(device)) for features in sets)
+        assert serves(y, 5)
+        results.append(_everything(x, y, TorchEngine()))
+    _assert_equal(*results)
+
+
+@pytest.mark.parametrize("copies", [1, 50])
+def test_nothing_found_is_on_the_gpu_too(copies, rng):
+    features = torch.from_numpy(rng.normal(size=(6, 5)).repeat(copies, axis=0)).float().cuda()
+    points = Frame.around(features).place(features)
+    k = min(5, copies)
+    radii = kth_sq_distances(points, [k], engine=TorchEngine(16, 16))
+    nothing = torch.full_like(radii, -torch.inf)
+    counts = cross_counts(points, points, real_sq_radii=nothing, engine=TorchEngine(16, 16))
+    assert not counts.real_balls_per_fake.any()
+    assert radii.is_cuda
+
+
+def test_bands_of_reach_on_the_gpu_find_what_the_cpu_finds(rng):
+    features = torch.from_numpy(rng.normal(size=(500, 8))).float()
+    of_real = torch.from_numpy(10.0 ** rng.uniform(-6, 6, (2, 500)))
+    results = []
+    for device in ("cpu", "cuda"):
+        points = Frame.around(features).place(features).frame
+        x = _moved(points, device).place(features.to(device))
+        counts = cross_counts(x, x, real_sq_radii=of_real.to(device), engine=TorchEngine(64, 64))
+        results.append([counts.real_balls_per_fake.cpu(), counts.fakes_per_real_ball.cpu()])
+    _assert_equal(*results)
+
+
+def test_joined_pairs_stay_on_the_gpu():
+    index = torch.arange(3, device="cuda")
+    pairs = Pairs(index, index, index.double(), index.double())
+    assert Pairs.joined([pairs, pairs.part(slice(0, 0))]).i.is_cuda

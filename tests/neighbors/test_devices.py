@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from placements import SEARCH_KINDS, place
+from torch.overrides import TorchFunctionMode
+
+from genpr.neighbors import float_view, sweep
+from genpr.neighbors.cross import cross_counts
+from genpr.neighbors.faiss_engine import FaissEngine
+from genpr.neighbors.radii import kth_sq_distances, nearest_neighbours
+from genpr.neighbors.torch_engine import TorchEngine
+
+
+class _Homeless(TorchFunctionMode):
+    """Notes the tensors that are made without a word about their device."""
+
+    _MAKERS = frozenset(
+        {torch.empty, torch.zeros, torch.ones, torch.full, torch.arange, torch.eye, torch.tensor}
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func in self._MAKERS and "device" not in (kwargs or {}):
+            self.seen.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("kind", SEARCH_KINDS)
+@pytest.mark.parametrize("copies", [1, 8])
+def test_whatever_is_made_is_made_where_the_data_is(kind, copies, rng, monkeypatch):
+    # What a CPU forgives, a GPU does not: portions that are empty must be there as well.
+    monkeypatch.setattr(sweep, "_PORTION", 1)
+    x, y = place(*rng.normal(size=(2, 6, 5)).astype(np.float32).repeat(copies, axis=1), kind=kind)
+    engine, homeless = TorchEngine(16, 16), _Homeless()
+    with homeless:
+        sq_radii = kth_sq_distances(x, [3], engine=engine)
+        nearest_neighbours(x, 3, engine=engine)
+        cross_counts(x, y, real_sq_radii=sq_radii, engine=engine)
+        cross_counts(x, y, real_sq_radii=torch.full_like(sq_radii, -torch.inf), engine=engine)
+    assert not homeless.seen
+
+
+@pytest.mark.parametrize("kind", SEARCH_KINDS)
+def test_the_default_type_of_new_tensors_does_not_matter(kind, rng, monkeypatch):
+    real, fake = (torch.from_numpy(features) for features in rng.normal(5, 1, (2, 90, 12)).astype(np.float32))
+    monkeypatch.setattr(float_view, "_KEPT_BYTES", 0 if kind == "all coordinates" else 2**30)
+
+    def search():
+        x, y = place(real, fake, kind=kind)
+        tables = [kth_sq_distances(x, [3])]
+        for engine in (FaissEngine(), TorchEngine(16, 16)):
+            counts = cross_counts(x, y, real_sq_radii=tables[0], engine=engine)
+            index, sq = nearest_neighbours(x, 3, engine=engine)
+            tables += [counts.real_balls_per_fake, counts.fakes_per_real_ball, index.sort(dim=1).values, sq]
+        return tables
+
+    expected = search()
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = search()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for one, other in zip(expected, found, strict=True):
+        assert one.dtype == other.dtype
+        assert torch.equal(one, other)

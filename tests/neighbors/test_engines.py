@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from placements import ENGINES, place
+from torch import Tensor
+
+from genpr.neighbors import choose, torch_engine
+from genpr.neighbors.cross import cross_counts
+from genpr.neighbors.engine import plain_arithmetic
+from genpr.neighbors.faiss_engine import FaissEngine
+from genpr.neighbors.radii import kth_sq_distances, nearest_neighbours
+from genpr.neighbors.torch_engine import TorchEngine
+
+engines = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
+CPU = torch.device("cpu")
+
+
+def _integers(rng: np.random.Generator, *shape: int) -> Tensor:
+    """Few enough that every product is exact."""
+    return torch.from_numpy(rng.integers(-4, 5, shape)).float()
+
+
+def _as_dict(found: tuple[Tensor, Tensor, Tensor]) -> dict[tuple[int, int], float]:
+    i, j, product = (part.tolist() for part in found)
+    assert len(set(zip(i, j, strict=True))) == len(i)
+    return {(row, column): value for row, column, value in zip(i, j, product, strict=True)}
+
+
+def _expected(left: Tensor, right: Tensor) -> dict[tuple[int, int], float]:
+    products = left.double() @ right.double().T
+    return {(i, j): products[i, j].item() for i, j in (products >= 0).nonzero().tolist()}
+
+
+@engines
+@pytest.mark.parametrize("rows", [0, 1, 7, 15, 16, 17, 40])
+def test_exactly_the_products_that_are_not_negative_are_found(engine, rows, rng):
+    tiles = engine.tiles(6, CPU)
+    rows = min(rows, tiles.rows)
+    for columns in (0, 1, 7, min(50, tiles.columns)):
+        left, right = _integers(rng, rows, 6), _integers(rng, columns, 6)
+        right[:1] = 0  # exactly on the threshold
+        found = _as_dict(tiles.non_negative(left, right))
+        assert found == _expected(left, right)
+        assert list(found.values()).count(0) >= rows * min(columns, 1)
+
+
+@engines
+def test_whole_tiles_are_searched(engine, rng):
+    tiles = engine.tiles(3, CPU)
+    left, right = _integers(rng, min(tiles.rows, 300), 3), _integers(rng, min(tiles.columns, 300), 3)
+    assert _as_dict(tiles.non_negative(left, right)) == _expected(left, right)
+
+
+@engines
+def test_a_threshold_of_minus_infinity_lets_nothing_through(engine, rng):
+    left, right = _integers(rng, 7, 5), _integers(rng, 7, 5)
+    right[:, -1] = 1
+    left[[0, 3], -1] = -torch.inf
+    found = _as_dict(engine.tiles(5, CPU).non_negative(left, right))
+    assert found == {pair: value for pair, value in _expected(left, right).items() if pair[0] not in (0, 3)}
+    left[:, -1] = -torch.inf
+    assert not _as_dict(engine.tiles(5, CPU).non_negative(left, right))
+
+
+@engines
+def test_what_was_found_outlives_the_next_tile(engine, rng):
+    tiles = engine.tiles(5, CPU)
+    left, right = _integers(rng, 7, 5), _integers(rng, 7, 5)
+    found = tiles.non_negative(left, right)
+    tiles.non_negative(left + 100, right + 100)
+    tiles.non_negative(left[:3], right[:2])
+    assert _as_dict(found) == _expected(left, right)
+
+
+@engines
+@pytest.mark.parametrize("count", [1, 4, 30])
+def test_the_largest_products_are_found(engine, count, rng):
+    left, right = (
+        torch.from_numpy(rng.normal(size=(20, 6))).float(),
+        torch.from_numpy(rng.normal(size=(30, 6))),
+    )
+    right = right.float()
+    index = engine.largest(left, right, count)
+    assert index.shape == (20, count)
+    assert index.dtype == torch.int64
+    assert [len(set(row)) for row in index.tolist()] == [count] * 20
+    products = left @ right.T
+    torch.testing.assert_close(
+        products.gather(1, index).sort(descending=True).values, products.topk(count).values
+    )
+
+
+def test_the_largest_products_may_be_far_below_zero(rng):
+    left, right = torch.ones(3, 2), torch.tensor([[-1e37, 0], [-1e38, 0], [-1e36, 0]])
+    for engine in ENGINES.values():
+        assert engine.largest(left, right, 2).sort(dim=1).values.tolist() == [[0, 2]] * 3
+
+
+def _layouts(x: Tensor) -> dict[str, Tensor]:
+    return {
+        "plain": x,
+        "columns first": x.T.contiguous().T,
+        "every second row": x.repeat_interleave(2, dim=0)[::2],
+        "part of the columns": torch.nn.functional.pad(x, (2, 1), value=9)[:, 2:-1],
+        "halves": x.half(),
+    }
+
+
+@pytest.mark.parametrize("engine", [TorchEngine(), FaissEngine()], ids=["torch", "faiss"])
+@pytest.mark.parametrize("form_of_x", _layouts(torch.ones(1, 1)))
+@pytest.mark.parametrize("d", [1, 37])
+def test_differences_are_good_to_float32(engine, form_of_x, d, rng, monkeypatch):
+    monkeypatch.setattr(torch_engine, "_CPU_CHUNK_ELEMENTS", 300)
+    values = torch.from_numpy(rng.normal(5, 1, (2, 40, d))).half().float()
+    i, j = torch.from_numpy(rng.integers(0, 40, (200, 2))).T  # not contiguous either
+    true = (values[0][i].double() - values[1][j].double()).square().sum(dim=1)
+    for form_of_y, y in _layouts(values[1]).items():
+        sq = engine.sq_differences(_layouts(values[0])[form_of_x], y, i, j)
+        assert sq.dtype == torch.float32
+        assert ((sq - true).abs() <= (d + 3) * 2.0**-24 * true).all(), form_of_y
+
+
+@engines
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_no_pairs_have_no_differences(engine, dtype):
+    none = torch.empty(0, dtype=torch.int64)
+    x = torch.ones(3, 2, dtype=dtype)
+    assert engine.sq_differences(x, x, none, none).shape == (0,)
+
+
+@engines
+def test_differences_leave_their_inputs_alone(engine, rng):
+    x, y = torch.from_numpy(rng.normal(size=(2, 20, 5))).float()
+    before = x.clone(), y.clone()
+    engine.sq_differences(x, y, torch.arange(20), torch.arange(20))
+    assert torch.equal(x, before[0])
+    assert torch.equal(y, before[1])
+
+
+def test_tiles_follow_the_memory_budget(rng, monkeypatch):
+    (x,) = place(rng.normal(size=(100, 4)).astype(np.float32))
+    expected = kth_sq_distances(x, [3], engine=TorchEngine())
+    for width in (6, 1000):
+        budget = 2**16
+        monkeypatch.setattr(torch_engine, "tile_budget", lambda device, budget=budget: budget)
+        tiles = TorchEngine().tiles(width, CPU)
+        assert tiles.products.numel() * 4 <= 2 * budget
+        assert tiles.rows * tiles.columns >= budget / 64 / 4
+    assert torch.equal(kth_sq_distances(x, [3], engine=TorchEngine()), expected)
+
+
+def test_faiss_is_taken_on_cpus_and_torch_where_it_is_missing(monkeypatch):
+    assert isinstance(choose.choose_engine(CPU), FaissEngine)
+    assert isinstance(choose.choose_engine(torch.device("cuda")), TorchEngine)
+    monkeypatch.setattr(choose, "find_spec", lambda name: None)
+    assert isinstance(choose.choose_engine(CPU), TorchEngine)
+
+
+def _matmul_precision():
+    backends = torch.backends
+    if hasattr(backends.cudnn, "conv"):  # torch >= 2.9
+        return backends.cuda.matmul.fp32_precision
+    return "tf32" if backends.cuda.matmul.allow_tf32 else "ieee"
+
+
+def _state():
+    return torch.is_autocast_enabled("cpu"), torch.is_grad_enabled(), _matmul_precision()
+
+
+def test_plain_arithmetic_holds_inside_and_leaves_no_trace():
+    torch.set_float32_matmul_precision("high")
+    try:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            before = _state()
+            with plain_arithmetic(CPU):
+                assert _state() == (False, False, "ieee")
+            assert _state() == before == (True, True, "tf32")
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+class _Asks:
+    """An engine, and its tiles, that look at the state of torch when they are asked."""
+
+    def __init__(self):
+        self._engine, self.seen = TorchEngine(), []
+
+    def __getattr__(self, name):
+        asked = getattr(self._engine, name)
+        if not callable(asked):
+            return asked
+
+        def ask(*args):
+            self.seen.append((name, _state()))
+            answer = asked(*args)
+            if name == "tiles":
+                self._tiles = answer
+                asks = _Asks()
+                asks._engine, asks.seen = answer, self.seen
+                return asks
+            return answer
+
+        return ask
+
+
+def test_engines_are_asked_in_plain_float32(rng):
+    x, y = place(*rng.normal(size=(2, 30, 4)).astype(np.float32))
+    asks = _Asks()
+    torch.set_float32_matmul_precision("high")
+    try:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            radii = kth_sq_distances(x, [3], engine=asks)
+            nearest_neighbours(x, 3, engine=asks)
+            cross_counts(x, y, real_sq_radii=radii, engine=asks)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert {name for name, _ in asks.seen} >= {"tiles", "non_negative", "largest"}
+    assert {state for _, state in asks.seen} == {(False, False, "ieee")}
+
+
+@engines
+def test_users_fast_math_is_off_inside_and_on_again_afterwards(engine, rng):
+    x, y = place(*rng.normal(5, 0.05, (2, 100, 64)).astype(np.float32))
+    plain_radii = kth_sq_distances(x, [3], engine=engine)
+    plain = cross_counts(x, y, real_sq_radii=plain_radii, engine=engine)
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert torch.equal(kth_sq_distances(x, [3], engine=engine), plain_radii)
+            counts = cross_counts(x, y, real_sq_radii=plain_radii, engine=engine)
+            assert torch.is_autocast_enabled("cpu")
+        assert torch.equal(counts.real_balls_per_fake, plain.real_balls_per_fake)
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision("highest")

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import feature_cases
+import numpy as np
+import pytest
+import torch
+from placements import KINDS, frame_of, random_directions, sq_distances, with_basis
+
+from genpr.neighbors import float_view, pieces
+from genpr.neighbors.bounds import NO_FLOOR
+from genpr.neighbors.frame import Frame, evenly_spaced
+
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+def test_the_frame_is_where_the_data_is(rng):
+    frame = Frame.around(torch.from_numpy(rng.normal(1000, 1e-3, (300, 16))).float())
+    assert (frame.centre - 1000).abs().max() < 1e-3
+    assert 2.0**6 < frame.scale < 2.0**10
+    assert np.log2(frame.scale) == round(np.log2(frame.scale))
+    assert frame.basis is None
+    assert len(frame.centres) == 0
+
+
+def test_no_outlier_moves_the_frame_far(rng):
+    features = torch.from_numpy(rng.normal(5, 0.05, (500, 8))).float()
+    before = Frame.around(features)
+    features[::50] = 1e30
+    after = Frame.around(features)
+    assert (after.centre - before.centre).abs().max() < 0.05
+    assert after.scale == before.scale
+
+
+def test_what_is_like_most_rows_shapes_the_frame_even_where_most_are_copies(rng):
+    features = torch.full((300, 4), 2.5)
+    features[::10] += torch.from_numpy(rng.normal(0, 1e-3, (30, 4))).float()
+    assert 2.0**7 < Frame.around(features).scale < 2.0**11
+
+
+@pytest.mark.parametrize("case", feature_cases.names())
+@kinds
+def test_scales_are_powers_of_two_and_nothing_placed_is_infinite(case, kind):
+    real, fake = map(torch.from_numpy, feature_cases.make(case))
+    frame = frame_of(real, kind)
+    assert np.frexp(frame.scale)[0] == 0.5
+    assert frame.centre.dtype == torch.float32
+    for features in (real, fake):
+        points = frame.place(features)
+        if kind == "integers":
+            assert points.view.half_floors.isfinite().all()
+            assert points.view.bias.isfinite().all()
+            assert (points.view.slacks > 0).all()
+            continue
+        assert points.view.augmented.shape == (len(features), points.view.width + 2)
+        assert points.view.augmented.isfinite().all()
+        assert points.view.residual.isfinite().all()
+        assert (points.view.residual >= 0).all()
+        assert (points.view.slack >= 0).all()
+        assert not points.view.slack.isnan().any()
+        assert (points.view.augmented[:, -2] == -points.view.half_floors).all()
+        assert (points.view.half_floors >= NO_FLOOR / 2).all()
+        assert (points.cells is None) == (len(frame.centres) == 0)
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-45, 3.4e38])
+def test_identical_rows_have_a_frame(value):
+    features = torch.full((3, 2), value)
+    frame = Frame.around(features)
+    assert torch.equal(frame.centre, features[0])
+    assert 0 < frame.scale < np.inf
+
+
+def test_the_width_counts_the_length_of_the_rest(rng):
+    frame = Frame.around(torch.from_numpy(rng.normal(size=(20, 7))).float())
+    placed = with_basis(frame, random_directions(7, 3)).place(torch.zeros(2, 7))
+    assert placed.view.width == 4
+
+
+@kinds
+def test_placing_keeps_the_features_themselves(kind, rng):
+    features = torch.from_numpy(rng.normal(size=(20, 4))).float()
+    before = features.clone()
+    points = frame_of(features, kind).place(features)
+    assert points.features is features
+    assert torch.equal(features, before)
+    assert len(points) == 20
+    assert points.device == features.device
+
+
+@kinds
+@pytest.mark.parametrize("elements", [1, 30])
+def test_rows_are_placed_alike_in_pieces(kind, elements, rng, monkeypatch):
+    features = torch.from_numpy(rng.normal(5, 1, (50, 9))).float()
+    features[7] = 1e30
+    frame = frame_of(features, kind)
+    whole = frame.place(features)
+    monkeypatch.setattr(pieces, "_CPU_PIECE", elements)
+    in_pieces = frame.place(features)
+    for name, tensor in whole.view.tensors().items():
+        atol = 1 if name in ("codes", "bias") else 1e-6  # a coordinate half-way between two integers
+        torch.testing.assert_close(in_pieces.view.tensors()[name], tensor, rtol=1e-6, atol=atol)
+
+
+@kinds
+def test_halves_are_placed_as_the_floats_they_stand_for(kind, rng):
+    features = torch.from_numpy(rng.normal(5, 1, (50, 9))).half()
+    frame = frame_of(features.float(), kind)
+    points, floats = frame.place(features), frame.place(features.float())
+    assert points.features.dtype == torch.float16
+    for name, tensor in floats.view.tensors().items():
+        assert torch.equal(points.view.tensors()[name], tensor), name
+    assert torch.equal(Frame.around(features).centre, Frame.around(features.float()).centre)
+
+
+def test_coordinates_that_are_too_many_to_keep_are_computed_again(rng, monkeypatch):
+    features = torch.from_numpy(rng.normal(5, 1, (50, 9))).float()
+    features[7] = 1e30
+    frame = frame_of(features)
+    kept = frame.place(features)
+    monkeypatch.setattr(float_view, "_KEPT_BYTES", 0)
+    monkeypatch.setattr(pieces, "_CPU_PIECE", 40)
+    again = frame.place(features)
+    assert kept.view.augmented is not None
+    assert again.view.augmented is None
+    rows = torch.tensor([7, 49, 0, 7, 12, 13, 14, 15, 16])
+    assert torch.equal(again.view.left(rows), kept.view.left(rows))
+    assert torch.equal(again.view.right(rows), kept.view.right(rows))
+    assert torch.equal(again.view.slack, kept.view.slack)
+
+
+@kinds
+def test_left_and_right_make_keys_and_are_not_shared(kind, rng):
+    features = torch.from_numpy(rng.normal(5, 1, (30, 6))).float()
+    points = frame_of(features, kind).place(features)
+    rows = torch.arange(30)
+    left, right = points.view.left(rows), points.view.right(rows)
+    true = sq_distances(features, features)
+    lower = points.sq_lower(left @ right.T)
+    assert (lower <= true).all()
+    assert (true <= lower + points.sq_gap(rows[:, None], points, rows)).all()
+    before = {name: tensor.clone() for name, tensor in points.view.tensors().items()}
+    left.zero_()
+    right.zero_()
+    for name, tensor in before.items():
+        assert torch.equal(points.view.tensors()[name], tensor)
+
+
+@pytest.mark.parametrize(("n", "count"), [(1, 5), (5, 5), (7, 5), (1000, 3), (3, 1)])
+def test_evenly_spaced_rows_are_distinct_and_ascend(n, count):
+    rows = evenly_spaced(n, count, torch.device("cpu"))
+    assert len(rows) == min(n, count)
+    assert rows[0] == 0
+    assert rows[-1] < n
+    steps = rows.diff()
+    assert (steps >= 1).all()
+    assert len(steps) == 0 or steps.max() - steps.min() <= 1

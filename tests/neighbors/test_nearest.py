@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import feature_cases
+import numpy as np
+import oracle
+import pytest
+import torch
+from placements import ENGINES, SEARCH_KINDS, combinations, place, truth
+
+from genpr.neighbors import nearest
+from genpr.neighbors.nearest import nearest_between
+from genpr.neighbors.plan import choose_frame
+from genpr.neighbors.torch_engine import TorchEngine
+
+kinds = pytest.mark.parametrize("kind", SEARCH_KINDS)
+
+
+def by_definition(sq: np.ndarray, k: int) -> tuple[list, list]:
+    """Of distances (m, n): by distance, then by index."""
+    index = np.argsort(sq, axis=1, kind="stable")[:, :k]
+    return index.tolist(), np.take_along_axis(sq, index, axis=1).tolist()
+
+
+def _check(queries: np.ndarray, points: np.ndarray, k: int, *, kind: str = "all coordinates", engine=None):
+    y, x = place(points, queries, kind=kind)
+    index, sq = nearest_between(x, y, k, engine=engine)
+    assert (index.dtype, sq.dtype) == (torch.int64, torch.float64)
+    assert (index.tolist(), sq.tolist()) == by_definition(oracle.sq_distances(queries, points), k)
+
+
+@pytest.mark.parametrize(("case", "kind", "engine"), combinations(0))
+def test_every_bit_and_index_is_the_oracles(case, kind, engine):
+    expected = truth(case)
+    y, x = place(expected.real, expected.fake, kind=kind)
+    k = 1 if kind == "cells" else 5
+    index, sq = nearest_between(x, y, k, engine=ENGINES[engine])
+    assert (index.dtype, sq.dtype) == (torch.int64, torch.float64)
+    assert (index.tolist(), sq.tolist()) == by_definition(expected.sq.T, k)
+
+
+@kinds
+@pytest.mark.parametrize("k", [1, 7, 40])
+def test_ties_go_to_the_lowest_index(kind, k, rng):
+    points = rng.integers(0, 3, (40, 3)).astype(np.float32)
+    queries = rng.integers(0, 3, (50, 3)).astype(np.float32)
+    for engine in (ENGINES["faiss"], TorchEngine(11, 9)):
+        _check(queries, points, k, kind=kind, engine=engine)
+
+
+def test_a_row_of_the_same_index_is_found_like_any_other(rng):
+    points = rng.normal(size=(30, 4)).astype(np.float32)
+    (x,) = place(points)
+    index, sq = nearest_between(x, x, 1)
+    assert index[:, 0].tolist() == list(range(30))
+    assert not sq.any()
+
+
+@pytest.mark.parametrize("portion", [1, 2**16])
+@pytest.mark.parametrize("crowd", [1, 2**15])
+@pytest.mark.parametrize(
+    "case", ["one_hot_all_tied", "binary_grid_full_of_ties", "near_duplicates", "off_centre"]
+)
+def test_when_pairs_are_merged_changes_nothing(case, portion, crowd, monkeypatch):
+    monkeypatch.setattr(nearest, "_PORTION", portion)
+    monkeypatch.setattr(nearest, "_PER_QUERY", 0)
+    monkeypatch.setattr(nearest, "_CROWD", crowd)
+    monkeypatch.setattr("genpr.neighbors.sweep._PORTION", 40)
+    real, fake = (features[:60] for features in feature_cases.make(case))
+    _check(fake, real, 3, engine=TorchEngine(11, 13))
+
+
+def test_crowds_at_one_distance_are_settled_where_they_are_found(monkeypatch):
+    met = []
+    meet = nearest._Nearest.meet
+    monkeypatch.setattr(nearest._Nearest, "meet", lambda self, p: (met.append(len(p)), meet(self, p))[1])
+    monkeypatch.setattr(nearest, "_CROWD", 100)
+    points = 2 * np.eye(200, dtype=np.float32)  # all equally far from zero
+    _check(np.zeros((30, 200), dtype=np.float32), points, 3)
+    assert sum(met) == 3 * 30
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_copies_beyond_the_kth_are_left_out_of_the_search(seed, monkeypatch):
+    monkeypatch.setattr(nearest, "_SURPLUS", 1)
+    rng = np.random.default_rng(seed)
+    few = rng.normal(3, 1, (9, 5)).astype(np.float32)
+    points = few[rng.integers(0, 9, 200)]
+    queries = np.concatenate([few, rng.normal(3, 1, (20, 5)).astype(np.float32)])
+    looked_at = []
+    place_of = nearest._first_reach
+    monkeypatch.setattr(
+        nearest, "_first_reach", lambda x, y, *rest: (looked_at.append(len(y)), place_of(x, y, *rest))[1]
+    )
+    for k in (1, 4, 30):
+        _check(queries, points, k)
+    counts = np.unique(points, axis=0, return_counts=True)[1]
+    assert looked_at == [np.minimum(counts, k).sum() for k in (1, 4, 30)]
+
+
+def test_near_copies_with_the_same_projection_are_no_copies(monkeypatch):
+    monkeypatch.setattr(nearest, "_SURPLUS", 1)
+    points = np.stack([np.ones(9), 1e-30 * np.arange(9)], axis=1).astype(np.float32)
+    y, x = place(points, points)
+    assert nearest_between(x, y, 1)[0][:, 0].tolist() == list(range(9))
+
+
+def test_masses_of_copies_cost_no_distances(monkeypatch):
+    points = np.full((2000, 3), 0.5, dtype=np.float32)
+    queries = np.random.default_rng(0).normal(size=(500, 3)).astype(np.float32)
+    counts = []
+    definition = nearest.sq_distances_at
+    monkeypatch.setattr(nearest, "sq_distances_at", lambda *a: (counts.append(len(a[2])), definition(*a))[1])
+    y, x = place(points, queries)
+    index, _ = nearest_between(x, y, 2)
+    assert index.tolist() == [[0, 1]] * 500
+    assert sum(counts) == 2 * 500
+
+
+def test_little_more_than_k_pairs_per_query_are_left_to_the_definition(rng, monkeypatch):
+    counts = []
+    definition = nearest.sq_distances_at
+    monkeypatch.setattr(nearest, "sq_distances_at", lambda *a: (counts.append(len(a[2])), definition(*a))[1])
+    points, queries = (rng.normal(5, 0.05, (900, 32)).astype(np.float32) for _ in range(2))
+    _check(queries, points, 3)
+    assert 3 * 900 <= sum(counts) < 1.01 * 3 * 900
+
+
+def test_chosen_frames_of_thousands_of_rows(rng):
+    basis = rng.normal(size=(6, 256))
+    points, queries = (
+        (rng.normal(size=(n, 6)) @ basis + 0.01 * rng.normal(size=(n, 256))).astype(np.float32)
+        for n in (3000, 60)
+    )
+    frame = choose_frame(torch.from_numpy(points), 5)
+    assert frame.basis is not None
+    assert len(frame.centres)
+    x, y = (frame.place(torch.from_numpy(features)) for features in (queries, points))
+    index, sq = nearest_between(x, y, 5)
+    assert (index.tolist(), sq.tolist()) == by_definition(oracle.sq_distances(queries, points), 5)
+
+
+def test_threads_change_nothing(rng):
+    torch.set_num_threads(3)  # the fixture for all tests puts the number back
+    points, queries = (rng.integers(0, 3, (300, 6)).astype(np.float32) for _ in range(2))
+    _check(queries, points, 7, kind="cells", engine=TorchEngine(20, 30))
+
+
+def test_progress_tells_of_all_pairs(rng):
+    points, queries = (rng.normal(size=(n, 4)).astype(np.float32) for n in (70, 50))
+    y, x = place(points, queries)
+    told: list[int] = []
+    nearest_between(x, y, 2, engine=TorchEngine(9, 9), tick=told.append)
+    assert sum(told) == 70 * 50
+    assert len(told) > 3
+
+
+def test_half_precision_features(rng):
+    points, queries = (rng.normal(size=(60, 8)).astype(np.float16) for _ in range(2))
+    y, x = place(points, queries)
+    index, sq = nearest_between(x, y, 3)
+    expected = oracle.sq_distances(queries.astype(np.float32), points.astype(np.float32))
+    assert (index.tolist(), sq.tolist()) == by_definition(expected, 3)

@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import functools
+import logging
+import re
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from genpr.neighbors.frame import Frame
+from genpr.neighbors.plan import choose_frame, principal_directions, serves
+from genpr.neighbors.radii import kth_sq_distances
+
+N, D = 4000, 256  # enough rows and columns for a choice
+
+
+@functools.cache
+def _directions() -> NDArray:
+    return np.random.default_rng(5).normal(size=(8, D)) / np.sqrt(8)
+
+
+@functools.cache
+def _learned(seed: int, n: int = N) -> Tensor:
+    """8 intrinsic dimensions, far from the origin, and 1 % noise in all directions, as networks make them."""
+    rng = np.random.default_rng(seed)
+    return torch.from_numpy(
+        rng.normal(size=(n, 8)) @ _directions() + 3 + 0.01 * rng.normal(size=(n, D))
+    ).float()
+
+
+@functools.cache
+def _isotropic() -> Tensor:
+    return torch.from_numpy(np.random.default_rng(6).normal(size=(N, D))).float()
+
+
+@functools.cache
+def _frame_of_learned() -> Frame:
+    return choose_frame(_learned(1), 5)
+
+
+def _share_within(basis: Tensor, rows: Tensor) -> float:
+    """Of the variance."""
+    moved = rows.double() - rows.double().mean(dim=0)
+    return float((moved @ basis).square().sum() / moved.square().sum())
+
+
+def test_few_directions_and_cells_are_taken_where_they_hold_nearly_everything():
+    frame = _frame_of_learned()
+    assert frame.basis.shape[0] == D
+    assert 8 <= frame.basis.shape[1] <= D // 2
+    assert _share_within(frame.basis, _learned(1)) > 0.999
+    assert 1 < len(frame.centres) <= N // 50
+    assert frame.centres.shape[1] == frame.basis.shape[1] + 1
+    eye = torch.eye(frame.basis.shape[1], dtype=torch.float64)
+    assert (frame.basis.T @ frame.basis - eye).abs().max() < 1e-12
+
+
+def test_cells_are_all_used_and_none_holds_nearly_all():
+    cells = _frame_of_learned().place(_learned(1)).cells
+    sizes = cells.label.bincount(minlength=len(cells.sq_distances))
+    assert sizes.min() > 0
+    assert sizes.max() < N / 2
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        _isotropic(),
+        _isotropic()[:, :100],
+        _learned(1, 500),
+        _learned(1)[:50],
+        _learned(1)[:, :100],
+        torch.ones(1, 4),
+    ],
+    ids=["isotropic", "isotropic, few columns", "few rows", "fewer rows", "few columns", "one row"],
+)
+def test_all_coordinates_are_taken_where_directions_do_not_pay(features):
+    frame, plain = choose_frame(features, 5), Frame.around(features)
+    assert frame.basis is None
+    assert len(frame.centres) == 0
+    assert torch.equal(frame.centre, plain.centre)
+    assert frame.scale == plain.scale
+
+
+@pytest.mark.parametrize("size", [1e2, 1e4, 1e12, 1e36])
+def test_outliers_do_not_steer_directions(size, rng):
+    features = _learned(1).clone()
+    features[::80] = torch.from_numpy(size * rng.normal(size=(N // 80, D))).float()
+    frame = choose_frame(features, 5)
+    assert frame.basis is not None
+    assert _share_within(frame.basis, _learned(1)) > 0.999
+    assert frame.basis.shape == _frame_of_learned().basis.shape
+
+
+@pytest.mark.parametrize("value", [0.0, 3.7])
+@pytest.mark.parametrize("step", [2, 10, N])
+def test_rows_that_are_mostly_copies_have_a_frame(value, step):
+    features = torch.full((N, D), value)
+    features[::step] = _learned(1)[::step]
+    points = choose_frame(features, 5).place(features)
+    assert points.view.augmented.isfinite().all()
+    assert points.view.slack.isfinite().all()
+    assert points.frame.centres.isfinite().all()
+
+
+@pytest.mark.parametrize("features", [_learned(1), _isotropic()], ids=["learned", "isotropic"])
+def test_a_choice_is_deterministic_and_touches_no_random_state(features):
+    frame = choose_frame(features, 5)
+    torch.manual_seed(12)
+    before = torch.get_rng_state()
+    again = choose_frame(features.clone(), 5)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert frame.scale == again.scale
+    for name in ("centre", "basis", "centres"):
+        one, other = getattr(frame, name), getattr(again, name)
+        assert (one is None and other is None) or torch.equal(one, other)
+
+
+def test_a_choice_changes_no_radius():
+    features = _learned(1)
+    frame = _frame_of_learned()
+    found = kth_sq_distances(frame.place(features), [1, 5])
+    assert torch.equal(found, kth_sq_distances(Frame.around(features).place(features), [1, 5]))
+    halves = features.half()
+    found = kth_sq_distances(choose_frame(halves, 5).place(halves), [5])
+    assert torch.equal(found, kth_sq_distances(Frame.around(halves).place(halves), [5]))
+
+
+@pytest.mark.parametrize(
+    "features", [_learned(1), _isotropic(), _isotropic()[:50]], ids=["learned", "isotropic", "few"]
+)
+def test_a_choice_is_logged_in_one_line(features, caplog):
+    with caplog.at_level(logging.DEBUG, "genpr"):
+        choose_frame(features, 5)
+    (record,) = caplog.records
+    assert record.levelno == logging.INFO
+    assert f"{len(features)} x {D}" in record.getMessage()
+    takes_directions = re.search(r"\b\d+ directions\b", record.getMessage()) is not None
+    assert takes_directions == (features is _learned(1))
+
+
+def test_users_fast_math_does_not_matter_and_stays():
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            frame = choose_frame(_learned(1), 5)
+            assert torch.is_autocast_enabled("cpu")
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert torch.equal(frame.basis, _frame_of_learned().basis)
+
+
+def _collapsed(place: float, spread: float) -> Tensor:
+    noise = torch.from_numpy(np.random.default_rng(8).normal(size=(N, D))).float()
+    return _learned(1)[:1] + place + spread * noise
+
+
+@pytest.mark.parametrize(
+    ("features", "expected"),
+    [
+        (_learned(2), True),
+        (_learned(2) + 0.01, True),
+        (torch.cat([_learned(2)[: N // 2], _learned(1)[: N // 2]]), True),
+        (_collapsed(100, 1e-3), False),  # far away, where float32 coordinates tell nothing apart
+        (_collapsed(0, 1e-4), False),  # near copies, that differ only in what was left out
+        (_isotropic() * 3, False),
+        (_learned(2)[:500], False),  # nothing to gain
+    ],
+    ids=["like the reals", "near the reals", "some of them", "far away", "near copies", "other", "few"],
+)
+def test_a_frame_of_other_data_serves_what_is_like_it(features, expected):
+    assert serves(_frame_of_learned().place(features), 5) is expected
+
+
+def test_a_frame_with_all_coordinates_is_better_chosen_anew():
+    assert not serves(Frame.around(_isotropic()).place(_isotropic()), 5)
+
+
+@pytest.mark.parametrize("count", [1, 8, 24])
+def test_principal_directions_are_those_of_the_svd(count):
+    rows = _learned(1)[:1000]
+    rows = rows - rows.mean(dim=0)
+    basis = principal_directions(rows, count)
+    assert basis.shape == (D, count)
+    assert basis.dtype == torch.float64
+    assert (basis.T @ basis - torch.eye(count, dtype=torch.float64)).abs().max() < 1e-12
+    singular = np.linalg.svd(rows.double().numpy(), compute_uv=False)
+    held = (rows.double() @ basis).square().sum()
+    best = (singular[:count] ** 2).sum()
+    assert (1 - 1e-4) * best < held < (1 + 1e-9) * best
+    first = (rows.double() @ basis).square().sum(dim=0).sqrt().numpy()[:8]
+    assert first == pytest.approx(singular[: len(first)], rel=1e-3)
+
+
+def test_directions_may_be_as_many_as_columns_or_rows(rng):
+    rows = torch.from_numpy(rng.normal(size=(40, 12))).float()
+    for some in (rows, rows.T.contiguous()):
+        basis = principal_directions(some, 12)
+        assert (basis.T @ basis - torch.eye(12, dtype=torch.float64)).abs().max() < 1e-12
+        assert (some.double() @ basis).square().sum() == pytest.approx(float(some.square().sum()), rel=1e-5)

@@ -1,0 +1,350 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import oracle
+import pytest
+import torch
+from numpy.typing import NDArray
+from placements import ENGINES, SEARCH_KINDS, place
+from scipy import stats
+from torch import Tensor
+
+from genpr.neighbors import longer_lists, replicate_balls, replicates
+from genpr.neighbors.balls import Ball, sq_radii_of
+from genpr.neighbors.choose import choose_engine
+from genpr.neighbors.frame import Placed
+from genpr.neighbors.halves import Halves, Hits, counted, others_for, packed, unpacked
+from genpr.neighbors.lists import NeighbourLists
+from genpr.neighbors.longer_lists import longer_lists as search_again
+from genpr.neighbors.neighbourhood import Neighbourhood
+from genpr.neighbors.pairs import Pairs
+from genpr.neighbors.replicate_sides import Asked, ResampledSet
+from genpr.neighbors.replicates import ReplicateCounter
+from genpr.neighbors.torch_engine import TorchEngine
+from genpr.neighbors.visit import visit
+from genpr.neighbors.workers import Workers
+
+CPU = torch.device("cpu")
+COUNT = 6
+BALLS = (Ball(1), Ball(3), Ball(5), Ball(3, clipped=True))
+ASKED = [
+    Asked(side, ball, count, most, ties)
+    for side, ball, (count, most), ties in itertools.product(
+        ("real", "fake"), BALLS, (("owners", 3), ("others", 2), ("pairs", 1)), ("closed", "strict")
+    )
+]
+OWN = [
+    Asked(side, ball, count, most, ties, "own")
+    for side, ball, (count, most), ties in itertools.product(
+        ("real", "fake"), BALLS, (("owners", 4), ("others", 3), ("pairs", 1)), ("closed", "strict")
+    )
+]
+
+
+def whole_numbers(rng: np.random.Generator, n: int, d: int, spread: int = 6, centre: int = 0) -> NDArray:
+    return (centre + rng.integers(-spread, spread + 1, (n, d))).astype(np.float32)
+
+
+def resampled(points: Placed, *, stream: int, listed: int = 64, count: int = COUNT) -> ResampledSet:
+    lists = Neighbourhood.of(points, [Ball(1)], keep=listed).lists
+    return ResampledSet(
+        points, lists, Halves.drawn(len(points), seed=5, stream=stream, count=count, device=CPU)
+    )
+
+
+def replicate_counts(real: ResampledSet, fake: ResampledSet, asked, *, engine=None, tick=lambda _pairs: None):
+    counter = ReplicateCounter(real, fake, asked, engine=engine)
+    visit(real.points, fake.points, [counter], engine=engine, tick=tick)
+    return counter.counts()
+
+
+def members(side: ResampledSet, half: int) -> NDArray:
+    return unpacked(side.halves.member)[:, half].numpy().nonzero()[0]
+
+
+class HalfTruth:
+    """By the definition, for two halves alone."""
+
+    def __init__(self, real: NDArray, fake: NDArray) -> None:
+        self._cross = oracle.sq_distances(real, fake)
+        self._own = {"real": ordered_within(real), "fake": ordered_within(fake)}
+        self._within = {"real": to_others(real), "fake": to_others(fake)}
+
+    def counts(self, each: Asked) -> list[int]:
+        sq = self._cross if each.balls == "real" else self._cross.T
+        if each.rows == "own":
+            sq = self._within[each.balls]
+        radii = sq_radii_of(each.ball, torch.from_numpy(self._own[each.balls][:, each.ball.k])).numpy()
+        inside = oracle.memberships(sq, radii, each.ties)
+        if each.count == "pairs":
+            return [int(inside.sum())]
+        hits = inside.sum(axis=1 if each.count == "owners" else 0)
+        return [int((hits > t).sum()) for t in range(each.most)]
+
+
+def to_others(features: NDArray) -> NDArray:
+    """Squared distances to the other rows; infinite to the row itself."""
+    sq = oracle.sq_distances(features, features).astype(np.float64)
+    np.fill_diagonal(sq, np.inf)
+    return sq
+
+
+def ordered_within(features: NDArray) -> NDArray:
+    """Squared distances from each row, ascending; the first is its own."""
+    sq = oracle.sq_distances(features, features)
+    np.fill_diagonal(sq, -1)
+    return np.sort(sq, axis=1)
+
+
+def truth_of(real: ResampledSet, fake: ResampledSet, half: int) -> HalfTruth:
+    return HalfTruth(*(side.points.features.numpy()[members(side, half)] for side in (real, fake)))
+
+
+def assert_counts(real: ResampledSet, fake: ResampledSet, found: dict[Asked, Tensor]) -> None:
+    for half in range(real.halves.count):
+        truth = truth_of(real, fake, half)
+        for each, counts in found.items():
+            assert counts[:, half].tolist() == truth.counts(each), (each, half)
+
+
+def check(
+    real: NDArray, fake: NDArray, asked=(), *, kind: str = "all coordinates", listed: int = 64, engine=None
+) -> None:
+    x, y = place(real, fake, kind=kind)
+    sides = resampled(x, stream=0, listed=listed), resampled(y, stream=1, listed=listed)
+    assert_counts(*sides, replicate_counts(*sides, asked or [*ASKED, *OWN], engine=engine))
+
+
+@pytest.mark.parametrize(
+    ("kind", "engine"), list(zip(SEARCH_KINDS, itertools.cycle(reversed(ENGINES)), strict=False))
+)
+def test_every_half_counts_as_if_it_were_alone(rng, kind, engine):
+    check(whole_numbers(rng, 61, 4), whole_numbers(rng, 80, 4, 5), kind=kind, engine=ENGINES[engine])
+
+
+@pytest.mark.parametrize("listed", [1, 2, 6, 11])
+def test_lists_may_be_short(rng, listed):
+    check(whole_numbers(rng, 45, 3), whole_numbers(rng, 52, 3), ASKED, listed=listed)
+
+
+@pytest.mark.parametrize("listed", [1, 2, 6, 11])
+def test_lists_of_own_rows_may_be_short(rng, listed):
+    """Where no two distances of a row are equal: of those at the very radius, the lists may end before the last."""
+    check(whole_numbers(rng, 45, 3, 1000), whole_numbers(rng, 52, 3, 1000), OWN, listed=listed)
+
+
+@pytest.mark.parametrize(("n", "m"), [(12, 13), (13, 40), (41, 12)])
+def test_small_and_unequal_sets(rng, n, m):
+    check(whole_numbers(rng, n, 2), whole_numbers(rng, m, 2))
+
+
+def test_whole_numbers_far_from_zero(rng):
+    check(whole_numbers(rng, 50, 6, 3, centre=2000), whole_numbers(rng, 50, 6, 3, centre=2001))
+
+
+def test_collapsed_and_copied_fakes(rng):
+    real = whole_numbers(rng, 60, 3)
+    check(real, real[rng.integers(0, 60, 50)])
+    check(real, np.zeros((30, 3), np.float32) + real[0])
+    check(np.zeros((30, 3), np.float32), real)
+
+
+def test_fakes_in_the_middle_of_all_balls(rng):
+    shell = rng.normal(size=(70, 40))
+    real = np.round(50 * shell / np.linalg.norm(shell, axis=1, keepdims=True)).astype(np.float32)
+    check(real, whole_numbers(rng, 60, 40, 1))
+
+
+def test_floats_off_centre(rng):
+    """Distances of floats are not the definition's to the last bit, so only pairs of a clear verdict are compared."""
+    real, fake = (1000 + rng.normal(size=(2, 80, 7))).astype(np.float32)
+    x, y = place(real, fake, kind="principal directions and cells")
+    sides = resampled(x, stream=0), resampled(y, stream=1)
+    found = replicate_counts(*sides, [*ASKED, *OWN])
+    off = 0
+    for half in range(COUNT):
+        truth = truth_of(*sides, half)
+        off += sum(int(abs(found[each][:, half].numpy() - truth.counts(each)).sum()) for each in found)
+    assert off <= 4
+
+
+def test_tiles_and_threads_change_nothing(rng, monkeypatch):
+    x, y = place(*rng.normal(size=(2, 90, 5)).astype(np.float32), kind="cells")
+    sides = resampled(x, stream=0), resampled(y, stream=1)
+    before = replicate_counts(*sides, [*ASKED, *OWN])
+    monkeypatch.setattr(replicate_balls, "_ROWS", 7)
+    monkeypatch.setattr(replicates, "_MASSES", 3)
+    monkeypatch.setattr(replicates, "_LISTED", 211)
+    torch.set_num_threads(3)  # the fixture for all tests puts the number back
+    for engine in (TorchEngine(7, 64), TorchEngine(40, 9)):
+        after = replicate_counts(*sides, [*ASKED, *OWN], engine=engine)
+        assert all((before[each] == after[each]).all() for each in before)
+
+
+def test_one_question_has_the_same_answer_alone(rng):
+    x, y = place(whole_numbers(rng, 40, 3), whole_numbers(rng, 50, 3))
+    sides = resampled(x, stream=0), resampled(y, stream=1)
+    together = replicate_counts(*sides, [*ASKED, *OWN])
+    for each in [*ASKED[::5], *OWN[::5]]:
+        assert (replicate_counts(*sides, [each])[each] == together[each]).all()
+
+
+def test_what_bounds_settle_needs_no_distance(rng, monkeypatch):
+    shell = rng.normal(size=(300, 30))
+    real = (shell / np.linalg.norm(shell, axis=1, keepdims=True)).astype(np.float32)
+    x, y = place(real, (1e-3 * rng.normal(size=(300, 30))).astype(np.float32))
+    sides = resampled(x, stream=0), resampled(y, stream=1)
+    looked_at = []
+    near = replicates.near_sq_distances
+    monkeypatch.setattr(
+        replicates, "near_sq_distances", lambda *args: (looked_at.append(len(args[2])), near(*args))[1]
+    )
+    found = replicate_counts(*sides, [Asked("real", Ball(5), "pairs")])
+    assert found[Asked("real", Ball(5), "pairs")].tolist() == [[150 * 150] * COUNT]
+    assert sum(looked_at) == 0
+
+
+def test_progress_tells_of_every_pair(rng):
+    x, y = place(*rng.normal(size=(2, 40, 5)).astype(np.float32))
+    ticks: list[int] = []
+    replicate_counts(resampled(x, stream=0), resampled(y, stream=1), ASKED[:1], tick=ticks.append)
+    assert sum(ticks) == 1600
+
+
+class Everything:
+    """Wants to see all pairs."""
+
+    def __init__(self, n: int, m: int) -> None:
+        self.reaches = torch.full((n,), torch.inf).double(), torch.full((m,), torch.inf).double()
+        self.seen = 0
+
+    def look(self, pairs: Pairs) -> None:
+        self.seen += len(pairs)
+
+
+def test_pairs_that_others_want_to_see_are_not_counted(rng):
+    x, y = place(*rng.normal(size=(2, 60, 3)).astype(np.float32))
+    sides = resampled(x, stream=0), resampled(y, stream=1)
+    alone = replicate_counts(*sides, [*ASKED, *OWN])
+    counter, other = ReplicateCounter(*sides, [*ASKED, *OWN]), Everything(60, 60)
+    visit(x, y, [other, counter])
+    assert other.seen == 3600
+    assert all((counter.counts()[each] == counts).all() for each, counts in alone.items())
+
+
+@pytest.mark.parametrize("k", [1, 3, 5, 20])
+def test_one_row_in_a_hundred_needs_more_than_is_listed(k):
+    def short(listed: int) -> float:
+        return 50 * stats.binom.cdf(k - 1, listed, 0.5)  # a row belongs to half of the 100 halves
+
+    assert short(others_for(k)) <= 0.01 < short(others_for(k) - 1)
+
+
+@pytest.mark.parametrize("n", [2, 9, 40])
+def test_halves_come_in_complementary_pairs(n):
+    halves = Halves.drawn(n, seed=1, stream=0, count=70, device=CPU)
+    inside = unpacked(halves.member)
+    assert not inside[:, 70:].any()
+    assert (inside[:, :70].sum(dim=0) == n // 2).all()
+    assert not (inside[:, 0:70:2] & inside[:, 1:70:2]).any()
+    assert halves.size == n // 2
+
+
+def test_halves_depend_on_seed_stream_and_size_alone():
+    def drawn(n: int = 30, seed: int = 0, stream: int = 0) -> list:
+        return Halves.drawn(n, seed=seed, stream=stream, count=8, device=CPU).member.tolist()
+
+    assert drawn() == drawn()
+    assert all(drawn() != other for other in (drawn(seed=1), drawn(stream=1), drawn(n=31)[:30]))
+
+
+def test_halves_stay_what_they_were():
+    member = Halves.drawn(7, seed=3, stream=1, count=4, device=CPU).member
+    assert member[:, 0].tolist() == [6, 9, 9, 6, 10, 0, 5]
+
+
+def test_every_row_is_as_often_in_a_half_as_any_other():
+    inside = unpacked(Halves.drawn(11, seed=0, stream=0, count=2000, device=CPU).member)[:, :2000].double()
+    assert (inside.mean(dim=1) - 5 / 11).abs().max() < 0.05
+    together = (inside[:, ::2] @ inside[:, ::2].T / 1000)[~torch.eye(11, dtype=torch.bool)]
+    assert (together - 5 * 4 / (11 * 10)).abs().max() < 0.07
+
+
+@pytest.mark.parametrize("p", [0, 1, 5, 16, 17, 100, 1000])
+def test_bits_are_counted(p, rng):
+    bits = torch.from_numpy(rng.integers(-(2**63), 2**63, (p, 2)))
+    assert counted(bits).tolist() == unpacked(bits).sum(dim=0).tolist()
+
+
+def test_packing_and_unpacking(rng):
+    inside = rng.random((9, 100)) < 0.5
+    assert unpacked(packed(inside))[:, :100].tolist() == inside.tolist()
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_hits_saturate_and_merge(rng, most):
+    member = packed(rng.random((6, 64)) < 0.7)
+    rows = torch.from_numpy(rng.integers(0, 6, 200))
+    bits = packed(rng.random((200, 64)) < 0.1)
+    parts = [Hits(member, most) for _ in range(2)]
+    for start in range(0, 200, 50):
+        some = slice(start, start + 50)
+        parts[start // 50 % 2].add(rows[some], bits[some])
+    parts[0].merge(parts[1].planes)
+    total = torch.zeros(6, 64, dtype=torch.int64).index_add_(0, rows, unpacked(bits).long())
+    for t, plane in enumerate(parts[0].planes):
+        assert ((unpacked(plane) == (total > t)) | ~unpacked(member)).all()
+
+
+def test_rows_that_learned_everything_are_closed():
+    member = torch.tensor([[3], [1]])
+    hits = Hits(member, 1)
+    hits.add(torch.tensor([0, 1]), torch.tensor([[1], [1]]))
+    assert hits.open(torch.tensor([0, 1, 0])).tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("kind", SEARCH_KINDS)
+@pytest.mark.parametrize("length", [1, 20, 99, 500])
+def test_longer_lists_hold_the_nearest(rng, kind, length, monkeypatch):
+    monkeypatch.setattr(longer_lists, "_ROWS", 3)
+    monkeypatch.setattr(longer_lists, "_COLUMNS", 17)
+    features = whole_numbers(rng, 100, 4)
+    (points,) = place(features, kind=kind)
+    rows = torch.tensor([3, 99, 0, 57])
+    with Workers(CPU) as workers:
+        lists = search_again(points, rows, length, choose_engine(CPU), workers)
+    others = oracle.sq_distances(features, features)[rows.numpy()]
+    assert lists.index.shape == (4, min(length, 99))
+    assert lists.sq.tolist() == np.take_along_axis(others, lists.index.numpy(), axis=1).tolist()
+    assert lists.sq.tolist() == np.sort(others, axis=1)[:, 1 : lists.length + 1].tolist()
+    assert all(
+        len({int(row), *index}) == lists.length + 1
+        for row, index in zip(rows, lists.index.tolist(), strict=True)
+    )
+
+
+def test_lists_are_searched_again_only_where_they_are_too_short(rng, monkeypatch):
+    (points,) = place(whole_numbers(rng, 60, 4))
+    asked: list[int] = []
+    again = replicate_balls.longer_lists
+    monkeypatch.setattr(
+        replicate_balls,
+        "longer_lists",
+        lambda p, rows, *rest: (asked.append(len(rows)), again(p, rows, *rest))[1],
+    )
+    for listed, least, most in ((59, 0, 0), (11, 1, 59)):
+        asked.clear()
+        side = resampled(points, stream=0, listed=listed)
+        replicate_counts(side, side, [Asked("real", Ball(3), "owners")])
+        assert least <= sum(asked) <= most
+
+
+def test_lists_are_what_is_looked_up(rng):
+    """Swapped lists give other counts: the test of all counts would see it."""
+    x, y = place(whole_numbers(rng, 50, 3), whole_numbers(rng, 50, 3))
+    real, fake = resampled(x, stream=0), resampled(y, stream=1)
+    swapped = ResampledSet(real.points, NeighbourLists(fake.lists.index, fake.lists.sq), real.halves)
+    with pytest.raises(AssertionError):
+        assert_counts(real, fake, replicate_counts(swapped, fake, ASKED))

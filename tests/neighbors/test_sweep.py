@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+import feature_cases
+import numpy as np
+import pytest
+import torch
+from placements import ENGINES, KINDS, SEARCH_KINDS, combinations, place, sq_distances
+from torch import Tensor
+
+from genpr.neighbors import sweep
+from genpr.neighbors.engine import Engine, Tiles
+from genpr.neighbors.frame import Placed
+from genpr.neighbors.pairs import Pairs
+from genpr.neighbors.sweep import blocks_of, sweep_between, sweep_within
+from genpr.neighbors.torch_engine import TorchEngine
+from genpr.neighbors.workers import Workers
+
+CPU = torch.device("cpu")
+kinds = pytest.mark.parametrize("kind", SEARCH_KINDS)
+TILES = [TorchEngine(7, 64), TorchEngine(33, 20), TorchEngine()]
+tile_sizes = pytest.mark.parametrize("engine", TILES, ids=["7 x 64", "33 x 20", "any"])
+
+
+def _pairs_within(points: Placed, sq_reach: Tensor, engine: Engine, look=lambda pairs: pairs) -> list[Pairs]:
+    with Workers(CPU) as workers:
+        return list(sweep_within(points, sq_reach, engine, workers, look))
+
+
+def _pairs_between(
+    x: Placed, y: Placed, x_sq_reach: Tensor, y_sq_reach: Tensor, engine: Engine
+) -> list[Pairs]:
+    with Workers(CPU) as workers:
+        return list(sweep_between(x, y, x_sq_reach, y_sq_reach, engine, workers, lambda pairs: pairs))
+
+
+def _collected(found: list[Pairs], n: int, m: int, true: Tensor) -> Tensor:
+    """Which pairs were found, (n, m) bool; none twice, and their bounds hold."""
+    pairs = Pairs.joined(found)
+    is_found = torch.zeros(n, m, dtype=torch.bool)
+    is_found[pairs.i, pairs.j] = True
+    assert is_found.sum() == len(pairs)
+    assert (pairs.sq_lower <= true[pairs.i, pairs.j]).all()
+    assert (true[pairs.i, pairs.j] <= pairs.sq_upper).all()
+    return is_found
+
+
+def _mixed_reaches(true: Tensor, rng: np.random.Generator) -> Tensor:
+    """For each row of (n, m) the exact distance to one of the columns, next to nothing, far too much, none or all."""
+    n, m = true.shape
+    sq_reach = true[torch.arange(n), torch.from_numpy(rng.integers(0, m, n))]
+    kind = torch.from_numpy(rng.integers(0, 8, n))
+    sq_reach = sq_reach * torch.where(kind == 0, 1e6, torch.where(kind == 1, 1e-6, 1.0))
+    return sq_reach.masked_fill(kind == 2, -torch.inf).masked_fill(kind == 3, 0.0)
+
+
+def _assert_within(found: Tensor, true: Tensor, sq_reach: Tensor) -> None:
+    """Each unordered pair at most once, no row with itself, and nothing in reach missed."""
+    assert not found.diagonal().any()
+    assert not (found & found.T).any()
+    wanted = true <= torch.maximum(sq_reach[:, None], sq_reach)
+    assert (found | found.T)[wanted.fill_diagonal_(False)].all()
+
+
+@pytest.mark.parametrize(("case", "kind", "engine"), combinations(2))
+def test_pairs_within_are_all_found_once(case, kind, engine, rng):
+    features, _ = feature_cases.make(case)
+    (points,) = place(features, kind=kind)
+    true = _true(case, "within")
+    sq_reach = _mixed_reaches(true, rng)
+    found = _collected(_pairs_within(points, sq_reach, ENGINES[engine]), len(points), len(points), true)
+    _assert_within(found, true, sq_reach)
+
+
+@pytest.mark.parametrize(("case", "kind", "engine"), combinations(2))
+def test_pairs_between_are_all_found_once(case, kind, engine, rng):
+    x, y = place(*feature_cases.make(case), kind=kind)
+    true = _true(case, "between")
+    reaches = _mixed_reaches(true, rng), _mixed_reaches(true.T, rng)
+    found = _collected(_pairs_between(x, y, *reaches, ENGINES[engine]), len(x), len(y), true)
+    assert found[true <= torch.maximum(reaches[0][:, None], reaches[1])].all()
+    assert not found[(reaches[0] == -torch.inf)[:, None] & (reaches[1] == -torch.inf)].any()
+
+
+@kinds
+@tile_sizes
+def test_one_side_may_reach_nothing(kind, engine, rng):
+    x, y = place(_clusters(rng), _clusters(rng, 150), kind=kind)
+    true = sq_distances(x.features, y.features)
+    reaches = true.kthvalue(3, dim=1).values, true.kthvalue(3, dim=0).values
+    nothing = torch.full((200,), -torch.inf).double(), torch.full((150,), -torch.inf).double()
+    found = _collected(_pairs_between(x, y, reaches[0], nothing[1], engine), 200, 150, true)
+    assert found[true <= reaches[0][:, None]].all()
+    found = _collected(_pairs_between(x, y, nothing[0], reaches[1], engine), 200, 150, true)
+    assert found[true <= reaches[1]].all()
+
+
+_TRUE: dict[tuple[str, str], Tensor] = {}
+
+
+def _true(case: str, which: str) -> Tensor:
+    if (case, which) not in _TRUE:
+        real, fake = feature_cases.make(case)
+        _TRUE[case, which] = sq_distances(real, real if which == "within" else fake)
+    return _TRUE[case, which]
+
+
+def _clusters(rng: np.random.Generator, n: int = 200, d: int = 24) -> np.ndarray:
+    places = 20 * rng.normal(size=(6, d))
+    return (places[rng.integers(0, 6, n)] + rng.normal(size=(n, d))).astype(np.float32)
+
+
+@kinds
+@tile_sizes
+def test_little_is_found_that_is_not_in_reach(kind, engine, rng):
+    features = _clusters(rng)
+    (points,) = place(features, kind=kind)
+    true = sq_distances(features, features)
+    sq_reach = true.kthvalue(6, dim=1).values
+    found = _collected(_pairs_within(points, sq_reach, engine), 200, 200, true)
+    wanted = (true <= torch.maximum(sq_reach[:, None], sq_reach)).triu(diagonal=1).sum()
+    in_all_coordinates = kind in ("all coordinates", "cells")
+    assert wanted <= found.sum() <= (1.02 if in_all_coordinates else 15) * wanted
+
+
+@kinds
+@tile_sizes
+def test_reaches_that_lie_far_apart(kind, engine, rng):
+    features = _clusters(rng)
+    (points,) = place(features, kind=kind)
+    true = sq_distances(features, features)
+    sq_reach = true.kthvalue(6, dim=1).values * torch.from_numpy(10.0 ** rng.choice([-6, 0, 6], 200))
+    _assert_within(_collected(_pairs_within(points, sq_reach, engine), 200, 200, true), true, sq_reach)
+    found = _collected(_pairs_between(points, points, sq_reach, sq_reach.flip(0), engine), 200, 200, true)
+    assert found[true <= torch.maximum(sq_reach[:, None], sq_reach.flip(0))].all()
+
+
+@kinds
+@tile_sizes
+def test_infinite_reaches_find_everything(kind, engine, rng):
+    features = _clusters(rng, n=90)
+    features[5] = 1e30
+    x, y = place(features, features[:40], kind=kind)
+    true = sq_distances(features, features)
+    everything = torch.full((90,), torch.inf).double()
+    found = _collected(_pairs_within(x, everything, engine), 90, 90, true)
+    assert (found | found.T).sum() == 90 * 89
+    found = _collected(_pairs_between(x, y, everything, -everything[:40], engine), 90, 40, true[:, :40])
+    assert found.all()
+
+
+@kinds
+@tile_sizes
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_the_fewest_rows(kind, engine, n, rng):
+    features = rng.normal(size=(n, 4)).astype(np.float32)
+    (points,) = place(features, kind=kind)
+    true = sq_distances(features, features)
+    found = _collected(_pairs_within(points, torch.full((n,), 1e9).double(), engine), n, n, true)
+    assert found.sum() == n * (n - 1) // 2
+    nothing = torch.full((n,), -torch.inf).double()
+    assert not _collected(_pairs_within(points, nothing, engine), n, n, true).any()
+    assert not _collected(_pairs_between(points, points, nothing, nothing, engine), n, n, true).any()
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in SEARCH_KINDS if kind != "integers"]
+)  # coarse ones see no change
+@pytest.mark.parametrize("engine", TILES[:2], ids=["7 x 64", "33 x 20"])
+def test_the_reach_may_shrink_between_portions(kind, engine, rng, monkeypatch):
+    monkeypatch.setattr(sweep, "_PORTION", 50)
+    features = _clusters(rng)
+    (points,) = place(features, kind=kind)
+    true = sq_distances(features, features)
+    final = true.kthvalue(4, dim=1).values / 4
+    final = final.masked_fill(torch.arange(200) % 9 == 0, -torch.inf)
+    sq_reach = torch.full_like(final, 1e3)
+
+    def shrink(pairs: Pairs) -> Pairs:
+        rows = torch.from_numpy(rng.integers(0, 200, 100))
+        sq_reach[rows] = torch.maximum(final[rows], sq_reach[rows] / 20)
+        return pairs
+
+    found = _collected(_pairs_within(points, sq_reach, engine, shrink), 200, 200, true)
+    _assert_within(found, true, final)
+    at_first = torch.full_like(final, 1e3)
+    assert found.sum() < 0.8 * sum(map(len, _pairs_within(points, at_first, engine)))
+
+
+@kinds
+def test_portions_change_nothing_and_are_as_small_as_tiles_allow(kind, rng, monkeypatch):
+    (points,) = place(_clusters(rng), kind=kind)
+    sq_reach = torch.full((200,), 60.0).double()
+    engine = TorchEngine(16, 16)
+
+    def run(portion):
+        monkeypatch.setattr(sweep, "_PORTION", portion)
+        portions = _pairs_within(points, sq_reach, engine)
+        joined = Pairs.joined(portions)
+        order = (joined.i * 200 + joined.j).argsort()
+        return joined.part(order), max(map(len, portions))
+
+    (whole, _), (parts, largest) = run(10**9), run(300)
+    for name in ("i", "j", "sq_lower", "sq_upper"):
+        assert torch.equal(getattr(whole, name), getattr(parts, name))
+    assert len(whole) > 1000
+    assert largest <= 300 + 16 * 16
+
+
+@kinds
+@pytest.mark.parametrize("limit", [1, 7, 64, 1000])
+def test_blocks_hold_every_row_once_each_of_one_cell(kind, limit, rng):
+    (points,) = place(_clusters(rng), kind=kind)
+    sq_reach = torch.from_numpy(rng.gamma(1, size=200))
+    blocks = blocks_of(points, sq_reach, limit)
+    assert torch.cat(blocks).sort().values.tolist() == list(range(200))
+    assert 1 <= min(map(len, blocks)) <= max(map(len, blocks)) <= limit
+    if points.cells is not None:
+        assert all(len(points.cells.label[block].unique()) == 1 for block in blocks)
+
+
+class _LittleMemory:
+    """Tiles, and the engine that has them, on a device that holds few rows at a time."""
+
+    def __init__(self, most: int) -> None:
+        self._tiles, self.most, self.refused = TorchEngine(32, 50).tiles(100, torch.device("cpu")), most, 0
+        self.rows, self.columns = self._tiles.rows, self._tiles.columns
+
+    def tiles(self, width: int, device: torch.device) -> Tiles:
+        return self
+
+    def non_negative(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        if len(right) > self.most:
+            self.refused += 1
+            raise torch.cuda.OutOfMemoryError
+        return self._tiles.non_negative(left, right)
+
+
+@pytest.mark.parametrize("most", [1, 3, 20])
+def test_tiles_that_do_not_fit_into_memory_are_halved(most, rng):
+    (points,) = place(_clusters(rng, n=130))
+    sq_reach = torch.full((130,), 60.0).double()
+    little, plenty = _LittleMemory(most), _LittleMemory(1000)
+    found = [Pairs.joined(_pairs_within(points, sq_reach, engine)) for engine in (little, plenty)]
+    assert little.refused > 0
+    assert plenty.refused == 0
+    order = [(pairs.i * 130 + pairs.j).argsort() for pairs in found]
+    assert len(found[0]) > 500
+    assert torch.equal(found[0].i[order[0]], found[1].i[order[1]])
+    assert torch.equal(found[0].j[order[0]], found[1].j[order[1]])
+    torch.testing.assert_close(found[0].sq_lower[order[0]], found[1].sq_lower[order[1]], rtol=1e-4, atol=1e-2)
+
+
+def test_memory_too_small_for_a_row_is_an_error(rng):
+    (points,) = place(_clusters(rng, n=50))
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        _pairs_within(points, torch.ones(50).double(), _LittleMemory(0))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pairs_are_selected_and_joined_in_order(kind, rng):
+    x, y = place(*rng.normal(size=(2, 30, 5)).astype(np.float32), kind=kind)
+    everything = torch.full((30,), 1e9).double()
+    pairs = Pairs.joined(_pairs_between(x, y, everything, everything, TorchEngine(8, 8)))
+    assert len(pairs) == 900
+    some = pairs.select(pairs.i == 3)
+    assert len(some) == 30
+    assert torch.equal(some.sq_upper, pairs.sq_upper[pairs.i == 3])
+    both = Pairs.joined([pairs.part(slice(0, 10)), pairs.part(torch.tensor([5, 5]))])
+    assert both.j.tolist() == pairs.j[:10].tolist() + [pairs.j[5]] * 2
+    assert len(Pairs.joined([])) == 0

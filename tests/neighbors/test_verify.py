@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import numpy as np
+import oracle
+import pytest
+import torch
+
+from genpr.neighbors import verify
+from genpr.neighbors.verify import sq_distances, sq_distances_at
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 5, 64, 100, 1000, 1025, 2048])
+def test_every_bit_is_that_of_pairwise_halving(rng, d):
+    x, y = rng.normal(5, 1, (2, 200, d)).astype(np.float32)
+    expected = [oracle.sq_distance(a, b) for a, b in zip(x, y, strict=True)]
+    assert sq_distances(torch.from_numpy(x), torch.from_numpy(y)).tolist() == expected
+
+
+def test_element_i_is_added_to_element_i_plus_half():
+    # 1 absorbs one small square, and then the other; added to each other first, they would not be lost.
+    x = torch.tensor([[1.0, 1.25 * 2.0**-27, 1.25 * 2.0**-27]])
+    assert sq_distances(x, torch.zeros_like(x)).item() == 1.0
+    assert sq_distances(x[:, [1, 0, 2]], torch.zeros_like(x)).item() == 1.0 + 2.0**-52
+
+
+def test_a_copy_is_at_distance_zero_and_order_does_not_matter(rng):
+    x, y = torch.from_numpy(rng.normal(5, 1, (2, 50, 37)).astype(np.float32))
+    assert not sq_distances(x, x.clone()).any()
+    assert torch.equal(sq_distances(x, y), sq_distances(y, x))
+
+
+@pytest.mark.parametrize("value", [3.4e38, 1e-45])
+def test_nothing_overflows_or_vanishes(value):
+    x = torch.full((1, 4), value)
+    expected = 4 * (2 * x[0, 0].double().item()) ** 2
+    assert sq_distances(x, -x).item() == expected > 0
+
+
+@pytest.mark.parametrize("elements", [1, 100, 10**6])
+def test_gathering_in_chunks_changes_nothing(rng, monkeypatch, elements):
+    monkeypatch.setattr(verify, "_CPU_CHUNK_ELEMENTS", elements)
+    x, y = (
+        torch.from_numpy(rng.normal(size=(30, 37))).float(),
+        torch.from_numpy(rng.normal(size=(20, 37))).float(),
+    )
+    i, j = torch.from_numpy(rng.integers(0, 20, (2, 333)))
+    assert torch.equal(sq_distances_at(x, y, i, j), sq_distances(x[i], y[j]))
+
+
+def test_no_pairs_give_no_distances():
+    none = torch.empty(0, dtype=torch.int64)
+    assert sq_distances_at(torch.ones(3, 2), torch.ones(3, 2), none, none).shape == (0,)
+
+
+def test_inputs_are_left_alone(rng):
+    x, y = torch.from_numpy(
+        rng.normal(size=(2, 10, 6))
+    )  # float64: nothing to convert, so nothing to hide behind
+    before = x.clone(), y.clone()
+    sq_distances(x.float(), y.float())
+    sq_distances(x.float(), y)
+    assert torch.equal(x, before[0])
+    assert torch.equal(y, before[1])

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+
+from genpr.neighbors.workers import Workers
+
+CPU = torch.device("cpu")
+counts = pytest.mark.parametrize("count", [1, 2, 5])
+
+
+@pytest.fixture
+def use_threads():
+    """The fixture for all tests puts the number back."""
+    return torch.set_num_threads
+
+
+@counts
+@pytest.mark.parametrize("items", [0, 1, 3, 40])
+def test_results_come_in_the_order_of_the_items(count, items, use_threads):
+    use_threads(count)
+    with Workers(CPU) as workers:
+        assert list(workers.map(lambda item: item**2, range(items))) == [item**2 for item in range(items)]
+        assert list(workers.map(str, "ab")) == ["a", "b"]  # again
+
+
+@counts
+def test_work_is_done_beside_each_other_by_threads_that_have_one_each(count, use_threads):
+    use_threads(count)
+    together = threading.Barrier(count, timeout=20)
+
+    def work(_):
+        together.wait()
+        return torch.get_num_threads(), threading.get_ident()
+
+    with Workers(CPU) as workers:
+        done = list(workers.map(work, range(count)))
+    assert {threads for threads, _ in done} == {1}
+    assert len({ident for _, ident in done}) == count
+    assert torch.get_num_threads() == count
+    assert (threading.get_ident() in {ident for _, ident in done}) == (count == 1)
+
+
+@counts
+def test_few_items_are_taken_before_their_results_are(count, use_threads):
+    use_threads(count)
+    taken = []
+
+    def items():
+        for item in range(100):
+            taken.append(item)
+            yield item
+
+    with Workers(CPU) as workers:
+        results = workers.map(lambda item: item, items())
+        for done in range(10):
+            assert next(results) == done
+            assert len(taken) <= done + 1 + 3 * count
+
+
+@counts
+def test_errors_of_the_work_are_raised_and_threads_put_back(count, use_threads):
+    use_threads(count)
+
+    def work(item):
+        if item == 3:
+            raise ValueError("three")
+        return item
+
+    with pytest.raises(ValueError, match="three"), Workers(CPU) as workers:
+        list(workers.map(work, range(50)))
+    assert torch.get_num_threads() == count
+
+
+@counts
+def test_work_is_done_without_gradients_and_in_plain_float32(count, use_threads):
+    use_threads(count)
+    with torch.no_grad(), torch.autocast("cpu", enabled=False), Workers(CPU) as workers:
+        seen = set(
+            workers.map(lambda _: (torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")), range(9))
+        )
+    assert seen == {(False, False)}
+    assert torch.is_grad_enabled()
+
+
+def test_a_gpu_has_one_worker(use_threads):
+    use_threads(4)
+    with Workers(torch.device("cuda")) as workers:
+        assert list(workers.map(lambda _: threading.get_ident(), range(3))) == [threading.get_ident()] * 3
+        assert torch.get_num_threads() == 4
