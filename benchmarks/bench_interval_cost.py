@@ -18,7 +18,7 @@ from _machine import describe_machine
 from _memory import PeakMemory
 
 from genpr.evaluation.protocols import find_protocol
-from genpr.metrics.neighbour_metrics import NeighbourMetrics
+from genpr.metrics.neighbor_metrics import NeighborMetrics
 
 _RESULTS = Path(__file__).parent / "results"
 _WARM = 500  # rows of a first call, before time starts
@@ -126,7 +126,7 @@ def _measure(job: Job) -> Cost:
 
 
 def _score(job: Job, real: torch.Tensor, fake: torch.Tensor) -> dict[str, float | None]:
-    fitted = NeighbourMetrics(
+    fitted = NeighborMetrics(
         real,
         ks=find_protocol("genpr").choose_ks(job.names),
         ties="closed",

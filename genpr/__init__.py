@@ -39,11 +39,10 @@ if TYPE_CHECKING:
     from genpr.evaluation.compare import compare, load_results
     from genpr.evaluation.evaluate import score, score_protocols
     from genpr.evaluation.evaluator import Evaluator
-    from genpr.evaluation.evidence import Evidence
     from genpr.evaluation.label_options import LabelOptions
     from genpr.evaluation.modes import FoundModes, find_modes
+    from genpr.evaluation.per_image import PerImageScores
     from genpr.evaluation.result import Result
-    from genpr.evaluation.values import MetricValue
     from genpr.features.detectors import load_detector
     from genpr.features.embed import embed
     from genpr.features.extractor import ExtractorInfo, FeatureExtractor
@@ -74,6 +73,7 @@ if TYPE_CHECKING:
     from genpr.metrics.retrieval.relevancy import Relevancy, relevancy
     from genpr.metrics.retrieval.retrieval import RetrievalMetrics, retrieval_metrics
     from genpr.metrics.retrieval.text_matching import MatchedTexts, match_texts
+    from genpr.metrics.value import MetricValue
     from genpr.metrics.witnessed import witnessed
     from genpr.notices import Notice
     from genpr.report.pages.compare_page import compare_report
@@ -95,7 +95,6 @@ _HOME = {
     "DataError": "genpr.errors",
     "EntityMetrics": "genpr.metrics.entity.entities",
     "Evaluator": "genpr.evaluation.evaluator",
-    "Evidence": "genpr.evaluation.evidence",
     "ExtractorInfo": "genpr.features.extractor",
     "FeatureError": "genpr.errors",
     "FeatureExtractor": "genpr.features.extractor",
@@ -108,8 +107,9 @@ _HOME = {
     "LabelOptions": "genpr.evaluation.label_options",
     "ManifoldMetrics": "genpr.metrics.manifold",
     "MatchedTexts": "genpr.metrics.retrieval.text_matching",
-    "MetricValue": "genpr.evaluation.values",
+    "MetricValue": "genpr.metrics.value",
     "Notice": "genpr.notices",
+    "PerImageScores": "genpr.evaluation.per_image",
     "Picture": "genpr.report.pages.gallery",
     "PrecisionRecall": "genpr.metrics.manifold",
     "Ranking": "genpr.checkpoints.ranking.ranking",
@@ -184,7 +184,6 @@ __all__ = [
     "DataError",
     "EntityMetrics",
     "Evaluator",
-    "Evidence",
     "ExtractorInfo",
     "FeatureError",
     "FeatureExtractor",
@@ -199,6 +198,7 @@ __all__ = [
     "MatchedTexts",
     "MetricValue",
     "Notice",
+    "PerImageScores",
     "Picture",
     "PrecisionRecall",
     "Ranking",

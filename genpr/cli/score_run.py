@@ -10,7 +10,7 @@ from genpr.cli.class_options import ClassOptions
 
 if TYPE_CHECKING:
     from genpr.evaluation.class_scores import ClassScores
-    from genpr.evaluation.evidence import Evidence
+    from genpr.evaluation.per_image import PerImageScores
     from genpr.evaluation.result import Result
 
 
@@ -27,7 +27,7 @@ class ScoreRun:
 
     results: Sequence[Result]
     classes: ClassScores | None = None
-    evidence: Evidence | None = None
+    evidence: PerImageScores | None = None
     labels: tuple[object, object] = (None, None)
 
 

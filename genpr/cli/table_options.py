@@ -12,7 +12,7 @@ from genpr.cli.console import complain
 from genpr.cli.options import Command, with_options
 
 if TYPE_CHECKING:
-    from genpr.evaluation.evidence import Evidence
+    from genpr.evaluation.per_image import PerImageScores
 
 
 def table_options(command: Command) -> Command:
@@ -36,7 +36,7 @@ def check_table_options(table: Path | None, protocols: Sequence[str]) -> None:
     check_table(table)
 
 
-def write_table(table: Path | None, evidence: Evidence | None, *, quiet: bool) -> None:
+def write_table(table: Path | None, evidence: PerImageScores | None, *, quiet: bool) -> None:
     """Write what is known of each image, and say so.
 
     Raises:

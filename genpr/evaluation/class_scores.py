@@ -10,9 +10,9 @@ from typing import Any, Literal
 import torch
 
 from genpr.evaluation.result import Result
-from genpr.evaluation.values import MetricValue
 from genpr.metrics.registry import BALLS, DEFAULT_METRICS
 from genpr.metrics.uncertainty import interval_of
+from genpr.metrics.value import MetricValue
 
 PER_CLASS = DEFAULT_METRICS
 """Metrics that can be had class by class."""

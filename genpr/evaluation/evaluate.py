@@ -12,9 +12,9 @@ from genpr.errors import UsageError
 from genpr.evaluation.held_out import embedded_held_out
 from genpr.evaluation.label_options import LabelOptions
 from genpr.evaluation.label_recipe import LabelRecipe
-from genpr.evaluation.patient_judge import PatientJudge
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import find_protocol
+from genpr.evaluation.reference import FittedReference
 from genpr.evaluation.result import Result
 from genpr.features.embedded_source import SideFeatures
 from genpr.features.embedder import Embedder, StageProgress
@@ -190,9 +190,9 @@ def score_protocols(
         if recipe is not None:
             recipe.check(opened_fake)
         reals, fakes = _embedded(plans, opened_real, opened_fake, embedder)
-        kept = None if held_out is None else embedded_held_out(held_out, opened_real, plans, embedder)
+        kept = embedded_held_out(held_out, opened_real, plans, embedder)
         return {
-            plan.protocol.name: PatientJudge(plan, reals, embedder, kept, recipe).score(fakes)
+            plan.protocol.name: FittedReference(plan, reals, embedder, kept, recipe).score(fakes)
             for plan in plans
         }
 

@@ -11,13 +11,14 @@ import torch
 
 from genpr.errors import GenprError
 from genpr.evaluation.class_scores import WEAKEST_FIRST, ClassScores
-from genpr.evaluation.evidence import Evidence, check_samples
-from genpr.evaluation.fitted import fitted_judge
+from genpr.evaluation.held_out import embedded_held_out
 from genpr.evaluation.label_options import LabelOptions
 from genpr.evaluation.label_recipe import LabelRecipe
 from genpr.evaluation.per_class import MIN_IMAGES, ClassOptions, ClassRecipe
+from genpr.evaluation.per_image import PerImageScores, check_samples
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import find_protocol
+from genpr.evaluation.reference import FittedReference
 from genpr.evaluation.result import Result
 from genpr.features.embedded_source import SideFeatures
 from genpr.features.embedder import Embedder, StageProgress
@@ -150,9 +151,14 @@ class Evaluator:
                 equal_sizes=equal_sizes,
             )
             self._labels = LabelRecipe.of(labels, self._opened_real, BadImagePolicy(on_bad, max_bad))
-            self._judge = fitted_judge(
-                self._plan, self._opened_real, self._embedder, held_out=held_out, labels=self._labels
+            reals = SideFeatures(
+                self._opened_real, "real", self._embedder, limit=self._plan.most_real, own=[self._plan.own]
             )
+            reals.require(
+                self._plan.real_spaces, minimum=self._plan.least_real, for_metrics=self._plan.looked_at
+            )
+            kept = embedded_held_out(held_out, self._opened_real, [self._plan], self._embedder)
+            self._reference = FittedReference(self._plan, reals, self._embedder, kept, self._labels)
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -163,12 +169,12 @@ class Evaluator:
     @property
     def n_real(self) -> int:
         """Number of reals."""
-        return len(self._judge.judge.reals)
+        return len(self._reference.reals)
 
     @property
     def recipe(self) -> dict[str, Any]:
         """Everything but the fakes that decides a score, as plain JSON types: two evaluators of equal recipe agree."""
-        return self._judge.judge.recipe
+        return self._reference.recipe
 
     @property
     def plan(self) -> ScorePlan:
@@ -179,7 +185,7 @@ class Evaluator:
     def tells_of_images(self) -> bool:
         """Whether `evidence` can be had: neighbours are counted, by one network, among enough reals."""
         try:
-            check_samples(self._plan, self._judge.judge.reals)
+            check_samples(self._plan, self._reference.reals)
         except GenprError:
             return False
         return True
@@ -204,11 +210,11 @@ class Evaluator:
             DataError: The fake side cannot be used, or does not belong to the real side.
         """
         with borrowed_memory(self._max_memory):
-            return self._judge.score(self._embedded(self._opened(fake), cache))
+            return self._reference.score(self._embedded(self._opened(fake), cache))
 
     def evidence(
         self, fake: object, *, cache: bool | None = None, classes: ClassOptions | None = None
-    ) -> Evidence:
+    ) -> PerImageScores:
         """Score one fake set as `score` does, and keep what is known of each image on both sides.
 
         It takes about twice the search of a score, and memory for one row of numbers per image.
@@ -234,14 +240,14 @@ class Evaluator:
             'row 179'
         """
         with borrowed_memory(self._max_memory):
-            check_samples(self._plan, self._judge.judge.reals)
+            check_samples(self._plan, self._reference.reals)
             opened = self._opened(fake)
             recipe = None if classes is None else self._class_recipe(fake, opened, classes)
             fakes = self._embedded(opened, cache)
-            found = self._judge.evidence(fakes)
+            found = self._reference.per_image(fakes)
             if recipe is None:
                 return found
-            return replace(found, classes=recipe.score(self._judge.judge.real, fakes, found.result))
+            return replace(found, classes=recipe.score(self._reference.real, fakes, found.result))
 
     def score_classes(
         self,
@@ -278,7 +284,7 @@ class Evaluator:
             )
             recipe = self._class_recipe(fake, opened, options)
             fakes = self._embedded(opened, None)
-            return recipe.score(self._judge.judge.real, fakes, self._judge.score(fakes))
+            return recipe.score(self._reference.real, fakes, self._reference.score(fakes))
 
     def _class_recipe(self, fake: object, opened: OpenedSide, options: ClassOptions) -> ClassRecipe:
         both = self._opened_real, opened

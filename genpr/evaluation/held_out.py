@@ -12,11 +12,11 @@ from genpr.features.inputs import OpenedSide, check_same_kind, open_side
 
 def embedded_held_out(
     source: object, real: OpenedSide, plans: Sequence[ScorePlan], embedder: Embedder
-) -> SideFeatures:
+) -> SideFeatures | None:
     """The held-out reals, in the space of each plan's own extractor.
 
     Args:
-        source: Anything that a side may be.
+        source: Anything that a side may be; None for none.
         real: The real side, of the same kind.
         plans: What will be computed.
         embedder: How the real side was embedded.
@@ -25,6 +25,8 @@ def embedded_held_out(
         UsageError: The path does not exist.
         DataError: They cannot be used, or do not belong to the real side.
     """
+    if source is None:
+        return None
     opened = open_side(source, "held-out")
     check_same_kind(real, opened)
     own = [plan.own for plan in plans]

@@ -30,7 +30,6 @@ from genpr.evaluation.labeled_source import LabelledSide, check_shared, order_of
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.seen_labels import SeenLabels
 from genpr.evaluation.summaries import Confusion, LabelSummary
-from genpr.evaluation.values import MetricValue
 from genpr.features.embedded_source import SideFeatures
 from genpr.features.embedder import Embedder
 from genpr.features.feature_set import FeatureSet
@@ -38,6 +37,7 @@ from genpr.metrics.label.codes import Coded, coded
 from genpr.metrics.label.conditional import LEAST_IN_HALF, Conditional, ConditionalReals, Kind, members
 from genpr.metrics.label.labels import metrics_of_codes
 from genpr.metrics.label.records import LabelMetrics
+from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice
 
 _HALVES, _FAKE_STREAM = 100, 1

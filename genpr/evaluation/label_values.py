@@ -14,12 +14,12 @@ from genpr.evaluation.label_table import some
 from genpr.evaluation.result import Result
 from genpr.evaluation.seen_labels import SeenLabels
 from genpr.evaluation.summaries import Confusion, LabelRow, LabelSummary
-from genpr.evaluation.values import MetricValue
 from genpr.metrics.label.conditional import Conditional, Direction
 from genpr.metrics.label.labels import known_or_none, ratios
 from genpr.metrics.label.records import ClassCounts, LabelMetrics
 from genpr.metrics.label.tally import Tally
 from genpr.metrics.uncertainty import interval_of
+from genpr.metrics.value import MetricValue
 from genpr.notices import Notice
 
 _MOST_CONFUSIONS = 50

@@ -22,20 +22,20 @@ from genpr.evaluation.class_scores import (
     averages,
     worst_first,
 )
+from genpr.evaluation.fitted_neighbors import FittedNeighbors
 from genpr.evaluation.label_files import open_labels
 from genpr.evaluation.label_table import Labels, short
 from genpr.evaluation.labeled_source import LabelledSide, check_labels
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import EvaluationProtocol
 from genpr.evaluation.result import Result
-from genpr.evaluation.scoring import ManifoldRecipe, RealManifolds
 from genpr.features.cpu_fallback import going_on
 from genpr.features.embedded_source import SideFeatures
 from genpr.features.embedder import Embedder
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedSide, labels_lie_in
 from genpr.images.policy import BadImagePolicy
-from genpr.metrics.neighbour_metrics import least_images
+from genpr.metrics.neighbor_metrics import least_images
 
 MIN_IMAGES = 50
 """Images of each side that a class needs: see docs/classes.md for why."""
@@ -171,23 +171,11 @@ class ClassRecipe:
         return chosen, tuple(left_out)
 
     def _scored(self, label: str, real: FeatureSet, fake: FeatureSet, device: torch.device) -> ClassScore:
-        plan = self.plan
-        recipe = ManifoldRecipe(
-            protocol=plan.protocol,
-            ks={name: plan.ks[name] for name in _metrics(plan.ks)},
-            ties=plan.ties,
-            device=device,
-            seed=self.embedder.seed,
-            intervals=plan.intervals,
-            evidence=False,
-        )
-        found = RealManifolds(real, recipe, _nothing).score(fake, _nothing).values
+        plan = replace(self.plan, ks={name: self.plan.ks[name] for name in _metrics(self.plan.ks)})
+        fitted = FittedNeighbors(real, plan, device=device, seed=self.embedder.seed, diagnostics=False)
+        found = fitted.score(fake).values
         metrics = {name: value for name, value in found.items() if value is not None}
         return ClassScore(label, len(real), len(fake), metrics)
-
-
-def _nothing(done: int, total: int) -> None:
-    """Classes are small: progress is told per class."""
 
 
 def _part(features: FeatureSet, rows: Sequence[int]) -> FeatureSet:

@@ -14,7 +14,7 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedSide
 from genpr.features.lookup import canonical_name, with_variants_of
 from genpr.features.registry import describe
-from genpr.metrics.neighbour_metrics import least_images
+from genpr.metrics.neighbor_metrics import least_images
 from genpr.metrics.registry import METRICS, SIZE_SENSITIVE
 from genpr.metrics.samples import SAMPLE_METRICS
 

@@ -7,8 +7,8 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from genpr.evaluation.result import SCHEMA, Result
-from genpr.evaluation.values import MetricValue
 from genpr.metrics.registry import ALL_METRICS
+from genpr.metrics.value import MetricValue
 from genpr.metrics.value_ranges import check_interval, check_value
 from genpr.rebuild import rebuilt
 

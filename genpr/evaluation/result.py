@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from genpr.evaluation.identities import Identities
 from genpr.evaluation.summaries import AlignmentSummary, EntitySummary, LabelSummary
-from genpr.evaluation.values import Control, MetricValue
 from genpr.features.extractor import ExtractorInfo
 from genpr.images.policy import choices_in
 from genpr.metrics.f_beta import f_beta
 from genpr.metrics.metric import family_of, plain_name
+from genpr.metrics.value import Control, MetricValue
 from genpr.notices import Notice
 
 if TYPE_CHECKING:

@@ -74,6 +74,12 @@ class FeatureSet:
     def __len__(self) -> int:
         return len(self.features)
 
+    @property
+    def networks(self) -> tuple[Tensor, ...]:
+        """The features of each network of an extractor of several random networks, (n, d / members) each; usually one."""
+        members = 1 if self.extractor is None else self.extractor.members
+        return self.features.chunk(members, dim=1)
+
     def name_of(self, row: int) -> str:
         """What to call the image of a row."""
         return self.names[row] if self.names else f"row {row}"

@@ -29,7 +29,7 @@ class Pictures:
 
     Attributes:
         source: Where they are.
-        names: Of the images that were scored, as `genpr.evaluation.evidence.FakeSamples.names`.
+        names: Of the images that were scored, as `genpr.evaluation.per_image.FakeSamples.names`.
         identities: (n, 32) uint8, sha256 of their bytes; None where they are not known.
         policy: How they are decoded.
         keep: What is kept of the pixels of each, since thousands of large pictures fill the memory; None for all of them.

@@ -36,8 +36,8 @@ from genpr.metrics.metric import (
     PairwiseMetric,
     PairwiseOptions,
     PairwiseSearch,
-    PairwiseValue,
 )
+from genpr.metrics.value import MetricValue
 from genpr.neighbors.balls import Ball
 
 if TYPE_CHECKING:
@@ -468,11 +468,16 @@ def recall_cover(counts: Memberships, k: int) -> float:
 # Probabilistic precision and recall ---------------------------------------------------------------------------
 
 
-def _find_probabilistic(real: RealSide, fake: FakeSide, options: PairwiseOptions) -> dict[str, PairwiseValue]:
+def _find_probabilistic(
+    real: RealSide, fake: FakeSide, options: PairwiseOptions
+) -> dict[str, MetricValue | None]:
     from genpr.metrics.probabilistic import probabilistic_of
 
     found = probabilistic_of(real.points.features, fake.points.features, k=options.k, tick=options.tick)
-    return {"p_precision": PairwiseValue(found.precision), "p_recall": PairwiseValue(found.recall)}
+    return {
+        "p_precision": MetricValue(found.precision, options.k),
+        "p_recall": MetricValue(found.recall, options.k),
+    }
 
 
 _PROBABILISTIC = PairwiseSearch(
@@ -548,18 +553,25 @@ def f1_8(counts: Memberships, k: int) -> float:
 # Witnessed fidelity and diversity -----------------------------------------------------------------------------
 
 
-def _find_witnessed(real: RealSide, fake: FakeSide, options: PairwiseOptions) -> dict[str, PairwiseValue]:
+def _find_witnessed(
+    real: RealSide, fake: FakeSide, options: PairwiseOptions
+) -> dict[str, MetricValue | None]:
     from genpr.metrics.witnessed import cut_and_uncut
 
     found, _ = cut_and_uncut(real.points.features, fake.points.features, options.seed, options.tick)
+    n = {"fidelity": len(fake.points), "diversity": len(real.points)}
+    found_by_name = {f"witnessed_{name}": value for name, value in found._asdict().items()}
     return {
-        f"witnessed_{name}": PairwiseValue(
-            None if math.isnan(value) else value,
-            1.0,
-            "leave-one-out",
-            "fake" if name == "fidelity" else "real",
+        name: None
+        if math.isnan(found_by_name[name])
+        else MetricValue(
+            found_by_name[name],
+            options.k,
+            null=1.0,
+            null_source="leave-one-out",
+            n_counted=n[measures],
         )
-        for name, value in found._asdict().items()
+        for name, _, measures in _WITNESSED_METRICS
     }
 
 
@@ -607,17 +619,17 @@ NEIGHBOR_METRICS += [
 # Realism, rarity, authenticity --------------------------------------------------------------------------------
 
 
-def _find_realism(real: RealSide, fake: FakeSide, options: PairwiseOptions) -> dict[str, PairwiseValue]:
+def _find_realism(real: RealSide, fake: FakeSide, options: PairwiseOptions) -> dict[str, MetricValue | None]:
     """Median realism of the fakes."""
     from genpr.metrics.realism import realism_of
 
     sq_radii = real.sq_radii_of(Ball(options.k))
     values = realism_of(real.points, sq_radii, fake.points, engine=real.engine, tick=options.tick)
     middle = float(values.quantile(0.5))
-    return {"realism": PairwiseValue(middle if middle < float("inf") else None)}
+    return {"realism": MetricValue(middle, options.k) if middle < float("inf") else None}
 
 
-def _find_rarity(real: RealSide, fake: FakeSide, options: PairwiseOptions) -> dict[str, PairwiseValue]:
+def _find_rarity(real: RealSide, fake: FakeSide, options: PairwiseOptions) -> dict[str, MetricValue | None]:
     """Mean percentile, among all real radii, of the smallest real ball that contains each fake in any."""
     from genpr.metrics.realism import rarity
 
@@ -625,10 +637,12 @@ def _find_rarity(real: RealSide, fake: FakeSide, options: PairwiseOptions) -> di
     assert smallest is not None
     percentile = rarity(smallest.sqrt(), real.sq_radii_of(Ball(options.k)).sqrt()).percentile
     mean = percentile[percentile.isfinite()].mean()
-    return {"rarity": PairwiseValue(float(mean) if mean.isfinite() else None)}
+    return {"rarity": MetricValue(float(mean), options.k) if mean.isfinite() else None}
 
 
-def _find_authenticity(real: RealSide, fake: FakeSide, options: PairwiseOptions) -> dict[str, PairwiseValue]:
+def _find_authenticity(
+    real: RealSide, fake: FakeSide, options: PairwiseOptions
+) -> dict[str, MetricValue | None]:
     """Share of fakes whose nearest real has another real nearer to it than they are."""
     from genpr.metrics.memorisation import authentic
     from genpr.neighbors.nearest import nearest_between
@@ -637,7 +651,11 @@ def _find_authenticity(real: RealSide, fake: FakeSide, options: PairwiseOptions)
     share = authentic(index[:, 0], sq[:, 0], real.sq_radii_of(Ball(1))).double().mean()
     assert real.lists is not None
     of_reals = (real.lists.sq[:, 0] > real.lists.apart_from_rows()).double().mean()
-    return {"authenticity": PairwiseValue(float(share), float(of_reals), "leave-one-out")}
+    return {
+        "authenticity": MetricValue(
+            float(share), options.k, null=float(of_reals), null_source="leave-one-out"
+        )
+    }
 
 
 def _pairs_between(n: int, m: int) -> int:

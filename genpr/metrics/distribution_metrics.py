@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from genpr.metrics.metric import DistributionMetric, DistributionOptions, DistributionValue
+from genpr.metrics.metric import DistributionMetric, DistributionOptions
+from genpr.metrics.value import MetricValue
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,57 +19,53 @@ _HEUSEL = "Heusel et al. 2017, arXiv:1706.08500"
 _BINKOWSKI = "Bińkowski et al. 2018, arXiv:1801.01401"
 
 
-def _frechet(
-    real: Tensor | Gaussian, fake: Tensor | Gaussian, options: DistributionOptions
-) -> DistributionValue:
+def _frechet(real: Tensor | Gaussian, fake: Tensor | Gaussian, options: DistributionOptions) -> MetricValue:
     from genpr.metrics.frechet import frechet_distance
 
-    return DistributionValue(frechet_distance(real, fake, device=options.device))
+    return MetricValue(frechet_distance(real, fake, device=options.device), None)
 
 
-def _frechet_infinity(
-    real: Tensor | Gaussian, fake: Tensor, options: DistributionOptions
-) -> DistributionValue:
+def _frechet_infinity(real: Tensor | Gaussian, fake: Tensor, options: DistributionOptions) -> MetricValue:
     from genpr.metrics.frechet import frechet_infinity
 
-    return DistributionValue(frechet_infinity(real, fake, device=options.device))
+    return MetricValue(frechet_infinity(real, fake, device=options.device), None)
 
 
-def _kernel(real: Tensor, fake: Tensor, options: DistributionOptions) -> DistributionValue:
+def _kernel(real: Tensor, fake: Tensor, options: DistributionOptions) -> MetricValue:
     from genpr.metrics.kernel import SUBSET_SIZE, kernel_distance
 
     distance = kernel_distance(real, fake, device=options.device)
     size = distance.subset_size
     variant = None if size == SUBSET_SIZE else f"subsets of {size:,} images"
     if size == len(real) == len(fake):  # every subset is the whole of both sets
-        return DistributionValue(distance.mean, variant=variant)
-    return DistributionValue(distance.mean, distance.std, "subsets", variant)
+        return MetricValue(distance.mean, None, variant=variant)
+    return MetricValue(distance.mean, None, distance.std, "subsets", variant=variant)
 
 
-def _cmmd(real: Tensor, fake: Tensor, options: DistributionOptions) -> DistributionValue:
+def _cmmd(real: Tensor, fake: Tensor, options: DistributionOptions) -> MetricValue:
     from genpr.metrics.kernel import cmmd
 
-    return DistributionValue(cmmd(real, fake, device=options.device))
+    return MetricValue(cmmd(real, fake, device=options.device), None)
 
 
-def _inception_score(_real: object, fake: Tensor, options: DistributionOptions) -> DistributionValue:
+def _inception_score(_real: object, fake: Tensor, options: DistributionOptions) -> MetricValue:
     from genpr.metrics.inception_score import inception_score
 
     chunk = options.inception_score_chunk
     if chunk is None:
         score = inception_score(fake, device=options.device)
-        return DistributionValue(score.mean, score.std, "parts")
+        return MetricValue(score.mean, None, score.std, "parts")
     score = inception_score(fake, split_size=chunk, seed=None, device=options.device)
     variant = f"{chunk:,} images per part, in order"
     if len(fake) <= chunk:
-        return DistributionValue(score.mean, variant=variant)
-    return DistributionValue(score.mean, score.std, "parts", variant)
+        return MetricValue(score.mean, None, variant=variant)
+    return MetricValue(score.mean, None, score.std, "parts", variant=variant)
 
 
-def _vendi(_real: object, fake: Tensor, options: DistributionOptions) -> DistributionValue:
+def _vendi(_real: object, fake: Tensor, options: DistributionOptions) -> MetricValue:
     from genpr.metrics.diversity import vendi_score
 
-    return DistributionValue(vendi_score(fake, device=options.device))
+    return MetricValue(vendi_score(fake, device=options.device), None)
 
 
 def _distance(name: str, meaning: str, reference: str, **fields: object) -> DistributionMetric:
@@ -93,6 +90,7 @@ DISTRIBUTION_METRICS = [
         space="inception",
         compute=_frechet,
         uses_moments=True,
+        file_moments=("mu", "sigma"),
     ),
     _distance(
         "sfid",
@@ -101,6 +99,7 @@ DISTRIBUTION_METRICS = [
         space="inception-spatial",
         compute=_frechet,
         uses_moments=True,
+        file_moments=("mu_s", "sigma_s"),
     ),
     _distance(
         "kid",

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from genpr.metrics.value import MetricValue
 from genpr.neighbors.balls import Ball
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from genpr.neighbors.replicate_sides import Asked
 
 Kind = Literal["neighbors", "distance", "fakes-only", "held-out", "conditional"]
-Source = Literal["real", "fake"]
 LeaveOneOut = Callable[[int, int], float | None]
 """Share of so many reals that lie in the k-NN ball of another real, by (number of reals, k); None where n <= k."""
 
@@ -173,15 +173,6 @@ class BallMetric(NeighborMetric):
         return self.value(counts, k)
 
 
-class PairwiseValue(NamedTuple):
-    """A value (None if undefined), its null where that is known, and what it is a fraction of."""
-
-    value: float | None
-    null: float | None = None
-    null_source: str = "real halves"
-    over: Source = "fake"
-
-
 @dataclass(frozen=True, slots=True)
 class PairwiseOptions:
     """How to run a pairwise search.
@@ -217,7 +208,7 @@ class PairwiseSearch:
     """A search that ball memberships do not replace, and that yields one or several metrics.
 
     Attributes:
-        find: Their values by name.
+        find: Their values by name, with null and `n_counted`; None where a metric is undefined.
         pairs: How many pairs of rows it evaluates, for n reals and m fakes.
         balls: The balls around reals that it needs besides its own search, for a k.
         smallest: Whether it needs the smallest of these balls around each fake.
@@ -227,7 +218,7 @@ class PairwiseSearch:
         halves: Their values for halves of both sets; None if no interval was validated.
     """
 
-    find: Callable[[RealSide, FakeSide, PairwiseOptions], Mapping[str, PairwiseValue]]
+    find: Callable[[RealSide, FakeSide, PairwiseOptions], Mapping[str, MetricValue | None]]
     pairs: Callable[[int, int], int]
     balls: Callable[[int], tuple[Ball, ...]] = _no_balls
     smallest: bool = False
@@ -246,15 +237,6 @@ class PairwiseMetric(NeighborMetric):
     """
 
     search: PairwiseSearch
-
-
-class DistributionValue(NamedTuple):
-    """A value; its standard deviation, and over what, if it is a mean; what was computed differently."""
-
-    value: float
-    spread: float | None = None
-    spread_over: str | None = None
-    variant: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -278,11 +260,13 @@ class DistributionMetric(Metric):
         compute: The value from what `fit` returned, fake features (m, d) or their moments, and options.
         uses_moments: Whether it depends on mean and covariance alone.
         samples_subsets: Whether it is a mean over random subsets whose size the references fix.
+        file_moments: The arrays of a file of reference statistics that hold its mean and covariance.
     """
 
-    compute: Callable[..., DistributionValue]
+    compute: Callable[..., MetricValue]
     uses_moments: bool = False
     samples_subsets: bool = False
+    file_moments: tuple[str, str] | None = None
 
     def fit(self, real: Tensor | Gaussian, options: DistributionOptions) -> Tensor | Gaussian:
         """What it needs to know of real features (n, d), so that each set of fakes costs only its own share."""
@@ -294,3 +278,15 @@ class DistributionMetric(Metric):
 
             return Gaussian.of(real, device=options.device)
         return real
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOutMetric(Metric):
+    """A test of fakes against the reals of training and others that were held out of it.
+
+    Attributes:
+        compute: The value from features of the reals, the held-out reals and the fakes, (n, d) each; None if undefined.
+    """
+
+    kind: Kind = "held-out"
+    compute: Callable[..., MetricValue | None]

@@ -5,16 +5,24 @@ Importing this module does not import torch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from genpr.errors import UsageError, some
 from genpr.metrics.ball_metrics import NEIGHBOR_METRICS
 from genpr.metrics.conditional_metrics import CONDITIONAL_METRICS
 from genpr.metrics.distribution_metrics import DISTRIBUTION_METRICS
-from genpr.metrics.metric import BallMetric, Metric, NeighborMetric, PairwiseMetric
+from genpr.metrics.metric import BallMetric, HeldOutMetric, Metric, NeighborMetric, PairwiseMetric
+from genpr.metrics.value import MetricValue
 from genpr.neighbors.balls import Ball
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from genpr.metrics.progress import PairProgress
 
 M = TypeVar("M", bound=Metric)
 
@@ -23,17 +31,26 @@ def _by_name(metrics: Sequence[M]) -> Mapping[str, M]:
     return MappingProxyType({metric.name: metric for metric in metrics})
 
 
-_C_T = Metric(
+def _copying(
+    train: Tensor, held_out: Tensor, fake: Tensor, *, device: torch.device, progress: PairProgress | None
+) -> MetricValue | None:
+    from genpr.metrics.memorisation import ct_z
+
+    z = ct_z(train, held_out, fake, device=device, progress=progress)
+    return MetricValue(z, None, null=0.0, null_source="closed form") if math.isfinite(z) else None
+
+
+C_T = HeldOutMetric(
     name="c_t",
     meaning="z of distances to reals against held-out ones'",
-    kind="held-out",
+    compute=_copying,
     lower=None,
     upper=None,
     reference="Meehan et al. 2020, arXiv:2004.05675",
     better="at null",
 )
 
-METRICS: Mapping[str, Metric] = _by_name([*NEIGHBOR_METRICS, _C_T, *DISTRIBUTION_METRICS])
+METRICS: Mapping[str, Metric] = _by_name([*NEIGHBOR_METRICS, C_T, *DISTRIBUTION_METRICS])
 """Those computed from features alone, by name, in display order."""
 
 CONDITIONAL: Mapping[str, Metric] = _by_name(CONDITIONAL_METRICS)

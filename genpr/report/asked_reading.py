@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from genpr.evaluation.result import Result
-from genpr.evaluation.values import MetricValue
+from genpr.metrics.value import MetricValue
 from genpr.report.safe_text import cut
 from genpr.report.shares import SLACK, percent
 

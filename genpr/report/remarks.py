@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from genpr.evaluation.result import Result
-from genpr.evaluation.values import MetricValue
+from genpr.metrics.value import MetricValue
 
 CHOSEN = {
     "fixed": "one for all detections",

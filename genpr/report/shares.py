@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from genpr.evaluation.result import Result
-from genpr.evaluation.values import MetricValue
+from genpr.metrics.value import MetricValue
 
 SLACK = 0.03
 """A loss that is surely smaller than this is not worth a word; it also keeps a perfect generator from being blamed."""

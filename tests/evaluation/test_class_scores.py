@@ -21,7 +21,7 @@ from genpr.evaluation.class_scores import Average, ClassScore, LeftOutClass, ave
 from genpr.evaluation.per_class import check_options
 from genpr.evaluation.protocols import find_protocol
 from genpr.evaluation.records import result_of
-from genpr.evaluation.values import MetricValue
+from genpr.metrics.value import MetricValue
 from genpr.images.source import choose_rows
 from genpr.metrics.uncertainty import interval_of
 from genpr.report.pages.evidence_page import class_figures

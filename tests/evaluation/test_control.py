@@ -10,7 +10,7 @@ import pytest
 import genpr
 from genpr.evaluation import judge
 from genpr.evaluation.records import result_of
-from genpr.evaluation.values import Control
+from genpr.metrics.value import Control
 from genpr.features.embedded_source import OWN, SideFeatures
 from genpr.features.embedder import Embedder
 from genpr.features.inputs import open_side

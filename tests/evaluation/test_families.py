@@ -20,7 +20,7 @@ from genpr.evaluation.summaries import (
     Misranked,
     Unreadable,
 )
-from genpr.evaluation.values import MetricValue
+from genpr.metrics.value import MetricValue
 from genpr.metrics.halved import halved
 from genpr.metrics.uncertainty import interval_of
 from genpr.rebuild import rebuilt

@@ -12,7 +12,7 @@ from PIL.PngImagePlugin import PngInfo
 import genpr
 from genpr.evaluation import diagnostics as suspicions
 from genpr.evaluation.records import result_of
-from genpr.metrics import neighbour_metrics
+from genpr.metrics import neighbor_metrics
 from genpr.metrics.modes import kinds
 from genpr.metrics.modes.kinds import odd_axes
 
@@ -306,8 +306,8 @@ class TestNoIntervals:
         assert self.said(real, fake, metrics=["f8", "p_recall", "rarity", "fd"]) == []
 
     def test_short_memory(self, rng, monkeypatch):
-        monkeypatch.setattr(neighbour_metrics, "_ALWAYS_THERE", 0)
-        monkeypatch.setattr(neighbour_metrics, "fits", lambda *_: False)
+        monkeypatch.setattr(neighbor_metrics, "_ALWAYS_THERE", 0)
+        monkeypatch.setattr(neighbor_metrics, "fits", lambda *_: False)
         (first, second) = self.said(rng.normal(size=(30, 2)), rng.normal(size=(11, 2)))
         assert first[1].startswith("no interval for density, coverage: they are found by halves")
         assert second[1].startswith("no interval for precision, recall: memory is too short")

@@ -6,9 +6,9 @@ import torch
 
 import genpr
 from genpr.metrics import real_side
-from genpr.metrics.evidence import Evidence
+from genpr.metrics.diagnostics import ManifoldDiagnostics
 from genpr.metrics.memorisation import ct_z
-from genpr.metrics.neighbour_metrics import NeighbourMetrics
+from genpr.metrics.neighbor_metrics import NeighborMetrics
 from genpr.metrics.real_side import RealSide
 from genpr.neighbors import sweep
 from genpr.neighbors.balls import Ball
@@ -43,7 +43,7 @@ def test_a_search_is_told_in_per_cent(rng):
 
 def told_by_score(real, fake, ks, *, intervals):
     """What a fitted side tells while it scores."""
-    side = NeighbourMetrics(
+    side = NeighborMetrics(
         torch.from_numpy(real), ks=ks, ties="closed", intervals=intervals, seed=0, device=torch.device("cpu")
     )
     told = []
@@ -83,7 +83,7 @@ def test_the_search_for_near_copies_is_told_of(rng):
     side = RealSide.fit(real, balls=[Ball(3)], keep=2, device="cpu")
     told = []
     counted = side.count(side.place(fake, []), [Ball(3)])
-    Evidence.of(side, counted, lambda *each: told.append(each))
+    ManifoldDiagnostics.of(side, counted, lambda *each: told.append(each))
     assert told[-1] == (CROSS, CROSS)
 
 

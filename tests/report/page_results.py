@@ -19,7 +19,7 @@ from genpr.evaluation.summaries import (
     Misranked,
     Unreadable,
 )
-from genpr.evaluation.values import Control, MetricValue
+from genpr.metrics.value import Control, MetricValue
 from genpr.features.extractor import ExtractorInfo
 from genpr.metrics.modes.projection import Projection
 from genpr.notices import notice

@@ -8,7 +8,7 @@ import pytest
 from page_results import HOSTILE, a_result, an_asked_result
 
 from genpr.evaluation.compare import compare
-from genpr.evaluation.values import MetricValue
+from genpr.metrics.value import MetricValue
 from genpr.report.pages.asked_parts import asked_rows, fault_tables
 from genpr.report.pages.compare_page import compare_report
 from genpr.report.pages.score_page import html_report

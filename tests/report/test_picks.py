@@ -11,7 +11,7 @@ import torch
 from page_results import a_result
 
 import genpr
-from genpr.evaluation.evidence import Evidence, FakeSamples, RealSamples
+from genpr.evaluation.per_image import PerImageScores, FakeSamples, RealSamples
 from genpr.features.feature_set import FeatureSet
 from genpr.report.pages import mode_picks as mode_picks_module
 from genpr.report.pages import near_copies
@@ -56,7 +56,7 @@ def made(n, m, *, k=5, sides=None, fake=None, real=None):
         if sides is not None
         else (np.arange(2.0 * n).reshape(n, 2), 1000 + np.arange(2.0 * m).reshape(m, 2))
     )
-    return Evidence(
+    return PerImageScores(
         a_result(),
         replace(fakes, **{name: np.array(column) for name, column in (fake or {}).items()}),
         replace(reals, **{name: np.array(column) for name, column in (real or {}).items()}),

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from genpr.evaluation.values import MetricValue
+from genpr.metrics.value import MetricValue
 from genpr.report.text.sparklines import ASCII_BARS, BARS, Series, bars, sparklines
 
 

@@ -18,8 +18,8 @@ from genpr.errors import GenprError, UsageError
 from genpr.evaluation.compare import compare
 from genpr.evaluation.evaluator import Evaluator
 from genpr.evaluation.result import Result
-from genpr.evaluation.values import MetricValue
 from genpr.metrics.f_beta import f_beta
+from genpr.metrics.value import MetricValue
 
 SCHEMA = "genpr.sweep/1"
 

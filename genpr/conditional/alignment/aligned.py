@@ -22,7 +22,6 @@ from genpr.conditional.prompts.read import open_prompts
 from genpr.conditional.prompts.table import Captions, Prompts
 from genpr.errors import DataError
 from genpr.evaluation.result import Result
-from genpr.evaluation.values import MetricValue
 from genpr.features.cpu_fallback import going_on
 from genpr.features.embedded_source import SideFeatures
 from genpr.features.embedder import Embedder, Space
@@ -34,6 +33,7 @@ from genpr.features.text import check_has_text
 from genpr.features.text_pairs import check_pair, text_encoder_for
 from genpr.images.item import known_length, short
 from genpr.metrics.retrieval.similarities import FeaturePairs
+from genpr.metrics.value import MetricValue
 
 
 @dataclass(frozen=True)

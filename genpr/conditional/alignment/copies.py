@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from genpr.conditional.prompts.read import text_of
 from genpr.errors import DataError, UsageError
-from genpr.evaluation.values import MetricValue
 from genpr.features.embedded_source import SideFeatures
 from genpr.features.embedder import Embedder, Space
 from genpr.features.feature_set import FeatureSet
@@ -22,6 +21,7 @@ from genpr.images.item import printable, short
 from genpr.images.naming import plain_path
 from genpr.limits import csv_rows
 from genpr.metrics.retrieval.copies import CopyDetection, copy_detection
+from genpr.metrics.value import MetricValue
 
 THRESHOLD = 0.5
 _HEADING = {"image", "file", "name", "fake", "generated"}

@@ -14,11 +14,11 @@ from genpr.evaluation.findings import decoding_notices
 from genpr.evaluation.identities import Identities
 from genpr.evaluation.result import Result, SideSummary, package_versions
 from genpr.evaluation.summaries import AlignmentSummary, Misranked
-from genpr.evaluation.values import MetricValue
 from genpr.features.embedder import Embedder
 from genpr.features.feature_set import FeatureSet
 from genpr.features.text_encoder import TextEncoder
 from genpr.metrics.halved import LEAST_UNITS
+from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice
 
 PROTOCOL = "align"

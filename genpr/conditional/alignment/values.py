@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.conditional.alignment.asked import Asked, Counts
-from genpr.evaluation.values import MetricValue
 from genpr.metrics.halved import LEAST_UNITS, halved
 from genpr.metrics.progress import PairProgress
 from genpr.metrics.retrieval.ranking import RankingMetrics, ranking_metrics
 from genpr.metrics.retrieval.similarities import FeaturePairs
 from genpr.metrics.retrieval.unit_pools import most_distractors, unit_pools
 from genpr.metrics.uncertainty import interval_of
+from genpr.metrics.value import MetricValue
 
 CUTS = (1, 5, 10)
 SHOWN = ("r_precision", *(f"hit_{cut}" for cut in CUTS), "mrr", "ndcg", "map")

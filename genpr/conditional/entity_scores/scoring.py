@@ -24,8 +24,8 @@ from genpr.errors import UsageError
 from genpr.evaluation.result import Result, SideSummary, package_versions
 from genpr.evaluation.summaries import EntityBounds, EntityRow, EntitySummary
 from genpr.evaluation.summaries import Unreadable as UnreadableAnswer
-from genpr.evaluation.values import MetricValue
 from genpr.metrics.entity.entities import EntityMetrics, EntityScore, entity_set_metrics
+from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice
 
 PROTOCOL = "entities"

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from genpr.errors import GenprError
-from genpr.evaluation.evidence import Evidence, FakeSamples, RealSamples
+from genpr.evaluation.per_image import FakeSamples, PerImageScores, RealSamples
 from genpr.features.pictures import Pictures, pictures_of
 from genpr.images.policy import DecodePolicy
 from genpr.report.pages.gallery import Gallery, Picture
@@ -30,7 +30,7 @@ class Album:
         self.pixels: dict[Image, Pixels] = {}
 
     @classmethod
-    def of(cls, evidence: Evidence, sources: Mapping[Side, object], policy: DecodePolicy) -> Album:
+    def of(cls, evidence: PerImageScores, sources: Mapping[Side, object], policy: DecodePolicy) -> Album:
         """Of the sources that were scored; without pictures where they are not given, or hold features.
 
         Raises:

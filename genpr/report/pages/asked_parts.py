@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from genpr.evaluation.result import Result
 from genpr.evaluation.summaries import AlignmentSummary, EntitySummary, LabelSummary
-from genpr.evaluation.values import MetricValue
 from genpr.metrics.metric import MANIFOLD
 from genpr.metrics.registry import ALL_METRICS
+from genpr.metrics.value import MetricValue
 from genpr.report.pages.score_parts import BETTER, Strip, strip_of
 from genpr.report.remarks import remarks_of
 from genpr.report.safe_text import shown

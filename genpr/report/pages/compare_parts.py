@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from genpr.checkpoints.ranking.ranking import Ranking
 from genpr.evaluation.compare import Comparison
 from genpr.evaluation.result import Result, recipe_of
-from genpr.evaluation.values import MetricValue
 from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.uncertainty import Interval
+from genpr.metrics.value import MetricValue
 from genpr.report.reading import read
 from genpr.report.text.layout import number
 from genpr.report.verdict import side_of

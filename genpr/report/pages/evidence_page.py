@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from genpr.errors import GenprError
 from genpr.evaluation.class_scores import ClassScores
-from genpr.evaluation.evidence import Evidence
 from genpr.evaluation.label_table import some
 from genpr.evaluation.mode_labels import SideLabels
+from genpr.evaluation.per_image import PerImageScores
 from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import labels_lie_in, open_side
@@ -33,7 +33,7 @@ _ANY = BadImagePolicy("skip", 1.0)  # images without a class are none the worse 
 
 
 def evidence_report(
-    evidence: Evidence,
+    evidence: PerImageScores,
     real: object = None,
     fake: object = None,
     *,
@@ -94,7 +94,7 @@ def evidence_report(
 
 
 def _galleries(
-    evidence: Evidence,
+    evidence: PerImageScores,
     album: Album,
     points: Projection,
     labels: tuple[KnownLabels, KnownLabels],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from genpr.evaluation.evidence import Evidence
+from genpr.evaluation.per_image import PerImageScores
 from genpr.report.pages.picks import Pick, Selection
 from genpr.report.safe_text import shown
 
@@ -10,7 +10,7 @@ _GROUPS, _IN_GROUP = 6, 8
 _LONGEST = 60
 
 
-def mistaken_picks(evidence: Evidence) -> Selection | None:
+def mistaken_picks(evidence: PerImageScores) -> Selection | None:
     """Of the most frequent confusions the most realistic fakes, each beside its nearest real; None without labels."""
     if evidence.labels is None:
         return None
@@ -31,7 +31,7 @@ def mistaken_picks(evidence: Evidence) -> Selection | None:
     return Selection("Not what was asked for", sentence, tuple(picks), count - len(picks))
 
 
-def _who(evidence: Evidence) -> str:
+def _who(evidence: PerImageScores) -> str:
     """Recognised them."""
     summary = evidence.result.labels
     known = {"knn": "a vote of the nearest reals", "linear": "a linear probe of the reals"}
@@ -39,7 +39,7 @@ def _who(evidence: Evidence) -> str:
     return _short(recogniser)
 
 
-def _pick(evidence: Evidence, row: int, group: str) -> Pick:
+def _pick(evidence: PerImageScores, row: int, group: str) -> Pick:
     nearest = int(evidence.fake.nearest_real[row])
     return Pick(
         ("fake", row), evidence.fake.names[row], ("real", nearest), evidence.real.names[nearest], group

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from genpr.evaluation.evidence import Evidence
 from genpr.evaluation.label_table import Label
 from genpr.evaluation.modes import FoundModes
+from genpr.evaluation.per_image import PerImageScores
 from genpr.metrics.modes.modes import LEAST_IMAGES, modes_of
 from genpr.report.pages.picks import Pick, Selection, Side
 from genpr.report.reading import capital
@@ -29,7 +29,7 @@ _SINGLE = 16
 
 
 def mode_picks(
-    evidence: Evidence,
+    evidence: PerImageScores,
     *,
     labels: tuple[KnownLabels, KnownLabels] = (None, None),
     device: torch.device | str = "auto",
@@ -58,7 +58,7 @@ def mode_picks(
 
 
 def _found(
-    evidence: Evidence,
+    evidence: PerImageScores,
     labels: tuple[KnownLabels, KnownLabels],
     device: torch.device | str,
     progress: StageProgress | None,
@@ -85,7 +85,7 @@ def _found(
     return FoundModes(modes, reals.source, fakes.source, reals.names, fakes.names, info, ())
 
 
-def _summary(found: FoundModes | None, evidence: Evidence) -> tuple[str, str]:
+def _summary(found: FoundModes | None, evidence: PerImageScores) -> tuple[str, str]:
     """What is to be said of missed and of invented kinds."""
     uncovered, outside = 1 - evidence.real.covered.mean(), 1 - evidence.fake.inside.mean()
     shares = f"{uncovered:.1%} of the reals are covered by no fake", f"{outside:.1%} of the fakes lie outside"
@@ -128,7 +128,7 @@ def _classes(cluster: ModeCluster) -> str:
     return f"; {', '.join(shares)}" if shares else ""
 
 
-def _farthest(evidence: Evidence) -> tuple[Pick, ...]:
+def _farthest(evidence: PerImageScores) -> tuple[Pick, ...]:
     """Uncovered reals by how many of its radii away the nearest fake is, each beside that fake."""
     real = evidence.real
     distance = real.nearest_fake_distance

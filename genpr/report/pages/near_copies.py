@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from genpr.evaluation.evidence import Evidence
+from genpr.evaluation.per_image import PerImageScores
 from genpr.images.likeness import LEAST_DETAIL, Likeness, likeness
 from genpr.metrics.samples import nearest_others
 from genpr.report.pages.album import Album
@@ -21,7 +21,7 @@ _DEVIATIONS = 4.0
 _NEARLY = 1 - 1e-6
 
 
-def copy_candidates(evidence: Evidence) -> list[Pick]:
+def copy_candidates(evidence: PerImageScores) -> list[Pick]:
     """Fakes that may be copies of their nearest real, each beside it, the likeliest first.
 
     A fake is near to a real if it is much nearer than that real's own nearest other real, or, should that one lie far from
@@ -37,7 +37,7 @@ def copy_candidates(evidence: Evidence) -> list[Pick]:
     return [Pick(("fake", a), fake.names[a], ("real", b), real.names[b]) for a, b in pairs]
 
 
-def usual_pairs(evidence: Evidence) -> list[Pick]:
+def usual_pairs(evidence: PerImageScores) -> list[Pick]:
     """Some reals, each beside the real that is nearest to it: how far do pictures agree that are no copies?"""
     features = evidence.sides[0].features
     rng = np.random.default_rng(evidence.result.seed)

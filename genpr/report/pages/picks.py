@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.evaluation.evidence import Evidence
+from genpr.evaluation.per_image import PerImageScores
 from genpr.metrics.blocks import double_blocks
 
 Side = Literal["real", "fake"]
@@ -64,7 +64,7 @@ class Selection:
     more: int = 0
 
 
-def realism_picks(evidence: Evidence) -> list[Selection]:
+def realism_picks(evidence: PerImageScores) -> list[Selection]:
     """The least realistic fakes and the most realistic ones, each beside its nearest real."""
     realism = evidence.fake.realism
     order = np.argsort(realism, kind="stable")
@@ -88,7 +88,7 @@ def realism_picks(evidence: Evidence) -> list[Selection]:
     return [least, most]
 
 
-def hub_picks(evidence: Evidence) -> Selection:
+def hub_picks(evidence: PerImageScores) -> Selection:
     """Reals that vouch for suspiciously many fakes, each beside the fake that is nearest to it."""
     real, n, m, k = evidence.real, len(evidence.real), len(evidence.fake), evidence.k["coverage"]
     fair = k * m / n
@@ -113,7 +113,7 @@ def hub_picks(evidence: Evidence) -> Selection:
     return Selection("Images that vouch for many fakes", sentence, tuple(picks), len(many) - len(picks))
 
 
-def repeat_picks(evidence: Evidence) -> Selection:
+def repeat_picks(evidence: PerImageScores) -> Selection:
     """Images that occur several times on their side: the first of each, those that occur most often before others."""
     sides: tuple[Side, Side] = ("fake", "real")
     picks, sentences, more = [], [], 0
@@ -142,7 +142,7 @@ def repeats(features: Tensor) -> list[list[int]]:
     return sorted(found, key=lambda rows: (-len(rows), rows[0]))
 
 
-def _beside_nearest(evidence: Evidence, row: int) -> Pick:
+def _beside_nearest(evidence: PerImageScores, row: int) -> Pick:
     fake, nearest = evidence.fake, int(evidence.fake.nearest_real[row])
     return Pick(
         ("fake", row),

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from genpr.evaluation.result import Result, SideSummary
 from genpr.evaluation.summaries import AlignmentSummary, RecogniserSummary
-from genpr.evaluation.values import Control, MetricValue
 from genpr.metrics.metric import MANIFOLD
 from genpr.metrics.registry import ALL_METRICS
+from genpr.metrics.value import Control, MetricValue
 from genpr.report.reading import capital
 from genpr.report.remarks import CHOSEN, features_of, remarks_of
 from genpr.report.safe_text import shown

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from genpr.checkpoints.ranking.goal import Goal
 from genpr.checkpoints.sweeps.sweep import Sweep
-from genpr.evaluation.values import MetricValue
+from genpr.metrics.value import MetricValue
 from genpr.report.plots.drawing import drawing
 from genpr.report.plots.metric_curves import INK, QUIET, STYLE, draw_metrics, put_legend
 from genpr.report.plots.tradeoff_plot import arms_of, draw_front

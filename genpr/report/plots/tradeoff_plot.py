@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from genpr.checkpoints.ranking.tradeoff import Point, pareto_front
-from genpr.evaluation.values import MetricValue
+from genpr.metrics.value import MetricValue
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from genpr.evaluation.result import Result
-from genpr.evaluation.values import MetricValue
 from genpr.metrics.metric import MANIFOLD
 from genpr.metrics.registry import ALL_METRICS
+from genpr.metrics.value import MetricValue
 from genpr.report.text.layout import number, plain_table, render, wrapped
 
 

@@ -13,7 +13,7 @@ from genpr.evaluation.class_scores import (
     ClassScores,
     LeftOutClass,
 )
-from genpr.evaluation.values import MetricValue
+from genpr.metrics.value import MetricValue
 from genpr.report.text.layout import WIDTH, plain_table, render, shortened, wrapped
 
 _MOST_ROWS, _WORST, _BEST = 24, 12, 5

@@ -19,7 +19,7 @@ from genpr.errors import UsageError
 from genpr.storage import atomic_path, check_place, unwritable
 
 if TYPE_CHECKING:
-    from genpr.evaluation.evidence import Evidence
+    from genpr.evaluation.per_image import PerImageScores
 
 COLUMNS = (
     *("side", "row", "name"),
@@ -51,7 +51,7 @@ def check_table(path: Path) -> None:
     check_place(path)
 
 
-def write_samples(path: str | os.PathLike[str], evidence: Evidence) -> int:
+def write_samples(path: str | os.PathLike[str], evidence: PerImageScores) -> int:
     """Write what is known of each image to a CSV file, whole or not at all.
 
     Args:
@@ -93,7 +93,7 @@ def name_in(cell: str) -> str:
     return cell.removeprefix(_MARK).encode("latin-1", "backslashreplace").decode("unicode_escape")
 
 
-def _fake_rows(evidence: Evidence) -> Iterator[Sequence[object]]:
+def _fake_rows(evidence: PerImageScores) -> Iterator[Sequence[object]]:
     fake = evidence.fake
     numbers = zip(
         fake.inside.astype(int).tolist(),
@@ -111,7 +111,7 @@ def _fake_rows(evidence: Evidence) -> Iterator[Sequence[object]]:
         yield "fake", row, cell_of(name), *own, *nothing, *other
 
 
-def _labels(evidence: Evidence) -> tuple[list[str], list[str]]:
+def _labels(evidence: PerImageScores) -> tuple[list[str], list[str]]:
     """What each fake was asked to be, and seen as; empty where that is not known."""
     if evidence.labels is None:
         return [""] * len(evidence.fake), [""] * len(evidence.fake)
@@ -122,7 +122,7 @@ def _labels(evidence: Evidence) -> tuple[list[str], list[str]]:
     return asked, recognised
 
 
-def _real_rows(evidence: Evidence) -> Iterator[Sequence[object]]:
+def _real_rows(evidence: PerImageScores) -> Iterator[Sequence[object]]:
     real = evidence.real
     numbers = zip(real.covered.astype(int).tolist(), real.n_fakes.tolist(), real.radius.tolist(), strict=True)
     nearest = _nearest(evidence.fake.names, real.nearest_fake.tolist(), real.nearest_fake_distance.tolist())

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from genpr.evaluation.values import MetricValue
+from genpr.metrics.value import MetricValue
 from genpr.report.text.layout import can_show, number, wrapped
 
 BARS, ASCII_BARS = "▁▂▃▄▅▆▇█", "_.-=+*%#"

@@ -8,9 +8,9 @@ from rich.table import Column, Table
 
 from genpr.evaluation.compare import Comparison
 from genpr.evaluation.result import Result, SideSummary
-from genpr.evaluation.values import Control, MetricValue
 from genpr.metrics.metric import MANIFOLD
 from genpr.metrics.registry import ALL_METRICS
+from genpr.metrics.value import Control, MetricValue
 from genpr.report.remarks import features_of, remarks_of
 from genpr.report.text.asked_table import asked_table
 from genpr.report.text.layout import WIDTH, number, plain, plain_table, render, wrapped

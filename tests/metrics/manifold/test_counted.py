@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from genpr.errors import UsageError
 from genpr.metrics.manifold import memberships_of
-from genpr.metrics.neighbour_metrics import NeighbourMetrics
+from genpr.metrics.neighbor_metrics import NeighborMetrics
 from genpr.metrics.null import clipped_coverage_null
 from genpr.metrics.real_side import RealSide
 from genpr.metrics.registry import BALLS, needed_balls
@@ -274,7 +274,7 @@ def perfect(request):
     draws = []
     for _ in range(count):
         real, fake = torch.from_numpy(rng.normal(size=(2, 400, 4)).astype(np.float32))
-        draws.append(NeighbourMetrics(real, **options).score(fake)[0])
+        draws.append(NeighborMetrics(real, **options).score(fake)[0])
     return {
         name: (np.array([draw[name].value for draw in draws]), [draw[name].null for draw in draws])
         for name in BALLS

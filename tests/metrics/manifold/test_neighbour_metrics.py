@@ -11,8 +11,8 @@ from counted_oracle import Pair
 from counting_engine import CountingEngine
 
 from genpr.evaluation.protocols import find_protocol
-from genpr.metrics import neighbour_metrics
-from genpr.metrics.neighbour_metrics import NeighbourMetrics
+from genpr.metrics import neighbor_metrics
+from genpr.metrics.neighbor_metrics import NeighborMetrics
 from genpr.metrics.registry import BALLS, NEIGHBORS
 from genpr.metrics.uncertainty import lower_part
 from genpr.metrics.witnessed import Witnessed, witnessed
@@ -31,7 +31,7 @@ TIES = ("closed", "strict")
 
 def fitted(real, ks, *, ties="closed", intervals=True, seed=0):
     features = torch.from_numpy(np.asarray(real, np.float32))
-    return NeighbourMetrics(features, ks=ks, ties=ties, intervals=intervals, seed=seed, device=CPU)
+    return NeighborMetrics(features, ks=ks, ties=ties, intervals=intervals, seed=seed, device=CPU)
 
 
 def values_of(side, fake):
@@ -172,13 +172,13 @@ class TestNullOfRecall:
         assert (tmp_path / "scratch").is_dir()
 
     def test_it_is_found_once_for_each_number_of_fakes(self, rng, monkeypatch):
-        sizes, of = [], neighbour_metrics.Neighbourhood.of
+        sizes, of = [], neighbor_metrics.Neighbourhood.of
 
         def counted(points, *args, **options):
             sizes.append(len(points))
             return of(points, *args, **options)
 
-        monkeypatch.setattr(neighbour_metrics.Neighbourhood, "of", counted)
+        monkeypatch.setattr(neighbor_metrics.Neighbourhood, "of", counted)
         side = fitted(rng.normal(size=(50, 3)), {"recall": 3, "symmetric_recall": 3}, intervals=False)
         for m in (20, 20, 30, 50):
             values_of(side, rng.normal(size=(m, 3)))
@@ -287,8 +287,8 @@ class TestIntervals:
         assert plain(alone) == plain(beside)
 
     def test_short_memory_costs_intervals_and_nothing_else(self, off_centre, together, monkeypatch):
-        monkeypatch.setattr(neighbour_metrics, "_ALWAYS_THERE", 0)
-        monkeypatch.setattr(neighbour_metrics, "fits", lambda _size, _device: False)
+        monkeypatch.setattr(neighbor_metrics, "_ALWAYS_THERE", 0)
+        monkeypatch.setattr(neighbor_metrics, "fits", lambda _size, _device: False)
         found = score(*off_centre, {name: k for name, k in KS.items() if name not in WITNESSED})
         assert {value.replicates for value in found.values()} == {None}
         assert {name: value.value for name, value in found.items()} == {
@@ -299,26 +299,26 @@ class TestIntervals:
 
     @pytest.mark.parametrize(("few", "lack"), [(21, "memory"), (11, "images")])
     def test_what_no_memory_would_help_is_said_to_lack_images(self, rng, monkeypatch, few, lack):
-        monkeypatch.setattr(neighbour_metrics, "_ALWAYS_THERE", 0)
-        monkeypatch.setattr(neighbour_metrics, "fits", lambda _size, _device: False)
+        monkeypatch.setattr(neighbor_metrics, "_ALWAYS_THERE", 0)
+        monkeypatch.setattr(neighbor_metrics, "fits", lambda _size, _device: False)
         assert (
             score(rng.normal(size=(30, 2)), rng.normal(size=(few, 2)), {"coverage": 5})["coverage"].lack
             == lack
         )
 
     def test_lists_of_fakes_may_not_fit_where_those_of_reals_do(self, rng, monkeypatch):
-        monkeypatch.setattr(neighbour_metrics, "_ALWAYS_THERE", 0)
+        monkeypatch.setattr(neighbor_metrics, "_ALWAYS_THERE", 0)
         monkeypatch.setattr(
-            neighbour_metrics, "fits", lambda size, _: size <= 40 * 21 * neighbour_metrics._BYTES_PER_LISTED
+            neighbor_metrics, "fits", lambda size, _: size <= 40 * 21 * neighbor_metrics._BYTES_PER_LISTED
         )
         real, fake = rng.normal(size=(40, 2)), rng.normal(size=(41, 2))
         assert score(real, fake, {"recall": 3})["recall"].lack == "memory"
         assert score(real, fake, {"precision": 3})["precision"].lack is None, "no ball is around a fake"
 
     def test_memory_is_that_of_the_device_with_the_lists(self, off_centre, monkeypatch):
-        monkeypatch.setattr(neighbour_metrics, "_ALWAYS_THERE", 0)
+        monkeypatch.setattr(neighbor_metrics, "_ALWAYS_THERE", 0)
         asked = []
-        monkeypatch.setattr(neighbour_metrics, "fits", lambda _size, device: asked.append(device) or True)
+        monkeypatch.setattr(neighbor_metrics, "fits", lambda _size, device: asked.append(device) or True)
         score(*off_centre, {"precision": 3, "recall": 3})
         assert asked == [CPU, CPU]
 

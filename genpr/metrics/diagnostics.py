@@ -62,7 +62,7 @@ class NearCopies:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class ManifoldDiagnostics:
     """What one pair of sets reveals; None where it was not looked for.
 
     Attributes:
@@ -84,7 +84,9 @@ class Evidence:
     near_duplicates: tuple[NearDuplicates | None, NearDuplicates | None] = (None, None)
 
     @classmethod
-    def of(cls, real: RealSide, fake: FakeSide, progress: PairProgress | None = None) -> Evidence | None:
+    def of(
+        cls, real: RealSide, fake: FakeSide, progress: PairProgress | None = None
+    ) -> ManifoldDiagnostics | None:
         """Everything that the counts tell; None where no ball was drawn around a real.
 
         Args:

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError
 from genpr.evaluation.class_scores import ClassScores
+from genpr.evaluation.fitted_neighbors import NeighborResult
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import Ties
 from genpr.evaluation.result import Result
-from genpr.evaluation.scoring import Searched
 from genpr.evaluation.seen_labels import SeenLabels
 from genpr.features.feature_set import FeatureSet
 from genpr.metrics.samples import FakeRows, RealRows
@@ -106,7 +106,7 @@ class OwnRadii:
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class PerImageScores:
     """One score, image by image.
 
     Attributes:
@@ -136,14 +136,14 @@ class Evidence:
     def of(
         cls,
         result: Result,
-        searched: Searched,
+        neighbors: NeighborResult,
         rows: tuple[FakeRows, RealRows],
         *,
         k: Mapping[str, int],
         ties: Ties,
-    ) -> Evidence:
+    ) -> PerImageScores:
         """From the search behind a score, and from what is known of fakes and reals."""
-        reals, fakes = searched.reals, searched.fakes
+        reals, fakes = neighbors.reals, neighbors.fakes
         of_fakes, of_reals = rows
         return cls(
             result,
@@ -152,7 +152,7 @@ class Evidence:
             k=dict(k),
             ties=ties,
             sides=(reals, fakes),
-            own_radii=_own_radii(searched),
+            own_radii=_own_radii(neighbors),
         )
 
 
@@ -184,9 +184,9 @@ def check_samples(plan: ScorePlan, reals: FeatureSet) -> None:
         )
 
 
-def _own_radii(searched: Searched) -> OwnRadii | None:
+def _own_radii(neighbors: NeighborResult) -> OwnRadii | None:
     """Of the largest balls that were drawn around both sides."""
-    own, real = searched.fake_side.own, searched.real_side
+    own, real = neighbors.fake_side.own, neighbors.real_side
     both = [] if own is None else [ball for ball in own.balls if not ball.clipped and ball in real.balls]
     if own is None or not both:
         return None

@@ -1,0 +1,223 @@
+"""Every metric of a plan, fitted to one set of reals: neighbor metrics, distribution metrics, and held-out tests."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from genpr.distributed.team import alone, current_team
+from genpr.evaluation.fitted_neighbors import FittedNeighbors, NeighborResult, mean_over_networks
+from genpr.evaluation.plan import ScorePlan
+from genpr.features.embedded_source import SideFeatures
+from genpr.features.embedder import Embedder
+from genpr.features.feature_set import FeatureSet
+from genpr.metrics.frechet import Gaussian
+from genpr.metrics.metric import DistributionMetric, DistributionOptions, HeldOutMetric
+from genpr.metrics.neighbor_metrics import Values
+from genpr.metrics.registry import METRICS
+from genpr.metrics.samples import FakeRows, RealRows, sample_rows
+from genpr.metrics.value import Control, MetricValue
+from genpr.rebuild import rebuilt
+from genpr.runtime import all_cores
+
+Moments = Mapping[str, Gaussian]
+"""Mean and covariance that a protocol takes from a file, by metric."""
+
+
+@dataclass(frozen=True)
+class MetricScores:
+    """The metrics of one set of fakes.
+
+    Attributes:
+        values: By metric; None where one is undefined.
+        neighbors: The neighbor metrics with the search behind them; None if there are none.
+        seconds: By stage, without embedding.
+    """
+
+    values: Values
+    neighbors: NeighborResult | None
+    seconds: dict[str, float]
+
+
+@dataclass
+class _Timer:
+    seconds: float = 0.0
+
+
+class FittedMetrics:
+    """Every metric of a plan, fitted to one set of reals.
+
+    Args:
+        plan: What to compute.
+        real: The reals, embedded in every space that the plan needs of them.
+        embedder: Its device, seed and progress are used.
+        given: Mean and covariance that came with the reals.
+        held_out: Other reals, for the metrics that need them.
+    """
+
+    def __init__(
+        self,
+        plan: ScorePlan,
+        real: SideFeatures,
+        embedder: Embedder,
+        *,
+        given: Moments,
+        held_out: SideFeatures | None = None,
+    ) -> None:
+        self._plan, self._real, self._embedder = plan, real, embedder
+        self._given, self._held_out = given, held_out
+        self._options = DistributionOptions(
+            device=embedder.device, inception_score_chunk=plan.protocol.inception_score_chunk
+        )
+        started = time.perf_counter()
+        self._distributions: dict[str, tuple[Tensor | Gaussian, ...]] = {}
+        if current_team().is_first:
+            with _whole_machine():
+                self._fit_distributions()
+        self._distribution_seconds = time.perf_counter() - started
+        self._neighbors = None
+        with self._search() as timer:
+            if plan.ks:
+                self._neighbors = FittedNeighbors(
+                    real[plan.own],
+                    plan,
+                    device=embedder.device,
+                    seed=embedder.seed,
+                    progress=self._progress,
+                )
+        self._fit_seconds = timer.seconds
+
+    def score(self, fake: SideFeatures, given: Moments) -> MetricScores:
+        """Every metric of one set of fakes; `given` is the mean and covariance that came with them."""
+        plan = self._plan
+        started = time.perf_counter()
+        values = self._distribution_values(fake, given)
+        seconds = self._distribution_seconds + time.perf_counter() - started
+        neighbors = None
+        with self._search() as timer:
+            if self._neighbors is not None:
+                neighbors = self._neighbors.score(fake[plan.own], self._progress)
+                values |= neighbors.values
+            for name in plan.spaces:
+                metric = METRICS[name]
+                if isinstance(metric, HeldOutMetric):
+                    values[name] = self._held_out_value(metric, fake)
+        stages = {"fit_real": self._fit_seconds, "score_fake": timer.seconds, "companions": seconds}
+        return MetricScores(values, neighbors, stages)
+
+    def sample_rows(self, neighbors: NeighborResult) -> tuple[FakeRows, RealRows]:
+        """The numbers of each image behind neighbor metrics."""
+        copies = None if neighbors.diagnostics is None else neighbors.diagnostics.near_copies
+        with self._search():
+            return sample_rows(
+                neighbors.real_side,
+                neighbors.fake_side,
+                ks=self._plan.sample_ks,
+                nearest_reals=None if copies is None else copies.nearest,
+                progress=self._progress,
+            )
+
+    def _fit_distributions(self) -> None:
+        """Fit every distribution metric, for each network of its extractor."""
+        for name, space in self._plan.spaces.items():
+            metric = METRICS[name]
+            if isinstance(metric, DistributionMetric) and metric.uses_reals:
+                self._distributions[name] = tuple(
+                    metric.fit(self._given.get(name, each), self._options)
+                    for each in self._real[space].networks
+                )
+
+    def _distribution_values(self, fake: SideFeatures, given: Moments) -> Values:
+        """The metrics without neighbors: the first rank computes them for all."""
+        spaces = {
+            name: space
+            for name, space in self._plan.spaces.items()
+            if isinstance(METRICS[name], DistributionMetric)
+        }
+        if not spaces:
+            return {}
+
+        def records() -> dict[str, Any]:
+            with machine:
+                return {
+                    name: asdict(self._distribution_value(name, fake[space], given.get(name)))
+                    for name, space in spaces.items()
+                }
+
+        machine = _whole_machine()
+        found = current_team().from_first(records)
+        return {name: rebuilt(MetricValue, record) for name, record in found.items()}
+
+    def _distribution_value(self, name: str, fake: FeatureSet, given: Gaussian | None) -> MetricValue:
+        metric, networks = METRICS[name], fake.networks
+        assert isinstance(metric, DistributionMetric)
+        reals: Sequence[Tensor | Gaussian | None]
+        reals = self._distributions.get(name, (None,) * len(networks))
+        found = [
+            metric.compute(real, features if given is None else given, self._options)
+            for real, features in zip(reals, networks, strict=True)
+        ]
+        moments = [
+            f"{role} mean and covariance as given (sha256 {_digest(each)})"
+            for role, each in (("real", self._given.get(name)), ("fake", given))
+            if each is not None
+        ]
+        return mean_over_networks(found, "; ".join(moments) or found[0].variant)
+
+    def _held_out_value(self, metric: HeldOutMetric, fake: SideFeatures) -> MetricValue | None:
+        """Undefined for the control, which has no held-out reals."""
+        if self._held_out is None:
+            return None
+        sets = (each[self._plan.own].features for each in (self._real, self._held_out, fake))
+        return metric.compute(*sets, device=self._embedder.device, progress=self._progress)
+
+    def _progress(self, done: int, total: int) -> None:
+        if self._embedder.progress is not None:
+            self._embedder.progress("neighbours", 100 * done // max(total, 1), 100)
+
+    @contextmanager
+    def _search(self) -> Iterator[_Timer]:
+        """Time a search, and report its start and end."""
+        timer = _Timer()
+        self._progress(0, 1)
+        started = time.perf_counter()
+        yield timer
+        timer.seconds = time.perf_counter() - started
+        self._progress(1, 1)
+
+
+def control_of(plan: ScorePlan, real: SideFeatures, embedder: Embedder) -> Control | None:
+    """One half of the reals scored against the other; None where a half is too small for a metric."""
+    plan = replace(plan, intervals=False, equal_sizes=False)  # halves of an odd number differ by one
+    reals, fakes = real.halves()
+    if reals.n < plan.least_real or fakes.n < plan.least_fake:
+        return None
+    found = FittedMetrics(plan, reals, embedder, given={}).score(fakes, {}).values
+    known = {name: value for name, value in found.items() if value is not None}
+    return Control(
+        reals.n,
+        fakes.n,
+        {name: value.value for name, value in known.items()},
+        {name: value.null for name, value in known.items()},
+    )
+
+
+def _whole_machine() -> AbstractContextManager[object]:
+    """Use the cores of all ranks of this machine, while the others wait for this one."""
+    if current_team().is_alone:
+        return nullcontext()
+    stack = ExitStack()
+    stack.enter_context(alone())
+    stack.enter_context(all_cores())
+    return stack
+
+
+def _digest(moments: Gaussian) -> str:
+    content = (moments.mean.cpu().numpy().tobytes(), moments.covariance.cpu().numpy().tobytes())
+    return hashlib.sha256(b"".join(content)).hexdigest()[:12]

@@ -1,0 +1,252 @@
+"""The reals of one extractor, fitted for the neighbor metrics of a plan, and the values they give for fakes."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from genpr.evaluation.plan import ScorePlan
+from genpr.features.feature_set import FeatureSet
+from genpr.images.source import choose_rows
+from genpr.metrics.diagnostics import ManifoldDiagnostics
+from genpr.metrics.emulated_manifold import EmulatedSide
+from genpr.metrics.equal_blocks import equal_blocks
+from genpr.metrics.neighbor_metrics import Lack, NeighborMetrics, Values
+from genpr.metrics.progress import PairProgress
+from genpr.metrics.real_side import FakeSide, RealSide
+from genpr.metrics.registry import BALLS, NEIGHBORS, SIZE_SENSITIVE, needed_balls
+from genpr.metrics.uncertainty import interval_of
+from genpr.metrics.value import MetricValue
+
+
+@dataclass(frozen=True)
+class NeighborResult:
+    """The neighbor metrics of one set of fakes.
+
+    Attributes:
+        values: By metric, of the sets as they are; None where a metric is undefined.
+        lacks: What keeps metrics from the interval that was requested.
+        diagnostics: Diagnostics in the first network's features; None where only a part of the rows was counted.
+        reals: The reals among which neighbors were counted: a part of them, if the protocol limits them.
+        fakes: The fakes, likewise.
+        real_side: The reals with their balls, in the first network's features.
+        fake_side: The fakes, counted against them.
+        block_values: The values of metrics that were also computed in blocks of equal size.
+    """
+
+    values: Values
+    lacks: Mapping[str, Lack]
+    diagnostics: ManifoldDiagnostics | None
+    reals: FeatureSet
+    fakes: FeatureSet
+    real_side: RealSide
+    fake_side: FakeSide
+    block_values: Mapping[str, MetricValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """The reals in use, fitted in the features of each network, and on emulated distances if the protocol wants them."""
+
+    reals: FeatureSet
+    networks: tuple[NeighborMetrics, ...]
+    emulated: EmulatedSide | None
+
+
+class FittedNeighbors:
+    """The reals of one extractor, fitted for neighbor metrics.
+
+    The features of an extractor of several random networks hold an equal number of columns per network; values are
+    means over the networks.
+
+    Args:
+        real: The reals.
+        plan: Says which metrics, and how.
+        device: Where to compute.
+        seed: Chooses rows where the protocol limits them, the halves of intervals, and blocks of equal size.
+        progress: Called with the pairs of rows done with and their number.
+        diagnostics: Whether to compute diagnostics, too.
+    """
+
+    def __init__(
+        self,
+        real: FeatureSet,
+        plan: ScorePlan,
+        *,
+        device: torch.device,
+        seed: int,
+        progress: PairProgress | None = None,
+        diagnostics: bool = True,
+    ) -> None:
+        self._real, self._plan, self._device, self._seed = real, plan, device, seed
+        self._diagnostics = diagnostics
+        self._fits: dict[int | None, _Fit] = {}
+        self._in_blocks: FittedNeighbors | None = None
+        self._fit(self._limit(len(real)), progress)
+
+    def score(self, fake: FeatureSet, progress: PairProgress | None = None) -> NeighborResult:
+        """Every metric; with `equal_sizes`, those that depend on the ratio of the sizes also in blocks."""
+        plan, n, m = self._plan, len(self._real), len(fake)
+        ks = {name: k for name, k in plan.ks.items() if name in SIZE_SENSITIVE and plan.equal_sizes}
+        # A protocol that limits the rows uses equally many of both sets anyway.
+        if n == m or not ks or plan.protocol.max_rows is not None:
+            return self._score(fake, progress)
+        size, larger = min(n, m), max(n, m)
+        blocks = equal_blocks(larger, size, self._seed)
+        whole = self._score(fake, _part(progress, 0, 1 + len(blocks)))
+        block_plan = replace(plan, ks=ks, intervals=False, equal_sizes=False)
+        found = [
+            self._block(block_plan, fake, rows, _part(progress, at, 1 + len(blocks)))
+            for at, rows in enumerate(blocks, start=1)
+        ]
+        role, plural = "reals" if n > m else "fakes", "s" if len(blocks) > 1 else ""
+        variant = f"{len(blocks):,} random block{plural} of {size:,} of the {larger:,} {role}"
+        block_values = {}
+        for name in ks:
+            known = [value for values in found if (value := values[name]) is not None]
+            if len(known) == len(found):
+                block_values[name] = replace(_mean_of_blocks(known), n_counted=size, variant=variant)
+        lacks = {name: lack for name, lack in whole.lacks.items() if name not in block_values}
+        return replace(whole, lacks=lacks, block_values=block_values)
+
+    def _block(
+        self, plan: ScorePlan, fake: FeatureSet, rows: Tensor, progress: PairProgress | None
+    ) -> Values:
+        """The values of one block of the larger set; a block of reals has balls of its own."""
+        options = {"device": self._device, "seed": self._seed, "diagnostics": False}
+        if len(fake) < len(self._real):
+            block = FittedNeighbors(self._real.select(rows), plan, progress=progress, **options)
+            return block.score(fake, progress).values
+        if self._in_blocks is None:
+            self._in_blocks = FittedNeighbors(self._real, plan, progress=progress, **options)
+        return self._in_blocks.score(fake.select(rows), progress).values
+
+    def _score(self, fake: FeatureSet, progress: PairProgress | None) -> NeighborResult:
+        ks, limit = self._plan.ks, self._limit(len(self._real), len(fake))
+        fit = self._fit(limit, progress)
+        fake = self._cut(fake, limit)
+        parts = fake.networks
+        networks = [fitted.score(part, progress) for fitted, part in zip(fit.networks, parts, strict=True)]
+        first, real_side = networks[0], fit.networks[0].reals
+        diagnostics = None
+        if self._diagnostics and limit is None:
+            diagnostics = ManifoldDiagnostics.of(real_side, first.fakes, progress)
+        variant = None if limit is None else f"{limit:,} images of each side, drawn with seed {self._seed}"
+        values = {name: _joined(name, [each.values[name] for each in networks], variant) for name in ks}
+        if fit.emulated is not None:
+            counts = fit.emulated.memberships(parts[0], ks=ks, progress=progress)
+            values = {name: _emulated(name, values[name], BALLS[name](counts, k)) for name, k in ks.items()}
+        return NeighborResult(values, first.lacks, diagnostics, fit.reals, fake, real_side, first.fakes)
+
+    def _limit(self, *sizes: int) -> int | None:
+        """Rows of each set, if the protocol limits them: as many reals as fakes. None where that leaves all of them."""
+        most = self._plan.protocol.max_rows
+        if most is None:
+            return None
+        rows = min(most, *sizes)
+        return None if all(size == rows for size in sizes) else rows
+
+    def _cut(self, features: FeatureSet, limit: int | None) -> FeatureSet:
+        if limit is None or limit >= len(features):
+            return features
+        return features.select(torch.as_tensor(choose_rows(len(features), limit, self._seed)))
+
+    def _fit(self, limit: int | None, progress: PairProgress | None) -> _Fit:
+        """The fit to so many reals; each number is fitted once."""
+        if limit in self._fits:
+            return self._fits[limit]
+        plan, real = self._plan, self._cut(self._real, limit)
+        networks = [
+            NeighborMetrics(
+                part,
+                ks=plan.ks,
+                ties=plan.ties,
+                intervals=plan.intervals,
+                seed=self._seed,
+                device=self._device,
+                progress=progress,
+            )
+            for part in real.networks
+        ]
+        emulated = None
+        if plan.protocol.distances != "exact":
+            emulated = EmulatedSide.fit(
+                real.networks[0],
+                ks=[ball.k for ball in needed_balls(plan.ks)[0]],
+                emulation=plan.protocol.distances,
+                device=self._device,
+                progress=progress,
+            )
+        self._fits[limit] = _Fit(real, tuple(networks), emulated)
+        return self._fits[limit]
+
+
+def mean_over_networks(values: Sequence[MetricValue], variant: str | None) -> MetricValue:
+    """The mean over random networks, with their spread and the mean of their nulls."""
+    first = replace(values[0], variant=variant)
+    if len(values) == 1:
+        return first
+    numbers = [each.value for each in values]
+    nulls = [each.null for each in values if each.null is not None]
+    return replace(
+        first,
+        value=statistics.fmean(numbers),
+        spread=statistics.stdev(numbers),
+        spread_over="random networks",
+        null=statistics.fmean(nulls) if nulls else None,
+    )
+
+
+def _joined(name: str, networks: Sequence[MetricValue | None], variant: str | None) -> MetricValue | None:
+    """The mean over networks, with the interval of this mean: all of them were resampled by the same halves."""
+    known = [each for each in networks if each is not None]
+    if len(known) < len(networks):
+        return None
+    value = mean_over_networks(known, variant)
+    if value.replicates is None or value.n_counted is None:
+        return replace(value, n_counted=None)
+    tables = [each.replicates for each in known if each.replicates is not None]
+    replicates = torch.tensor(tables, dtype=torch.float64).mean(dim=0)
+    interval = interval_of(value.value, replicates, n=value.n_counted, upper=NEIGHBORS[name].upper)
+    return replace(value, interval=(interval.low, interval.high), replicates=tuple(replicates.tolist()))
+
+
+def _emulated(name: str, exact: MetricValue | None, value: float) -> MetricValue:
+    """The value on emulated distances, with the interval of the exact one moved to it."""
+    assert exact is not None
+    found = replace(exact, value=value, exact=False, exact_value=exact.value)
+    if exact.interval is None:
+        return found
+    (low, high), upper, difference = exact.interval, NEIGHBORS[name].upper, value - exact.value
+    high = high + difference if upper is None else min(high + difference, upper)
+    return replace(found, interval=(max(low + difference, 0.0), high))
+
+
+def _part(progress: PairProgress | None, at: int, parts: int) -> PairProgress | None:
+    """The progress of one of several searches that count as equally long."""
+    if progress is None:
+        return None
+    return lambda done, total: progress(at * total + done, parts * total)
+
+
+def _mean_of_blocks(found: Sequence[MetricValue]) -> MetricValue:
+    """The mean of the values of all blocks, with their spread if there are several; of nulls and exact values, too."""
+    values = [each.value for each in found]
+    mean = replace(
+        found[0],
+        value=statistics.fmean(values),
+        null=_mean_of([each.null for each in found]),
+        exact_value=_mean_of([each.exact_value for each in found]),
+    )
+    if len(found) == 1:
+        return mean
+    return replace(mean, spread=statistics.stdev(values), spread_over="blocks of equal size")
+
+
+def _mean_of(numbers: Sequence[float | None]) -> float | None:
+    known = [number for number in numbers if number is not None]
+    return statistics.fmean(known) if len(known) == len(numbers) else None

@@ -1,0 +1,237 @@
+"""All neighbor metrics of one set of fakes against one set of reals: values, nulls, and replicates for intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+
+from genpr.distributed.team import current_team
+from genpr.memory import fits, part_of
+from genpr.metrics.metric import PairwiseHalves, PairwiseOptions, PairwiseSearch
+from genpr.metrics.null_geometry import share_reached
+from genpr.metrics.progress import PairProgress, tally
+from genpr.metrics.real_side import FakeSide, PlacedFakes, RealSide, pairs_of
+from genpr.metrics.registry import BALLS, PAIRWISE, needed_balls
+from genpr.metrics.replicate_values import Replicates
+from genpr.metrics.value import MetricValue
+from genpr.neighbors.balls import Ball
+from genpr.neighbors.cross import Ties
+from genpr.neighbors.halves import others_for
+from genpr.neighbors.lists import NeighbourLists
+from genpr.neighbors.neighbourhood import Neighbourhood
+from genpr.validation import Features, check_features
+
+_BYTES_PER_LISTED = 160  # while neighbors are searched
+_LISTED_FOR_COPIES = 2  # neighbors that distinguish near copies from images that are alike
+_ALWAYS_FREE = 2**26  # bytes, whatever the limit
+
+Values = dict[str, MetricValue | None]
+"""By metric; None where it is undefined."""
+
+Lack = Literal["images", "memory"]
+"""What an interval needs more of: images in each half, or memory for the neighbors of each image."""
+
+
+@dataclass(frozen=True)
+class NeighborScores:
+    """The neighbor metrics of one set of fakes.
+
+    Attributes:
+        values: By metric, with replicates (and `n_counted`) where an interval can be derived from them.
+        lacks: What keeps a metric from the interval that was requested.
+        fakes: The fakes, counted against the reals.
+    """
+
+    values: Values
+    lacks: dict[str, Lack]
+    fakes: FakeSide
+
+
+class NeighborMetrics:
+    """A set of reals, fitted for certain neighbor metrics.
+
+    Args:
+        features: (n, d) of the reals.
+        ks: k by metric.
+        ties: "closed" or "strict".
+        intervals: Whether to prepare for replicates.
+        seed: Of the replicates, of a subset of the reals where there are fewer fakes, and of what searches draw.
+        device: Where to compute.
+        progress: Called with the pairs of rows done with and their number.
+
+    Attributes:
+        reals: The reals with their balls.
+    """
+
+    def __init__(
+        self,
+        features: Features,
+        *,
+        ks: Mapping[str, int],
+        ties: Ties,
+        intervals: bool,
+        seed: int,
+        device: torch.device,
+        progress: PairProgress | None = None,
+    ) -> None:
+        self._ks, self._intervals, self._seed, self._device = ks, intervals, seed, device
+        self._counted = {name: k for name, k in ks.items() if name in BALLS}
+        self._resampled = (
+            {name: k for name, k in self._counted.items() if BALLS[name].halves} if intervals else {}
+        )
+        self._searches = pairwise_searches(ks)
+        real_balls, self._fake_balls = needed_balls(self._counted)
+        self._listed_real, self._listed_fake = needed_balls(self._resampled)
+        self._keep = self._listed(len(features), self._listed_real)
+        balls, keep = set(real_balls), max(self._keep, _LISTED_FOR_COPIES)
+        for search, k in self._searches.items():
+            balls.update(search.balls(k))
+            keep = max(keep, search.keep)
+        self._real_balls = sorted(balls)
+        for name, k in self._counted.items():
+            balls.update(ball for ball in BALLS[name].null_balls(k) if ball.k < len(features))
+        self.reals = RealSide.fit(
+            features, balls=balls, ties=ties, keep=keep, device=device, progress=progress
+        )
+        self._smaller_nulls: dict[tuple[int, int], float] = {}
+
+    def score(self, fake: Features, progress: PairProgress | None = None) -> NeighborScores:
+        """Every metric of (m, d) fake features."""
+        checked = check_features(fake, "fake")
+        n, m = len(self.reals.points), len(checked)
+        keep = self._listed(m, self._listed_fake)
+        lacks = self._lacks(m, keep)
+        halves = {search: self._halves(search, m) for search in self._searches}
+        pairs = pairs_of(n, m, self._fake_balls)
+        for search, how in halves.items():
+            pairs += search.pairs(n, m) + (how.count * search.pairs(n // 2, m // 2) if how else 0)
+        tick = tally(pairs, progress)
+
+        fakes = self.reals.place(checked, self._fake_balls, keep=keep, tick=tick)
+        replicates = self._replicates(fakes, self._resampled.keys() - lacks)
+        smallest = [search.balls(k)[0] for search, k in self._searches.items() if search.smallest]
+        counted = self.reals.count(
+            fakes,
+            self._real_balls,
+            smallest_of=smallest[0] if smallest else None,
+            beside=[replicates.counter] if replicates else [],
+            tick=tick,
+        )
+        values: Values = {name: self._ball_value(name, counted, k) for name, k in self._counted.items()}
+        of_halves = replicates.values() if replicates else {}
+        for search, k in self._searches.items():
+            options, how = PairwiseOptions(k, self._seed, tick), halves[search]
+            values |= search.find(self.reals, counted, options)
+            of_halves |= how.find(self.reals, counted, options) if how else {}
+            if self._intervals and search.halves and not how:
+                lacks |= dict.fromkeys(self._metrics_of(search), "images")
+        for name, found in of_halves.items():
+            value = values[name]
+            if value is not None and found.isfinite().all():
+                values[name] = replace(value, replicates=tuple(found.tolist()))
+        return NeighborScores({name: values[name] for name in self._ks}, lacks, counted)
+
+    def _ball_value(self, name: str, fakes: FakeSide, k: int) -> MetricValue:
+        metric, counts = BALLS[name], fakes.memberships
+        null = metric.null(counts, k, self._leave_one_out)
+        n = {"real": counts.n_real, "fake": counts.n_fake, "both": counts.n_real + counts.n_fake}
+        return MetricValue(
+            metric(counts, k),
+            k,
+            null=null,
+            null_source=None if null is None else metric.null_source,
+            n_counted=n[metric.over],
+        )
+
+    def _leave_one_out(self, m: int, k: int) -> float | None:
+        """Share of m reals that lie in the ball of another: of a random part of them, or of all if m are more.
+
+        None where the reals are too few.
+        """
+        reals = self.reals
+        if Ball(k) not in reals.balls or m <= k:
+            return None
+        if m >= len(reals.points):
+            assert reals.in_degrees is not None
+            return share_reached(reals.in_degrees[reals.balls.index(Ball(k))].cpu().numpy())
+        if (m, k) not in self._smaller_nulls:
+            generator = torch.Generator().manual_seed(self._seed)
+            rows = torch.randperm(len(reals.points), generator=generator)[:m].sort().values
+            part = reals.points.frame.place(part_of(reals.points.features, rows.to(reals.points.device)))
+            own = Neighbourhood.of(part, [Ball(k)], ties=reals.ties, engine=reals.engine)
+            self._smaller_nulls[m, k] = share_reached(own.in_degrees[0].cpu().numpy())
+        return self._smaller_nulls[m, k]
+
+    def _metrics_of(self, search: PairwiseSearch) -> list[str]:
+        return [name for name in self._ks if name in PAIRWISE and PAIRWISE[name].search is search]
+
+    def _halves(self, search: PairwiseSearch, m: int) -> PairwiseHalves | None:
+        """How to search in halves, if intervals are requested and there are enough images."""
+        halves = search.halves if self._intervals else None
+        return halves if halves is not None and min(len(self.reals.points), m) >= halves.least else None
+
+    def _listed(self, n: int, balls: Collection[Ball]) -> int:
+        """Neighbors to list of each of n images for replicates of their balls; 0 where memory is short."""
+        if not balls:
+            return 0
+        keep = others_for(max(ball.k for ball in balls))
+        needed = n * keep * _BYTES_PER_LISTED
+        # Another rank may have less memory, or another machine.
+        enough = needed <= _ALWAYS_FREE or fits(needed, self._device)
+        return keep if current_team().agreed(enough) else 0
+
+    def _lacks(self, m: int, keep: int) -> dict[str, Lack]:
+        """What keeps metrics from an interval with m fakes, of which `keep` neighbors are listed."""
+        smaller = min(len(self.reals.points), m)
+        lacks: dict[str, Lack] = {
+            name: "images" for name, k in self._resampled.items() if smaller < least_for_interval(name, k)
+        }
+        if bool(self._keep) == bool(self._listed_real) and bool(keep) == bool(self._listed_fake):
+            return lacks
+        return {name: lacks.get(name, "memory") for name in self._resampled}
+
+    def _replicates(self, fakes: PlacedFakes, names: Collection[str]) -> Replicates | None:
+        """Of metrics whose balls exist in halves of these sets; None if there are no such."""
+        if not names:
+            return None
+        reals = self.reals
+        of_reals = reals.lists or NeighbourLists.none(reals.points.features)
+        of_fakes = fakes.own.lists if fakes.own else NeighbourLists.none(fakes.points.features)
+        return Replicates(
+            (reals.points, of_reals),
+            (fakes.points, of_fakes),
+            {name: k for name, k in self._resampled.items() if name in names},
+            ties=reals.ties,
+            seed=self._seed,
+            engine=reals.engine,
+        )
+
+
+def least_for_interval(name: str, k: int) -> int:
+    """Images of each set without which halves of them have no value of a metric."""
+    if name in PAIRWISE:
+        halves = PAIRWISE[name].search.halves
+        return halves.least if halves else 0
+    return 2 * max(ball.k for balls in needed_balls({name: k}) for ball in balls) + 2
+
+
+def least_images(ks: Mapping[str, int]) -> tuple[int, int]:
+    """Reals and fakes without which one of these metrics is not defined."""
+    balls = needed_balls({name: k for name, k in ks.items() if name in BALLS})
+    least_real, least_fake = (max((ball.k for ball in each), default=0) for each in balls)
+    for search, k in pairwise_searches(ks).items():
+        least_real = max(least_real, search.least_real(k))
+        least_fake = max(least_fake, search.least_fake(k))
+    return least_real + 1, least_fake + 1
+
+
+def pairwise_searches(ks: Mapping[str, int]) -> dict[PairwiseSearch, int]:
+    """The searches that metrics in `ks` need besides memberships, each once, with its k."""
+    found: dict[PairwiseSearch, int] = {}
+    for name, metric in PAIRWISE.items():
+        if name in ks:
+            found.setdefault(metric.search, ks[name])
+    return found
