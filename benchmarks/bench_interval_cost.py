@@ -134,7 +134,7 @@ def _score(job: Job, real: torch.Tensor, fake: torch.Tensor) -> dict[str, float 
         seed=0,
         device=torch.device("cpu"),
     )
-    return {name: each.value for name, each in fitted.score(fake)[0].items()}
+    return {name: None if each is None else each.value for name, each in fitted.score(fake).values.items()}
 
 
 def _sentence(n: int, shrink: float, ratio: float, turns: list[list[Cost]]) -> str:

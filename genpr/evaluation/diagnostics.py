@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 import torch
 
@@ -65,7 +66,7 @@ def notices_of(
         seed: Chooses the part of each set whose single features are compared.
     """
 
-    def find() -> list[dict[str, str]]:
+    def find() -> list[dict[str, Any]]:
         found = input_notices(reals, fakes, *identities, protocol=plan.protocol.name, deviations=deviations)
         known = {item.code for item in found}
         diagnostics, lacks = (neighbors.diagnostics, neighbors.lacks) if neighbors else (None, {})

@@ -23,7 +23,6 @@ from genpr.metrics.neighbor_metrics import Values
 from genpr.metrics.registry import METRICS
 from genpr.metrics.samples import FakeRows, RealRows, sample_rows
 from genpr.metrics.value import Control, MetricValue
-from genpr.rebuild import rebuilt
 from genpr.runtime import all_cores
 
 Moments = Mapping[str, Gaussian]
@@ -152,7 +151,7 @@ class FittedMetrics:
 
         machine = _whole_machine()
         found = current_team().from_first(records)
-        return {name: rebuilt(MetricValue, record) for name, record in found.items()}
+        return {name: MetricValue(**record) for name, record in found.items()}
 
     def _distribution_value(self, name: str, fake: FeatureSet, given: Gaussian | None) -> MetricValue:
         metric, networks = METRICS[name], fake.networks

@@ -117,12 +117,15 @@ class FittedNeighbors:
         self, plan: ScorePlan, fake: FeatureSet, rows: Tensor, progress: PairProgress | None
     ) -> Values:
         """The values of one block of the larger set; a block of reals has balls of its own."""
-        options = {"device": self._device, "seed": self._seed, "diagnostics": False}
+
+        def fitted(real: FeatureSet) -> FittedNeighbors:
+            return FittedNeighbors(
+                real, plan, device=self._device, seed=self._seed, progress=progress, diagnostics=False
+            )
+
         if len(fake) < len(self._real):
-            block = FittedNeighbors(self._real.select(rows), plan, progress=progress, **options)
-            return block.score(fake, progress).values
-        if self._in_blocks is None:
-            self._in_blocks = FittedNeighbors(self._real, plan, progress=progress, **options)
+            return fitted(self._real.select(rows)).score(fake, progress).values
+        self._in_blocks = self._in_blocks or fitted(self._real)
         return self._in_blocks.score(fake.select(rows), progress).values
 
     def _score(self, fake: FeatureSet, progress: PairProgress | None) -> NeighborResult:

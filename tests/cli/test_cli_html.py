@@ -108,12 +108,12 @@ def without_times(record):
 
 
 def test_one_score_serves_the_page_the_table_and_the_classes(genpr, classes, tmp_path, monkeypatch):
-    from genpr.evaluation.judge import Judge
     from genpr.evaluation.per_class import ClassRecipe
+    from genpr.evaluation.reference import FittedReference
     from genpr.features.embedded_source import SideFeatures
 
     plain = genpr("score", *classes, *PIXELS, "--per-class", "--min-per-class", "12", "--json")
-    scored = [counted(monkeypatch, Judge, name) for name in ("score", "evidence")]
+    scored = [counted(monkeypatch, FittedReference, name) for name in ("score", "per_image")]
     by_class = counted(monkeypatch, ClassRecipe, "score")
     embedded = counted(monkeypatch, SideFeatures, "__init__")
     page, table = tmp_path / "page.html", tmp_path / "rows.csv"
@@ -121,7 +121,7 @@ def test_one_score_serves_the_page_the_table_and_the_classes(genpr, classes, tmp
     code, out, err = genpr(
         "score", *classes, *PIXELS, "--per-class", "--min-per-class", "12", "--json", *both
     )
-    assert (code, scored, by_class, len(embedded)) == (0, [[], ["evidence"]], ["score"], 2)
+    assert (code, scored, by_class, len(embedded)) == (0, [[], ["per_image"]], ["score"], 2)
     assert f"wrote 120 rows to {table}" in err
     assert f"wrote {page}" in err
     assert without_times(json.loads(out)) == without_times(json.loads(plain[1]))

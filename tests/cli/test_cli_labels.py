@@ -76,7 +76,8 @@ def test_labels_that_do_not_fit_are_told_before_anything_is_computed(
 ):
     """Of features, too, of which the names are known."""
     monkeypatch.setattr(
-        "genpr.evaluation.judge.Judge.__init__", lambda *_, **__: pytest.fail("the reals were fitted")
+        "genpr.evaluation.reference.FittedReference.__init__",
+        lambda *_, **__: pytest.fail("the reals were fitted"),
     )
     strange = tmp_path / "strange.csv"
     strange.write_text("name,label\nother.png,cat\n")

@@ -21,9 +21,9 @@ from genpr.evaluation.class_scores import Average, ClassScore, LeftOutClass, ave
 from genpr.evaluation.per_class import check_options
 from genpr.evaluation.protocols import find_protocol
 from genpr.evaluation.records import result_of
-from genpr.metrics.value import MetricValue
 from genpr.images.source import choose_rows
 from genpr.metrics.uncertainty import interval_of
+from genpr.metrics.value import MetricValue
 from genpr.report.pages.evidence_page import class_figures
 from genpr.report.plots.class_plot import class_heat_map, ink_on, luminance
 from genpr.report.safe_text import cut

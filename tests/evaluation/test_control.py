@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import genpr
-from genpr.evaluation import judge
+from genpr.evaluation import reference
 from genpr.evaluation.records import result_of
-from genpr.metrics.value import Control
 from genpr.features.embedded_source import OWN, SideFeatures
 from genpr.features.embedder import Embedder
 from genpr.features.inputs import open_side
 from genpr.metrics.registry import BALLS, METRICS
+from genpr.metrics.value import Control
 
 SOME = ["precision", "recall", "density", "coverage", "clipped_density", "f8", "authenticity", "fd", "vendi"]
 
@@ -58,8 +58,8 @@ def test_it_obeys_the_options_of_the_score(rng):
 
 def test_it_depends_on_the_reals_alone_and_is_found_once(rng, monkeypatch):
     real = rng.normal(size=(50, 4))
-    found, control_of = [], judge.control_of
-    monkeypatch.setattr(judge, "control_of", lambda *args: found.append(control_of(*args)) or found[-1])
+    found, control_of = [], reference.control_of
+    monkeypatch.setattr(reference, "control_of", lambda *args: found.append(control_of(*args)) or found[-1])
     evaluator = genpr.Evaluator(real)
     one, other = (evaluator.score(fake) for fake in rng.normal(size=(2, 60, 4)))
     assert one.control == other.control == found[0]
@@ -72,7 +72,7 @@ def test_it_depends_on_the_reals_alone_and_is_found_once(rng, monkeypatch):
 
 
 def test_it_can_be_left_out(rng, monkeypatch):
-    monkeypatch.setattr(judge, "control_of", lambda *_: pytest.fail("computed"))
+    monkeypatch.setattr(reference, "control_of", lambda *_: pytest.fail("computed"))
     real, fake = rng.normal(size=(2, 50, 4))
     result = genpr.score(real, fake, metrics=["precision", "fd"], control=False)
     assert result.control is None
@@ -113,7 +113,7 @@ def test_where_a_half_is_too_small_for_a_metric_there_is_none(rng, name):
 @pytest.mark.parametrize("name", LEAST)
 @pytest.mark.parametrize("side", [0, 1])
 def test_too_few_images_are_refused_before_anything_is_computed(rng, name, side, monkeypatch):
-    monkeypatch.setattr(judge, "Scorer", lambda *_, **__: pytest.fail("computed"))
+    monkeypatch.setattr(reference, "FittedMetrics", lambda *_, **__: pytest.fail("computed"))
     sizes = [*LEAST[name]]
     sizes[side] -= 1
     with pytest.raises(genpr.DataError, match=f"at least {LEAST[name][side]} ") as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import statistics
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,12 +14,12 @@ from feature_files import save
 
 import genpr
 from genpr.cli.main import run
-from genpr.evaluation import equalised as module
 from genpr.evaluation.compare import compare
-from genpr.evaluation.equalised import EqualisedManifolds
+from genpr.evaluation.fitted_neighbors import FittedNeighbors
+from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import find_protocol
 from genpr.evaluation.records import result_of
-from genpr.evaluation.scoring import ManifoldRecipe, RealManifolds
+from genpr.features.embedded_source import OWN
 from genpr.features.feature_set import FeatureSet
 from genpr.metrics.equal_blocks import equal_blocks
 from genpr.metrics.null import balls_hit
@@ -152,7 +153,7 @@ def test_notices_are_those_of_the_sides_as_they_are(monkeypatch):
     real, fake = sides(30, 90)
     seen = []
     monkeypatch.setattr(
-        "genpr.evaluation.judge.suspicions", lambda _r, _f, metrics, *_, **__: seen.append(metrics) or []
+        "genpr.evaluation.diagnostics.diagnose", lambda _r, _f, metrics, *_, **__: seen.append(metrics) or []
     )
     plain = genpr.score(real, fake)
     found = genpr.score(real, fake, equal_sizes=True)
@@ -212,12 +213,13 @@ def test_an_evaluator_scores_every_size_alike_and_fits_its_reals_once_for_all_bl
     fakes = [sides(1, m, seed=m)[1] for m in (90, 40, 20, 130)]
     fits = []
 
-    class Counted(RealManifolds):
-        def __init__(self, *args):
-            fits.append(len(args[0]))
-            super().__init__(*args)
+    fit = FittedNeighbors.__init__
 
-    monkeypatch.setattr(module, "RealManifolds", Counted)
+    def counted(self, real, *args, **options):
+        fits.append(len(real))
+        fit(self, real, *args, **options)
+
+    monkeypatch.setattr(FittedNeighbors, "__init__", counted)
     evaluator = genpr.Evaluator(real, equal_sizes=True, **BARE)
     found = [evaluator.score(fake) for fake in fakes]
     assert fits == [40, 40, 20, 20]
@@ -259,21 +261,21 @@ def test_one_block_keeps_the_spread_over_the_members_of_an_extractor(tmp_path):
 
 def test_emulated_distances_are_kept_in_blocks():
     real, fake = (FeatureSet(torch.from_numpy(side), "") for side in sides(20, 45))
-    recipe = ManifoldRecipe(
+    plan = ScorePlan(
         protocol=find_protocol("stylegan3"),
         ks={"recall": 3, "coverage": 3, "complement_precision": 3},
         ties="closed",
-        device=torch.device("cpu"),
-        seed=4,
-        intervals=True,
+        own=OWN,
+        spaces={},
+        equal_sizes=True,
     )
-    found = EqualisedManifolds(real, recipe, lambda *_: None).score(fake, lambda *_: None)
-    plain = RealManifolds(real, recipe, lambda *_: None)
-    whole = plain.score(fake, lambda *_: None)
-    assert found.values == whole.values
-    alone = [plain.score(fake.select(rows), lambda *_: None).values for rows in equal_blocks(45, 20, 4)]
-    assert set(found.of_blocks) == {"coverage", "complement_precision"}
-    for name, value in found.of_blocks.items():
+    where = {"device": torch.device("cpu"), "seed": 4}
+    found = FittedNeighbors(real, plan, **where).score(fake)
+    plain = FittedNeighbors(real, replace(plan, equal_sizes=False), **where)
+    assert found.values == plain.score(fake).values
+    alone = [plain.score(fake.select(rows)).values for rows in equal_blocks(45, 20, 4)]
+    assert set(found.block_values) == {"coverage", "complement_precision"}
+    for name, value in found.block_values.items():
         assert value.value == statistics.fmean(each[name].value for each in alone)
         assert value.exact_value == statistics.fmean(each[name].exact_value for each in alone)
         assert not value.exact

@@ -20,9 +20,9 @@ from genpr.evaluation.summaries import (
     Misranked,
     Unreadable,
 )
-from genpr.metrics.value import MetricValue
 from genpr.metrics.halved import halved
 from genpr.metrics.uncertainty import interval_of
+from genpr.metrics.value import MetricValue
 from genpr.rebuild import rebuilt
 from genpr.report.text.terminal import score_table
 

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 import genpr
-from genpr.evaluation.findings import findings
+from genpr.evaluation.diagnostics import input_notices
 from genpr.evaluation.identities import Identities
 from genpr.features import cache as cache_module
 from genpr.features.cache import FeatureCache, JoinedCache
@@ -104,7 +104,7 @@ def test_the_commonest_sizes_are_shown_and_all_are_counted():
 
 def found(real, fake):
     ids = (Identities.of(real), Identities.of(fake))
-    return findings(real, fake, *ids, protocol="genpr", deviations=[])
+    return input_notices(real, fake, *ids, protocol="genpr", deviations=[])
 
 
 def test_small_images_are_told_where_a_trained_network_looks_at_them():

@@ -11,8 +11,10 @@ import genpr
 from genpr.errors import UsageError
 from genpr.evaluation import protocols
 from genpr.evaluation.compare import compare
+from genpr.evaluation.fitted_metrics import FittedMetrics
+from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import find_protocol
-from genpr.evaluation.scoring import RealCompanions
+from genpr.features.embedder import Embedder
 from genpr.features.feature_set import FeatureSet
 from genpr.images.source import choose_rows
 from genpr.metrics.frechet import Gaussian, frechet_distance
@@ -225,14 +227,20 @@ def test_a_distance_to_given_statistics_says_so(rng):
     real, fake = (
         FeatureSet(torch.from_numpy(rng.normal(size=(20, 3)).astype(np.float32)), "s") for _ in range(2)
     )
-    given, options = Gaussian.of(real.features + 1), DistributionOptions(device=torch.device("cpu"))
-    spaces, reals = {"fd": "any", "kd": "any"}, {"any": real}
-    values = RealCompanions(spaces, reals, {"fd": given}, options).score({"any": fake}, {})
+    spaces = {"fd": "any", "kd": "any"}
+    plan = ScorePlan(protocol=find_protocol("genpr"), ks={}, ties="closed", own="any", spaces=spaces)
+
+    def score(real_moments, fake_moments):
+        fitted = FittedMetrics(plan, {"any": real}, Embedder(on="cpu"), given=real_moments)
+        return fitted.score({"any": fake}, fake_moments).values
+
+    given = Gaussian.of(real.features + 1)
+    values = score({"fd": given}, {})
     assert values["fd"].value == frechet_distance(given, fake.features)
     assert values["fd"].variant.startswith("real mean and covariance as given (sha256 ")
-    other = RealCompanions(spaces, reals, {"fd": Gaussian.of(real.features + 2)}, options)
-    assert other.score({"any": fake}, {})["fd"].variant != values["fd"].variant
-    both = RealCompanions(spaces, reals, {"fd": given}, options).score({"any": fake}, {"fd": given})
+    other = score({"fd": Gaussian.of(real.features + 2)}, {})
+    assert other["fd"].variant != values["fd"].variant
+    both = score({"fd": given}, {"fd": given})
     assert both["fd"].value == pytest.approx(0, abs=1e-9)
     assert "; fake mean and covariance as given" in both["fd"].variant
     assert values["kd"].variant == "subsets of 20 images"

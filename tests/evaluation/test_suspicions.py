@@ -10,7 +10,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 import genpr
-from genpr.evaluation import diagnostics as suspicions
+from genpr.evaluation import diagnostics
 from genpr.evaluation.records import result_of
 from genpr.metrics import neighbor_metrics
 from genpr.metrics.modes import kinds
@@ -269,7 +269,7 @@ def test_kinds_are_looked_for_once_per_real_set(images, monkeypatch):
 def test_the_seed_clusters_and_draws(images, monkeypatch):
     seeds = []
     monkeypatch.setattr(
-        suspicions, "odd_axes", lambda *_, seed: seeds.append(seed) or odd_axes(*_, seed=seed)
+        diagnostics, "odd_axes", lambda *_, seed: seeds.append(seed) or odd_axes(*_, seed=seed)
     )
     fit = kinds.RealKinds.of
     monkeypatch.setattr(
@@ -306,7 +306,7 @@ class TestNoIntervals:
         assert self.said(real, fake, metrics=["f8", "p_recall", "rarity", "fd"]) == []
 
     def test_short_memory(self, rng, monkeypatch):
-        monkeypatch.setattr(neighbor_metrics, "_ALWAYS_THERE", 0)
+        monkeypatch.setattr(neighbor_metrics, "_ALWAYS_FREE", 0)
         monkeypatch.setattr(neighbor_metrics, "fits", lambda *_: False)
         (first, second) = self.said(rng.normal(size=(30, 2)), rng.normal(size=(11, 2)))
         assert first[1].startswith("no interval for density, coverage: they are found by halves")

@@ -15,7 +15,7 @@ import torch
 import genpr
 from genpr.conditional.alignment import aligned, copies
 from genpr.errors import ResourceError
-from genpr.evaluation import modes, patient_judge
+from genpr.evaluation import modes, reference
 from genpr.evaluation import per_class as class_scoring
 from genpr.features import embedder as embedding
 from genpr.features.embed import embed_source
@@ -213,18 +213,18 @@ def full_gpu(monkeypatch):
             check(self, f"embed {role}")
             return embed(self, side, role, *rest)
 
-        class Judge(patient_judge.Judge):
+        class Fitted(reference.FittedMetrics):
             def __init__(self, plan, real, embedder, **rest):
                 check(embedder, "fit")
                 self.where = embedder
                 super().__init__(plan, real, _on_cpu(embedder), **rest)
 
-            def score(self, fake):
+            def score(self, fake, given):
                 check(self.where, "score")
-                return super().score(fake)
+                return super().score(fake, given)
 
         monkeypatch.setattr(embedding.Embedder, "embed", checked_embed)
-        monkeypatch.setattr(patient_judge, "Judge", Judge)
+        monkeypatch.setattr(reference, "FittedMetrics", Fitted)
         monkeypatch.setattr(
             embedding, "load_joint", lambda names, device, **rest: load(names, device="cpu", **rest)
         )
@@ -297,8 +297,8 @@ def test_classes_go_on_on_the_cpu(sides, full_gpu, monkeypatch):
     labels = {"real_labels": [0, 1] * 20, "fake_labels": [0, 1] * 20, "min_per_class": 5}
     plain = genpr.Evaluator(sides[0], device="cpu", **OPTIONS).score_classes(sides[1], **labels)
     full_gpu()
-    device = lambda arguments, _: arguments[1].device  # noqa: E731
-    asked = refusing_gpus(class_scoring, "RealManifolds", monkeypatch, device=device)
+    device = lambda _, options: options["device"]  # noqa: E731
+    asked = refusing_gpus(class_scoring, "FittedNeighbors", monkeypatch, device=device)
     found = genpr.Evaluator(sides[0], device="auto", **OPTIONS).score_classes(sides[1], **labels)
     assert asked == ["cuda", "cpu", "cpu"]
     assert [each.metrics for each in found.classes] == [each.metrics for each in plain.classes]

@@ -19,9 +19,9 @@ from genpr.evaluation.summaries import (
     Misranked,
     Unreadable,
 )
-from genpr.metrics.value import Control, MetricValue
 from genpr.features.extractor import ExtractorInfo
 from genpr.metrics.modes.projection import Projection
+from genpr.metrics.value import Control, MetricValue
 from genpr.notices import notice
 from genpr.report.pages.set_map import set_map
 

@@ -17,8 +17,8 @@ from page_results import HOSTILE, a_result, a_side, picture
 from genpr.checkpoints.ranking.ranking import rank_results
 from genpr.errors import UsageError
 from genpr.evaluation.compare import compare, load_results
-from genpr.metrics.value import Control
 from genpr.metrics.uncertainty import difference
+from genpr.metrics.value import Control
 from genpr.notices import Notice
 from genpr.report.pages.compare_page import compare_report
 from genpr.report.pages.compare_parts import columns_of, lines_of, places_of

@@ -11,7 +11,7 @@ import torch
 from page_results import a_result
 
 import genpr
-from genpr.evaluation.per_image import PerImageScores, FakeSamples, RealSamples
+from genpr.evaluation.per_image import FakeSamples, PerImageScores, RealSamples
 from genpr.features.feature_set import FeatureSet
 from genpr.report.pages import mode_picks as mode_picks_module
 from genpr.report.pages import near_copies

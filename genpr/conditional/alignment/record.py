@@ -10,7 +10,7 @@ from torch import Tensor
 
 from genpr.conditional.alignment.asked import Asked
 from genpr.conditional.alignment.ranks import ImageRank
-from genpr.evaluation.findings import decoding_notices
+from genpr.evaluation.diagnostics import decoding_notices
 from genpr.evaluation.identities import Identities
 from genpr.evaluation.result import Result, SideSummary, package_versions
 from genpr.evaluation.summaries import AlignmentSummary, Misranked

@@ -21,7 +21,7 @@ from genpr.conditional.entity_scores.scoring import (
 from genpr.conditional.recognition.labelled import Labelled
 from genpr.conditional.recognition.recogniser import Recogniser
 from genpr.conditional.recognition.thresholds import Judged
-from genpr.evaluation.findings import decoding_notices
+from genpr.evaluation.diagnostics import decoding_notices
 from genpr.evaluation.identities import Identities
 from genpr.evaluation.result import Result, SideSummary, package_versions
 from genpr.evaluation.summaries import EntitySummary, RecogniserSummary

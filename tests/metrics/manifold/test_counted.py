@@ -274,7 +274,7 @@ def perfect(request):
     draws = []
     for _ in range(count):
         real, fake = torch.from_numpy(rng.normal(size=(2, 400, 4)).astype(np.float32))
-        draws.append(NeighborMetrics(real, **options).score(fake)[0])
+        draws.append(NeighborMetrics(real, **options).score(fake).values)
     return {
         name: (np.array([draw[name].value for draw in draws]), [draw[name].null for draw in draws])
         for name in BALLS

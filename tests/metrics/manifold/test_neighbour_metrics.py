@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import counted_oracle
 import numpy as np
@@ -34,8 +35,29 @@ def fitted(real, ks, *, ties="closed", intervals=True, seed=0):
     return NeighborMetrics(features, ks=ks, ties=ties, intervals=intervals, seed=seed, device=CPU)
 
 
+class Found(NamedTuple):
+    """A value, the facts beside it, and what an interval lacks."""
+
+    value: float | None
+    null: float | None = None
+    source: str | None = None
+    replicates: torch.Tensor | None = None
+    n: int | None = None
+    lack: str | None = None
+
+
 def values_of(side, fake):
-    return side.score(torch.from_numpy(np.asarray(fake, np.float32)))[0]
+    found = side.score(torch.from_numpy(np.asarray(fake, np.float32)))
+    values = {}
+    for name, value in found.values.items():
+        facts = ()
+        if value is not None:
+            halves = None if value.replicates is None else torch.tensor(value.replicates, dtype=torch.float64)
+            facts = value.null, value.null_source, halves, value.n_counted
+        values[name] = Found(None if value is None else value.value, *facts)._replace(
+            lack=found.lacks.get(name)
+        )
+    return values
 
 
 def score(real, fake, ks, **options):
@@ -287,7 +309,7 @@ class TestIntervals:
         assert plain(alone) == plain(beside)
 
     def test_short_memory_costs_intervals_and_nothing_else(self, off_centre, together, monkeypatch):
-        monkeypatch.setattr(neighbor_metrics, "_ALWAYS_THERE", 0)
+        monkeypatch.setattr(neighbor_metrics, "_ALWAYS_FREE", 0)
         monkeypatch.setattr(neighbor_metrics, "fits", lambda _size, _device: False)
         found = score(*off_centre, {name: k for name, k in KS.items() if name not in WITNESSED})
         assert {value.replicates for value in found.values()} == {None}
@@ -299,7 +321,7 @@ class TestIntervals:
 
     @pytest.mark.parametrize(("few", "lack"), [(21, "memory"), (11, "images")])
     def test_what_no_memory_would_help_is_said_to_lack_images(self, rng, monkeypatch, few, lack):
-        monkeypatch.setattr(neighbor_metrics, "_ALWAYS_THERE", 0)
+        monkeypatch.setattr(neighbor_metrics, "_ALWAYS_FREE", 0)
         monkeypatch.setattr(neighbor_metrics, "fits", lambda _size, _device: False)
         assert (
             score(rng.normal(size=(30, 2)), rng.normal(size=(few, 2)), {"coverage": 5})["coverage"].lack
@@ -307,7 +329,7 @@ class TestIntervals:
         )
 
     def test_lists_of_fakes_may_not_fit_where_those_of_reals_do(self, rng, monkeypatch):
-        monkeypatch.setattr(neighbor_metrics, "_ALWAYS_THERE", 0)
+        monkeypatch.setattr(neighbor_metrics, "_ALWAYS_FREE", 0)
         monkeypatch.setattr(
             neighbor_metrics, "fits", lambda size, _: size <= 40 * 21 * neighbor_metrics._BYTES_PER_LISTED
         )
@@ -316,7 +338,7 @@ class TestIntervals:
         assert score(real, fake, {"precision": 3})["precision"].lack is None, "no ball is around a fake"
 
     def test_memory_is_that_of_the_device_with_the_lists(self, off_centre, monkeypatch):
-        monkeypatch.setattr(neighbor_metrics, "_ALWAYS_THERE", 0)
+        monkeypatch.setattr(neighbor_metrics, "_ALWAYS_FREE", 0)
         asked = []
         monkeypatch.setattr(neighbor_metrics, "fits", lambda _size, device: asked.append(device) or True)
         score(*off_centre, {"precision": 3, "recall": 3})
@@ -374,7 +396,7 @@ class TestScans:
         assert found.value == pytest.approx(
             100 * np.mean([np.mean(sq_radii <= radius) for radius in smallest])
         )
-        assert (found.null, found.source) == (None, "real halves")
+        assert (found.null, found.source) == (None, None)
 
     def test_realism(self, sets):
         real, fake = sets
@@ -384,7 +406,7 @@ class TestScans:
         with np.errstate(divide="ignore"):
             ratios = radii[kept, None] / np.sqrt(oracle.sq_distances(real[kept], fake))
         assert found.value == pytest.approx(np.median(ratios.max(axis=0)), rel=1e-9)
-        assert (found.null, found.source) == (None, "real halves")
+        assert (found.null, found.source) == (None, None)
 
     def test_probabilistic(self, sets):
         real, fake = sets
@@ -468,8 +490,8 @@ class TestWork:
             (False, {"authenticity": 1}, 2, None),
         ):
             side = fitted(real, ks, intervals=intervals)
-            assert side.side.lists.length == real_length
-            own = side.score(fake)[1].own
+            assert side.reals.lists.length == real_length
+            own = side.score(fake).fakes.own
             assert (None if own is None else own.lists.length) == fake_length
 
     def test_a_side_keeps_nothing_of_the_fakes_it_scored(self, off_centre, rng):
@@ -484,7 +506,9 @@ class TestWork:
 
     def test_counts_come_with_the_values(self, off_centre):
         real, fake = (features.astype(np.float32) for features in off_centre)
-        found = fitted(real, {"precision": 3, "recall": 2}, intervals=False).score(torch.from_numpy(fake))[1]
+        found = (
+            fitted(real, {"precision": 3, "recall": 2}, intervals=False).score(torch.from_numpy(fake)).fakes
+        )
         sq = oracle.sq_distances(real, fake)
         inside = oracle.memberships(sq, oracle.kth_sq_distances(real, [3])[0], "closed")
         assert found.memberships.real_balls_per_fake[Ball(3)].tolist() == inside.sum(axis=0).tolist()
