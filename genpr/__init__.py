@@ -35,12 +35,12 @@ if TYPE_CHECKING:
         UsageError,
         WeightsError,
     )
-    from genpr.evaluation.class_scores import ClassScores
     from genpr.evaluation.compare import compare, load_results
     from genpr.evaluation.evaluate import score, score_protocols
     from genpr.evaluation.evaluator import Evaluator
     from genpr.evaluation.label_options import LabelOptions
     from genpr.evaluation.modes import FoundModes, find_modes
+    from genpr.evaluation.per_class import ClassScores
     from genpr.evaluation.per_image import PerImageScores
     from genpr.evaluation.result import Result
     from genpr.features.detectors import load_detector
@@ -89,7 +89,7 @@ _HOME = {
     "Answer": "genpr.conditional.entities.answer",
     "BadImagesError": "genpr.errors",
     "CheckpointImages": "genpr.checkpoints.generation.checkpoints",
-    "ClassScores": "genpr.evaluation.class_scores",
+    "ClassScores": "genpr.evaluation.per_class",
     "CopyDetection": "genpr.metrics.retrieval.copies",
     "Curve": "genpr.metrics.frontier",
     "DataError": "genpr.errors",

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from genpr.errors import DataError
-from genpr.evaluation.label_files import open_labels
+from genpr.evaluation.labels import open_labels
 from genpr.images.source import open_source
 from genpr.limits import check_json, check_lines, csv_rows, parse_json, read_bytes
 

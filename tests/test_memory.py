@@ -12,7 +12,7 @@ import torch
 import genpr
 from genpr import memory
 from genpr.errors import ResourceError, UsageError
-from genpr.evaluation.identities import Identities
+from genpr.evaluation.result import Identities
 from genpr.features import feature_set
 from genpr.features.embed import embed
 from genpr.heaps import give_back

@@ -63,8 +63,7 @@ class ClassOptions:
         Raises:
             UsageError, DataError: As `genpr.Evaluator.score_classes`.
         """
-        from genpr.evaluation.class_labels import check_sources
-        from genpr.evaluation.per_class import check_options
+        from genpr.evaluation.per_class import check_options, check_sources
         from genpr.evaluation.protocols import find_protocol
 
         recipe = find_protocol(self.protocol)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from genpr.cli.class_options import ClassOptions
 
 if TYPE_CHECKING:
-    from genpr.evaluation.class_scores import ClassScores
+    from genpr.evaluation.per_class import ClassScores
     from genpr.evaluation.per_image import PerImageScores
     from genpr.evaluation.result import Result
 
@@ -60,7 +60,7 @@ def score_run(
 
         return ScoreRun(list(score_protocols(real, fake, protocols=protocols, **options).values()))
     from genpr.evaluation.evaluator import Evaluator
-    from genpr.evaluation.label_recipe import check_labels
+    from genpr.evaluation.label_metrics import check_labels
     from genpr.features.inputs import check_same_kind, open_side
     from genpr.memory import limited_memory
 

@@ -61,7 +61,8 @@ def fetch(names: Sequence[str], *, offline: bool, quiet: bool) -> None:
 @click.argument("names", nargs=-1, metavar="[NAME...]")
 def verify(names: Sequence[str]) -> int:
     """Hash the files that are here, one line each; exit code 4 if one is damaged or named and missing."""
-    from genpr.features.weights.files import cached_path, known_files, verify_file, weights_folder
+    from genpr.features.weights.files import cached_path, known_files, verify_file
+    from genpr.features.weights.places import weights_folder
 
     outcomes = []
     for entry in _chosen(names) if names else known_files():

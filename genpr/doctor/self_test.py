@@ -170,7 +170,8 @@ def _decoded_off(
     """The largest difference in grey levels after encoding and genpr's decoding; None where either fails."""
     import numpy as np
 
-    from genpr.images.decode import DecodePolicy, decode
+    from genpr.images.decode import decode
+    from genpr.images.policy import DecodePolicy
 
     buffer = io.BytesIO()
     try:

@@ -33,7 +33,8 @@ def look_at_weights(*, full: bool = False) -> Iterator[Finding]:
         full: Hash all that are here, not only the first few hundred megabytes.
     """
     from genpr.errors import WeightsError
-    from genpr.features.weights.files import cached_path, known_files, verify_file, weights_folder
+    from genpr.features.weights.files import cached_path, known_files, verify_file
+    from genpr.features.weights.places import weights_folder
     from genpr.runtime import is_offline
 
     seen, left = _Seen(), _HASHED_BYTES

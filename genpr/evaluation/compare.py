@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from genpr.errors import DataError, UsageError, short, some
-from genpr.evaluation.records import result_of
-from genpr.evaluation.result import Result, recipe_of
+from genpr.evaluation.result import Result, recipe_of, result_of
 from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, parse_json, read_bytes
 from genpr.metrics.uncertainty import Difference, Resampled, difference
 from genpr.notices import Notice

@@ -13,8 +13,8 @@ import torch
 
 from genpr.distributed.team import current_team
 from genpr.evaluation.fitted_neighbors import NeighborResult
-from genpr.evaluation.identities import Identities
 from genpr.evaluation.plan import ScorePlan
+from genpr.evaluation.result import Identities
 from genpr.features.feature_set import FeatureSet
 from genpr.images.policy import choices_in
 from genpr.metrics.ball_metrics import coverage, density, precision, recall

@@ -10,8 +10,8 @@ import torch
 
 from genpr.errors import UsageError
 from genpr.evaluation.held_out import embedded_held_out
+from genpr.evaluation.label_metrics import LabelConfig
 from genpr.evaluation.label_options import LabelOptions
-from genpr.evaluation.label_recipe import LabelRecipe
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import find_protocol
 from genpr.evaluation.reference import FittedReference
@@ -186,7 +186,7 @@ def score_protocols(
             )
             for name in names
         ]
-        recipe = LabelRecipe.of(labels, opened_real, BadImagePolicy(on_bad, max_bad))
+        recipe = LabelConfig.of(labels, opened_real, BadImagePolicy(on_bad, max_bad))
         if recipe is not None:
             recipe.check(opened_fake)
         reals, fakes = _embedded(plans, opened_real, opened_fake, embedder)

@@ -10,11 +10,10 @@ from typing import Any, Literal
 import torch
 
 from genpr.errors import GenprError
-from genpr.evaluation.class_scores import WEAKEST_FIRST, ClassScores
 from genpr.evaluation.held_out import embedded_held_out
+from genpr.evaluation.label_metrics import LabelConfig
 from genpr.evaluation.label_options import LabelOptions
-from genpr.evaluation.label_recipe import LabelRecipe
-from genpr.evaluation.per_class import MIN_IMAGES, ClassOptions, ClassRecipe
+from genpr.evaluation.per_class import MIN_IMAGES, WEAKEST_FIRST, ClassOptions, ClassScorer, ClassScores
 from genpr.evaluation.per_image import PerImageScores, check_samples
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import find_protocol
@@ -150,7 +149,7 @@ class Evaluator:
                 held_out=held_out is not None,
                 equal_sizes=equal_sizes,
             )
-            self._labels = LabelRecipe.of(labels, self._opened_real, BadImagePolicy(on_bad, max_bad))
+            self._labels = LabelConfig.of(labels, self._opened_real, BadImagePolicy(on_bad, max_bad))
             reals = SideFeatures(
                 self._opened_real, "real", self._embedder, limit=self._plan.most_real, own=[self._plan.own]
             )
@@ -265,7 +264,7 @@ class Evaluator:
         Args:
             fake: As for `score`.
             real_labels: Labels of the reals: a `.csv`, `.json` (StyleGAN's) or `.npy` file; "folders"; a label per image
-                in the order of the source; None to look into the source (`genpr.evaluation.label_files.open_labels`).
+                in the order of the source; None to look into the source (`genpr.evaluation.labels.open_labels`).
             fake_labels: Labels of the fakes.
             min_per_class: Images that a class needs on each side to be scored.
             worst_by: The order of the classes: "null", by the mean of value over null, or one metric.
@@ -286,9 +285,9 @@ class Evaluator:
             fakes = self._embedded(opened, None)
             return recipe.score(self._reference.real, fakes, self._reference.score(fakes))
 
-    def _class_recipe(self, fake: object, opened: OpenedSide, options: ClassOptions) -> ClassRecipe:
+    def _class_recipe(self, fake: object, opened: OpenedSide, options: ClassOptions) -> ClassScorer:
         both = self._opened_real, opened
-        return ClassRecipe.of(self._plan, self._embedder, sources=(self._real, fake), opened=both, **options)
+        return ClassScorer.of(self._plan, self._embedder, sources=(self._real, fake), opened=both, **options)
 
     def _opened(self, fake: object) -> OpenedSide:
         opened = open_side(fake, "fake")

@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 import torch
 
-from genpr.evaluation.labeled_source import LabelledSide
-from genpr.evaluation.mode_labels import SideLabels
+from genpr.evaluation.labels import LabeledImages, OptionalLabels
 from genpr.evaluation.plan import ScorePlan
 from genpr.features.cpu_fallback import going_on
 from genpr.features.embedded_source import SideFeatures
@@ -22,6 +21,7 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedSide, check_same_kind, check_untrained, labels_lie_in, open_side
 from genpr.images.policy import MAX_PIXELS, BadImagePolicy
 from genpr.memory import limited_memory, parse_size
+from genpr.metrics.ball_metrics import coverage, precision
 from genpr.metrics.modes.class_modes import ClassShare
 from genpr.metrics.modes.modes import ModeCluster, Modes, modes_of
 from genpr.notices import Notice
@@ -176,14 +176,14 @@ def find_modes(
     with limited_memory(None if max_memory is None else parse_size(max_memory)):
         opened = open_side(real, "real"), open_side(fake, "fake")
         given = zip((real_labels, fake_labels), (real, fake), opened, ("real", "fake"), strict=True)
-        labels = [SideLabels.of(each, labels_lie_in(side, at), role) for each, side, at, role in given]
+        labels = [OptionalLabels.open(each, labels_lie_in(path, at), role) for each, path, at, role in given]
         (reals, fakes), classes, ks = _embedded(*opened, extractor, k, embedder, labels)
         search = partial(
             modes_of,
             reals.features,
             fakes.features,
-            uncovered_k=ks["coverage"],
-            outside_k=ks["precision"],
+            uncovered_k=ks[coverage.name],
+            outside_k=ks[precision.name],
             clusters=clusters,
             real_labels=None if classes[0] is None else classes[0].labels,
             fake_labels=None if classes[1] is None else classes[1].labels,
@@ -191,8 +191,7 @@ def find_modes(
             progress=None if progress is None else partial(_report, progress),
         )
         found, told = going_on(embedder, lambda where: search(device=where.device), "for the modes")
-    notices = tuple(dict.fromkeys((*reals.notices, *fakes.notices, *told)))
-    known = [side for side in classes if side is not None]
+    known = [images for images in classes if images is not None]
     return FoundModes(
         found,
         reals.source,
@@ -200,9 +199,9 @@ def find_modes(
         reals.names,
         fakes.names,
         fakes.extractor or reals.extractor,
-        notices,
-        origins={side.role: side.origin for side in known},
-        unlabelled={side.role: len(side.unlabelled) for side in known},
+        tuple(dict.fromkeys((*reals.notices, *fakes.notices, *told))),
+        origins={images.role: images.origin for images in known},
+        unlabelled={images.role: len(images.unlabeled) for images in known},
     )
 
 
@@ -212,8 +211,8 @@ def _embedded(
     extractor: str | FeatureExtractor | None,
     k: int | None,
     embedder: Embedder,
-    labels: Sequence[SideLabels],
-) -> tuple[tuple[FeatureSet, FeatureSet], list[LabelledSide | None], dict[str, int]]:
+    labels: Sequence[OptionalLabels],
+) -> tuple[tuple[FeatureSet, FeatureSet], list[LabeledImages | None], dict[str, int]]:
     """Both sides, what is known of their classes, and each k."""
     check_same_kind(opened_real, opened_fake)
     policy = BadImagePolicy(embedder.on_bad, embedder.max_bad)
@@ -223,7 +222,7 @@ def _embedded(
         "genpr",
         opened_real,
         extractor=extractor,
-        metrics=["precision", "coverage"],
+        metrics=[precision.name, coverage.name],
         k=k,
         ties=None,
         intervals=False,
@@ -239,7 +238,7 @@ def _embedded(
         sides.append(side[plan.own])
     check_untrained(*sides)
     pairs = zip(labels, (opened_real, opened_fake), sides, strict=True)
-    classes = [each.of_embedded(opened, found, policy) for each, opened, found in pairs]
+    classes = [each.match(opened, found, policy) for each, opened, found in pairs]
     return (sides[0], sides[1]), classes, dict(plan.ks)
 
 

@@ -1,31 +1,29 @@
-"""A score class by class: the reals of each class against its fakes, of features that are embedded once."""
+"""Score class by class: the reals of each class against its fakes, on features that are embedded once."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from numbers import Integral
-from typing import TypedDict
+from pathlib import Path
+from typing import Any, Literal, TypedDict
 
 import torch
 
-from genpr.errors import DataError, UsageError
-from genpr.evaluation.class_labels import check_names, labelled
-from genpr.evaluation.class_scores import (
-    PER_CLASS,
-    WEAKEST_FIRST,
-    ClassScore,
-    ClassScores,
-    LeftOutClass,
-    Reason,
-    averages,
-    worst_first,
-)
+from genpr.errors import DataError, UsageError, short
 from genpr.evaluation.fitted_neighbors import FittedNeighbors
-from genpr.evaluation.label_files import open_labels
-from genpr.evaluation.label_table import Labels, short
-from genpr.evaluation.labeled_source import LabelledSide, check_labels
+from genpr.evaluation.labels import (
+    LABELS_HINT,
+    LabeledImages,
+    Labels,
+    check_complete,
+    check_shared,
+    match_labels,
+    match_names,
+    open_labels,
+)
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import EvaluationProtocol
 from genpr.evaluation.result import Result
@@ -33,12 +31,194 @@ from genpr.features.cpu_fallback import going_on
 from genpr.features.embedded_source import SideFeatures
 from genpr.features.embedder import Embedder
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedSide, labels_lie_in
+from genpr.features.inputs import OpenedSide, check_same_kind, holds_features, labels_lie_in, open_side
 from genpr.images.policy import BadImagePolicy
 from genpr.metrics.neighbor_metrics import least_images
+from genpr.metrics.registry import BALLS, DEFAULT_METRICS
+from genpr.metrics.uncertainty import interval_of
+from genpr.metrics.value import MetricValue
+
+WEAKEST_FIRST = "null"
+"""How classes are ordered by default: by the mean over metrics of value over null, each cut at 1."""
+
+Reason = Literal["no reals", "no fakes", "too few reals", "too few fakes", "too few of both"]
 
 MIN_IMAGES = 50
 """Images of each side that a class needs: see docs/classes.md for why."""
+
+
+@dataclass(frozen=True)
+class ClassScore:
+    """The reals of one class against the fakes of the same class.
+
+    Attributes:
+        label: The class.
+        n_real: Its reals.
+        n_fake: Its fakes.
+        metrics: As in a `Result` of these images alone, but without the control.
+    """
+
+    label: str
+    n_real: int
+    n_fake: int
+    metrics: Mapping[str, MetricValue]
+
+    def __getitem__(self, metric: str) -> float:
+        """The value of one metric."""
+        return self.metrics[metric].value
+
+    @property
+    def standing(self) -> float:
+        """The mean over metrics of value over null, each cut at 1: above it is chance, or density that tells nothing."""
+        shares = [min(1.0, relative_of(metric)) for metric in self.metrics.values()]
+        return sum(shares) / len(shares)
+
+
+@dataclass(frozen=True)
+class LeftOutClass:
+    """A class that was not scored.
+
+    Attributes:
+        label: The class.
+        n_real: Its reals.
+        n_fake: Its fakes.
+        reason: Why.
+    """
+
+    label: str
+    n_real: int
+    n_fake: int
+    reason: Reason
+
+
+@dataclass(frozen=True)
+class Average:
+    """One metric over all classes that were scored.
+
+    Attributes:
+        value: The average.
+        null: The same average of what a perfect generator scores; None where a class has none.
+        interval: 95 %, over draws of the images of the same classes; None where a class has none.
+        n_classes: Classes in it.
+    """
+
+    value: float
+    null: float | None
+    interval: tuple[float, float] | None
+    n_classes: int
+
+
+@dataclass(frozen=True)
+class ClassScores:
+    """A score class by class, beside that of all images together.
+
+    Attributes:
+        overall: Of all images, classes or not: what `Evaluator.score` gives.
+        classes: Every class that was scored, the worst first.
+        macro: By metric, the plain mean over these classes: each counts the same.
+        micro: By metric, the mean weighted by images: by the fakes of a class for precision and density, by its reals for
+            recall and coverage. So it is the share of all fakes (reals) of these classes that count within their own class.
+        left_out: Every other class.
+        min_images: Images that a class needs on each side.
+        worst_by: What the order is by: "null" for value over null over all metrics, or one metric.
+        origins: Where the labels of "real" and "fake" come from.
+        unlabelled: Images without a class by side; they are in `overall` alone.
+        seconds: Time to score the classes.
+    """
+
+    overall: Result
+    classes: tuple[ClassScore, ...]
+    macro: Mapping[str, Average]
+    micro: Mapping[str, Average]
+    left_out: tuple[LeftOutClass, ...]
+    min_images: int
+    worst_by: str
+    origins: Mapping[str, str]
+    unlabelled: Mapping[str, int]
+    seconds: float
+
+    def __getitem__(self, label: str) -> ClassScore:
+        """The score of one class."""
+        for found in self.classes:
+            if found.label == label:
+                return found
+        raise KeyError(label)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record of `overall`, and the classes under "per_class", as plain JSON types; classes have no replicates."""
+        facts = {
+            "min_images": self.min_images,
+            "worst_by": self.worst_by,
+            "origins": dict(self.origins),
+            "unlabelled": dict(self.unlabelled),
+            "seconds": self.seconds,
+            "macro": {name: asdict(average) for name, average in self.macro.items()},
+            "micro": {name: asdict(average) for name, average in self.micro.items()},
+            "classes": [_record(found) for found in self.classes],
+            "left_out": [asdict(found) for found in self.left_out],
+        }
+        return {**self.overall.to_dict(), "per_class": facts}
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """`to_dict` as text; NaN and infinities cannot occur."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+
+def _record(found: ClassScore) -> dict[str, Any]:
+    record = asdict(found)
+    for metric in record["metrics"].values():
+        del metric["replicates"]  # a hundred numbers per metric and class
+    return {**record, "standing": found.standing}
+
+
+def relative_of(metric: MetricValue) -> float:
+    """Value over null; the value itself where no null is known or it is 0."""
+    return metric.value if metric.relative is None else metric.relative
+
+
+def worst_first(classes: Sequence[ClassScore], worst_by: str) -> tuple[ClassScore, ...]:
+    """In the order of `worst_by`; equal ones keep theirs."""
+    if worst_by == WEAKEST_FIRST:
+        return tuple(sorted(classes, key=lambda found: found.standing))
+    return tuple(sorted(classes, key=lambda found: relative_of(found.metrics[worst_by])))
+
+
+def averages(classes: Sequence[ClassScore], *, weighted: bool) -> dict[str, Average]:
+    """The averages over all classes by metric; `weighted` by images (micro) or plain (macro)."""
+    return {name: _average(classes, name, weighted=weighted) for name in classes[0].metrics}
+
+
+def _average(classes: Sequence[ClassScore], name: str, *, weighted: bool) -> Average:
+    metrics = [found.metrics[name] for found in classes]
+    counts = [found.n_fake if BALLS[name].over == "fake" else found.n_real for found in classes]
+    weights = [count / sum(counts) if weighted else 1 / len(counts) for count in counts]
+    value = sum(weight * metric.value for weight, metric in zip(weights, metrics, strict=True))
+    nulls = [metric.null for metric in metrics if metric.null is not None]
+    null = (
+        sum(w * each for w, each in zip(weights, nulls, strict=True)) if len(nulls) == len(metrics) else None
+    )
+    interval = _interval(name, value, metrics, weights, counts)
+    return Average(value, null, interval, len(classes))
+
+
+def _interval(
+    name: str, value: float, metrics: Sequence[MetricValue], weights: Sequence[float], counts: Sequence[int]
+) -> tuple[float, float] | None:
+    """By the same average of the replicates of the classes.
+
+    Classes share no image, so differences of complementary halves are independent between them, each of mean 0, also
+    where halves of equally many images are drawn alike: the mean square of their average is the variance of the average.
+    As the exact binomial interval is the least width, images are counted as many as have the variance of the weighted mean
+    of independent ones (Kish 1965, "Survey Sampling": 1 / sum of w^2 / n).
+    """
+    replicates = [metric.replicates for metric in metrics if metric.replicates is not None]
+    if len(replicates) < len(metrics):
+        return None
+    stacked = torch.tensor(replicates, dtype=torch.float64)
+    mean = torch.tensor(weights, dtype=torch.float64) @ stacked
+    effective = 1 / sum(w * w / n for w, n in zip(weights, counts, strict=True))
+    found = interval_of(value, mean, n=max(1, int(effective)), upper=BALLS[name].upper)
+    return found.low, found.high
 
 
 class ClassOptions(TypedDict, total=False):
@@ -51,16 +231,16 @@ class ClassOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class ClassRecipe:
-    """What to score of each class, checked before any image is embedded.
+class ClassScorer:
+    """Labels and options of per-class scores, checked before any image is embedded.
 
     Attributes:
         plan: Of the score of all images.
         embedder: How they are embedded.
         real: Labels of the reals.
         fake: Labels of the fakes.
-        min_images: Images that a class needs on each side.
-        worst_by: What the order is by.
+        min_images: Images that a class needs in each data set.
+        worst_by: The order of the classes.
     """
 
     plan: ScorePlan
@@ -82,13 +262,23 @@ class ClassRecipe:
         fake_labels: object = None,
         min_per_class: int = MIN_IMAGES,
         worst_by: str = WEAKEST_FIRST,
-    ) -> ClassRecipe:
-        """For what a user asked for; `sources` are the reals and the fakes as they were given, and as they were opened.
+    ) -> ClassScorer:
+        """Read and check labels and options.
+
+        Args:
+            plan: Of the score of all images.
+            embedder: How they are embedded.
+            sources: The reals and the fakes as the user gave them.
+            opened: The same, opened.
+            real_labels: As of `genpr.Evaluator.score_classes`, and so are the others.
+            fake_labels: Likewise.
+            min_per_class: Likewise.
+            worst_by: Likewise.
 
         Raises:
             UsageError: An option is impossible, or the protocol is of whole sets.
-            DataError: Labels cannot be read, or do not belong together (`genpr.evaluation.labeled_source.check_labels`) by the names of
-                the images, as far as these are known before they are embedded.
+            DataError: Labels cannot be read, or do not belong together (`check_classes`) by the names of the images, as
+                far as these are known before they are embedded.
         """
         check_options(
             plan.protocol,
@@ -101,9 +291,9 @@ class ClassRecipe:
             open_labels(real_labels, labels_lie_in(sources[0], opened[0]), "real"),
             open_labels(fake_labels, labels_lie_in(sources[1], opened[1]), "fake"),
         )
-        recipe = cls(plan, embedder, *labels, int(min_per_class), worst_by)
-        check_names(opened, labels, recipe._policy)
-        return recipe
+        scorer = cls(plan, embedder, *labels, int(min_per_class), worst_by)
+        _check_names(opened, labels, scorer._policy)
+        return scorer
 
     def score(self, real: SideFeatures, fake: SideFeatures, overall: Result) -> ClassScores:
         """Score every class that has enough images.
@@ -111,19 +301,25 @@ class ClassRecipe:
         Raises:
             DataError: None has, or labels do not belong to the images.
         """
-        sides = self._labelled(real, self.real), self._labelled(fake, self.fake)
-        check_labels(*sides, self._policy)
+        own = self.plan.own
+        labeled = (
+            match_labels(real.role, real.side, real[own], self.real),
+            match_labels(fake.role, fake.side, fake[own], self.fake),
+        )
+        check_classes(*labeled, self._policy)
         started = time.perf_counter()
-        chosen, left_out = self._chosen(*sides)
-        reals, fakes = real[self.plan.own], fake[self.plan.own]
+        chosen, left_out = self._chosen(*labeled)
         report = self.embedder.progress or (lambda *_: None)
 
         def scored(where: Embedder) -> list[ClassScore]:
             found = []
             for done, label in enumerate(chosen):
                 report("classes", done, len(chosen))
-                rows = sides[0].rows[label], sides[1].rows[label]
-                found.append(self._scored(label, _part(reals, rows[0]), _part(fakes, rows[1]), where.device))
+                real_part, fake_part = (
+                    features.select(torch.tensor(images.rows[label]))
+                    for features, images in zip((real[own], fake[own]), labeled, strict=True)
+                )
+                found.append(self._scored(label, real_part, fake_part, where.device))
             report("classes", len(chosen), len(chosen))
             return found
 
@@ -136,8 +332,8 @@ class ClassRecipe:
             left_out=left_out,
             min_images=self.min_images,
             worst_by=self.worst_by,
-            origins={side.role: side.origin for side in sides},
-            unlabelled={side.role: len(side.unlabelled) for side in sides},
+            origins={each.role: each.origin for each in labeled},
+            unlabelled={each.role: len(each.unlabeled) for each in labeled},
             seconds=time.perf_counter() - started,
         )
 
@@ -145,10 +341,7 @@ class ClassRecipe:
     def _policy(self) -> BadImagePolicy:
         return BadImagePolicy(self.embedder.on_bad, self.embedder.max_bad)
 
-    def _labelled(self, side: SideFeatures, labels: Labels) -> LabelledSide:
-        return labelled(side.role, side.side, side[self.plan.own], labels)
-
-    def _chosen(self, real: LabelledSide, fake: LabelledSide) -> tuple[list[str], tuple[LeftOutClass, ...]]:
+    def _chosen(self, real: LabeledImages, fake: LabeledImages) -> tuple[list[str], tuple[LeftOutClass, ...]]:
         """Classes with enough images, and the others."""
         chosen, left_out = [], []
         for label in dict.fromkeys([*real.rows, *fake.rows]):
@@ -183,7 +376,8 @@ def _part(features: FeatureSet, rows: Sequence[int]) -> FeatureSet:
 
 
 def _metrics(ks: Mapping[str, int]) -> tuple[str, ...]:
-    return tuple(name for name in PER_CLASS if name in ks)
+    """The metrics among `ks` that are computed per class."""
+    return tuple(name for name in DEFAULT_METRICS if name in ks)
 
 
 def check_options(
@@ -209,7 +403,7 @@ def check_options(
     metrics = _metrics(ks)
     if not metrics:
         raise UsageError(
-            f"per-class scores are of {', '.join(PER_CLASS)}, and none of them is asked for",
+            f"per-class scores are of {', '.join(DEFAULT_METRICS)}, and none of them is asked for",
             code="per-class-metrics",
         )
     if equal_sizes:
@@ -246,3 +440,67 @@ def _reason(n_real: int, n_fake: int, least: int) -> Reason | None:
     if n_real < least:
         return "too few reals"
     return "too few fakes" if n_fake < least else None
+
+
+def check_classes(real: LabeledImages, fake: LabeledImages, policy: BadImagePolicy) -> None:
+    """Refuse data sets that cannot be scored class by class.
+
+    Args:
+        real: The labeled reals.
+        fake: The labeled fakes.
+        policy: Whether images without a class may be left out, and how many.
+
+    Raises:
+        DataError: A data set has no labels ("no-labels") or some images have none ("unlabelled"), both are of one class
+            ("one-class"), or they have no class in common ("labels-disagree").
+    """
+    both = f"{real}; {fake}"
+    if not real.rows or not fake.rows:
+        raise DataError(f"per-class scores need a label per image: {both}; {LABELS_HINT}", code="no-labels")
+    for images in (real, fake):
+        check_complete(images, policy)
+    if len({*real.rows, *fake.rows}) == 1:
+        raise DataError(
+            f"per-class scores need at least two classes: {both}; score without them, or {LABELS_HINT}",
+            code="one-class",
+        )
+    check_shared(real, fake)
+
+
+def check_sources(
+    real: str,
+    fake: str,
+    *,
+    real_labels: object = None,
+    fake_labels: object = None,
+    on_bad: Literal["error", "skip"] = "error",
+    max_bad: float = 0.01,
+) -> None:
+    """Refuse labels that do not fit two paths, before an image of either is embedded.
+
+    Labels of feature files are checked when these are scored, which takes no time.
+
+    Raises:
+        UsageError: There is no such path or file.
+        DataError: The labels cannot be read, or do not belong together.
+    """
+    if all(holds_features(Path(path)) for path in (real, fake)):
+        return
+    opened = open_side(real, "real"), open_side(fake, "fake")
+    check_same_kind(*opened)
+    labels = (
+        open_labels(real_labels, labels_lie_in(real, opened[0]), "real"),
+        open_labels(fake_labels, labels_lie_in(fake, opened[1]), "fake"),
+    )
+    _check_names(opened, labels, BadImagePolicy(on_bad, max_bad))
+
+
+def _check_names(sides: Sequence[OpenedSide], labels: Sequence[Labels], policy: BadImagePolicy) -> None:
+    """Check classes of opened sources, if the names of their images are known without reading them."""
+    found = []
+    for role, opened, each in zip(("real", "fake"), sides, labels, strict=True):
+        images = match_names(role, opened, each)
+        if images is None:
+            return
+        found.append(images)
+    check_classes(found[0], found[1], policy)

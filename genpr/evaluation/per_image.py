@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError
-from genpr.evaluation.class_scores import ClassScores
 from genpr.evaluation.fitted_neighbors import NeighborResult
+from genpr.evaluation.label_metrics import RecognizedLabels
+from genpr.evaluation.per_class import ClassScores
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import Ties
 from genpr.evaluation.result import Result
-from genpr.evaluation.seen_labels import SeenLabels
 from genpr.features.feature_set import FeatureSet
 from genpr.metrics.samples import FakeRows, RealRows
 
@@ -130,7 +130,7 @@ class PerImageScores:
     sides: tuple[FeatureSet, FeatureSet] = field(repr=False)
     own_radii: OwnRadii | None = field(default=None, repr=False)
     classes: ClassScores | None = None
-    labels: SeenLabels | None = field(default=None, repr=False)
+    labels: RecognizedLabels | None = field(default=None, repr=False)
 
     @classmethod
     def of(

@@ -14,13 +14,10 @@ from genpr import __version__
 from genpr.errors import FeatureError
 from genpr.evaluation.diagnostics import notices_of
 from genpr.evaluation.fitted_metrics import FittedMetrics, MetricScores, Moments, control_of
-from genpr.evaluation.identities import Identities
-from genpr.evaluation.label_recipe import LabelRecipe
-from genpr.evaluation.label_scorer import LabelScorer
+from genpr.evaluation.label_metrics import LabelConfig, LabelScorer, RecognizedLabels
 from genpr.evaluation.per_image import PerImageScores
 from genpr.evaluation.plan import ScorePlan
-from genpr.evaluation.result import HubSummary, Result, SideSummary, package_versions
-from genpr.evaluation.seen_labels import SeenLabels
+from genpr.evaluation.result import HubSummary, Identities, Result, SideSummary, package_versions
 from genpr.features.cpu_fallback import going_on
 from genpr.features.embedded_source import SideFeatures
 from genpr.features.embedder import Embedder, Space
@@ -61,7 +58,7 @@ class FittedReference:
         real: SideFeatures,
         embedder: Embedder,
         held_out: SideFeatures | None = None,
-        labels: LabelRecipe | None = None,
+        labels: LabelConfig | None = None,
     ) -> None:
         self.plan = plan
         self.real = real.cut(plan.most_real)
@@ -167,7 +164,7 @@ class FittedReference:
 
     def _score(
         self, fitted: FittedMetrics, fake: SideFeatures
-    ) -> tuple[Result, MetricScores, SeenLabels | None]:
+    ) -> tuple[Result, MetricScores, RecognizedLabels | None]:
         """The result, the values and searches behind it, and the labels if they are compared."""
         fakes = fake.cut(self.plan.most_fake)
         for space in self.plan.real_spaces:
@@ -177,7 +174,7 @@ class FittedReference:
         if self._label_scorer is None:
             return result, scores, None
         labels = self._label_scorer.score(fakes, self._main(fakes))
-        return labels.added_to(result), scores, labels.seen
+        return labels.added_to(result), scores, labels.recognized
 
     def _result(self, fake: SideFeatures, scores: MetricScores) -> Result:
         plan, embedder, neighbors = self.plan, self._embedder, scores.neighbors

@@ -1,33 +1,90 @@
-"""The record of one score: every number with everything needed to read, trust and repeat it."""
+"""The record of one score: every number with everything needed to read, trust and repeat it, and its JSON.
+
+Importing this module does not import torch.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import platform
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from genpr.evaluation.identities import Identities
-from genpr.evaluation.summaries import AlignmentSummary, EntitySummary, LabelSummary
+import numpy as np
+
 from genpr.features.extractor import ExtractorInfo
 from genpr.images.policy import choices_in
-from genpr.metrics.f_beta import f_beta
+from genpr.metrics.f_beta import f1_of
 from genpr.metrics.metric import family_of, plain_name
+from genpr.metrics.registry import ALL_METRICS, check_interval, check_value
 from genpr.metrics.value import Control, MetricValue
 from genpr.notices import Notice
+from genpr.rebuild import rebuilt
 
 if TYPE_CHECKING:
     from genpr.features.feature_set import FeatureSet
 
 SCHEMA = 4
+_READABLE = (3, SCHEMA)  # 3 knew of no labels, prompts and entities
+_MAY_BE_NEGATIVE = {"seed"}
+
+
+@dataclass(frozen=True)
+class Identities:
+    """Content hashes of one set: of the images where known, else of the feature rows."""
+
+    rows: tuple[bytes, ...]
+    distinct: frozenset[bytes]
+    of_images: bool
+
+    @classmethod
+    def of(cls, features: FeatureSet) -> Identities:
+        """Hash every row of a set."""
+        if features.identities is not None:
+            rows = tuple(row.tobytes() for row in features.identities.numpy())
+        else:
+            # + 0.0 turns -0.0 into 0.0: equal numbers are equal features, also where float16 is kept to save memory
+            rows = tuple(
+                hashlib.blake2b((row.astype(np.float32, copy=False) + 0.0).tobytes(), digest_size=16).digest()
+                for row in features.features.numpy()
+            )
+        return cls(rows, frozenset(rows), of_images=features.identities is not None)
+
+    @property
+    def content(self) -> str:
+        """Hash of all rows, whatever their order."""
+        return hashlib.sha256(b"".join(sorted(self.rows))).hexdigest()
+
+    @property
+    def first_rows(self) -> list[int] | None:
+        """The first row of each group of identical ones, ascending; None where no two are identical."""
+        if not self.n_duplicates:
+            return None
+        return sorted({row: index for index, row in reversed(list(enumerate(self.rows)))}.values())
+
+    @property
+    def order(self) -> str:
+        """Hash of all rows in their order."""
+        return hashlib.sha256(b"".join(self.rows)).hexdigest()
+
+    @property
+    def n_duplicates(self) -> int:
+        """Rows beyond the first of each group of identical ones."""
+        return len(self.rows) - len(self.distinct)
+
+    def n_shared_with(self, other: Identities) -> int:
+        """Rows that also occur in `other`; 0 when images are known in one set and only features in the other."""
+        if self.of_images != other.of_images:
+            return 0
+        return sum(row in other.distinct for row in self.rows)
 
 
 @dataclass(frozen=True)
 class HubSummary:
-    """How unevenly the reals are each other's neighbours, and which of them vouches for most fakes.
+    """How unevenly the reals are each other's neighbors, and whose ball contains most fakes.
 
     Attributes:
         k: Of the balls.
@@ -94,6 +151,268 @@ class SideSummary:
             content=identities.content,
             order=identities.order,
         )
+
+
+@dataclass(frozen=True)
+class LabelRow:
+    """One class of a conditional generator.
+
+    Attributes:
+        label: The class.
+        n: Images that were asked to be of it.
+        tp: Of these, recognised as it.
+        fp: Images of other classes that were recognised as it.
+        fn: Images of it that were recognised as another.
+        tn: All others.
+        precision: tp / (tp + fp); None where nothing was recognised as it.
+        recall: tp / (tp + fn); None where nothing was asked to be of it.
+        f1: 2 tp / (2 tp + fp + fn); None where all three are 0.
+        precision_interval: 95 %; None where halves leave it undefined, or none were drawn.
+        recall_interval: 95 %, likewise.
+        null_precision: What a perfect generator scores in this class; None where it is not known.
+        null_recall: The same of recall.
+    """
+
+    label: str
+    n: int
+    tp: int
+    fp: int
+    fn: int
+    tn: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    precision_interval: tuple[float, float] | None = None
+    recall_interval: tuple[float, float] | None = None
+    null_precision: float | None = None
+    null_recall: float | None = None
+
+    @property
+    def standing(self) -> float:
+        """The mean of precision and recall over what a perfect generator scores, each cut at 1: how far it falls behind.
+
+        Where a perfect one scores 0 none falls behind, and where that is not known the values stand for themselves.
+        """
+        pairs = ((self.precision, self.null_precision), (self.recall, self.null_recall))
+        known = [_share_of_null(value, null) for value, null in pairs if value is not None]
+        return sum(known) / len(known) if known else 1.0
+
+
+def _share_of_null(value: float, null: float | None) -> float:
+    if null is None:
+        return value
+    return min(1.0, value / null) if null else 1.0
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Images asked to be of one class and recognised as another.
+
+    Attributes:
+        asked: The class asked for.
+        recognised: The class seen.
+        n: How many.
+    """
+
+    asked: str
+    recognised: str
+    n: int
+
+
+@dataclass(frozen=True)
+class LabelSummary:
+    """Requested against recognised labels.
+
+    Attributes:
+        recogniser: "knn", "linear", or where recognised labels come from.
+        k: Of the vote; None for others.
+        rows: One per class, the worst by their `standing` first.
+        confusions: The largest, largest first; none where images have sets of labels.
+        undefined: What has no value, in words.
+        n: Images that were asked for something.
+        origins: Where the labels of "real" and "fake" come from, as far as they are used.
+        unlabelled: Images that were left out for want of a label, by role.
+    """
+
+    recogniser: str
+    k: int | None
+    rows: tuple[LabelRow, ...]
+    confusions: tuple[Confusion, ...]
+    undefined: tuple[str, ...]
+    n: int = 0
+    origins: Mapping[str, str] = field(default_factory=dict)
+    unlabelled: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Misranked:
+    """An image whose own prompt was not ranked first.
+
+    Attributes:
+        image: Its name.
+        prompt: What was asked for.
+        rank: Of its own prompt in the pool, from 1; the mean one among equals.
+        score: Similarity of the two.
+        winner: The prompt of another image that was ranked first.
+        winner_score: Similarity of image and winner.
+    """
+
+    image: str
+    prompt: str
+    rank: float
+    score: float
+    winner: str
+    winner_score: float
+
+
+@dataclass(frozen=True)
+class AlignmentSummary:
+    """Images against their prompts.
+
+    Attributes:
+        pool: Prompts that each image ranked; the most, where images have several of their own.
+        n_prompts: Distinct prompts.
+        n_truncated: Prompts that were longer than the text encoder reads; None where that is unknown.
+        failures: Images whose own prompt was not ranked first, the worst first, as many as are worth keeping.
+        n_failures: All of them.
+        image_pool: Images that each prompt ranked; None if text to image was left out.
+        n_units: What is drawn independently: prompts with all of their images.
+        captions: Prompts of one image, at most.
+        prefix: What was put in front of every prompt.
+        tokenizer: What cut prompts into tokens.
+        context: Tokens of a prompt that were read; None where that is unknown.
+    """
+
+    pool: int
+    n_prompts: int
+    n_truncated: int | None
+    failures: tuple[Misranked, ...]
+    n_failures: int = 0
+    image_pool: int | None = None
+    n_units: int = 0
+    captions: int = 1
+    prefix: str = ""
+    tokenizer: str = "unknown"
+    context: int | None = None
+
+
+@dataclass(frozen=True)
+class EntityRow:
+    """One entity over all images.
+
+    Attributes:
+        entity: Its canonical name.
+        n_expected: Images that should show it.
+        n_found: Of these, those in which it was found.
+        n_false: Others in which it was found; None where that cannot be known.
+    """
+
+    entity: str
+    n_expected: int
+    n_found: int
+    n_false: int | None
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """An answer that could not be read.
+
+    Attributes:
+        name: Of the image or text that it is about.
+        reason: Why.
+        answer: How it begins.
+    """
+
+    name: str
+    reason: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class EntityBounds:
+    """How far unreadable answers could move a metric.
+
+    Attributes:
+        metric: Its name.
+        low: Its value if all of them were all wrong.
+        high: Its value if all of them were all right.
+    """
+
+    metric: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class EntityThreshold:
+    """From which score on an entity counts as there.
+
+    Attributes:
+        entity: Its canonical name.
+        thresholds: One; or two, each of which judged one half of the images.
+        is_own: Whether it is its own, in both halves, or one that entities with few examples share.
+        sensitivity: Share of labelled images with it that were told so, on images that the threshold was not chosen on; None
+            where that is not known.
+        false_positive_rate: The same of images without it.
+    """
+
+    entity: str
+    thresholds: tuple[float, ...]
+    is_own: bool
+    sensitivity: float | None
+    false_positive_rate: float | None
+
+
+@dataclass(frozen=True)
+class RecogniserSummary:
+    """What recognised entities in images.
+
+    Attributes:
+        name: Of the extractor or detector.
+        kind: "zero-shot" or "detector".
+        chosen: How thresholds were chosen: "fixed", "labelled" for images with labels, or "prompts" for the judged images
+            themselves, each half on the other.
+        source: Of labelled images and their labels; "" where there are none.
+        templates: Sentences around the names of entities; none for detectors.
+        entities: One per entity of the vocabulary, in its order.
+    """
+
+    name: str
+    kind: str
+    chosen: str
+    source: str
+    templates: tuple[str, ...]
+    entities: tuple[EntityThreshold, ...]
+
+    @property
+    def n_shared(self) -> int:
+        """Entities with a threshold that they share."""
+        return sum(not each.is_own for each in self.entities)
+
+
+@dataclass(frozen=True)
+class EntitySummary:
+    """Expected against found entities.
+
+    Attributes:
+        n_answers: Answers that were to be read.
+        rows: One per entity, the worst first.
+        unreadable: Answers without a reading; they are in no score but `entity.failure_rate`.
+        bounds: How far these could move the scores; empty where all were read.
+        forms: How the others were written, and how many of them: "JSON", "bullet list" and so on.
+        undefined: Metrics without a value, and why.
+        vocabulary: Entities of the closed vocabulary; None where anything may be there.
+        recogniser: What saw the entities in images; None where answers say what is there.
+    """
+
+    n_answers: int
+    rows: tuple[EntityRow, ...]
+    unreadable: tuple[Unreadable, ...]
+    bounds: tuple[EntityBounds, ...] = ()
+    forms: tuple[tuple[str, int], ...] = ()
+    undefined: tuple[tuple[str, str], ...] = ()
+    vocabulary: int | None = None
+    recogniser: RecogniserSummary | None = None
 
 
 @dataclass(frozen=True)
@@ -185,8 +504,8 @@ class Result:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of everything but the images that decides the numbers; see `recipe_of`."""
-        return fingerprint_of(recipe_of(self))
+        """16 hex digits: the hash of everything but the images that decides the numbers (`recipe_of`)."""
+        return hashlib.sha256(json.dumps(recipe_of(self), sort_keys=True).encode()).hexdigest()[:16]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain JSON types."""
@@ -212,17 +531,13 @@ class Result:
             Every metric; and where precision and recall are among them, their harmonic mean as `genpr/f1`.
         """
         flat = {f"genpr/{name}": metric.value for name, metric in self.metrics.items()}
-        if {"precision", "recall"} <= self.metrics.keys():
-            flat["genpr/f1"] = f_beta(self["precision"], self["recall"])
+        f1 = f1_of({name: metric.value for name, metric in self.metrics.items()})
+        if f1 is not None:
+            flat["genpr/f1"] = f1
         for name, metric in self.metrics.items() if intervals else ():
             if metric.interval is not None:
                 flat[f"genpr/{name}_low"], flat[f"genpr/{name}_high"] = metric.interval
         return flat
-
-
-def fingerprint_of(recipe: Mapping[str, Any]) -> str:
-    """16 hex digits that are equal for equal recipes."""
-    return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def recipe_of(result: Result) -> dict[str, Any]:
@@ -244,16 +559,16 @@ def _recipe_of(result: Result, metric: MetricValue) -> dict[str, Any]:
     }
     if metric.pool is not None:
         recipe["pool"] = metric.pool
-    chosen = {
+    decoding = {
         role: chosen
         for role, side in (("real", result.real), ("fake", result.fake))
         if (chosen := choices_in(side.decoder))
     }
-    if chosen:
-        recipe["decoding"] = chosen
-    if metric.k is None:
-        return recipe
-    return {**recipe, "k": metric.k, "ties": result.ties, "distances": result.distances}
+    if decoding:
+        recipe["decoding"] = decoding
+    if metric.k is not None:
+        recipe |= {"k": metric.k, "ties": result.ties, "distances": result.distances}
+    return recipe
 
 
 def package_versions() -> dict[str, str]:
@@ -278,3 +593,65 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "unknown"
+
+
+def result_of(record: Mapping[str, Any]) -> Result:
+    """The result that `Result.to_dict` turned into plain JSON types.
+
+    Every number is checked here, so that whatever takes a result may compute with it.
+
+    Raises:
+        ValueError: It is of another schema, or holds numbers or metrics that no result has.
+        KeyError, TypeError: It is no such record.
+    """
+    if record["schema"] not in _READABLE:
+        raise ValueError(f"schema {record['schema']} instead of {SCHEMA}")
+    result: Result = rebuilt(Result, record)
+    unknown = [name for name in result.metrics if name not in ALL_METRICS]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is no metric")
+    for name, metric in result.metrics.items():
+        _check_metric(name, metric)
+    if result.control is not None:
+        for name, value in result.control.values.items():
+            check_value(name, value, "control value")
+        for name, null in result.control.nulls.items():
+            check_value(name, null, "control null")
+    _check_positive("the number of rows", (result.real.n, result.fake.n))
+    for name, count in _counts(result):
+        if count < 0:
+            raise ValueError(f"{name} is {count}, and must not be negative")
+    return result
+
+
+def _check_metric(name: str, metric: MetricValue) -> None:
+    for what in ("value", "exact_value", "null", "chance"):
+        check_value(name, getattr(metric, what), what)
+    check_interval(name, metric.interval)
+    for each in metric.replicates or ():
+        check_interval(name, (each, each))
+    _check_positive(f"k, n_counted and pool of {name}", (metric.k, metric.n_counted, metric.pool))
+    if metric.spread is not None and metric.spread < 0:
+        raise ValueError(f"the spread of {name} is {metric.spread:g}, and must not be negative")
+    if metric.replicates is not None and (len(metric.replicates) < 2 or len(metric.replicates) % 2):
+        raise ValueError(f"{name} has {len(metric.replicates)} replicates, which come in pairs")
+
+
+def _check_positive(what: str, counts: tuple[int | None, ...]) -> None:
+    if any(count is not None and count < 1 for count in counts):
+        raise ValueError(f"{what} must be positive, not {counts}")
+
+
+def _counts(record: object, name: str = "") -> Iterator[tuple[str, int]]:
+    """Every integer of a record, with the name of its field."""
+    if is_dataclass(record) and not isinstance(record, type):
+        for field in fields(record):
+            yield from _counts(getattr(record, field.name), field.name)
+    elif isinstance(record, Mapping):
+        for key, value in record.items():
+            yield from _counts(value, str(key))
+    elif isinstance(record, tuple):
+        for value in record:
+            yield from _counts(value, name)
+    elif isinstance(record, int) and name not in _MAY_BE_NEGATIVE:
+        yield name, record

@@ -29,7 +29,8 @@ from genpr.errors import DataError, GenprError
 from genpr.features.cache_files import SHARD_FORMAT, shards_in
 from genpr.features.cache_index import CacheIndex
 from genpr.features.extractor import ExtractorInfo
-from genpr.images.decode import FLAGS, DecodePolicy, decoder_versions
+from genpr.images.decode import decoder_versions
+from genpr.images.policy import FLAGS, DecodePolicy
 from genpr.notices import Notice, notice
 from genpr.runtime import is_own_file, private_folder
 from genpr.storage import load_tensors, open_regular, save_tensors, tensors_sha256

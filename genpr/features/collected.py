@@ -17,10 +17,9 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.image_facts import ImageFacts
 from genpr.features.read_ahead import LoadedImage
 from genpr.features.registry import describe
-from genpr.images.item import known_length, printable
+from genpr.images.item import ImageSource, Item, known_length, printable
 from genpr.images.policy import in_order
 from genpr.images.shards import BLOCK, names_sha256
-from genpr.images.source import ImageSource, Item
 from genpr.memory import empty_rows
 
 _HASH = 32

@@ -17,13 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from genpr.errors import UsageError
-from genpr.features.weights.files import (
-    Progress,
-    WeightsFile,
-    find_or_fetch,
-    load_state_dict,
-    loaded_sha256,
-)
+from genpr.features.weights.files import Progress, find_or_fetch, load_state_dict, loaded_sha256
+from genpr.features.weights.known import WeightsFile
 from genpr.runtime import resolve_device
 
 # The older ones freeze their batch norms when they load weights, and need another eps.

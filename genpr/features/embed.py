@@ -27,10 +27,11 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.forward_pass import ForwardPass
 from genpr.features.read_ahead import LoadedImage, read_ahead
 from genpr.features.user_objects import evaluation_mode
-from genpr.images.decode import DecodePolicy, decoder_versions
-from genpr.images.policy import BadImagePolicy
+from genpr.images.decode import decoder_versions
+from genpr.images.item import ImageSource
+from genpr.images.policy import BadImagePolicy, DecodePolicy
 from genpr.images.shards import BLOCK, ShardSource
-from genpr.images.source import ImageSource, open_source
+from genpr.images.source import open_source
 from genpr.memory import empty_rows
 from genpr.runtime import state_guard
 

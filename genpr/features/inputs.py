@@ -17,9 +17,9 @@ from genpr.images.arrays import peek_array
 from genpr.images.datasets import BatchSource
 from genpr.images.file_list import STDIN, ListSource
 from genpr.images.folder import FolderSource
-from genpr.images.item import printable
+from genpr.images.item import ImageSource, printable
 from genpr.images.patterns import expand, split_choice
-from genpr.images.source import ImageSource, open_source
+from genpr.images.source import open_source
 from genpr.notices import notice
 from genpr.validation import check_features
 

@@ -14,9 +14,10 @@ from torch import Tensor
 from genpr.errors import ImageError
 from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.extractor import FeatureExtractor, host_preparation
-from genpr.images.decode import DecodePolicy, content_sha256, decode
+from genpr.images.decode import content_sha256, decode
+from genpr.images.item import Item
+from genpr.images.policy import DecodePolicy
 from genpr.images.sniff import codec_name
-from genpr.images.source import Item
 from genpr.runtime import usable_cores
 
 _CHUNK = 8  # images per task of a thread

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from genpr.errors import FeatureError
+from genpr.errors import FeatureError, short
 from genpr.features.catalogue import BUILT_IN
 from genpr.features.embedder import Embedder, Space
 from genpr.features.feature_set import FeatureSet
@@ -14,7 +14,6 @@ from genpr.features.lookup import family_loader, parse_name
 from genpr.features.registry import check_weights_used, weights_of
 from genpr.features.text import load_text_encoder, text_encoder_of
 from genpr.features.text_encoder import TextEncoder
-from genpr.images.item import short
 
 
 def is_own(name: str) -> bool:

@@ -10,16 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from genpr.errors import DataError, GenprError, ImageError, ResourceError, UsageError, some
-from genpr.images.item import (
-    MAX_ENCODED_BYTES,
-    Item,
-    StatedLabels,
-    printable,
-    short,
-    too_large_to_read,
-    unreadable,
-)
+from genpr.errors import DataError, GenprError, ImageError, ResourceError, UsageError, short, some
+from genpr.images.item import MAX_ENCODED_BYTES, Item, StatedLabels, printable, too_large_to_read, unreadable
 from genpr.limits import parse_json
 
 _LABEL_NAME = "label"  # of a column of which nothing says that it holds classes

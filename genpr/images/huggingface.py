@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from genpr.errors import DataError, ImageError, UsageError
+from genpr.errors import DataError, ImageError, UsageError, short
 from genpr.images.arrow import Columns, columns_of, given, labels_in
 from genpr.images.folder import read_file
 from genpr.images.item import (
@@ -24,7 +24,6 @@ from genpr.images.item import (
     StatedLabels,
     names_of_places,
     printable,
-    short,
     too_large_to_read,
     unreadable,
 )

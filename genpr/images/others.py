@@ -7,8 +7,8 @@ from bisect import insort
 from collections import Counter
 from collections.abc import Iterable
 
-from genpr.errors import DataError
-from genpr.images.item import IMAGE_SUFFIXES, printable, short, suffix_of
+from genpr.errors import DataError, short
+from genpr.images.item import IMAGE_SUFFIXES, printable, suffix_of
 
 _MOST_NAMES = 20
 _MOST_SUFFIXES = 1000  # different ones; what comes after these is hostile, or no suffix

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO, Any
 
-from genpr.errors import DataError
-from genpr.images.item import printable, short
+from genpr.errors import DataError, short
+from genpr.images.item import printable
 from genpr.limits import is_bomb
 
 _STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(13)

@@ -11,7 +11,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, cast
 
-from genpr.errors import DataError, UsageError
+from genpr.errors import DataError, UsageError, short
 from genpr.images.arrow import (
     Columns,
     arrow_damage_reported,
@@ -22,7 +22,7 @@ from genpr.images.arrow import (
     load_pyarrow,
 )
 from genpr.images.arrow_buffers import check_buffers
-from genpr.images.item import ImageSource, Item, StatedLabels, names_of_places, printable, short
+from genpr.images.item import ImageSource, Item, StatedLabels, names_of_places, printable
 from genpr.images.joined import JoinedSource, joined
 from genpr.limits import SMALL_TEXT_BYTES, parse_json, read_bytes
 from genpr.storage import open_regular

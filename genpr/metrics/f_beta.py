@@ -12,6 +12,7 @@ Importing this module does not import torch.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from genpr.errors import UsageError
@@ -19,6 +20,9 @@ from genpr.metrics.registry import METRICS
 
 if TYPE_CHECKING:
     from genpr.metrics.uncertainty import Resampled
+
+F_SCORE_METRICS = ("precision", "recall")
+"""The two metrics that an F-score combines, and the two axes on which generators trade off."""
 
 _NAME = re.compile(r"f(\d+(?:\.\d+)?)", re.ASCII)
 _MOST = 1e6  # recall counts alone long before
@@ -53,6 +57,14 @@ def f_beta(precision: float, recall: float, beta: float = 1.0) -> float:
         return 0.0
     weight = beta**2
     return (1 + weight) * precision * recall / (weight * precision + recall)
+
+
+def f1_of(values: Mapping[str, float]) -> float | None:
+    """The F-score with beta = 1 of metric values by name; None unless precision and recall are among them."""
+    if not values.keys() >= {*F_SCORE_METRICS}:
+        return None
+    precision, recall = (values[name] for name in F_SCORE_METRICS)
+    return f_beta(precision, recall)
 
 
 def resampled_f_beta(precision: Resampled, recall: Resampled, beta: float) -> Resampled:

@@ -14,7 +14,7 @@ from weights_server import checkpoint, left_behind, put, serving, use_own_folder
 
 from genpr.cli.main import run
 from genpr.features.weights import known as known_weights
-from genpr.features.weights.files import weights_folder
+from genpr.features.weights.places import weights_folder
 from genpr.features.weights.trust import record_path
 
 GOOD = checkpoint()

@@ -15,7 +15,7 @@ from genpr.conditional.alignment.aligned import aligned
 from genpr.conditional.alignment.question import Question
 from genpr.conditional.alignment.record import worst_first
 from genpr.errors import DataError, FeatureError, UsageError
-from genpr.evaluation.records import result_of
+from genpr.evaluation.result import result_of
 from genpr.features.embedder import Embedder
 
 N = 200

@@ -14,7 +14,7 @@ from toy_pair import ToyPair, chosen, drawings, words
 
 import genpr
 from genpr.errors import DataError, UsageError
-from genpr.evaluation.records import result_of
+from genpr.evaluation.result import result_of
 
 N = 60
 SCENES = chosen(2 * N)

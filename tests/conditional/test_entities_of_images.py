@@ -15,7 +15,7 @@ from toy_colours import COLOURS, Detector, Misshapen, Network, Pair, painted, wr
 import genpr
 from genpr import DataError, FeatureError, UsageError, ZeroShot
 from genpr.conditional.recognition.thresholds import halves_of
-from genpr.evaluation.records import result_of
+from genpr.evaluation.result import result_of
 from genpr.metrics.entity.presence import calibrate, present_by_halves
 
 WANTED = [

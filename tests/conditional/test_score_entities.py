@@ -8,7 +8,7 @@ import pytest
 
 import genpr
 from genpr import DataError, UsageError
-from genpr.evaluation.records import result_of
+from genpr.evaluation.result import result_of
 
 ALIASES = {"尼尔·阿姆斯特朗": ["阿姆斯特朗", "Neil Armstrong"]}
 

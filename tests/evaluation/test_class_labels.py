@@ -10,14 +10,13 @@ import pytest
 import torch
 
 from genpr.errors import DataError, UsageError
-from genpr.evaluation.label_files import open_labels
-from genpr.evaluation.label_table import FolderLabels, NamedLabels, RowLabels
-from genpr.evaluation.labeled_source import LabelledSide, check_labels
+from genpr.evaluation.labels import FolderLabels, LabeledImages, NamedLabels, RowLabels, open_labels
+from genpr.evaluation.per_class import check_classes
 from genpr.images.policy import BadImagePolicy
 
 
 def of(labels, names):
-    return labels.of(names, range(len(names)), len(names))
+    return labels.match(names, range(len(names)), len(names))
 
 
 @pytest.mark.parametrize(
@@ -170,13 +169,13 @@ class TestRows:
         assert isinstance(open_labels(None, tmp_path / "t.npz", "real"), FolderLabels)
 
     def test_they_belong_to_places_in_the_source(self):
-        assert RowLabels(("a", "b", "c"), "x").of(["[2]", "[0]"], [2, 0], 3) == ["c", "a"]
-        assert RowLabels(("a", "b", "c"), "x").of(["[1]"], [1], None) == ["b"]
+        assert RowLabels(("a", "b", "c"), "x").match(["[2]", "[0]"], [2, 0], 3) == ["c", "a"]
+        assert RowLabels(("a", "b", "c"), "x").match(["[1]"], [1], None) == ["b"]
 
     @pytest.mark.parametrize(("rows", "total"), [([0, 1], 2), ([0], 4), ([3], None)])
     def test_another_number_of_them(self, rows, total):
         with pytest.raises(DataError, match="3 labels, but there are") as caught:
-            RowLabels(("a", "b", "c"), "real_labels").of(["n"] * len(rows), rows, total)
+            RowLabels(("a", "b", "c"), "real_labels").match(["n"] * len(rows), rows, total)
         assert caught.value.code == "label-count"
 
     @pytest.mark.parametrize(
@@ -209,12 +208,12 @@ def test_unknown_kind_of_file(tmp_path):
 class TestSides:
     def check(self, real, fake, *, action="error", share=0.01):
         sides = [
-            LabelledSide(
+            LabeledImages(
                 role, f"{role}/", "sub-folders", [f"{role}{i}.png" for i in range(len(labels))], labels
             )
             for role, labels in (("real", real), ("fake", fake))
         ]
-        check_labels(*sides, BadImagePolicy(action, share))
+        check_classes(*sides, BadImagePolicy(action, share))
 
     def test_enough_in_common(self):
         self.check(["a", "b"], ["a"])
@@ -268,10 +267,10 @@ class TestSides:
         assert "and 996 more" in text
 
     def test_sizes_are_of_each_class_and_numbers_come_in_order(self):
-        side = LabelledSide("real", "r/", "o", list("abcd"), ["10", "9", None, "10"])
+        side = LabeledImages("real", "r/", "o", list("abcd"), ["10", "9", None, "10"])
         assert side.rows == {"9": [1], "10": [0, 3]}
         assert list(side.rows) == ["9", "10"]
-        assert side.unlabelled == ("c",)
+        assert side.unlabeled == ("c",)
         assert "9 (1), 10 (2)" in str(side)
 
 

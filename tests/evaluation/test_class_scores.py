@@ -16,11 +16,11 @@ from rich.cells import cell_len
 
 import genpr
 from genpr.cli.main import run
+from genpr.conditional.alignment.record import worst_first
 from genpr.errors import DataError, UsageError
-from genpr.evaluation.class_scores import Average, ClassScore, LeftOutClass, averages, worst_first
-from genpr.evaluation.per_class import check_options
+from genpr.evaluation.per_class import Average, ClassScore, LeftOutClass, averages, check_options
 from genpr.evaluation.protocols import find_protocol
-from genpr.evaluation.records import result_of
+from genpr.evaluation.result import result_of
 from genpr.images.source import choose_rows
 from genpr.metrics.uncertainty import interval_of
 from genpr.metrics.value import MetricValue

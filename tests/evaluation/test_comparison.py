@@ -12,8 +12,7 @@ import genpr
 from genpr.cli.main import run
 from genpr.errors import DataError, UsageError
 from genpr.evaluation.compare import compare, load_results
-from genpr.evaluation.records import result_of
-from genpr.evaluation.result import recipe_of
+from genpr.evaluation.result import recipe_of, result_of
 
 
 @pytest.fixture

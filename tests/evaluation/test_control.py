@@ -9,7 +9,7 @@ import pytest
 
 import genpr
 from genpr.evaluation import reference
-from genpr.evaluation.records import result_of
+from genpr.evaluation.result import result_of
 from genpr.features.embedded_source import OWN, SideFeatures
 from genpr.features.embedder import Embedder
 from genpr.features.inputs import open_side

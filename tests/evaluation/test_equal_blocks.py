@@ -18,7 +18,7 @@ from genpr.evaluation.compare import compare
 from genpr.evaluation.fitted_neighbors import FittedNeighbors
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import find_protocol
-from genpr.evaluation.records import result_of
+from genpr.evaluation.result import result_of
 from genpr.features.embedded_source import OWN
 from genpr.features.feature_set import FeatureSet
 from genpr.metrics.equal_blocks import equal_blocks

@@ -9,8 +9,7 @@ import torch
 
 import genpr
 from genpr.errors import UsageError
-from genpr.evaluation.records import result_of
-from genpr.evaluation.summaries import (
+from genpr.evaluation.result import (
     AlignmentSummary,
     Confusion,
     EntityRow,
@@ -19,6 +18,7 @@ from genpr.evaluation.summaries import (
     LabelSummary,
     Misranked,
     Unreadable,
+    result_of,
 )
 from genpr.metrics.halved import halved
 from genpr.metrics.uncertainty import interval_of

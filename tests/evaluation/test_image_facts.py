@@ -13,7 +13,7 @@ from PIL import Image
 
 import genpr
 from genpr.evaluation.diagnostics import input_notices
-from genpr.evaluation.identities import Identities
+from genpr.evaluation.result import Identities
 from genpr.features import cache as cache_module
 from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.extractor import ExtractorInfo

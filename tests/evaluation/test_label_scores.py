@@ -13,10 +13,9 @@ from label_blobs import blobs
 import genpr
 from genpr.errors import DataError, UsageError
 from genpr.evaluation.compare import compare
-from genpr.evaluation.label_sets import is_set, labels_in
-from genpr.evaluation.label_values import effective, undefined_in, worst_first
-from genpr.evaluation.records import result_of
-from genpr.evaluation.summaries import Confusion, LabelRow, LabelSummary
+from genpr.evaluation.label_metrics import effective_size, undefined_values, worst_labels_first
+from genpr.evaluation.labels import is_label_list, split_labels
+from genpr.evaluation.result import Confusion, LabelRow, LabelSummary, result_of
 from genpr.metrics.label.codes import coded
 from genpr.metrics.label.conditional import ConditionalReals
 from genpr.metrics.uncertainty import interval_of
@@ -227,7 +226,7 @@ def test_another_tool_may_recognise_several_labels_or_none(sides, tmp_path):
     path = tmp_path / "seen.csv"
     path.write_text("name,label\n" + "".join(f"row {row},{text}\n" for row, text in enumerate(seen)))
     found = genpr.score(real, fake, labels=genpr.LabelOptions(fake_labels=asked, recogniser=path), **QUICK)
-    plain = genpr.label_metrics(asked, [labels_in(text) for text in seen])
+    plain = genpr.label_metrics(asked, [split_labels(text) for text in seen])
     for over in ("macro", "micro", "weighted", "samples"):
         for what in ("precision", "recall", "f1"):
             wanted = getattr(getattr(plain, over), what.replace("f1", "f"))
@@ -346,11 +345,11 @@ def test_labels_that_do_not_fit(sides, real_labels, fake_labels, code):
 
 
 def test_texts_of_several_labels():
-    assert [is_set(text) for text in ("a;b", '["a"]', "[]", "a", "[a]", "[1.5]", "[" * 9000)] == [
+    assert [is_label_list(text) for text in ("a;b", '["a"]', "[]", "a", "[a]", "[1.5]", "[" * 9000)] == [
         True
     ] * 3 + [False] * 4
-    assert labels_in(" a ;; b;") == ["a", "b"]
-    assert labels_in('["x;y", 3]') == ["x;y", "3"]
+    assert split_labels(" a ;; b;") == ["a", "b"]
+    assert split_labels('["x;y", 3]') == ["x;y", "3"]
 
 
 def row(label, **facts):
@@ -362,14 +361,14 @@ def test_worst_is_by_what_a_perfect_generator_scores():
     hard = row("hard", null_precision=0.5, null_recall=0.5)
     easy = row("easy", precision=0.9, recall=0.9, null_precision=1.0, null_recall=1.0)
     none = row("none", precision=None, recall=None, f1=None)
-    assert [each.label for each in worst_first([hard, none, easy])] == ["easy", "hard", "none"]
-    assert undefined_in([hard, none]) == (
+    assert [each.label for each in worst_labels_first([hard, none, easy])] == ["easy", "hard", "none"]
+    assert undefined_values([hard, none]) == (
         "precision of 1 class is undefined, since nothing was recognised as it: none",
         "recall of 1 class is undefined, since nothing was asked to be of it: none",
         "f1 of 1 class is undefined, since neither: none",
     )
-    assert effective(np.array([100.0, 100.0, 0.0])) == 200
-    assert effective(np.array([1000.0, 1.0])) == 3
+    assert effective_size(np.array([100.0, 100.0, 0.0])) == 200
+    assert effective_size(np.array([1000.0, 1.0])) == 3
 
 
 def test_table_of_many_hostile_classes_fits():
@@ -392,10 +391,10 @@ def test_each_fake_is_known_with_what_it_was_asked_to_be_and_seen_as(sides):
     some = [None if row % 50 == 7 else label for row, label in enumerate(asked)]
     evaluator = genpr.Evaluator(real, labels=options(real_labels, some), on_bad="skip", max_bad=0.1, **QUICK)
     seen = evaluator.evidence(fake).labels
-    assert list(seen.asked) == some
-    assert [row for row, label in enumerate(seen.recognised) if label is None] == [7, 57, 107, 157]
-    assert sum(a == b for a, b in zip(seen.asked, seen.recognised, strict=True)) > 180
-    wrong = sum(len(rows) for rows in seen.mistaken().values())
+    assert list(seen.requested) == some
+    assert [row for row, label in enumerate(seen.recognized) if label is None] == [7, 57, 107, 157]
+    assert sum(a == b for a, b in zip(seen.requested, seen.recognized, strict=True)) > 180
+    wrong = sum(len(rows) for rows in seen.mistakes().values())
     result = evaluator.score(fake)
     assert result["label.gan_test"] == pytest.approx(1 - wrong / 196)
     assert evaluator.evidence(fake).result.metrics == result.metrics
@@ -405,7 +404,7 @@ def test_exchanged_classes_are_the_most_frequent_mistakes(sides):
     real, _, fake, _, exchanged = sides
     assert genpr.Evaluator(real, **QUICK).evidence(fake).labels is None
     labels = options(real_labels=sides[1], fake_labels=exchanged)
-    found = genpr.Evaluator(real, labels=labels, **QUICK).evidence(fake).labels.mistaken()
+    found = genpr.Evaluator(real, labels=labels, **QUICK).evidence(fake).labels.mistakes()
     assert set(list(found)[:2]) == {("class 0", "class 1"), ("class 1", "class 0")}
 
 
@@ -414,7 +413,7 @@ def test_a_class_that_a_perfect_generator_fails_in_is_not_the_worst():
         return LabelRow(label, 20, 20, 0, 0, 0, None, recall, None, null_recall=null)
 
     given = [of_null("hopeless", 0.0, 0.0), of_null("fallen", 0.6, 0.8), of_null("unknown", 0.5, None)]
-    rows = worst_first(given)
+    rows = worst_labels_first(given)
     assert [each.label for each in rows] == ["unknown", "fallen", "hopeless"]
 
 

@@ -12,8 +12,7 @@ import torch
 
 from genpr.cli.main import run
 from genpr.errors import DataError, UsageError
-from genpr.evaluation.label_table import FolderLabels, NamedLabels
-from genpr.evaluation.mode_labels import SideLabels, are_classes
+from genpr.evaluation.labels import FolderLabels, NamedLabels, OptionalLabels, look_like_classes
 from genpr.evaluation.modes import find_modes
 from genpr.features.embedder import Embedder
 from genpr.features.feature_set import FeatureSet, save_features
@@ -228,7 +227,7 @@ def test_few_images_without_a_label_can_be_left_out_of_the_classes(sides):
 
 
 def labels_of(names):
-    return FolderLabels().of(names, range(len(names)), len(names))
+    return FolderLabels().match(names, range(len(names)), len(names))
 
 
 @pytest.mark.parametrize(
@@ -244,17 +243,17 @@ def labels_of(names):
     ],
 )
 def test_folders_that_nobody_calls_classes_must_look_like_some(names, expected):
-    assert are_classes(labels_of(names)) is expected
+    assert look_like_classes(labels_of(names)) is expected
 
 
-def test_folders_are_classes_without_doubt_where_that_was_said():
+def test_folders_look_like_classes_without_doubt_where_that_was_said():
     names = [f"{folder}/{row}.png" for folder in "ab" for row in range(2)]
     features = FeatureSet(torch.ones(4, 2), source="x", names=tuple(names))
-    guessed = SideLabels.of(None, "x", "real")
-    assert guessed.of_embedded(features, features, STRICT) is None
-    said = SideLabels.of("folders", "x", "real")
-    assert list(said.of_embedded(features, features, STRICT).labels) == ["a", "a", "b", "b"]
+    guessed = OptionalLabels.open(None, "x", "real")
+    assert guessed.match(features, features, STRICT) is None
+    said = OptionalLabels.open("folders", "x", "real")
+    assert list(said.match(features, features, STRICT).labels) == ["a", "a", "b", "b"]
 
 
 def test_labels_that_were_read_already_are_no_guess():
-    assert not SideLabels.of(NamedLabels({"a": "b"}, "here"), "x", "real").is_guess
+    assert not OptionalLabels.open(NamedLabels({"a": "b"}, "here"), "x", "real").is_guess

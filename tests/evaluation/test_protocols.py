@@ -16,7 +16,7 @@ from protocol_cases import replaced_inception
 import genpr
 from genpr.errors import FeatureError, UsageError
 from genpr.evaluation.protocols import PROTOCOLS, find_protocol
-from genpr.evaluation.records import result_of
+from genpr.evaluation.result import result_of
 from genpr.metrics.frechet import Gaussian, frechet_distance
 from genpr.metrics.inception_score import inception_score
 from genpr.metrics.registry import BALLS, DEFAULT_METRICS, METRICS

@@ -11,7 +11,7 @@ from PIL.PngImagePlugin import PngInfo
 
 import genpr
 from genpr.evaluation import diagnostics
-from genpr.evaluation.records import result_of
+from genpr.evaluation.result import result_of
 from genpr.metrics import neighbor_metrics
 from genpr.metrics.modes import kinds
 from genpr.metrics.modes.kinds import odd_axes

@@ -19,7 +19,7 @@ from genpr.conditional.entities.vocabulary import Vocabulary
 from genpr.conditional.prompts.read import open_prompts
 from genpr.errors import ImageError
 from genpr.evaluation.compare import compare, load_results
-from genpr.evaluation.label_files import open_labels
+from genpr.evaluation.labels import open_labels
 from genpr.features.cache import CachedImage, FeatureCache
 from genpr.features.cache_files import find_folders
 from genpr.features.feature_set import FeatureSet
@@ -27,8 +27,8 @@ from genpr.features.inputs import open_side
 from genpr.features.weights.files import load_state_dict
 from genpr.features.weights.known import WeightsFile
 from genpr.images.arrays import peek_array
-from genpr.images.decode import FLAGS, decode
-from genpr.images.policy import DecodePolicy
+from genpr.images.decode import decode
+from genpr.images.policy import FLAGS, DecodePolicy
 from genpr.images.source import open_source
 from genpr.metrics.knn_manifold import KNNManifold
 from genpr.report.pages.compare_page import compare_report
@@ -80,7 +80,7 @@ def read_archive(suffix: str) -> Read:
         path = _written(data, folder, f"x{suffix}")
         _read_images(open_source(path))
         names = [item.name for item in islice(open_source(path), _MOST_IMAGES)]
-        open_labels(None, path, "fake").of(names, range(len(names)), len(names))
+        open_labels(None, path, "fake").match(names, range(len(names)), len(names))
 
     return read
 
@@ -196,7 +196,7 @@ def read_labels(suffix: str) -> Read:
         path = _written(data, folder, f"x{suffix}")
         for sets in (False, True):
             labels = open_labels(path, folder, "real", sets=sets)
-            assert len(labels.of(made.NAMES, range(4), 4)) == 4
+            assert len(labels.match(made.NAMES, range(4), 4)) == 4
 
     return read
 

@@ -28,7 +28,7 @@ from genpr.conditional.entities.vocabulary import Vocabulary
 from genpr.conditional.prompts.read import open_prompts
 from genpr.errors import DataError, GenprError, ImageError
 from genpr.evaluation.compare import load_results
-from genpr.evaluation.label_files import open_labels
+from genpr.evaluation.labels import open_labels
 from genpr.features.feature_set import load_features
 from genpr.images import file_list
 from genpr.images.decode import decode

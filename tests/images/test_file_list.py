@@ -14,7 +14,7 @@ from image_files import SMALL, encode, names
 from genpr.cli.main import run
 from genpr.errors import BadImagesError, DataError, ImageError, UsageError
 from genpr.evaluation.evaluate import score
-from genpr.evaluation.label_files import open_labels
+from genpr.evaluation.labels import open_labels
 from genpr.evaluation.modes import find_modes
 from genpr.features.feature_set import load_features
 from genpr.features.inputs import open_side
@@ -210,10 +210,10 @@ def test_lists_are_scored_as_the_folders_that_they_list(tmp_path, write_images, 
 def test_classes_of_a_list_are_folders_or_by_path(here):
     source = listed(here / "l.txt", b"sub/b c.png\nother/a.png\n")
     labels = open_labels(None, source, "real")
-    assert labels.of(names(source), range(2), 2) == ["sub", "other"]
+    assert labels.match(names(source), range(2), 2) == ["sub", "other"]
     (here / "labels.csv").write_text("other/a.png,x\nsub/b c.png,y\n")
     labels = open_labels(here / "labels.csv", source, "real")
-    assert labels.of(names(source), range(2), 2) == ["y", "x"]
+    assert labels.match(names(source), range(2), 2) == ["y", "x"]
 
 
 def test_a_pattern_of_images_is_a_list(here):

@@ -20,7 +20,7 @@ from image_files import names, read_in_threads
 from PIL import Image
 
 from genpr.errors import DataError, GenprError, ImageError, ResourceError, UsageError
-from genpr.evaluation.label_files import open_labels
+from genpr.evaluation.labels import open_labels
 from genpr.features.pictures import pictures_of
 from genpr.images.decode import decode
 from genpr.images.policy import DecodePolicy
@@ -76,7 +76,7 @@ def objects(hub):
 
 def labels_of(source) -> list:
     opened = open_source(source)
-    return open_labels(None, opened, "real").of(names(opened), range(12), 12)
+    return open_labels(None, opened, "real").match(names(opened), range(12), 12)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -13,9 +13,7 @@ import pytest
 from image_files import SMALL, encode
 
 from genpr.errors import DataError
-from genpr.evaluation.class_labels import of_names
-from genpr.evaluation.label_files import open_labels
-from genpr.evaluation.label_table import FolderLabels
+from genpr.evaluation.labels import FolderLabels, match_names, open_labels
 from genpr.features.inputs import labels_lie_in, open_side
 from genpr.images.member_table import MemberTable
 from genpr.images.source import open_source, subset
@@ -28,7 +26,7 @@ def labels_of(path) -> list:
     labels = open_labels(None, labels_lie_in(path, opened), "real")
     names = opened.source.names()
     names = [item.name for item in opened.source] if names is None else list(names)
-    return labels.of(names, range(len(names)), len(names))
+    return labels.match(names, range(len(names)), len(names))
 
 
 @pytest.mark.parametrize("compression", ["", "gz"])
@@ -89,7 +87,7 @@ def test_labels_of_shards_are_one_after_another(make_tar, tmp_path):
     assert labels_of(f"{tmp_path}/s*.tar") == ["0", None, None, None, "2", None]
     opened = open_side(f"{tmp_path}/s*.tar", "real")
     labels = open_labels(None, labels_lie_in("", opened), "real")
-    side = of_names("real", opened, labels)
+    side = match_names("real", opened, labels)
     assert side is not None
     assert "s0.tar" in side.origin
     assert side.rows == {"0": [0], "2": [4]}
@@ -185,14 +183,14 @@ def test_zips_and_arrays_that_a_pattern_names_state_their_labels(tmp_path):
     opened = open_side(f"{tmp_path}/p?.zip", "real")
     labels = open_labels(None, labels_lie_in("", opened), "real")
     names = [item.name for item in opened.source]
-    assert labels.of(names, range(4), 4) == ["7", "8", None, None]
+    assert labels.match(names, range(4), 4) == ["7", "8", None, None]
     assert labels.origin == f"{tmp_path}/p0.zip/dataset.json and others"
     for number in (0, 1):
         pixels = np.zeros((2, 4, 4, 3), np.uint8)
         np.savez(tmp_path / f"n{number}.npz", arr_0=pixels, arr_1=np.array([number, 5]))
     opened = open_side(f"{tmp_path}/n?.npz", "real")
     labels = open_labels(None, labels_lie_in("", opened), "real")
-    assert labels.of(["x"] * 4, range(4), 4) == ["0", "5", "1", "5"]
+    assert labels.match(["x"] * 4, range(4), 4) == ["0", "5", "1", "5"]
 
 
 def test_parts_that_state_no_labels_have_sub_folders(tmp_path):

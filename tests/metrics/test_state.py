@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from genpr.metrics.manifold import KNNManifold, manifold_metrics
+from genpr.metrics.knn_manifold import KNNManifold
+from genpr.metrics.manifold import manifold_metrics
 
 
 def _state():

@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 from PIL import Image
 
-from genpr.evaluation.result import Result, SideSummary
-from genpr.evaluation.summaries import (
+from genpr.evaluation.result import (
     AlignmentSummary,
     Confusion,
     EntityRow,
@@ -17,6 +16,8 @@ from genpr.evaluation.summaries import (
     LabelRow,
     LabelSummary,
     Misranked,
+    Result,
+    SideSummary,
     Unreadable,
 )
 from genpr.features.extractor import ExtractorInfo

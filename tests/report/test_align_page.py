@@ -12,7 +12,7 @@ from toy_pair import ToyPair, chosen, drawings, words
 
 from genpr.conditional.alignment.aligned import aligned
 from genpr.conditional.alignment.question import Question
-from genpr.evaluation.summaries import Misranked
+from genpr.evaluation.result import Misranked
 from genpr.features.embedder import Embedder
 from genpr.report.pages.align_page import align_report
 from genpr.report.pages.gallery import data_uri

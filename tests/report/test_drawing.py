@@ -14,7 +14,7 @@ from page_results import a_result
 
 from genpr.checkpoints.ranking.goal import Goal
 from genpr.checkpoints.sweeps.sweep import Sweep, SweepPoint
-from genpr.evaluation.class_scores import Average, ClassScore, ClassScores
+from genpr.evaluation.per_class import Average, ClassScore, ClassScores
 from genpr.report.plots.class_plot import class_heat_map
 from genpr.report.plots.compare_plots import metric_curve, numbered_plane
 from genpr.report.plots.page_plots import histogram, plane

@@ -20,7 +20,7 @@ from PIL import Image
 import genpr
 from genpr.demo.shapes import KINDS, ShapesGenerator, draw_latents
 from genpr.errors import DataError, UsageError
-from genpr.evaluation.seen_labels import SeenLabels
+from genpr.evaluation.label_metrics import RecognizedLabels
 from genpr.images.likeness import Likeness
 from genpr.images.policy import DecodePolicy
 from genpr.report.pages import evidence_page, near_copies
@@ -588,7 +588,7 @@ def test_what_is_not_as_asked_is_shown_under_what_was_asked_and_seen(evidence, f
     seen = ["ring" if label == "star" and row < 8 else label for row, label in enumerate(asked)]
     seen[100:140:2] = ["disc"] * 20
     asked[0] = None
-    made = replace(evidence, labels=SeenLabels(tuple(asked), (None, *seen[1:])))
+    made = replace(evidence, labels=RecognizedLabels(tuple(asked), (None, *seen[1:])))
     gallery = evidence_report(made, *folders, device="cpu").galleries["Not what was asked for"]
     groups = [(name, [picture.caption for picture in pictures]) for name, pictures in gallery.groups]
     realism = evidence.fake.realism
@@ -603,7 +603,7 @@ def test_what_is_not_as_asked_is_shown_under_what_was_asked_and_seen(evidence, f
 
 
 def test_hostile_classes_are_headings_and_nothing_else(evidence, folders):
-    labels = SeenLabels(tuple([HOSTILE[0]] * N), tuple([HOSTILE[-1]] * N))
+    labels = RecognizedLabels(tuple([HOSTILE[0]] * N), tuple([HOSTILE[-1]] * N))
     page = evidence_report(replace(evidence, labels=labels), *folders, device="cpu")
     assert len(list(parsed(page).iter("{*}script"))) + len(list(parsed(page).iter("script"))) <= 1
     assert HOSTILE[0] not in page
@@ -611,7 +611,7 @@ def test_hostile_classes_are_headings_and_nothing_else(evidence, folders):
 
 
 def test_where_all_is_as_asked_there_is_nothing_to_show(evidence, folders, given):
-    labels = SeenLabels(("cat",) * N, ("cat",) * N)
+    labels = RecognizedLabels(("cat",) * N, ("cat",) * N)
     gallery = evidence_report(replace(evidence, labels=labels), *folders, device="cpu").galleries[
         "Not what was asked for"
     ]

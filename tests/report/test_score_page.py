@@ -14,7 +14,7 @@ import pytest
 from page_results import HOSTILE, a_result, a_side, picture
 
 from genpr.errors import UsageError
-from genpr.evaluation.records import result_of
+from genpr.evaluation.result import result_of
 from genpr.notices import Notice
 from genpr.report.pages.gallery import Gallery, Picture, within
 from genpr.report.pages.page_file import write_page

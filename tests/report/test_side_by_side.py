@@ -13,7 +13,7 @@ from PIL import Image
 
 from genpr.checkpoints.generation.sampler import Sampler
 from genpr.errors import DataError, UsageError
-from genpr.evaluation.identities import Identities
+from genpr.evaluation.result import Identities
 from genpr.features.feature_set import FeatureSet
 from genpr.images.decode import content_sha256
 from genpr.report.pages.side_by_side import side_by_side

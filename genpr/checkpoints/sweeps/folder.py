@@ -13,8 +13,7 @@ from typing import Any
 
 from genpr.errors import DataError, UsageError
 from genpr.evaluation.evaluator import Evaluator
-from genpr.evaluation.records import result_of
-from genpr.evaluation.result import Result
+from genpr.evaluation.result import Result, result_of
 from genpr.images.folder import walk_files
 from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, parse_json, read_bytes
 from genpr.storage import atomic_path, check_place, exclusive_lock, open_regular, unwritable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from genpr.errors import DataError
 from genpr.metrics.f_beta import f_beta
-from genpr.metrics.value_ranges import check_interval, check_value
+from genpr.metrics.registry import check_interval, check_value
 from genpr.rebuild import rebuilt
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from genpr.conditional.alignment.record import Made, result_of_alignment
 from genpr.conditional.alignment.values import Direction, clip_score, named_values, rankings
 from genpr.conditional.prompts.read import open_prompts
 from genpr.conditional.prompts.table import Captions, Prompts
-from genpr.errors import DataError
+from genpr.errors import DataError, short
 from genpr.evaluation.result import Result
 from genpr.features.cpu_fallback import going_on
 from genpr.features.embedded_source import SideFeatures
@@ -31,7 +31,7 @@ from genpr.features.lookup import canonical_name
 from genpr.features.row_names import names_of, rows_in_source
 from genpr.features.text import check_has_text
 from genpr.features.text_pairs import check_pair, text_encoder_for
-from genpr.images.item import known_length, short
+from genpr.images.item import known_length
 from genpr.metrics.retrieval.similarities import FeaturePairs
 from genpr.metrics.value import MetricValue
 

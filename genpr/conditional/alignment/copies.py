@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from genpr.conditional.prompts.read import text_of
-from genpr.errors import DataError, UsageError
+from genpr.errors import DataError, UsageError, short
 from genpr.features.embedded_source import SideFeatures
 from genpr.features.embedder import Embedder, Space
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedSide, open_side
-from genpr.images.item import printable, short
+from genpr.images.item import printable
 from genpr.images.naming import plain_path
 from genpr.limits import csv_rows
 from genpr.metrics.retrieval.copies import CopyDetection, copy_detection

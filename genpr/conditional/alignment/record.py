@@ -11,9 +11,14 @@ from torch import Tensor
 from genpr.conditional.alignment.asked import Asked
 from genpr.conditional.alignment.ranks import ImageRank
 from genpr.evaluation.diagnostics import decoding_notices
-from genpr.evaluation.identities import Identities
-from genpr.evaluation.result import Result, SideSummary, package_versions
-from genpr.evaluation.summaries import AlignmentSummary, Misranked
+from genpr.evaluation.result import (
+    AlignmentSummary,
+    Identities,
+    Misranked,
+    Result,
+    SideSummary,
+    package_versions,
+)
 from genpr.features.embedder import Embedder
 from genpr.features.feature_set import FeatureSet
 from genpr.features.text_encoder import TextEncoder

@@ -21,9 +21,15 @@ from genpr.conditional.entities.text_files import shown, some
 from genpr.conditional.entities.vocabulary import Vocabulary
 from genpr.conditional.entity_scores.recall import Words, tables_of, vocabulary_of
 from genpr.errors import UsageError
-from genpr.evaluation.result import Result, SideSummary, package_versions
-from genpr.evaluation.summaries import EntityBounds, EntityRow, EntitySummary
-from genpr.evaluation.summaries import Unreadable as UnreadableAnswer
+from genpr.evaluation.result import (
+    EntityBounds,
+    EntityRow,
+    EntitySummary,
+    Result,
+    SideSummary,
+    package_versions,
+)
+from genpr.evaluation.result import Unreadable as UnreadableAnswer
 from genpr.metrics.entity.entities import EntityMetrics, EntityScore, entity_set_metrics
 from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice

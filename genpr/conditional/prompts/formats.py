@@ -17,8 +17,7 @@ from genpr.conditional.prompts.table import (
     checked_text,
     damaged,
 )
-from genpr.errors import DataError
-from genpr.images.item import short
+from genpr.errors import DataError, short
 from genpr.limits import check_json, csv_rows, parse_json
 
 _NAMES = (

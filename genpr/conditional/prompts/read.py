@@ -16,10 +16,10 @@ from genpr.conditional.prompts.table import (
     checked_text,
     damaged,
 )
-from genpr.errors import UsageError
+from genpr.errors import UsageError, short
 from genpr.images.damage import damage_reported
 from genpr.images.folder import walk_files
-from genpr.images.item import printable, short
+from genpr.images.item import printable
 from genpr.images.naming import stem_of
 from genpr.limits import SMALL_TEXT_BYTES, TEXT_BYTES, check_lines, read_bytes
 from genpr.storage import open_regular

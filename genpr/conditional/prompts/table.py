@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from genpr.errors import DataError
-from genpr.images.item import printable, short, some
+from genpr.errors import DataError, short
+from genpr.images.item import printable, some
 from genpr.images.naming import known_as, plain_path, stem_of
 
 MAX_CHARACTERS = 2**16

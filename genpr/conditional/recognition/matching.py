@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from genpr.conditional.entities.expectations import Expectations
-from genpr.errors import DataError
-from genpr.images.item import printable, short, some
+from genpr.errors import DataError, short
+from genpr.images.item import printable, some
 from genpr.images.naming import file_of, plain_path, stem_of
 
 

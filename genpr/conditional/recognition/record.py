@@ -22,9 +22,14 @@ from genpr.conditional.recognition.labelled import Labelled
 from genpr.conditional.recognition.recogniser import Recogniser
 from genpr.conditional.recognition.thresholds import Judged
 from genpr.evaluation.diagnostics import decoding_notices
-from genpr.evaluation.identities import Identities
-from genpr.evaluation.result import Result, SideSummary, package_versions
-from genpr.evaluation.summaries import EntitySummary, RecogniserSummary
+from genpr.evaluation.result import (
+    EntitySummary,
+    Identities,
+    RecogniserSummary,
+    Result,
+    SideSummary,
+    package_versions,
+)
 from genpr.features.feature_set import FeatureSet
 from genpr.metrics.entity.entities import EntityMetrics, entity_set_metrics
 from genpr.metrics.entity.presence import LEAST_EXAMPLES

@@ -27,11 +27,10 @@ from genpr.conditional.recognition.thresholds import (
     halves_of,
     presence_of,
 )
-from genpr.errors import UsageError
+from genpr.errors import UsageError, short
 from genpr.evaluation.result import Result
 from genpr.features.embedder import Embedder, StageProgress
 from genpr.features.inputs import open_side
-from genpr.images.item import short
 from genpr.images.policy import MAX_PIXELS
 from genpr.memory import limited_memory, parse_size
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from genpr.conditional.entities.expectations import Expectations
 from genpr.conditional.entity_scores.in_images import DETECTED
 from genpr.errors import DataError
-from genpr.evaluation.summaries import EntityThreshold
+from genpr.evaluation.result import EntityThreshold
 from genpr.metrics.entity.presence import Calibration, calibrate, present_by_halves
 
 Presence = Tensor

@@ -35,7 +35,8 @@ from genpr.features.networks.open_families import (
     unknown_model,
 )
 from genpr.features.resize import ResizeRule, find_rule
-from genpr.features.weights.files import WeightsFile, hub_file, load_state_dict, loaded_sha256
+from genpr.features.weights.files import load_state_dict, loaded_sha256
+from genpr.features.weights.known import WeightsFile, hub_file
 from genpr.runtime import state_guard
 
 _OPENAI: Mapping[str, tuple[str, str]] = MappingProxyType(

@@ -31,7 +31,8 @@ from genpr.features.networks.clip import (
 )
 from genpr.features.networks.open_families import find_family_weights, misfit
 from genpr.features.text_encoder import TextEncoderInfo, TextProgress
-from genpr.features.weights.files import WeightsFile, load_state_dict, loaded_sha256
+from genpr.features.weights.files import load_state_dict, loaded_sha256
+from genpr.features.weights.known import WeightsFile
 from genpr.runtime import state_guard
 
 _BATCH = 16

@@ -23,7 +23,8 @@ from genpr.features.catalogue import BUILT_IN, Request
 from genpr.features.names import ExtractorName
 from genpr.features.networks.network import InputRule, NetworkExtractor, describe_part
 from genpr.features.resize import find_rule
-from genpr.features.weights.files import WeightsFile, load_state_dict, loaded_sha256
+from genpr.features.weights.files import load_state_dict, loaded_sha256
+from genpr.features.weights.known import WeightsFile
 
 SIZE = 299
 

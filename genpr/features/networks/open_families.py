@@ -15,7 +15,8 @@ from genpr.features.catalogue import Request
 from genpr.features.networks.network import Colour
 from genpr.features.pillow_images import resized_middle
 from genpr.features.resize import ResizeRule
-from genpr.features.weights.files import WeightsFile, find_or_fetch, is_cached
+from genpr.features.weights.files import find_or_fetch, is_cached
+from genpr.features.weights.known import WeightsFile
 from genpr.runtime import expanded
 from genpr.storage import sha256_of_file
 

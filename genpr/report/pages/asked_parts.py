@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from genpr.evaluation.result import Result
-from genpr.evaluation.summaries import AlignmentSummary, EntitySummary, LabelSummary
+from genpr.evaluation.result import AlignmentSummary, EntitySummary, LabelSummary, Result
 from genpr.metrics.metric import MANIFOLD
 from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.value import MetricValue

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from genpr.errors import GenprError
-from genpr.evaluation.class_scores import ClassScores
-from genpr.evaluation.label_table import some
-from genpr.evaluation.mode_labels import SideLabels
+from genpr.evaluation.labels import OptionalLabels
+from genpr.evaluation.per_class import ClassScores
 from genpr.evaluation.per_image import PerImageScores
 from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import labels_lie_in, open_side
+from genpr.images.item import some
 from genpr.images.policy import BadImagePolicy, DecodePolicy
 from genpr.metrics.modes.projection import Projection, project
 from genpr.report.pages.album import Album
@@ -132,7 +132,7 @@ def _labels(source: object, features: FeatureSet, role: Side, given: object) -> 
     """Classes that are known; a page can do without, and says nothing of them where they do not fit."""
     try:
         opened = features if source is None else open_side(source, role)
-        found = SideLabels.of(given, labels_lie_in(source, opened), role).of_embedded(opened, features, _ANY)
+        found = OptionalLabels.open(given, labels_lie_in(source, opened), role).match(opened, features, _ANY)
     except GenprError:
         if given is not None:
             raise

@@ -14,7 +14,7 @@ def mistaken_picks(evidence: PerImageScores) -> Selection | None:
     """Of the most frequent confusions the most realistic fakes, each beside its nearest real; None without labels."""
     if evidence.labels is None:
         return None
-    groups = evidence.labels.mistaken()
+    groups = evidence.labels.mistakes()
     realism, count = evidence.fake.realism, sum(map(len, groups.values()))
     picks = [
         _pick(evidence, row, f"Asked for {_short(asked)}, seen as {_short(seen)} ({len(rows):,})")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from genpr.evaluation.label_table import Label
+from genpr.evaluation.labels import Label
 from genpr.evaluation.modes import FoundModes
 from genpr.evaluation.per_image import PerImageScores
 from genpr.metrics.modes.modes import LEAST_IMAGES, modes_of

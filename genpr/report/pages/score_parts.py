@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from genpr.evaluation.result import Result, SideSummary
-from genpr.evaluation.summaries import AlignmentSummary, RecogniserSummary
+from genpr.evaluation.result import AlignmentSummary, RecogniserSummary, Result, SideSummary
 from genpr.metrics.metric import MANIFOLD
 from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.value import Control, MetricValue

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from genpr.checkpoints.ranking.words import listed
 from genpr.errors import DataError, ImageError, UsageError
-from genpr.evaluation.identities import Identities
-from genpr.evaluation.result import Result
+from genpr.evaluation.result import Identities, Result
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import open_side
 from genpr.features.pictures import Pictures

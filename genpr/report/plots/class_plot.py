@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from genpr.evaluation.class_scores import ClassScore, ClassScores, relative_of
+from genpr.evaluation.per_class import ClassScore, ClassScores, relative_of
 from genpr.report.plots.drawing import drawing
 from genpr.report.plots.inline_svg import STYLE, inline_svg
 from genpr.report.safe_text import cut

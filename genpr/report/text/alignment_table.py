@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from genpr.evaluation.summaries import AlignmentSummary
+from genpr.evaluation.result import AlignmentSummary
 from genpr.report.text.layout import WIDTH, shortened
 from genpr.report.text.sample_table import cell_of, check_table
 from genpr.storage import atomic_path, unwritable

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from genpr.evaluation.class_scores import (
-    OVER_FAKES,
+from genpr.evaluation.per_class import (
     WEAKEST_FIRST,
     Average,
     ClassScore,
     ClassScores,
     LeftOutClass,
 )
+from genpr.metrics.registry import BALLS
 from genpr.metrics.value import MetricValue
 from genpr.report.text.layout import WIDTH, plain_table, render, shortened, wrapped
 
@@ -80,8 +80,8 @@ def _null(average: Average) -> str:
 
 def _legend(scores: ClassScores) -> list[str]:
     by = "all metrics over their nulls" if scores.worst_by == WEAKEST_FIRST else scores.worst_by
-    over_fakes = [name for name in scores.micro if name in OVER_FAKES]
-    over_reals = [name for name in scores.micro if name not in OVER_FAKES]
+    over_fakes = [name for name in scores.micro if BALLS[name].over == "fake"]
+    over_reals = [name for name in scores.micro if BALLS[name].over != "fake"]
     weights = "; ".join(
         f"its {role} for {' and '.join(names)}"
         for role, names in (("fakes", over_fakes), ("reals", over_reals))

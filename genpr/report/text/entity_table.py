@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from genpr.evaluation.result import Result
-from genpr.evaluation.summaries import EntityRow, EntitySummary
+from genpr.evaluation.result import EntityRow, EntitySummary, Result
 from genpr.report.remarks import CHOSEN
 from genpr.report.text.layout import number, plain_table, render, shortened, wrapped
 

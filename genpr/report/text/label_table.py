@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from genpr.evaluation.summaries import LabelRow, LabelSummary
+from genpr.evaluation.result import LabelRow, LabelSummary
 from genpr.report.text.class_table import label_lines
 from genpr.report.text.layout import WIDTH, plain_table, render, shortened, wrapped
 

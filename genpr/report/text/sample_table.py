@@ -117,7 +117,7 @@ def _labels(evidence: PerImageScores) -> tuple[list[str], list[str]]:
         return [""] * len(evidence.fake), [""] * len(evidence.fake)
     asked, recognised = (
         [cell_of(label or "") for label in labels]
-        for labels in (evidence.labels.asked, evidence.labels.recognised)
+        for labels in (evidence.labels.requested, evidence.labels.recognized)
     )
     return asked, recognised
 

@@ -14,15 +14,9 @@ import pytest
 from weights_server import checkpoint, left_behind, put, serving, use_own_folders
 
 from genpr.errors import ResourceError, WeightsError
-from genpr.features.weights.files import (
-    find_or_fetch,
-    hub_file,
-    is_cached,
-    load_state_dict,
-    loaded_sha256,
-    verify_file,
-    weights_folder,
-)
+from genpr.features.weights.files import find_or_fetch, is_cached, load_state_dict, loaded_sha256, verify_file
+from genpr.features.weights.known import hub_file
+from genpr.features.weights.places import weights_folder
 from genpr.features.weights.trust import record_of, record_path, records
 
 GOOD, OTHER = checkpoint(1.0), checkpoint(2.0)

@@ -15,7 +15,9 @@ from safetensors.torch import save
 from weights_server import checkpoint, left_behind, put, serving, use_own_folders
 
 from genpr.errors import WeightsError
-from genpr.features.weights.files import WeightsFile, find_or_fetch, load_state_dict, weights_folder
+from genpr.features.weights.files import find_or_fetch, load_state_dict
+from genpr.features.weights.known import WeightsFile
+from genpr.features.weights.places import weights_folder
 from genpr.features.weights.trust import record_path
 
 

@@ -1,0 +1,591 @@
+"""Label metrics of a score: do the fakes look like the classes that they were generated for?
+
+The fakes are classified by the labeled reals, or another tool has classified them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from genpr.errors import DataError, UsageError
+from genpr.evaluation.label_options import LINEAR, LabelOptions
+from genpr.evaluation.labels import (
+    LABELS_HINT,
+    FolderLabels,
+    Label,
+    LabeledImages,
+    Labels,
+    check_complete,
+    check_shared,
+    class_order,
+    is_label_list,
+    match_labels,
+    match_names,
+    open_labels,
+    split_labels,
+)
+from genpr.evaluation.plan import ScorePlan
+from genpr.evaluation.result import Confusion, LabelRow, LabelSummary, Result
+from genpr.features.embedded_source import SideFeatures
+from genpr.features.embedder import Embedder
+from genpr.features.feature_set import FeatureSet
+from genpr.features.inputs import OpenedSide, labels_lie_in
+from genpr.images.item import some
+from genpr.images.policy import BadImagePolicy
+from genpr.metrics.label.codes import Coded, coded
+from genpr.metrics.label.conditional import (
+    LEAST_IN_HALF,
+    Conditional,
+    ConditionalReals,
+    Direction,
+    Kind,
+    members,
+)
+from genpr.metrics.label.labels import known_or_none, metrics_of_codes, ratios
+from genpr.metrics.label.records import LabelMetrics
+from genpr.metrics.uncertainty import interval_of
+from genpr.metrics.value import MetricValue
+from genpr.notices import Notice, notice
+
+_HALVES, _FAKE_STREAM = 100, 1
+_MAX_CONFUSIONS = 50
+_FEW_REALS = (
+    0.5  # per fake; in simulations the null was .01 low at a half, .04 at a third and .09 at a twentieth
+)
+_WHY_UNDEFINED = {
+    "precision": "nothing was recognised as it",
+    "recall": "nothing was asked to be of it",
+    "f1": "neither",
+}
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LabelConfig:
+    """Options of label metrics, and the labels that are known before the fakes.
+
+    Attributes:
+        options: As the user gave them.
+        real: Labels of the reals; None where they are not used.
+        recognized: What another tool recognized the fakes as; None where the reals classify them.
+        policy: Whether images without a label may be left out, and how many.
+    """
+
+    options: LabelOptions
+    real: Labels | None
+    recognized: Labels | None
+    policy: BadImagePolicy
+
+    @classmethod
+    def of(cls, options: LabelOptions | None, real: OpenedSide, policy: BadImagePolicy) -> LabelConfig | None:
+        """Read the labels that need no fakes; None without options.
+
+        Raises:
+            UsageError: There is no such file.
+            DataError: Labels cannot be read, or do not belong to the reals.
+        """
+        if options is None:
+            return None
+        if not isinstance(options, LabelOptions):
+            raise UsageError(f"labels must be genpr.LabelOptions(...), not {options!r}", code="bad-option")
+        if options.is_file:
+            return cls(options, None, open_labels(options.recogniser, None, "fake", sets=True), policy)
+        labels = open_labels(options.real_labels, labels_lie_in(None, real), "real")
+        config = cls(options, labels, None, policy)
+        config._check_names("real", real, labels)
+        return config
+
+    def open_fake(self, opened: OpenedSide) -> Labels:
+        """The labels that the fakes were generated for.
+
+        Raises:
+            UsageError: There is no such file.
+            DataError: Labels cannot be read.
+        """
+        source = labels_lie_in(None, opened)
+        return open_labels(self.options.fake_labels, source, "fake", sets=self.recognized is not None)
+
+    def check(self, opened: OpenedSide) -> None:
+        """Refuse fakes that labels do not fit, as far as that is known before they are embedded.
+
+        Raises:
+            UsageError: There is no such file.
+            DataError: Labels cannot be read, or do not belong to the fakes.
+        """
+        self._check_names("fake", opened, self.open_fake(opened))
+        if self.recognized is not None:
+            self._check_names("fake", opened, self.recognized)
+
+    def _check_names(self, role: str, opened: OpenedSide, labels: Labels) -> None:
+        images = match_names(role, opened, labels)
+        if images is not None:
+            self._check_images(images)
+
+    def _check_images(self, images: LabeledImages) -> None:
+        if not images.rows:
+            raise DataError(
+                f"label metrics need a label per image: {images}; {LABELS_HINT}", code="no-labels"
+            )
+        check_complete(images, self.policy)
+
+    def match(self, side: SideFeatures, features: FeatureSet, labels: Labels) -> LabeledImages:
+        """Each embedded image with its label.
+
+        Raises:
+            DataError: Labels do not belong to the images.
+        """
+        images = match_labels(side.role, side.side, features, labels)
+        self._check_images(images)
+        return images
+
+    def facts(self, real: Sequence[Label]) -> dict[str, Any]:
+        """What decides the values beside the images, as plain JSON types: labels by their hash."""
+        fake = self.options.fake_labels
+        if fake is not None:
+            fake = open_labels(fake, None, "fake", sets=self.recognized is not None)
+        return {
+            "recogniser": "file" if self.options.is_file else str(self.options.recogniser),
+            "k": int(self.options.k),
+            "real": _hash(list(real)),
+            "fake": _content(fake),
+            "recognised": _content(self.recognized),
+        }
+
+
+def _content(labels: Labels | None) -> str | None:
+    if labels is None:
+        return None
+    if isinstance(labels, FolderLabels):
+        return labels.origin
+    return _hash(list(labels.labels) if hasattr(labels, "labels") else sorted(labels.by_name.items()))
+
+
+def _hash(content: object) -> str:
+    return hashlib.sha256(json.dumps(content).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def check_labels(
+    options: LabelOptions | None,
+    real: OpenedSide,
+    fake: OpenedSide,
+    *,
+    on_bad: Literal["error", "skip"] = "error",
+    max_bad: float = 0.01,
+) -> None:
+    """Refuse labels that do not fit two sources, as far as that is known before an image of either is embedded.
+
+    Raises:
+        UsageError: There is no such file.
+        DataError: Labels cannot be read, or do not belong to the images.
+    """
+    config = LabelConfig.of(options, real, BadImagePolicy(on_bad, max_bad))
+    if config is None:
+        return
+    config.check(fake)
+    if config.real is not None:
+        reals, fakes = (
+            match_names("real", real, config.real),
+            match_names("fake", fake, config.open_fake(fake)),
+        )
+        if reals is not None and fakes is not None:
+            check_shared(reals, fakes)
+
+
+@dataclass(frozen=True, slots=True)
+class RecognizedLabels:
+    """What each fake was generated for, and what it was recognized as, in the order in which they were scored.
+
+    Attributes:
+        requested: (m,) the class that each was generated for; None for those without one, which are not classified.
+        recognized: (m,) the class that it was recognized as; None for those not classified, or recognized as nothing.
+    """
+
+    requested: tuple[Label, ...]
+    recognized: tuple[Label, ...]
+
+    def mistakes(self) -> dict[tuple[str, str], list[int]]:
+        """Rows by (requested, recognized), where the two differ: the largest group first, equally large ones by name."""
+        groups: dict[tuple[str, str], list[int]] = {}
+        for row, (requested, recognized) in enumerate(zip(self.requested, self.recognized, strict=True)):
+            if requested is not None and recognized is not None and requested != recognized:
+                groups.setdefault((requested, recognized), []).append(row)
+        return dict(sorted(groups.items(), key=lambda each: (-len(each[1]), each[0])))
+
+
+@dataclass(frozen=True)
+class LabelScore:
+    """What labels add to a result.
+
+    Attributes:
+        metrics: By name; undefined ones are missing.
+        undefined: The names of those.
+        summary: Values and errors of each class.
+        notices: What a reader should know.
+        recognized: What each fake was generated for and recognized as.
+        seconds: Time to compute all that.
+    """
+
+    metrics: Mapping[str, MetricValue]
+    undefined: tuple[str, ...]
+    summary: LabelSummary
+    notices: tuple[Notice, ...]
+    recognized: RecognizedLabels = field(repr=False)
+    seconds: float = field(default=0.0, compare=False)
+
+    def added_to(self, result: Result) -> Result:
+        """The result with all of it."""
+        return replace(
+            result,
+            metrics={**result.metrics, **self.metrics},
+            undefined=(*result.undefined, *self.undefined),
+            notices=(*result.notices, *self.notices),
+            seconds={**result.seconds, "labels": self.seconds},
+            labels=self.summary,
+        )
+
+
+class LabelScorer:
+    """Label metrics of any number of fake sets against one real set.
+
+    Args:
+        config: Where labels are, and what classifies the fakes.
+        side: The real source.
+        reals: Its features.
+        plan: Whether intervals are requested.
+        embedder: Its seed and device.
+
+    Raises:
+        DataError: Labels do not belong to the reals, or there are too few of these.
+    """
+
+    def __init__(
+        self, config: LabelConfig, side: SideFeatures, reals: FeatureSet, plan: ScorePlan, embedder: Embedder
+    ) -> None:
+        self._config, self._options = config, config.options
+        self._intervals, self._seed, self._device = plan.intervals, embedder.seed, embedder.device
+        self._report = embedder.progress or (lambda *_: None)
+        self._labeled: LabeledImages | None = None
+        self._reals: ConditionalReals | None = None
+        started = time.perf_counter()
+        if config.real is not None:
+            self._labeled = config.match(side, reals, config.real)
+            self._reals = self._fit(self._labeled, reals)
+        self._fit_seconds = time.perf_counter() - started
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """What decides a score beside the images, as plain JSON types."""
+        return self._config.facts(() if self._labeled is None else self._labeled.labels)
+
+    def score(self, side: SideFeatures, fakes: FeatureSet) -> LabelScore:
+        """Score one fake set, of which `fakes` are the features.
+
+        Raises:
+            DataError: Labels do not belong to the fakes.
+        """
+        started = time.perf_counter()
+        self._report("labels", 0, 1)
+        requested = self._config.match(side, fakes, self._config.open_fake(side.side))
+        if self._config.recognized is None:
+            found = self._by_reals(requested, fakes)
+        else:
+            found = self._by_file(requested, self._config.match(side, fakes, self._config.recognized))
+        self._report("labels", 1, 1)
+        seconds = time.perf_counter() - started + self._fit_seconds
+        return replace(found, seconds=seconds)
+
+    def _fit(self, images: LabeledImages, reals: FeatureSet) -> ConditionalReals:
+        if len(images.rows) < 2:
+            raise DataError(
+                f"label metrics need reals of at least two classes: {images}; else every fake is recognised as the one",
+                code="one-class",
+            )
+        features, labels = self._with_labels(images, reals, list(images.rows))
+        kind: Kind = "linear" if self._options.recogniser == LINEAR else "knn"
+        return ConditionalReals(
+            features, labels, kind=kind, k=int(self._options.k), intervals=self._intervals, seed=self._seed
+        )
+
+    def _with_labels(
+        self, images: LabeledImages, features: FeatureSet, classes: list[str]
+    ) -> tuple[Tensor, Tensor]:
+        """Features and class indices of the images that have a class."""
+        index = {label: number for number, label in enumerate(classes)}
+        rows = [row for row, label in enumerate(images.labels) if label is not None]
+        labels = torch.tensor([index[label] for label in images.labels if label is not None])
+        kept = features.features if len(rows) == len(features) else features.features[torch.tensor(rows)]
+        return kept.float().to(self._device), labels.to(self._device)
+
+    def _by_reals(self, requested: LabeledImages, fakes: FeatureSet) -> LabelScore:
+        """Classified by the labeled reals."""
+        assert self._reals is not None
+        assert self._labeled is not None
+        check_shared(self._labeled, requested)
+        classes = sorted({*self._labeled.rows, *requested.rows}, key=class_order)
+        index = {label: number for number, label in enumerate(classes)}
+        features, labels = self._with_labels(requested, fakes, classes)
+        places = torch.tensor([index[label] for label in self._labeled.rows], device=labels.device)
+        found = self._reals.score(features, labels, places=places, n_classes=len(classes))
+        k = None if self._options.recogniser == LINEAR else int(self._options.k)
+        metrics, undefined = _values(
+            found, k=k, extractor=None if fakes.extractor is None else fakes.extractor.name
+        )
+        rows = _rows(found.test, classes)
+        summary = LabelSummary(
+            recogniser=str(self._options.recogniser),
+            k=k,
+            rows=rows,
+            confusions=_confusions(labels, found.test.recognised, classes),
+            undefined=undefined_values(rows),
+            n=found.test.n,
+            origins={each.role: each.origin for each in (self._labeled, requested)},
+            unlabelled={each.role: len(each.unlabeled) for each in (self._labeled, requested)},
+        )
+        names = iter(classes[place] if place >= 0 else None for place in found.test.recognised.tolist())
+        recognized = (None if label is None else next(names) for label in requested.labels)
+        return LabelScore(
+            metrics,
+            undefined,
+            summary,
+            self._notices(requested, found),
+            RecognizedLabels(tuple(requested.labels), tuple(recognized)),
+        )
+
+    def _notices(self, requested: LabeledImages, found: Conditional) -> tuple[Notice, ...]:
+        assert self._labeled is not None
+        notices = []
+        if unknown := [label for label in requested.rows if label not in self._labeled.rows]:
+            count = sum(len(requested.rows[label]) for label in unknown)
+            notices.append(notice("classes-differ", count=f"{count:,} fakes", shown=some(unknown)))
+        if found.null_share < _FEW_REALS:
+            notices.append(notice("null-of-fewer", share=f"{found.null_share:.0%}"))
+        if self._intervals and found.test.halves is None:
+            notices.append(_no_interval(min(found.test.n, found.train.n)))
+        return tuple(notices)
+
+    def _by_file(self, requested: LabeledImages, seen: LabeledImages) -> LabelScore:
+        """Classified by another tool."""
+        both = [
+            (wanted, found)
+            for wanted, found in zip(requested.labels, seen.labels, strict=True)
+            if wanted is not None and found is not None
+        ]
+        several = any(is_label_list(text) for pair in both for text in pair)
+        relevant, predicted = (
+            [split_labels(text) if several else text for text in texts] for texts in zip(*both, strict=True)
+        )
+        codes = coded(relevant, predicted, None)
+        found = metrics_of_codes(codes)
+        enough = self._intervals and codes.n // 2 >= LEAST_IN_HALF
+        metrics = _plain_values(found, _half_values(codes, self._seed) if enough else {})
+        undefined = tuple(f"label.{name}" for name, value in _by_name(found).items() if np.isnan(value))
+        rows = _plain_rows(found)
+        wrong = [Confusion(str(a), str(b), count) for a, b, count in found.confusions if a != b]
+        summary = LabelSummary(
+            recogniser=seen.origin,
+            k=None,
+            rows=rows,
+            confusions=tuple(wrong[:_MAX_CONFUSIONS]),
+            undefined=undefined_values(rows),
+            n=codes.n,
+            origins={"fake": requested.origin},
+            unlabelled={"fake": len(requested.labels) - codes.n},
+        )
+        lacking = () if enough or not self._intervals else (_no_interval(codes.n),)
+        recognized = RecognizedLabels(tuple(requested.labels), tuple(seen.labels))
+        return LabelScore(metrics, undefined, summary, (*found.notices, *lacking), recognized)
+
+
+def _no_interval(n: int) -> Notice:
+    return notice(
+        "no-intervals",
+        names="label metrics",
+        reason=f"halves of {n:,} images are too small",
+        remedy=f"give at least {2 * LEAST_IN_HALF:,} of each side",
+    )
+
+
+def _values(
+    found: Conditional, *, k: int | None, extractor: str | None
+) -> tuple[dict[str, MetricValue], tuple[str, ...]]:
+    """Metrics of fakes classified by reals and the reverse, by name, and the names of undefined ones."""
+    plain = MetricValue(
+        0.0,
+        k,
+        extractor=extractor,
+        variant=None if k is not None else "by a linear probe",
+        null_source="leave-one-out" if k is not None else "cross-fitting",
+    )
+    values = {
+        "label.gan_test": _value(plain, found.test, "accuracy"),
+        "label.gan_train": _value(plain, found.train, "accuracy"),
+        **{
+            f"label.{name}": _value(plain, found.test, name)
+            for name in ("macro_precision", "macro_recall", "macro_f1")
+        },
+    }
+    known = {name: value for name, value in values.items() if value is not None}
+    return known, tuple(name for name in values if name not in known)
+
+
+def _value(plain: MetricValue, found: Direction, name: str) -> MetricValue | None:
+    value = known_or_none(float(found.tally.rates()[name]))
+    if value is None:
+        return None
+    null = known_or_none(float(found.null.rates()[name]))
+    bare = replace(
+        plain,
+        value=value,
+        null=null,
+        null_source=None if null is None else plain.null_source,
+        chance=known_or_none(found.chance[name]),
+    )
+    halves = None if found.halves is None else found.halves.rates()[name]
+    return _with_interval(bare, halves, found.n if name == "accuracy" else effective_size(found.tally.asked))
+
+
+def _plain_values(found: LabelMetrics, halves: Mapping[str, Floats]) -> dict[str, MetricValue]:
+    """Metrics of fakes that another tool classified, without nulls."""
+    sizes = np.array(list(found.support.values()), dtype=float)
+    largest = float(sizes.max()) / found.n
+    chance = {"accuracy": largest if found.single else found.accuracy_of_nothing}
+    values = {}
+    for name, value in _by_name(found).items():
+        if np.isnan(value):
+            continue
+        n = effective_size(sizes) if name.startswith("macro") and sizes.any() else found.n
+        bare = MetricValue(value, None, variant="as recognised by another tool", chance=chance.get(name))
+        values[f"label.{name}"] = _with_interval(bare, halves.get(name), n)
+    return values
+
+
+def _by_name(found: LabelMetrics) -> dict[str, float]:
+    """By name, NaN where undefined: of single labels, accuracy and macro averages; micro ones equal accuracy."""
+    over = ("macro",) if found.single else ("macro", "micro", "weighted", "samples")
+    values = {"accuracy": found.accuracy} | ({} if found.single else {"exact_match": found.exact_match})
+    for name in over:
+        average = getattr(found, name)
+        for what, value in (("precision", average.precision), ("recall", average.recall), ("f1", average.f)):
+            values[f"{name}_{what}"] = np.nan if value is None else value
+    return values
+
+
+def _half_values(codes: Coded, seed: int) -> dict[str, Floats]:
+    """Each metric of complementary halves of the images, (B,)."""
+    inside = members(codes.n, seed, _FAKE_STREAM, _HALVES, torch.device("cpu")).numpy()
+    found = [_by_name(metrics_of_codes(codes.part(each))) for each in inside]
+    return {name: np.array([each[name] for each in found]) for name in found[0]}
+
+
+def _with_interval(value: MetricValue, halves: Floats | None, n: int) -> MetricValue:
+    """With the interval that halves (B,) give, unless one of them has no value."""
+    value = replace(value, n_counted=n)
+    if halves is None or np.isnan(halves).any():
+        return value
+    found = interval_of(value.value, torch.from_numpy(halves), n=n)
+    return replace(value, interval=(found.low, found.high), replicates=tuple(halves.tolist()))
+
+
+def effective_size(sizes: Floats) -> int:
+    """Images whose plain mean varies as much as one over classes of (classes,) sizes (Kish 1965)."""
+    sizes = sizes[sizes > 0]
+    return max(1, int(len(sizes) ** 2 / (1 / sizes).sum()))
+
+
+def _rows(found: Direction, classes: Sequence[str]) -> tuple[LabelRow, ...]:
+    """One row per class, the worst first."""
+    tally, null, n = found.tally, found.null, found.n
+    values, nulls = (ratios(each.right, each.asked, each.recognised) for each in (tally, null))
+    each_half = None
+    if found.halves is not None:
+        each_half = ratios(found.halves.right, found.halves.asked, found.halves.recognised)
+    rows = []
+    for index, label in enumerate(classes):
+        tp, asked, seen = (int(each[index]) for each in (tally.right, tally.asked, tally.recognised))
+        precision, recall, f1 = (known_or_none(float(each[index])) for each in values)
+        precision_interval = recall_interval = None
+        if each_half is not None:
+            precision_interval = _row_interval(precision, each_half.precision[:, index], seen)
+            recall_interval = _row_interval(recall, each_half.recall[:, index], asked)
+        rows.append(
+            LabelRow(
+                label=label,
+                n=asked,
+                tp=tp,
+                fp=seen - tp,
+                fn=asked - tp,
+                tn=n - asked - seen + tp,
+                precision=precision,
+                recall=recall,
+                f1=f1,
+                precision_interval=precision_interval,
+                recall_interval=recall_interval,
+                null_precision=known_or_none(float(nulls.precision[index])),
+                null_recall=known_or_none(float(nulls.recall[index])),
+            )
+        )
+    return worst_labels_first(rows)
+
+
+def _row_interval(value: float | None, halves: Floats, n: int) -> tuple[float, float] | None:
+    if value is None or np.isnan(halves).any():
+        return None
+    found = interval_of(value, torch.from_numpy(np.ascontiguousarray(halves)), n=n)
+    return found.low, found.high
+
+
+def _plain_rows(found: LabelMetrics) -> tuple[LabelRow, ...]:
+    """Rows without nulls and intervals, the worst first."""
+    return worst_labels_first(
+        LabelRow(
+            label=str(counts.label),
+            n=counts.support,
+            tp=counts.true_positives,
+            fp=counts.false_positives,
+            fn=counts.false_negatives,
+            tn=counts.true_negatives,
+            precision=counts.precision,
+            recall=counts.recall,
+            f1=counts.f,
+        )
+        for counts in found.per_class
+    )
+
+
+def worst_labels_first(rows: Iterable[LabelRow]) -> tuple[LabelRow, ...]:
+    """By standing, of equal ones the one with most errors first."""
+    return tuple(sorted(rows, key=lambda row: (row.standing, -(row.fp + row.fn))))
+
+
+def _confusions(requested: Tensor, recognized: Tensor, classes: Sequence[str]) -> tuple[Confusion, ...]:
+    """The most frequent pairs of different classes, the most frequent first."""
+    wrong = (requested != recognized) & (recognized >= 0)
+    pairs, times = torch.unique(requested[wrong] * len(classes) + recognized[wrong], return_counts=True)
+    order = torch.sort(times, descending=True, stable=True).indices[:_MAX_CONFUSIONS]
+    listed = zip(pairs[order].tolist(), times[order].tolist(), strict=True)
+    return tuple(
+        Confusion(classes[pair // len(classes)], classes[pair % len(classes)], count)
+        for pair, count in listed
+    )
+
+
+def undefined_values(rows: Sequence[LabelRow]) -> tuple[str, ...]:
+    """Which values of classes are 0/0, and why, in words; they are in no average."""
+    found = []
+    for name, why in _WHY_UNDEFINED.items():
+        labels = sorted(row.label for row in rows if getattr(row, name) is None)
+        if labels:
+            es = "es" * (len(labels) > 1)
+            found.append(f"{name} of {len(labels):,} class{es} is undefined, since {why}: {some(labels)}")
+    return tuple(found)
