@@ -28,14 +28,14 @@ def _run() -> int:
     from genpr.cli.signals import Farewell, answer_signals, end_by_signals_alone, signal_of
     from genpr.cli.voice import Voice
     from genpr.distributed.environment import is_launched, launched_rank
-    from genpr.heaps import keep_one_heap
+    from genpr.runtime import limit_malloc_arenas
 
     prepare()
     farewell, voice = Farewell(as_json="--json" in sys.argv), Voice()
     if is_launched() and launched_rank():
         voice.mute()  # the first of several processes speaks for all
     try:
-        keep_one_heap()  # there is no thread yet
+        limit_malloc_arenas()  # there is no thread yet
         answer_signals(farewell)
         if not {"-h", "--help", "--version"} & {*sys.argv}:
             check_threads()

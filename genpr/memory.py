@@ -1,6 +1,6 @@
-"""How much memory may be taken, and features that take more: mapped from a file instead of held.
+"""How much memory this process may use, and arrays that need more: mapped from a file instead of held.
 
-The limit is one for the whole process, as memory is.
+The limit is one for the whole process. It includes the limits of the control groups of a container or a job.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from genpr.cgroups import memory_left
 from genpr.errors import ResourceError, UsageError
-from genpr.heaps import give_back
-from genpr.runtime import cache_root, memory_sharers, private_folder
+from genpr.runtime import cache_root, malloc_trim, memory_sharers, private_folder
 
 if TYPE_CHECKING:
     import torch
@@ -44,6 +44,7 @@ _UNITS = {
     "ti": 2**40,
 }
 _LEAST = 2**28
+_NO_CGROUP_LIMIT = 2**60  # cgroups version 1 write a number of pages beyond any machine
 _limits: dict[object, int] = {}
 
 
@@ -76,39 +77,35 @@ def parse_bytes(size: str | int, what: str) -> int:
 
 
 @contextmanager
-def limited_memory(most: str | int | None) -> Iterator[None]:
-    """Let this process plan with at most so much memory for a while; None leaves it at what the machine has free.
+def memory_limit(limit: str | int | None, *, trim: bool = False) -> Iterator[None]:
+    """Let this process plan with at most `limit` bytes of memory in the block; None sets no limit.
 
     What torch and other libraries take when they are loaded, about 0.3 GB, counts and cannot be planned with.
+
+    Args:
+        limit: Bytes, written as for `parse_size`.
+        trim: Return freed memory to the system at the end. malloc keeps up to a tenth of a process that scores again
+            and again, which would then seem to grow.
+
+    Raises:
+        UsageError: As `parse_size`.
     """
-    own = object()
-    if most is not None:
-        _limits[own] = parse_size(most)
+    key = object()
+    if limit is not None:
+        _limits[key] = parse_size(limit)
     try:
         yield
     finally:
-        _limits.pop(own, None)
-
-
-@contextmanager
-def borrowed_memory(most: str | int | None) -> Iterator[None]:
-    """As `limited_memory`; and what was taken and freed goes back to the system at the end.
-
-    The C library keeps what it once took, scattered over the threads that took it: a training that scores now and then
-    would find a tenth of the process in its way, and a process that scores for weeks would seem to grow.
-    """
-    with limited_memory(most):
-        try:
-            yield
-        finally:
-            give_back()
+        _limits.pop(key, None)
+        if trim:
+            malloc_trim()
 
 
 def free_memory() -> int:
     """Bytes that this process could still take: free on the machine, in its container or job, and left of the limit."""
     free = _bytes_in("/proc/meminfo", "MemAvailable:")
     free = 4 * 2**30 if free is None else free  # not Linux: a careful guess
-    in_group = memory_left()
+    in_group = cgroup_memory_left()
     free = free if in_group is None else min(free, in_group)
     free //= memory_sharers()
     if _limits:
@@ -125,6 +122,76 @@ def free_memory_on(device: torch.device) -> int:
         return free_memory()
     held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return int(torch.cuda.mem_get_info(device)[0] + held)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedGroup:
+    """A control group with a memory limit.
+
+    Attributes:
+        limit: Bytes that its processes may use together.
+        usage: The file with the bytes that they use.
+        stat: The file with the bytes of these that are page cache, which is freed when memory is needed.
+        reclaimable: The name of that entry.
+    """
+
+    limit: int
+    usage: Path
+    stat: Path
+    reclaimable: str
+
+    def left(self) -> int | None:
+        """Bytes that may still be used; None where that cannot be read."""
+        with suppress(OSError, ValueError):
+            taken = int(self.usage.read_text())
+            lines = dict(line.split(maxsplit=1) for line in self.stat.read_text().splitlines())
+            return max(0, self.limit - taken + int(lines.get(self.reclaimable, 0)))
+        return None
+
+
+def cgroup_memory_left() -> int | None:
+    """Bytes that this process may still use within the limits of its control groups; None without a limit."""
+    left = [count for group in _groups_of_this_process() if (count := group.left()) is not None]
+    return min(left, default=None)
+
+
+@cache
+def _groups_of_this_process() -> tuple[LimitedGroup, ...]:
+    return limited_groups(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup"))
+
+
+def limited_groups(root: Path, own: Path) -> tuple[LimitedGroup, ...]:
+    """The groups with a limit that a process is in, its own and those around it, of cgroups version 1 or 2.
+
+    Args:
+        root: Where cgroups are mounted, such as /sys/fs/cgroup.
+        own: The file that lists the groups of the process, such as /proc/self/cgroup.
+    """
+    found = []
+    with suppress(OSError):
+        for line in own.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers == "":
+                names = "memory.max", "memory.current", "inactive_file"
+                found += _limited(root, path, names)
+            elif "memory" in controllers.split(","):
+                names = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+                found += _limited(root / "memory", path, names)
+    return tuple(found)
+
+
+def _limited(mount: Path, path: str, names: tuple[str, str, str]) -> list[LimitedGroup]:
+    """From the group to the outermost, which inside a container is often the only one that is visible."""
+    limit_name, usage_name, reclaimable = names
+    own = PurePosixPath(path.lstrip("/"))
+    found = []
+    for part in (own, *own.parents):
+        folder = mount / part
+        with suppress(OSError, ValueError):  # not there, or "max"
+            limit = int((folder / limit_name).read_text())
+            if limit < _NO_CGROUP_LIMIT:
+                found.append(LimitedGroup(limit, folder / usage_name, folder / "memory.stat", reclaimable))
+    return found
 
 
 def fits(count: int, device: torch.device | None = None) -> bool:

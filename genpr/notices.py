@@ -6,6 +6,8 @@ reworded. All of them stand in one table here.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -315,3 +317,24 @@ def notice(code: str, **facts: object) -> Notice:
     """Build the notice `code`, its sentence filled with `facts`."""
     level, message, hint = _TABLE[code]
     return Notice(code, level, message.format(**facts), hint.format(**facts))
+
+
+_collectors: list[dict[Notice, None]] = []
+
+
+@contextmanager
+def collect_notices() -> Iterator[dict[Notice, None]]:
+    """Collect what any thread emits in the block, each notice once and in order."""
+    notices: dict[Notice, None] = {}
+    _collectors.append(notices)
+    try:
+        yield notices
+    finally:
+        _collectors[:] = [each for each in _collectors if each is not notices]
+
+
+def emit_notice(code: str, **facts: object) -> None:
+    """Add the notice `code` to every open `collect_notices` block."""
+    item = notice(code, **facts)
+    for notices in tuple(_collectors):
+        notices[item] = None

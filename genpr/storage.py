@@ -3,6 +3,8 @@
 safetensors cannot execute code, but a flipped bit in its data loads silently. So every file written here
 carries, inside its own header, the sha256 of everything else it holds; being one file, data and checksum
 arrive together or not at all.
+
+Also `from_dict`: dataclasses from the plain JSON types that `dataclasses.asdict` gives.
 """
 
 from __future__ import annotations
@@ -12,13 +14,16 @@ import errno
 import hashlib
 import io
 import json
+import math
 import os
 import stat
 import tempfile
+import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.memory import fits
@@ -401,3 +406,68 @@ def _bytes_of(tensor: Tensor) -> memoryview:
     import torch
 
     return tensor.flatten().view(torch.uint8).numpy().data
+
+
+def from_dict(kind: Any, record: Any) -> Any:  # noqa: ANN401 - as many types as there are records
+    """Return a value of the type `kind` from its plain JSON form.
+
+    Args:
+        kind: A dataclass, tuple[X, ...], tuple[X, Y], Mapping[str, X], a union with None, a Literal, or a plain JSON type.
+        record: The parsed JSON.
+
+    Raises:
+        TypeError: It is no such record.
+        ValueError: A number is not finite, or beyond 64 bits; or a list is of another length.
+        KeyError: A field is missing that has no default.
+
+    Example:
+        >>> from_dict(tuple[int, ...] | None, [1, 2]), from_dict(int | None, None)
+        ((1, 2), None)
+    """
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        if record is None and type(None) in get_args(kind):
+            return None
+        (other,) = [each for each in get_args(kind) if each is not type(None)]
+        return from_dict(other, record)
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        made: Any = kind
+        known = [
+            field
+            for field in fields(kind)
+            if field.name in record or (field.default is MISSING and field.default_factory is MISSING)
+        ]
+        return made(**{field.name: from_dict(hints[field.name], record[field.name]) for field in known})
+    if origin is Literal:
+        if record not in get_args(kind):
+            raise TypeError(f"{record!r} is none of {get_args(kind)}")
+        return record
+    if origin is tuple:
+        return _tuple_from_json(get_args(kind), record)
+    if origin is not None and issubclass(origin, Mapping):
+        if not isinstance(record, Mapping):
+            raise TypeError(f"{record!r} is no object")
+        _, of_values = get_args(kind)
+        return {str(key): from_dict(of_values, value) for key, value in record.items()}
+    return _scalar_from_json(kind, record)
+
+
+def _tuple_from_json(kinds: tuple[Any, ...], record: Any) -> tuple[Any, ...]:  # noqa: ANN401
+    if not isinstance(record, list | tuple):
+        raise TypeError(f"{record!r} is no list")
+    if kinds[-1] is Ellipsis:
+        return tuple(from_dict(kinds[0], each) for each in record)
+    return tuple(from_dict(kind, each) for kind, each in zip(kinds, record, strict=True))
+
+
+def _scalar_from_json(kind: Any, record: Any) -> Any:  # noqa: ANN401
+    """JSON does not distinguish 1 from 1.0, and a bool is not a number."""
+    accepted = (int, float) if kind is float else kind
+    if not isinstance(record, accepted) or (kind in (int, float) and isinstance(record, bool)):
+        raise TypeError(f"{record!r} is no {kind.__name__}")
+    if isinstance(record, int) and not -(2**63) <= record < 2**63:
+        raise ValueError("a number has more than 64 bits")
+    if isinstance(record, float) and not math.isfinite(record):
+        raise ValueError(f"{record} is no finite number")
+    return float(record) if kind is float else record

@@ -15,17 +15,17 @@ from genpr.errors import ResourceError, UsageError
 from genpr.evaluation.result import Identities
 from genpr.features import feature_set
 from genpr.features.embed import embed
-from genpr.heaps import give_back
 from genpr.memory import (
-    borrowed_memory,
     copy_of,
     empty_rows,
     float_rows,
     free_memory,
-    limited_memory,
+    limited_groups,
+    memory_limit,
     parse_size,
     tile_budget,
 )
+from genpr.runtime import malloc_trim
 
 
 @pytest.fixture
@@ -68,21 +68,21 @@ def test_what_is_no_size_is_refused(text):
 
 def test_a_limit_holds_for_a_while_and_the_least_counts():
     before = free_memory()
-    with limited_memory("100TiB"):
+    with memory_limit("100TiB"):
         assert free_memory() > 0.5 * before
-        with limited_memory("1GiB"):
+        with memory_limit("1GiB"):
             assert free_memory() < 2**30
-            with limited_memory("2GiB"):
+            with memory_limit("2GiB"):
                 assert free_memory() < 2**30
-            with limited_memory(None):
+            with memory_limit(None):
                 assert free_memory() < 2**30
-    with pytest.raises(ValueError, match="planned"), limited_memory("1GiB"):
+    with pytest.raises(ValueError, match="planned"), memory_limit("1GiB"):
         raise ValueError("planned")
     assert free_memory() > 0.5 * before
 
 
 def test_what_is_taken_counts_against_the_limit():
-    with limited_memory("4GiB"):
+    with memory_limit("4GiB"):
         before = free_memory()
         taken = np.ones(2**27, dtype=np.uint8)
         assert before - free_memory() > 0.9 * len(taken)
@@ -101,7 +101,7 @@ def test_what_lives_on_a_gpu_is_judged_by_the_memory_there(monkeypatch):
 
 
 def test_tiles_fit_into_the_limit():
-    with limited_memory("256MiB"):
+    with memory_limit("256MiB"):
         assert tile_budget(torch.device("cpu")) <= 2**28 / 32
 
 
@@ -143,7 +143,7 @@ def test_room_on_the_disk_is_reserved(scratch, monkeypatch):
 
 
 def test_limits_of_two_users_do_not_end_each_other():
-    first, second = limited_memory("1GiB"), limited_memory("8GiB")
+    first, second = memory_limit("1GiB"), memory_limit("8GiB")
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
@@ -175,9 +175,9 @@ def held_by_the_library():
 @pytest.mark.skipif(not hasattr(LIBC, "malloc_trim"), reason="not glibc")
 @pytest.mark.parametrize("fails", [False, True], ids=["done", "failed"])
 def test_borrowed_memory_goes_back_to_the_system(fails):
-    give_back()  # what earlier tests freed would be used again
+    malloc_trim()  # what earlier tests freed would be used again
     before = resident()
-    with suppress(RuntimeError), borrowed_memory(None):
+    with suppress(RuntimeError), memory_limit(None, trim=True):
         last = held_by_the_library()
         assert resident() > before + 150e6
         if fails:
@@ -188,7 +188,7 @@ def test_borrowed_memory_goes_back_to_the_system(fails):
 
 def test_an_evaluator_gives_its_memory_back(monkeypatch, rng):
     given = []
-    monkeypatch.setattr(memory, "give_back", lambda: given.append(len(given)))
+    monkeypatch.setattr(memory, "malloc_trim", lambda: given.append(len(given)))
     evaluator = genpr.Evaluator(rng.normal(size=(50, 4)))
     assert given == [0]
     evaluator.score(rng.normal(size=(50, 4)))
@@ -285,3 +285,62 @@ def test_the_limit_changes_no_score(tmp_path, rng, monkeypatch):
     for call in (genpr.score, genpr.manifold_metrics, genpr.precision_recall):
         with pytest.raises(UsageError, match="8GiB"):
             call(real, fake, max_memory="much")
+
+
+# Limits of containers and jobs, in folders laid out as Linux lays them out.
+
+GB = 10**9
+
+
+def group(folder, version, *, limit, usage, inactive=0):
+    folder.mkdir(parents=True, exist_ok=True)
+    names = (
+        ("memory.max", "memory.current")
+        if version == 2
+        else ("memory.limit_in_bytes", "memory.usage_in_bytes")
+    )
+    (folder / names[0]).write_text(f"{limit}\n")
+    (folder / names[1]).write_text(f"{usage}\n")
+    key = "inactive_file" if version == 2 else "total_inactive_file"
+    (folder / "memory.stat").write_text(f"anon 5\n{key} {inactive}\nactive_file 7\n")
+
+
+def left(root, own_text):
+    own = root / "own"
+    own.write_text(own_text)
+    return [each.left() for each in limited_groups(root, own)]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_group_and_those_around_it_limit_memory(tmp_path, version):
+    mount = tmp_path if version == 2 else tmp_path / "memory"
+    own = "0::/job/step\n" if version == 2 else "9:cpu,memory:/job/step\n3:cpuset:/\n"
+    group(mount / "job" / "step", version, limit=8 * GB, usage=2 * GB, inactive=GB)
+    group(mount / "job", version, limit=6 * GB, usage=5 * GB)
+    group(mount, version, limit="max" if version == 2 else 9223372036854771712, usage=90 * GB)
+    assert left(tmp_path, own) == [7 * GB, GB]
+    group(mount / "job", version, limit=6 * GB, usage=7 * GB)
+    assert left(tmp_path, own) == [7 * GB, 0]
+
+
+def test_in_a_container_the_outermost_group_is_what_is_seen(tmp_path):
+    group(tmp_path / "memory", 1, limit=4 * GB, usage=GB)
+    assert left(tmp_path, "9:memory:/docker/0123456789abcdef\n") == [3 * GB]
+
+
+def test_without_groups_or_limits_there_is_none(tmp_path):
+    assert limited_groups(tmp_path, tmp_path / "none") == ()
+    assert left(tmp_path, "0::/\n") == []
+    group(tmp_path, 2, limit=GB, usage="soon\n")
+    assert left(tmp_path, "0::/\n") == [None]
+
+
+def test_free_memory_is_what_the_groups_leave(tmp_path, monkeypatch):
+    group(tmp_path, 2, limit=2**31, usage=2**30)
+    own = tmp_path / "own"
+    own.write_text("0::/\n")
+    unlimited = free_memory()
+    monkeypatch.setattr(memory, "_groups_of_this_process", lambda: limited_groups(tmp_path, own))
+    assert free_memory() == min(unlimited, 2**30) == 2**30
+    monkeypatch.setattr(memory, "memory_sharers", lambda: 4)
+    assert free_memory() == 2**28, "ranks share what the job may take"

@@ -15,8 +15,7 @@ from genpr.audit.criteria import Curve
 from genpr.audit.draws import Setting
 from genpr.errors import DataError, UsageError
 from genpr.limits import RESULT_BYTES, parse_json, read_bytes
-from genpr.rebuild import rebuilt
-from genpr.storage import open_regular
+from genpr.storage import from_dict, open_regular
 
 _DIGITS = 6
 
@@ -115,10 +114,10 @@ def load(path: Path, run: Run) -> Results:
     for number, line in _lines(path):
         try:
             record = parse_json(line)
-            setting = Setting(rebuilt(int, record["dimension"]), rebuilt(str, record["scenario"]))
-            case = Case(rebuilt(str, record["check"]), setting, rebuilt(float, record["x"]))
+            setting = Setting(from_dict(int, record["dimension"]), from_dict(str, record["scenario"]))
+            case = Case(from_dict(str, record["check"]), setting, from_dict(float, record["x"]))
             found = Run(record["grid"], record["repeats"], record["seed"])
-            pairs = rebuilt(Mapping[str, tuple[float | None, float | None]], record["metrics"])
+            pairs = from_dict(Mapping[str, tuple[float | None, float | None]], record["metrics"])
             spreads = {name: _spread(mean, sd) for name, (mean, sd) in pairs.items()}
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(

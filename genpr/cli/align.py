@@ -125,7 +125,7 @@ def command(
     from genpr.conditional.alignment.aligned import aligned
     from genpr.conditional.alignment.question import Question, copy_question
     from genpr.features.embedder import Embedder
-    from genpr.memory import limited_memory
+    from genpr.memory import memory_limit
     from genpr.report.text.alignment_table import failures_list
     from genpr.report.text.terminal import score_table
 
@@ -138,7 +138,7 @@ def command(
     )
     # What a custom encoder prints must not end up in the result.
     stderr = redirect_stdout(sys.stderr)
-    with stderr, limited_memory(max_memory), progress_bars(quiet=quiet) as progress:
+    with stderr, memory_limit(max_memory), progress_bars(quiet=quiet) as progress:
         embedder = Embedder(on=device, weights=weights, offline=offline, progress=progress, **options)
         found = aligned(images, prompts, extractor, question, embedder)
     result = found.result

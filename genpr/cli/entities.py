@@ -180,11 +180,11 @@ def _recognised(
 ) -> Result:
     from genpr.conditional.recognition.score import score_images
     from genpr.features.embedder import Embedder
-    from genpr.memory import limited_memory
+    from genpr.memory import memory_limit
 
     # What a custom recogniser prints must not end up in the result.
     stderr = redirect_stdout(sys.stderr)
-    with stderr, limited_memory(max_memory), progress_bars(quiet=quiet) as progress:
+    with stderr, memory_limit(max_memory), progress_bars(quiet=quiet) as progress:
         embedder = Embedder(on=device, progress=progress, **options)
         return score_images(wanted, images, by, embedder)
 

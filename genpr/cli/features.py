@@ -62,10 +62,10 @@ def command(
     from genpr.features.inputs import open_side
     from genpr.features.sharding import features_for_file
     from genpr.images.shards import Share
-    from genpr.memory import limited_memory
+    from genpr.memory import memory_limit
 
     share = None if shard is None else Share.parse(shard)
-    with redirect_stdout(sys.stderr), limited_memory(max_memory), progress_bars(quiet=quiet) as progress:
+    with redirect_stdout(sys.stderr), memory_limit(max_memory), progress_bars(quiet=quiet) as progress:
         side = open_side(source, "source")
         _refuse_one_file(source, side)
         embedder = Embedder(on=device, progress=progress, **options)

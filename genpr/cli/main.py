@@ -17,7 +17,7 @@ from genpr import __version__
 from genpr.cli.console import check_output, complain, emit_error, forget_output
 from genpr.cli.signals import Farewell, signal_of
 from genpr.errors import BadImagesError, GenprError, ResourceError, limited, short
-from genpr.shortage import is_out_of_files, is_out_of_memory, is_out_of_threads
+from genpr.runtime import is_out_of_files, is_out_of_memory, is_out_of_threads
 
 _COMMANDS = {
     "score": "Precision, recall, density and coverage of generated images.",

@@ -62,11 +62,11 @@ def score_run(
     from genpr.evaluation.evaluator import Evaluator
     from genpr.evaluation.label_metrics import check_labels
     from genpr.features.inputs import check_same_kind, open_side
-    from genpr.memory import limited_memory
+    from genpr.memory import memory_limit
 
     if by_class is not None:
         by_class.check(str(real), str(fake), options)  # labels lie beside images: these are paths
-    with limited_memory(options["max_memory"]):
+    with memory_limit(options["max_memory"]):
         # Both are found and compared in kind before the first image is embedded.
         opened = open_side(real, "real"), open_side(fake, "fake")
         check_same_kind(*opened)

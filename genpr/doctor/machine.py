@@ -48,8 +48,7 @@ def look_at_versions(genpr: str) -> Iterator[Finding]:
 
 def look_at_the_machine() -> Iterator[Finding]:
     """Cores and memory as genpr counts them, and how many files may be open."""
-    from genpr.cgroups import memory_left
-    from genpr.memory import free_memory
+    from genpr.memory import cgroup_memory_left, free_memory
     from genpr.runtime import usable_cores
 
     cores, free = usable_cores(), free_memory()
@@ -60,7 +59,7 @@ def look_at_the_machine() -> Iterator[Finding]:
         "open_files": _most_open_files(),
     }
     text = f"{cores} of {os.cpu_count()} cores, {free / 1e9:.1f} GB of memory free"
-    in_group = memory_left()
+    in_group = cgroup_memory_left()
     if in_group is not None:
         facts["left_in_group"] = in_group
         text += ", as the container or job limits it" if in_group <= free else ""

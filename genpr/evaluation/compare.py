@@ -13,8 +13,7 @@ from genpr.evaluation.result import Result, recipe_of, result_of
 from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, parse_json, read_bytes
 from genpr.metrics.uncertainty import Difference, Resampled, difference
 from genpr.notices import Notice
-from genpr.rebuild import rebuilt
-from genpr.storage import open_regular
+from genpr.storage import from_dict, open_regular
 
 _WORDS = {
     "extractor": "extractor",
@@ -162,9 +161,9 @@ def load_results(path: str | os.PathLike[str], *, label: str | None = None) -> d
 
 
 def _results_of_sweep(content: Mapping[str, Any]) -> dict[str, Result]:
-    axis, found = rebuilt(str, content["axis"]), dict[str, Result]()
+    axis, found = from_dict(str, content["axis"]), dict[str, Result]()
     for point in content["points"]:
-        name = f"{axis}={rebuilt(float, point['setting']):.12g}"
+        name = f"{axis}={from_dict(float, point['setting']):.12g}"
         if name in found:
             raise ValueError(f"two points are at {name}")
         found[name] = result_of(point["result"])

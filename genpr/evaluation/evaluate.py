@@ -21,7 +21,7 @@ from genpr.features.embedder import Embedder, StageProgress
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.inputs import OpenedSide, check_same_kind, open_side
 from genpr.images.policy import MAX_PIXELS, BadImagePolicy
-from genpr.memory import limited_memory, parse_size
+from genpr.memory import memory_limit, parse_size
 from genpr.validation import check_ties
 
 
@@ -168,7 +168,7 @@ def score_protocols(
         exif=exif,
         progress=progress,
     )
-    with limited_memory(None if max_memory is None else parse_size(max_memory)):
+    with memory_limit(None if max_memory is None else parse_size(max_memory)):
         opened_real, opened_fake = open_side(real, "real"), open_side(fake, "fake")
         check_same_kind(opened_real, opened_fake)
         plans = [

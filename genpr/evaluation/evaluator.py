@@ -25,7 +25,7 @@ from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedSide, check_same_kind, open_side
 from genpr.images.policy import MAX_PIXELS, BadImagePolicy
-from genpr.memory import borrowed_memory, parse_size
+from genpr.memory import memory_limit, parse_size
 from genpr.validation import check_ties
 
 
@@ -134,7 +134,7 @@ class Evaluator:
             exif=exif,
             progress=progress,
         )
-        with borrowed_memory(self._max_memory):
+        with memory_limit(self._max_memory, trim=True):
             self._real = real if isinstance(real, str | os.PathLike) else None  # where labels may be
             self._opened_real = open_side(real, "real")
             self._plan = ScorePlan.of(
@@ -208,7 +208,7 @@ class Evaluator:
             UsageError: The path does not exist.
             DataError: The fake side cannot be used, or does not belong to the real side.
         """
-        with borrowed_memory(self._max_memory):
+        with memory_limit(self._max_memory, trim=True):
             return self._reference.score(self._embedded(self._opened(fake), cache))
 
     def evidence(
@@ -238,7 +238,7 @@ class Evaluator:
             >>> found.fake.names[found.fake.realism.argmin()]  # the least realistic
             'row 179'
         """
-        with borrowed_memory(self._max_memory):
+        with memory_limit(self._max_memory, trim=True):
             check_samples(self._plan, self._reference.reals)
             opened = self._opened(fake)
             recipe = None if classes is None else self._class_recipe(fake, opened, classes)
@@ -273,7 +273,7 @@ class Evaluator:
             UsageError: An option is impossible, or the protocol is of whole sets.
             DataError: The fake side cannot be used, or the labels of the sides do not belong together.
         """
-        with borrowed_memory(self._max_memory):
+        with memory_limit(self._max_memory, trim=True):
             opened = self._opened(fake)
             options = ClassOptions(
                 real_labels=real_labels,

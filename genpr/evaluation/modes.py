@@ -20,7 +20,7 @@ from genpr.features.extractor import ExtractorInfo, FeatureExtractor
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedSide, check_same_kind, check_untrained, labels_lie_in, open_side
 from genpr.images.policy import MAX_PIXELS, BadImagePolicy
-from genpr.memory import limited_memory, parse_size
+from genpr.memory import memory_limit, parse_size
 from genpr.metrics.ball_metrics import coverage, precision
 from genpr.metrics.modes.class_modes import ClassShare
 from genpr.metrics.modes.modes import ModeCluster, Modes, modes_of
@@ -173,7 +173,7 @@ def find_modes(
         exif=exif,
         progress=progress,
     )
-    with limited_memory(None if max_memory is None else parse_size(max_memory)):
+    with memory_limit(None if max_memory is None else parse_size(max_memory)):
         opened = open_side(real, "real"), open_side(fake, "fake")
         given = zip((real_labels, fake_labels), (real, fake), opened, ("real", "fake"), strict=True)
         labels = [OptionalLabels.open(each, labels_lie_in(path, at), role) for each, path, at, role in given]

@@ -22,7 +22,7 @@ from genpr.metrics.metric import family_of, plain_name
 from genpr.metrics.registry import ALL_METRICS, check_interval, check_value
 from genpr.metrics.value import Control, MetricValue
 from genpr.notices import Notice
-from genpr.rebuild import rebuilt
+from genpr.storage import from_dict
 
 if TYPE_CHECKING:
     from genpr.features.feature_set import FeatureSet
@@ -606,7 +606,7 @@ def result_of(record: Mapping[str, Any]) -> Result:
     """
     if record["schema"] not in _READABLE:
         raise ValueError(f"schema {record['schema']} instead of {SCHEMA}")
-    result: Result = rebuilt(Result, record)
+    result: Result = from_dict(Result, record)
     unknown = [name for name in result.metrics if name not in ALL_METRICS]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is no metric")

@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+import torch
+
 from genpr.distributed.team import current_team
 from genpr.features.embedder import Embedder, Space, told_by_ranks
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedImages, is_one_shot
 from genpr.notices import Notice
-from genpr.shortage import is_out_of_memory, release, shortages, tell
+from genpr.runtime import with_cpu_fallback
 
 _Found = TypeVar("_Found")
 
@@ -19,35 +21,18 @@ _Found = TypeVar("_Found")
 def going_on(
     embedder: Embedder, work: Callable[[Embedder], _Found], what: str, *, can_move: bool = True
 ) -> tuple[_Found, tuple[Notice, ...]]:
-    """Do the work where the embedder computes; if memory runs out there, all of it anew on the spare device, if it has one.
+    """`with_cpu_fallback` for work that takes an embedder; the CPU is used only where "auto" chose a GPU.
 
-    Args:
-        embedder: Says where.
-        work: Given an embedder, computes where that does.
-        what: What it is for, in the notice.
-        can_move: Whether it can be done elsewhere.
-
-    Returns:
-        What `work` returned, and what is to be told about memory.
-
-    Raises:
-        Exception: Whatever `work` raises, if there is nowhere to go on.
+    Ranks that share a score stay together: one that started again would leave the others waiting.
     """
-    with shortages() as told:
-        try:
-            return work(embedder), told_by_ranks(told)
-        except Exception as error:
-            if not (can_move and _has_spare(embedder) and is_out_of_memory(error)):
-                raise
-        # The error is gone by now, and with it the memory that the failed work took.
-        release(embedder.device.type)
-        tell("oom-cpu", device=embedder.device, what=what)
-        return work(replace(embedder, on="cpu", _loaded={})), tuple(told)
+    first = embedder.device
 
+    def run(device: torch.device) -> _Found:
+        return work(embedder if device == first else replace(embedder, on="cpu", _loaded={}))
 
-def _has_spare(embedder: Embedder) -> bool:
-    # Ranks that share a score stay together: one that begins anew would leave the others waiting.
-    return embedder.on == "auto" and embedder.device.type != "cpu" and current_team().is_alone
+    may_move = can_move and embedder.on == "auto" and current_team().is_alone
+    found, notices = with_cpu_fallback(first, run, what, can_move=may_move)
+    return found, told_by_ranks(notices)
 
 
 def embed_patiently(

@@ -22,8 +22,14 @@ from genpr.images.shards import ShardPlace
 from genpr.limits import parse_json
 from genpr.memory import part_of
 from genpr.notices import Notice
-from genpr.rebuild import rebuilt
-from genpr.storage import check_feature_file, load_tensors, read_header, read_metadata, save_tensors
+from genpr.storage import (
+    check_feature_file,
+    from_dict,
+    load_tensors,
+    read_header,
+    read_metadata,
+    save_tensors,
+)
 
 _FORMAT = "genpr.features/1"
 
@@ -186,10 +192,10 @@ def _set_of(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], source: 
     info = _extractor_of(metadata)
     if info is not None and features.ndim == 2 and (info.dim != features.shape[1] or info.dim % info.members):
         raise ValueError(f"{features.shape[1]} features a row, of an extractor with {info.dim}")
-    flags = rebuilt(Mapping[str, int], parse_json(metadata["flags"]))
+    flags = from_dict(Mapping[str, int], parse_json(metadata["flags"]))
     if not set(flags) <= set(FLAGS):
         raise ValueError(f"flags {sorted(flags)}")
-    skipped = rebuilt(tuple[tuple[str, str | None, str], ...], parse_json(metadata["skipped"]))
+    skipped = from_dict(tuple[tuple[str, str | None, str], ...], parse_json(metadata["skipped"]))
     return FeatureSet(
         features=features,
         source=source,
@@ -198,9 +204,9 @@ def _set_of(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], source: 
         identities=identities,
         flags=flags,
         skipped=tuple(ImageError(message, code=code, path=name) for code, name, message in skipped),
-        decoder=rebuilt(Mapping[str, str], parse_json(metadata["decoder"])),
-        facts=rebuilt(ImageFacts, parse_json(metadata.get("facts", "{}"))),
-        origin=rebuilt(str, parse_json(metadata["source"])),
+        decoder=from_dict(Mapping[str, str], parse_json(metadata["decoder"])),
+        facts=from_dict(ImageFacts, parse_json(metadata.get("facts", "{}"))),
+        origin=from_dict(str, parse_json(metadata["source"])),
         sizes=unpack_sizes(tensors["sizes"]) if "sizes" in tensors else {},
         shard=_shard_of(metadata),
     )
@@ -239,7 +245,7 @@ def read_head(path: Path) -> FeatureHead:
         return FeatureHead(
             shapes["features"],
             _extractor_of(metadata),
-            rebuilt(Mapping[str, str], parse_json(metadata["decoder"])),
+            from_dict(Mapping[str, str], parse_json(metadata["decoder"])),
             _shard_of(metadata),
         )
 
@@ -267,14 +273,14 @@ def _damage_told(path: Path) -> Iterator[None]:
 
 
 def _extractor_of(metadata: Mapping[str, str]) -> ExtractorInfo | None:
-    found: ExtractorInfo | None = rebuilt(ExtractorInfo | None, parse_json(metadata["extractor"]))
+    found: ExtractorInfo | None = from_dict(ExtractorInfo | None, parse_json(metadata["extractor"]))
     if found is not None and (found.dim < 1 or found.members < 1):
         raise ValueError(f"an extractor of {found.dim} features")
     return found
 
 
 def _shard_of(metadata: Mapping[str, str]) -> ShardPlace | None:
-    return rebuilt(ShardPlace, parse_json(metadata["shard"])) if "shard" in metadata else None
+    return from_dict(ShardPlace, parse_json(metadata["shard"])) if "shard" in metadata else None
 
 
 def _put(rows: Tensor, into: Tensor | None) -> Tensor:

@@ -22,8 +22,8 @@ from genpr.features.extractor import (
     device_preparation,
     extractor_device,
 )
-from genpr.runtime import torch_threads, usable_cores
-from genpr.shortage import is_out_of_memory, release, tell
+from genpr.notices import emit_notice
+from genpr.runtime import empty_device_cache, is_out_of_memory, torch_threads, usable_cores
 
 _MAX_WORKERS = 4  # each holds the activations of one batch, about 1 GB for Inception
 
@@ -65,7 +65,7 @@ class ForwardPass:
             self._pool.shutdown(cancel_futures=True)
         self._stack.close()
         if self.batch_size < self._asked:
-            tell("oom-smaller-batches", device=self._device, asked=self._asked, size=self.batch_size)
+            emit_notice("oom-smaller-batches", device=self._device, asked=self._asked, size=self.batch_size)
 
     def submit(self, images: Sequence[Tensor]) -> Future[Tensor]:
         """Embed n images, (3, h, w) each: float32 (n, dim) on the CPU, now or soon.
@@ -102,7 +102,7 @@ class ForwardPass:
                         + remedy,
                         code="oom",
                     ) from error
-            release(self._device.type)  # here, where the error no longer holds what the batch took
+            empty_device_cache(self._device.type)  # here, where the error no longer holds what the batch took
             self.batch_size = min(self.batch_size, (size + 1) // 2)
 
     def _call(self, batch: Tensor) -> Tensor:

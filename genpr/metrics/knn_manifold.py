@@ -21,9 +21,8 @@ from genpr.neighbors.balls import Ball
 from genpr.neighbors.choose import choose_engine
 from genpr.neighbors.cross import Ties, cross_counts
 from genpr.neighbors.frame import Frame, Placed
-from genpr.rebuild import rebuilt
 from genpr.runtime import resolve_device
-from genpr.storage import load_tensors, read_metadata, save_tensors
+from genpr.storage import from_dict, load_tensors, read_metadata, save_tensors
 from genpr.validation import (
     Features,
     check_features,
@@ -184,7 +183,7 @@ class KNNManifold:
     ) -> KNNManifold:
         """What `save` wrote; or any error, of anything else."""
         at = {name: tensor.to(where) for name, tensor in tensors.items()}
-        numbers = rebuilt(Mapping[str, float], parse_json(metadata["frame"]))
+        numbers = from_dict(Mapping[str, float], parse_json(metadata["frame"]))
         if not all(0 <= number < 2.0**200 for number in numbers.values()) or numbers["scale"] < 2.0**-200:
             raise ValueError(f"it was seen at the scale {numbers}")
         frame = Frame.restored(_named(at, "frame."), numbers)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 
 from genpr.errors import UsageError
-from genpr.memory import limited_memory
+from genpr.memory import memory_limit
 from genpr.metrics.f_beta import f_beta
 from genpr.metrics.knn_manifold import KNNManifold
 from genpr.metrics.membership import Memberships
@@ -95,7 +95,7 @@ def manifold_metrics(
         >>> metrics.precision, metrics.recall
         (1.0, 0.0)
     """
-    with limited_memory(max_memory):
+    with memory_limit(max_memory):
         fields = ManifoldMetrics._fields
         return ManifoldMetrics(
             **_scores(real, fake, fields, k=k, ties=ties, device=device, progress=progress)
@@ -125,7 +125,7 @@ def precision_recall(
         >>> precision, recall < 0.9
         (1.0, True)
     """
-    with limited_memory(max_memory):
+    with memory_limit(max_memory):
         fields = PrecisionRecall._fields
         return PrecisionRecall(
             **_scores(real, fake, fields, k=k, ties=ties, device=device, progress=progress)

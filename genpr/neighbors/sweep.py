@@ -19,7 +19,8 @@ from genpr.neighbors.frame import Placed
 from genpr.neighbors.pairs import Pairs
 from genpr.neighbors.spread import from_first
 from genpr.neighbors.workers import Workers
-from genpr.shortage import is_out_of_memory, release, tell
+from genpr.notices import emit_notice
+from genpr.runtime import empty_device_cache, is_out_of_memory
 
 Result = TypeVar("Result")
 
@@ -210,8 +211,8 @@ def _above(search: FloatSearch | CodeSearch, lowest: Tensor, columns: Placed, ch
     except Exception as error:
         if len(chunk) < 2 or not is_out_of_memory(error):
             raise
-    release(columns.device.type)
-    tell("oom-smaller-tiles", device=columns.device)
+    empty_device_cache(columns.device.type)
+    emit_notice("oom-smaller-tiles", device=columns.device)
     half = len(chunk) // 2
     i, j, keys, doubts = _above(search, lowest, columns, chunk[:half])
     more_i, more_j, more_keys, more_doubts = _above(search, lowest, columns, chunk[half:])

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from genpr.memory import tile_budget
 from genpr.neighbors import integers
-from genpr.shortage import is_out_of_memory, release, tell
+from genpr.notices import emit_notice
+from genpr.runtime import empty_device_cache, is_out_of_memory
 
 _BYTES_PER_PAIR = 16  # the product, and what is found if some are close
 _CPU_CHUNK_ELEMENTS = 2**19
@@ -90,8 +91,8 @@ class TorchEngine:
             except Exception as error:
                 if rows * columns == 1 or not is_out_of_memory(error):
                     raise
-            release(device.type)
-            tell("oom-smaller-tiles", device=device)
+            empty_device_cache(device.type)
+            emit_notice("oom-smaller-tiles", device=device)
             rows, columns = max(rows // 2, 1), max(columns // 2, 1)
 
     def largest(self, left: Tensor, right: Tensor, count: int) -> Tensor:

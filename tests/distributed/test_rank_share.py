@@ -22,8 +22,7 @@ from genpr.features.embedder import Embedder
 from genpr.images.policy import FLAGS
 from genpr.images.shards import ShardSource, Share
 from genpr.images.source import open_source, subset
-from genpr.notices import notice
-from genpr.shortage import tell
+from genpr.notices import emit_notice, notice
 
 FILES = [b"image %02d" % number for number in range(11)]
 
@@ -120,7 +119,7 @@ class TeamOfTwo(Team):
 
 def test_what_another_rank_did_about_memory_is_told():
     def work(_embedder):
-        tell("oom-smaller-tiles", device="cuda:0")
+        emit_notice("oom-smaller-tiles", device="cuda:0")
 
     there = notice("oom-smaller-batches", device="cuda:1", asked=64, size=32)
     here = notice("oom-smaller-tiles", device="cuda:0")

@@ -23,8 +23,8 @@ from genpr.evaluation.result import (
 from genpr.metrics.halved import halved
 from genpr.metrics.uncertainty import interval_of
 from genpr.metrics.value import MetricValue
-from genpr.rebuild import rebuilt
 from genpr.report.text.terminal import score_table
+from genpr.storage import from_dict
 
 LABELS = LabelSummary(
     "knn",
@@ -97,7 +97,7 @@ def test_damaged_summaries_are_told(plain, record):
 )
 def test_wrong_types_are_refused(kind, record):
     with pytest.raises(TypeError):
-        rebuilt(kind, record)
+        from_dict(kind, record)
 
 
 def test_table_sets_families_apart(mixed):

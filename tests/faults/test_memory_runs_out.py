@@ -23,7 +23,8 @@ from genpr.features.forward_pass import ForwardPass
 from genpr.images.source import open_source
 from genpr.neighbors.float_view import FloatSearch
 from genpr.neighbors.torch_engine import TorchEngine, TorchTiles
-from genpr.shortage import is_out_of_memory, shortages
+from genpr.notices import collect_notices
+from genpr.runtime import is_out_of_memory
 
 
 class Colours:
@@ -93,7 +94,7 @@ def test_what_libraries_raise_of_this_machine_is_known(make):
 def test_batches_are_halved_whatever_says_that_memory_ran_out(images, monkeypatch, name, thread_safe):
     monkeypatch.setattr("genpr.features.forward_pass.usable_cores", lambda: 4)
     extractor = Hungry(3, ERRORS[name], thread_safe=thread_safe)
-    with shortages() as told:
+    with collect_notices() as told:
         found = embed_source(open_source(images), extractor, batch_size=16)
     plain = embed_source(open_source(images), Hungry(99, None), batch_size=2)
     assert torch.equal(found.features, plain.features)

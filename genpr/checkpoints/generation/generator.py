@@ -27,8 +27,7 @@ from genpr.checkpoints.generation.latents import W_RULE, check_psi
 from genpr.checkpoints.generation.truncation import Mapping
 from genpr.errors import GenprError, ResourceError, UsageError
 from genpr.features.user_objects import evaluation_mode, networks_of, signature_of
-from genpr.runtime import resolve_device, state_guard
-from genpr.shortage import is_out_of_memory
+from genpr.runtime import is_out_of_memory, resolve_device, state_guard
 
 Setting = float | int | str | bool
 """A value on the swept axis."""

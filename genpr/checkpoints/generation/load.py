@@ -16,8 +16,7 @@ from genpr.checkpoints.generation.generator import check_generator
 from genpr.errors import DataError, GenprError, ResourceError, UsageError
 from genpr.features.run_file import LoadedCode
 from genpr.features.user_objects import load_object, signature_of, takes_device
-from genpr.runtime import expanded, resolve_device
-from genpr.shortage import is_out_of_memory
+from genpr.runtime import expanded, is_out_of_memory, resolve_device
 from genpr.storage import sha256_of_file
 
 _CODE = "custom-generator"

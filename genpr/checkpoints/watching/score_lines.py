@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from genpr.errors import DataError
 from genpr.metrics.f_beta import f_beta
 from genpr.metrics.registry import check_interval, check_value
-from genpr.rebuild import rebuilt
+from genpr.storage import from_dict
 
 if TYPE_CHECKING:
     from genpr.evaluation.result import Result
@@ -38,16 +38,18 @@ def is_record(value: object) -> bool:
             return False
         if value["status"] == "failed":
             return isinstance(value["error"]["code"], str) and isinstance(value["listing"], str)
-        for name, number in rebuilt(Mapping[str, float], value["metrics"]).items():
+        for name, number in from_dict(Mapping[str, float], value["metrics"]).items():
             check_value(name, number)
-        for name, interval in rebuilt(Mapping[str, tuple[float, float]], value.get("intervals", {})).items():
+        for name, interval in from_dict(
+            Mapping[str, tuple[float, float]], value.get("intervals", {})
+        ).items():
             check_interval(name, interval)
-        for name, null in rebuilt(Mapping[str, float], value.get("nulls", {})).items():
+        for name, null in from_dict(Mapping[str, float], value.get("nulls", {})).items():
             check_value(name, null, "null")
-        rebuilt(tuple[str, ...], value.get("warnings", []))
-        rebuilt(tuple[float, float], [value["seconds"], value["timestamp"]])
-        rebuilt(tuple[str, str, str], [value["listing"], value["device"], value["real"]])
-        return bool(value["status"] == "scored" and rebuilt(int, value["n_fake"]) >= 0)
+        from_dict(tuple[str, ...], value.get("warnings", []))
+        from_dict(tuple[float, float], [value["seconds"], value["timestamp"]])
+        from_dict(tuple[str, str, str], [value["listing"], value["device"], value["real"]])
+        return bool(value["status"] == "scored" and from_dict(int, value["n_fake"]) >= 0)
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         return False
 

@@ -14,7 +14,7 @@ from genpr.evaluation.result import Result
 from genpr.features.embedder import Embedder, StageProgress
 from genpr.features.extractor import FeatureExtractor
 from genpr.images.policy import MAX_PIXELS
-from genpr.memory import limited_memory, parse_size
+from genpr.memory import memory_limit, parse_size
 
 DEFAULT_EXTRACTOR = "clip-vit-b-32"
 
@@ -131,5 +131,5 @@ def align(
         seed=seed,
         copies=copy_question(copies_of, threshold, pairs),
     )
-    with limited_memory(None if max_memory is None else parse_size(max_memory)):
+    with memory_limit(None if max_memory is None else parse_size(max_memory)):
         return aligned(images, prompts, extractor, question, embedder).result

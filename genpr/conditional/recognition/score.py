@@ -32,7 +32,7 @@ from genpr.evaluation.result import Result
 from genpr.features.embedder import Embedder, StageProgress
 from genpr.features.inputs import open_side
 from genpr.images.policy import MAX_PIXELS
-from genpr.memory import limited_memory, parse_size
+from genpr.memory import memory_limit, parse_size
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def score_entities_in_images(
         progress=progress,
     )
     wanted = Wanted(expected, vocabulary, aliases, exclude, calibrate_on, calibrate_expected)
-    with limited_memory(None if max_memory is None else parse_size(max_memory)):
+    with memory_limit(None if max_memory is None else parse_size(max_memory)):
         return score_images(wanted, images, by, embedder)
 
 

@@ -1,4 +1,4 @@
-"""How many heaps the C library keeps, and what it keeps in them, in processes of their own: less if it was asked."""
+"""How many malloc arenas a process has and what they keep, with and without `limit_malloc_arenas`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ libc.malloc_info(0, file)
 libc.fflush(file)
 """
 
-ASKED = "from genpr.heaps import keep_one_heap\nprint(keep_one_heap())\n"
+LIMITED = "from genpr.runtime import limit_malloc_arenas\nprint(limit_malloc_arenas())\n"
 COMMAND = """
 import sys
 from contextlib import suppress
@@ -67,20 +67,20 @@ def heaps_after(code: str, **environment: str) -> tuple[int, str]:
     return done.stderr.count("<heap nr="), done.stdout
 
 
-@pytest.mark.parametrize("code", [ASKED, COMMAND], ids=["asked", "command"])
+@pytest.mark.parametrize("code", [LIMITED, COMMAND], ids=["limited", "command"])
 def test_there_is_one_heap(code):
     assert heaps_after(code)[0] == 1
 
 
 def test_there_would_be_more():
-    assert heaps_after("import genpr.heaps\n")[0] > 1
+    assert heaps_after("import genpr.runtime\n")[0] > 1
 
 
 @pytest.mark.parametrize(
     "chosen", [{"MALLOC_ARENA_MAX": "3"}, {"GLIBC_TUNABLES": "glibc.malloc.arena_max=3"}], ids=["old", "new"]
 )
 def test_what_the_user_chose_stays(chosen):
-    heaps, said = heaps_after(ASKED, **chosen)
+    heaps, said = heaps_after(LIMITED, **chosen)
     assert said == "False\n"
     assert 1 < heaps <= 3
 
@@ -123,7 +123,7 @@ def left_by_large_pieces(code: str) -> int:
 
 
 def test_large_pieces_leave_no_holes():
-    assert left_by_large_pieces(ASKED) < 5e6
+    assert left_by_large_pieces(LIMITED) < 5e6
 
 
 def test_large_pieces_would_leave_holes():
