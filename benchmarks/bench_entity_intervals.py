@@ -11,7 +11,7 @@ import click
 import numpy as np
 from _machine import describe_machine
 
-from genpr.metrics.entity.entities import ENTITY_METRICS, EntityMetrics, entity_set_metrics
+from genpr.metrics.entities import ENTITY_METRICS, EntityMetrics, entity_set_metrics
 
 _RESULTS = Path(__file__).parent / "results"
 _ENTITIES = tuple(f"entity {i}" for i in range(15))

@@ -17,9 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.metrics.label.linear_probe import LinearProbe
-from genpr.metrics.label.recognition import Voters
-from genpr.metrics.label.tally import Tally
+from genpr.metrics.classification_accuracy import Tally
+from genpr.metrics.label_classifiers import LinearProbe, Voters
 from genpr.metrics.uncertainty import Interval, interval_of
 from genpr.neighbors.frame import Frame
 from genpr.neighbors.halves import Halves, unpacked

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from genpr.metrics.entity.presence import calibrate, present_by_halves
+from genpr.metrics.presence import calibrate, present_by_halves
 
 DRAWS, SIZES, ASKED = 200, (100, 400, 2000), 0.3
 

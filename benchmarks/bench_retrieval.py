@@ -20,7 +20,7 @@ from _memory import PeakMemory
 from numpy.typing import NDArray
 
 import genpr
-from genpr.metrics.retrieval.similarities import FeaturePairs
+from genpr.metrics.similarity import FeaturePairs
 
 _RESULTS = Path(__file__).parent / "results"
 _KS = (1, 5, 10)

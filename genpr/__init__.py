@@ -16,14 +16,12 @@ if TYPE_CHECKING:
     from genpr.checkpoints.ranking.ranking import Ranking, rank_checkpoints, rank_results
     from genpr.checkpoints.sweeps.generator_sweep import truncation_sweep
     from genpr.checkpoints.sweeps.sweep import Sweep
-    from genpr.conditional.alignment.align import align
-    from genpr.conditional.entities.answer import Answer, Unreadable
-    from genpr.conditional.entities.read import read_entities
-    from genpr.conditional.entities.vocabulary import Vocabulary
-    from genpr.conditional.entity_scores.in_images import ZeroShot, found_entities
-    from genpr.conditional.entity_scores.recall import entity_metrics
-    from genpr.conditional.entity_scores.scoring import score_entities
-    from genpr.conditional.recognition.score import score_entities_in_images
+    from genpr.conditional.align import align
+    from genpr.conditional.classifiers import ZeroShot, found_entities
+    from genpr.conditional.entity_scores import entity_metrics, score_entities
+    from genpr.conditional.parse_answers import Answer, Unreadable, read_entities
+    from genpr.conditional.recognition import score_entities_in_images
+    from genpr.conditional.vocabulary import Vocabulary
     from genpr.distributed.launch import all_ranks
     from genpr.errors import (
         BadImagesError,
@@ -49,16 +47,16 @@ if TYPE_CHECKING:
     from genpr.features.registry import list_extractors, load_extractor
     from genpr.features.text import load_text_encoder
     from genpr.features.text_encoder import TextEncoder, TextEncoderInfo
+    from genpr.metrics.copy_detection import CopyDetection, copy_detection
     from genpr.metrics.curves import pr_curve, prd_curve
     from genpr.metrics.diversity import vendi_score
-    from genpr.metrics.entity.entities import EntityMetrics
+    from genpr.metrics.entities import EntityMetrics
     from genpr.metrics.frechet import frechet_distance
     from genpr.metrics.frontier import Curve
     from genpr.metrics.inception_score import inception_score
     from genpr.metrics.kernel import cmmd, kernel_distance
     from genpr.metrics.knn_manifold import KNNManifold
-    from genpr.metrics.label.labels import label_metrics
-    from genpr.metrics.label.records import LabelMetrics
+    from genpr.metrics.labels import LabelMetrics, label_metrics
     from genpr.metrics.manifold import (
         ManifoldMetrics,
         PrecisionRecall,
@@ -67,12 +65,9 @@ if TYPE_CHECKING:
     )
     from genpr.metrics.memorisation import ct_score
     from genpr.metrics.probabilistic import probabilistic_precision_recall
-    from genpr.metrics.retrieval.copies import CopyDetection, copy_detection
-    from genpr.metrics.retrieval.pools import distractor_pools
-    from genpr.metrics.retrieval.ranking import RankingMetrics, ranking_metrics
-    from genpr.metrics.retrieval.relevancy import Relevancy, relevancy
-    from genpr.metrics.retrieval.retrieval import RetrievalMetrics, retrieval_metrics
-    from genpr.metrics.retrieval.text_matching import MatchedTexts, match_texts
+    from genpr.metrics.ranking import RankingMetrics, distractor_pools, ranking_metrics
+    from genpr.metrics.retrieval import Relevancy, RetrievalMetrics, relevancy, retrieval_metrics
+    from genpr.metrics.text_matching import MatchedTexts, match_texts
     from genpr.metrics.value import MetricValue
     from genpr.metrics.witnessed import witnessed
     from genpr.notices import Notice
@@ -86,14 +81,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "Answer": "genpr.conditional.entities.answer",
+    "Answer": "genpr.conditional.parse_answers",
     "BadImagesError": "genpr.errors",
     "CheckpointImages": "genpr.checkpoints.generation.checkpoints",
     "ClassScores": "genpr.evaluation.per_class",
-    "CopyDetection": "genpr.metrics.retrieval.copies",
+    "CopyDetection": "genpr.metrics.copy_detection",
     "Curve": "genpr.metrics.frontier",
     "DataError": "genpr.errors",
-    "EntityMetrics": "genpr.metrics.entity.entities",
+    "EntityMetrics": "genpr.metrics.entities",
     "Evaluator": "genpr.evaluation.evaluator",
     "ExtractorInfo": "genpr.features.extractor",
     "FeatureError": "genpr.errors",
@@ -103,48 +98,48 @@ _HOME = {
     "GenprError": "genpr.errors",
     "ImageError": "genpr.errors",
     "KNNManifold": "genpr.metrics.knn_manifold",
-    "LabelMetrics": "genpr.metrics.label.records",
+    "LabelMetrics": "genpr.metrics.labels",
     "LabelOptions": "genpr.evaluation.label_options",
     "ManifoldMetrics": "genpr.metrics.manifold",
-    "MatchedTexts": "genpr.metrics.retrieval.text_matching",
+    "MatchedTexts": "genpr.metrics.text_matching",
     "MetricValue": "genpr.metrics.value",
     "Notice": "genpr.notices",
     "PerImageScores": "genpr.evaluation.per_image",
     "Picture": "genpr.report.pages.gallery",
     "PrecisionRecall": "genpr.metrics.manifold",
     "Ranking": "genpr.checkpoints.ranking.ranking",
-    "RankingMetrics": "genpr.metrics.retrieval.ranking",
-    "Relevancy": "genpr.metrics.retrieval.relevancy",
+    "RankingMetrics": "genpr.metrics.ranking",
+    "Relevancy": "genpr.metrics.retrieval",
     "ResourceError": "genpr.errors",
     "Result": "genpr.evaluation.result",
-    "RetrievalMetrics": "genpr.metrics.retrieval.retrieval",
+    "RetrievalMetrics": "genpr.metrics.retrieval",
     "Sampler": "genpr.checkpoints.generation.sampler",
     "Sweep": "genpr.checkpoints.sweeps.sweep",
     "TextEncoder": "genpr.features.text_encoder",
     "TextEncoderInfo": "genpr.features.text_encoder",
-    "Unreadable": "genpr.conditional.entities.answer",
+    "Unreadable": "genpr.conditional.parse_answers",
     "UsageError": "genpr.errors",
-    "Vocabulary": "genpr.conditional.entities.vocabulary",
+    "Vocabulary": "genpr.conditional.vocabulary",
     "WeightsError": "genpr.errors",
-    "align": "genpr.conditional.alignment.align",
+    "align": "genpr.conditional.align",
     "all_ranks": "genpr.distributed.launch",
-    "ZeroShot": "genpr.conditional.entity_scores.in_images",
+    "ZeroShot": "genpr.conditional.classifiers",
     "cmmd": "genpr.metrics.kernel",
     "compare": "genpr.evaluation.compare",
     "compare_report": "genpr.report.pages.compare_page",
-    "copy_detection": "genpr.metrics.retrieval.copies",
+    "copy_detection": "genpr.metrics.copy_detection",
     "ct_score": "genpr.metrics.memorisation",
-    "distractor_pools": "genpr.metrics.retrieval.pools",
+    "distractor_pools": "genpr.metrics.ranking",
     "embed": "genpr.features.embed",
-    "entity_metrics": "genpr.conditional.entity_scores.recall",
+    "entity_metrics": "genpr.conditional.entity_scores",
     "evidence_report": "genpr.report.pages.evidence_page",
     "find_modes": "genpr.evaluation.modes",
-    "found_entities": "genpr.conditional.entity_scores.in_images",
+    "found_entities": "genpr.conditional.classifiers",
     "frechet_distance": "genpr.metrics.frechet",
     "html_report": "genpr.report.pages.score_page",
     "inception_score": "genpr.metrics.inception_score",
     "kernel_distance": "genpr.metrics.kernel",
-    "label_metrics": "genpr.metrics.label.labels",
+    "label_metrics": "genpr.metrics.labels",
     "list_extractors": "genpr.features.registry",
     "load_detector": "genpr.features.detectors",
     "load_extractor": "genpr.features.registry",
@@ -152,20 +147,20 @@ _HOME = {
     "load_results": "genpr.evaluation.compare",
     "load_text_encoder": "genpr.features.text",
     "manifold_metrics": "genpr.metrics.manifold",
-    "match_texts": "genpr.metrics.retrieval.text_matching",
+    "match_texts": "genpr.metrics.text_matching",
     "pr_curve": "genpr.metrics.curves",
     "prd_curve": "genpr.metrics.curves",
     "precision_recall": "genpr.metrics.manifold",
     "probabilistic_precision_recall": "genpr.metrics.probabilistic",
     "rank_checkpoints": "genpr.checkpoints.ranking.ranking",
     "rank_results": "genpr.checkpoints.ranking.ranking",
-    "ranking_metrics": "genpr.metrics.retrieval.ranking",
-    "relevancy": "genpr.metrics.retrieval.relevancy",
-    "retrieval_metrics": "genpr.metrics.retrieval.retrieval",
-    "read_entities": "genpr.conditional.entities.read",
+    "ranking_metrics": "genpr.metrics.ranking",
+    "relevancy": "genpr.metrics.retrieval",
+    "retrieval_metrics": "genpr.metrics.retrieval",
+    "read_entities": "genpr.conditional.parse_answers",
     "score": "genpr.evaluation.evaluate",
-    "score_entities": "genpr.conditional.entity_scores.scoring",
-    "score_entities_in_images": "genpr.conditional.recognition.score",
+    "score_entities": "genpr.conditional.entity_scores",
+    "score_entities_in_images": "genpr.conditional.recognition",
     "score_protocols": "genpr.evaluation.evaluate",
     "side_by_side": "genpr.report.pages.side_by_side",
     "truncation_sweep": "genpr.checkpoints.sweeps.generator_sweep",

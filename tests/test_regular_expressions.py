@@ -19,7 +19,7 @@ from types import SimpleNamespace
 import pytest
 
 import genpr
-from genpr.conditional.entities.loose_json import OPENING
+from genpr.conditional.answer_json import OPENING
 
 ROOT = Path(genpr.__file__).parent
 FLAGS_AT = {

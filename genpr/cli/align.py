@@ -15,7 +15,7 @@ from genpr.cli.thresholds import check_thresholds, exit_code_of, threshold_optio
 from genpr.errors import DataError, UsageError, WeightsError
 
 if TYPE_CHECKING:
-    from genpr.conditional.alignment.aligned import Aligned
+    from genpr.conditional.align import Aligned
     from genpr.images.policy import DecodePolicy
 
 
@@ -109,7 +109,7 @@ def command(
 
     IMAGES is a folder, an archive, an .npz file, or features of that extractor.
     """
-    from genpr.conditional.prompts.read import open_prompts
+    from genpr.conditional.prompts import open_prompts
     from genpr.features.text import check_has_text
 
     extractor = extractor or "clip-vit-b-32"
@@ -122,8 +122,7 @@ def command(
     open_prompts(prompts, images)  # what is wrong with them is told before anything is downloaded
     _check_weights(images, extractor, weights, offline)
 
-    from genpr.conditional.alignment.aligned import aligned
-    from genpr.conditional.alignment.question import Question, copy_question
+    from genpr.conditional.align import Question, aligned, copy_question
     from genpr.features.embedder import Embedder
     from genpr.memory import memory_limit
     from genpr.report.text.alignment_table import failures_list

@@ -16,7 +16,7 @@ from genpr.cli.thresholds import check_thresholds, exit_code_of, threshold_optio
 from genpr.storage import check_place
 
 if TYPE_CHECKING:
-    from genpr.conditional.recognition.score import Wanted
+    from genpr.conditional.recognition import Wanted
     from genpr.evaluation.result import Result
 
 _ANSWERS = {".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".txt"}
@@ -123,14 +123,14 @@ def command(
         check_there(str(file))
     if by is None:
         _check_no_image_options()
-        from genpr.conditional.entity_scores.scoring import score_entities
+        from genpr.conditional.entity_scores import score_entities
 
         result = score_entities(
             expected, found, vocabulary=vocabulary, aliases=aliases, exclude=exclude, seed=seed
         )
     else:
         _check_images(found)
-        from genpr.conditional.recognition.score import Wanted
+        from genpr.conditional.recognition import Wanted
 
         wanted = Wanted(expected, vocabulary, aliases, exclude, calibrate_on, calibrate_expected)
         result = _recognised(wanted, found, by, quiet=quiet, seed=seed, **options)
@@ -178,7 +178,7 @@ def _recognised(
     max_memory: str | None,
     **options: Any,  # noqa: ANN401 - passed to Embedder, whose fields they are
 ) -> Result:
-    from genpr.conditional.recognition.score import score_images
+    from genpr.conditional.recognition import score_images
     from genpr.features.embedder import Embedder
     from genpr.memory import memory_limit
 

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.errors import DataError, UsageError
+from genpr.errors import DataError, UsageError, some
 from genpr.evaluation.label_options import LINEAR, LabelOptions
 from genpr.evaluation.labels import (
     LABELS_HINT,
@@ -40,10 +40,8 @@ from genpr.features.embedded_source import SideFeatures
 from genpr.features.embedder import Embedder
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedSide, labels_lie_in
-from genpr.images.item import some
 from genpr.images.policy import BadImagePolicy
-from genpr.metrics.label.codes import Coded, coded
-from genpr.metrics.label.conditional import (
+from genpr.metrics.classification_accuracy import (
     LEAST_IN_HALF,
     Conditional,
     ConditionalReals,
@@ -51,8 +49,7 @@ from genpr.metrics.label.conditional import (
     Kind,
     members,
 )
-from genpr.metrics.label.labels import known_or_none, metrics_of_codes, ratios
-from genpr.metrics.label.records import LabelMetrics
+from genpr.metrics.labels import Coded, LabelMetrics, coded, known_or_none, metrics_of_codes, ratios
 from genpr.metrics.uncertainty import interval_of
 from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice

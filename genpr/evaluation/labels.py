@@ -15,14 +15,14 @@ from typing import Any, Self, cast
 
 import numpy as np
 
-from genpr.errors import DataError, UsageError, short
+from genpr.errors import DataError, UsageError, short, some
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedSide
 from genpr.features.row_names import names_of, rows_in_source
 from genpr.images.array_file import read_array, read_npy
 from genpr.images.arrays import Header
 from genpr.images.damage import damage_reported
-from genpr.images.item import ImageSource, known_length, printable, some
+from genpr.images.item import ImageSource, known_length, printable
 from genpr.images.joined import SHARD_SUFFIXES, JoinedSource
 from genpr.images.naming import known_as, plain_path
 from genpr.images.policy import BadImagePolicy

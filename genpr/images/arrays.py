@@ -23,9 +23,9 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from genpr.errors import DataError
+from genpr.errors import DataError, some
 from genpr.images.damage import DAMAGE, damage_reported
-from genpr.images.item import ImageSource, Item, names_of_places, printable, some
+from genpr.images.item import ImageSource, Item, names_of_places, printable
 from genpr.images.layout import check_nchw, check_nhwc, pixels_of_tensor
 from genpr.images.policy import MAX_PIXELS
 from genpr.images.zip_members import open_member

@@ -11,9 +11,7 @@ import torch
 from toy_pair import ToyPair, chosen, drawings, words
 
 import genpr
-from genpr.conditional.alignment.aligned import aligned
-from genpr.conditional.alignment.question import Question
-from genpr.conditional.alignment.record import worst_first
+from genpr.conditional.align import Question, aligned, worst_first
 from genpr.errors import DataError, FeatureError, UsageError
 from genpr.evaluation.result import result_of
 from genpr.features.embedder import Embedder

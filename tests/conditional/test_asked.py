@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from genpr.conditional.alignment.asked import Asked, normal
-from genpr.conditional.prompts.table import Prompt
+from genpr.conditional.prompt_ranking import Asked, normal
+from genpr.conditional.prompts import Prompt
 from genpr.errors import UsageError
-from genpr.metrics.retrieval.unit_pools import most_distractors, unit_pools
+from genpr.metrics.ranking import most_distractors, unit_pools
 
 
 def asked(*captions) -> Asked:

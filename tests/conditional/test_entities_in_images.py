@@ -7,10 +7,10 @@ from torch import nn
 
 import genpr
 from genpr import BadImagesError, DataError, UsageError, Vocabulary
-from genpr.conditional.entity_scores.in_images import ZeroShot, found_entities, named_in, presence_scores
+from genpr.conditional.classifiers import ZeroShot, found_entities, named_in, presence_scores
 from genpr.features.detectors import TorchvisionDetector, build_detector, load_detector
 from genpr.features.weights.known import WeightsFile
-from genpr.metrics.entity.presence import calibrate
+from genpr.metrics.presence import calibrate
 
 COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
 

@@ -14,9 +14,9 @@ from toy_colours import COLOURS, Detector, Misshapen, Network, Pair, painted, wr
 
 import genpr
 from genpr import DataError, FeatureError, UsageError, ZeroShot
-from genpr.conditional.recognition.thresholds import halves_of
+from genpr.conditional.recognition import halves_of
 from genpr.evaluation.result import result_of
-from genpr.metrics.entity.presence import calibrate, present_by_halves
+from genpr.metrics.presence import calibrate, present_by_halves
 
 WANTED = [
     [name for place, name in enumerate(COLOURS) if (row + 1) % 8 >> place & 1] or ["red"] for row in range(64)

@@ -8,10 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genpr import DataError, UsageError, Vocabulary
-from genpr.conditional.entities.matcher import Matcher, marked
-from genpr.conditional.entities.names import Names
-from genpr.conditional.entities.normalise import normalised, normalised_text
-from genpr.conditional.entities.spacy_finder import find_with_spacy, vocabulary_from_spacy
+from genpr.conditional.spacy_finder import find_with_spacy, vocabulary_from_spacy
+from genpr.conditional.vocabulary import Matcher, Names, marked, normalised, normalised_text
 
 ALIKE = {
     "case": ("NEIL Armstrong", "neil armstrong"),

@@ -114,7 +114,7 @@ def test_entities_are_judged_by_what_open_clip_gives(weights, images):
     """Both towers end to end: cosines with "a photo of a NAME.", thresholds of labelled images."""
     import open_clip
 
-    from genpr.metrics.entity.presence import calibrate
+    from genpr.metrics.presence import calibrate
 
     path, whole = weights
     words = ["cat", "dog", "car", "tree"]

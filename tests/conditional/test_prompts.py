@@ -7,8 +7,7 @@ import os
 
 import pytest
 
-from genpr.conditional.prompts.read import open_prompts
-from genpr.conditional.prompts.table import MAX_CHARACTERS, Prompt, RowPrompts
+from genpr.conditional.prompts import MAX_CHARACTERS, Prompt, RowPrompts, open_prompts
 from genpr.errors import DataError, UsageError
 from genpr.limits import TEXT_BYTES
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import genpr
 from genpr import Answer, Unreadable, read_entities
-from genpr.conditional.entities.answer import NotReadable
-from genpr.conditional.entities.loose_json import LooseJson
+from genpr.conditional.answer_json import LooseJson
+from genpr.conditional.answer_words import NotReadable
 
 SEEDS = [text for text, _ in READ.values()] + list(NOTHING.values())
 SEEDS += [text for text, _ in UNREADABLE.values() if len(text) < 500]

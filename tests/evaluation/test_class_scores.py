@@ -16,9 +16,8 @@ from rich.cells import cell_len
 
 import genpr
 from genpr.cli.main import run
-from genpr.conditional.alignment.record import worst_first
 from genpr.errors import DataError, UsageError
-from genpr.evaluation.per_class import Average, ClassScore, LeftOutClass, averages, check_options
+from genpr.evaluation.per_class import Average, ClassScore, LeftOutClass, averages, check_options, worst_first
 from genpr.evaluation.protocols import find_protocol
 from genpr.evaluation.result import result_of
 from genpr.images.source import choose_rows

@@ -16,8 +16,8 @@ from genpr.evaluation.compare import compare
 from genpr.evaluation.label_metrics import effective_size, undefined_values, worst_labels_first
 from genpr.evaluation.labels import is_label_list, split_labels
 from genpr.evaluation.result import Confusion, LabelRow, LabelSummary, result_of
-from genpr.metrics.label.codes import coded
-from genpr.metrics.label.conditional import ConditionalReals
+from genpr.metrics.classification_accuracy import ConditionalReals
+from genpr.metrics.labels import coded
 from genpr.metrics.uncertainty import interval_of
 from genpr.report.text.label_table import label_table
 from genpr.report.text.terminal import score_table

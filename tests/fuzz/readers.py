@@ -14,9 +14,9 @@ import torch
 import genpr
 from fuzz import made
 from genpr.checkpoints.watching.score_log import ScoreLog
-from genpr.conditional.entities.read import read_entities
-from genpr.conditional.entities.vocabulary import Vocabulary
-from genpr.conditional.prompts.read import open_prompts
+from genpr.conditional.parse_answers import read_entities
+from genpr.conditional.prompts import open_prompts
+from genpr.conditional.vocabulary import Vocabulary
 from genpr.errors import ImageError
 from genpr.evaluation.compare import compare, load_results
 from genpr.evaluation.labels import open_labels

@@ -264,9 +264,7 @@ def _serve() -> None:
     import genpr
 
     for module in pkgutil.walk_packages(genpr.__path__, "genpr."):
-        if not module.name.startswith(
-            ("genpr.integrations", "genpr.__main__", "genpr.conditional.entities.spacy")
-        ):
+        if not module.name.startswith(("genpr.integrations", "genpr.__main__", "genpr.conditional.spacy")):
             importlib.import_module(module.name)
     for name in (
         "pyarrow.parquet",

@@ -22,10 +22,10 @@ import pytest
 from PIL import Image
 
 import genpr
-from genpr.conditional.alignment.copies import CopyQuestion
-from genpr.conditional.entities.read import read_entities
-from genpr.conditional.entities.vocabulary import Vocabulary
-from genpr.conditional.prompts.read import open_prompts
+from genpr.conditional.copies import CopyQuestion
+from genpr.conditional.parse_answers import read_entities
+from genpr.conditional.prompts import open_prompts
+from genpr.conditional.vocabulary import Vocabulary
 from genpr.errors import DataError, GenprError, ImageError
 from genpr.evaluation.compare import load_results
 from genpr.evaluation.labels import open_labels

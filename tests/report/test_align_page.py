@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from toy_pair import ToyPair, chosen, drawings, words
 
-from genpr.conditional.alignment.aligned import aligned
-from genpr.conditional.alignment.question import Question
+from genpr.conditional.align import Question, aligned
 from genpr.evaluation.result import Misranked
 from genpr.features.embedder import Embedder
 from genpr.report.pages.align_page import align_report

@@ -8,9 +8,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from genpr.conditional.alignment.aligned import Aligned
-from genpr.conditional.alignment.copies import Copies
-from genpr.conditional.alignment.record import worst_first
+from genpr.conditional.align import Aligned, worst_first
+from genpr.conditional.copies import Copies
 from genpr.evaluation.result import Result
 from genpr.features.pictures import Pictures, pictures_of
 from genpr.images.policy import DecodePolicy
@@ -38,7 +37,7 @@ def align_report(
     """An alignment as one self-contained page.
 
     Args:
-        aligned: Of `genpr.conditional.alignment.aligned.aligned`.
+        aligned: Of `genpr.conditional.align.aligned`.
         images: Where the pictures are: what was aligned. None, features, or an iterable that gives its images once shows none.
         train: Where the training images are, if copies of them were looked for; None shows none of them.
         earlier: As of `genpr.html_report`.

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from genpr.errors import GenprError
+from genpr.errors import GenprError, some
 from genpr.evaluation.labels import OptionalLabels
 from genpr.evaluation.per_class import ClassScores
 from genpr.evaluation.per_image import PerImageScores
 from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import labels_lie_in, open_side
-from genpr.images.item import some
 from genpr.images.policy import BadImagePolicy, DecodePolicy
 from genpr.metrics.modes.projection import Projection, project
 from genpr.report.pages.album import Album

@@ -13,8 +13,8 @@ from genpr.report.text.sample_table import cell_of, check_table
 from genpr.storage import atomic_path, unwritable
 
 if TYPE_CHECKING:
-    from genpr.conditional.alignment.copies import Copies
-    from genpr.conditional.alignment.ranks import ImageRank
+    from genpr.conditional.copies import Copies
+    from genpr.conditional.prompt_ranking import ImageRank
 
 COLUMNS = ("row", "name", "prompt", "rank", "pool", "score", "winner", "winner_score")
 """Of the file: the image, its own prompt that it ranked highest, and the prompt of another image that it did."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from genpr import DataError, UsageError
-from genpr.metrics.entity.entities import ENTITY_METRICS, entity_set_metrics
+from genpr.metrics.entities import ENTITY_METRICS, entity_set_metrics
 
 EXPECTED = [{"cat", "dog"}, {"cat"}, {"cat", "dog", "bus", "car"}, set()]
 FOUND = [{"cat"}, {"cat", "bus"}, {"dog", "bus", "car", "tree"}, {"car"}]

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from genpr import DataError, UsageError
-from genpr.metrics.entity.presence import calibrate, zero_shot_scores
+from genpr.metrics.presence import calibrate, zero_shot_scores
 
 
 def cases(rng, n=400, offsets=(0.0, 3.0, -5.0), gap=3.0):

@@ -7,9 +7,17 @@ import pytest
 import torch
 from label_blobs import blobs, elected_by_definition
 
-from genpr.metrics.label.conditional import ConditionalReals, members
-from genpr.metrics.label.recogniser import KnnReals, by_class, chosen_like, folds_of, sizes_like
-from genpr.metrics.label.tally import RATES, Tally
+from genpr.metrics.classification_accuracy import (
+    RATES,
+    ConditionalReals,
+    KnnReals,
+    Tally,
+    by_class,
+    chosen_like,
+    folds_of,
+    members,
+    sizes_like,
+)
 from genpr.metrics.uncertainty import interval_of
 
 K = 3

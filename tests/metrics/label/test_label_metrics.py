@@ -19,7 +19,7 @@ from sklearn.metrics import (
 )
 
 from genpr.errors import DataError, GenprError, UsageError
-from genpr.metrics.label.labels import label_metrics
+from genpr.metrics.labels import label_metrics
 
 NAN = float("nan")
 SCORES = ("precision", "recall", "f")

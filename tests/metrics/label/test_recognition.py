@@ -11,8 +11,7 @@ from label_blobs import blobs, elected_by_definition
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from genpr.metrics.label.linear_probe import L2, LinearProbe
-from genpr.metrics.label.recognition import NOBODY, Voters, plurality
+from genpr.metrics.label_classifiers import L2, NOBODY, LinearProbe, Voters, plurality
 from genpr.neighbors.frame import Frame
 from genpr.neighbors.halves import others_for
 

@@ -9,10 +9,8 @@ import pytest
 import torch
 
 from genpr import DataError, FeatureError, UsageError, copy_detection
-from genpr.metrics.retrieval.copies import _rows_of_null
-from genpr.metrics.retrieval.micro_ap import chance_of_ap
-from genpr.metrics.retrieval.similar_pairs import best_pairs, most_similar
-from genpr.metrics.retrieval.similarities import FeaturePairs
+from genpr.metrics.copy_detection import _rows_of_null, best_pairs, chance_of_ap, most_similar
+from genpr.metrics.similarity import FeaturePairs
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genpr import DataError, UsageError, match_texts, retrieval_metrics
-from genpr.metrics.retrieval.text_matching import _matched, plain_text
+from genpr.metrics.text_matching import _matched, plain_text
 
 
 class TestPlainText:

@@ -1,0 +1,337 @@
+"""Which texts each image was asked for, and which images and texts must never compete.
+
+Numbers of alignment, each with interval, chance and pool.
+
+Image by image: which rank its own prompt has among the others, and which prompt is first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from genpr.conditional.prompts import Captions
+from genpr.metrics.halved import LEAST_UNITS, halved
+from genpr.metrics.progress import PairProgress
+from genpr.metrics.ranking import RankingMetrics, most_distractors, ranking_metrics, unit_pools
+from genpr.metrics.similarity import FeaturePairs
+from genpr.metrics.uncertainty import interval_of
+from genpr.metrics.value import MetricValue
+from genpr.unicode_forms import normalize
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Images and the texts that they were asked for, t different ones for n images.
+
+    Images that share a text, texts of one image and texts of one group belong together: they are a unit. Units are what is
+    drawn independently, and only texts and images of different units compete.
+
+    Attributes:
+        texts: Different ones, in the order of their characters; spaces that differ make no other text.
+        of_image: The texts of each image, as places in `texts`.
+        grades: How well each of them fits.
+        unit_of_text: (t,) int64, units numbered by their first text.
+        unit_of_image: (n,) int64.
+    """
+
+    texts: tuple[str, ...]
+    of_image: tuple[tuple[int, ...], ...]
+    grades: tuple[tuple[float, ...], ...]
+    unit_of_text: Counts
+    unit_of_image: Counts
+
+    @classmethod
+    def of(cls, captions: Sequence[Captions]) -> Asked:
+        """What the prompts of n images ask for; a text that an image has twice in other spaces counts once."""
+        texts = sorted({normal(prompt.text) for each in captions for prompt in each})
+        place = {text: number for number, text in enumerate(texts)}
+        rows = [{place[normal(prompt.text)]: prompt.relevance for prompt in each} for each in captions]
+        unit = _units(captions, rows, place)
+        return cls(
+            tuple(texts),
+            tuple(tuple(row) for row in rows),
+            tuple(tuple(row.values()) for row in rows),
+            unit,
+            np.array([unit[next(iter(row))] for row in rows], dtype=np.int64),
+        )
+
+    @property
+    def is_graded(self) -> bool:
+        """Whether some texts fit their image better than others do."""
+        return len({grade for row in self.grades for grade in row}) > 1
+
+    @property
+    def pairs(self) -> tuple[Counts, Counts]:
+        """The image and the text of each pair of them, (p,) int64, image by image."""
+        counts = [len(row) for row in self.of_image]
+        flat = [text for row in self.of_image for text in row]
+        return np.repeat(np.arange(len(counts)), counts), np.array(flat, dtype=np.int64)
+
+    @property
+    def content(self) -> str:
+        """sha256 over the texts that are asked for, each as often as it is, whatever the order of the images."""
+        asked = sorted("\n".join(self.texts[text] for text in row) for row in self.of_image)
+        return hashlib.sha256("\0".join(asked).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def normal(text: str) -> str:
+    """A text in one Unicode form, with single spaces.
+
+    Example:
+        >>> normal("  a   cat ")
+        'a cat'
+    """
+    return " ".join(normalize("NFC", text).split())
+
+
+def _units(captions: Sequence[Captions], rows: Sequence[dict[int, float]], place: dict[str, int]) -> Counts:
+    """The unit of each text: those are one that an image or a group joins, directly or over others."""
+    leader = list(range(len(place)))
+
+    def find(text: int) -> int:
+        while leader[text] != text:
+            leader[text] = leader[leader[text]]
+            text = leader[text]
+        return text
+
+    def join(one: int, other: int) -> None:
+        low, high = sorted((find(one), find(other)))
+        leader[high] = low
+
+    first_of_group: dict[str, int] = {}
+    for each, row in zip(captions, rows, strict=True):
+        first = next(iter(row))
+        for text in row:
+            join(first, text)
+        for prompt in each:
+            if prompt.group is not None:
+                text = place[normal(prompt.text)]
+                join(first_of_group.setdefault(prompt.group, text), text)
+    leaders = np.array([find(text) for text in range(len(leader))], dtype=np.int64)
+    return np.unique(leaders, return_inverse=True)[1].astype(np.int64)
+
+
+CUTS = (1, 5, 10)
+SHOWN = ("r_precision", *(f"hit_{cut}" for cut in CUTS), "mrr", "ndcg", "map")
+_CLIP_SCORE = "alignment.clip_score"
+_SCALE = 2.5  # Hessel et al. 2021: so that usual values fill 0 to 1
+
+
+@dataclass(frozen=True)
+class Direction:
+    """Rankings one way: images rank texts, or texts rank images.
+
+    Attributes:
+        metrics: Of all queries.
+        pools: (q, p), in the order of the queries as they are given.
+        distractors: How many of each pool are drawn.
+    """
+
+    metrics: RankingMetrics
+    pools: Counts
+    distractors: int
+
+    @property
+    def pool(self) -> int:
+        """Candidates of a query, at most."""
+        return self.metrics.pool[1] if self.metrics.pool else 0
+
+
+def rankings(
+    queries: Tensor,
+    candidates: Tensor,
+    relevant: Sequence[Sequence[int]],
+    units: tuple[Counts, Counts],
+    *,
+    grades: Sequence[Sequence[float]] | None = None,
+    distractors: int,
+    seed: int,
+    device: torch.device,
+    progress: PairProgress | None = None,
+) -> Direction:
+    """Each query ranks what is relevant to it among distractors of other units.
+
+    Queries are taken unit by unit, so that halves of two results on the same prompts are of the same prompts.
+
+    Args:
+        queries: (q, d) features.
+        candidates: (c, d) features.
+        relevant: Candidates that are relevant to each query.
+        units: Of queries (q,) and of candidates (c,).
+        grades: Of relevance, in the shape of `relevant`; None if all are 1.
+        distractors: For each query; fewer where there are not so many.
+        seed: Chooses them, and the halves of intervals.
+        device: Where features are compared.
+        progress: Called with the pairs that are done with and their number.
+    """
+    count = min(distractors, most_distractors(*units))
+    order = np.argsort(units[0], kind="stable")
+    ordered = [relevant[row] for row in order]
+    pools = unit_pools(ordered, units[0][order], units[1], distractors=count, seed=seed)
+    least = count + min(map(len, ordered))
+    metrics = ranking_metrics(
+        (queries[torch.from_numpy(order)], candidates),
+        ordered,
+        ks=[cut for cut in CUTS if cut < least],
+        relevance=None if grades is None else [grades[row] for row in order],
+        pools=pools,
+        groups=units[0][order].tolist(),
+        seed=seed,
+        device=device,
+        progress=progress,
+    )
+    back = np.empty_like(pools)
+    back[order] = pools
+    return Direction(metrics, back, count)
+
+
+def named_values(
+    direction: Direction, prefix: str, *, extractor: str, variant: str | None
+) -> tuple[dict[str, MetricValue], list[str]]:
+    """Metrics of one direction by their full names, and the names of those that say nothing with so few candidates."""
+    values: dict[str, MetricValue] = {}
+    undefined = []
+    for short in SHOWN:
+        name = f"retrieval.{prefix}{short}"
+        found = direction.metrics.get(short)
+        if found is None or found.value is None:
+            undefined.append(name)
+            continue
+        values[name] = MetricValue(
+            found.value,
+            None,
+            extractor=extractor,
+            variant=variant,
+            interval=None if found.interval is None else (found.interval.low, found.interval.high),
+            replicates=None if found.replicates is None else tuple(found.replicates.tolist()),
+            n_counted=found.n,
+            chance=found.chance,
+            pool=direction.pool,
+        )
+    return values, undefined
+
+
+def clip_score(
+    asked: Asked, similarity: FeaturePairs, *, seed: int, extractor: str, variant: str | None
+) -> Mapping[str, MetricValue]:
+    """CLIPScore without references: 2.5 max(cos, 0) of image and prompt, averaged over an image's prompts, then over images."""
+    image, text = asked.pairs
+    cosine = similarity.exact(torch.from_numpy(image), torch.from_numpy(text)).cpu().numpy()
+    count = np.bincount(image)
+    of_image = np.bincount(image, _SCALE * np.maximum(cosine, 0.0)) / count
+    value = float(of_image.mean())
+    interval, replicates = _interval(value, of_image, asked.unit_of_image, seed)
+    return {
+        _CLIP_SCORE: MetricValue(
+            value,
+            None,
+            extractor=extractor,
+            variant=variant,
+            interval=interval,
+            replicates=replicates,
+            n_counted=len(of_image),
+        )
+    }
+
+
+def _interval(
+    value: float, of_image: NDArray[np.float64], unit: Counts, seed: int
+) -> tuple[tuple[float, float] | None, tuple[float, ...] | None]:
+    """Over units, which are drawn whole; None of either for fewer than 10."""
+    unit = np.unique(unit, return_inverse=True)[1]
+    n = int(unit.max()) + 1
+    if n < LEAST_UNITS:
+        return None, None
+    both = torch.from_numpy(np.stack([np.bincount(unit, of_image), np.bincount(unit)], axis=1))
+
+    def means(weights: Tensor) -> Tensor:
+        total = weights @ both
+        return total[:, 0] / total[:, 1]
+
+    replicates = halved(means, n, seed=seed)
+    interval = interval_of(value, replicates, n=n, upper=None)
+    return (interval.low, min(interval.high, _SCALE)), tuple(replicates.tolist())
+
+
+_PAIRS = 2**18  # compared at once
+
+
+@dataclass(frozen=True)
+class ImageRank:
+    """One image and the prompts that it ranked.
+
+    Attributes:
+        row: Its place among the images.
+        image: Its name.
+        prompt: What was asked for; of several, the one that it ranked first.
+        rank: Of that prompt in the pool, from 1; the mean one among equals.
+        score: Cosine of the two.
+        winner: The prompt of another image that it ranked first.
+        winner_score: Cosine of image and winner.
+        pool: Prompts that it ranked.
+    """
+
+    row: int
+    image: str
+    prompt: str
+    rank: float
+    score: float
+    winner: str
+    winner_score: float
+    pool: int
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether another prompt is ranked before its own, or beside it."""
+        return self.rank > 1
+
+
+def image_ranks(
+    names: Sequence[str], asked: Asked, pools: Counts, distractors: int, similarity: FeaturePairs
+) -> list[ImageRank]:
+    """What each image made of its pool.
+
+    Args:
+        names: Of the images.
+        asked: What was asked for.
+        pools: (n, p), as `unit_pools` draws them.
+        distractors: How many columns of them, the last ones, are of other images.
+        similarity: Of images and texts.
+    """
+    step = max(1, _PAIRS // pools.shape[1])
+    found: list[ImageRank] = []
+    for start in range(0, len(pools), step):
+        part = torch.from_numpy(pools[start : start + step])
+        rows, columns = (part >= 0).nonzero(as_tuple=True)
+        scores = np.full(part.shape, -np.inf)
+        scores[rows.numpy(), columns.numpy()] = similarity.exact(start + rows, part[rows, columns]).numpy()
+        for row, (pool, score) in enumerate(zip(part.numpy(), scores, strict=True), start):
+            found.append(_rank(row, names[row], asked.texts, pool, score, distractors))
+    return found
+
+
+def _rank(
+    row: int, name: str, texts: Sequence[str], pool: Counts, scores: NDArray[np.float64], distractors: int
+) -> ImageRank:
+    own, other = int(scores[:-distractors].argmax()), int(scores[-distractors:].argmax())
+    others = scores[-distractors:]
+    above, tied = int((others > scores[own]).sum()), int((others == scores[own]).sum())
+    return ImageRank(
+        row=row,
+        image=name,
+        prompt=texts[pool[own]],
+        rank=above + 1 + tied / 2,
+        score=float(scores[own]),
+        winner=texts[pool[-distractors:][other]],
+        winner_score=float(others[other]),
+        pool=int((pool >= 0).sum()),
+    )

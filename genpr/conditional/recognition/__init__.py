@@ -1,1 +1,0 @@
-"""Entities recognised in images, and scored against those that should be there."""

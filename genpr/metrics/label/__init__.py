@@ -1,1 +1,0 @@
-"""Did the generator make what was asked for: recognised labels against those that were asked for."""

@@ -1,0 +1,563 @@
+"""What users give as labels, as numbers: one class per image, or the pairs of image and class of a set per image.
+
+The record of requested against recognised labels: counts of each class, and their averages.
+
+Requested against recognised labels: confusion counts, precision, recall, F-scores and their averages.
+
+For a class, of the images that it was expected (E) or predicted (P) of:
+
+    precision = |E and P| / |P|      recall = |E and P| / |E|      F = (1 + b^2) |E and P| / (b^2 |E| + |P|)
+
+0/0 is undefined and said to be so: it is None, is left out of averages, and what was left out is counted. That is
+scikit-learn's `zero_division=np.nan`. So precision has no value for a class that is never predicted, recall none for one
+that is never expected; F is 0 where only one of them is missing, and undefined where both are.
+
+References:
+    van Rijsbergen 1979, "Information Retrieval" (F); Sokolova and Lapalme 2009, "A systematic analysis of performance
+    measures for classification tasks" (averages).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from genpr.errors import DataError, UsageError
+from genpr.notices import Notice, notice
+
+Label = str | int
+"""A class."""
+
+Codes = NDArray[np.int64]
+_SETS = (list, tuple, AbstractSet)
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """Labels of both sides as places in a list of classes.
+
+    Attributes:
+        classes: The classes, in order.
+        n: Images.
+        single: Whether each image has one label on either side.
+        expected: For single labels the class of each image, (n,); else image times number of classes plus class, of each
+            label once, ascending.
+        predicted: The same.
+    """
+
+    classes: tuple[Label, ...]
+    n: int
+    single: bool
+    expected: Codes
+    predicted: Codes
+
+    def part(self, inside: NDArray[np.bool_]) -> Coded:
+        """The same of the images that (n,) bool `inside` names."""
+        if self.single:
+            both = self.expected[inside], self.predicted[inside]
+        else:
+            count, place = len(self.classes), np.cumsum(inside) - 1
+            kept = [each[inside[each // count]] for each in (self.expected, self.predicted)]
+            both = (
+                place[kept[0] // count] * count + kept[0] % count,
+                place[kept[1] // count] * count + kept[1] % count,
+            )
+        return Coded(self.classes, int(inside.sum()), self.single, *both)
+
+
+def coded(expected: object, predicted: object, classes: Iterable[Label] | None) -> Coded:
+    """Check and encode labels, as `label_metrics` takes them.
+
+    Raises:
+        UsageError: One side is no sequence, or the classes are impossible.
+        DataError: The sides do not fit each other, or hold what is no label.
+    """
+    sides = {"expected": _listed(expected, "expected"), "predicted": _listed(predicted, "predicted")}
+    sizes = {name: len(side) for name, side in sides.items()}
+    if sizes["expected"] != sizes["predicted"]:
+        raise DataError(
+            f"expected holds labels of {sizes['expected']:,} images and predicted of {sizes['predicted']:,}; needed is an "
+            "entry for each image on both sides, in the same order",
+            code="label-count",
+        )
+    n = sizes["expected"]
+    if not n:
+        raise DataError("there are no labels: expected and predicted are empty", code="no-labels")
+    is_set = {name: _holds_sets(side, name) for name, side in sides.items()}
+    single = not any(is_set.values())
+    flat = {name: list(chain.from_iterable(side)) if is_set[name] else side for name, side in sides.items()}
+    kinds = {kind for name, labels in flat.items() for kind in _kinds(labels, name)}
+    given = None if classes is None else _given(classes)
+    kinds |= set() if given is None else _kinds(given, "classes")
+    if len(kinds) > 1:
+        raise DataError(
+            "labels are integers in one place and text in another, so that none would agree; give both the same",
+            code="label-kind",
+        )
+    known, places = _places(flat, given)
+    if not known:
+        raise DataError(
+            "there is no label on either side; give the classes that there could be", code="no-labels"
+        )
+    if single:
+        return Coded(known, n, True, places["expected"], places["predicted"])
+    pairs = {
+        name: np.unique(_images(side, is_set=is_set[name]) * len(known) + places[name])
+        for name, side in sides.items()
+    }
+    return Coded(known, n, False, pairs["expected"], pairs["predicted"])
+
+
+def _listed(side: object, name: str) -> Sequence[Any] | NDArray[Any]:
+    """A sequence with an entry per image; arrays of integers stay what they are."""
+    if hasattr(side, "detach"):
+        side = side.detach().cpu().numpy()
+    if isinstance(side, np.ndarray):
+        if side.ndim != 1:
+            raise UsageError(
+                f"{name} is an array of shape {side.shape}; needed is a label per image, or a set of labels per image. "
+                "For one-hot rows pass x.argmax(axis=1), for indicator rows [np.flatnonzero(row).tolist() for row in x]",
+                code="label-kind",
+            )
+        return side.astype(np.int64) if side.dtype.kind in "iu" and _fits(side) else side.tolist()
+    if isinstance(side, str | bytes | Mapping | AbstractSet) or not isinstance(side, Collection):
+        cause = (
+            "which has no order of images"
+            if isinstance(side, Mapping | AbstractSet)
+            else "and not one label alone"
+        )
+        raise UsageError(
+            f"{name} is a {type(side).__name__}; needed is a list with a label, or a set of labels, for each image, {cause}",
+            code="label-kind",
+        )
+    return list(side)
+
+
+def _fits(array: NDArray[Any]) -> bool:
+    return array.dtype != np.uint64 or not len(array) or int(array.max()) < 2**63
+
+
+def _holds_sets(side: Sequence[Any] | NDArray[Any], name: str) -> bool:
+    """Whether the entries are sets of labels, and not labels."""
+    if isinstance(side, np.ndarray):
+        return False
+    kinds = {kind: issubclass(kind, _SETS) for kind in set(map(type, side))}
+    if len(set(kinds.values())) > 1:
+        row = next(row for row, entry in enumerate(side) if not isinstance(entry, _SETS))
+        raise DataError(
+            f"{name} holds sets of labels, but {_shown(side[row])} at place {row}; write {{{_shown(side[row])}}}, a set of one, "
+            "or a label alone for every image",
+            code="label-kind",
+        )
+    return any(kinds.values())
+
+
+def _kinds(labels: Sequence[Any] | NDArray[Any], name: str) -> set[str]:
+    """Of which kinds the labels are: "integer", "text"."""
+    if isinstance(labels, np.ndarray):
+        return {"integer"} if len(labels) else set()
+    found = set()
+    for kind in set(map(type, labels)):
+        if issubclass(kind, str):
+            found.add("text")
+        elif issubclass(kind, int | np.integer) and not issubclass(kind, bool | np.bool_):
+            found.add("integer")
+        else:
+            _refuse(next(label for label in labels if type(label) is kind), name)
+    if "text" in found and "" in labels:
+        _refuse("", name)
+    return found
+
+
+def _refuse(label: object, name: str) -> NoReturn:
+    if isinstance(label, float) and label != label:
+        cause = "NaN is no class; leave the image out of both sides"
+    elif label is None or label == "":
+        cause = "an image without a label has the empty set, where the others have sets, or is left out of both sides"
+    elif isinstance(label, bool | np.bool_):
+        cause = "give the classes that are true as a set"
+    else:
+        cause = "round or rename it"
+    raise DataError(
+        f"{name} holds {_shown(label)}, and labels are text or integers; {cause}", code="label-kind"
+    )
+
+
+def _given(classes: Iterable[Label]) -> list[Label]:
+    if isinstance(classes, str) or not isinstance(classes, Iterable):
+        raise UsageError(f"classes must be a list of labels, not {_shown(classes)}", code="bad-option")
+    given = list(classes)
+    if not given:
+        raise UsageError("classes is empty; leave it out to take the labels that occur", code="bad-option")
+    _kinds(given, "classes")
+    seen = set[Label]()
+    for label in given:
+        if label in seen:
+            raise UsageError(f"classes holds {_shown(label)} twice", code="bad-option")
+        seen.add(label)
+    return given
+
+
+def _places(
+    flat: Mapping[str, Sequence[Any] | NDArray[Any]], given: list[Label] | None
+) -> tuple[tuple[Label, ...], dict[str, Codes]]:
+    """The classes, and the place of each label among them."""
+    # Whole columns of integers are looked up at once; a dictionary serves for everything else.
+    counted = {
+        name: np.unique(labels, return_inverse=True) if isinstance(labels, np.ndarray) else None
+        for name, labels in flat.items()
+    }
+    distinct = {
+        name: set(flat[name]) if found is None else set(found[0].tolist()) for name, found in counted.items()
+    }
+    classes = sorted(set().union(*distinct.values())) if given is None else given
+    place = {label: number for number, label in enumerate(classes)}
+    for name, labels in distinct.items():
+        unknown = sorted(labels - place.keys())
+        if unknown:
+            shown = ", ".join(_shown(label) for label in unknown[:3]) + ("" if len(unknown) < 4 else ", ...")
+            raise DataError(
+                f"{name} holds {shown}, not among the {len(classes):,} classes given; add what is missing to classes",
+                code="unknown-label",
+            )
+    places = {}
+    for name, found in counted.items():
+        if found is None:
+            places[name] = np.fromiter((place[label] for label in flat[name]), np.int64, len(flat[name]))
+        else:
+            table = np.fromiter((place[label] for label in found[0].tolist()), np.int64, len(found[0]))
+            places[name] = table[found[1]]
+    return tuple(label if isinstance(label, str) else int(label) for label in classes), places
+
+
+def _images(side: Sequence[Any] | NDArray[Any], *, is_set: bool) -> Codes:
+    """The image that each label of a side belongs to."""
+    rows = np.arange(len(side), dtype=np.int64)
+    return np.repeat(rows, np.fromiter(map(len, side), np.int64, len(side))) if is_set else rows
+
+
+def _shown(label: object) -> str:
+    text = repr(label)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+RATIOS = ("precision", "recall", "f")
+"""What has a value for a class, or is undefined."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassCounts:
+    """One class against all others.
+
+    Attributes:
+        label: The class.
+        true_positives: Images that it was expected and predicted of.
+        false_positives: Predicted and not expected.
+        false_negatives: Expected and not predicted.
+        true_negatives: Neither.
+        precision: Share of the predicted that were expected; None if it was never predicted.
+        recall: Share of the expected that were predicted; None if it was never expected.
+        f: F-score; None if it was neither expected nor predicted of any image.
+    """
+
+    label: Label
+    true_positives: int
+    false_positives: int
+    false_negatives: int
+    true_negatives: int
+    precision: float | None
+    recall: float | None
+    f: float | None
+
+    @property
+    def support(self) -> int:
+        """Images that it was expected of."""
+        return self.true_positives + self.false_negatives
+
+
+@dataclass(frozen=True, slots=True)
+class LabelAverage:
+    """An average over classes or images.
+
+    Attributes:
+        precision: Of those where it is defined; None if there is none.
+        recall: The same.
+        f: The same.
+        left_out: How many classes (or images) have no precision, recall and F-score, and were left out.
+    """
+
+    precision: float | None
+    recall: float | None
+    f: float | None
+    left_out: tuple[int, int, int] = (0, 0, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class LabelMetrics:
+    """What `label_metrics` found.
+
+    Attributes:
+        per_class: Every class, in order.
+        macro: Plain mean over classes: each counts the same.
+        micro: Of the counts of all classes together; for single labels all three are the accuracy.
+        weighted: Mean over classes, each weighted by the images that it was expected of.
+        samples: Mean over images, each with the precision, recall and F of its own set of labels.
+        accuracy: Single labels: share of images recognised as what was expected. Sets of labels: share of all cells,
+            image by class, that are right, true negatives included; see `accuracy_of_nothing`.
+        exact_match: Share of images of which all labels are right, and none too many.
+        accuracy_of_nothing: What predicting no label at all would score as `accuracy`; 0 for single labels.
+        beta: How much more recall counts than precision in F.
+        single: Whether each image has one label on either side.
+        n: Images.
+        confusions: (expected class, predicted class, images) for single labels, the most frequent first, right ones
+            included; empty for sets of labels.
+        notices: What a reader should know: "true-negatives-dominate".
+    """
+
+    per_class: tuple[ClassCounts, ...]
+    macro: LabelAverage
+    micro: LabelAverage
+    weighted: LabelAverage
+    samples: LabelAverage
+    accuracy: float
+    exact_match: float
+    accuracy_of_nothing: float
+    beta: float
+    single: bool
+    n: int
+    confusions: tuple[tuple[Label, Label, int], ...]
+    notices: tuple[Notice, ...]
+
+    def __getitem__(self, label: Label) -> ClassCounts:
+        """The counts of one class."""
+        for found in self.per_class:
+            if found.label == label:
+                return found
+        raise KeyError(label)
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The classes, in order."""
+        return tuple(found.label for found in self.per_class)
+
+    @property
+    def support(self) -> dict[Label, int]:
+        """Images that each class was expected of."""
+        return {found.label: found.support for found in self.per_class}
+
+    @property
+    def undefined(self) -> dict[str, tuple[Label, ...]]:
+        """Classes without a precision, a recall, an F-score: 0/0, left out of averages."""
+        return {
+            name: tuple(found.label for found in self.per_class if getattr(found, name) is None)
+            for name in RATIOS
+        }
+
+    def confusion_matrix(self) -> Codes:
+        """Images by expected (rows) and predicted class (columns), (classes, classes) int64, for single labels.
+
+        Raises:
+            UsageError: Images have sets of labels, which cannot be told apart that way ("not-single").
+        """
+        if not self.single:
+            raise UsageError(
+                "a confusion matrix needs one expected and one predicted label per image, and these are sets; see per_class",
+                code="not-single",
+            )
+        place = {label: number for number, label in enumerate(self.classes)}
+        matrix = np.zeros((len(place), len(place)), dtype=np.int64)
+        for expected, predicted, count in self.confusions:
+            matrix[place[expected], place[predicted]] = count
+        return matrix
+
+
+Floats = NDArray[np.float64]
+Counts = NDArray[Any]
+"""Numbers of images, or weights of them."""
+
+_DOMINANT, _APART = 0.9, 0.1
+_MOST_BETA = 1e6
+
+
+class Ratios(NamedTuple):
+    """Precision, recall and F-score; None or NaN where undefined."""
+
+    precision: Any
+    recall: Any
+    f: Any
+
+
+def label_metrics(
+    expected: object, predicted: object, *, classes: Iterable[Label] | None = None, beta: float = 1.0
+) -> LabelMetrics:
+    """Compare the labels that images should have with those that they were recognised as.
+
+    Args:
+        expected: An entry per image: its label, text or an integer; or a set or list of labels, of which there may be none.
+        predicted: The same for what was recognised, in the same order. If either side holds sets, both are read as sets.
+        classes: All labels that there are; None takes those that occur. It decides how many true negatives there are.
+        beta: How much more recall counts than precision in the F-score.
+
+    Raises:
+        UsageError: A side is no list of labels, or an option is impossible.
+        DataError: The sides are of unequal length or empty, hold what is no label, or labels beyond `classes`.
+
+    Example:
+        >>> found = label_metrics([{"price", "bargaining", "purchase"}], [{"price", "purchase"}])
+        >>> found.exact_match, found.samples.precision, round(found.samples.recall, 3), round(found.samples.f, 3)
+        (0.0, 1.0, 0.667, 0.8)
+        >>> found["bargaining"].precision is None  # never predicted: undefined, and not 0
+        True
+        >>> asked, seen = ["cat", "cat", "dog"], ["cat", "dog", "dog"]
+        >>> label_metrics(asked, seen).confusion_matrix()
+        array([[1, 1],
+               [0, 1]])
+    """
+    if isinstance(beta, bool) or not isinstance(beta, int | float) or not 0 < beta <= _MOST_BETA:
+        raise UsageError(f"beta must be above 0 and at most {_MOST_BETA:,.0f}, not {beta!r}", code="bad-beta")
+    return metrics_of_codes(coded(expected, predicted, classes), float(beta))
+
+
+def ratios(right: Counts, expected: Counts, predicted: Counts, beta: float = 1.0) -> Ratios:
+    """Precision, recall and F-score of counts of one shape, NaN where undefined.
+
+    Args:
+        right: Images both expected and predicted.
+        expected: Images expected.
+        predicted: Images predicted.
+        beta: As in `label_metrics`.
+    """
+    weight = beta**2
+    return Ratios(
+        _over(right, predicted),
+        _over(right, expected),
+        _over((1 + weight) * right, weight * expected + predicted),
+    )
+
+
+def mean_of_defined(values: Floats, weights: Floats | None = None) -> Floats:
+    """The mean over the last axis without NaN; NaN where nothing is left."""
+    known = ~np.isnan(values)
+    weights = known.astype(float) if weights is None else weights * known
+    return _over((np.where(known, values, 0.0) * weights).sum(axis=-1), weights.sum(axis=-1))
+
+
+def _over(part: Counts, whole: Counts) -> Floats:
+    part, whole = np.asarray(part, dtype=float), np.asarray(whole, dtype=float)
+    found: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
+    return found
+
+
+def metrics_of_codes(given: Coded, beta: float = 1.0) -> LabelMetrics:
+    """As `label_metrics`, of labels that are encoded already."""
+    n, count = given.n, len(given.classes)
+    right, expected, predicted = counts_of(given)
+    per_class = ratios(right, expected, predicted, beta)
+    cells, total = n * count, int(right.sum())
+    wrong = int(expected.sum() + predicted.sum()) - 2 * total  # false positives and false negatives
+    micro = ratios(right.sum(), expected.sum(), predicted.sum(), beta)
+    samples, exact = _by_image(given, beta)
+    accuracy = total / n if given.single else 1 - wrong / cells
+    nothing = 0.0 if given.single else 1 - int(expected.sum()) / cells
+    found = LabelMetrics(
+        per_class=_rows(given.classes, right, expected, predicted, n, per_class),
+        macro=_average(per_class),
+        micro=_averaged(micro, (0, 0, 0)),
+        weighted=_average(per_class, expected.astype(float)),
+        samples=samples,
+        accuracy=accuracy,
+        exact_match=exact,
+        accuracy_of_nothing=nothing,
+        beta=beta,
+        single=given.single,
+        n=n,
+        confusions=_confusions(given) if given.single else (),
+        notices=(),
+    )
+    # Of the cells that are right, those that nobody asked about.
+    negatives = 0 if given.single else (cells - wrong - total) / max(cells - wrong, 1)
+    return _warned(found, negatives)
+
+
+def counts_of(given: Coded) -> tuple[Codes, Codes, Codes]:
+    """Images by class: right, expected and predicted ones, each (classes,) int64."""
+    count = len(given.classes)
+    if given.single:
+        right = given.expected[given.expected == given.predicted]
+    else:
+        right = np.intersect1d(given.expected, given.predicted, assume_unique=True)
+    right, expected, predicted = (
+        np.bincount(each % count, minlength=count) for each in (right, given.expected, given.predicted)
+    )
+    return right, expected, predicted
+
+
+def _by_image(given: Coded, beta: float) -> tuple[LabelAverage, float]:
+    """The average over images, and the share of images with no error at all."""
+    if given.single:
+        share = float((given.expected == given.predicted).mean())
+        return LabelAverage(share, share, share), share
+    both = np.intersect1d(given.expected, given.predicted, assume_unique=True)
+    right, expected, predicted = (
+        np.bincount(each // len(given.classes), minlength=given.n)
+        for each in (both, given.expected, given.predicted)
+    )
+    exact = (right == expected) & (right == predicted)
+    return _average(ratios(right, expected, predicted, beta)), float(exact.mean())
+
+
+def _average(values: Ratios, weights: Floats | None = None) -> LabelAverage:
+    precision, recall, f = (int(np.isnan(each).sum()) for each in values)
+    return _averaged(Ratios(*(mean_of_defined(each, weights) for each in values)), (precision, recall, f))
+
+
+def _averaged(means: Ratios, left_out: tuple[int, int, int]) -> LabelAverage:
+    precision, recall, f = (known_or_none(float(each)) for each in means)
+    return LabelAverage(precision, recall, f, left_out)
+
+
+def _rows(
+    classes: tuple[Label, ...], right: Codes, expected: Codes, predicted: Codes, n: int, values: Ratios
+) -> tuple[ClassCounts, ...]:
+    counts = right, predicted - right, expected - right, n - expected - predicted + right
+    columns = [each.tolist() for each in (*counts, *values)]
+    return tuple(
+        ClassCounts(label, *row[:4], *(known_or_none(value) for value in row[4:]))
+        for label, *row in zip(classes, *columns, strict=True)
+    )
+
+
+def _confusions(given: Coded) -> tuple[tuple[Label, Label, int], ...]:
+    count = len(given.classes)
+    pairs, times = np.unique(given.expected * count + given.predicted, return_counts=True)
+    order = np.argsort(-times, kind="stable")
+    listed = zip(pairs[order].tolist(), times[order].tolist(), strict=True)
+    return tuple(
+        (given.classes[pair // count], given.classes[pair % count], number) for pair, number in listed
+    )
+
+
+def known_or_none(value: float) -> float | None:
+    """None for NaN."""
+    return None if np.isnan(value) else value
+
+
+def _warned(found: LabelMetrics, negatives: float) -> LabelMetrics:
+    """With a notice where accuracy hides what is not recognised: it is made of true negatives, and recall is lower."""
+    recall = found.micro.recall
+    if recall is None or negatives < _DOMINANT or found.accuracy - recall <= _APART:
+        return found
+    said = notice(
+        "true-negatives-dominate",
+        accuracy=f"{found.accuracy:.4g}",
+        negatives=f"{negatives:.0%}",
+        recall=f"{recall:.4g}",
+        nothing=f"{found.accuracy_of_nothing:.4g}",
+    )
+    return replace(found, notices=(said,))

@@ -1,0 +1,462 @@
+"""Lists of ids as users give them: of one query or of many, checked once.
+
+Lists of retrieved ids against the ids that were expected.
+
+References:
+    Manning, Raghavan and Schütze 2008, "Introduction to Information Retrieval", chapter 8.
+    LlamaIndex, `llama_index.core.evaluation.retrieval.metrics`: the granular hit rate and the granular MRR.
+
+
+How relevant what was retrieved is, by a judge's scores: no ids are expected.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from genpr.errors import DataError, UsageError
+from genpr.metrics.given import MOST, as_list, check_choice, is_number
+from genpr.metrics.ranking import Gain, check_gain, check_ks, gains_of
+from genpr.metrics.ranking_values import (
+    Counts,
+    Places,
+    QueryMetric,
+    QueryMetrics,
+    Wanted,
+    list_values,
+    query_metrics,
+)
+from genpr.metrics.uncertainty import Interval
+from genpr.validation import check_count
+
+Id: TypeAlias = Hashable
+Ids: TypeAlias = Collection[Id] | NDArray[np.generic] | Tensor
+"""Ids of one query: texts, numbers or anything that can be hashed, but no collections."""
+
+_COLLECTIONS = (list, tuple, set, frozenset, np.ndarray, Tensor)
+_PLAIN = {str, int, bytes}
+_SHOWN = 60  # characters of a user's value in a message
+
+
+def queries_of(
+    expected: Ids | Sequence[Ids], retrieved: Ids | Sequence[Ids]
+) -> tuple[list[list[Id]], list[list[Id]]]:
+    """Expected and retrieved ids, a list per query.
+
+    Raises:
+        UsageError: Something is no list of ids, or both are not of equally many queries ("bad-ids").
+        DataError: There is no query, or an id cannot be hashed or compared ("bad-ids").
+    """
+    ours, theirs = _listed(expected, "expected"), _listed(retrieved, "retrieved")
+    if _is_many(ours, "expected") or (not ours and _is_many(theirs, "retrieved")):
+        both = [
+            [_listed(ids, f"{name} of query {at}") for at, ids in enumerate(side)]
+            for side, name in ((ours, "expected"), (theirs, "retrieved"))
+        ]
+    else:
+        both = [[ours], [theirs]]
+    if any(isinstance(side, AbstractSet) for side in (retrieved, *theirs)):
+        raise UsageError("retrieved holds a set, which has no order; give a list, best first", code="bad-ids")
+    if len(both[0]) != len(both[1]):
+        raise UsageError(
+            f"expected and retrieved must hold one list per query, but hold {len(both[0]):,} and {len(both[1]):,}",
+            code="bad-ids",
+        )
+    if not both[0]:
+        raise DataError("expected holds no query", code="bad-ids")
+    for side, name in zip(both, ("expected", "retrieved"), strict=True):
+        _check_ids(side, name)
+    _refuse_different_kinds(*both)
+    return both[0], both[1]
+
+
+def grades_of(
+    expected: Sequence[Sequence[Id]], relevance: Mapping[Id, float] | Sequence[Mapping[Id, float]]
+) -> list[list[float]]:
+    """The grade of each expected id.
+
+    Args:
+        expected: Different ids, a list per query.
+        relevance: As users give it.
+
+    Raises:
+        DataError: Not a grade for each expected id and for no other ("bad-relevance").
+    """
+    tables = [relevance] if isinstance(relevance, Mapping) else relevance
+    is_right = isinstance(tables, Sequence) and all(isinstance(table, Mapping) for table in tables)
+    if not is_right or len(tables) != len(expected):
+        raise DataError("relevance must hold one mapping from ids to grades per query", code="bad-relevance")
+    for at, (ids, table) in enumerate(zip(expected, tables, strict=True)):
+        for one in set(ids) ^ set(table):
+            which = "lacks a grade of the expected id" if one in ids else "grades an id that is not expected,"
+            raise DataError(f"relevance of query {at} {which} {_shown(one)}", code="bad-relevance")
+        for one, grade in table.items():
+            if not is_number(grade):
+                raise DataError(
+                    f"relevance of {_shown(one)} must be a number, not {_shown(grade)}", code="bad-relevance"
+                )
+    return [[float(table[one]) for one in ids] for ids, table in zip(expected, tables, strict=True)]
+
+
+def _listed(value: object, what: str) -> list[Id]:
+    try:
+        return as_list(value)
+    except TypeError as error:
+        raise UsageError(
+            f"{what} must be a list of ids, but {error}: {_shown(value)}", code="bad-ids"
+        ) from error
+
+
+def _is_many(listed: Sequence[object], name: str) -> bool:
+    """Whether it is a list of lists."""
+    are = [isinstance(one, _COLLECTIONS) for one in listed]
+    if any(are) and not all(are):
+        raise UsageError(
+            f"{name} mixes ids and lists of ids; give one list of ids, or one list per query", code="bad-ids"
+        )
+    return any(are)
+
+
+def _check_ids(queries: Sequence[Sequence[object]], name: str) -> None:
+    for at, ids in enumerate(queries):
+        if set(map(type, ids)) <= _PLAIN:
+            continue  # millions of these are usual
+        for one in ids:
+            if isinstance(one, _COLLECTIONS) or not isinstance(one, Hashable):
+                raise DataError(
+                    f"{name} of query {at} holds a {type(one).__name__}, which is no id: {_shown(one)}",
+                    code="bad-ids",
+                )
+            if one is None or not _equals_itself(one):
+                raise DataError(f"{name} of query {at} holds {one!r}, which is no id", code="bad-ids")
+
+
+def _equals_itself(one: object) -> bool:
+    """NaN does not, and pandas' NA does not know."""
+    try:
+        return bool(one == one)
+    except (TypeError, ValueError):
+        return False
+
+
+def _refuse_different_kinds(expected: Sequence[Sequence[Id]], retrieved: Sequence[Sequence[Id]]) -> None:
+    """Texts and numbers never match: 1 and "1" are different ids."""
+    types = [{one for ids in side for one in set(map(type, ids))} for side in (expected, retrieved)]
+    kinds = [{issubclass(one, str) for one in of_side} for of_side in types]
+    if all(kinds) and kinds[0].isdisjoint(kinds[1]):
+        texts, others = ("expected", "retrieved") if True in kinds[0] else ("retrieved", "expected")
+        raise DataError(
+            f"ids of {texts} are texts and those of {others} are not, so none can match; were numbers read as text?",
+            code="bad-ids",
+        )
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RetrievalMetrics(QueryMetrics):
+    """Metrics of lists, each a `QueryMetric` under its name.
+
+    `hit_rate`, `granular_hit_rate`, `mrr`, `granular_mrr`, `precision`, `recall`, `r_precision`, `map`, `ndcg`.
+
+    Attributes:
+        k: Where lists were cut; None where they count in full.
+        n_empty: Queries with something expected for which nothing was retrieved: precision is not defined for them, unless
+            lists are cut, and every other metric is 0.
+        n_duplicates: Places that hold an id that was in an earlier place of the same list already.
+    """
+
+    k: int | None
+    n_empty: int
+    n_duplicates: int
+
+    def _head(self) -> str:
+        notes = [
+            super(RetrievalMetrics, self)._head(),
+            "whole lists" if self.k is None else f"lists cut at {self.k}",
+            *([f"empty lists: {self.n_empty:,}"] if self.n_empty else []),
+            *([f"repeated ids: {self.n_duplicates:,}"] if self.n_duplicates else []),
+        ]
+        return ", ".join(notes)
+
+
+def retrieval_metrics(
+    expected: Ids | Sequence[Ids],
+    retrieved: Ids | Sequence[Ids],
+    *,
+    k: int | None = None,
+    relevance: Mapping[Id, float] | Sequence[Mapping[Id, float]] | None = None,
+    gain: Gain = "linear",
+    pool: int | Sequence[int] | None = None,
+    groups: Sequence[Hashable] | None = None,
+    seed: int = 0,
+) -> RetrievalMetrics:
+    """Metrics of lists of retrieved ids, of one query or averaged over many.
+
+    With R expected ids and a list of L places (L = k where lists are cut, also for shorter ones):
+    `hit_rate` is 1 where any expected id is found; `granular_hit_rate` and `recall` are the share of the R that are found;
+    `mrr` is 1 / place of the first one; `granular_mrr` the mean of 1 / place over those that are found; `precision` is
+    found / L; `r_precision` the share found among the first R places; `map` the mean of the average precisions, each the sum of the
+    precisions at the places of those found, over R; `ndcg` the sum of gain / log2(1 + place), over that of the
+    best list with min(L, R) places.
+
+    An id that a list repeats counts once, at its first place. Later ones keep their places, since who reads the list
+    reads them too: were they taken out, repeating would cost nothing.
+
+    Args:
+        expected: Ids that should be found; a list, or a list per query. Where none are, no metric is defined: the query is
+            counted in `n_undefined` and in no mean.
+        retrieved: Ids that were found, best first; a list, or a list per query.
+        k: Where lists are cut; None takes them in full.
+        relevance: A positive grade of each expected id, for NDCG: a mapping, or one per query. None if all are 1.
+        gain: What a grade is worth: "linear", g, or "exponential", 2^g - 1.
+        pool: How many ids there were to find, for the chance level: what a list drawn at random scores.
+        groups: Of each query, for intervals: queries of one group are drawn together. None if each is drawn alone.
+        seed: Of the halves for intervals.
+
+    Returns:
+        Metrics with their intervals, and chance levels where the pool is known, by name.
+
+    Raises:
+        UsageError: An option is impossible, or expected and retrieved do not fit.
+        DataError: Ids, grades or pools are malformed or do not fit.
+
+    Example:
+        >>> found = retrieval_metrics([1, 2, 3], [1, 3, 4], pool=100)
+        >>> found["hit_rate"].value, found["mrr"].value, found["granular_mrr"].value
+        (1.0, 1.0, 0.75)
+        >>> round(found["map"].value, 4), round(found["ndcg"].value, 5), round(found["precision"].chance, 9)
+        (0.6667, 0.76536, 0.03)
+    """
+    check_gain(gain)
+    check_count(seed, "seed", least=0, most=MOST)
+    cut = None if k is None else check_ks(k)[0]
+    wanted_ids, found_ids = queries_of(expected, retrieved)
+    wanted_ids = [list(dict.fromkeys(ids)) for ids in wanted_ids]
+    grades = None if relevance is None else grades_of(wanted_ids, relevance)
+    found_ids = found_ids if cut is None else [ids[:cut] for ids in found_ids]
+    wanted = _wanted(wanted_ids, grades, gain)
+    length = np.array([len(ids) if cut is None else cut for ids in found_ids], dtype=np.int64)
+    sizes = None if pool is None else _pools(pool, wanted_ids, found_ids, cut)
+    chance = None
+    if sizes is not None:
+        chance = list_values(Places.by_chance(wanted, sizes), wanted, length, sizes)
+    values = list_values(_places(wanted_ids, found_ids, wanted), wanted, length)
+    return RetrievalMetrics(
+        metrics=query_metrics(values, chance, groups=groups, seed=seed),
+        n_queries=len(wanted_ids),
+        n_undefined=int((wanted.count == 0).sum()),
+        pool=None if sizes is None else (int(sizes.min()), int(sizes.max())),
+        k=cut,
+        n_empty=sum(bool(ids) and not found for ids, found in zip(wanted_ids, found_ids, strict=True)),
+        n_duplicates=sum(len(ids) - len(set(ids)) for ids in found_ids),
+    )
+
+
+def _wanted(ids: Sequence[Sequence[Id]], grades: Sequence[Sequence[float]] | None, gain: Gain) -> Wanted:
+    offsets = np.concatenate([[0], np.cumsum([len(each) for each in ids])]).astype(np.int64)
+    if grades is None:
+        return Wanted(offsets, np.ones(offsets[-1]))
+    flat = np.array([grade for each in grades for grade in each], dtype=np.float64)
+    return Wanted(offsets, gains_of(flat, gain))
+
+
+def _places(expected: Sequence[Sequence[Id]], retrieved: Sequence[Sequence[Id]], wanted: Wanted) -> Places:
+    """Where expected ids are found first."""
+    query, above, item = [], [], []
+    for at, (ours, theirs) in enumerate(zip(expected, retrieved, strict=True)):
+        first = dict(zip(reversed(theirs), range(len(theirs) - 1, -1, -1), strict=True))
+        for number, one in enumerate(ours, int(wanted.offsets[at])):
+            if one in first:
+                query.append(at)
+                above.append(first[one])
+                item.append(number)
+    places = np.array(above, dtype=np.int64)
+    gains = wanted.gains[np.array(item, dtype=np.int64)]
+    return Places.of(np.array(query, dtype=np.int64), places, np.ones_like(places), gains)
+
+
+def _pools(
+    pool: int | Sequence[int],
+    expected: Sequence[Sequence[Id]],
+    retrieved: Sequence[Sequence[Id]],
+    cut: int | None,
+) -> Counts:
+    """Candidates of each query, (q,).
+
+    Raises:
+        UsageError: Not a number for all or one per query ("bad-pool"), or less than the cut ("k-beyond-pool").
+        DataError: Fewer candidates than different ids are named ("pool-too-small").
+    """
+    try:
+        sizes = as_list(pool)
+    except TypeError:
+        sizes = [pool] * len(expected)
+    if len(sizes) != len(expected):
+        raise UsageError(
+            f"pool must be one number, or one per query: {len(expected):,} are needed, {len(sizes):,} came",
+            code="bad-pool",
+        )
+    for at, (size, ours, theirs) in enumerate(zip(sizes, expected, retrieved, strict=True)):
+        if check_count(size, "pool", least=1, most=MOST) < (named := len({*ours, *theirs})):
+            raise DataError(
+                f"the pool of query {at} has {size} candidates, but {named} different ids are expected or retrieved",
+                code="pool-too-small",
+            )
+    counts = np.array(sizes, dtype=np.int64)
+    if cut is not None:
+        check_ks(cut, most=int(counts.min()))
+    return counts
+
+
+How: TypeAlias = Literal["mean", "max"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Relevancy:
+    """The relevance of what was retrieved, averaged over queries.
+
+    Attributes:
+        metric: Value, interval and the value of each query; chance is not known.
+        how: What became of the scores of one query.
+        threshold: From which score on an item counts as relevant; None where scores count as they are.
+        n_queries: Queries, those without anything retrieved included.
+        n_undefined: Queries for which nothing was retrieved: they have no relevancy, and the mean leaves them out.
+    """
+
+    metric: QueryMetric
+    how: How
+    threshold: float | None
+    n_queries: int
+    n_undefined: int
+
+    @property
+    def value(self) -> float | None:
+        """Mean over queries; None if there are none with anything retrieved."""
+        return self.metric.value
+
+    @property
+    def interval(self) -> Interval | None:
+        """95 %, over queries or groups of them; None for fewer than 10."""
+        return self.metric.interval
+
+
+def relevancy(
+    scores: Sequence[Iterable[float]],
+    how: How = "mean",
+    *,
+    threshold: float | None = None,
+    scale: tuple[float, float] = (0.0, 1.0),
+    groups: Sequence[Hashable] | None = None,
+    seed: int = 0,
+) -> Relevancy:
+    """Mean or best score of what was retrieved for each query, averaged over queries.
+
+    Args:
+        scores: Of a judge, for each retrieved item, a list per query; empty where nothing was retrieved, which leaves the query
+            out and is counted.
+        how: "mean" over the items of a query, or "max".
+        threshold: Count an item as 1 from this score on and as 0 below: "mean" is then the share that is relevant,
+            "max" whether any is.
+        scale: The least and the largest score the judge can give.
+        groups: Of each query, for the interval: queries of one group are drawn together. None if each is drawn alone.
+        seed: Of the halves for the interval.
+
+    Raises:
+        UsageError: An option is impossible.
+        DataError: Scores are no numbers within the scale ("bad-scores").
+
+    Example:
+        >>> relevancy([[0.9, 0.1], [0.4], []]).value
+        0.45
+        >>> relevancy([[0.9, 0.1], [0.4], []], "max", threshold=0.5).value
+        0.5
+    """
+    check_choice(how, "how", {"mean": "over the items", "max": "the best item"})
+    low, high = _check_scale(scale)
+    if threshold is not None and not (is_number(threshold) and low <= threshold <= high):
+        raise UsageError(
+            f"threshold must lie on the judge's scale from {low} to {high}, not be {threshold!r:.60}",
+            code="bad-threshold",
+        )
+    check_count(seed, "seed", least=0, most=MOST)
+    rows = [_row(row, at, low, high) for at, row in enumerate(_score_list(scores, "scores"))]
+    if not rows:
+        raise DataError("scores hold no query", code="bad-scores")
+    of_queries = np.array([_of_query(row, how, threshold) for row in rows])
+    unit = (0.0, 1.0) if threshold is not None else (low, high)
+    metric = _on_scale(of_queries, *unit, groups=groups, seed=seed)
+    return Relevancy(metric, how, threshold, len(rows), int(np.isnan(of_queries).sum()))
+
+
+def _check_scale(scale: tuple[float, float]) -> tuple[float, float]:
+    try:
+        low, high = map(float, scale)
+    except (TypeError, ValueError):
+        low = high = math.nan
+    if not (low < high and math.isfinite(high - low)):
+        raise UsageError(
+            f"scale is the least and the largest score, such as (0, 1), not {scale!r:.60}", code="bad-scale"
+        )
+    return low, high
+
+
+def _score_list(given: object, what: str) -> list[Any]:
+    try:
+        return as_list(given)
+    except TypeError as error:
+        raise DataError(f"{what} must be a list, but {error}", code="bad-scores") from error
+
+
+def _row(row: Iterable[float], at: int, low: float, high: float) -> list[float]:
+    listed = _score_list(row, f"scores of query {at}")
+    for one in listed:
+        if not is_number(one) or not low <= float(one) <= high:
+            raise DataError(
+                f"scores must be numbers from {low} to {high}, but query {at} has {one!r:.60}; give the judge's own `scale`",
+                code="bad-scores",
+            )
+    return [float(one) for one in listed]
+
+
+def _of_query(row: Sequence[float], how: How, threshold: float | None) -> float:
+    if not row:
+        return math.nan
+    scores = row if threshold is None else [float(one >= threshold) for one in row]
+    return max(scores) if how == "max" else math.fsum(scores) / len(scores)
+
+
+def _on_scale(
+    values: np.ndarray[tuple[int], np.dtype[np.float64]],
+    low: float,
+    high: float,
+    *,
+    groups: Sequence[Hashable] | None,
+    seed: int,
+) -> QueryMetric:
+    """The mean of values (q,) from `low` to `high`: its interval is that of shares of the scale."""
+    share = query_metrics({"share": (values - low) / (high - low)}, None, groups=groups, seed=seed)["share"]
+    plain = query_metrics({"plain": values}, None, groups=groups, seed=seed)["plain"]
+    interval = share.interval
+    return QueryMetric(
+        value=plain.value,
+        interval=None
+        if interval is None
+        else Interval(low + (high - low) * interval.low, low + (high - low) * interval.high),
+        chance=None,
+        n=plain.n,
+        n_units=plain.n_units,
+        per_query=values,
+        replicates=plain.replicates,
+    )
