@@ -122,24 +122,25 @@ def command(
     open_prompts(prompts, images)  # what is wrong with them is told before anything is downloaded
     _check_weights(images, extractor, weights, offline)
 
-    from genpr.conditional.align import Question, aligned, copy_question
+    from genpr.conditional.align import AlignmentConfig, aligned
+    from genpr.conditional.copies import copy_config
     from genpr.features.embedder import Embedder
     from genpr.memory import memory_limit
     from genpr.report.text.alignment_table import failures_list
     from genpr.report.text.terminal import score_table
 
-    question = Question(
+    config = AlignmentConfig(
         distractors=distractors,
         text_to_image=text_to_image,
         prefix=prefix,
         seed=options["seed"],
-        copies=copy_question(copies_of, threshold, pairs),
+        copies=copy_config(copies_of, threshold, pairs),
     )
     # What a custom encoder prints must not end up in the result.
     stderr = redirect_stdout(sys.stderr)
     with stderr, memory_limit(max_memory), progress_bars(quiet=quiet) as progress:
         embedder = Embedder(on=device, weights=weights, offline=offline, progress=progress, **options)
-        found = aligned(images, prompts, extractor, question, embedder)
+        found = aligned(images, prompts, extractor, config, embedder)
     result = found.result
     if not quiet:
         show_notices(result.notices)

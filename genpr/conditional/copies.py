@@ -1,8 +1,7 @@
-"""Copies of training images among the images, found in the same features."""
+"""Find copies of training images among the images, in the same features."""
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,24 +10,23 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from genpr.conditional.prompts import text_of
-from genpr.errors import DataError, UsageError, printable, short
+from genpr.conditional.prompt_ranking import metric_value
+from genpr.conditional.text_files import is_file, read_csv, read_text
+from genpr.errors import DataError, UsageError, short
 from genpr.features.embedded_source import SideFeatures
 from genpr.features.embedder import Embedder, Space
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedSide, open_side
 from genpr.images.naming import plain_path
-from genpr.limits import csv_rows
 from genpr.metrics.copy_detection import CopyDetection, copy_detection
 from genpr.metrics.value import MetricValue
 
-THRESHOLD = 0.5
 _HEADING = {"image", "file", "name", "fake", "generated"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class CopyQuestion:
-    """What the images may be copies of.
+class CopyDetectionConfig:
+    """Training images, and when an image counts as a copy of one.
 
     Attributes:
         train: The training images, or their features.
@@ -37,7 +35,7 @@ class CopyQuestion:
     """
 
     train: object
-    threshold: float = THRESHOLD
+    threshold: float = 0.5
     pairs: object = None
 
     def __post_init__(self) -> None:
@@ -63,9 +61,25 @@ class CopyQuestion:
         if isinstance(self.pairs, str | os.PathLike):
             return _from_file(Path(self.pairs))
         found = list(self.pairs) if isinstance(self.pairs, Iterable) else []
-        if not found or not all(_is_pair(pair) for pair in found):
+        if not found or not all(
+            isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(name, str) for name in pair)
+            for pair in found
+        ):
             raise UsageError("pairs must be (image, training image) by their names", code="bad-pairs")
         return [(plain_path(image), plain_path(train)) for image, train in found]
+
+
+def copy_config(train: object, threshold: float, pairs: object) -> CopyDetectionConfig | None:
+    """The configuration for these options; None where no training images are given.
+
+    Raises:
+        UsageError: There are known copies, and no training images.
+    """
+    if train is not None:
+        return CopyDetectionConfig(train=train, threshold=threshold, pairs=pairs)
+    if pairs is not None:
+        raise UsageError("pairs name copies of training images, which copies_of must give", code="bad-option")
+    return None
 
 
 @dataclass(frozen=True)
@@ -85,22 +99,22 @@ class Copies:
     identities: NDArray[np.uint8] | None
 
 
-def find_copies(images: FeatureSet, asked: CopyQuestion, space: Space, embedder: Embedder) -> Copies:
+def find_copies(images: FeatureSet, config: CopyDetectionConfig, space: Space, embedder: Embedder) -> Copies:
     """Compare images with training images, which are embedded alike.
 
     Raises:
         GenprError: Training images cannot be used, or pairs name others.
     """
-    side = SideFeatures(asked.opened(), "training images", embedder, own=(space,))
+    side = SideFeatures(config.opened(), "training images", embedder, own=(space,))
     side.require([space], minimum=2)
     train = side[space]
     names = [train.name_of(row) for row in range(len(train))]
-    pairs = asked.named_pairs()
+    pairs = config.named_pairs()
     rows = None if pairs is None else _rows(pairs, [images.name_of(row) for row in range(len(images))], names)
     found = copy_detection(
         images.features.float(),
         train.features.float(),
-        threshold=asked.threshold,
+        threshold=config.threshold,
         true_pairs=rows,
         seed=embedder.seed,
         device=embedder.device,
@@ -112,79 +126,59 @@ def find_copies(images: FeatureSet, asked: CopyQuestion, space: Space, embedder:
 def copy_values(copies: Copies, *, extractor: str) -> dict[str, MetricValue]:
     """`retrieval.copy_rate` beside what training images score among themselves, and `retrieval.copy_ap` of known pairs."""
     found = copies.found
-    rate, ap = found.rate, found.ap
-    assert rate.value is not None
-    variant = f"cosine above {found.threshold:g} to one of {len(copies.names):,} training images"
     values = {
-        "retrieval.copy_rate": MetricValue(
-            rate.value,
-            None,
+        "retrieval.copy_rate": metric_value(
+            found.rate,
+            found.rate.n,
             extractor=extractor,
-            variant=variant,
+            variant=f"cosine above {found.threshold:g} to one of {len(copies.names):,} training images",
             null=found.null.value,
-            interval=None if rate.interval is None else (rate.interval.low, rate.interval.high),
-            replicates=None if rate.replicates is None else tuple(rate.replicates.tolist()),
-            n_counted=rate.n,
         )
     }
-    if ap is not None:
-        values["retrieval.copy_ap"] = MetricValue(
-            ap.value,
-            None,
+    if found.ap is not None:
+        values["retrieval.copy_ap"] = metric_value(
+            found.ap,
+            found.ap.n_true,
             extractor=extractor,
-            variant=f"{ap.n_true:,} known pairs",
-            interval=None if ap.interval is None else (ap.interval.low, ap.interval.high),
-            replicates=None if ap.replicates is None else tuple(ap.replicates.tolist()),
-            n_counted=ap.n_true,
-            chance=ap.chance,
-            pool=ap.n_pairs,
+            variant=f"{found.ap.n_true:,} known pairs",
+            pool=found.ap.n_pairs,
         )
     return values
 
 
 def _from_file(path: Path) -> list[tuple[str, str]]:
-    shown = printable(str(path))
-    if path.suffix.lower() not in {".csv", ".tsv"} or not path.is_file():
+    if path.suffix.lower() not in {".csv", ".tsv"} or not is_file(path):
         raise UsageError(
-            f"there is no .csv or .tsv file {shown!r} with the known copies; needed are lines of image,training image",
+            f"there is no .csv or .tsv file {str(path)!r} with the known copies; needed are lines of image,training image",
             code="path-not-found",
             path=str(path),
         )
-    text = text_of(path, what="known copies")
+    text = read_text(path, "known copies", damaged="prompts-damaged", encoding="prompts-encoding")
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    try:
-        rows = [row for _, row in csv_rows(text, delimiter)]
-    except (csv.Error, ValueError) as error:
-        raise DataError(
-            f"{shown} is no CSV of image,training image ({error})", code="bad-pairs", path=str(path)
-        ) from error
+    rows = [row for _, row in read_csv(text, str(path), delimiter, code="bad-pairs")]
     if rows and rows[0][0].strip().lower() in _HEADING:
         rows = rows[1:]
     wrong = next((row for row in rows if len(row) != 2 or not all(row)), None)
     if wrong is not None or not rows:
-        came = "nothing" if wrong is None else short(repr(wrong))
+        found = "nothing" if wrong is None else short(repr(wrong))
         raise DataError(
-            f"{shown} must hold lines of image,training image, but holds {came}",
+            f"{path} must hold lines of image,training image, but holds {found}",
             code="bad-pairs",
             path=str(path),
         )
     return [(plain_path(image.strip()), plain_path(train.strip())) for image, train in rows]
 
 
-def _is_pair(pair: object) -> bool:
-    return isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(name, str) for name in pair)
-
-
 def _rows(pairs: Sequence[tuple[str, str]], images: Sequence[str], train: Sequence[str]) -> NDArray[np.int64]:
-    """Places of named pairs."""
-    of_images, of_train = (
-        {plain_path(name): row for row, name in enumerate(names)} for names in (images, train)
-    )
-    for place, known, what in ((0, of_images, "images"), (1, of_train, "training images")):
-        lost = next((pair[place] for pair in pairs if pair[place] not in known), None)
-        if lost is not None:
+    """Indices of named pairs."""
+    columns = []
+    for side, (names, what) in enumerate(((images, "images"), (train, "training images"))):
+        row_of = {plain_path(name): row for row, name in enumerate(names)}
+        unknown = next((pair[side] for pair in pairs if pair[side] not in row_of), None)
+        if unknown is not None:
             raise DataError(
-                f"known copies name {short(lost)!r}, which is not among the {what}, such as {short(next(iter(known)))!r}",
+                f"known copies name {short(unknown)!r}, which is not among the {what}, such as {short(next(iter(row_of)))!r}",
                 code="bad-pairs",
             )
-    return np.array([(of_images[image], of_train[other]) for image, other in pairs], dtype=np.int64)
+        columns.append([row_of[pair[side]] for pair in pairs])
+    return np.array(columns, dtype=np.int64).T.copy()

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from genpr.conditional.entity_records import Expectations, FoundEntities, read_answers, read_expectations
 from genpr.conditional.parse_answers import Answer, Unreadable
-from genpr.conditional.text_files import shown
 from genpr.conditional.vocabulary import Names, Vocabulary
 from genpr.errors import UsageError, some
 from genpr.evaluation.result import (
@@ -30,6 +29,7 @@ from genpr.evaluation.result import Unreadable as UnreadableAnswer
 from genpr.metrics.entities import EntityMetrics, EntityScore, entity_set_metrics
 from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice
+from genpr.report.safe_text import shown
 
 Words = Vocabulary | str | os.PathLike[str] | Mapping[str, Sequence[str]] | Iterable[str]
 """A vocabulary, a file with one, a dictionary of entity -> aliases, or names."""

@@ -1,14 +1,12 @@
-"""Which texts each image was asked for, and which images and texts must never compete.
+"""Rank prompts by images and images by prompts, and compute metrics of these rankings and the CLIPScore.
 
-Numbers of alignment, each with interval, chance and pool.
-
-Image by image: which rank its own prompt has among the others, and which prompt is first.
+Images and texts that belong together form a unit, and never compete. Units are also what is drawn for intervals.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,9 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.conditional.prompts import Captions
+from genpr.metrics.copy_detection import MicroAP
 from genpr.metrics.halved import LEAST_UNITS, halved
 from genpr.metrics.progress import PairProgress
 from genpr.metrics.ranking import RankingMetrics, most_distractors, ranking_metrics, unit_pools
+from genpr.metrics.ranking_values import QueryMetric
 from genpr.metrics.similarity import FeaturePairs
 from genpr.metrics.uncertainty import interval_of
 from genpr.metrics.value import MetricValue
@@ -27,17 +27,22 @@ from genpr.unicode_forms import normalize
 
 Counts = NDArray[np.int64]
 
+_CUTS = (1, 5, 10)
+_METRICS = ("r_precision", *(f"hit_{cut}" for cut in _CUTS), "mrr", "ndcg", "map")
+_CLIP_SCALE = 2.5  # Hessel et al. 2021: so that usual values fill 0 to 1
+_PAIRS = 2**18  # compared at once
+
 
 @dataclass(frozen=True)
-class Asked:
-    """Images and the texts that they were asked for, t different ones for n images.
+class PromptAssignment:
+    """Which of t different texts belong to each of n images.
 
-    Images that share a text, texts of one image and texts of one group belong together: they are a unit. Units are what is
-    drawn independently, and only texts and images of different units compete.
+    Images that share a text, texts of one image and texts of one group form a unit. Units are drawn independently, and only
+    texts and images of different units compete.
 
     Attributes:
-        texts: Different ones, in the order of their characters; spaces that differ make no other text.
-        of_image: The texts of each image, as places in `texts`.
+        texts: Different ones, in the order of their characters; texts that differ only in spaces are the same.
+        of_image: The texts of each image, as indices of `texts`.
         grades: How well each of them fits.
         unit_of_text: (t,) int64, units numbered by their first text.
         unit_of_image: (n,) int64.
@@ -50,12 +55,14 @@ class Asked:
     unit_of_image: Counts
 
     @classmethod
-    def of(cls, captions: Sequence[Captions]) -> Asked:
-        """What the prompts of n images ask for; a text that an image has twice in other spaces counts once."""
-        texts = sorted({normal(prompt.text) for each in captions for prompt in each})
-        place = {text: number for number, text in enumerate(texts)}
-        rows = [{place[normal(prompt.text)]: prompt.relevance for prompt in each} for each in captions]
-        unit = _units(captions, rows, place)
+    def of(cls, captions: Sequence[Captions]) -> PromptAssignment:
+        """The assignment of the prompts of n images."""
+        texts = sorted({normalize_prompt(prompt.text) for each in captions for prompt in each})
+        index = {text: number for number, text in enumerate(texts)}
+        rows = [
+            {index[normalize_prompt(prompt.text)]: prompt.relevance for prompt in each} for each in captions
+        ]
+        unit = _units(captions, rows, index)
         return cls(
             tuple(texts),
             tuple(tuple(row) for row in rows),
@@ -63,6 +70,11 @@ class Asked:
             unit,
             np.array([unit[next(iter(row))] for row in rows], dtype=np.int64),
         )
+
+    @property
+    def n_units(self) -> int:
+        """Units."""
+        return int(self.unit_of_text.max()) + 1
 
     @property
     def is_graded(self) -> bool:
@@ -78,24 +90,24 @@ class Asked:
 
     @property
     def content(self) -> str:
-        """sha256 over the texts that are asked for, each as often as it is, whatever the order of the images."""
-        asked = sorted("\n".join(self.texts[text] for text in row) for row in self.of_image)
-        return hashlib.sha256("\0".join(asked).encode("utf-8", "surrogatepass")).hexdigest()
+        """sha256 over the texts of all images, whatever the order of the images."""
+        rows = sorted("\n".join(self.texts[text] for text in row) for row in self.of_image)
+        return hashlib.sha256("\0".join(rows).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def normal(text: str) -> str:
+def normalize_prompt(text: str) -> str:
     """A text in one Unicode form, with single spaces.
 
     Example:
-        >>> normal("  a   cat ")
+        >>> normalize_prompt("  a   cat ")
         'a cat'
     """
     return " ".join(normalize("NFC", text).split())
 
 
-def _units(captions: Sequence[Captions], rows: Sequence[dict[int, float]], place: dict[str, int]) -> Counts:
-    """The unit of each text: those are one that an image or a group joins, directly or over others."""
-    leader = list(range(len(place)))
+def _units(captions: Sequence[Captions], rows: Sequence[dict[int, float]], index: dict[str, int]) -> Counts:
+    """The unit of each text: texts that an image or a group joins, directly or through others, are one unit."""
+    leader = list(range(len(index)))
 
     def find(text: int) -> int:
         while leader[text] != text:
@@ -114,21 +126,15 @@ def _units(captions: Sequence[Captions], rows: Sequence[dict[int, float]], place
             join(first, text)
         for prompt in each:
             if prompt.group is not None:
-                text = place[normal(prompt.text)]
+                text = index[normalize_prompt(prompt.text)]
                 join(first_of_group.setdefault(prompt.group, text), text)
     leaders = np.array([find(text) for text in range(len(leader))], dtype=np.int64)
     return np.unique(leaders, return_inverse=True)[1].astype(np.int64)
 
 
-CUTS = (1, 5, 10)
-SHOWN = ("r_precision", *(f"hit_{cut}" for cut in CUTS), "mrr", "ndcg", "map")
-_CLIP_SCORE = "alignment.clip_score"
-_SCALE = 2.5  # Hessel et al. 2021: so that usual values fill 0 to 1
-
-
 @dataclass(frozen=True)
-class Direction:
-    """Rankings one way: images rank texts, or texts rank images.
+class PoolRanking:
+    """Rankings in one direction: images rank texts, or texts rank images.
 
     Attributes:
         metrics: Of all queries.
@@ -142,11 +148,11 @@ class Direction:
 
     @property
     def pool(self) -> int:
-        """Candidates of a query, at most."""
+        """Most candidates of a query."""
         return self.metrics.pool[1] if self.metrics.pool else 0
 
 
-def rankings(
+def rank_pools(
     queries: Tensor,
     candidates: Tensor,
     relevant: Sequence[Sequence[int]],
@@ -157,8 +163,8 @@ def rankings(
     seed: int,
     device: torch.device,
     progress: PairProgress | None = None,
-) -> Direction:
-    """Each query ranks what is relevant to it among distractors of other units.
+) -> PoolRanking:
+    """Let each query rank what is relevant to it among distractors of other units.
 
     Queries are taken unit by unit, so that halves of two results on the same prompts are of the same prompts.
 
@@ -171,7 +177,7 @@ def rankings(
         distractors: For each query; fewer where there are not so many.
         seed: Chooses them, and the halves of intervals.
         device: Where features are compared.
-        progress: Called with the pairs that are done with and their number.
+        progress: Called with the pairs that are done and their number.
     """
     count = min(distractors, most_distractors(*units))
     order = np.argsort(units[0], kind="stable")
@@ -181,7 +187,7 @@ def rankings(
     metrics = ranking_metrics(
         (queries[torch.from_numpy(order)], candidates),
         ordered,
-        ks=[cut for cut in CUTS if cut < least],
+        ks=[cut for cut in _CUTS if cut < least],
         relevance=None if grades is None else [grades[row] for row in order],
         pools=pools,
         groups=units[0][order].tolist(),
@@ -189,64 +195,78 @@ def rankings(
         device=device,
         progress=progress,
     )
-    back = np.empty_like(pools)
-    back[order] = pools
-    return Direction(metrics, back, count)
+    unordered = np.empty_like(pools)
+    unordered[order] = pools
+    return PoolRanking(metrics, unordered, count)
 
 
-def named_values(
-    direction: Direction, prefix: str, *, extractor: str, variant: str | None
+def ranking_values(
+    ranking: PoolRanking, prefix: str, *, extractor: str, variant: str | None
 ) -> tuple[dict[str, MetricValue], list[str]]:
-    """Metrics of one direction by their full names, and the names of those that say nothing with so few candidates."""
+    """Metrics of one direction by their full names, and the names of those undefined with so few candidates."""
     values: dict[str, MetricValue] = {}
     undefined = []
-    for short in SHOWN:
-        name = f"retrieval.{prefix}{short}"
-        found = direction.metrics.get(short)
+    for short_name in _METRICS:
+        name = f"retrieval.{prefix}{short_name}"
+        found = ranking.metrics.get(short_name)
         if found is None or found.value is None:
             undefined.append(name)
-            continue
-        values[name] = MetricValue(
-            found.value,
-            None,
-            extractor=extractor,
-            variant=variant,
-            interval=None if found.interval is None else (found.interval.low, found.interval.high),
-            replicates=None if found.replicates is None else tuple(found.replicates.tolist()),
-            n_counted=found.n,
-            chance=found.chance,
-            pool=direction.pool,
-        )
+        else:
+            values[name] = metric_value(
+                found, found.n, extractor=extractor, variant=variant, pool=ranking.pool
+            )
     return values, undefined
 
 
+def metric_value(
+    found: QueryMetric | MicroAP,
+    n_counted: int,
+    *,
+    extractor: str,
+    variant: str | None,
+    null: float | None = None,
+    pool: int | None = None,
+) -> MetricValue:
+    """A metric of rankings that is defined, as a result holds it."""
+    assert found.value is not None
+    return MetricValue(
+        found.value,
+        None,
+        extractor=extractor,
+        variant=variant,
+        null=null,
+        interval=None if found.interval is None else (found.interval.low, found.interval.high),
+        replicates=None if found.replicates is None else tuple(found.replicates.tolist()),
+        n_counted=n_counted,
+        chance=found.chance,
+        pool=pool,
+    )
+
+
 def clip_score(
-    asked: Asked, similarity: FeaturePairs, *, seed: int, extractor: str, variant: str | None
-) -> Mapping[str, MetricValue]:
+    assignment: PromptAssignment, similarity: FeaturePairs, *, seed: int, extractor: str, variant: str | None
+) -> MetricValue:
     """CLIPScore without references: 2.5 max(cos, 0) of image and prompt, averaged over an image's prompts, then over images."""
-    image, text = asked.pairs
+    image, text = assignment.pairs
     cosine = similarity.exact(torch.from_numpy(image), torch.from_numpy(text)).cpu().numpy()
-    count = np.bincount(image)
-    of_image = np.bincount(image, _SCALE * np.maximum(cosine, 0.0)) / count
+    of_image = np.bincount(image, _CLIP_SCALE * np.maximum(cosine, 0.0)) / np.bincount(image)
     value = float(of_image.mean())
-    interval, replicates = _interval(value, of_image, asked.unit_of_image, seed)
-    return {
-        _CLIP_SCORE: MetricValue(
-            value,
-            None,
-            extractor=extractor,
-            variant=variant,
-            interval=interval,
-            replicates=replicates,
-            n_counted=len(of_image),
-        )
-    }
+    interval, replicates = _clip_interval(value, of_image, assignment.unit_of_image, seed)
+    return MetricValue(
+        value,
+        None,
+        extractor=extractor,
+        variant=variant,
+        interval=interval,
+        replicates=replicates,
+        n_counted=len(of_image),
+    )
 
 
-def _interval(
+def _clip_interval(
     value: float, of_image: NDArray[np.float64], unit: Counts, seed: int
 ) -> tuple[tuple[float, float] | None, tuple[float, ...] | None]:
-    """Over units, which are drawn whole; None of either for fewer than 10."""
+    """Interval and replicates over units, which are drawn whole; None for fewer than 10."""
     unit = np.unique(unit, return_inverse=True)[1]
     n = int(unit.max()) + 1
     if n < LEAST_UNITS:
@@ -259,10 +279,7 @@ def _interval(
 
     replicates = halved(means, n, seed=seed)
     interval = interval_of(value, replicates, n=n, upper=None)
-    return (interval.low, min(interval.high, _SCALE)), tuple(replicates.tolist())
-
-
-_PAIRS = 2**18  # compared at once
+    return (interval.low, min(interval.high, _CLIP_SCALE)), tuple(replicates.tolist())
 
 
 @dataclass(frozen=True)
@@ -270,10 +287,10 @@ class ImageRank:
     """One image and the prompts that it ranked.
 
     Attributes:
-        row: Its place among the images.
+        row: Its index among the images.
         image: Its name.
-        prompt: What was asked for; of several, the one that it ranked first.
-        rank: Of that prompt in the pool, from 1; the mean one among equals.
+        prompt: Its own prompt; of several, the one that it ranked first.
+        rank: Of that prompt in the pool, from 1; the mean rank among equals.
         score: Cosine of the two.
         winner: The prompt of another image that it ranked first.
         winner_score: Cosine of image and winner.
@@ -291,22 +308,22 @@ class ImageRank:
 
     @property
     def is_failure(self) -> bool:
-        """Whether another prompt is ranked before its own, or beside it."""
+        """Whether another prompt is ranked before its own, or tied with it."""
         return self.rank > 1
 
 
 def image_ranks(
-    names: Sequence[str], asked: Asked, pools: Counts, distractors: int, similarity: FeaturePairs
+    names: Sequence[str], texts: Sequence[str], ranking: PoolRanking, similarity: FeaturePairs
 ) -> list[ImageRank]:
-    """What each image made of its pool.
+    """The rank of the own prompt of each image.
 
     Args:
         names: Of the images.
-        asked: What was asked for.
-        pools: (n, p), as `unit_pools` draws them.
-        distractors: How many columns of them, the last ones, are of other images.
+        texts: The different texts.
+        ranking: Of texts by images; distractors are the last columns of its pools.
         similarity: Of images and texts.
     """
+    pools, split = ranking.pools, -ranking.distractors
     step = max(1, _PAIRS // pools.shape[1])
     found: list[ImageRank] = []
     for start in range(0, len(pools), step):
@@ -315,23 +332,25 @@ def image_ranks(
         scores = np.full(part.shape, -np.inf)
         scores[rows.numpy(), columns.numpy()] = similarity.exact(start + rows, part[rows, columns]).numpy()
         for row, (pool, score) in enumerate(zip(part.numpy(), scores, strict=True), start):
-            found.append(_rank(row, names[row], asked.texts, pool, score, distractors))
+            own, others = int(score[:split].argmax()), score[split:]
+            best = int(others.argmax())
+            above, tied = int((others > score[own]).sum()), int((others == score[own]).sum())
+            found.append(
+                ImageRank(
+                    row=row,
+                    image=names[row],
+                    prompt=texts[pool[own]],
+                    rank=above + 1 + tied / 2,
+                    score=float(score[own]),
+                    winner=texts[pool[split:][best]],
+                    winner_score=float(others[best]),
+                    pool=int((pool >= 0).sum()),
+                )
+            )
     return found
 
 
-def _rank(
-    row: int, name: str, texts: Sequence[str], pool: Counts, scores: NDArray[np.float64], distractors: int
-) -> ImageRank:
-    own, other = int(scores[:-distractors].argmax()), int(scores[-distractors:].argmax())
-    others = scores[-distractors:]
-    above, tied = int((others > scores[own]).sum()), int((others == scores[own]).sum())
-    return ImageRank(
-        row=row,
-        image=name,
-        prompt=texts[pool[own]],
-        rank=above + 1 + tied / 2,
-        score=float(scores[own]),
-        winner=texts[pool[-distractors:][other]],
-        winner_score=float(others[other]),
-        pool=int((pool >= 0).sum()),
-    )
+def worst_first(ranks: Sequence[ImageRank]) -> list[ImageRank]:
+    """Images that do not rank their own prompt alone first, the lowest rank first; then the largest difference of scores."""
+    failed = [each for each in ranks if each.is_failure]
+    return sorted(failed, key=lambda each: (-each.rank, each.score - each.winner_score, each.row))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from genpr.conditional.text_files import shown
 from genpr.conditional.vocabulary import Names, Vocabulary
 from genpr.errors import UsageError
+from genpr.report.safe_text import shown
 
 _OTHER_COMPONENTS = frozenset(
     {

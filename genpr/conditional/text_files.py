@@ -1,91 +1,86 @@
-"""Text files of users: there, of a sane size, in UTF-8, or refused with the reason."""
+"""Text files of users: found, read within limits as UTF-8, and split into the rows of a CSV."""
 
 from __future__ import annotations
 
 import csv
-import os
+from contextlib import suppress
 from pathlib import Path
 
-from genpr.errors import DataError, UsageError
+from genpr.errors import DataError, UsageError, short
+from genpr.images.damage import damage_reported
 from genpr.limits import TEXT_BYTES, check_lines, csv_rows, read_bytes
 from genpr.storage import open_regular
 
-_FIELD_LIMIT = 2**24
+_LONGEST_CELL = 2**24
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
-def shown(text: object, most: int = 60) -> str:
-    r"""Fit for a message on one line: nothing that a terminal obeys, and cut.
-
-    Example:
-        >>> print(shown("a\x1b[31m" + "b" * 99, most=12))
-        a\x1b[31mbbb…
-    """
-    raw = str(text)
-    whole = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in raw[: most + 1])
-    return whole if len(raw) <= most else f"{whole[:most]}…"
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; False for a name that no file can have."""
+    with suppress(OSError, ValueError):  # too long, or with a NUL
+        return path.is_file()
+    return False
 
 
-def text_of(path: str | os.PathLike[str], what: str) -> str:
-    """The text of a file, without a byte order mark.
+def is_folder(path: Path) -> bool:
+    """Whether there is such a folder; False for a name that no folder can have."""
+    with suppress(OSError, ValueError):
+        return path.is_dir()
+    return False
+
+
+def read_text(
+    path: Path, what: str, *, most: int = TEXT_BYTES, damaged: str = "not-text", encoding: str = "not-text"
+) -> str:
+    """The text of a UTF-8 file, without a byte order mark.
 
     Args:
         path: The file.
         what: What it should hold, for messages ("answers").
+        most: Limit in bytes.
+        damaged: Error code for a file that is too large.
+        encoding: Error code for a file that is not UTF-8.
 
     Raises:
         UsageError: There is no such file ("path-not-found").
-        DataError: It cannot be read ("unreadable"), is too large, or is not UTF-8 ("not-text").
+        DataError: It cannot be read ("unreadable"), is too large, or is not UTF-8.
     """
-    path = Path(path)
-    if not _is_file(path):
+    if not is_file(path):
         raise UsageError(
-            f"there is no file {shown(path)!r} with {what}", code="path-not-found", path=str(path)
+            f"there is no file {short(str(path), 60)!r} with {what}", code="path-not-found", path=str(path)
         )
-    try:
-        with open_regular(path) as file:
-            data = read_bytes(file, TEXT_BYTES, name=str(path), what=what, code="not-text")
+    with damage_reported(path, f"file with {what}", code=damaged), open_regular(path) as file:
+        data = read_bytes(file, most, name=str(path), what=what, code=damaged)
         check_lines(data)
-    except DataError:  # which is a ValueError
-        raise
-    except ValueError as error:
-        raise DataError(f"{shown(path)} cannot be read: {error}", code="not-text", path=str(path)) from error
-    except OSError as error:
-        raise DataError(
-            f"{shown(path)} cannot be read ({error.strerror})", code="unreadable", path=str(path)
-        ) from error
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        likely = "UTF-16" if data[:2] in _UTF16_MARKS else "another encoding, such as GBK, or no text file"
         raise DataError(
-            f"{shown(path)} is not text in UTF-8 (byte {error.start:,}); was it saved in another encoding, such as GBK "
-            "or that of a spreadsheet, or is it another kind of file?",
-            code="not-text",
+            f"{path} is not UTF-8 (byte {error.start + 1:,} is {data[error.start]:#04x}); it seems to be {likely}; save it as "
+            "UTF-8",
+            code=encoding,
             path=str(path),
         ) from error
 
 
-def rows_of(text: str, origin: str, delimiter: str) -> list[tuple[int, list[str]]]:
-    """Rows of a CSV that hold anything, with the number of the line that each ends on.
+def read_csv(text: str, origin: str, delimiter: str, *, code: str = "bad-csv") -> list[tuple[int, list[str]]]:
+    """The rows of a CSV text, each with the number of the line that it ends on; empty lines are left out.
 
     Raises:
-        DataError: It is no CSV ("bad-csv").
+        DataError: It is no CSV (`code`).
     """
-    before = csv.field_size_limit(_FIELD_LIMIT)
+    rows: list[tuple[int, list[str]]] = []
+    limit = csv.field_size_limit(_LONGEST_CELL)
     try:
-        found = csv_rows(text, delimiter, strict=True)
-        return [(number, row) for number, row in found if any(cell.strip() for cell in row)]
+        rows.extend(csv_rows(text, delimiter, strict=True))  # keeps the rows before an error
     except (csv.Error, ValueError) as error:
+        place = f"line {rows[-1][0]:,}" if rows else "the first line"
         raise DataError(
-            f"{shown(origin)} is no CSV ({shown(error)}); is a quote missing, or is it another kind of file?",
-            code="bad-csv",
+            f"{origin} is no CSV ({error}, after {place}); is a quotation mark missing, or is it another kind of file?",
+            code=code,
             path=origin,
         ) from error
     finally:
-        csv.field_size_limit(before)
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # a name that is too long, or holds a NUL
-        return False
+        csv.field_size_limit(limit)
+    return rows

@@ -11,7 +11,8 @@ import torch
 from toy_pair import ToyPair, chosen, drawings, words
 
 import genpr
-from genpr.conditional.align import Question, aligned, worst_first
+from genpr.conditional.align import AlignmentConfig, aligned
+from genpr.conditional.prompt_ranking import worst_first
 from genpr.errors import DataError, FeatureError, UsageError
 from genpr.evaluation.result import result_of
 from genpr.features.embedder import Embedder
@@ -41,7 +42,7 @@ def align(images, prompts, **options):
 
 
 def ranks_of(images, prompts, **question):
-    return aligned(images, prompts, ToyPair(), Question(**question), Embedder(on="cpu", seed=0)).ranks
+    return aligned(images, prompts, ToyPair(), AlignmentConfig(**question), Embedder(on="cpu", seed=0)).ranks
 
 
 @pytest.fixture(scope="module")

@@ -236,7 +236,7 @@ def test_prompts_in_order_must_be_as_many(tmp_path, total):
         ("p.csv", b"a.png,\xe9t\xe9\n", "prompts-encoding", "not UTF-8 .byte 7 is 0xe9"),
         ("p.csv", "a.png,cat\n".encode("utf-16"), "prompts-encoding", "UTF-16"),
         ("p.csv", f"a.png,{'x' * (MAX_CHARACTERS + 1)}\n", "prompts-damaged", "65,537 characters"),
-        ("p.csv", f'a.png,"{"x" * 200_000}"\n', "prompts-damaged", "field larger"),
+        ("p.csv", f'a.png,"{"x" * 200_000}"\n', "prompts-damaged", "200,000 characters"),
         ("p.txt", "cat\n\ndog\n", "prompt-empty", "line 2 is empty"),
         ("p.txt", "\n", "prompts-damaged", "empty"),
         ("p.jsonl", "\n", "prompts-damaged", "empty"),

@@ -319,7 +319,7 @@ def test_alignment_goes_on_on_the_cpu(full_gpu, monkeypatch, rng):
     plain = genpr.align(pixels, prompts, device="cpu", **options)
     full_gpu()
     of_option = lambda _, options: options["device"]  # noqa: E731
-    ranked = refusing_gpus(align, "rankings", monkeypatch, device=of_option)
+    ranked = refusing_gpus(align, "rank_pools", monkeypatch, device=of_option)
     copied = refusing_gpus(copies, "copy_detection", monkeypatch, device=of_option)
     found = genpr.align(pixels, prompts, device="auto", **options)
     assert set(ranked) == set(copied) == {"cuda", "cpu"}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from toy_pair import ToyPair, chosen, drawings, words
 
-from genpr.conditional.align import Question, aligned
+from genpr.conditional.align import AlignmentConfig, aligned
 from genpr.evaluation.result import Misranked
 from genpr.features.embedder import Embedder
 from genpr.report.pages.align_page import align_report
@@ -30,7 +30,7 @@ def made(wrong=0, captions=1):
         for text, scene in zip(texts, scenes, strict=True)
     ]
     images = drawings(scenes)
-    found = aligned(images, told, ToyPair(), Question(), Embedder(on="cpu"))
+    found = aligned(images, told, ToyPair(), AlignmentConfig(), Embedder(on="cpu"))
     return images, found
 
 

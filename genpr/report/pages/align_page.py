@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from genpr.conditional.align import Aligned, worst_first
+from genpr.conditional.align import Aligned
 from genpr.conditional.copies import Copies
+from genpr.conditional.prompt_ranking import worst_first
 from genpr.evaluation.result import Result
 from genpr.features.pictures import Pictures, pictures_of
 from genpr.images.policy import DecodePolicy
@@ -142,11 +143,11 @@ def _copied(names: Sequence[str], copies: Copies) -> Selection:
 
 def _first_of_prompt(aligned: Aligned) -> dict[str, int]:
     """The first image of each prompt."""
-    asked = aligned.asked
+    assignment = aligned.assignment
     found: dict[str, int] = {}
-    for row, texts in enumerate(asked.of_image):
+    for row, texts in enumerate(assignment.of_image):
         for text in texts:
-            found.setdefault(asked.texts[text], row)
+            found.setdefault(assignment.texts[text], row)
     return found
 
 

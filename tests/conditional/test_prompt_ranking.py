@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from genpr.conditional.prompt_ranking import Asked, normal
+from genpr.conditional.prompt_ranking import PromptAssignment, normalize_prompt
 from genpr.conditional.prompts import Prompt
 from genpr.errors import UsageError
 from genpr.metrics.ranking import most_distractors, unit_pools
 
 
-def asked(*captions) -> Asked:
-    return Asked.of([tuple(map(Prompt, each)) for each in captions])
+def asked(*captions) -> PromptAssignment:
+    return PromptAssignment.of([tuple(map(Prompt, each)) for each in captions])
 
 
 def test_spaces_and_unicode_forms_make_no_other_text():
-    assert normal(" a\n cat\t") == "a cat"
+    assert normalize_prompt(" a\n cat\t") == "a cat"
     found = asked(["a  cat"], ["a cat "], ["cafe\u0301"], ["caf\u00e9"], ["A cat"])
     assert found.texts == ("A cat", "a cat", "caf\u00e9")
     assert found.of_image == ((1,), (1,), (2,), (2,), (0,))
@@ -46,7 +46,7 @@ def test_prompts_of_one_group_are_a_unit():
         (Prompt("a", group="g"), Prompt("c")),
         (Prompt("b", group="h"),),
     ]
-    assert Asked.of(rows).unit_of_text.tolist() == [0, 1, 0, 0]
+    assert PromptAssignment.of(rows).unit_of_text.tolist() == [0, 1, 0, 0]
 
 
 def test_units_do_not_depend_on_the_order_of_the_images():
@@ -59,7 +59,7 @@ def test_units_do_not_depend_on_the_order_of_the_images():
 
 def test_grades_are_kept_in_the_order_of_the_texts():
     rows = [(Prompt("b", 2.0), Prompt("a", 0.5), Prompt("b ", 3.0)), (Prompt("c"),)]
-    found = Asked.of(rows)
+    found = PromptAssignment.of(rows)
     assert (found.of_image, found.grades, found.is_graded) == (((1, 0), (2,)), ((3.0, 0.5), (1.0,)), True)
     assert not asked(["a"], ["b"]).is_graded
 
