@@ -16,7 +16,7 @@ from genpr.cli.thresholds import check_thresholds, exit_code_of, threshold_optio
 from genpr.storage import check_place
 
 if TYPE_CHECKING:
-    from genpr.conditional.recognition import Wanted
+    from genpr.conditional.recognition import EntityRequest
     from genpr.evaluation.result import Result
 
 _ANSWERS = {".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".txt"}
@@ -130,10 +130,10 @@ def command(
         )
     else:
         _check_images(found)
-        from genpr.conditional.recognition import Wanted
+        from genpr.conditional.recognition import EntityRequest
 
-        wanted = Wanted(expected, vocabulary, aliases, exclude, calibrate_on, calibrate_expected)
-        result = _recognised(wanted, found, by, quiet=quiet, seed=seed, **options)
+        request = EntityRequest(expected, vocabulary, aliases, exclude, calibrate_on, calibrate_expected)
+        result = _recognised(request, found, by, quiet=quiet, seed=seed, **options)
     _show(result, html, as_json=as_json, quiet=quiet)
     return exit_code_of([result], fail_under, fail_over)
 
@@ -169,7 +169,7 @@ def _check_images(found: str) -> None:
 
 
 def _recognised(
-    wanted: Wanted,
+    request: EntityRequest,
     images: str,
     by: str,
     *,
@@ -186,7 +186,7 @@ def _recognised(
     stderr = redirect_stdout(sys.stderr)
     with stderr, memory_limit(max_memory), progress_bars(quiet=quiet) as progress:
         embedder = Embedder(on=device, progress=progress, **options)
-        return score_images(wanted, images, by, embedder)
+        return score_images(request, images, by, embedder)
 
 
 def _show(result: Result, html: Path | None, *, as_json: bool, quiet: bool) -> None:

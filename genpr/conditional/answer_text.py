@@ -1,9 +1,4 @@
-"""Lines of an answer: bullets, labels with what stands behind them, and text.
-
-The names of items of a list in plain text, without marks and explanations.
-
-Lists in plain text and Markdown: bullets, numbers, lines, or names with commas between.
-"""
+"""Lists of entities in plain text and Markdown: bullets, numbers, lines, or names with commas between."""
 
 from __future__ import annotations
 
@@ -12,18 +7,17 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from genpr.conditional.answer_json import MORE, DamagedJsonError, LooseJson, names_in
+from genpr.conditional.answer_json import MORE, InvalidJSONError, LenientJSONParser, names_in_json
 from genpr.conditional.answer_words import (
     CLASS_KEYS,
     NAME_KEYS,
-    NotReadable,
+    AnswerParseError,
     begins_with_yes_or_no,
     brackets_at_end,
-    check_number,
-    denies,
-    each_once,
-    introduces,
+    check_count,
     is_closing,
+    is_list_heading,
+    is_negation,
     is_negative,
     is_no_answer,
     is_none,
@@ -32,11 +26,12 @@ from genpr.conditional.answer_words import (
     is_remark,
     is_yes_or_no,
     mark_at_end,
-    squeezed,
-    the_same,
-    without_more,
+    normalize_key,
+    single_list,
+    unique_names,
+    without_etc,
 )
-from genpr.conditional.vocabulary import normalised
+from genpr.conditional.vocabulary import normalize_name
 
 _BULLET = re.compile(
     r"(?:[•‣◦●▪■□○·・]|[-–—](?=[^\W\d]|[\s\"'“‘`\[*])|[*+](?=\s)|\(?\d{1,3}[.)](?!\d)|[a-zA-Z]\)(?=\s)|\d{1,3}[、．]|[（(]\d{1,3}[)）]|[①-⑳]"
@@ -74,7 +69,7 @@ class Section:
     @property
     def is_of_entities(self) -> bool:
         """Whether its label says that entities follow."""
-        return self.label is not None and introduces(self.label)
+        return self.label is not None and is_list_heading(self.label)
 
     @property
     def is_of_others(self) -> bool:
@@ -86,13 +81,13 @@ def sections_of(text: str) -> list[Section]:
     """The sections of a text, in their order.
 
     Raises:
-        NotReadable: Bullets lie within bullets ("nested-list"), or it is a table ("table").
+        AnswerParseError: Bullets lie within bullets ("nested-list"), or it is a table ("table").
     """
     found = [Section()]
     indent: int | None = None
     was_blank = False
     lines = text.splitlines()
-    check_number(sum(1 for line in lines if not line.isspace()))
+    check_count(sum(1 for line in lines if not line.isspace()))
     counted = [int(number[1]) for line in lines if (number := _COUNTED.match(line))]
     is_counted = len(counted) > 1 and counted == [*range(1, len(counted) + 1)]  # 1 - cat
     for line in lines:
@@ -101,13 +96,13 @@ def sections_of(text: str) -> list[Section]:
             was_blank = True
             continue
         if content.startswith("|") and content.endswith("|") and len(content) > 1:
-            raise NotReadable("table", "it is a table, whose columns are not read")
+            raise AnswerParseError("table", "it is a table, whose columns are not read")
         own_indent = len(line) - len(line.lstrip())
         if bullet := _BULLET.match(content) or (_COUNTED.match(line) if is_counted else None):
             if found[-1].texts:
                 found.append(Section())
             if found[-1].bullets and own_indent != indent:
-                raise NotReadable("nested-list", "it is a list within a list")
+                raise AnswerParseError("nested-list", "it is a list within a list")
             indent = own_indent
             found[-1].bullets.append(content[bullet.end() :])
             found[-1].is_numbered = bullet[0].strip() not in {*"•‣◦●▪■□○·・-–—*+"}
@@ -184,40 +179,44 @@ def known_parts(item: str, known: Known) -> list[str]:
 
 def names_in_lines(lines: list[str], repairs: list[str], known: Known | None) -> list[str]:
     """The names of a list of lines, without explanations behind them, and without those that are marked as not there."""
-    if len(lines) > 1 and not without_more([lines[-1].strip(EMPHASIS)]):
+    if len(lines) > 1 and not without_etc([lines[-1].strip(EMPHASIS)]):
         lines = lines[:-1]
         repairs.append(MORE)
     read = [_item(line) for line in lines]
     if len(read) == 1 and is_none(read[0][0]):
         return []
-    keys = {squeezed(name) for name, *_ in read}
+    keys = {normalize_key(name) for name, *_ in read}
     if len(keys) == 1 and keys <= NAME_KEYS | CLASS_KEYS and all(behind for _, behind, *_ in read):
         read = [(behind.strip(EMPHASIS), "", mark, False) for _, behind, mark, _ in read]  # - name: cat
     marks = [mark for _, _, mark, _ in read]
     if any(mark is not None for mark in marks):
         if None in marks:
-            raise NotReadable("contradiction", "some items are marked as there or not, and others are not")
+            raise AnswerParseError(
+                "contradiction", "some items are marked as there or not, and others are not"
+            )
         repairs.append("names with yes or no")
         read = [each for each in read if each[2]]
     shown = without_remarks([name for name, *_ in read], repairs, known)
     if read and not shown:
-        raise NotReadable("no-list", "there is no list of names in it")
+        raise AnswerParseError("no-list", "there is no list of names in it")
     read = [(name, *each[1:]) for name, each in zip(shown, read, strict=False)]
     explained = [bool(behind) for _, behind, _, is_bold in read if not is_bold]
     if any(explained) and not all(explained):
-        raise NotReadable("no-name", "some items have an explanation behind them, or a colon in their name")
+        raise AnswerParseError(
+            "no-name", "some items have an explanation behind them, or a colon in their name"
+        )
     for name, behind, mark, _ in read:
         if mark is None and behind and is_negative(behind):
-            raise NotReadable(
+            raise AnswerParseError(
                 "contradiction", f"what is said about {name[:40]!r} may mean that it is not there"
             )
         if behind and name.isdecimal():
-            raise NotReadable("no-name", f"{name!r} is a number, and no name")
+            raise AnswerParseError("no-name", f"{name!r} is a number, and no name")
         if _INLINE.search(behind) or (len(read) == 1 and len(behind.split()) == 1):
-            raise NotReadable("several-in-one", "several items stand on one line")
+            raise AnswerParseError("several-in-one", "several items stand on one line")
         check_name(name, "or")
         if any(separator in name for separator in (", ", "，", "、", "；", "; ")):
-            raise NotReadable(
+            raise AnswerParseError(
                 "several-in-one", "an item of the list may be several names, for it has a comma in it"
             )
     if any(behind for _, behind, _, _ in read):
@@ -259,7 +258,7 @@ def without_remarks(items: list[str], repairs: list[str], known: Known | None) -
     if not items or (known is not None and known(items[-1])):
         found = items
     else:
-        found = without_more(items)
+        found = without_etc(items)
         if found != items:
             repairs.append(MORE)
         elif (
@@ -267,13 +266,13 @@ def without_remarks(items: list[str], repairs: list[str], known: Known | None) -
             and items[-1][1:].endswith("等")
             and not (known is not None and known(items[-1][:-1]))
         ):
-            raise NotReadable("cut-off", "the last name may end with a word for more")
+            raise AnswerParseError("cut-off", "the last name may end with a word for more")
         elif len(items) > 1 and items[-1][1:].endswith("等"):
             found = [*items[:-1], items[-1][:-1]]
     bare = [_bare_name(name, known) for name in found]
-    count = Counter(map(normalised, bare))
+    count = Counter(map(normalize_name, bare))
     names = [
-        short if count[normalised(short)] == 1 else name for name, short in zip(found, bare, strict=True)
+        short if count[normalize_name(short)] == 1 else name for name, short in zip(found, bare, strict=True)
     ]
     if names != found:
         repairs.append(EXPLAINED)
@@ -284,17 +283,17 @@ def _bare_name(name: str, known: Known | None) -> str:
     """A name without an explanation in brackets behind it; as it is where the brackets may hold a name or several.
 
     Raises:
-        NotReadable: The brackets may say that it is not there ("contradiction").
+        AnswerParseError: The brackets may say that it is not there ("contradiction").
     """
     bare, within = brackets_at_end(name)
     if not within or (known is not None and (known(name) or known(within))):
         return name
     if (
         is_negative(within)
-        or denies(within)
+        or is_negation(within)
         or (begins_with_yes_or_no(within) is not None and not within.isdecimal())
     ):
-        raise NotReadable("contradiction", f"{name[:40]!r} may say that something is not there")
+        raise AnswerParseError("contradiction", f"{name[:40]!r} may say that something is not there")
     is_list = COMMAS.search(within) or _EITHER.search(within)
     return name if is_list or not any(c.isalpha() for c in bare) else bare
 
@@ -302,18 +301,18 @@ def _bare_name(name: str, known: Known | None) -> str:
 def check_name(name: str, joint: str) -> None:
     """Refuse what is no name."""
     if is_yes_or_no(name):
-        raise NotReadable("no-list", f"{name[:40]!r} is an answer to a question, and no name")
+        raise AnswerParseError("no-list", f"{name[:40]!r} is an answer to a question, and no name")
     if is_prose(name):
-        raise NotReadable("prose", "there is a sentence where a name should be")
+        raise AnswerParseError("prose", "there is a sentence where a name should be")
     if joint and (found := _EITHER.search(name)) and joint in (found[0].strip().lower(), "and"):
-        raise NotReadable("several-in-one", f"{name[:40]!r} may be one name or two")
-    if denies(name):
-        raise NotReadable("contradiction", f"{name[:40]!r} may say that something is not there")
+        raise AnswerParseError("several-in-one", f"{name[:40]!r} may be one name or two")
+    if is_negation(name):
+        raise AnswerParseError("contradiction", f"{name[:40]!r} may say that something is not there")
     if any(mark in name for mark in "•*|\t") or _NUMBERED.search(name):
-        raise NotReadable("several-in-one", f"{name[:40]!r} may be several names")
+        raise AnswerParseError("several-in-one", f"{name[:40]!r} may be several names")
     is_torn = len(_OPENED.findall(name)) != len(_CLOSED.findall(name))
     if is_torn or not any(c.isalnum() for c in name) or any(mark in name for mark in "<>[]{}="):
-        raise NotReadable("no-name", f"{name[:40]!r} is no name")
+        raise AnswerParseError("no-name", f"{name[:40]!r} is no name")
 
 
 _ENDS = "。.!！"
@@ -334,27 +333,27 @@ def names_in_text(
         named: Whether a key of JSON said before that this is the list.
 
     Raises:
-        NotReadable: It lists none, or several lists, or what it lists cannot be told.
+        AnswerParseError: It lists none, or several lists, or what it lists cannot be told.
     """
     if is_none(text):
         return (), "a word for none"
     if is_refusal(text):
-        raise NotReadable("refusal", "it is a refusal, and no list")
+        raise AnswerParseError("refusal", "it is a refusal, and no list")
     sections = sections_of(_without_quote_marks(text))
     chosen = [section for section in sections if section.is_of_entities and section.holds_anything]
     if not chosen:
         chosen = _unlabelled(sections)
     readings = [_read(section, repairs, known, named=named) for section in chosen]
-    one = the_same([names for names, _ in readings], "in the text")
+    one = single_list([names for names, _ in readings], "in the text")
     if one is None:
-        raise NotReadable("no-list", "there is no list of names in it")
+        raise AnswerParseError("no-list", "there is no list of names in it")
     return one, readings[0][1]
 
 
 def _unlabelled(sections: list[Section]) -> list[Section]:
     """What may be the list where no label says so."""
     if any(section.is_of_entities for section in sections):
-        raise NotReadable("cut-off", "a label announces a list, and nothing follows")
+        raise AnswerParseError("cut-off", "a label announces a list, and nothing follows")
     own = [section for section in sections if not section.is_of_others]
     bulleted = [section for section in own if section.bullets]
     if bulleted:
@@ -369,30 +368,30 @@ def _unlabelled(sections: list[Section]) -> list[Section]:
     if len(own) == 1 and own[0].label is None:
         return own
     if own:
-        raise NotReadable("prose", "it is a text without a list of names")
-    raise NotReadable("no-list", "it lists explanations, or what is not there, and nothing else")
+        raise AnswerParseError("prose", "it is a text without a list of names")
+    raise AnswerParseError("no-list", "it lists explanations, or what is not there, and nothing else")
 
 
 def _read(
     section: Section, repairs: list[str], known: Known | None, *, named: bool
 ) -> tuple[tuple[str, ...], str]:
     if section.behind and section.bullets:
-        raise NotReadable("several-lists", "a label is followed by names on its line, and by a list")
+        raise AnswerParseError("several-lists", "a label is followed by names on its line, and by a list")
     if section.bullets:
-        return each_once(
+        return unique_names(
             names_in_lines(section.bullets, repairs, known)
         ), "numbered list" if section.is_numbered else "bullet list"
     if section.behind:
         return _behind(section.behind, repairs, known), "names behind a label"
     if len(section.texts) > 1:
-        return each_once(names_in_lines(section.texts, repairs, known)), "lines"
+        return unique_names(names_in_lines(section.texts, repairs, known)), "lines"
     is_labelled = named or section.label is not None
     names = _separated(section.texts[0], repairs, known, is_labelled=is_labelled)
     if len(names) > 1 or is_labelled:
         return names, "names with commas between"
     if known is None or not names or not known(names[0]):
         what = (*names, section.texts[0])[0]
-        raise NotReadable(
+        raise AnswerParseError(
             "no-list", f"nothing tells whether {what[:40]!r} is a list of one name, or something else"
         )
     return names, "one name"
@@ -402,22 +401,18 @@ def _behind(text: str, repairs: list[str], known: Known | None) -> tuple[str, ..
     if is_none(text):
         return ()
     if text[0] in "[［【":
-        loose = LooseJson(text, repairs)
+        loose = LenientJSONParser(text, repairs)
         try:
             value, end = loose.value_at(0, bare=True)
-        except DamagedJsonError as error:
-            raise _damaged(error) from error
-        names = names_in(value, lambda _, __: None, repairs) if not text[end:].strip(" .。") else None
+        except InvalidJSONError as error:
+            raise error.as_parse_error("the list") from error
+        names = names_in_json(value, lambda _, __: None, repairs) if not text[end:].strip(" .。") else None
         if names is None:
-            raise NotReadable("no-list", "behind the label, there is something else than a list of names")
+            raise AnswerParseError(
+                "no-list", "behind the label, there is something else than a list of names"
+            )
         return names
     return _separated(text, repairs, known, is_labelled=True)
-
-
-def _damaged(error: DamagedJsonError) -> NotReadable:
-    if error.at_end:
-        return NotReadable("cut-off", "the list breaks off, so what else was in it is not known")
-    return NotReadable("damaged", "the list is damaged, and could be mended in several ways")
 
 
 def _separated(text: str, repairs: list[str], known: Known | None, *, is_labelled: bool) -> tuple[str, ...]:
@@ -432,14 +427,14 @@ def _separated(text: str, repairs: list[str], known: Known | None, *, is_labelle
     elif not body.endswith("..."):
         body = body.rstrip(_ENDS)
     if body.endswith(("...", "…")):
-        raise NotReadable("cut-off", "the list goes on with dots, so what else was in it is not known")
+        raise AnswerParseError("cut-off", "the list goes on with dots, so what else was in it is not known")
     if body[:1] in ("(", "（") and body[-1:] in (")", "）"):
         body = body[1:-1]
     items = [item.strip() for item in COMMAS.split(body)]
     if any('"' in item or "“" in item for item in items) and len(items) > 1:
         items = _quoted(body) or items
     items = [item for item in (item.strip(EMPHASIS) for item in items) if item]
-    check_number(len(items))
+    check_count(len(items))
     items = without_remarks(items, repairs, known)
     if len(items) > 1:
         items = _without_and(items, known)
@@ -449,15 +444,15 @@ def _separated(text: str, repairs: list[str], known: Known | None, *, is_labelle
         if known is None or not known(item):
             check_name(item, "and" if not is_labelled or len(items) == 1 else "")
     if not items or (len(items) == 1 and is_no_answer(items[0])):
-        raise NotReadable("no-list", "there is no list of names in it")
-    return each_once(items)
+        raise AnswerParseError("no-list", "there is no list of names in it")
+    return unique_names(items)
 
 
 def _quoted(body: str) -> list[str] | None:
     """Names in quotes, which may hold commas; None where not all are."""
     try:
-        value, end = LooseJson(f"[{body}]", []).value_at(0)
-    except DamagedJsonError:
+        value, end = LenientJSONParser(f"[{body}]", []).value_at(0)
+    except InvalidJSONError:
         return None
     return value if end == len(body) + 2 and all(isinstance(item, str) for item in value) else None
 

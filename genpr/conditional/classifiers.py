@@ -1,7 +1,4 @@
-"""Which entities of a vocabulary are in images, without a language model: by a detector, or by CLIP without training.
-
-What says which entities are in an image: any extractor with a text encoder, or a detector.
-"""
+"""What finds the entities of a vocabulary in images: detectors, and pairs of image and text encoders (zero-shot)."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ TEMPLATES = ("a photo of a {}.",)
 
 @dataclass(frozen=True)
 class ZeroShot:
-    """CLIP, or any pair of encoders into one space, as a recogniser of whatever has a name.
+    """CLIP, or any pair of encoders into one space, which classify by any name.
 
     Attributes:
         extractor: Of images, such as `genpr.load_extractor("clip-vit-l14")`.
@@ -54,10 +51,10 @@ class ZeroShot:
 
     def texts(self, names: Sequence[str]) -> Tensor:
         """(names, d) embeddings, each of length 1."""
-        return named_vectors(names, self.encode_text, self.templates)
+        return name_embeddings(names, self.encode_text, self.templates)
 
 
-def named_vectors(
+def name_embeddings(
     names: Sequence[str], encode_text: Callable[[list[str]], Tensor], templates: Sequence[str] = TEMPLATES
 ) -> Tensor:
     """The mean direction of sentences around each name, (names, d) float64 of length 1.
@@ -77,13 +74,13 @@ def named_vectors(
 
 @dataclass(frozen=True)
 class EntitiesInImages:
-    """What was recognised.
+    """Entities that were found in images.
 
     Attributes:
         entities: Of the vocabulary, in its order.
         scores: (n, entities) float64, how surely each is in each image.
         present: (n, entities) bool.
-        found: By name of the image, the entities in it; what `genpr.score_entities` takes as found.
+        found: The entities of each image by its name; what `genpr.score_entities` takes as found.
     """
 
     entities: tuple[str, ...]
@@ -159,60 +156,63 @@ def presence_scores(
         texts = how.texts(vocabulary.entities)
         images = embed_source(opened, how.extractor, batch_size=batch_size, progress=progress)
         return tuple(images.names), zero_shot_scores(images.features, texts)
-    columns = classes_of(vocabulary, how.names)
+    columns = class_columns(vocabulary, how.names)
     detecting = DetectingExtractor(how, name=str(getattr(how, "name", type(how).__name__)))
     # One at a time: a detector may make the images of a batch equally large, which moves scores.
     images = embed_source(opened, detecting, batch_size=1, progress=progress)
-    return tuple(images.names), of_classes(images.features.double(), columns)
+    return tuple(images.names), best_class_scores(images.features.double(), columns)
 
 
-def of_classes(scores: Tensor, classes: Sequence[Sequence[int]]) -> Tensor:
+def best_class_scores(scores: Tensor, classes: Sequence[Sequence[int]]) -> Tensor:
     """Scores of entities, (n, E), from those of a detector's classes: the best, where an entity is several of them."""
     return torch.stack([scores[:, list(each)].amax(dim=1) for each in classes], dim=1)
 
 
 def named_in(prompts: Iterable[str], vocabulary: Vocabulary) -> Tensor:
     """Which entities prompts name, (prompts, entities) bool: what images made from them should show."""
-    found = [set(vocabulary.find(prompt)) for prompt in prompts]
-    rows = [[entity in each for entity in vocabulary.entities] for each in found]
-    return torch.tensor(rows, dtype=torch.bool).reshape(len(rows), len(vocabulary))
+    return presence_matrix((vocabulary.find(prompt) for prompt in prompts), vocabulary.entities)
 
 
-def classes_of(vocabulary: Vocabulary, classes: Sequence[str]) -> list[list[int]]:
-    """The places of the classes of a detector that each entity is, such as those of couch and sofa.
+def presence_matrix(lists: Iterable[Iterable[str]], entities: Sequence[str]) -> Tensor:
+    """Which entities each list has, (lists, entities) bool; other names are ignored."""
+    rows = [[entity in names for entity in entities] for names in map(set, lists)]
+    return torch.tensor(rows, dtype=torch.bool).reshape(len(rows), len(entities))
+
+
+def class_columns(vocabulary: Vocabulary, classes: Sequence[str]) -> list[list[int]]:
+    """The indices of a detector's classes that each entity has, such as those of couch and sofa.
 
     Raises:
         UsageError: There is none for an entity ("unseen-entities"): it would be missed in every image.
     """
-    places: dict[str, list[int]] = {entity: [] for entity in vocabulary.entities}
-    for place, name in enumerate(classes):
+    columns: dict[str, list[int]] = {entity: [] for entity in vocabulary.entities}
+    for column, name in enumerate(classes):
         entity = vocabulary.canonical(name)
         if entity is not None:
-            places[entity].append(place)
-    if unseen := [entity for entity, found in places.items() if not found]:
+            columns[entity].append(column)
+    if unseen := [entity for entity, found in columns.items() if not found]:
         raise UsageError(
-            f"the detector has no class for {len(unseen):,} of {len(places):,} entities ({some(unseen)}); it knows "
+            f"the detector has no class for {len(unseen):,} of {len(columns):,} entities ({some(unseen)}); it knows "
             f"{some(list(classes), 5)}. Leave them out of the vocabulary, or give a class as their alias",
             code="unseen-entities",
         )
-    return list(places.values())
+    return list(columns.values())
 
 
-By = str | Detector | FeatureExtractor | ZeroShot
-"""What recognises entities, as users name or give it."""
+ClassifierSpec = str | Detector | FeatureExtractor | ZeroShot
+"""A classifier as users name or give it."""
 
-CLIP = "clip-vit-b-32"
-"""What "clip" stands for."""
+_CLIP = "clip-vit-b-32"  # what "clip" stands for
 
 
 @dataclass(frozen=True)
-class Recogniser:
-    """Scores of entities in images.
+class EntityClassifier:
+    """Scores entities in images.
 
     Attributes:
         name: Of the extractor or detector.
         space: What images are embedded with.
-        classes: Of a detector; None for a pair of encoders, which knows whatever has a name.
+        classes: Of a detector; None for a pair of encoders, which classify by any name.
         embedder: How images are embedded with it.
         encoder: Of texts; None for one that belongs to `space`.
         templates: Sentences around the names, for a pair of encoders.
@@ -230,8 +230,8 @@ class Recogniser:
         """Whether it knows its own classes and no others."""
         return self.classes is not None
 
-    def for_entities(self, vocabulary: Vocabulary) -> EntityScorer:
-        """What scores the entities of a vocabulary; loads the text encoder.
+    def scorer(self, vocabulary: Vocabulary) -> Callable[[FeatureSet], Tensor]:
+        """Turns features into scores of the entities, float64 (n, E); loads the text encoder.
 
         Raises:
             UsageError: A detector has no class for one ("unseen-entities").
@@ -239,44 +239,20 @@ class Recogniser:
             DataError: The text encoder gives no direction for a name.
         """
         if self.classes is not None:
-            return EntityScorer(classes=classes_of(vocabulary, self.classes))
+            columns = class_columns(vocabulary, self.classes)
+            return lambda features: best_class_scores(features.features.double(), columns)
         encoder = self.encoder or text_encoder_for(self.space, self.embedder)
-        vectors = named_vectors(vocabulary.entities, encoder.encode_text, self.templates)
-        return EntityScorer(vectors=vectors, encoder=encoder, entities=vocabulary.entities)
+        vectors = name_embeddings(vocabulary.entities, encoder.encode_text, self.templates)
+
+        def score(features: FeatureSet) -> Tensor:
+            check_pair(features, encoder, vectors, vocabulary.entities)
+            return zero_shot_scores(features.features, vectors)
+
+        return score
 
 
-@dataclass(frozen=True)
-class EntityScorer:
-    """Turns features into scores of entities; of the two ways one is given.
-
-    Attributes:
-        classes: Per entity, columns of a detector's scores.
-        vectors: (E, d) of the entities' names.
-        encoder: What they are made by.
-        entities: Their names.
-    """
-
-    classes: Sequence[Sequence[int]] | None = None
-    vectors: Tensor | None = None
-    encoder: TextEncoder | None = None
-    entities: Sequence[str] = ()
-
-    def __call__(self, features: FeatureSet) -> Tensor:
-        """Scores, float64 (n, E).
-
-        Raises:
-            FeatureError: The features are of other weights, or have no direction.
-        """
-        if self.classes is not None:
-            return of_classes(features.features.double(), self.classes)
-        assert self.vectors is not None
-        assert self.encoder is not None
-        check_pair(features, self.encoder, self.vectors, self.entities)
-        return zero_shot_scores(features.features, self.vectors)
-
-
-def load_recogniser(by: By, embedder: Embedder) -> Recogniser:
-    """What recognises entities, by its name or from an object.
+def load_classifier(by: ClassifierSpec, embedder: Embedder) -> EntityClassifier:
+    """A classifier, by its name or from an object.
 
     Args:
         by: "clip"; a CLIP model; a detector of torchvision; a user's "path/to/file.py:factory", whose object is a pair of
@@ -289,23 +265,14 @@ def load_recogniser(by: By, embedder: Embedder) -> Recogniser:
     """
     if isinstance(by, ZeroShot):
         extractor = adopt(by.extractor)
-        own = CustomTextEncoder(extractor, by)
-        return Recogniser(extractor.name, extractor, None, embedder, own, by.templates)
+        encoder = CustomTextEncoder(extractor, by)
+        return EntityClassifier(extractor.name, extractor, None, embedder, encoder, by.templates)
     if not isinstance(by, str):
-        return _of_object(by, type(by).__name__, embedder)
+        return _from_object(by, type(by).__name__, embedder)
     if by in DETECTORS:
         loaded = load_detector(by, weights=embedder.weights, device=embedder.device, offline=embedder.offline)
-        return _detecting(DetectingExtractor(loaded, name=by), embedder)
-    name = CLIP if by == "clip" else by
-    _check_known(name)
-    if is_own(name):
-        return _of_object(name, name, embedder)
-    name = canonical_name(name)
-    return Recogniser(name, name, None, embedder)
-
-
-def _check_known(name: str) -> None:
-    """Refuse a name before anything is loaded."""
+        return _from_detector(DetectingExtractor(loaded, name=by), embedder)
+    name = _CLIP if by == "clip" else by
     try:
         check_has_text(name)
     except UsageError as error:
@@ -314,10 +281,14 @@ def _check_known(name: str) -> None:
             f"open_clip:MODEL:PRETRAINED), a detector ({', '.join(DETECTORS)}), or path/to/file.py:factory",
             code=error.code,
         ) from error
+    if is_own(name):
+        return _from_object(name, name, embedder)
+    name = canonical_name(name)
+    return EntityClassifier(name, name, None, embedder)
 
 
-def _of_object(by: object, name: str, embedder: Embedder) -> Recogniser:
-    """A user's own object, or the place of its factory."""
+def _from_object(by: object, name: str, embedder: Embedder) -> EntityClassifier:
+    """A custom object, or the path of its factory."""
     if embedder.weights is not None and not Path(embedder.weights).is_dir():
         raise UsageError(
             f"weights {os.fspath(embedder.weights)!r} were given, but recogniser {name!r} takes no weights file",
@@ -329,12 +300,12 @@ def _of_object(by: object, name: str, embedder: Embedder) -> Recogniser:
     owner = getattr(by, "wrapped", by)
     if callable(getattr(owner, "encode_text", None)):
         extractor = adopt(by, name=name, code=code)
-        return Recogniser(extractor.name, extractor, None, embedder)
-    own_name = getattr(by, "name", None)
+        return EntityClassifier(extractor.name, extractor, None, embedder)
+    custom_name = getattr(by, "name", None)
     detector = cast("Detector", by)  # checked next
-    shown = own_name if isinstance(own_name, str) else name
-    return _detecting(DetectingExtractor(detector, name=shown, code=code), embedder)
+    name = custom_name if isinstance(custom_name, str) else name
+    return _from_detector(DetectingExtractor(detector, name=name, code=code), embedder)
 
 
-def _detecting(extractor: DetectingExtractor, embedder: Embedder) -> Recogniser:
-    return Recogniser(extractor.name, extractor, extractor.names, replace(embedder, batch_size=1))
+def _from_detector(extractor: DetectingExtractor, embedder: Embedder) -> EntityClassifier:
+    return EntityClassifier(extractor.name, extractor, extractor.names, replace(embedder, batch_size=1))

@@ -1,7 +1,4 @@
-"""Entity recall of texts and lists, without images.
-
-Score what was found in many images, or in answers about them, against what should be there.
-"""
+"""Entity recall and precision: what is found in texts, lists or answers about images, against what should be there."""
 
 from __future__ import annotations
 
@@ -10,13 +7,20 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from genpr.conditional.entity_records import Expectations, FoundEntities, read_answers, read_expectations
 from genpr.conditional.parse_answers import Answer, Unreadable
-from genpr.conditional.vocabulary import Names, Vocabulary
-from genpr.errors import UsageError, some
+from genpr.conditional.text_files import is_folder
+from genpr.conditional.vocabulary import (
+    CanonicalNames,
+    Vocabulary,
+    Words,
+    as_vocabulary,
+    load_vocabulary,
+)
+from genpr.errors import UsageError, short, some
 from genpr.evaluation.result import (
     EntityBounds,
     EntityRow,
@@ -29,10 +33,12 @@ from genpr.evaluation.result import Unreadable as UnreadableAnswer
 from genpr.metrics.entities import EntityMetrics, EntityScore, entity_set_metrics
 from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice
-from genpr.report.safe_text import shown
 
-Words = Vocabulary | str | os.PathLike[str] | Mapping[str, Sequence[str]] | Iterable[str]
-"""A vocabulary, a file with one, a dictionary of entity -> aliases, or names."""
+PROTOCOL = "entities"
+_IMAGE_SUFFIXES = (
+    *(".zip", ".tar", ".tgz", ".gz", ".tbz", ".tbz2", ".bz2", ".txz", ".xz"),
+    *(".npz", ".npy", ".safetensors"),
+)
 
 
 def entity_metrics(
@@ -73,8 +79,8 @@ def entity_metrics(
         >>> found["recall"], found["precision"]
         (1.0, 0.6666666666666666)
     """
-    closed, table = tables_of(vocabulary, aliases)
-    names = Names(table)
+    closed, table = load_vocabulary(vocabulary, aliases)
+    names = CanonicalNames(table)
     if isinstance(reference, str):
         texts = [contexts] if isinstance(contexts, str) else list(contexts)
         if closed is None or not all(isinstance(text, str) for text in texts):
@@ -85,7 +91,7 @@ def entity_metrics(
             )
         expected: list[tuple[str, ...]] = [closed.find(reference)]
         found: list[tuple[str, ...] | None] = [
-            names.all_of(name for text in texts for name in closed.find(str(text)))
+            names.register(name for text in texts for name in closed.find(str(text)))
         ]
     else:
         if isinstance(contexts, str):
@@ -94,15 +100,15 @@ def entity_metrics(
                 "Vocabulary.find",
                 code="bad-option",
             )
-        wanted, there = _as_lists(reference), _as_lists(contexts)
-        expected = [names.all_of(each or ()) for each in wanted]
-        found = [None if each is None else names.all_found(each) for each in there]
-    barred = names.all_of(excluded)
+        expected_lists, found_lists = _as_lists(reference), _as_lists(contexts)
+        expected = [names.register(each or ()) for each in expected_lists]
+        found = [None if each is None else names.match(each) for each in found_lists]
+    excluded_names = names.register(excluded)
     return entity_set_metrics(
         expected,
         found,
         vocabulary=None if closed is None else closed.entities,
-        excluded=[barred] * len(expected) if barred else None,
+        excluded=[excluded_names] * len(expected) if excluded_names else None,
         seed=seed,
     )
 
@@ -118,46 +124,6 @@ def _as_lists(names: Sequence[object]) -> list[Collection[str] | None]:
             code="bad-option",
         )
     return [[str(each) for each in names]]
-
-
-def tables_of(vocabulary: Words | None, aliases: Words | None) -> tuple[Vocabulary | None, Vocabulary | None]:
-    """The closed vocabulary, and the table of all names.
-
-    Raises:
-        UsageError, DataError: As `Vocabulary.load` and `Vocabulary.of`; or they disagree ("alias-conflict").
-    """
-    closed = None if vocabulary is None else vocabulary_of(vocabulary, "vocabulary")
-    table = None if aliases is None else vocabulary_of(aliases, "aliases")
-    if closed is not None and table is not None:
-        closed = closed.with_aliases(table)
-    return closed, table if closed is None else closed
-
-
-def vocabulary_of(words: Words, what: str) -> Vocabulary:
-    """A vocabulary from whatever a user gave; `what` names it for messages."""
-    if isinstance(words, Vocabulary):
-        return words
-    if isinstance(words, str | os.PathLike):
-        return Vocabulary.load(words)
-    return Vocabulary.of(words, origin=f"<{what}>")
-
-
-PROTOCOL = "entities"
-_SHOWN = 3
-_OF_IMAGES = (
-    ".zip",
-    ".tar",
-    ".tgz",
-    ".gz",
-    ".tbz",
-    ".tbz2",
-    ".bz2",
-    ".txz",
-    ".xz",
-    ".npz",
-    ".npy",
-    ".safetensors",
-)
 
 
 def score_entities(
@@ -192,43 +158,43 @@ def score_entities(
         (0.5, 0.5, 'there is a sentence where a name should be')
     """
     started = time.perf_counter()
-    check_answers(found)
-    closed, table = tables_of(vocabulary, aliases)
-    names = Names(table)
-    barred = () if exclude is None else vocabulary_of(exclude, "exclude").entities
-    asked = read_expectations(expected, names, closed, barred)
-    told = read_answers(found, asked, names)
+    _check_answers(found)
+    closed, table = load_vocabulary(vocabulary, aliases)
+    names = CanonicalNames(table)
+    excluded_names = () if exclude is None else as_vocabulary(exclude, "exclude").entities
+    expectations = read_expectations(expected, names, closed, excluded_names)
+    answers = read_answers(found, expectations, names)
     metrics = entity_set_metrics(
-        asked.expected,
-        told.found,
+        expectations.expected,
+        answers.found,
         vocabulary=None if closed is None else closed.entities,
-        excluded=asked.excluded,
-        groups=asked.groups,
+        excluded=expectations.excluded,
+        groups=expectations.groups,
         seed=seed,
     )
     return Result(
-        metrics={f"entity.{name}": metric_of(score) for name, score in metrics.scores.items()},
+        metrics={f"entity.{name}": metric_value(score) for name, score in metrics.scores.items()},
         protocol=PROTOCOL,
         ties="closed",
         distances="exact",
         extractor=None,
         extractors={},
         deviations=(),
-        real=asked_side(asked, table, closed),
-        fake=_told_side(told),
+        real=expectations_summary(expectations, table, closed),
+        fake=_answers_summary(answers),
         n_shared=0,
         device="cpu",
         seed=seed,
         max_images=None,
         seconds={"score": time.perf_counter() - started},
         versions=package_versions(),
-        notices=_notices(metrics, asked, told, closed),
+        notices=_notices(metrics, expectations, answers, closed),
         undefined=tuple(f"entity.{name}" for name in metrics.undefined),
-        entities=_summary(metrics, asked, told, closed),
+        entities=_summary(metrics, expectations, answers, closed),
     )
 
 
-def check_answers(found: object) -> None:
+def _check_answers(found: object) -> None:
     """Refuse what holds images.
 
     Raises:
@@ -236,11 +202,11 @@ def check_answers(found: object) -> None:
     """
     if isinstance(found, str | os.PathLike):
         path = Path(found)
-        is_images = path.suffix.lower() in _OF_IMAGES or is_folder(path)
+        is_images = path.suffix.lower() in _IMAGE_SUFFIXES or is_folder(path)
     else:
         is_images = getattr(found, "ndim", 0) == 4
     if is_images:
-        what = shown(found) if isinstance(found, str | os.PathLike) else f"<{type(found).__name__}>"
+        what = short(str(found), 60) if isinstance(found, str | os.PathLike) else f"<{type(found).__name__}>"
         raise UsageError(
             f"{what} holds images, not answers about them; needed is what recognises entities in them: --by clip-vit-b-32, --by "
             "DETECTOR (in Python: genpr.score_entities_in_images), or a file of answers (.csv, .tsv, .jsonl, .json)",
@@ -248,15 +214,9 @@ def check_answers(found: object) -> None:
         )
 
 
-def is_folder(path: Path) -> bool:
-    """Whether there is such a folder; a name that no file can have is none."""
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):
-        return False
-
-
-def metric_of(score: EntityScore, *, extractor: str | None = None, variant: str | None = None) -> MetricValue:
+def metric_value(
+    score: EntityScore, *, extractor: str | None = None, variant: str | None = None
+) -> MetricValue:
     """One number as part of a result."""
     replicates = None if score.replicates is None else tuple(score.replicates.tolist())
     return MetricValue(
@@ -271,15 +231,15 @@ def metric_of(score: EntityScore, *, extractor: str | None = None, variant: str 
 
 
 def _summary(
-    metrics: EntityMetrics, asked: Expectations, told: FoundEntities, closed: Vocabulary | None
+    metrics: EntityMetrics, expectations: Expectations, answers: FoundEntities, closed: Vocabulary | None
 ) -> EntitySummary:
-    read = Counter(answer.how for answer in told.answers if isinstance(answer, Answer))
+    read = Counter(answer.how for answer in answers.answers if isinstance(answer, Answer))
     return EntitySummary(
-        n_answers=len(told.answers),
-        rows=rows_of(metrics),
+        n_answers=len(answers.answers),
+        rows=entity_rows(metrics),
         unreadable=tuple(
             UnreadableAnswer(name, answer.reason, text)
-            for name, answer, text in zip(asked.ids, told.answers, told.texts, strict=True)
+            for name, answer, text in zip(expectations.ids, answers.answers, answers.texts, strict=True)
             if isinstance(answer, Unreadable)
         ),
         bounds=tuple(
@@ -293,31 +253,37 @@ def _summary(
     )
 
 
-def rows_of(metrics: EntityMetrics) -> tuple[EntityRow, ...]:
+def entity_rows(metrics: EntityMetrics) -> tuple[EntityRow, ...]:
     """One per entity, the worst first."""
     return tuple(EntityRow(row.entity, row.n_expected, row.n_found, row.n_false) for row in metrics.entities)
 
 
-def asked_side(asked: Expectations, table: Vocabulary | None, closed: Vocabulary | None) -> SideSummary:
+def expectations_summary(
+    expectations: Expectations, table: Vocabulary | None, closed: Vocabulary | None
+) -> SideSummary:
     """Everything that decides what is right: other aliases or another vocabulary are another set of prompts."""
-    barred = asked.excluded or ((),) * len(asked.ids)
+    excluded_names = expectations.excluded or ((),) * len(expectations.ids)
     rows = [
-        json.dumps([name, sorted(wanted), sorted(out), group])
-        for name, wanted, out, group in zip(asked.ids, asked.expected, barred, asked.groups, strict=True)
+        json.dumps([name, sorted(names), sorted(others), group])
+        for name, names, others, group in zip(
+            expectations.ids, expectations.expected, excluded_names, expectations.groups, strict=True
+        )
     ]
     rules = json.dumps(
         [None if words is None else sorted(words.by_name.items()) for words in (table, closed)]
     )
-    content, order = hashed(rules, *sorted(rows)), hashed(rules, *rows)
-    return _side(asked.origin, "prompts", len(asked.ids), content, order)
+    content, order = sha256_of_rows(rules, *sorted(rows)), sha256_of_rows(rules, *rows)
+    return _text_summary(expectations.origin, "prompts", len(expectations.ids), content, order)
 
 
-def _told_side(told: FoundEntities) -> SideSummary:
-    rows = [json.dumps(None if found is None else sorted(found)) for found in told.found]
-    return _side(told.origin, "answers", len(rows), hashed(*sorted(rows)), hashed(*rows))
+def _answers_summary(answers: FoundEntities) -> SideSummary:
+    rows = [json.dumps(None if found is None else sorted(found)) for found in answers.found]
+    return _text_summary(
+        answers.origin, "answers", len(rows), sha256_of_rows(*sorted(rows)), sha256_of_rows(*rows)
+    )
 
 
-def _side(source: str, what: str, n: int, content: str, order: str) -> SideSummary:
+def _text_summary(source: str, what: str, n: int, content: str, order: str) -> SideSummary:
     return SideSummary(
         source=source,
         n=n,
@@ -334,44 +300,46 @@ def _side(source: str, what: str, n: int, content: str, order: str) -> SideSumma
     )
 
 
-def hashed(*rows: str) -> str:
+def sha256_of_rows(*rows: str) -> str:
     """sha256 over texts."""
     return hashlib.sha256("\n".join(rows).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def nothing_expected(asked: Expectations) -> list[Notice]:
+def nothing_expected_notices(expectations: Expectations) -> list[Notice]:
     """Whether there are images that say nothing about recall."""
-    nothing = sum(not wanted for wanted in asked.expected)
+    nothing = sum(not names for names in expectations.expected)
     if not nothing:
         return []
-    hint = "the vocabulary may lack their entities, or aliases for them" if asked.from_prompts else ""
-    facts = {"what": "prompts" if asked.from_prompts else "entries", "hint": hint}
-    return [notice("nothing-expected", count=f"{nothing:,}", total=f"{len(asked.ids):,}", **facts)]
+    hint = "the vocabulary may lack their entities, or aliases for them" if expectations.from_prompts else ""
+    facts = {"what": "prompts" if expectations.from_prompts else "entries", "hint": hint}
+    return [notice("nothing-expected", count=f"{nothing:,}", total=f"{len(expectations.ids):,}", **facts)]
 
 
 def _notices(
-    metrics: EntityMetrics, asked: Expectations, told: FoundEntities, closed: Vocabulary | None
+    metrics: EntityMetrics, expectations: Expectations, answers: FoundEntities, closed: Vocabulary | None
 ) -> tuple[Notice, ...]:
     found: list[Notice] = []
-    total = len(asked.ids)
-    reasons = Counter(answer.code for answer in told.answers if isinstance(answer, Unreadable))
+    total = len(expectations.ids)
+    reasons = Counter(answer.code for answer in answers.answers if isinstance(answer, Unreadable))
     if reasons:
         codes = ", ".join(f"{code} ({count:,})" for code, count in reasons.most_common(5))
         found.append(
             notice("unreadable-answers", count=f"{metrics.n_unreadable:,}", total=f"{total:,}", shown=codes)
         )
-    repaired = [answer.repaired for answer in told.answers if isinstance(answer, Answer) and answer.repaired]
+    repaired = [
+        answer.repaired for answer in answers.answers if isinstance(answer, Answer) and answer.repaired
+    ]
     if repaired:
         kinds = Counter(what for each in repaired for what in each)
         listed = ", ".join(f"{what} ({count:,})" for what, count in kinds.most_common(5))
         found.append(notice("repaired-answers", count=f"{len(repaired):,}", total=f"{total:,}", shown=listed))
-    found += nothing_expected(asked)
+    found += nothing_expected_notices(expectations)
     if closed is not None:
-        beside = dict.fromkeys(
-            name for each in told.found if each is not None for name in each if name not in closed
+        unlisted = dict.fromkeys(
+            name for each in answers.found if each is not None for name in each if name not in closed
         )
-        if beside:
+        if unlisted:
             found.append(
-                notice("beside-vocabulary", count=f"{len(beside):,}", shown=some(list(beside), _SHOWN))
+                notice("beside-vocabulary", count=f"{len(unlisted):,}", shown=some(list(unlisted), 3))
             )
     return tuple(found)

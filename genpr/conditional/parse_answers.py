@@ -1,7 +1,7 @@
-"""Read which entities an answer of a language model lists, however it is wrapped; or say why that cannot be told.
+"""Read which entities an answer of a language model lists, however it is wrapped; or say why that is not known.
 
-Models that are asked for JSON give JSON with other keys, more wrapping, explanations, Markdown, or plain text. What can
-mean one thing only is read, and what was repaired is told; everything else is unreadable, which is not "found nothing".
+Models that are asked for JSON give JSON with other keys, more wrapping, explanations, Markdown, or plain text. What can mean one
+thing only is read, and repairs are recorded; everything else is unreadable, which is not "found nothing".
 """
 
 from __future__ import annotations
@@ -10,9 +10,22 @@ import json
 import re
 from dataclasses import dataclass
 
-from genpr.conditional.answer_json import OPENING, DamagedJsonError, LooseJson, names_in, strict
+from genpr.conditional.answer_json import (
+    OPENING,
+    InvalidJSONError,
+    LenientJSONParser,
+    names_in_json,
+    parse_strict_json,
+)
 from genpr.conditional.answer_text import Known, names_in_text
-from genpr.conditional.answer_words import WRAP_KEYS, NotReadable, each_once, rank_of_key, squeezed, the_same
+from genpr.conditional.answer_words import (
+    WRAP_KEYS,
+    AnswerParseError,
+    normalize_key,
+    rank_of_key,
+    single_list,
+    unique_names,
+)
 
 MOST_CHARACTERS = 50_000
 """Of an answer; a longer one is no list of entities."""
@@ -32,7 +45,7 @@ class Answer:
     """A list of entities that was read.
 
     Attributes:
-        entities: As they were written, each once; empty where the answer says that there are none.
+        entities: As they were written, each once; empty if the answer says that there are none.
         how: In which form they were written, such as "JSON" or "bullet list".
         repaired: What was not as it should be, and could mean one thing only; empty if nothing.
     """
@@ -44,7 +57,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """An answer whose list cannot be told: it is counted as a failure of the reader's, and not as "nothing found".
+    """An answer whose list cannot be read; it is counted as a failure of reading, and not as "nothing found".
 
     Attributes:
         code: Stable identifier in kebab-case.
@@ -64,7 +77,7 @@ def read_entities(answer: object, *, known: Known | None = None) -> Answer | Unr
             they are a list of one if it is known, and unreadable if not, for an error message looks alike.
 
     Returns:
-        The entities as they were written, each once; or why they cannot be told. It never raises, whatever is given.
+        The entities as they were written, each once; or why they cannot be read. It never raises, whatever is given.
 
     Example:
         >>> read_entities('Sure! {"result": {"实体": ["cat", "dog"]}, "explanation": "I see a cat."}').entities
@@ -77,11 +90,11 @@ def read_entities(answer: object, *, known: Known | None = None) -> Answer | Unr
     reader = _Reader(known)
     try:
         names, how = reader.text(answer if isinstance(answer, str) else _as_json(answer), 0)
-    except NotReadable as outcome:
+    except AnswerParseError as outcome:
         return Unreadable(outcome.code, outcome.reason)
     except RecursionError:
         return Unreadable("too-long", "it is nested too deeply for a list of entities")
-    return Answer(each_once(names), how, tuple(dict.fromkeys(reader.repairs)))
+    return Answer(unique_names(names), how, tuple(dict.fromkeys(reader.repairs)))
 
 
 class _Reader:
@@ -95,15 +108,17 @@ class _Reader:
         """The names in a text, and the form in which they stand there."""
         body = _without_thoughts(text)
         if not body:
-            raise NotReadable("empty", "it is empty")
+            raise AnswerParseError("empty", "it is empty")
         if len(body) > MOST_CHARACTERS:
-            raise NotReadable("too-long", f"it has {len(body):,} characters, too many for a list of entities")
+            raise AnswerParseError(
+                "too-long", f"it has {len(body):,} characters, too many for a list of entities"
+            )
         if (inner := _within_tags(body)) is not None and depth < _MOST_NESTED:
             return self.text(inner, depth + 1, named=named)
         if _FENCE in body:
             return self._fences(body, depth)
         try:
-            value = strict(body)
+            value = parse_strict_json(body)
         except ValueError:
             found = self._json_within(body, depth)
             if found is not None:
@@ -111,19 +126,19 @@ class _Reader:
             return names_in_text(body, self.repairs, self._known, named=named)
         names = self._names(value, depth, self.repairs)
         if names is None:
-            raise NotReadable("no-list", "there is no list of names in the JSON")
+            raise AnswerParseError("no-list", "there is no list of names in the JSON")
         return names, "JSON"
 
     def _names(self, value: object, depth: int, repairs: list[str]) -> tuple[str, ...] | None:
         """The names in a JSON value; an object of yes and no is one if all its keys are known names."""
         if isinstance(value, dict) and value and self._known is not None and all(map(self._known, value)):
             value = {"entities": value}
-        return names_in(value, lambda inner, named: self._nested(inner, depth + 1, named), repairs)
+        return names_in_json(value, lambda inner, named: self._nested(inner, depth + 1, named), repairs)
 
     def _nested(self, text: str, depth: int, named: bool) -> tuple[str, ...]:
         """The names in a string within JSON, which may itself be JSON; `named` if its key says that they are entities."""
         if depth > _MOST_NESTED:
-            raise NotReadable("too-long", "it is wrapped too deeply")
+            raise AnswerParseError("too-long", "it is wrapped too deeply")
         self.repairs.append("a list written as text")
         return self.text(text, depth, named=named)[0]
 
@@ -132,20 +147,20 @@ class _Reader:
         parts = body.split(_FENCE)
         inside = [part for part in parts[1::2] if part.strip()]
         if depth > _MOST_NESTED or len(inside) > _MOST_FENCES or not inside:
-            raise NotReadable("no-list", "its code fences hold no list")
+            raise AnswerParseError("no-list", "its code fences hold no list")
         languages = [_LANGUAGE.match(part) for part in inside]
         starts = [0 if found is None else found.end() for found in languages]
         found = [self.text(part[start:], depth + 1) for part, start in zip(inside, starts, strict=True)]
         if len(parts) % 2 == 0:
             self.repairs.append("code fence not closed")
-        return the_same(
+        return single_list(
             [names for names, _ in found], "in code fences"
         ) or (), f"{found[0][1]} in a code fence"
 
     def _json_within(self, body: str, depth: int) -> tuple[str, ...] | None:
         """The list in the JSON that a text holds; None if it holds none."""
         noted: list[str] = []
-        loose, readings, place = LooseJson(body, noted), [], 0
+        loose, readings, place = LenientJSONParser(body, noted), [], 0
         may_be_bare = body[-1] in "]］】"
         for _ in range(_MOST_TRIES):
             bracket = _BRACKET.search(body, place)
@@ -155,11 +170,11 @@ class _Reader:
             try:
                 bare = may_be_bare and start == 0
                 value, place = loose.value_at(start, bare=bare)
-            except DamagedJsonError as error:
+            except InvalidJSONError as error:
                 if not _LIKE_JSON.match(body, start):
                     place = start + 1
                     continue
-                raise _why(error) from error
+                raise error.as_parse_error("its JSON") from error
             if bare and body[place:].strip(" .。"):  # [cat], [dog]
                 may_be_bare, place = False, start
                 noted.clear()
@@ -168,30 +183,32 @@ class _Reader:
                 continue  # such as the box in "- [ ] cat"
             names = self._names(value, depth, noted)
             if names is None and isinstance(value, dict):
-                raise NotReadable("no-list", "there is no list of names in the JSON")
+                raise AnswerParseError("no-list", "there is no list of names in the JSON")
             if names is not None:
                 readings.append(names)
         else:
-            raise NotReadable("several-lists", "it holds too many pieces of JSON to tell which one is meant")
+            raise AnswerParseError(
+                "several-lists", "it holds too many pieces of JSON to tell which one is meant"
+            )
         self.repairs += noted
-        return the_same(readings, "in JSON")
+        return single_list(readings, "in JSON")
 
 
 def _as_json(answer: object) -> str:
     """What a parser gave, as the text that it was made of."""
     found = list(answer) if isinstance(answer, tuple | set | frozenset) else answer
     if not isinstance(found, list | dict):
-        raise NotReadable("no-list", "it is neither text nor a list of names")
+        raise AnswerParseError("no-list", "it is neither text nor a list of names")
     try:
         return json.dumps(found, ensure_ascii=False)
     except (TypeError, ValueError) as error:
-        raise NotReadable("no-list", "it holds what is neither text, number, list nor object") from error
+        raise AnswerParseError("no-list", "it holds what is neither text, number, list nor object") from error
 
 
 def _within_tags(body: str) -> str | None:
     """What stands within `<answer>...</answer>` or the like around all of a text; None where nothing of the kind does."""
     tag = body[1:].partition(">")[0] if body[:1] == "<" and body[-1:] == ">" else ""
-    is_tag = tag[:40] == tag and (squeezed(tag) in WRAP_KEYS or rank_of_key(tag) is not None)
+    is_tag = tag[:40] == tag and (normalize_key(tag) in WRAP_KEYS or rank_of_key(tag) is not None)
     return body[len(tag) + 2 : -len(tag) - 3] if is_tag and body.endswith(f"</{tag}>") else None
 
 
@@ -207,11 +224,5 @@ def _without_thoughts(text: str) -> str:
     end = max((text.rfind(mark) + len(mark) for mark in _THOUGHTS if mark in text), default=0)
     body = text[end:].strip("\ufeff\u200b \t\r\n")
     if body[:10].lower().startswith(("<think>", "<thinking>")):
-        raise NotReadable("cut-off", "it breaks off while the model is still thinking")
+        raise AnswerParseError("cut-off", "it breaks off while the model is still thinking")
     return body
-
-
-def _why(error: DamagedJsonError) -> NotReadable:
-    if error.at_end:
-        return NotReadable("cut-off", "its JSON breaks off, so what else was in it is not known")
-    return NotReadable("damaged", "its JSON is damaged, and could be mended in several ways")

@@ -1,12 +1,7 @@
-"""Which expectation belongs to which image: by relative path, else by unique file name or stem.
+"""Score what a classifier finds in images against what should be there.
 
-Images of a source with what should be in each: opened, matched by name, embedded, and scored.
-
-From which score on an entity counts as there: a fixed one, from labelled images, or from the judged images in halves.
-
-The record of entities recognised in images: values, sides, thresholds, what was noticed.
-
-Score what a recogniser sees in images against what should be there.
+A score counts from a threshold on: a fixed one, one chosen on labeled images, or one chosen on the other half of the scored
+images.
 """
 
 from __future__ import annotations
@@ -14,28 +9,37 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from genpr.conditional.classifiers import DETECTED, By, EntityScorer, Recogniser, load_recogniser
+from genpr.conditional.classifiers import (
+    DETECTED,
+    ClassifierSpec,
+    EntityClassifier,
+    load_classifier,
+    presence_matrix,
+)
 from genpr.conditional.entity_records import Expectations, read_expectations
 from genpr.conditional.entity_scores import (
     PROTOCOL,
-    Words,
-    asked_side,
-    hashed,
-    metric_of,
-    nothing_expected,
-    rows_of,
-    tables_of,
-    vocabulary_of,
+    entity_rows,
+    expectations_summary,
+    metric_value,
+    nothing_expected_notices,
+    sha256_of_rows,
 )
-from genpr.conditional.vocabulary import Names, Vocabulary
-from genpr.errors import DataError, UsageError, printable, short, some
+from genpr.conditional.vocabulary import (
+    CanonicalNames,
+    Vocabulary,
+    Words,
+    as_vocabulary,
+    load_vocabulary,
+)
+from genpr.errors import DataError, UsageError, short, some
 from genpr.evaluation.diagnostics import decoding_notices
 from genpr.evaluation.result import (
     EntitySummary,
@@ -56,405 +60,15 @@ from genpr.images.naming import file_of, plain_path, stem_of
 from genpr.images.policy import MAX_PIXELS
 from genpr.memory import memory_limit, parse_size
 from genpr.metrics.entities import EntityMetrics, entity_set_metrics
-from genpr.metrics.presence import LEAST_EXAMPLES, Calibration, calibrate, present_by_halves
+from genpr.metrics.presence import LEAST_EXAMPLES, calibrate, present_by_halves
 from genpr.notices import Notice, notice
 
-
-def rows_of_images(asked: Expectations, names: Sequence[str], source: str) -> list[int]:
-    """The row of each image of a source in the expectations.
-
-    Args:
-        asked: What is expected, with ids or in the order of the images.
-        names: Of all images of the source, in its order.
-        source: What to call it in messages.
-
-    Raises:
-        DataError: Images and ids do not match one to one ("ids-do-not-match").
-    """
-    if not asked.records.has_ids:
-        if len(names) == len(asked.ids):
-            return list(range(len(names)))
-        raise _unmatched(
-            asked,
-            f"{printable(asked.origin)} has {len(asked.ids):,} records without ids, and {printable(source)} "
-            f"{len(names):,} images; needed are ids, or one record for each image in their order",
-        )
-    ids = [plain_path(name) for name in asked.ids]
-    wanted = _named_like(ids, names)
-    places = {name: row for row, name in enumerate(ids)}
-    known = set(wanted)
-    lost = [name for name, each in zip(names, wanted, strict=True) if each not in places]
-    unused = [name for name in ids if name not in known]
-    if not lost and not unused and len(places) == len(wanted):
-        return [places[each] for each in wanted]
-    parts = [f"nothing is said of {len(lost):,} of {len(names):,} images ({some(lost)})"] if lost else []
-    parts += [f"{len(unused):,} ids are of no image ({some(unused)})"] if unused else []
-    parts = parts or ["two images have the same name"]
-    raise _unmatched(
-        asked,
-        f"{printable(asked.origin)} and {printable(source)} do not match: {' and '.join(parts)}. Ids are paths relative to "
-        f"the source, or file names or stems where all differ; its images are called such as {short(names[0])!r}",
-    )
-
-
-def _named_like(ids: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The names of the images in the form in which most of them are ids; the first of equally good ones."""
-    known, best, found = set(ids), -1, list(names)
-    for form in (plain_path, stem_of, file_of, _file_stem):
-        formed = [form(name) for name in names]
-        hits = len(known.intersection(formed))
-        # What is not unique would give one expectation to two images.
-        if hits > best and (form is plain_path or len(set(formed)) == len(formed)):
-            best, found = hits, formed
-    return found
-
-
-def _file_stem(name: str) -> str:
-    return stem_of(file_of(name))
-
-
-def _unmatched(asked: Expectations, message: str) -> DataError:
-    return DataError(message, code="ids-do-not-match", path=asked.origin)
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """Embedded images in the order of what is expected in them.
-
-    Attributes:
-        asked: What is expected, of the images that could be used.
-        features: Of the images, in the order of their source.
-        scores: (n, E) float64, in the order of `asked`.
-    """
-
-    asked: Expectations
-    features: FeatureSet
-    scores: Tensor
-
-
-def check_matched(opened: OpenedSide, asked: Expectations) -> None:
-    """Refuse ids that are of no image, and images without an id, where names are known without reading images.
-
-    Raises:
-        DataError: There are some ("ids-do-not-match").
-    """
-    names = names_of(opened)
-    if names is not None:
-        rows_of_images(asked, names, _name_of(opened))
-
-
-def scored(
-    opened: OpenedSide, role: str, asked: Expectations, recogniser: Recogniser, score: EntityScorer
-) -> Labelled:
-    """Embed images and score entities in them.
-
-    Args:
-        opened: The images.
-        role: What progress is called.
-        asked: What is expected in each of them; of those that are left out, it is left out, too.
-        recogniser: Embeds.
-        score: Scores.
-
-    Raises:
-        DataError: Images cannot be used, or do not match.
-        ResourceError: Weights, device or memory are missing.
-    """
-    side = SideFeatures(opened, role, recogniser.embedder, own=(recogniser.space,))
-    side.require([recogniser.space], minimum=1)
-    features = side[recogniser.space]
-    used = [features.name_of(row) for row in range(len(features))]
-    names = names_of(opened)
-    total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
-    if names is None:  # only now known, and then of all images that could be read
-        names, places = used, list(range(len(used)))
-    else:
-        places = list(rows_in_source(opened, features, total))
-    rows = rows_of_images(asked, names, _name_of(opened))
-    # In the order of the expectations: pairs of results are drawn alike, whatever their images are called.
-    wanted = [rows[place] for place in places]
-    order = sorted(range(len(wanted)), key=wanted.__getitem__)
-    return Labelled(
-        asked.select([wanted[row] for row in order]), features, score(features)[torch.tensor(order)]
-    )
-
-
-def _name_of(opened: OpenedSide) -> str:
-    return opened.source if isinstance(opened, FeatureSet) else opened.source.name
-
-
-Presence = Tensor
-"""(n, E) bool."""
-
-
-@dataclass(frozen=True)
-class Judged:
-    """Which entities are in images, and by which thresholds.
-
-    Attributes:
-        present: (n, E) bool.
-        entities: One per entity.
-        chosen: "fixed", "labelled" or "prompts", as in `RecogniserSummary`.
-    """
-
-    present: Presence
-    entities: tuple[EntityThreshold, ...]
-    chosen: str
-
-
-def presence_of(asked: Expectations, entities: Sequence[str]) -> Presence:
-    """Which of the entities each image should show; whatever else it should is left aside."""
-    wanted = [set(each) for each in asked.expected]
-    rows = [[entity in each for entity in entities] for each in wanted]
-    return torch.tensor(rows, dtype=torch.bool).reshape(len(rows), len(entities))
-
-
-def by_fixed(scores: Tensor, entities: Sequence[str]) -> Judged:
-    """The threshold of detections, for all."""
-    rows = tuple(EntityThreshold(entity, (DETECTED,), False, None, None) for entity in entities)
-    return Judged(scores >= DETECTED, rows, "fixed")
-
-
-def by_labelled(
-    scores: Tensor, entities: Sequence[str], labelled_scores: Tensor, labelled: Presence, source: str
-) -> Judged:
-    """Thresholds from other images of which it is known what they show.
-
-    Raises:
-        DataError: These have no image with any of the entities, or none without ("no-thresholds").
-    """
-    _check(labelled, source)
-    found = calibrate(labelled_scores, labelled)
-    rows = tuple(
-        EntityThreshold(
-            entity,
-            (float(found.thresholds[i]),),
-            bool(found.is_own[i]),
-            _known(found.sensitivity[i]),
-            _known(found.false_positive_rate[i]),
-        )
-        for i, entity in enumerate(entities)
-    )
-    return Judged(found.present(scores), rows, "labelled")
-
-
-def by_prompts(scores: Tensor, entities: Sequence[str], asked: Presence, second: Tensor) -> Judged:
-    """Thresholds from what was asked for: each half of the images is judged by those of the other.
-
-    How often these are right is not known: by the same prompts, that would be the score itself.
-    """
-    found = present_by_halves(scores, asked, second)
-
-    def row(i: int, entity: str) -> EntityThreshold:
-        own = all(bool(each.is_own[i]) for each in found.calibrations)
-        return EntityThreshold(
-            entity, tuple(_threshold(each, i) for each in found.calibrations), own, None, None
-        )
-
-    return Judged(found.present, tuple(row(i, entity) for i, entity in enumerate(entities)), "prompts")
-
-
-def halves_of(groups: Sequence[str], seed: int) -> Tensor:
-    """Which images are in the second half, (n,) bool; those of one group are in one half, whatever the order of the images."""
-    known = sorted(set(groups))
-    order = torch.randperm(len(known), generator=torch.Generator().manual_seed(seed)).tolist()
-    second = {known[place] for place in order[: len(known) // 2]}
-    return torch.tensor([group in second for group in groups], dtype=torch.bool)
-
-
-def check_halves(asked: Presence, second: Tensor, source: str) -> None:
-    """Refuse images that no thresholds can be chosen on, before they are embedded.
-
-    Raises:
-        DataError: In a half, nothing is asked for, or everything ("no-thresholds").
-    """
-    for half in (asked[~second], asked[second]):
-        _check(half, source, "half of ")
-
-
-def _check(asked: Presence, source: str, part: str = "") -> None:
-    if not bool(asked.any()) or bool(asked.all()):
-        what = "none of the entities is" if not bool(asked.any()) else "all of the entities are"
-        raise DataError(
-            f"thresholds cannot be chosen: {what} in all of {part}{source}; needed are images with an entity and images without. "
-            "Give labelled images with --calibrate-on and --calibrate-expected, or more prompts",
-            code="no-thresholds",
-            path=source,
-        )
-
-
-def _threshold(found: Calibration, entity: int) -> float:
-    return float(found.thresholds[entity])
-
-
-def _known(value: Tensor) -> float | None:
-    return None if bool(value.isnan()) else float(value)
-
-
-_NO_ANSWERS = "failure_rate"  # a recogniser's answers can all be read
+_NO_ANSWERS = "failure_rate"  # the answers of a classifier can all be read
 _POOR = 0.75
 
 
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """Everything that was computed.
-
-    Attributes:
-        asked: What is expected.
-        features: Of the images.
-        judged: What was found, in the order of `asked`.
-        vocabulary: What was looked for.
-        recogniser: What looked.
-        labelled: Images that thresholds were chosen on; None if there are none.
-        seconds: By stage.
-    """
-
-    asked: Expectations
-    features: FeatureSet
-    judged: Judged
-    vocabulary: Vocabulary
-    recogniser: Recogniser
-    labelled: Labelled | None
-    seconds: Mapping[str, float]
-
-
-def result_of_images(found: Found) -> Result:
-    """The result; expectations are its real side."""
-    started = time.perf_counter()
-    asked, features, embedder = found.asked, found.features, found.recogniser.embedder
-    entities = found.vocabulary.entities
-    metrics = entity_set_metrics(
-        asked.expected,
-        [
-            tuple(entity for entity, is_there in zip(entities, row, strict=True) if is_there)
-            for row in found.judged.present.tolist()
-        ],
-        vocabulary=entities,
-        excluded=asked.excluded,
-        groups=asked.groups,
-        seed=embedder.seed,
-    )
-    # The extractor may be that of published numbers; entities found by it are not.
-    info = None if features.extractor is None else replace(features.extractor, comparable=False)
-    values = {
-        f"entity.{name}": metric_of(
-            score, extractor=None if info is None else info.name, variant=variant_of(found)
-        )
-        for name, score in metrics.scores.items()
-        if name != _NO_ANSWERS
-    }
-    return Result(
-        metrics=values,
-        protocol=PROTOCOL,
-        ties="closed",
-        distances="exact",
-        extractor=info,
-        extractors={} if info is None else {info.name: info},
-        deviations=(),
-        real=asked_side(asked, found.vocabulary, found.vocabulary),
-        fake=SideSummary.of(features, Identities.of(features)),
-        n_shared=0,
-        device=str(embedder.device),
-        seed=embedder.seed,
-        max_images=embedder.max_images,
-        seconds={**found.seconds, "score": time.perf_counter() - started},
-        versions=package_versions(),
-        notices=(*_notices(found, metrics), *decoding_notices("fake", features), *_of_features(found)),
-        undefined=tuple(f"entity.{name}" for name in metrics.undefined),
-        entities=_summary(found, metrics),
-    )
-
-
-def variant_of(found: Found) -> str:
-    """What beside the extractor decides what counts as there: results that differ in it are not comparable."""
-    chosen = {
-        "fixed": f"found from a score of {found.judged.entities[0].thresholds[0]:g} on",
-        "prompts": "thresholds by prompts, in halves",
-        "labelled": f"thresholds by labelled images {_calibrated_on(found.labelled)}",
-    }[found.judged.chosen]
-    asked = [] if found.recogniser.is_detector else [" / ".join(found.recogniser.templates)]
-    return ", asked as ".join([chosen, *asked])
-
-
-def _calibrated_on(labelled: Labelled | None) -> str:
-    """Eight digits that are equal for the same images with the same labels."""
-    if labelled is None:
-        return ""
-    labels = asked_side(labelled.asked, None, None).content
-    return hashed(Identities.of(labelled.features).content, labels)[:8]
-
-
-def _summary(found: Found, metrics: EntityMetrics) -> EntitySummary:
-    labelled, recogniser = found.labelled, found.recogniser
-    source = "" if labelled is None else f"{labelled.features.source} with {labelled.asked.origin}"
-    return EntitySummary(
-        n_answers=metrics.n,
-        rows=rows_of(metrics),
-        unreadable=(),
-        undefined=tuple((f"entity.{name}", why) for name, why in metrics.undefined.items()),
-        vocabulary=len(found.vocabulary),
-        recogniser=RecogniserSummary(
-            name=recogniser.name,
-            kind="detector" if recogniser.is_detector else "zero-shot",
-            chosen=found.judged.chosen,
-            source=source,
-            templates=() if recogniser.is_detector else recogniser.templates,
-            entities=found.judged.entities,
-        ),
-    )
-
-
-def _of_features(found: Found) -> list[Notice]:
-    """What was noticed while images were embedded; `genpr features` keeps no scores of detectors."""
-    is_vain = found.recogniser.is_detector
-    return [
-        replace(item, hint="") if is_vain and item.code == "extractor-not-cached" else item
-        for item in found.features.notices
-    ]
-
-
-def _guessed(metrics: EntityMetrics) -> list[str]:
-    """Entities that are found where they were asked for no more often than elsewhere, by two standard errors.
-
-    A threshold is found for whatever is asked for. Of images without the entity, half or so pass it, asked for or not.
-    """
-    names = []
-    for row in metrics.entities:
-        others = metrics.n - row.n_expected
-        if not row.n_found or not others or row.n_false is None:
-            continue
-        there, elsewhere = row.n_found / row.n_expected, row.n_false / others
-        spread = there * (1 - there) / row.n_expected + elsewhere * (1 - elsewhere) / others
-        if there - elsewhere <= 2 * math.sqrt(spread):
-            names.append(row.entity)
-    return names
-
-
-def _notices(found: Found, metrics: EntityMetrics) -> list[Notice]:
-    """What a reader should know of what was recognised, most important first."""
-    said, judged, name = [], found.judged, found.recogniser.name
-    if judged.chosen == "prompts":
-        said.append(notice("thresholds-by-prompts", recogniser=name))
-        if guessed := _guessed(metrics):
-            count, total = f"{len(guessed):,}", f"{len(judged.entities):,}"
-            said.append(notice("entities-guessed", count=count, total=total, shown=some(guessed)))
-    rates = [
-        (each.sensitivity + 1 - each.false_positive_rate) / 2
-        for each in judged.entities
-        if each.sensitivity is not None and each.false_positive_rate is not None
-    ]
-    poor = sum(rate < _POOR for rate in rates)
-    if poor:
-        facts = {"recogniser": name, "count": f"{poor:,}", "total": f"{len(rates):,}"}
-        said.append(notice("poorly-recognised", limit=f"{_POOR:.0%}".replace("%", " %"), **facts))
-    shared = sum(not each.is_own for each in judged.entities)
-    if shared and judged.chosen != "fixed":
-        total = f"{len(judged.entities):,}"
-        said.append(notice("shared-thresholds", count=f"{shared:,}", total=total, least=LEAST_EXAMPLES))
-    return [*said, *nothing_expected(found.asked)]
-
-
 @dataclass(frozen=True)
-class Wanted:
+class EntityRequest:
     """What is looked for, and where thresholds come from.
 
     Attributes:
@@ -462,7 +76,7 @@ class Wanted:
         vocabulary: All that could be found.
         aliases: Names that mean the same entity.
         exclude: What must not be in any image.
-        calibrate_on: Labelled images; None if there are none.
+        calibrate_on: Labeled images; None if there are none.
         calibrate_expected: What is in each of them.
     """
 
@@ -486,7 +100,7 @@ def score_entities_in_images(
     expected: object,
     images: object,
     *,
-    by: By,
+    by: ClassifierSpec,
     vocabulary: Words | None = None,
     aliases: Words | None = None,
     exclude: Words | None = None,
@@ -508,19 +122,19 @@ def score_entities_in_images(
     max_memory: str | int | None = None,
     progress: StageProgress | None = None,
 ) -> Result:
-    """Recognise the entities of a vocabulary in images, and score them against what should be there.
+    """Find the entities of a vocabulary in images, and score them against what should be there.
 
     Args:
         expected: As in `score_entities`, with the names of images as ids: paths relative to the source, or file names or stems
             where all differ; or without ids in the order of the images.
         images: Anything that `genpr.score` takes: a folder, an archive, an array, a feature file.
-        by: What recognises: "clip", a CLIP model, a detector such as "fasterrcnn_resnet50_fpn_v2", a user's
+        by: What classifies: "clip", a CLIP model, a detector such as "fasterrcnn_resnet50_fpn_v2", a user's
             "path/to/file.py:factory", or an object: a pair of encoders, a detector, or a `ZeroShot`.
         vocabulary: All that is looked for; None for all classes of a detector.
         aliases: Names that mean the same entity.
         exclude: What must not be in any image; part of the vocabulary.
-        calibrate_on: Labelled images that thresholds are chosen on. Without, a detection counts from .3 on; those of a pair of
-            encoders are chosen on the judged images by what was asked for, each half's on the other half.
+        calibrate_on: Labeled images that thresholds are chosen on. Without, a detection counts from .3 on; those of a pair of
+            encoders are chosen on the scored images by what is expected, each half's on the other half.
         calibrate_expected: What is in each of them, as `expected`; what is not in its list is not there.
         max_images: Use a random subset of at most so many images.
         seed: Chooses subset, halves of thresholds, and halves of intervals.
@@ -528,21 +142,21 @@ def score_entities_in_images(
         batch_size: Images per forward pass; detectors see one at a time.
         weights: File that holds the published weights, or a folder of such files.
         offline: Never download.
-        cache: Keep the features of images, or the scores of detectors, on disk for the next run.
+        cache: Keep the features of images, or the scores of detectors, on disk for later runs.
         cache_dir: Where to keep them.
-        on_bad: Unusable images: refuse the source after listing all ("error"), or leave them out ("skip").
+        on_bad: Unusable images: refuse the source with a list of them ("error"), or leave them out ("skip").
         max_bad: The share of unusable images above which "skip" refuses all the same.
         max_pixels: Larger images are refused before decoding.
         alpha: "drop" leaves transparency out; "white", "black" or "#rrggbb" is laid behind it.
         exif: "ignore" takes pixels as stored; "apply" turns them by their EXIF orientation.
         max_memory: Plan with at most so much, as "8GiB".
-        progress: Told (stage, done, total).
+        progress: Called with (stage, done, total).
 
     Returns:
         A result with metrics `entity.*`; `entities.recogniser` says by which thresholds. Its `real` side are the expectations.
 
     Raises:
-        UsageError: A path or name does not exist, an option is impossible, or an entity cannot be recognised.
+        UsageError: A path or name does not exist, an option is impossible, or the classifier has no class for an entity.
         DataError: Images or expectations cannot be used, or do not belong together.
         ResourceError: Weights, device or memory are missing.
 
@@ -574,101 +188,421 @@ def score_entities_in_images(
         exif=exif,
         progress=progress,
     )
-    wanted = Wanted(expected, vocabulary, aliases, exclude, calibrate_on, calibrate_expected)
+    request = EntityRequest(expected, vocabulary, aliases, exclude, calibrate_on, calibrate_expected)
     with memory_limit(None if max_memory is None else parse_size(max_memory)):
-        return score_images(wanted, images, by, embedder)
+        return score_images(request, images, by, embedder)
 
 
-def score_images(wanted: Wanted, images: object, by: By, embedder: Embedder) -> Result:
+def score_images(request: EntityRequest, images: object, by: ClassifierSpec, embedder: Embedder) -> Result:
     """As `score_entities_in_images`."""
     opened = open_side(images, "fake")
-    others = None if wanted.calibrate_on is None else open_side(wanted.calibrate_on, "real")
+    calibration = None if request.calibrate_on is None else open_side(request.calibrate_on, "real")
     started = time.perf_counter()
-    closed, _ = tables_of(wanted.vocabulary, wanted.aliases)
-    recogniser = load_recogniser(by, embedder)
-    words, what = _words(closed, wanted, recogniser)
-    asked = _asked(wanted, words, what)
-    check_matched(opened, asked)
+    closed, _ = load_vocabulary(request.vocabulary, request.aliases)
+    classifier = load_classifier(by, embedder)
+    vocabulary, what = _vocabulary(closed, request, classifier)
+    expectations = _expectations(request, vocabulary, what)
+    _check_matched(opened, expectations)
     labels = None
-    if others is not None:
-        labels = read_expectations(wanted.calibrate_expected, Names(words), words, closed=None)
-        check_matched(others, labels)
-    elif not recogniser.is_detector:
-        check_halves(
-            presence_of(asked, words.entities),
-            halves_of(asked.groups, embedder.seed),
-            short(asked.origin, 60),
+    if calibration is not None:
+        labels = read_expectations(
+            request.calibrate_expected, CanonicalNames(vocabulary), vocabulary, closed=None
         )
-    score = recogniser.for_entities(words)
+        _check_matched(calibration, labels)
+    elif not classifier.is_detector:
+        _check_halves(expectations, vocabulary, embedder.seed)
+    scorer = classifier.scorer(vocabulary)
     read = time.perf_counter()
-    found = scored(opened, "images", asked, recogniser, score)
-    labelled = None
-    if others is not None and labels is not None:
-        labelled = scored(others, "calibration", labels, recogniser, score)
-    judged = _judged(found, labelled, words, recogniser, embedder.seed)
-    return result_of_images(
-        Found(
-            asked=found.asked,
-            features=found.features,
-            judged=judged,
-            vocabulary=words,
-            recogniser=recogniser,
-            labelled=labelled,
-            seconds={"reading": read - started},
-        )
-    )
+    scored = _scored(opened, "images", expectations, classifier)
+    scores = scorer(scored.features)[scored.order]
+    labeled = None
+    if calibration is not None and labels is not None:
+        labeled = _scored(calibration, "calibration", labels, classifier)
+        presence = _labeled_thresholds(scores, vocabulary, labeled, scorer(labeled.features)[labeled.order])
+    elif classifier.is_detector:
+        presence = _fixed_thresholds(scores, vocabulary)
+    else:
+        second = _check_halves(scored.expectations, vocabulary, embedder.seed)
+        presence = _prompt_thresholds(scores, vocabulary, scored.expectations, second)
+    seconds = {"reading": read - started}
+    return _result(scored, presence, vocabulary, classifier, labeled, seconds)
 
 
-def _words(
-    closed: Vocabulary | None, wanted: Wanted, recogniser: Recogniser
+def _vocabulary(
+    closed: Vocabulary | None, request: EntityRequest, classifier: EntityClassifier
 ) -> tuple[Vocabulary, str | None]:
-    """What is looked for; and what to call it where that are the classes of a detector."""
+    """What is looked for; and what to call it if these are the classes of a detector."""
     if closed is not None:
         return closed, None
-    if recogniser.classes is None:
+    if classifier.classes is None:
         raise UsageError(
-            f"{recogniser.name} recognises whatever has a name, so it must be told what to look for; needed is a vocabulary "
+            f"{classifier.name} recognises whatever has a name, so it must be told what to look for; needed is a vocabulary "
             "(--vocabulary FILE): all entities that could be there",
             code="no-vocabulary",
         )
-    classes, _ = tables_of(Vocabulary.of(recogniser.classes, origin="<classes>"), wanted.aliases)
+    classes, _ = load_vocabulary(Vocabulary.of(classifier.classes, origin="<classes>"), request.aliases)
     assert classes is not None
-    return classes, f"the {len(classes):,} classes of {short(recogniser.name, 60)}"
+    return classes, f"the {len(classes):,} classes of {short(classifier.name, 60)}"
 
 
-def _asked(wanted: Wanted, words: Vocabulary, what: str | None) -> Expectations:
+def _expectations(request: EntityRequest, vocabulary: Vocabulary, what: str | None) -> Expectations:
     """What should be in each image.
 
     Raises:
         UsageError: Something must not be there that is never looked for ("unseen-entities").
     """
-    barred = () if wanted.exclude is None else vocabulary_of(wanted.exclude, "exclude").entities
-    names = Names(words)
+    exclude = () if request.exclude is None else as_vocabulary(request.exclude, "exclude").entities
+    names = CanonicalNames(vocabulary)
     if what is None:
-        asked = read_expectations(wanted.expected, names, words, barred)
+        expectations = read_expectations(request.expected, names, vocabulary, exclude)
     else:
         hint = f"{what}; leave it out, or give a class as its alias"
-        asked = read_expectations(wanted.expected, names, words, barred, closed=hint)
-    excluded = dict.fromkeys(name for each in asked.excluded or () for name in each)
-    if unseen := [name for name in excluded if name not in words]:
+        expectations = read_expectations(request.expected, names, vocabulary, exclude, closed=hint)
+    excluded = dict.fromkeys(name for each in expectations.excluded or () for name in each)
+    if unseen := [name for name in excluded if name not in vocabulary]:
         raise UsageError(
-            f"{len(unseen):,} entities that must not be there ({some(unseen)}) are not in {what or 'the vocabulary'}, so nobody "
-            "looks for them; add them there, or leave them out",
+            f"{len(unseen):,} entities that must not be there ({some(unseen)}) are not in {what or 'the vocabulary'}, so they are "
+            "never looked for; add them there, or leave them out",
             code="unseen-entities",
         )
-    return asked
+    return expectations
 
 
-def _judged(
-    found: Labelled, labelled: Labelled | None, words: Vocabulary, recogniser: Recogniser, seed: int
-) -> Judged:
-    entities: Sequence[str] = words.entities
-    if labelled is not None:
-        known = presence_of(labelled.asked, entities)
-        origin = short(labelled.asked.origin, 60)
-        return by_labelled(found.scores, entities, labelled.scores, known, origin)
-    if recogniser.is_detector:
-        return by_fixed(found.scores, entities)
-    asked, second = presence_of(found.asked, entities), halves_of(found.asked.groups, seed)
-    check_halves(asked, second, short(found.asked.origin, 60))
-    return by_prompts(found.scores, entities, asked, second)
+@dataclass(frozen=True)
+class _Scored:
+    """Embedded images that are matched with what is expected in them.
+
+    Attributes:
+        expectations: Of the images that could be used.
+        features: Of the images, in the order of their source.
+        order: The row of `features` for each expectation.
+    """
+
+    expectations: Expectations
+    features: FeatureSet
+    order: Tensor
+
+
+def _check_matched(opened: OpenedSide, expectations: Expectations) -> None:
+    """Refuse ids without an image and images without an id, if names are known without reading images."""
+    names = names_of(opened)
+    if names is not None:
+        _match_images(expectations, names, _name_of(opened))
+
+
+def _scored(
+    opened: OpenedSide, role: str, expectations: Expectations, classifier: EntityClassifier
+) -> _Scored:
+    """Embed images, and match them with expectations; those of unusable images are left out."""
+    side = SideFeatures(opened, role, classifier.embedder, own=(classifier.space,))
+    side.require([classifier.space], minimum=1)
+    features = side[classifier.space]
+    names = names_of(opened)
+    if names is None:  # only known now, and of the images that could be read
+        names = [features.name_of(row) for row in range(len(features))]
+        used: Sequence[int] = range(len(names))
+    else:
+        total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
+        used = list(rows_in_source(opened, features, total))
+    matched = _match_images(expectations, names, _name_of(opened))
+    # In the order of the expectations: pairs of results are drawn alike, whatever their images are called.
+    rows = [matched[row] for row in used]
+    order = sorted(range(len(rows)), key=rows.__getitem__)
+    return _Scored(expectations.select([rows[row] for row in order]), features, torch.tensor(order))
+
+
+def _name_of(opened: OpenedSide) -> str:
+    return opened.source if isinstance(opened, FeatureSet) else opened.source.name
+
+
+def _match_images(expectations: Expectations, names: Sequence[str], source: str) -> list[int]:
+    """The expectation of each image: by relative path, else by unique file name or stem, else in order.
+
+    Args:
+        expectations: With ids, or in the order of the images.
+        names: Of all images of the source, in its order.
+        source: What to call it in messages.
+
+    Raises:
+        DataError: Images and ids do not match one to one ("ids-do-not-match").
+    """
+    if not expectations.records.has_ids:
+        if len(names) == len(expectations.ids):
+            return list(range(len(names)))
+        raise _unmatched(
+            expectations,
+            f"{expectations.origin} has {len(expectations.ids):,} records without ids, and {source} "
+            f"{len(names):,} images; needed are ids, or one record for each image in their order",
+        )
+    ids = [plain_path(name) for name in expectations.ids]
+    keys = _keys_like(ids, names)
+    row_of = {name: row for row, name in enumerate(ids)}
+    known = set(keys)
+    missing = [name for name, key in zip(names, keys, strict=True) if key not in row_of]
+    unused = [name for name in ids if name not in known]
+    if not missing and not unused and len(row_of) == len(keys):
+        return [row_of[key] for key in keys]
+    parts = (
+        [f"nothing is said of {len(missing):,} of {len(names):,} images ({some(missing)})"] if missing else []
+    )
+    parts += [f"{len(unused):,} ids are of no image ({some(unused)})"] if unused else []
+    parts = parts or ["two images have the same name"]
+    raise _unmatched(
+        expectations,
+        f"{expectations.origin} and {source} do not match: {' and '.join(parts)}. Ids are paths relative to "
+        f"the source, or file names or stems where all differ; its images are called such as {short(names[0])!r}",
+    )
+
+
+def _keys_like(ids: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The names of the images in the form in which most of them are ids; the first of equally good forms."""
+    known, best, found = set(ids), -1, list(names)
+    for form in (plain_path, stem_of, file_of, lambda name: stem_of(file_of(name))):
+        formed = [form(name) for name in names]
+        hits = len(known.intersection(formed))
+        # What is not unique would give one expectation to two images.
+        if hits > best and (form is plain_path or len(set(formed)) == len(formed)):
+            best, found = hits, formed
+    return found
+
+
+def _unmatched(expectations: Expectations, message: str) -> DataError:
+    return DataError(message, code="ids-do-not-match", path=expectations.origin)
+
+
+@dataclass(frozen=True)
+class _Presence:
+    """Which entities are in images, and by which thresholds.
+
+    Attributes:
+        present: (n, E) bool.
+        thresholds: One per entity.
+        chosen: "fixed", "labelled" or "prompts", as in `RecogniserSummary`.
+    """
+
+    present: Tensor
+    thresholds: tuple[EntityThreshold, ...]
+    chosen: str
+
+
+def _fixed_thresholds(scores: Tensor, vocabulary: Vocabulary) -> _Presence:
+    """The threshold of detections, for all."""
+    rows = tuple(EntityThreshold(entity, (DETECTED,), False, None, None) for entity in vocabulary.entities)
+    return _Presence(scores >= DETECTED, rows, "fixed")
+
+
+def _labeled_thresholds(
+    scores: Tensor, vocabulary: Vocabulary, labeled: _Scored, labeled_scores: Tensor
+) -> _Presence:
+    """Thresholds from other images with known entities.
+
+    Raises:
+        DataError: None of these has any of the entities, or all have all ("no-thresholds").
+    """
+    present = presence_matrix(labeled.expectations.expected, vocabulary.entities)
+    _check_both_kinds(present, short(labeled.expectations.origin, 60))
+    found = calibrate(labeled_scores, present)
+    rows = tuple(
+        EntityThreshold(
+            entity,
+            (float(found.thresholds[i]),),
+            bool(found.is_own[i]),
+            _known_or_none(found.sensitivity[i]),
+            _known_or_none(found.false_positive_rate[i]),
+        )
+        for i, entity in enumerate(vocabulary.entities)
+    )
+    return _Presence(found.present(scores), rows, "labelled")
+
+
+def _prompt_thresholds(
+    scores: Tensor, vocabulary: Vocabulary, expectations: Expectations, second: Tensor
+) -> _Presence:
+    """Thresholds from what is expected: each half of the images is classified by those of the other.
+
+    How often these are right is not known: by the same prompts, that would be the score itself.
+    """
+    entities = vocabulary.entities
+    found = present_by_halves(scores, presence_matrix(expectations.expected, entities), second)
+    rows = tuple(
+        EntityThreshold(
+            entity,
+            tuple(float(each.thresholds[i]) for each in found.calibrations),
+            all(bool(each.is_own[i]) for each in found.calibrations),
+            None,
+            None,
+        )
+        for i, entity in enumerate(entities)
+    )
+    return _Presence(found.present, rows, "prompts")
+
+
+def halves_of(groups: Sequence[str], seed: int) -> Tensor:
+    """Which images are in the second half, (n,) bool; those of one group are in one half, whatever the order of the images."""
+    known = sorted(set(groups))
+    order = torch.randperm(len(known), generator=torch.Generator().manual_seed(seed)).tolist()
+    second = {known[index] for index in order[: len(known) // 2]}
+    return torch.tensor([group in second for group in groups], dtype=torch.bool)
+
+
+def _check_halves(expectations: Expectations, vocabulary: Vocabulary, seed: int) -> Tensor:
+    """Which images are in the second half, (n,) bool.
+
+    Raises:
+        DataError: In a half, nothing is expected, or everything ("no-thresholds").
+    """
+    expected = presence_matrix(expectations.expected, vocabulary.entities)
+    second = halves_of(expectations.groups, seed)
+    for half in (expected[~second], expected[second]):
+        _check_both_kinds(half, short(expectations.origin, 60), "half of ")
+    return second
+
+
+def _check_both_kinds(present: Tensor, source: str, part: str = "") -> None:
+    if not bool(present.any()) or bool(present.all()):
+        what = "none of the entities is" if not bool(present.any()) else "all of the entities are"
+        raise DataError(
+            f"thresholds cannot be chosen: {what} in all of {part}{source}; needed are images with an entity and images without. "
+            "Give labelled images with --calibrate-on and --calibrate-expected, or more prompts",
+            code="no-thresholds",
+            path=source,
+        )
+
+
+def _known_or_none(value: Tensor) -> float | None:
+    return None if bool(value.isnan()) else float(value)
+
+
+def _result(
+    scored: _Scored,
+    presence: _Presence,
+    vocabulary: Vocabulary,
+    classifier: EntityClassifier,
+    labeled: _Scored | None,
+    seconds: dict[str, float],
+) -> Result:
+    """The result; expectations are its real side."""
+    started = time.perf_counter()
+    expectations, features, embedder = scored.expectations, scored.features, classifier.embedder
+    entities = vocabulary.entities
+    metrics = entity_set_metrics(
+        expectations.expected,
+        [
+            tuple(entity for entity, is_there in zip(entities, row, strict=True) if is_there)
+            for row in presence.present.tolist()
+        ],
+        vocabulary=entities,
+        excluded=expectations.excluded,
+        groups=expectations.groups,
+        seed=embedder.seed,
+    )
+    # The extractor may be that of published numbers; entities found by it are not.
+    info = None if features.extractor is None else replace(features.extractor, comparable=False)
+    name, variant = None if info is None else info.name, _variant(presence, classifier, labeled)
+    return Result(
+        metrics={
+            f"entity.{metric}": metric_value(score, extractor=name, variant=variant)
+            for metric, score in metrics.scores.items()
+            if metric != _NO_ANSWERS
+        },
+        protocol=PROTOCOL,
+        ties="closed",
+        distances="exact",
+        extractor=info,
+        extractors={} if info is None else {info.name: info},
+        deviations=(),
+        real=expectations_summary(expectations, vocabulary, vocabulary),
+        fake=SideSummary.of(features, Identities.of(features)),
+        n_shared=0,
+        device=str(embedder.device),
+        seed=embedder.seed,
+        max_images=embedder.max_images,
+        seconds={**seconds, "score": time.perf_counter() - started},
+        versions=package_versions(),
+        notices=(
+            *_notices(presence, metrics, classifier.name),
+            *nothing_expected_notices(expectations),
+            *decoding_notices("fake", features),
+            *_feature_notices(features, classifier),
+        ),
+        undefined=tuple(f"entity.{metric}" for metric in metrics.undefined),
+        entities=EntitySummary(
+            n_answers=metrics.n,
+            rows=entity_rows(metrics),
+            unreadable=(),
+            undefined=tuple((f"entity.{metric}", why) for metric, why in metrics.undefined.items()),
+            vocabulary=len(vocabulary),
+            recogniser=RecogniserSummary(
+                name=classifier.name,
+                kind="detector" if classifier.is_detector else "zero-shot",
+                chosen=presence.chosen,
+                source=""
+                if labeled is None
+                else f"{labeled.features.source} with {labeled.expectations.origin}",
+                templates=() if classifier.is_detector else classifier.templates,
+                entities=presence.thresholds,
+            ),
+        ),
+    )
+
+
+def _variant(presence: _Presence, classifier: EntityClassifier, labeled: _Scored | None) -> str:
+    """What beside the extractor decides what counts as there: results that differ in it are not comparable."""
+    if labeled is not None:
+        labels = expectations_summary(labeled.expectations, None, None).content
+        digits = sha256_of_rows(Identities.of(labeled.features).content, labels)[:8]
+        chosen = f"thresholds by labelled images {digits}"
+    elif presence.chosen == "fixed":
+        chosen = f"found from a score of {DETECTED:g} on"
+    else:
+        chosen = "thresholds by prompts, in halves"
+    return chosen if classifier.is_detector else f"{chosen}, asked as {' / '.join(classifier.templates)}"
+
+
+def _feature_notices(features: FeatureSet, classifier: EntityClassifier) -> list[Notice]:
+    """Notices from embedding; `genpr features` cannot keep scores of detectors."""
+    return [
+        replace(item, hint="") if classifier.is_detector and item.code == "extractor-not-cached" else item
+        for item in features.notices
+    ]
+
+
+def _notices(presence: _Presence, metrics: EntityMetrics, name: str) -> list[Notice]:
+    """What a reader should know of the classification, most important first."""
+    found, thresholds = [], presence.thresholds
+    if presence.chosen == "prompts":
+        found.append(notice("thresholds-by-prompts", recogniser=name))
+        if guessed := _guessed(metrics):
+            count, total = f"{len(guessed):,}", f"{len(thresholds):,}"
+            found.append(notice("entities-guessed", count=count, total=total, shown=some(guessed)))
+    rates = [
+        (each.sensitivity + 1 - each.false_positive_rate) / 2
+        for each in thresholds
+        if each.sensitivity is not None and each.false_positive_rate is not None
+    ]
+    poor = sum(rate < _POOR for rate in rates)
+    if poor:
+        facts = {"recogniser": name, "count": f"{poor:,}", "total": f"{len(rates):,}"}
+        found.append(notice("poorly-recognised", limit=f"{_POOR:.0%}".replace("%", " %"), **facts))
+    shared = sum(not each.is_own for each in thresholds)
+    if shared and presence.chosen != "fixed":
+        total = f"{len(thresholds):,}"
+        found.append(notice("shared-thresholds", count=f"{shared:,}", total=total, least=LEAST_EXAMPLES))
+    return found
+
+
+def _guessed(metrics: EntityMetrics) -> list[str]:
+    """Entities that are found where they are expected no more often than elsewhere, by two standard errors.
+
+    A threshold is found for any entity. About half of the images without it pass, whether it is expected or not.
+    """
+    names = []
+    for row in metrics.entities:
+        others = metrics.n - row.n_expected
+        if not row.n_found or not others or row.n_false is None:
+            continue
+        there, elsewhere = row.n_found / row.n_expected, row.n_false / others
+        variance = there * (1 - there) / row.n_expected + elsewhere * (1 - elsewhere) / others
+        if there - elsewhere <= 2 * math.sqrt(variance):
+            names.append(row.entity)
+    return names

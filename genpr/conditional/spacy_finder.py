@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from genpr.conditional.vocabulary import Names, Vocabulary
-from genpr.errors import UsageError
-from genpr.report.safe_text import shown
+from genpr.conditional.vocabulary import CanonicalNames, Vocabulary
+from genpr.errors import UsageError, short
 
 _OTHER_COMPONENTS = frozenset(
     {
@@ -43,8 +42,7 @@ def find_with_spacy(
     Raises:
         UsageError: spaCy or the model is not installed ("no-spacy"), or the pipeline recognises no entities.
     """
-    names = Names(aliases)
-    return names.all_of(_spans(text, _pipeline(model), labels))
+    return CanonicalNames(aliases).register(_spans(text, _pipeline(model), labels))
 
 
 def vocabulary_from_spacy(
@@ -82,13 +80,13 @@ def _pipeline(model: Any) -> Any:  # noqa: ANN401
             model = spacy.load(model)
         except OSError as error:
             raise UsageError(
-                f"spaCy has no model {shown(model)!r}; `python -m spacy download {shown(model)}` installs published ones",
+                f"spaCy has no model {short(model, 60)!r}; `python -m spacy download {short(model, 60)}` installs published ones",
                 code="no-spacy",
             ) from error
     kinds = {model.get_pipe_meta(name).factory for name in getattr(model, "pipe_names", ())}
     if kinds <= _OTHER_COMPONENTS:
         raise UsageError(
-            f"this is no pipeline that recognises entities (it has {shown(', '.join(sorted(kinds)) or 'nothing')}); needed is "
+            f"this is no pipeline that recognises entities (it has {short(', '.join(sorted(kinds)) or 'nothing', 60)}); needed is "
             "one with an entity recogniser or an entity ruler",
             code="no-spacy",
         )

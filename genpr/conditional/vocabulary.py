@@ -1,27 +1,10 @@
-"""One spelling for all spellings of a name that differ in nothing but how they were typed.
+"""Vocabularies: which names mean the same entity, and where they occur in a text.
 
-What is made alike: Unicode forms (NFKC: full-width letters, ligatures, composed accents), upper and lower case
-(casefold), white space, characters that nobody sees, the many middle dots, hyphens, apostrophes and quotes, and
-quotes or punctuation around a name.
-
-What is not, because it would need knowledge of the language: simplified and traditional Chinese (体, 體), singular and
-plural, accents (resume, résumé), a middle dot that was left out. An alias table says what is one.
-
-
-All names of a vocabulary in a text, the longest first, in time that grows with the text alone.
-
-Aho and Corasick 1975, "Efficient String Matching: An Aid to Bibliographic Search", run from the end of the text to its
-start: there, what the automaton knows at a place is the longest name that begins at it.
-
-Words have edges: "cat" is not in "category". So a mark is set where a word begins and where it ends, in the names and in
-the text alike, and a name is found where its marks are, too. Scripts that are written without spaces get none.
-
-
-Which names mean the same entity, and where they occur in a text.
-
-Vocabularies and alias tables as people keep them: a list of names, a CSV, or JSON.
-
-The one name of each entity, by which expected and found ones are compared.
+Names are compared in a normalized spelling. It unifies Unicode forms (NFKC: full-width letters, ligatures, composed accents),
+upper and lower case (casefold), white space, invisible characters, the variants of middle dots, hyphens, apostrophes and
+quotes, and quotes or punctuation around a name. It does not unify what needs knowledge of the language: simplified and
+traditional Chinese (体, 體), singular and plural, accents (resume, résumé), a middle dot that was left out. An alias table
+states which of those are the same.
 """
 
 from __future__ import annotations
@@ -36,7 +19,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from genpr.conditional.text_files import rows_of, shown, text_of
+from genpr.conditional.text_files import read_csv, read_text
 from genpr.errors import DataError, UsageError, short
 from genpr.limits import parse_json
 from genpr.unicode_forms import normalize
@@ -59,24 +42,24 @@ _BRACKETS = {")": "(", "]": "[", "}": "{"}
 _UNSEEN = frozenset({"Cf", "Cc", "Cs"})
 
 
-def normalised(name: str) -> str:
+def normalize_name(name: str) -> str:
     """The spelling by which two names are compared; empty where nothing is left.
 
     Example:
-        >>> normalised("  Ｎeil\u00a0ARMSTRONG, ") == normalised("neil armstrong")
+        >>> normalize_name("  Ｎeil\u00a0ARMSTRONG, ") == normalize_name("neil armstrong")
         True
-        >>> normalised("尼尔・阿姆斯特朗") == normalised("尼尔 • 阿姆斯特朗")
+        >>> normalize_name("尼尔・阿姆斯特朗") == normalize_name("尼尔 • 阿姆斯特朗")
         True
     """
-    return _of_name(name) if len(name) <= _LONGEST_NAME else _bare(normalised_text(name))
+    return _normalize_short(name) if len(name) <= _LONGEST_NAME else _bare(normalize_text(name))
 
 
 @lru_cache(maxsize=2**16)  # the same names come with every image
-def _of_name(name: str) -> str:
-    return _bare(normalised_text(name))
+def _normalize_short(name: str) -> str:
+    return _bare(normalize_text(name))
 
 
-def normalised_text(text: str) -> str:
+def normalize_text(text: str) -> str:
     """The same for a running text, whose punctuation stays."""
     if text.isascii() and text.isprintable():
         return " ".join(text.translate(_ONE_SPELLING).lower().split())
@@ -96,7 +79,7 @@ def _bare(name: str) -> str:
     return begun.rstrip(_AFTER + unopened)
 
 
-_EDGE = "\x00"  # normalised texts hold no control characters
+_EDGE = "\x00"  # normalize_name texts hold no control characters
 _UNSPACED = (
     *((0x0E00, 0x0EFF), (0x0F00, 0x109F), (0x1780, 0x17FF)),  # Thai, Lao; Tibetan, Burmese; Khmer
     *((0x1100, 0x11FF), (0x2E80, 0x2FDF), (0x3000, 0x30FF), (0x3100, 0x9FFF)),  # jamo, radicals, kana, Han
@@ -106,8 +89,14 @@ _NONE, _OTHER, _SUFFIX, _WORD = range(4)
 _SUFFIXES = "+#"  # of C++ and C#
 
 
-class Matcher:
-    """An automaton of many names.
+class NameMatcher:
+    """Finds all names of a vocabulary in a text, in time that grows with the text alone.
+
+    It is the automaton of Aho and Corasick 1975, "Efficient String Matching: An Aid to Bibliographic Search", run from the end
+    of the text to its start: the state at a character then tells the longest name that begins there.
+
+    "cat" is not in "category": a mark is set where a word begins and where it ends, in the names and in the text, and a name is
+    found only with its marks. Scripts that are written without spaces get no marks.
 
     Args:
         names: Normalised name -> whatever it stands for; empty names are no names.
@@ -120,7 +109,7 @@ class Matcher:
             None
         ]  # by state: length and entity of the name that it is
         for name, entity in names.items():
-            self._add(marked(name), entity)
+            self._add(mark_word_edges(name), entity)
         self._fall, self._longest = self._links()
 
     def _add(self, name: str, entity: str) -> None:
@@ -157,11 +146,11 @@ class Matcher:
         return self._next.get((state, c), 0)
 
     def find(self, text: str) -> Iterable[str]:
-        """What each name in a normalised text stands for, from left to right.
+        """What each name in a normalize_name text stands for, from left to right.
 
         Of names that overlap, it is the one that begins first, and of those the longest.
         """
-        searched = marked(text)
+        searched = mark_word_edges(text)
         begins: list[tuple[int, int] | None] = [None] * len(searched)
         state = 0
         for place in range(len(searched) - 1, -1, -1):
@@ -178,11 +167,11 @@ class Matcher:
             place += length
 
 
-def marked(text: str) -> str:
-    """A normalised text with a mark at each edge of a word.
+def mark_word_edges(text: str) -> str:
+    """A normalize_name text with a mark at each edge of a word.
 
     Example:
-        >>> marked("c++用python").replace(chr(0), "|")
+        >>> mark_word_edges("c++用python").replace(chr(0), "|")
         '|c++|用|python|'
     """
     kinds = {c: _kind(c) for c in set(text)}
@@ -260,7 +249,7 @@ class Vocabulary:
             _enter(by_name, entity, entity, origin, repeats=not isinstance(entities, Mapping))
         for entity, others in aliases.items():
             for alias in _names(others, origin):
-                _enter(by_name, alias, by_name[normalised(entity)], origin)
+                _enter(by_name, alias, by_name[normalize_name(entity)], origin)
         return cls(tuple(dict.fromkeys(by_name.values())), by_name, origin)
 
     @classmethod
@@ -274,10 +263,7 @@ class Vocabulary:
             UsageError: There is no such file, or it is of no such kind.
             DataError: It is damaged or empty ("bad-vocabulary"), or as `of`.
         """
-        from genpr.conditional.vocabulary import read_vocabulary
-
-        entities, origin = read_vocabulary(path)
-        return cls.of(entities, origin=origin)
+        return cls.of(_read_vocabulary(Path(path)), origin=str(path))
 
     def with_aliases(self, table: Vocabulary) -> Vocabulary:
         """The same entities, with the aliases that a table knows for them; what else is in the table stays out.
@@ -287,7 +273,7 @@ class Vocabulary:
         Raises:
             DataError: The two disagree about a name ("alias-conflict").
         """
-        renamed = {entity: table.by_name.get(normalised(entity), entity) for entity in self.entities}
+        renamed = {entity: table.by_name.get(normalize_name(entity), entity) for entity in self.entities}
         names = {name: renamed[entity] for name, entity in self.by_name.items()}
         origin, ours = f"{self.origin} with {table.origin}", set(renamed.values())
         for name, entity in table.by_name.items():
@@ -297,7 +283,7 @@ class Vocabulary:
 
     def canonical(self, name: str) -> str | None:
         """The entity that a name or an alias stands for; None if it is unknown."""
-        return self.by_name.get(normalised(name))
+        return self.by_name.get(normalize_name(name))
 
     def find(self, text: str) -> tuple[str, ...]:
         """The entities that a text names, each once, in the order in which they come.
@@ -307,11 +293,11 @@ class Vocabulary:
         Chinese, Japanese, Korean, Thai and others that are written without spaces are searched letter by letter. The
         time grows with the length of the text, however many names there are.
         """
-        return tuple(dict.fromkeys(self._matcher.find(normalised_text(text))))
+        return tuple(dict.fromkeys(self._matcher.find(normalize_text(text))))
 
     @cached_property
-    def _matcher(self) -> Matcher:
-        return Matcher(self.by_name)
+    def _matcher(self) -> NameMatcher:
+        return NameMatcher(self.by_name)
 
     def __len__(self) -> int:
         return len(self.entities)
@@ -320,7 +306,7 @@ class Vocabulary:
         return iter(self.entities)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and normalised(name) in self.by_name
+        return isinstance(name, str) and normalize_name(name) in self.by_name
 
 
 def _names(names: object, origin: str) -> list[str]:
@@ -336,13 +322,13 @@ def _enter(by_name: dict[str, str], name: object, entity: str, origin: str, *, r
     """Add one name; the same one again is no harm, except where entities are told apart by it."""
     if not isinstance(name, str):
         raise _bad(origin, f"{name!r} is no name")
-    key = normalised(name)
+    key = normalize_name(name)
     if not key:
         raise _bad(origin, f"the name {name!r} holds nothing but spaces or punctuation")
     known = by_name.setdefault(key, entity)
     if known != entity and not (repeats and name == entity):
         raise DataError(
-            f"{shown(origin)}: {shown(name)!r} stands for two entities, {shown(known)!r} and {shown(entity)!r}; "
+            f"{origin}: {short(name, 60)!r} stands for two entities, {short(known, 60)!r} and {short(entity, 60)!r}; "
             "an alias belongs to one of them, and the other needs a longer name",
             code="alias-conflict",
             path=origin,
@@ -353,7 +339,7 @@ def _enter(by_name: dict[str, str], name: object, entity: str, origin: str, *, r
 
 def _bad(origin: str, why: str) -> DataError:
     return DataError(
-        f"{shown(origin)} is no vocabulary: {shown(why)}; needed are names, or entities with lists of aliases",
+        f"{origin} is no vocabulary: {short(why, 60)}; needed are names, or entities with lists of aliases",
         code="bad-vocabulary",
         path=origin,
     )
@@ -363,47 +349,46 @@ _ENTITY_HEADS = {"entity", "canonical", "name", "实体", "名称", "标准名"}
 _ALIAS_HEADS = {"alias", "aliases", "synonym", "synonyms", "别名", "同义词"}
 
 
-def read_vocabulary(path: str | os.PathLike[str]) -> tuple[Any, str]:
-    """The entities and aliases of a file, and what to call it.
-
-    Raises:
-        UsageError: There is no such file, or it is of no such kind ("vocabulary-kind").
-        DataError: It is damaged or holds no names ("bad-vocabulary").
-    """
-    path = Path(path)
-    suffix = path.suffix.lower()
+def _read_vocabulary(path: Path) -> Any:  # noqa: ANN401 - checked by Vocabulary.of
+    suffix, origin = path.suffix.lower(), str(path)
     if suffix not in {".txt", ".csv", ".tsv", ".json"}:
         raise UsageError(
-            f"{shown(path)} is of unknown kind ({suffix or 'no suffix'}); a vocabulary is a .txt with a name per line, a "
+            f"{path} is of unknown kind ({suffix or 'no suffix'}); a vocabulary is a .txt with a name per line, a "
             '.csv of entity,alias,..., or a .json of {"entity": ["alias", ...]}',
             code="vocabulary-kind",
-            path=str(path),
+            path=origin,
         )
-    text, origin = text_of(path, "a vocabulary"), str(path)
+    text = read_text(path, "a vocabulary")
     if suffix == ".txt":
         found: Any = [line.strip() for line in text.splitlines() if line.strip()]
     elif suffix == ".json":
-        found = _from_json(text, origin)
+        try:
+            found = parse_json(text)
+        except ValueError as error:
+            raise DataError(
+                f"{path} is no JSON ({error}); was it cut short?", code="bad-vocabulary", path=origin
+            ) from error
+        if isinstance(found, dict):
+            found = {entity: [names] if isinstance(names, str) else names for entity, names in found.items()}
     else:
-        found = _from_rows(text, origin, "\t" if suffix == ".tsv" else ",")
+        found = _from_csv(text, origin, "\t" if suffix == ".tsv" else ",")
     if not found:
-        raise DataError(
-            f"{shown(path)} holds no names; is it the right file?", code="bad-vocabulary", path=origin
-        )
-    return found, origin
+        raise DataError(f"{path} holds no names; is it the right file?", code="bad-vocabulary", path=origin)
+    return found
 
 
-def _from_rows(text: str, origin: str, delimiter: str) -> dict[str, list[str]]:
+def _from_csv(text: str, origin: str, delimiter: str) -> dict[str, list[str]]:
     """An entity and its aliases per line; one entity may have several lines."""
-    rows = [[cell.strip() for cell in row] for _, row in rows_of(text, origin, delimiter)]
-    heads = [normalised(cell) for cell in rows[0]] if rows else []
+    rows = [[cell.strip() for cell in row] for _, row in read_csv(text, origin, delimiter)]
+    rows = [row for row in rows if any(row)]
+    heads = [normalize_name(cell) for cell in rows[0]] if rows else []
     if len(heads) > 1 and heads[0] in _ENTITY_HEADS and set(heads[1:]) <= _ALIAS_HEADS:
         rows = rows[1:]
     aliases: dict[str, list[str]] = {}
     for entity, *others in rows:
         if not entity:
             raise DataError(
-                f"{shown(origin)} has a line whose first column is empty ({shown(', '.join(others))}); the entity comes first, "
+                f"{origin} has a line whose first column is empty ({short(', '.join(others), 60)}); the entity comes first, "
                 "then its aliases",
                 code="bad-vocabulary",
                 path=origin,
@@ -412,18 +397,32 @@ def _from_rows(text: str, origin: str, delimiter: str) -> dict[str, list[str]]:
     return aliases
 
 
-def _from_json(text: str, origin: str) -> object:
-    try:
-        found = parse_json(text)
-    except ValueError as error:
-        raise DataError(
-            f"{shown(origin)} is no JSON ({shown(error)}); was it cut short?",
-            code="bad-vocabulary",
-            path=origin,
-        ) from error
-    if isinstance(found, dict):
-        return {entity: [alias] if isinstance(alias, str) else alias for entity, alias in found.items()}
-    return found
+Words = Vocabulary | str | os.PathLike[str] | Mapping[str, Sequence[str]] | Iterable[str]
+"""A vocabulary, a file with one, a dictionary of entity -> aliases, or names."""
+
+
+def as_vocabulary(words: Words, what: str) -> Vocabulary:
+    """A vocabulary from what a user gave; `what` names it in messages."""
+    if isinstance(words, Vocabulary):
+        return words
+    if isinstance(words, str | os.PathLike):
+        return Vocabulary.load(words)
+    return Vocabulary.of(words, origin=f"<{what}>")
+
+
+def load_vocabulary(
+    vocabulary: Words | None, aliases: Words | None
+) -> tuple[Vocabulary | None, Vocabulary | None]:
+    """The closed vocabulary, and the table of all names.
+
+    Raises:
+        UsageError, DataError: As `Vocabulary.load` and `Vocabulary.of`; or they disagree ("alias-conflict").
+    """
+    closed = None if vocabulary is None else as_vocabulary(vocabulary, "vocabulary")
+    table = None if aliases is None else as_vocabulary(aliases, "aliases")
+    if closed is not None and table is not None:
+        closed = closed.with_aliases(table)
+    return closed, table if closed is None else closed
 
 
 _IN_BRACKETS = re.compile(r"([^()（）]+)[(（]([^()（）]+)[)）]")
@@ -433,8 +432,8 @@ _COUNTED = re.compile(
 )
 
 
-class Names:
-    """Canonical names: an alias table's where it knows them, else the first spelling that came.
+class CanonicalNames:
+    """Canonical names of entities: an alias table's where it has them, else the first registered spelling.
 
     Args:
         table: Entities and aliases; None if every name is an entity.
@@ -444,33 +443,34 @@ class Names:
         self._table = table
         self._spelling: dict[str, str] = {}
 
-    def of(self, name: str) -> str:
-        """The entity that a name means, which is known from then on."""
-        known = self.known(name)
+    def get(self, name: str) -> str | None:
+        """The entity that a name means; None if it is unknown."""
+        canonical = None if self._table is None else self._table.canonical(name)
+        return canonical if canonical is not None else self._spelling.get(normalize_name(name))
+
+    def register(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The entities that expected names mean, each once; unknown names become entities."""
+        return tuple(dict.fromkeys(entity for name in names if (entity := self._register(name))))
+
+    def match(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The entities that found names mean, each once; unknown names are normalized.
+
+        `a cat`, `2 cat` and `cat (left)` are unknown names that mean a cat if that is known.
+        """
+        return tuple(dict.fromkeys(entity for name in names if (entity := self._match(name))))
+
+    def _register(self, name: str) -> str:
+        known = self.get(name)
         if known is not None:
             return known
-        key = normalised(name)
+        key = normalize_name(name)
         return self._spelling.setdefault(key, name.strip()) if key else ""
 
-    def known(self, name: str) -> str | None:
-        """The entity that a name means; None if nobody named it before."""
-        canonical = None if self._table is None else self._table.canonical(name)
-        return canonical if canonical is not None else self._spelling.get(normalised(name))
-
-    def of_found(self, name: str) -> str:
-        """The same for a found name: where it is unknown, `a cat`, `2 cat` and `cat (left)` are a cat if that is known."""
-        known = self.known(name)
+    def _match(self, name: str) -> str:
+        known = self.get(name)
         if known is None and (counted := _COUNTED.fullmatch(name.strip())):
-            known = self.known(counted[1])
+            known = self.get(counted[1])
         if known is None and (parts := _IN_BRACKETS.fullmatch(name.strip())):
-            within = [entity for part in parts.groups() if (entity := self.known(part)) is not None]
+            within = [entity for part in parts.groups() if (entity := self.get(part)) is not None]
             known = within[0] if len(set(within)) == 1 else None
-        return known if known is not None else normalised(name)
-
-    def all_of(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Several, each entity once."""
-        return tuple(dict.fromkeys(entity for name in names if (entity := self.of(name))))
-
-    def all_found(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Several found ones, each entity once."""
-        return tuple(dict.fromkeys(entity for name in names if (entity := self.of_found(name))))
+        return known if known is not None else normalize_name(name)

@@ -306,7 +306,7 @@ def test_other_labelled_images_are_another_recogniser():
         ({"by": Pair()}, "no-vocabulary", "must be told what to look for"),
         ({"vocabulary": ["red", "green", "blue", "unicorn"]}, "unseen-entities", r"no class for 1 of 4 .*unicorn"),
         ({"expected": [["unicorn"]] * 64}, "bad-expectation", "not in the 3 classes of Detector; leave it out"),
-        ({"exclude": ["unicorn"]}, "unseen-entities", "unicorn.* nobody looks for them"),
+        ({"exclude": ["unicorn"]}, "unseen-entities", "unicorn.* never looked for"),
         ({"calibrate_on": LABELLED}, "bad-option", "needed are both"),
         ({"by": "inception"}, "no-text-encoder", "recognises no entities"),
         ({"by": "yolo"}, "unknown-extractor", "recognises no entities"),

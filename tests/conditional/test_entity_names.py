@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from genpr import DataError, UsageError, Vocabulary
 from genpr.conditional.spacy_finder import find_with_spacy, vocabulary_from_spacy
-from genpr.conditional.vocabulary import Matcher, Names, marked, normalised, normalised_text
+from genpr.conditional.vocabulary import (
+    CanonicalNames,
+    NameMatcher,
+    mark_word_edges,
+    normalize_name,
+    normalize_text,
+)
 
 ALIKE = {
     "case": ("NEIL Armstrong", "neil armstrong"),
@@ -48,20 +54,20 @@ UNLIKE = {
 @pytest.mark.parametrize("case", ALIKE)
 def test_spellings_are_one(case):
     a, b = ALIKE[case]
-    assert normalised(a) == normalised(b)
+    assert normalize_name(a) == normalize_name(b)
 
 
 @pytest.mark.parametrize("case", UNLIKE)
 def test_names_stay_apart(case):
     a, b = UNLIKE[case]
-    assert normalised(a) != normalised(b)
+    assert normalize_name(a) != normalize_name(b)
 
 
 @given(st.text(max_size=40))
 @settings(max_examples=200, deadline=None)
 def test_spelling_is_final(text):
-    assert normalised(normalised(text)) == normalised(text)
-    assert normalised(text.strip()) == normalised(text)
+    assert normalize_name(normalize_name(text)) == normalize_name(text)
+    assert normalize_name(text.strip()) == normalize_name(text)
 
 
 def test_aliases_are_one_entity():
@@ -152,8 +158,8 @@ def test_entities_are_found_in_text(case):
 
 def plainly(names, text):
     """The definition: at each place the longest name, from left to right."""
-    searched, found, place = marked(normalised_text(text)), [], 0
-    patterns = {marked(normalised(name)): name for name in names}
+    searched, found, place = mark_word_edges(normalize_text(text)), [], 0
+    patterns = {mark_word_edges(normalize_name(name)): name for name in names}
     while place < len(searched):
         here = [each for each in patterns if searched.startswith(each, place)]
         if here:
@@ -166,10 +172,10 @@ def plainly(names, text):
 
 @given(
     st.lists(
-        st.text(alphabet="ab猫狗 +", min_size=1, max_size=5).filter(normalised),
+        st.text(alphabet="ab猫狗 +", min_size=1, max_size=5).filter(normalize_name),
         min_size=1,
         max_size=8,
-        unique_by=normalised,
+        unique_by=normalize_name,
     ),
     st.text(alphabet="ab猫狗 +", max_size=30),
 )
@@ -182,7 +188,7 @@ def test_search_is_linear():
     names = {f"{'a' * i}": f"e{i}" for i in range(1, 400)} | {
         f"name {i} of many": f"n{i}" for i in range(10_000)
     }
-    matcher = Matcher(names)
+    matcher = NameMatcher(names)
     started = time.process_time()
     assert list(matcher.find("猫" + "a" * 200_000)) == []  # every prefix of every name fails late
     assert len(list(matcher.find("name 77 of many, " * 5_000))) == 5_000
@@ -190,15 +196,15 @@ def test_search_is_linear():
 
 
 def test_names_learn_and_forgive_brackets():
-    names = Names(Vocabulary.of({"dog": ["puppy"]}))
-    assert names.all_of(["Cat", "puppy", "cat", "..."]) == ("Cat", "dog")
-    assert names.all_found(["CAT (left)", "dog (a puppy)", "bird (blue)", "数 (cat)"]) == (
+    names = CanonicalNames(Vocabulary.of({"dog": ["puppy"]}))
+    assert names.register(["Cat", "puppy", "cat", "..."]) == ("Cat", "dog")
+    assert names.match(["CAT (left)", "dog (a puppy)", "bird (blue)", "数 (cat)"]) == (
         "Cat",
         "dog",
         "bird (blue)",
     )
-    assert names.all_found(["a cat", "Two dogs", "the puppy", "2 x cat"]) == ("Cat", "two dogs", "dog")
-    assert names.known("bird") is None
+    assert names.match(["a cat", "Two dogs", "the puppy", "2 x cat"]) == ("Cat", "two dogs", "dog")
+    assert names.get("bird") is None
 
 
 def write(folder, name, text):

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import genpr
 from genpr import Answer, Unreadable, read_entities
-from genpr.conditional.answer_json import LooseJson
-from genpr.conditional.answer_words import NotReadable
+from genpr.conditional.answer_json import LenientJSONParser
+from genpr.conditional.answer_words import AnswerParseError
 
 SEEDS = [text for text, _ in READ.values()] + list(NOTHING.values())
 SEEDS += [text for text, _ in UNREADABLE.values() if len(text) < 500]
@@ -261,7 +261,7 @@ def test_no_answer_takes_long(text):
 
 
 def all_values(text):
-    loose, place = LooseJson(text, []), 0
+    loose, place = LenientJSONParser(text, []), 0
     while place < len(text.rstrip()):
         _, place = loose.value_at(place)
 
@@ -269,7 +269,7 @@ def all_values(text):
 def test_work_is_bounded_over_all_pieces_of_a_text():
     piece = "[" + "1," * 400 + "1] "
     all_values(piece * 10)
-    with pytest.raises(NotReadable, match="too long"):
+    with pytest.raises(AnswerParseError, match="too long"):
         all_values(piece * 60)
 
 
