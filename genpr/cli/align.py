@@ -125,6 +125,7 @@ def command(
     from genpr.conditional.align import AlignmentConfig, aligned
     from genpr.conditional.copies import copy_config
     from genpr.features.embedder import Embedder
+    from genpr.features.options import EmbedOptions
     from genpr.memory import memory_limit
     from genpr.report.text.alignment_table import failures_list
     from genpr.report.text.terminal import score_table
@@ -139,7 +140,9 @@ def command(
     # What a custom encoder prints must not end up in the result.
     stderr = redirect_stdout(sys.stderr)
     with stderr, memory_limit(max_memory), progress_bars(quiet=quiet) as progress:
-        embedder = Embedder(on=device, weights=weights, offline=offline, progress=progress, **options)
+        embedder = Embedder(
+            EmbedOptions(device=device, weights=weights, offline=offline, progress=progress, **options)
+        )
         found = aligned(images, prompts, extractor, config, embedder)
     result = found.result
     if not quiet:

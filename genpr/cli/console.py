@@ -15,7 +15,7 @@ from genpr.cli.own_process import drop_stdout
 from genpr.errors import ResourceError, limited
 
 if TYPE_CHECKING:
-    from genpr.features.embedder import StageProgress
+    from genpr.features.options import StageProgress
     from genpr.notices import Notice
 
 

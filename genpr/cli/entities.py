@@ -180,12 +180,13 @@ def _recognised(
 ) -> Result:
     from genpr.conditional.recognition import score_images
     from genpr.features.embedder import Embedder
+    from genpr.features.options import EmbedOptions
     from genpr.memory import memory_limit
 
     # What a custom recogniser prints must not end up in the result.
     stderr = redirect_stdout(sys.stderr)
     with stderr, memory_limit(max_memory), progress_bars(quiet=quiet) as progress:
-        embedder = Embedder(on=device, progress=progress, **options)
+        embedder = Embedder(EmbedOptions(device=device, progress=progress, **options))
         return score_images(request, images, by, embedder)
 
 

@@ -60,6 +60,7 @@ def command(
     from genpr.features.embedder import Embedder
     from genpr.features.feature_set import FeatureSet, save_features
     from genpr.features.inputs import open_side
+    from genpr.features.options import EmbedOptions
     from genpr.features.sharding import features_for_file
     from genpr.images.shards import Share
     from genpr.memory import memory_limit
@@ -68,7 +69,7 @@ def command(
     with redirect_stdout(sys.stderr), memory_limit(max_memory), progress_bars(quiet=quiet) as progress:
         side = open_side(source, "source")
         _refuse_one_file(source, side)
-        embedder = Embedder(on=device, progress=progress, **options)
+        embedder = Embedder(EmbedOptions(device=device, progress=progress, **options))
         space = _space(extractor, are_images=not isinstance(side, FeatureSet))
         features = features_for_file(side, space, embedder, share)
     if not leave_to_first():

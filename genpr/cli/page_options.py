@@ -18,7 +18,7 @@ from genpr.errors import DataError, UsageError
 if TYPE_CHECKING:
     from genpr.cli.score_run import ScoreRun
     from genpr.evaluation.result import Result
-    from genpr.features.embedder import StageProgress
+    from genpr.features.options import StageProgress
     from genpr.images.datasets import CountedBatches
     from genpr.images.policy import DecodePolicy
 

@@ -41,11 +41,12 @@ from genpr.evaluation.result import (
 )
 from genpr.features.cpu_fallback import going_on
 from genpr.features.embedded_source import SideFeatures
-from genpr.features.embedder import Embedder, Space, StageProgress
+from genpr.features.embedder import Embedder, Space
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedSide, open_side
 from genpr.features.lookup import canonical_name
+from genpr.features.options import EmbedOptions, StageProgress
 from genpr.features.row_names import names_of, rows_in_source
 from genpr.features.text import check_has_text
 from genpr.features.text_encoder import TextEncoder
@@ -201,20 +202,22 @@ def align(
         ('[2]', 'green', 1.5)
     """
     embedder = Embedder(
-        on=device,
-        weights=weights,
-        offline=offline,
-        max_images=max_images,
-        seed=seed,
-        batch_size=batch_size,
-        cache=cache,
-        cache_dir=cache_dir,
-        on_bad=on_bad,
-        max_bad=max_bad,
-        max_pixels=max_pixels,
-        alpha=alpha,
-        exif=exif,
-        progress=progress,
+        EmbedOptions(
+            device=device,
+            weights=weights,
+            offline=offline,
+            max_images=max_images,
+            seed=seed,
+            batch_size=batch_size,
+            cache=cache,
+            cache_dir=cache_dir,
+            on_bad=on_bad,
+            max_bad=max_bad,
+            max_pixels=max_pixels,
+            alpha=alpha,
+            exif=exif,
+            progress=progress,
+        )
     )
     config = AlignmentConfig(
         distractors=distractors,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -270,7 +270,9 @@ def load_classifier(by: ClassifierSpec, embedder: Embedder) -> EntityClassifier:
     if not isinstance(by, str):
         return _from_object(by, type(by).__name__, embedder)
     if by in DETECTORS:
-        loaded = load_detector(by, weights=embedder.weights, device=embedder.device, offline=embedder.offline)
+        loaded = load_detector(
+            by, weights=embedder.options.weights, device=embedder.device, offline=embedder.options.offline
+        )
         return _from_detector(DetectingExtractor(loaded, name=by), embedder)
     name = _CLIP if by == "clip" else by
     try:
@@ -289,9 +291,9 @@ def load_classifier(by: ClassifierSpec, embedder: Embedder) -> EntityClassifier:
 
 def _from_object(by: object, name: str, embedder: Embedder) -> EntityClassifier:
     """A custom object, or the path of its factory."""
-    if embedder.weights is not None and not Path(embedder.weights).is_dir():
+    if embedder.options.weights is not None and not Path(embedder.options.weights).is_dir():
         raise UsageError(
-            f"weights {os.fspath(embedder.weights)!r} were given, but recogniser {name!r} takes no weights file",
+            f"weights {os.fspath(embedder.options.weights)!r} were given, but recogniser {name!r} takes no weights file",
             code="weights-unused",
         )
     code = None
@@ -308,4 +310,4 @@ def _from_object(by: object, name: str, embedder: Embedder) -> EntityClassifier:
 
 
 def _from_detector(extractor: DetectingExtractor, embedder: Embedder) -> EntityClassifier:
-    return EntityClassifier(extractor.name, extractor, extractor.names, replace(embedder, batch_size=1))
+    return EntityClassifier(extractor.name, extractor, extractor.names, embedder.with_options(batch_size=1))

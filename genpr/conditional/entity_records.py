@@ -229,13 +229,13 @@ def _with_fields(
     if not contents:
         needed = " or ".join(fields[name][0] for name in fields if name != ID)
         raise _bad(origin, what, f"it has no column {needed}, but {some(keys, 6) or 'none'}")
-    rows = []
+    rows, id_column = [], columns[ID]
     for place, record in records:
         found = {name: record[key] for name, key in contents.items() if key in record}
-        value = record.get(columns[ID], "") if columns[ID] else ""
+        value = record.get(id_column, "") if id_column else ""
         is_id = isinstance(value, str | int) and not isinstance(value, bool)
         rows.append(Record(str(value).strip() if is_id else "", found, place))
-    return Records(tuple(rows), origin, has_ids=columns[ID] is not None)
+    return Records(tuple(rows), origin, has_ids=id_column is not None)
 
 
 def _bad(origin: str, what: str, why: str) -> DataError:

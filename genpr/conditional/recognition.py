@@ -51,9 +51,10 @@ from genpr.evaluation.result import (
     package_versions,
 )
 from genpr.features.embedded_source import SideFeatures
-from genpr.features.embedder import Embedder, StageProgress
+from genpr.features.embedder import Embedder
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedSide, open_side
+from genpr.features.options import EmbedOptions, StageProgress
 from genpr.features.row_names import names_of, rows_in_source
 from genpr.images.item import known_length
 from genpr.images.naming import file_of, plain_path, stem_of
@@ -173,20 +174,22 @@ def score_entities_in_images(
         (0.8333333333333334, 'night')
     """
     embedder = Embedder(
-        on=device,
-        weights=weights,
-        offline=offline,
-        max_images=max_images,
-        seed=seed,
-        batch_size=batch_size,
-        cache=cache,
-        cache_dir=cache_dir,
-        on_bad=on_bad,
-        max_bad=max_bad,
-        max_pixels=max_pixels,
-        alpha=alpha,
-        exif=exif,
-        progress=progress,
+        EmbedOptions(
+            device=device,
+            weights=weights,
+            offline=offline,
+            max_images=max_images,
+            seed=seed,
+            batch_size=batch_size,
+            cache=cache,
+            cache_dir=cache_dir,
+            on_bad=on_bad,
+            max_bad=max_bad,
+            max_pixels=max_pixels,
+            alpha=alpha,
+            exif=exif,
+            progress=progress,
+        )
     )
     request = EntityRequest(expected, vocabulary, aliases, exclude, calibrate_on, calibrate_expected)
     with memory_limit(None if max_memory is None else parse_size(max_memory)):

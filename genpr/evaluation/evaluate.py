@@ -17,9 +17,10 @@ from genpr.evaluation.protocols import find_protocol
 from genpr.evaluation.reference import FittedReference
 from genpr.evaluation.result import Result
 from genpr.features.embedded_source import SideFeatures
-from genpr.features.embedder import Embedder, StageProgress
+from genpr.features.embedder import Embedder
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.inputs import OpenedSide, check_same_kind, open_side
+from genpr.features.options import EmbedOptions, StageProgress
 from genpr.images.policy import MAX_PIXELS, BadImagePolicy
 from genpr.memory import memory_limit, parse_size
 from genpr.validation import check_ties
@@ -153,20 +154,22 @@ def score_protocols(
         check_ties(ties)
     names = _checked_names(protocols)
     embedder = Embedder(
-        on=device,
-        weights=weights,
-        offline=offline,
-        max_images=max_images,
-        seed=seed,
-        batch_size=batch_size,
-        cache=cache,
-        cache_dir=cache_dir,
-        on_bad=on_bad,
-        max_bad=max_bad,
-        max_pixels=max_pixels,
-        alpha=alpha,
-        exif=exif,
-        progress=progress,
+        EmbedOptions(
+            device=device,
+            weights=weights,
+            offline=offline,
+            max_images=max_images,
+            seed=seed,
+            batch_size=batch_size,
+            cache=cache,
+            cache_dir=cache_dir,
+            on_bad=on_bad,
+            max_bad=max_bad,
+            max_pixels=max_pixels,
+            alpha=alpha,
+            exif=exif,
+            progress=progress,
+        )
     )
     with memory_limit(None if max_memory is None else parse_size(max_memory)):
         opened_real, opened_fake = open_side(real, "real"), open_side(fake, "fake")

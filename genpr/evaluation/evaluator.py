@@ -20,10 +20,11 @@ from genpr.evaluation.protocols import find_protocol
 from genpr.evaluation.reference import FittedReference
 from genpr.evaluation.result import Result
 from genpr.features.embedded_source import SideFeatures
-from genpr.features.embedder import Embedder, StageProgress
+from genpr.features.embedder import Embedder
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedSide, check_same_kind, open_side
+from genpr.features.options import EmbedOptions, StageProgress
 from genpr.images.policy import MAX_PIXELS, BadImagePolicy
 from genpr.memory import memory_limit, parse_size
 from genpr.validation import check_ties
@@ -119,20 +120,22 @@ class Evaluator:
         find_protocol(protocol)
         self._max_memory = None if max_memory is None else parse_size(max_memory)
         self._embedder = Embedder(
-            on=device,
-            weights=weights,
-            offline=offline,
-            max_images=max_images,
-            seed=seed,
-            batch_size=batch_size,
-            cache=cache,
-            cache_dir=cache_dir,
-            on_bad=on_bad,
-            max_bad=max_bad,
-            max_pixels=max_pixels,
-            alpha=alpha,
-            exif=exif,
-            progress=progress,
+            EmbedOptions(
+                device=device,
+                weights=weights,
+                offline=offline,
+                max_images=max_images,
+                seed=seed,
+                batch_size=batch_size,
+                cache=cache,
+                cache_dir=cache_dir,
+                on_bad=on_bad,
+                max_bad=max_bad,
+                max_pixels=max_pixels,
+                alpha=alpha,
+                exif=exif,
+                progress=progress,
+            )
         )
         with memory_limit(self._max_memory, trim=True):
             self._real = real if isinstance(real, str | os.PathLike) else None  # where labels may be
@@ -298,7 +301,7 @@ class Evaluator:
         return opened
 
     def _embedded(self, opened: OpenedSide, cache: bool | None) -> SideFeatures:
-        embedder = self._embedder if cache is None else replace(self._embedder, cache=cache)
+        embedder = self._embedder if cache is None else self._embedder.with_options(cache=cache)
         fakes = SideFeatures(opened, "fake", embedder, limit=self._plan.most_fake, own=[self._plan.own])
         fakes.require(self._plan.spaces.values(), minimum=self._plan.least_fake)
         return fakes

@@ -15,11 +15,12 @@ from genpr.evaluation.labels import LabeledImages, OptionalLabels
 from genpr.evaluation.plan import ScorePlan
 from genpr.features.cpu_fallback import going_on
 from genpr.features.embedded_source import SideFeatures
-from genpr.features.embedder import Embedder, StageProgress
+from genpr.features.embedder import Embedder
 from genpr.features.extractor import ExtractorInfo, FeatureExtractor
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedSide, check_same_kind, check_untrained, labels_lie_in, open_side
-from genpr.images.policy import MAX_PIXELS, BadImagePolicy
+from genpr.features.options import EmbedOptions, StageProgress
+from genpr.images.policy import MAX_PIXELS
 from genpr.memory import memory_limit, parse_size
 from genpr.metrics.ball_metrics import coverage, precision
 from genpr.metrics.modes.class_modes import ClassShare
@@ -158,20 +159,22 @@ def find_modes(
     if clusters is not None:
         check_count(clusters, "clusters", least=2)
     embedder = Embedder(
-        on=device,
-        weights=weights,
-        offline=offline,
-        max_images=max_images,
-        seed=seed,
-        batch_size=batch_size,
-        cache=cache,
-        cache_dir=cache_dir,
-        on_bad=on_bad,
-        max_bad=max_bad,
-        max_pixels=max_pixels,
-        alpha=alpha,
-        exif=exif,
-        progress=progress,
+        EmbedOptions(
+            device=device,
+            weights=weights,
+            offline=offline,
+            max_images=max_images,
+            seed=seed,
+            batch_size=batch_size,
+            cache=cache,
+            cache_dir=cache_dir,
+            on_bad=on_bad,
+            max_bad=max_bad,
+            max_pixels=max_pixels,
+            alpha=alpha,
+            exif=exif,
+            progress=progress,
+        )
     )
     with memory_limit(None if max_memory is None else parse_size(max_memory)):
         opened = open_side(real, "real"), open_side(fake, "fake")
@@ -215,7 +218,7 @@ def _embedded(
 ) -> tuple[tuple[FeatureSet, FeatureSet], list[LabeledImages | None], dict[str, int]]:
     """Both sides, what is known of their classes, and each k."""
     check_same_kind(opened_real, opened_fake)
-    policy = BadImagePolicy(embedder.on_bad, embedder.max_bad)
+    policy = embedder.options.bad_images
     for each, opened in zip(labels, (opened_real, opened_fake), strict=True):
         each.check(opened, policy)
     plan = ScorePlan.of(

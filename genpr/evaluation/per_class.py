@@ -339,7 +339,7 @@ class ClassScorer:
 
     @property
     def _policy(self) -> BadImagePolicy:
-        return BadImagePolicy(self.embedder.on_bad, self.embedder.max_bad)
+        return self.embedder.options.bad_images
 
     def _chosen(self, real: LabeledImages, fake: LabeledImages) -> tuple[list[str], tuple[LeftOutClass, ...]]:
         """Classes with enough images, and the others."""

@@ -28,7 +28,7 @@ def going_on(
     first = embedder.device
 
     def run(device: torch.device) -> _Found:
-        return work(embedder if device == first else replace(embedder, on="cpu", _loaded={}))
+        return work(embedder if device == first else embedder.on_cpu())
 
     may_move = can_move and embedder.on == "auto" and current_team().is_alone
     found, notices = with_cpu_fallback(first, run, what, can_move=may_move)

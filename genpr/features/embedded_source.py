@@ -75,7 +75,9 @@ class SideFeatures:
         else:
             if self._total is not None and self._total < minimum:
                 raise self._too_few(self.side.source.name, self._total, minimum)
-            check_weights_used([space for space in missing if isinstance(space, str)], self._embedder.weights)
+            check_weights_used(
+                [space for space in missing if isinstance(space, str)], self._embedder.options.weights
+            )
             groups = _groups(missing)
             if len(groups) > 1:
                 fewer = _groups(list(dict.fromkeys(for_metrics)))

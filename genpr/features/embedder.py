@@ -1,74 +1,83 @@
-"""How images of a side become features: one set of options, and the networks that were loaded for them."""
+"""Features of images: one record of options, and the networks that were loaded for them."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from numbers import Integral
 from pathlib import Path
-from typing import Literal
+from typing import Unpack
 
 import torch
 
 from genpr.distributed.team import current_team
-from genpr.errors import ResourceError, UsageError
+from genpr.errors import ResourceError
 from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.custom import adopt
 from genpr.features.embed import embed_source
 from genpr.features.extractor import ExtractorInfo, FeatureExtractor
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedImages
+from genpr.features.options import EmbedKeywords, EmbedOptions, StageProgress
 from genpr.features.registry import describe, load_joint, weights_of
 from genpr.features.weights.trust import records
-from genpr.images.policy import MAX_PIXELS, BadImagePolicy, DecodePolicy
+from genpr.images.policy import DecodePolicy
 from genpr.images.source import subset
 from genpr.notices import Notice, notice
 from genpr.runtime import cache_root, resolve_device
-
-StageProgress = Callable[[str, int, int | None], None]
-"""Called with the stage ("real", "fake": images embedded; "neighbours": per cent of a search), what is done, and the
-total (None if unknown)."""
 
 Space = str | FeatureExtractor
 """A space of features: the canonical name of an extractor, or an extractor of the user's own."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Embedder:
-    """Turns images into features, always with the same options (see `genpr.Evaluator`); copies share loaded networks."""
+    """Turns images into features, always with the same options; copies share the loaded networks.
 
-    on: str | torch.device
+    Attributes:
+        options: How.
+        device: Where, as it was found on this machine.
+    """
+
+    options: EmbedOptions = field(default_factory=EmbedOptions)
     device: torch.device = field(init=False)
-    weights: str | os.PathLike[str] | None = None
-    offline: bool = False
-    max_images: int | None = None
-    seed: int = 0
-    batch_size: int = 64
-    cache: bool = True
-    cache_dir: str | os.PathLike[str] | None = None
-    on_bad: Literal["error", "skip"] = "error"
-    max_bad: float = 0.01
-    max_pixels: int = MAX_PIXELS
-    alpha: str = "drop"
-    exif: Literal["ignore", "apply"] = "ignore"
-    progress: StageProgress | None = None
     _loaded: dict[tuple[str, ...], FeatureExtractor] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "device", resolve_device(self.on))
-        BadImagePolicy(self.on_bad, self.max_bad)  # refuses what is impossible
-        for name in ("max_images", "batch_size", "max_pixels"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, Integral) or not 1 <= int(value) < 2**31):
-                raise UsageError(f"{name} is an integer from 1 to 2^31, not {value!r}", code="bad-option")
-        _ = self.decoding  # likewise
+        object.__setattr__(self, "device", resolve_device(self.options.device))
+
+    def with_options(self, **changes: Unpack[EmbedKeywords]) -> Embedder:
+        """The same with other options, but on the same device and with the same networks."""
+        return replace(self, options=replace(self.options, **changes))
+
+    def on_cpu(self) -> Embedder:
+        """The same on the CPU, with networks of its own."""
+        return Embedder(replace(self.options, device="cpu"))
+
+    @property
+    def on(self) -> str | torch.device:
+        """The device that was requested."""
+        return self.options.device
+
+    @property
+    def seed(self) -> int:
+        """Of everything that is random."""
+        return self.options.seed
+
+    @property
+    def max_images(self) -> int | None:
+        """Images of each source that are used at most."""
+        return self.options.max_images
+
+    @property
+    def progress(self) -> StageProgress | None:
+        """What is called as work proceeds."""
+        return self.options.progress
 
     @property
     def decoding(self) -> DecodePolicy:
         """How images are decoded."""
-        return DecodePolicy(max_pixels=self.max_pixels, alpha=self.alpha, exif=self.exif)
+        return self.options.decoding
 
     def load(self, spaces: Sequence[Space]) -> FeatureExtractor:
         """The extractor of one space, or of several layers of one network."""
@@ -78,7 +87,10 @@ class Embedder:
         names = tuple(space for space in spaces if isinstance(space, str))
         if names not in self._loaded:
             self._loaded[names] = load_joint(
-                names, weights=weights_of(names[0], self.weights), device=self.device, offline=self.offline
+                names,
+                weights=weights_of(names[0], self.options.weights),
+                device=self.device,
+                offline=self.options.offline,
             )
         return self._loaded[names]
 
@@ -95,10 +107,10 @@ class Embedder:
         features = embed_source(
             source,
             extractor,
-            batch_size=self.batch_size,
+            batch_size=self.options.batch_size,
             cache=cache,
             decode_policy=self.decoding,
-            bad_images=BadImagePolicy(self.on_bad, self.max_bad),
+            bad_images=self.options.bad_images,
             progress=report,
         )
         if cache is not None:
@@ -110,14 +122,15 @@ class Embedder:
     def _open_cache(
         self, parts: Sequence[ExtractorInfo]
     ) -> tuple[FeatureCache | JoinedCache | None, list[Notice]]:
-        if not self.cache:
+        if not self.options.cache:
             return None, []
         for info in parts:
             if info.cache_key is None:
                 return None, [
                     notice("extractor-not-cached", extractor=info.name, reason=info.uncached_reason)
                 ]
-        root = Path(self.cache_dir) if self.cache_dir else cache_root()
+        cache_dir = self.options.cache_dir
+        root = Path(cache_dir) if cache_dir else cache_root()
         try:
             caches = [FeatureCache(root, info, self.device.type, policy=self.decoding) for info in parts]
         except ResourceError as error:

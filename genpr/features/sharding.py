@@ -43,7 +43,7 @@ def features_for_file(
         )
     most = embedder.max_images
     source = shard_of(side.source if most is None else subset(side.source, most, embedder.seed), share)
-    part = SideFeatures(OpenedImages(source, side.on_disk), "images", replace(embedder, max_images=None))
+    part = SideFeatures(OpenedImages(source, side.on_disk), "images", embedder.with_options(max_images=None))
     part.require([space or OWN], minimum=0)  # a share of few images may be empty
-    max_bad = embedder.max_bad if embedder.on_bad == "skip" else 0.0
+    max_bad = embedder.options.max_bad if embedder.options.on_bad == "skip" else 0.0
     return replace(part[space or OWN], shard=source.place(max_bad=max_bad))

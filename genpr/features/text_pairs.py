@@ -30,9 +30,12 @@ def text_encoder_for(space: Space, embedder: Embedder) -> TextEncoder:
     """
     if not isinstance(space, str) or is_own(space):
         return text_encoder_of(embedder.load([space]))
-    check_weights_used([space], embedder.weights)
+    check_weights_used([space], embedder.options.weights)
     return load_text_encoder(
-        space, weights=weights_of(space, embedder.weights), device=embedder.device, offline=embedder.offline
+        space,
+        weights=weights_of(space, embedder.options.weights),
+        device=embedder.device,
+        offline=embedder.options.offline,
     )
 
 

@@ -15,6 +15,7 @@ from genpr.evaluation.plan import ScorePlan
 from genpr.features.embedder import Embedder
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.inputs import OpenedImages
+from genpr.features.options import EmbedOptions
 from genpr.images.arrays import TensorSource
 from genpr.validation import check_ties
 
@@ -76,12 +77,14 @@ class RealOptions:
     def embedder(self) -> Embedder:
         """How it would embed."""
         return Embedder(
-            on=self.device,
-            weights=self.weights,
-            offline=self.offline,
-            seed=self.seed,
-            batch_size=self.batch_size,
-            cache=False,
+            EmbedOptions(
+                device=self.device,
+                weights=self.weights,
+                offline=self.offline,
+                seed=self.seed,
+                batch_size=self.batch_size,
+                cache=False,
+            )
         )
 
 

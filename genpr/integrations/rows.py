@@ -65,7 +65,7 @@ class RowMaker:
 
     def unloaded(self) -> RowMaker:
         """The same without its networks, which are loaded again when they are needed."""
-        return replace(self, embedder=replace(self.embedder))
+        return replace(self, embedder=Embedder(self.embedder.options))
 
     def empty(self) -> Tensor:
         """No rows."""

@@ -16,6 +16,7 @@ from genpr.conditional.prompt_ranking import worst_first
 from genpr.errors import DataError, FeatureError, UsageError
 from genpr.evaluation.result import result_of
 from genpr.features.embedder import Embedder
+from genpr.features.options import EmbedOptions
 
 N = 200
 I2T = [f"retrieval.{name}" for name in ("r_precision", "hit_1", "hit_5", "hit_10", "mrr", "ndcg", "map")]
@@ -42,7 +43,9 @@ def align(images, prompts, **options):
 
 
 def ranks_of(images, prompts, **question):
-    return aligned(images, prompts, ToyPair(), AlignmentConfig(**question), Embedder(on="cpu", seed=0)).ranks
+    return aligned(
+        images, prompts, ToyPair(), AlignmentConfig(**question), Embedder(EmbedOptions(device="cpu", seed=0))
+    ).ranks
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from genpr.distributed.team import Team, working_in
 from genpr.features.collected import Collected, RankShare
 from genpr.features.cpu_fallback import going_on
 from genpr.features.embedder import Embedder
+from genpr.features.options import EmbedOptions
 from genpr.images.policy import FLAGS
 from genpr.images.shards import ShardSource, Share
 from genpr.images.source import open_source, subset
@@ -124,5 +125,5 @@ def test_what_another_rank_did_about_memory_is_told():
     there = notice("oom-smaller-batches", device="cuda:1", asked=64, size=32)
     here = notice("oom-smaller-tiles", device="cuda:0")
     with working_in(TeamOfTwo([asdict(each) for each in (there, here)])):
-        _, told = going_on(Embedder(on="cpu"), work, "for a test")
+        _, told = going_on(Embedder(EmbedOptions(device="cpu")), work, "for a test")
     assert told == (here, there)

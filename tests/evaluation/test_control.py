@@ -13,6 +13,7 @@ from genpr.evaluation.result import result_of
 from genpr.features.embedded_source import OWN, SideFeatures
 from genpr.features.embedder import Embedder
 from genpr.features.inputs import open_side
+from genpr.features.options import EmbedOptions
 from genpr.metrics.registry import BALLS, METRICS
 from genpr.metrics.value import Control
 
@@ -20,7 +21,7 @@ SOME = ["precision", "recall", "density", "coverage", "clipped_density", "f8", "
 
 
 def halves_of(features, seed=0):
-    side = SideFeatures(open_side(features, "real"), "real", Embedder(on="cpu", seed=seed))
+    side = SideFeatures(open_side(features, "real"), "real", Embedder(EmbedOptions(device="cpu", seed=seed)))
     side.require([OWN], minimum=1)
     return [half[OWN].features.numpy() for half in side.halves()]
 

@@ -16,6 +16,7 @@ from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import find_protocol
 from genpr.features.embedder import Embedder
 from genpr.features.feature_set import FeatureSet
+from genpr.features.options import EmbedOptions
 from genpr.images.source import choose_rows
 from genpr.metrics.frechet import Gaussian, frechet_distance
 from genpr.metrics.inception_score import inception_score
@@ -231,7 +232,7 @@ def test_a_distance_to_given_statistics_says_so(rng):
     plan = ScorePlan(protocol=find_protocol("genpr"), ks={}, ties="closed", own="any", spaces=spaces)
 
     def score(real_moments, fake_moments):
-        fitted = FittedMetrics(plan, {"any": real}, Embedder(on="cpu"), given=real_moments)
+        fitted = FittedMetrics(plan, {"any": real}, Embedder(EmbedOptions(device="cpu")), given=real_moments)
         return fitted.score({"any": fake}, fake_moments).values
 
     given = Gaussian.of(real.features + 1)

@@ -20,6 +20,7 @@ from genpr.evaluation import per_class as class_scoring
 from genpr.features import embedder as embedding
 from genpr.features.embed import embed_source
 from genpr.features.forward_pass import ForwardPass
+from genpr.features.options import EmbedOptions
 from genpr.images.source import open_source
 from genpr.neighbors.float_view import FloatSearch
 from genpr.neighbors.torch_engine import TorchEngine, TorchTiles
@@ -232,9 +233,7 @@ def full_gpu(monkeypatch):
         return refused
 
     def _on_cpu(embedder):
-        copy = embedding.Embedder(on="cpu")
-        object.__setattr__(copy, "progress", embedder.progress)
-        return copy
+        return embedding.Embedder(EmbedOptions(device="cpu", progress=embedder.progress))
 
     return fill
 

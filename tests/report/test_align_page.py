@@ -13,6 +13,7 @@ from toy_pair import ToyPair, chosen, drawings, words
 from genpr.conditional.align import AlignmentConfig, aligned
 from genpr.evaluation.result import Misranked
 from genpr.features.embedder import Embedder
+from genpr.features.options import EmbedOptions
 from genpr.report.pages.align_page import align_report
 from genpr.report.pages.gallery import data_uri
 from genpr.report.pages.thumbnails import thumbnail
@@ -30,7 +31,7 @@ def made(wrong=0, captions=1):
         for text, scene in zip(texts, scenes, strict=True)
     ]
     images = drawings(scenes)
-    found = aligned(images, told, ToyPair(), AlignmentConfig(), Embedder(on="cpu"))
+    found = aligned(images, told, ToyPair(), AlignmentConfig(), Embedder(EmbedOptions(device="cpu")))
     return images, found
 
 

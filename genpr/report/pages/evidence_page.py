@@ -26,7 +26,7 @@ from genpr.report.pages.set_map import SetMap, set_map
 if TYPE_CHECKING:
     import torch
 
-    from genpr.features.embedder import StageProgress
+    from genpr.features.options import StageProgress
 
 _ANY = BadImagePolicy("skip", 1.0)  # images without a class are none the worse here
 

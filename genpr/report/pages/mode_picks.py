@@ -17,7 +17,7 @@ from genpr.report.reading import capital
 if TYPE_CHECKING:
     import torch
 
-    from genpr.features.embedder import StageProgress
+    from genpr.features.options import StageProgress
     from genpr.metrics.modes.modes import ModeCluster
 
 KnownLabels = Sequence[Label] | None

@@ -1,0 +1,285 @@
+"""Option records: one frozen field per option, with its type, default and description.
+
+Signatures, docstrings and command-line flags are made from the fields. Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import textwrap
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import Field, dataclass, field, fields
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+
+from genpr.errors import UsageError
+from genpr.images.policy import MAX_PIXELS, BadImagePolicy, DecodePolicy
+from genpr.memory import parse_size
+from genpr.runtime import check_device
+
+if TYPE_CHECKING:
+    import torch
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., object])
+
+StageProgress = Callable[[str, int, int | None], None]
+"""Called with the stage ("real", "fake": images embedded; "neighbours": percent of a search), the number done, and the
+total (None if unknown)."""
+
+_MOST = 2**31 - 1
+_WIDTH = 120
+
+
+def option(
+    default: T,
+    description: str,
+    *,
+    unset: str | None = None,
+    least: int | None = None,
+    most: int | None = None,
+    choices: Sequence[str] = (),
+    parse: Callable[[str], object] | None = None,
+    in_cli: bool = True,
+    **click: object,
+) -> T:
+    """A field of an option record.
+
+    Args:
+        default: Its default.
+        description: For docstrings and `--help`.
+        unset: What None stands for.
+        least: The smallest integer allowed.
+        most: The largest one; 2^31 - 1 where only `least` is given.
+        choices: The texts allowed.
+        parse: From the text of a command line to the value; raises UsageError.
+        in_cli: Whether commands have it as a flag.
+        **click: Keyword arguments of `click.option` that do not follow from the above; `flag` replaces the flag's name.
+    """
+    metadata = {
+        "description": description,
+        "unset": unset,
+        "least": least,
+        "most": _MOST if most is None and least is not None else most,
+        "choices": tuple(choices),
+        "parse": parse,
+        "in_cli": in_cli,
+        "click": click,
+    }
+    return field(default=default, metadata=metadata)
+
+
+def option_fields(record: type[Any]) -> list[Field[Any]]:
+    """The fields of an option record, those of its base classes last."""
+    depth = {
+        name: level
+        for level, each in enumerate(record.__mro__)
+        for name in vars(each).get("__annotations__", ())
+    }
+    return sorted(fields(record), key=lambda each: depth[each.name])
+
+
+def check_ranges(options: Any) -> None:  # noqa: ANN401 - any option record
+    """Refuse integers outside of the range of their field.
+
+    Raises:
+        UsageError: "bad-option".
+    """
+    for each in fields(options):
+        value, least, most = getattr(options, each.name), each.metadata["least"], each.metadata["most"]
+        if value is None or most is None:
+            continue
+        if not isinstance(value, Integral) or int(value) > most or (least is not None and int(value) < least):
+            lower = "of at most" if least is None else f"from {least} to"
+            raise UsageError(
+                f"{each.name} must be an integer {lower} {most}, not {value!r}", code="bad-option"
+            )
+
+
+def takes_options(record: type[Any], *, without: Collection[str] = ()) -> Callable[[F], F]:
+    """Show the fields of a record in the signature and the docstring of what takes them as `**options`.
+
+    In the docstring they take the place of the line that begins with `**options:`.
+    """
+
+    def show(target: F) -> F:
+        shown = [each for each in option_fields(record) if each.name not in without]
+        function: Any = vars(target)["__init__"] if isinstance(target, type) else target
+        signature = inspect.signature(function)
+        own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        more = [
+            inspect.Parameter(
+                each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type
+            )
+            for each in shown
+        ]
+        function.__signature__ = signature.replace(parameters=[*own, *more])
+        if target.__doc__ is not None:
+            target.__doc__ = _with_fields(target.__doc__, shown)
+        return target
+
+    return show
+
+
+def _with_fields(text: str, shown: Sequence[Field[Any]]) -> str:
+    """A docstring in which the entry `**options` is replaced by one entry per field."""
+    lines = text.splitlines()
+    (at,) = (number for number, line in enumerate(lines) if line.lstrip().startswith("**options:"))
+    indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
+    entries: list[str] = []
+    for each in shown:
+        unset = each.metadata["unset"]
+        entry = f"{each.name}: {each.metadata['description']}" + (f" None: {unset}." if unset else "")
+        entries += textwrap.wrap(
+            entry, _WIDTH, initial_indent=indent, subsequent_indent=f"{indent}    ", break_on_hyphens=False
+        )
+    return "\n".join([*lines[:at], *entries, *lines[at + 1 :]])
+
+
+def changed_options(options: Any, names: Collection[str]) -> list[str]:  # noqa: ANN401 - any option record
+    """Those of some fields that do not have their default."""
+    return [
+        each.name
+        for each in fields(options)
+        if each.name in names and getattr(options, each.name) != each.default
+    ]
+
+
+def parse_share(text: str) -> float:
+    """A share of a whole, written as 1% or 0.01.
+
+    Raises:
+        UsageError: It is none ("bad-option").
+    """
+    try:
+        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is not a share such as 1% or 0.01", code="bad-option") from None
+    if not 0 <= value <= 1:
+        raise UsageError(f"{text} is not between 0% and 100%", code="bad-option")
+    return value
+
+
+def _parse_alpha(text: str) -> str:
+    return DecodePolicy(alpha=text).alpha
+
+
+class SourceKeywords(TypedDict, total=False):
+    """The fields of `SourceOptions` as keyword arguments."""
+
+    max_images: int | None
+    seed: int
+    on_bad: Literal["error", "skip"]
+    max_bad: float
+    max_pixels: int
+    alpha: str
+    exif: Literal["ignore", "apply"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """Which images of a source are used, and how they are decoded.
+
+    Raises:
+        UsageError: An option is impossible ("bad-option").
+    """
+
+    max_images: int | None = option(
+        None, "Use a random subset of at most this many images of each source.", least=1
+    )
+    seed: int = option(
+        0,
+        "Seed of that subset, and of everything else that is random: intervals, the control, blocks, clusters, distractors.",
+        most=2**63 - 1,
+    )
+    on_bad: Literal["error", "skip"] = option(
+        "error",
+        "Unusable images: refuse the source after listing all of them (error), or leave them out (skip).",
+        choices=("error", "skip"),
+    )
+    max_bad: float = option(
+        0.01, "The largest share of unusable images that may be left out.", parse=parse_share, metavar="SHARE"
+    )
+    max_pixels: int = option(MAX_PIXELS, "Larger images are refused before they are decoded.", least=1)
+    alpha: str = option(
+        "drop",
+        "Transparency: drop it, as reference loaders do, or lay white, black or #rrggbb behind it.",
+        parse=_parse_alpha,
+        metavar="drop|COLOUR",
+    )
+    exif: Literal["ignore", "apply"] = option(
+        "ignore",
+        "Orientation in EXIF: take pixels as stored (ignore), as reference loaders do, or turn them (apply).",
+        choices=("ignore", "apply"),
+    )
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        _ = self.bad_images, self.decoding  # which refuse what is impossible
+
+    @property
+    def bad_images(self) -> BadImagePolicy:
+        """What is done about images that cannot be used."""
+        return BadImagePolicy(self.on_bad, self.max_bad)
+
+    @property
+    def decoding(self) -> DecodePolicy:
+        """How images are decoded."""
+        return DecodePolicy(max_pixels=self.max_pixels, alpha=self.alpha, exif=self.exif)
+
+
+class EmbedKeywords(SourceKeywords, total=False):
+    """The fields of `EmbedOptions` as keyword arguments."""
+
+    device: str | torch.device
+    batch_size: int
+    weights: str | os.PathLike[str] | None
+    offline: bool
+    cache: bool
+    cache_dir: str | os.PathLike[str] | None
+    max_memory: str | int | None
+    progress: StageProgress | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedOptions(SourceOptions):
+    """How images become features.
+
+    Raises:
+        UsageError: An option is impossible ("bad-option"), or there is no such device ("unknown-device").
+    """
+
+    device: str | torch.device = option(
+        "auto", "auto, cpu, cuda or cuda:N; with auto, the CPU takes over where a GPU has too little memory."
+    )
+    batch_size: int = option(64, "Images per forward pass of a network.", least=1)
+    weights: str | os.PathLike[str] | None = option(
+        None,
+        "File with the extractor's weights, or a folder of such files under their published names.",
+        unset="the downloaded ones",
+    )
+    offline: bool = option(False, "Never download (also GENPR_OFFLINE=1).")
+    cache: bool = option(True, "Keep features of images that come from files for the next run.")
+    cache_dir: str | os.PathLike[str] | None = option(
+        None, "Folder where they are kept.", unset="GENPR_CACHE, or the user's cache folder"
+    )
+    max_memory: str | int | None = option(
+        None,
+        "Plan with at most so much memory, such as 8GiB, of which libraries take 0.3; larger features are mapped from a "
+        "file.",
+        unset="what is free",
+        metavar="SIZE",
+    )
+    progress: StageProgress | None = option(
+        None,
+        'Called with a stage ("real", "fake", "neighbours"), the number done, and the total or None.',
+        in_cli=False,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.device, str):
+            check_device(self.device)
+        if self.max_memory is not None:
+            parse_size(self.max_memory)
