@@ -40,6 +40,8 @@ VOLATILE = {
     "elapsed",
     "date",
     "at",
+    "listing",  # of a folder, with times of change
+    "timestamp",
 }
 """Keys whose values change from run to run."""
 
