@@ -111,10 +111,10 @@ def _no_null(_counts: Memberships, _k: int, _loo: LeaveOneOut) -> None:
 
 def _precision_null(counts: Memberships, k: int, _loo: LeaveOneOut) -> float | None:
     """Share of reals that other reals' balls contain: a perfect fake is one more draw, up to 1 / n."""
-    from genpr.metrics.null_geometry import share_reached
+    from genpr.metrics.null import covered_share
 
     degrees = counts.real_in_degrees.get(Ball(k))
-    return None if degrees is None else share_reached(degrees.cpu().numpy())
+    return None if degrees is None else covered_share(degrees.cpu().numpy())
 
 
 def _recall_null(counts: Memberships, k: int, leave_one_out: LeaveOneOut) -> float | None:

@@ -11,7 +11,7 @@ import torch
 from genpr.distributed.team import current_team
 from genpr.memory import fits, part_of
 from genpr.metrics.metric import PairwiseHalves, PairwiseOptions, PairwiseSearch
-from genpr.metrics.null_geometry import share_reached
+from genpr.metrics.null import covered_share
 from genpr.metrics.progress import PairProgress, tally
 from genpr.metrics.real_side import FakeSide, PlacedFakes, RealSide, pairs_of
 from genpr.metrics.registry import BALLS, PAIRWISE, needed_balls
@@ -156,13 +156,13 @@ class NeighborMetrics:
             return None
         if m >= len(reals.points):
             assert reals.in_degrees is not None
-            return share_reached(reals.in_degrees[reals.balls.index(Ball(k))].cpu().numpy())
+            return covered_share(reals.in_degrees[reals.balls.index(Ball(k))].cpu().numpy())
         if (m, k) not in self._smaller_nulls:
             generator = torch.Generator().manual_seed(self._seed)
             rows = torch.randperm(len(reals.points), generator=generator)[:m].sort().values
             part = reals.points.frame.place(part_of(reals.points.features, rows.to(reals.points.device)))
             own = Neighbourhood.of(part, [Ball(k)], ties=reals.ties, engine=reals.engine)
-            self._smaller_nulls[m, k] = share_reached(own.in_degrees[0].cpu().numpy())
+            self._smaller_nulls[m, k] = covered_share(own.in_degrees[0].cpu().numpy())
         return self._smaller_nulls[m, k]
 
     def _metrics_of(self, search: PairwiseSearch) -> list[str]:

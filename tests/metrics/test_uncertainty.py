@@ -7,12 +7,12 @@ import numpy as np
 import oracle
 import pytest
 import torch
+from null_oracle import clipped_coverage_curve
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.spatial.distance import cdist
 
 from genpr.errors import UsageError
-from genpr.metrics.null import clipped_coverage_curve
 from genpr.metrics.registry import BALLS
 from genpr.metrics.replicate_values import Replicates
 from genpr.metrics.uncertainty import (

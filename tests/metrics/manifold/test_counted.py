@@ -9,11 +9,11 @@ import torch
 from counted_oracle import Pair
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from null_oracle import clipped_coverage_null
 
 from genpr.errors import UsageError
 from genpr.metrics.manifold import memberships_of
 from genpr.metrics.neighbor_metrics import NeighborMetrics
-from genpr.metrics.null import clipped_coverage_null
 from genpr.metrics.real_side import RealSide
 from genpr.metrics.registry import BALLS, needed_balls
 from genpr.neighbors.balls import Ball

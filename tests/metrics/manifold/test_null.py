@@ -7,28 +7,23 @@ import math
 import numpy as np
 import pytest
 import torch
+from null_oracle import (
+    authenticity_limit,
+    clipped_coverage_curve,
+    clipped_coverage_null,
+    gaussian_precision_null,
+    mutual_pair_share,
+)
 from scipy.stats import hypergeom
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics import null, null_geometry
+from genpr.metrics import null
 from genpr.metrics.null import (
     balls_hit,
     calibrated_clipped_coverage,
-    clipped_coverage_curve,
-    clipped_coverage_null,
     cover_null,
+    covered_share,
     nn_accuracy_null,
-    separated_modes_coverage,
-    separated_modes_density,
-    separated_modes_precision,
-    smallest_k,
-)
-from genpr.metrics.null_geometry import (
-    authenticity_limit,
-    coordinates_precision_null,
-    gaussian_precision_null,
-    mutual_pair_share,
-    share_reached,
 )
 
 # n, m: expected coverage at k = 1, 3, 5, 10; least k for .95; clipped coverage at k = 5; precision cover at 3, 9.
@@ -54,7 +49,7 @@ def test_tabulated_values(row):
     found = [balls_hit(n, m, k) for k in (1, 3, 5, 10)]
     found += [clipped_coverage_null(n, m, 5), cover_null(m, n, 3, 9)]
     assert found == pytest.approx([at_1, at_3, at_5, at_10, clipped, cover], abs=6e-7)
-    assert smallest_k(n, m) == least
+    assert balls_hit(n, m, least) > 0.95 >= balls_hit(n, m, least - 1)
 
 
 def test_further_published_values():
@@ -134,14 +129,6 @@ def test_simulated_classifier_accuracy(rng):
     assert nn_accuracy_null(m, n) == expected
 
 
-def test_smallest_k_is_the_first_beyond_the_coverage():
-    for n, m in [(100, 37), (37, 100), (300, 300)]:
-        for coverage in (0.5, 0.95, 0.99):
-            k = smallest_k(n, m, coverage=coverage)
-            assert balls_hit(n, m, k) > coverage
-            assert k == 1 or balls_hit(n, m, k - 1) <= coverage
-
-
 def test_clipped_curve_is_the_null_of_fewer_fakes():
     curve = clipped_coverage_curve(90, 40, 4)
     assert len(curve) == 41
@@ -152,10 +139,11 @@ def test_clipped_curve_is_the_null_of_fewer_fakes():
     assert (np.diff(curve) > 0).all()
 
 
-def test_the_curve_does_not_depend_on_how_it_is_cut(monkeypatch):
-    whole = clipped_coverage_curve(90, 400, 4)
+def test_the_calibration_does_not_depend_on_how_it_is_cut(monkeypatch):
+    raw = np.linspace(0, 1, 401)
+    whole = calibrated_clipped_coverage(raw, 90, 400, 4)
     monkeypatch.setattr(null, "_CHUNK_ELEMENTS", 28)
-    assert (clipped_coverage_curve(90, 400, 4) == whole).all()
+    assert (calibrated_clipped_coverage(raw, 90, 400, 4) == whole).all()
 
 
 @pytest.mark.parametrize(
@@ -199,41 +187,6 @@ def test_partly_good_fakes_score_their_share(rng):
     assert calibrated_clipped_coverage(np.mean(raw), n, m, k) == pytest.approx(good / m, abs=0.01)
 
 
-# 10 modes of 100 reals; 1000 fakes, or a few less, share the modes that are not dropped.
-@pytest.mark.parametrize(
-    ("dropped", "coverage"), [(0, 0.9711), (3, 0.6923), (5, 0.4981), (8, 0.2000), (9, 0.1000)]
-)
-def test_dropped_modes(dropped, coverage):
-    kept = 10 - dropped
-    fakes = [1000 // kept] * kept + [0] * dropped
-    reals = [100] * 10
-    assert separated_modes_coverage(reals, fakes, 5) == pytest.approx(coverage, abs=6e-5)
-    assert separated_modes_density(reals, fakes, 5) == 1.0
-    assert separated_modes_precision(reals, fakes, lambda n: n / 200) == pytest.approx(0.5)
-
-
-def test_invented_and_uneven_modes():
-    reals, fakes = [50, 150, 0], [30, 10, 60]
-    assert separated_modes_density(reals, fakes, 3) == 0.4
-    assert separated_modes_precision(reals, fakes, {50: 0.5, 150: 0.9}.__getitem__) == pytest.approx(0.24)
-    expected = 0.25 * balls_hit(50, 30, 3) + 0.75 * balls_hit(150, 10, 3)
-    assert separated_modes_coverage(reals, fakes, 3) == pytest.approx(expected, abs=1e-15)
-
-
-def test_simulated_modes(rng):
-    reals, fakes, k = [40, 20, 30], [10, 0, 50], 3
-    centres = np.array([0.0, 1e3, 2e3])
-    seen = []
-    for _ in range(300):
-        real = np.repeat(centres, reals)[:, None] + rng.normal(size=(90, 2))
-        fake = np.repeat(centres, fakes)[:, None] + rng.normal(size=(60, 2))
-        _, sq_radii = _neighbours(real, k)
-        hits = ((real[:, None] - fake[None]) ** 2).sum(axis=2) <= sq_radii[:, None]
-        seen.append(hits.any(axis=1).mean())
-    expected = separated_modes_coverage(reals, fakes, k)
-    assert abs(np.mean(seen) - expected) < 4 * np.std(seen) / math.sqrt(len(seen))
-
-
 def _in_degrees(points, k):
     sq, sq_radii = _neighbours(points, k)
     return (sq <= sq_radii[:, None]).sum(axis=0)
@@ -242,7 +195,7 @@ def _in_degrees(points, k):
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_on_a_circle_all_but_a_power_of_four_are_reached(k, rng):
     angles = rng.uniform(0, 2 * np.pi, (30, 400))
-    seen = [share_reached(_in_degrees(np.stack([np.cos(a), np.sin(a)], axis=1), k)) for a in angles]
+    seen = [covered_share(_in_degrees(np.stack([np.cos(a), np.sin(a)], axis=1), k)) for a in angles]
     assert np.mean(seen) == pytest.approx(1 - 4.0**-k, abs=0.008)
 
 
@@ -255,12 +208,12 @@ def test_on_a_sphere_of_high_dimension_in_degrees_are_poisson(k, rng):
         sq = 2 - 2 * points @ points.T
         np.fill_diagonal(sq, np.inf)
         sq_radii = np.partition(sq, k - 1, axis=1)[:, k - 1]
-        seen.append(share_reached(torch.from_numpy((sq <= sq_radii[:, None]).sum(axis=0))))
+        seen.append(covered_share(torch.from_numpy((sq <= sq_radii[:, None]).sum(axis=0))))
     assert np.mean(seen) == pytest.approx(1 - math.exp(-k), abs=0.02)
 
 
 def test_shares_by_hand():
-    assert share_reached(np.array([0, 1, 5, 0])) == 0.5
+    assert covered_share(np.array([0, 1, 5, 0])) == 0.5
     assert mutual_pair_share(np.array([1, 0, 1, 2])) == 0.5
     assert mutual_pair_share(torch.tensor([1, 2, 0])) == 1.0
 
@@ -284,34 +237,10 @@ def test_gaussian_null_of_precision(n, d, k, expected):
     assert gaussian_precision_null(n, d, k) == pytest.approx(expected + 0.001, abs=0.001)
 
 
-def test_gaussian_null_is_integrated_to_the_end(monkeypatch):
+def test_gaussian_null_is_integrated_to_the_end():
     usual = gaussian_precision_null(10_000, 1000, 5)
     assert usual == pytest.approx(0.476964, abs=5e-5)  # with 80 x 48 x 160 nodes, up to 6 standard deviations
-    monkeypatch.setattr(null_geometry, "_NODES", (20, 20, 48))
-    assert gaussian_precision_null(10_000, 1000, 5) == pytest.approx(usual, abs=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("n", "kurtosis", "k", "expected"),
-    [
-        (1000, 1, 3, 0.950),
-        (1000, 1, 5, 0.993),
-        (1000, 1.8, 3, 0.651),
-        (1000, 1.8, 5, 0.768),
-        (1000, 3, 3, 0.433),
-        (1000, 3, 5, 0.540),
-        (10_000, 3, 3, 0.321),
-        (10_000, 3, 5, 0.405),
-        (50_000, 3, 3, 0.262),
-        (50_000, 3, 5, 0.332),
-    ],
-)
-def test_limit_of_many_coordinates(n, kurtosis, k, expected):
-    assert coordinates_precision_null(n, kurtosis, k) == pytest.approx(expected, abs=1e-3)
-
-
-def test_without_hubness_in_degrees_are_binomial():
-    assert coordinates_precision_null(1000, 1, 3) == pytest.approx(1 - (1 - 3 / 1000) ** 1000, abs=1e-9)
+    assert gaussian_precision_null(10_000, 1000, 5, nodes=(20, 20, 48)) == pytest.approx(usual, abs=1e-5)
 
 
 def _mean_reached(n, d, k, repeats, rng):
@@ -323,7 +252,7 @@ def _mean_reached(n, d, k, repeats, rng):
         sq = norms[:, None] + norms - 2 * points @ points.T
         np.fill_diagonal(sq, np.inf)
         sq_radii = np.partition(sq, k - 1, axis=1)[:, k - 1]
-        seen.append(share_reached((sq <= sq_radii[:, None]).sum(axis=0)))
+        seen.append(covered_share((sq <= sq_radii[:, None]).sum(axis=0)))
     return np.mean(seen)
 
 
@@ -392,28 +321,12 @@ def test_mutual_pairs_calibrate_authenticity(d, rng):
         lambda: balls_hit(5, 5, 2, at_least=0),
         lambda: balls_hit(5.0, 5, 2),
         lambda: balls_hit(5, True, 2),
-        lambda: smallest_k(10, 10, coverage=1.0),
-        lambda: smallest_k(10, 10, coverage=float("nan")),
-        lambda: smallest_k(20, 1),
         lambda: cover_null(10, 10, 3, 10),
         lambda: cover_null(10, 10, 0, 5),
         lambda: nn_accuracy_null(0, 3),
-        lambda: clipped_coverage_null(4, 4, 4),
-        lambda: clipped_coverage_curve(4, 0, 1),
         lambda: calibrated_clipped_coverage(1.1, 10, 10, 2),
         lambda: calibrated_clipped_coverage(float("nan"), 10, 10, 2),
         lambda: calibrated_clipped_coverage(0.5, 10, 10, 10),
-        lambda: separated_modes_coverage([10, 3], [5, 5], 3),
-        lambda: separated_modes_coverage([10], [5, 5], 3),
-        lambda: separated_modes_density([0], [5], 3),
-        lambda: separated_modes_density([10, 3], [5, 5], 3),
-        lambda: separated_modes_precision([5], [0], lambda n: 1.0),
-        lambda: gaussian_precision_null(1000, 7, 3),
-        lambda: gaussian_precision_null(10, 64, 10),
-        lambda: coordinates_precision_null(10, 0.9, 3),
-        lambda: coordinates_precision_null(10, float("nan"), 3),
-        lambda: coordinates_precision_null(10, 3, 10),
-        lambda: authenticity_limit(0),
     ],
 )
 def test_impossible_numbers_are_refused(call):
@@ -425,13 +338,9 @@ def test_impossible_numbers_are_refused(call):
 @pytest.mark.parametrize(
     ("call", "code"),
     [
-        (lambda: share_reached(np.array([0.5, 1.0])), "not-in-degrees"),
-        (lambda: share_reached(np.array([], dtype=np.int64)), "not-in-degrees"),
-        (lambda: share_reached(np.array([-1, 2])), "not-in-degrees"),
-        (lambda: mutual_pair_share(np.array([0, 0])), "not-neighbours"),
-        (lambda: mutual_pair_share(np.array([1, 2])), "not-neighbours"),
-        (lambda: mutual_pair_share(np.array([[1], [0]])), "not-neighbours"),
-        (lambda: mutual_pair_share(np.array([1.0, 0.0])), "not-neighbours"),
+        (lambda: covered_share(np.array([0.5, 1.0])), "not-in-degrees"),
+        (lambda: covered_share(np.array([], dtype=np.int64)), "not-in-degrees"),
+        (lambda: covered_share(np.array([-1, 2])), "not-in-degrees"),
     ],
 )
 def test_other_arrays_are_refused(call, code):
