@@ -11,6 +11,7 @@ from typing import Any
 from genpr.errors import DataError, UsageError, short, some
 from genpr.evaluation.result import Result, recipe_of, result_of
 from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, parse_json, read_bytes
+from genpr.metrics.registry import ALL_METRICS
 from genpr.metrics.uncertainty import Difference, Resampled, difference
 from genpr.notices import Notice
 from genpr.storage import from_dict, open_regular
@@ -246,7 +247,7 @@ def _differences(
             f"the {asked} of {name} ({result.real.source}) is not that of {other_name} ({other.real.source}){why}"
         )
     kept, theirs_kept = (each.held_out and each.held_out.content for each in (result, other))
-    if "c_t" in metrics and kept != theirs_kept:
+    if kept != theirs_kept and any(ALL_METRICS[name].kind == "held-out" for name in metrics):
         found.append(f"the held-out reals of {name} are not those of {other_name}")
     for side in ("real", "fake"):
         here, there = getattr(result, side).n, getattr(other, side).n

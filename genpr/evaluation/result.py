@@ -17,7 +17,7 @@ import numpy as np
 
 from genpr.features.extractor import ExtractorInfo
 from genpr.images.policy import choices_in
-from genpr.metrics.f_beta import f1_of
+from genpr.metrics.f_beta import F_SCORE_METRICS, f1_of
 from genpr.metrics.metric import family_of, plain_name
 from genpr.metrics.registry import ALL_METRICS, check_interval, check_value
 from genpr.metrics.value import Control, MetricValue
@@ -487,6 +487,12 @@ class Result:
     def roles(self) -> tuple[str, str]:
         """What the two sides are called: "real" and "fake", or such as "prompts" and "images"."""
         return ("real", "fake") if self.real.what == "images" else (self.real.what, self.fake.what)
+
+    @property
+    def tradeoff(self) -> tuple[float, float]:
+        """Recall and precision: where the result stands in a plot of the two."""
+        precision, recall = (self[name] for name in F_SCORE_METRICS)
+        return recall, precision
 
     @property
     def comparable(self) -> bool:

@@ -13,6 +13,7 @@ from genpr.images.float_range import ImageRange, checked_range
 from genpr.integrations.drawn import Drawn, Generate, Model, check_count, undisturbed
 from genpr.integrations.history import History, Mode, Record, check_monitor
 from genpr.integrations.reals import GivenReals, RealOptions
+from genpr.metrics.f_beta import F_SCORE_METRICS
 
 Log = Callable[[dict[str, float], int], object]
 
@@ -133,5 +134,5 @@ def _score_names(plan: ScorePlan, *, intervals: bool) -> list[str]:
     """What `Result.to_flat_dict` may hold."""
     names = list(plan.spaces)
     ends = [f"{name}_{end}" for name in names for end in ("low", "high")] if intervals else []
-    f1 = ["f1"] if {"precision", "recall"} <= set(names) else []
+    f1 = ["f1"] if set(names).issuperset(F_SCORE_METRICS) else []
     return [f"genpr/{name}" for name in [*names, *f1, *ends]]

@@ -238,6 +238,7 @@ _COVERAGE_HALVES = HalfSampling(
     reference=_KYNKAANNIEMI,
     measures="fidelity",
     is_default=True,
+    is_per_image=True,
     k=3,
     over="fake",
     real_balls=_k_balls,
@@ -278,6 +279,7 @@ def recall(counts: Memberships, k: int) -> float:
     reference=_NAEEM,
     measures="fidelity",
     is_default=True,
+    is_per_image=True,
     over="fake",
     upper=None,
     real_balls=_k_balls,
@@ -298,6 +300,7 @@ def density(counts: Memberships, k: int) -> float:
     reference=_NAEEM,
     measures="diversity",
     is_default=True,
+    is_per_image=True,
     is_size_sensitive=True,
     over="real",
     real_balls=_k_balls,
@@ -631,11 +634,11 @@ def _find_realism(real: RealSide, fake: FakeSide, options: PairwiseOptions) -> d
 
 def _find_rarity(real: RealSide, fake: FakeSide, options: PairwiseOptions) -> dict[str, MetricValue | None]:
     """Mean percentile, among all real radii, of the smallest real ball that contains each fake in any."""
-    from genpr.metrics.realism import rarity
+    from genpr.metrics.realism import rarity as rarity_of
 
     smallest = fake.memberships.smallest_real_ball
     assert smallest is not None
-    percentile = rarity(smallest.sqrt(), real.sq_radii_of(Ball(options.k)).sqrt()).percentile
+    percentile = rarity_of(smallest.sqrt(), real.sq_radii_of(Ball(options.k)).sqrt()).percentile
     mean = percentile[percentile.isfinite()].mean()
     return {"rarity": MetricValue(float(mean), options.k) if mean.isfinite() else None}
 
@@ -662,36 +665,38 @@ def _pairs_between(n: int, m: int) -> int:
     return n * m
 
 
-NEIGHBOR_METRICS += [
-    PairwiseMetric(
-        name="realism",
-        meaning="median over fakes of a real radius over distance",
-        reference=_KYNKAANNIEMI,
-        k=3,
-        upper=None,
-        search=PairwiseSearch(_find_realism, _pairs_between, _k_balls),
+realism = PairwiseMetric(
+    name="realism",
+    meaning="median over fakes of a real radius over distance",
+    reference=_KYNKAANNIEMI,
+    k=3,
+    upper=None,
+    is_per_image=True,
+    search=PairwiseSearch(_find_realism, _pairs_between, _k_balls),
+)
+rarity = PairwiseMetric(
+    name="rarity",
+    meaning="mean percentile of fakes' smallest real balls",
+    reference="Han et al. 2022, arXiv:2206.08549",
+    better="at null",
+    k=3,
+    upper=None,
+    is_per_image=True,
+    search=PairwiseSearch(_find_rarity, lambda _n, _m: 0, _k_balls, smallest=True),
+)
+authenticity = PairwiseMetric(
+    name="authenticity",
+    meaning="share of fakes that copy no real (memorisation)",
+    reference="Alaa et al. 2022, arXiv:2102.08921",
+    better="at null",
+    k=1,
+    k_is_fixed=True,
+    is_per_image=True,
+    search=PairwiseSearch(
+        _find_authenticity, _pairs_between, _nearest_balls, keep=2, least_real=lambda _k: 2
     ),
-    PairwiseMetric(
-        name="rarity",
-        meaning="mean percentile of fakes' smallest real balls",
-        reference="Han et al. 2022, arXiv:2206.08549",
-        better="at null",
-        k=3,
-        upper=None,
-        search=PairwiseSearch(_find_rarity, lambda _n, _m: 0, _k_balls, smallest=True),
-    ),
-    PairwiseMetric(
-        name="authenticity",
-        meaning="share of fakes that copy no real (memorisation)",
-        reference="Alaa et al. 2022, arXiv:2102.08921",
-        better="at null",
-        k=1,
-        k_is_fixed=True,
-        search=PairwiseSearch(
-            _find_authenticity, _pairs_between, _nearest_balls, keep=2, least_real=lambda _k: 2
-        ),
-    ),
-]
+)
+NEIGHBOR_METRICS += [realism, rarity, authenticity]
 
 
 # Two-sample test ----------------------------------------------------------------------------------------------

@@ -16,12 +16,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from genpr.errors import UsageError
+from genpr.metrics.ball_metrics import precision, recall
 from genpr.metrics.registry import METRICS
 
 if TYPE_CHECKING:
     from genpr.metrics.uncertainty import Resampled
 
-F_SCORE_METRICS = ("precision", "recall")
+F_SCORE_METRICS = (precision.name, recall.name)
 """The two metrics that an F-score combines, and the two axes on which generators trade off."""
 
 _NAME = re.compile(r"f(\d+(?:\.\d+)?)", re.ASCII)
@@ -63,8 +64,7 @@ def f1_of(values: Mapping[str, float]) -> float | None:
     """The F-score with beta = 1 of metric values by name; None unless precision and recall are among them."""
     if not values.keys() >= {*F_SCORE_METRICS}:
         return None
-    precision, recall = (values[name] for name in F_SCORE_METRICS)
-    return f_beta(precision, recall)
+    return f_beta(*(values[name] for name in F_SCORE_METRICS))
 
 
 def resampled_f_beta(precision: Resampled, recall: Resampled, beta: float) -> Resampled:

@@ -111,12 +111,14 @@ class NeighborMetric(Metric):
         k_is_fixed: Whether that cannot be chosen.
         is_size_sensitive: Whether it depends on the ratio of the two numbers of images, and much less in blocks of equal
             size.
+        is_per_image: Whether it is the mean, median or share of numbers that single images have.
     """
 
     kind: Kind = "neighbors"
     k: int = 5
     k_is_fixed: bool = False
     is_size_sensitive: bool = False
+    is_per_image: bool = False
 
 
 class HalfSizes(NamedTuple):

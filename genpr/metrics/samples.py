@@ -19,10 +19,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from genpr.metrics import ball_metrics as metrics
 from genpr.metrics.memorisation import authentic
 from genpr.metrics.progress import PairProgress, tally
 from genpr.metrics.real_side import FakeSide, RealSide
 from genpr.metrics.realism import rarity, realism_of
+from genpr.metrics.registry import NEIGHBORS
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.cross import cross_counts
 from genpr.neighbors.frame import Placed
@@ -31,12 +33,13 @@ from genpr.neighbors.plan import choose_frame
 from genpr.neighbors.radii import kth_sq_distances
 from genpr.neighbors.sweep import Tick
 
-SAMPLE_METRICS = ("precision", "density", "coverage", "realism", "rarity", "authenticity")
+SAMPLE_METRICS = tuple(name for name, metric in NEIGHBORS.items() if metric.is_per_image)
 """The metrics that the numbers of single images belong to."""
 
 Nearest = tuple[Tensor, Tensor]
 """The row of the other side that is nearest to each image, int64, and its squared distance, float64."""
 
+_COUNTED = (metrics.precision, metrics.density, metrics.coverage, metrics.rarity)
 _NEIGHBOUR = Ball(1)
 
 
@@ -110,11 +113,13 @@ def sample_rows(
     sq_radii = search.sq_radii(tick)
     counts = search.counts(sq_radii, tick)
     index, sq = nearest_reals or _nearest(fake.points, real.points, real, tick)
-    realism = realism_of(real.points, sq_radii[Ball(ks["realism"])], fake.points, engine=engine, tick=tick)
-    rare = rarity(counts.smallest.sqrt(), sq_radii[Ball(ks["rarity"])].sqrt())
+    realism = realism_of(
+        real.points, sq_radii[Ball(ks[metrics.realism.name])], fake.points, engine=engine, tick=tick
+    )
+    rare = rarity(counts.smallest.sqrt(), sq_radii[Ball(ks[metrics.rarity.name])].sqrt())
     fakes = FakeRows(
-        inside=counts.per_fake[Ball(ks["precision"])] > 0,
-        n_balls=counts.per_fake[Ball(ks["density"])],
+        inside=counts.per_fake[Ball(ks[metrics.precision.name])] > 0,
+        n_balls=counts.per_fake[Ball(ks[metrics.density.name])],
         realism=realism,
         rarity=rare.score,
         rarity_percentile=rare.percentile,
@@ -123,7 +128,7 @@ def sample_rows(
         authentic=authentic(index, sq, sq_radii[_NEIGHBOUR]),
     )
     index, sq = _nearest(real.points, fake.points, real, tick)
-    ball = Ball(ks["coverage"])
+    ball = Ball(ks[metrics.coverage.name])
     n_fakes = counts.per_real[ball]
     of_reals = _roots(sq_radii[ball]), _roots(sq_radii[_NEIGHBOUR])
     return fakes, RealRows(n_fakes > 0, n_fakes, *of_reals, index, _roots(sq))
@@ -155,9 +160,9 @@ class _Search:
 
     def __init__(self, real: RealSide, fake: FakeSide, ks: Mapping[str, int]) -> None:
         self._real, self._fake = real, fake
-        self._rarity = Ball(ks["rarity"])
-        counted = {Ball(ks[name]) for name in ("precision", "density", "coverage", "rarity")}
-        self._balls = sorted({*counted, Ball(ks["realism"]), _NEIGHBOUR})
+        self._rarity = Ball(ks[metrics.rarity.name])
+        counted = {Ball(ks[each.name]) for each in _COUNTED}
+        self._balls = sorted({*counted, Ball(ks[metrics.realism.name]), _NEIGHBOUR})
         self.unfitted = [ball for ball in self._balls if ball not in real.balls]
         found = fake.memberships
         self.uncounted = sorted(

@@ -24,6 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from genpr.evaluation.result import Result
+from genpr.metrics import ball_metrics as metrics
 from genpr.report.asked_reading import asked_sentences, objection
 from genpr.report.shares import SLACK, Grade, Share, percent, share_of
 
@@ -62,7 +63,7 @@ def read(result: Result) -> Reading:
     Args:
         result: Any score; one without precision, recall and coverage has little that can be said.
     """
-    fidelity, recall = share_of(result, "precision"), share_of(result, "recall")
+    fidelity, recall = share_of(result, metrics.precision), share_of(result, metrics.recall)
     diversity = _diversity(result, fidelity, recall)
     codes = {item.code for item in result.notices}
     shares = [share for share in (fidelity, recall, diversity) if share is not None]
@@ -77,7 +78,7 @@ def read(result: Result) -> Reading:
 
 def _diversity(result: Result, fidelity: Share | None, recall: Share | None) -> Share | None:
     """Recall, or coverage where it contradicts recall or is all there is."""
-    coverage = share_of(result, "coverage", expected=_expected_coverage(result, fidelity))
+    coverage = share_of(result, metrics.coverage, expected=_expected_coverage(result, fidelity))
     if recall is None or coverage is None:
         return recall or coverage
     return coverage if coverage.high < min(recall.low, 1.0) - _CONTRADICTED else recall
@@ -85,7 +86,7 @@ def _diversity(result: Result, fidelity: Share | None, recall: Share | None) -> 
 
 def _expected_coverage(result: Result, fidelity: Share | None) -> float | None:
     """What the good fakes alone would cover if they were a perfect generator's; None where that is the null."""
-    found = result.metrics.get("coverage")
+    found = result.metrics.get(metrics.coverage.name)
     if found is None or found.null is None or found.k is None or fidelity is None or fidelity.value >= 1:
         return None
     ratio = result.fake.n / result.real.n
@@ -206,7 +207,7 @@ def _cautions(
             f"Recall alone says {percent(recall.value)}, but coverage contradicts it: stray fakes have large balls, which "
             "hold reals that resemble none of them. The sentence follows coverage."
         )
-    density = share_of(result, "density")
+    density = share_of(result, metrics.density)
     if (
         fidelity is not None
         and fidelity.grade is Grade.WHOLE

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from genpr.evaluation.result import Result
+from genpr.metrics.metric import BallMetric
 from genpr.metrics.value import MetricValue
 
 SLACK = 0.03
@@ -89,7 +90,7 @@ class Share:
         return f"up to {percent(1 - self.low)}"
 
 
-def share_of(result: Result, metric: str, *, expected: float | None = None) -> Share | None:
+def share_of(result: Result, metric: BallMetric, *, expected: float | None = None) -> Share | None:
     """A metric of a result over its null; None where it was not scored or has no null to reach.
 
     Args:
@@ -97,13 +98,13 @@ def share_of(result: Result, metric: str, *, expected: float | None = None) -> S
         metric: One of which more is better.
         expected: What to hold it against instead of its null.
     """
-    found = result.metrics.get(metric)
+    found = result.metrics.get(metric.name)
     null = None if found is None or found.relative is None else found.null
     whole = null if expected is None else expected
     if found is None or null is None or not whole or whole <= 0:
         return None
-    low, high = found.interval or _stand_in(found, null, result)
-    return Share(metric, found.value / whole, low / whole, high / whole, found.interval is not None)
+    low, high = found.interval or _stand_in(found, null, result, metric.over)
+    return Share(metric.name, found.value / whole, low / whole, high / whole, found.interval is not None)
 
 
 def about(share: float) -> str:
@@ -125,14 +126,9 @@ def percent(share: float) -> str:
     return f"{share:.0%}".replace("%", " %")
 
 
-def _stand_in(metric: MetricValue, null: float, result: Result) -> tuple[float, float]:
+def _stand_in(metric: MetricValue, null: float, result: Result, over: str) -> tuple[float, float]:
     """Ends for a share of images whose interval was not computed."""
-    n = result.fake.n if metric_counts_fakes(result, metric) else result.real.n
+    n = result.fake.n if over == "fake" else result.real.n
     middle = min(max((metric.value + null) / 2, 0.0), 1.0)
     arm = _STAND_IN * math.sqrt(middle * (1 - middle) / max(n, 1)) + 1 / max(n, 1)
     return max(0.0, metric.value - arm), metric.value + arm
-
-
-def metric_counts_fakes(result: Result, metric: MetricValue) -> bool:
-    """Whether it is a share of the fakes, as precision is; recall and coverage are shares of the reals."""
-    return any(result.metrics.get(name) is metric for name in ("precision", "density"))

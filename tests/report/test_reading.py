@@ -10,6 +10,7 @@ from page_results import a_result
 
 import genpr
 from genpr.demo import build_demo
+from genpr.metrics import ball_metrics
 from genpr.report.reading import read
 from genpr.report.shares import Grade, about, percent, share_of
 
@@ -177,8 +178,8 @@ def test_words_for_shares():
 
 def test_a_share_without_a_null_is_none():
     result = a_result({"precision": 1.0}, nulls={"precision": 0.9})
-    assert share_of(result, "precision").grade is Grade.WHOLE
-    assert share_of(result, "recall") is None
+    assert share_of(result, ball_metrics.precision).grade is Grade.WHOLE
+    assert share_of(result, ball_metrics.recall) is None
 
 
 def test_the_four_demo_fakes_get_four_different_true_sentences():

@@ -10,6 +10,7 @@ import numpy as np
 from genpr.evaluation.labels import Label
 from genpr.evaluation.modes import FoundModes
 from genpr.evaluation.per_image import PerImageScores
+from genpr.metrics.ball_metrics import coverage, precision
 from genpr.metrics.modes.modes import LEAST_IMAGES, modes_of
 from genpr.report.pages.picks import Pick, Selection, Side
 from genpr.report.reading import capital
@@ -65,13 +66,13 @@ def _found(
 ) -> FoundModes | None:
     reals, fakes = evidence.sides
     ks = evidence.k
-    if min(len(reals), len(fakes)) < max(LEAST_IMAGES, ks["coverage"] + 1, ks["precision"] + 1):
+    if min(len(reals), len(fakes)) < max(LEAST_IMAGES, ks[coverage.name] + 1, ks[precision.name] + 1):
         return None
     modes = modes_of(
         reals.features,
         fakes.features,
-        uncovered_k=ks["coverage"],
-        outside_k=ks["precision"],
+        uncovered_k=ks[coverage.name],
+        outside_k=ks[precision.name],
         real_labels=labels[0],
         fake_labels=labels[1],
         most=_MOST,

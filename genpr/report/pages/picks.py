@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from genpr.evaluation.per_image import PerImageScores
+from genpr.metrics.ball_metrics import coverage
 from genpr.metrics.blocks import double_blocks
 
 Side = Literal["real", "fake"]
@@ -90,7 +91,7 @@ def realism_picks(evidence: PerImageScores) -> list[Selection]:
 
 def hub_picks(evidence: PerImageScores) -> Selection:
     """Reals that vouch for suspiciously many fakes, each beside the fake that is nearest to it."""
-    real, n, m, k = evidence.real, len(evidence.real), len(evidence.fake), evidence.k["coverage"]
+    real, n, m, k = evidence.real, len(evidence.real), len(evidence.fake), evidence.k[coverage.name]
     fair = k * m / n
     order = np.argsort(-real.n_fakes, kind="stable")
     many = order[real.n_fakes[order] > _OVER_FAIR * max(fair, 1.0)]

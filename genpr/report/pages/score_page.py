@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from genpr.errors import UsageError
 from genpr.evaluation.result import Result
+from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.report.pages.asked_parts import asked_rows, fault_tables
 from genpr.report.pages.gallery import Gallery
 from genpr.report.pages.rendering import render_with_galleries
@@ -164,7 +165,7 @@ def _earlier(result: Result, earlier: Mapping[str, Result]) -> list[Earlier]:
         except DataError as error:
             differences = (str(error),)
         precision, recall = (
-            f"{other[metric]:.3f}" if metric in other.metrics else "–" for metric in ("precision", "recall")
+            f"{other[metric]:.3f}" if metric in other.metrics else "–" for metric in F_SCORE_METRICS
         )
         found.append(Earlier(number if has_plane(other) else None, name, precision, recall, differences))
     return found

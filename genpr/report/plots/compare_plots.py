@@ -39,7 +39,7 @@ def numbered_plane(results: Sequence[tuple[int, Result]]) -> str:
     Returns:
         An `<svg>` element.
     """
-    points = [(result["recall"], result["precision"]) for _, result in results]
+    points = [result.tradeoff for _, result in results]
     with drawing(STYLE):
         from matplotlib.figure import Figure
 

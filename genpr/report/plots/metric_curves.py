@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from genpr.checkpoints.sweeps.sweep import warnings_of
 from genpr.evaluation.result import Result
+from genpr.metrics.registry import DEFAULT_METRICS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +27,6 @@ STYLE: dict[Any, Any] = {
     "svg.hashsalt": "genpr",  # the same numbers give the same file
 }
 """For `genpr.report.plots.drawing.drawing`."""
-_DRAWN = ("precision", "recall", "density", "coverage")  # other metrics have other units
 _MOST_DENSITY = 2.5  # drawn; shrunken fakes have any
 _REACH = 0.35  # of a dotted line to both sides of what stands by itself
 _MARKS = "^vsX*"  # of warnings
@@ -41,7 +41,7 @@ def draw_metrics(axes: Axes, label: str, results: Mapping[float, Result]) -> Non
         label: Of the axis.
         results: By place on it, in ascending order; at least one.
     """
-    names = [name for name in _DRAWN if all(name in result.metrics for result in results.values())]
+    names = [name for name in DEFAULT_METRICS if all(name in result.metrics for result in results.values())]
     for name, colour in zip(names, COLOURS, strict=False):
         draw_metric(axes, name, colour, results)
     highest = 1.1 * max((result[name] for result in results.values() for name in names), default=1.0)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from genpr.evaluation.result import Result
+from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.report.plots.drawing import drawing
 from genpr.report.plots.inline_svg import CONTROL, GRID, INK, OTHER, PAPER, QUIET, STYLE, THIS, inline_svg
 from genpr.report.plots.tradeoff_plot import arms_of
@@ -16,7 +17,6 @@ from genpr.report.plots.tradeoff_plot import arms_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_PLANE = ("recall", "precision")
 _OUTER = 0.005  # of the values on either side, which would squeeze a histogram
 _BINS = 40
 
@@ -40,8 +40,7 @@ def plane(result: Result, earlier: Sequence[Result] = ()) -> str:
         for number, other in enumerate(earlier, 1):
             if has_plane(other):
                 draw_point(axes, other, OTHER, "s", size=5)
-                place = (other["recall"], other["precision"])
-                axes.annotate(str(number), place, (7, 6), textcoords="offset points", color=OTHER)
+                axes.annotate(str(number), other.tradeoff, (7, 6), textcoords="offset points", color=OTHER)
         draw_references(axes, result)
         draw_point(axes, result, THIS, "o", size=9, label="this result, 95 % intervals")
         axes.set(
@@ -51,13 +50,13 @@ def plane(result: Result, earlier: Sequence[Result] = ()) -> str:
         axes.legend(
             frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1.0), borderaxespad=0.2, ncols=2
         )
-        values = ", ".join(f"{name} {result[name]:.3f}" for name in reversed(_PLANE))
+        values = ", ".join(f"{name} {result[name]:.3f}" for name in F_SCORE_METRICS)
         return inline_svg(figure, name="plane", label=f"Plane of precision and recall; this result: {values}")
 
 
 def has_plane(result: Result) -> bool:
     """Whether it has a point in that plane."""
-    return all(name in result.metrics for name in _PLANE)
+    return all(name in result.metrics for name in F_SCORE_METRICS)
 
 
 def histogram(
@@ -133,7 +132,7 @@ def draw_f_lines(axes: Axes) -> None:
 
 def draw_references(axes: Axes, result: Result) -> None:
     """What a perfect generator scores, and what the reals do against each other."""
-    recall, precision = (result.metrics[name].null for name in _PLANE)
+    precision, recall = (result.metrics[name].null for name in F_SCORE_METRICS)
     if recall is not None and precision is not None:
         axes.plot(
             [recall],
@@ -146,10 +145,11 @@ def draw_references(axes: Axes, result: Result) -> None:
             zorder=6,
         )
     values: Mapping[str, float] = {} if result.control is None else result.control.values
-    if all(name in values for name in _PLANE):
+    if all(name in values for name in F_SCORE_METRICS):
+        precision, recall = (values[name] for name in F_SCORE_METRICS)
         axes.plot(
-            [values["recall"]],
-            [values["precision"]],
+            [recall],
+            [precision],
             "D",
             color=CONTROL,
             markerfacecolor=PAPER,
@@ -163,7 +163,7 @@ def draw_point(
     axes: Axes, result: Result, colour: str, marker: str, *, size: int, label: str | None = None
 ) -> None:
     """A result with both of its intervals."""
-    metrics = [result.metrics[name] for name in _PLANE]
+    metrics = [result.metrics[name] for name in reversed(F_SCORE_METRICS)]
     x_arms, y_arms = ([[arm] for arm in arms_of(metric)] for metric in metrics)
     axes.errorbar(
         [metrics[0].value],

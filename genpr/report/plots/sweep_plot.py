@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from genpr.checkpoints.ranking.goal import Goal
 from genpr.checkpoints.sweeps.sweep import Sweep
+from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.metrics.value import MetricValue
 from genpr.report.plots.drawing import drawing
 from genpr.report.plots.metric_curves import INK, QUIET, STYLE, draw_metrics, put_legend
@@ -47,12 +48,12 @@ def _draw_tradeoff(axes: Axes, sweep: Sweep, goal: Goal) -> None:
     points = sweep.points
     draw_front(axes, [point.tradeoff for point in points], colour=QUIET)
     recalls, precisions = zip(*(point.tradeoff for point in points), strict=True)
-    metrics = [(point.result.metrics["recall"], point.result.metrics["precision"]) for point in points]
+    precision, recall = ([point.result.metrics[name] for point in points] for name in F_SCORE_METRICS)
     axes.errorbar(
         recalls,
         precisions,
-        xerr=list(zip(*(arms_of(recall) for recall, _ in metrics), strict=True)),
-        yerr=list(zip(*(arms_of(precision) for _, precision in metrics), strict=True)),
+        xerr=list(zip(*(arms_of(metric) for metric in recall), strict=True)),
+        yerr=list(zip(*(arms_of(metric) for metric in precision), strict=True)),
         fmt="none",
         ecolor=QUIET,
         elinewidth=0.8,
@@ -70,9 +71,7 @@ def _draw_tradeoff(axes: Axes, sweep: Sweep, goal: Goal) -> None:
             zorder=4,
         )
     _draw_chosen(axes, sweep, goal)
-    limits = [
-        _end_of_axis([point.result.metrics[name] for point in points]) for name in ("recall", "precision")
-    ]
+    limits = [_end_of_axis(recall), _end_of_axis(precision)]
     _draw_perfect(axes, points[0].result.metrics, limits)
     axes.set(
         xlabel="recall (diversity)", ylabel="precision (fidelity)", xlim=(0, limits[0]), ylim=(0, limits[1])
@@ -88,7 +87,7 @@ def _end_of_axis(metrics: list[MetricValue]) -> float:
 
 
 def _draw_perfect(axes: Axes, metrics: Mapping[str, MetricValue], limits: list[float]) -> None:
-    recall, precision = metrics["recall"].null, metrics["precision"].null
+    precision, recall = (metrics[name].null for name in F_SCORE_METRICS)
     if recall is None or precision is None:
         return
     label = f"perfect: ({recall:.2f}, {precision:.2f})"

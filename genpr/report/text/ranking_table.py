@@ -6,10 +6,10 @@ from rich.table import Table
 
 from genpr.checkpoints.ranking.criterion import PARETO
 from genpr.checkpoints.ranking.ranking import Ranking
+from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.metrics.uncertainty import Interval
 from genpr.report.text.layout import number, plain_table, render, wrapped
 
-_SHOWN = ("precision", "recall")
 _LONG = 9  # characters of a column's name, beyond which it stands only above the table
 _MOST_NAMES = 3
 
@@ -29,7 +29,7 @@ def ranking_table(ranking: Ranking) -> str:
 
 
 def _rows(ranking: Ranking) -> str:
-    shown = [name for name in _SHOWN if name != ranking.by and _is_known(ranking, name)]
+    shown = [name for name in F_SCORE_METRICS if name != ranking.by and _is_known(ranking, name)]
     value = ranking.by if len(ranking.by) <= _LONG else "value"
     columns = ["", "checkpoint", *shown, value, "95 % interval", "to the winner"]
     table = plain_table(*columns)
@@ -46,13 +46,13 @@ def _rows(ranking: Ranking) -> str:
 
 def _front_rows(ranking: Ranking) -> str:
     columns = ["", "checkpoint"]
-    for name in _SHOWN:
+    for name in F_SCORE_METRICS:
         columns += [name, "95 % interval"]
     table = plain_table(*columns, "beaten by")
     for standing in ranking.standings:
         metrics = ranking.results[standing.name].metrics
         values = []
-        for name in _SHOWN:
+        for name in F_SCORE_METRICS:
             found = metrics.get(name)
             ends = None if found is None or found.interval is None else Interval(*found.interval)
             values += [_text(None if found is None else found.value), _ends(ends)]
