@@ -17,10 +17,11 @@ import pytest
 
 import genpr
 from genpr.checkpoints.watching.arrivals import look, natural_order
-from genpr.checkpoints.watching.score_lines import f1_of, stylegan_line, time_text
+from genpr.checkpoints.watching.score_lines import stylegan_line, time_text
 from genpr.checkpoints.watching.score_log import ScoreLog
 from genpr.checkpoints.watching.watcher import Watcher
 from genpr.errors import DataError, ResourceError, UsageError
+from genpr.metrics.f_beta import f1_of
 from genpr.report.text.watched import watched_table
 
 TIMES = {"timestamp", "seconds", "total_time", "total_time_str"}

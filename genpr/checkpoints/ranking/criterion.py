@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from genpr.errors import UsageError, some
-from genpr.metrics.f_beta import beta_of, f_beta, resampled_f_beta
+from genpr.metrics.f_beta import F_SCORE_METRICS, beta_of, f_beta, resampled_f_beta
 from genpr.metrics.metric import plain_name
 from genpr.metrics.registry import ALL_METRICS
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from genpr.metrics.uncertainty import Interval, Resampled
 
 PARETO = "pareto"
-_PAIR = ("precision", "recall")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class Criterion:
     def _of(self, values: Mapping[str, float]) -> float:
         if self.beta is None:
             return values[self.name]
-        precision, recall = (values[name] for name in _PAIR)
+        precision, recall = (values[name] for name in F_SCORE_METRICS)
         return f_beta(precision, recall, self.beta)
 
     def resampled(self, result: Result) -> Resampled | None:
@@ -66,7 +65,7 @@ class Criterion:
             if found is None:
                 return None
             return replace(found, value=self.sign * found.value, replicates=self.sign * found.replicates)
-        precision, recall = (resampled(result, name) for name in _PAIR)
+        precision, recall = (resampled(result, name) for name in F_SCORE_METRICS)
         if precision is None or recall is None:
             return None
         return resampled_f_beta(precision, recall, self.beta)
@@ -91,10 +90,10 @@ def criterion_of(by: str) -> tuple[Criterion, ...]:
     """
     by = plain_name(by)
     if by == PARETO:
-        return tuple(Criterion(name, (name,)) for name in _PAIR)
+        return tuple(Criterion(name, (name,)) for name in F_SCORE_METRICS)
     beta = beta_of(by)
     if beta is not None:
-        return (Criterion(by, _PAIR, beta=beta),)
+        return (Criterion(by, F_SCORE_METRICS, beta=beta),)
     if by not in ALL_METRICS:
         raise UsageError(
             f"unknown ranking {by!r}: needed f<beta> such as f1, f0.5 or f2, {PARETO}, or one of {', '.join(ALL_METRICS)}",

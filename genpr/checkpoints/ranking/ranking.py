@@ -16,11 +16,11 @@ from genpr.errors import DataError, GenprError, ResourceError, UsageError, some
 from genpr.evaluation.compare import compare, short_labels
 from genpr.evaluation.result import Result, recipe_of
 from genpr.images.datasets import CountedBatches
+from genpr.metrics.f_beta import F_SCORE_METRICS
 
 if TYPE_CHECKING:
     from genpr.evaluation.evaluator import Evaluator
 
-_SHOWN = ("precision", "recall")
 _LEVEL = 0.95
 
 
@@ -269,7 +269,7 @@ def _differences(results: Mapping[str, Result], needs: Sequence[str], *, force: 
     """
     if len(results) < 2:
         return ()
-    used = {*needs, *_SHOWN}
+    used = {*needs, *F_SCORE_METRICS}
     cut = {
         name: replace(result, metrics={key: each for key, each in result.metrics.items() if key in used})
         for name, result in results.items()

@@ -18,7 +18,7 @@ from genpr.errors import GenprError, UsageError
 from genpr.evaluation.compare import compare
 from genpr.evaluation.evaluator import Evaluator
 from genpr.evaluation.result import Result
-from genpr.metrics.f_beta import f_beta
+from genpr.metrics.f_beta import F_SCORE_METRICS, f_beta
 from genpr.metrics.value import MetricValue
 
 SCHEMA = "genpr.sweep/1"
@@ -42,7 +42,7 @@ class SweepPoint:
     @property
     def tradeoff(self) -> Point:
         """Recall and precision."""
-        return self.result["recall"], self.result["precision"]
+        return self.result.tradeoff
 
     @property
     def values(self) -> dict[str, float]:
@@ -180,7 +180,7 @@ def sweep(
         DataError, ResourceError: As `Evaluator.score`, with the setting in the message.
     """
     settings = _checked(sources)
-    if missing := {"precision", "recall"} - set(evaluator.metrics):
+    if missing := {*F_SCORE_METRICS} - set(evaluator.metrics):
         raise UsageError(
             f"a sweep needs precision and recall, and {' and '.join(sorted(missing))} is not among the metrics "
             f"{', '.join(evaluator.metrics)}",
@@ -232,7 +232,7 @@ def _scored(evaluator: Evaluator, source: object, axis: str, setting: float) -> 
     except GenprError as error:
         error.args = (f"at {axis} = {setting:g}: {error}",)
         raise
-    if "precision" in result.undefined or "recall" in result.undefined:
+    if not {*F_SCORE_METRICS}.isdisjoint(result.undefined):
         raise UsageError(f"at {axis} = {setting:g}: precision or recall has no value", code="no-tradeoff")
     return result
 

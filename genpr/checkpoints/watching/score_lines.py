@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from genpr.errors import DataError
-from genpr.metrics.f_beta import f_beta
+from genpr.metrics.f_beta import f1_of
 from genpr.metrics.registry import check_interval, check_value
 from genpr.storage import from_dict
 
@@ -20,13 +20,6 @@ _OF_ONE = ("checkpoint", "weights")  # what each checkpoint has of its own
 
 Record = Mapping[str, Any]
 """One line; see docs/watching.md."""
-
-
-def f1_of(metrics: Mapping[str, float]) -> float | None:
-    """F1 of precision and recall, 0 where both are; None if one is unknown."""
-    if "precision" not in metrics or "recall" not in metrics:
-        return None
-    return f_beta(metrics["precision"], metrics["recall"])
 
 
 def is_record(value: object) -> bool:
