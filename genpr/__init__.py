@@ -10,12 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from genpr.checkpoints.generation.checkpoints import CheckpointImages
-    from genpr.checkpoints.generation.load import load_generator
-    from genpr.checkpoints.generation.sampler import Sampler
-    from genpr.checkpoints.ranking.ranking import Ranking, rank_checkpoints, rank_results
-    from genpr.checkpoints.sweeps.generator_sweep import truncation_sweep
-    from genpr.checkpoints.sweeps.sweep import Sweep
+    from genpr.checkpoints.generator import load_generator
+    from genpr.checkpoints.rank import Ranking, rank_checkpoints, rank_results
+    from genpr.checkpoints.sampler import CheckpointImages, Sampler
+    from genpr.checkpoints.sweep import Sweep, truncation_sweep
     from genpr.conditional.align import align
     from genpr.conditional.classifiers import ZeroShot, found_entities
     from genpr.conditional.entity_scores import entity_metrics, score_entities
@@ -57,12 +55,7 @@ if TYPE_CHECKING:
     from genpr.metrics.kernel import cmmd, kernel_distance
     from genpr.metrics.knn_manifold import KNNManifold
     from genpr.metrics.labels import LabelMetrics, label_metrics
-    from genpr.metrics.manifold import (
-        ManifoldMetrics,
-        PrecisionRecall,
-        manifold_metrics,
-        precision_recall,
-    )
+    from genpr.metrics.manifold import ManifoldMetrics, PrecisionRecall, manifold_metrics, precision_recall
     from genpr.metrics.memorisation import ct_score
     from genpr.metrics.probabilistic import probabilistic_precision_recall
     from genpr.metrics.ranking import RankingMetrics, distractor_pools, ranking_metrics
@@ -83,7 +76,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Answer": "genpr.conditional.parse_answers",
     "BadImagesError": "genpr.errors",
-    "CheckpointImages": "genpr.checkpoints.generation.checkpoints",
+    "CheckpointImages": "genpr.checkpoints.sampler",
     "ClassScores": "genpr.evaluation.per_class",
     "CopyDetection": "genpr.metrics.copy_detection",
     "Curve": "genpr.metrics.frontier",
@@ -107,23 +100,23 @@ _HOME = {
     "PerImageScores": "genpr.evaluation.per_image",
     "Picture": "genpr.report.pages.gallery",
     "PrecisionRecall": "genpr.metrics.manifold",
-    "Ranking": "genpr.checkpoints.ranking.ranking",
+    "Ranking": "genpr.checkpoints.rank",
     "RankingMetrics": "genpr.metrics.ranking",
     "Relevancy": "genpr.metrics.retrieval",
     "ResourceError": "genpr.errors",
     "Result": "genpr.evaluation.result",
     "RetrievalMetrics": "genpr.metrics.retrieval",
-    "Sampler": "genpr.checkpoints.generation.sampler",
-    "Sweep": "genpr.checkpoints.sweeps.sweep",
+    "Sampler": "genpr.checkpoints.sampler",
+    "Sweep": "genpr.checkpoints.sweep",
     "TextEncoder": "genpr.features.text_encoder",
     "TextEncoderInfo": "genpr.features.text_encoder",
     "Unreadable": "genpr.conditional.parse_answers",
     "UsageError": "genpr.errors",
     "Vocabulary": "genpr.conditional.vocabulary",
     "WeightsError": "genpr.errors",
+    "ZeroShot": "genpr.conditional.classifiers",
     "align": "genpr.conditional.align",
     "all_ranks": "genpr.distributed.launch",
-    "ZeroShot": "genpr.conditional.classifiers",
     "cmmd": "genpr.metrics.kernel",
     "compare": "genpr.evaluation.compare",
     "compare_report": "genpr.report.pages.compare_page",
@@ -143,7 +136,7 @@ _HOME = {
     "list_extractors": "genpr.features.registry",
     "load_detector": "genpr.features.detectors",
     "load_extractor": "genpr.features.registry",
-    "load_generator": "genpr.checkpoints.generation.load",
+    "load_generator": "genpr.checkpoints.generator",
     "load_results": "genpr.evaluation.compare",
     "load_text_encoder": "genpr.features.text",
     "manifold_metrics": "genpr.metrics.manifold",
@@ -152,18 +145,18 @@ _HOME = {
     "prd_curve": "genpr.metrics.curves",
     "precision_recall": "genpr.metrics.manifold",
     "probabilistic_precision_recall": "genpr.metrics.probabilistic",
-    "rank_checkpoints": "genpr.checkpoints.ranking.ranking",
-    "rank_results": "genpr.checkpoints.ranking.ranking",
+    "rank_checkpoints": "genpr.checkpoints.rank",
+    "rank_results": "genpr.checkpoints.rank",
     "ranking_metrics": "genpr.metrics.ranking",
+    "read_entities": "genpr.conditional.parse_answers",
     "relevancy": "genpr.metrics.retrieval",
     "retrieval_metrics": "genpr.metrics.retrieval",
-    "read_entities": "genpr.conditional.parse_answers",
     "score": "genpr.evaluation.evaluate",
     "score_entities": "genpr.conditional.entity_scores",
     "score_entities_in_images": "genpr.conditional.recognition",
     "score_protocols": "genpr.evaluation.evaluate",
     "side_by_side": "genpr.report.pages.side_by_side",
-    "truncation_sweep": "genpr.checkpoints.sweeps.generator_sweep",
+    "truncation_sweep": "genpr.checkpoints.sweep",
     "vendi_score": "genpr.metrics.diversity",
     "witnessed": "genpr.metrics.witnessed",
     "write_samples": "genpr.report.text.sample_table",

@@ -16,6 +16,7 @@ import io
 import json
 import math
 import os
+import re
 import stat
 import tempfile
 import types
@@ -134,6 +135,17 @@ def _hand_on_mode(path: Path, temporary: Path) -> None:
     with contextlib.suppress(OSError, AttributeError):
         os.chown(temporary, before.st_uid, before.st_gid)
     temporary.chmod(stat.S_IMODE(before.st_mode) & 0o777)
+
+
+def remove_temporaries(folder: Path, names: str) -> None:
+    """Remove what a killed process left in `folder` of the files of `atomic_path` whose names match a regular expression.
+
+    Raises:
+        OSError: The folder cannot be read, or a file cannot be removed.
+    """
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if re.fullmatch(rf"\.(?:{names})\.[^.]+\.tmp", path.name, re.DOTALL):
+            path.unlink(missing_ok=True)
 
 
 def remove_unfinished() -> None:

@@ -30,8 +30,8 @@ from torch import Tensor
 from torchvision.utils import save_image
 
 import genpr
-from genpr.checkpoints.ranking.goal import Goal
-from genpr.checkpoints.sweeps.folder import SweepFolder
+from genpr.checkpoints.criterion import Objective
+from genpr.checkpoints.sweep_folder import SweepFolder
 from genpr.integrations.callback import GenprCallback
 from genpr.report.plots.metric_curves import STYLE, draw_metrics, put_legend
 from genpr.report.sweep_files import write_sweep
@@ -245,8 +245,8 @@ def main(
     sweep = genpr.truncation_sweep(
         generator, evaluator, psis, n=evaluator.n_real, seed=2, image_range=(-1, 1), out=out / "sweep"
     )
-    write_sweep(sweep, Goal(), SweepFolder(out / "sweep"))
-    click.echo(sweep_table(sweep, Goal()))
+    write_sweep(sweep, Objective(), SweepFolder(out / "sweep"))
+    click.echo(sweep_table(sweep, Objective()))
 
 
 if __name__ == "__main__":

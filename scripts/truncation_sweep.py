@@ -13,8 +13,8 @@ from pathlib import Path
 import click
 
 import genpr
-from genpr.checkpoints.ranking.goal import Goal
-from genpr.checkpoints.sweeps.folder import SweepFolder
+from genpr.checkpoints.criterion import Objective
+from genpr.checkpoints.sweep_folder import SweepFolder
 from genpr.report.sweep_files import write_sweep
 from genpr.report.text.sweep_table import sweep_table
 
@@ -44,9 +44,9 @@ def main(
     evaluator = genpr.Evaluator(real, extractor=extractor)
     loaded = genpr.load_generator(generator, checkpoint)
     found = genpr.truncation_sweep(loaded, evaluator, psis, n=n, rule=rule, out=out)
-    goal = Goal(maximize="f1")
-    write_sweep(found, goal, SweepFolder(out))
-    click.echo(sweep_table(found, goal))
+    objective = Objective(maximize="f1")
+    write_sweep(found, objective, SweepFolder(out))
+    click.echo(sweep_table(found, objective))
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Many checkpoints: sampling from generators, ranking, sweeps, and watching a training run."""
+"""Generators and checkpoints: sampling, truncation sweeps, ranking, and watching a training run."""

@@ -13,7 +13,7 @@ import click
 from genpr.cli.options import Command, with_options
 
 if TYPE_CHECKING:
-    from genpr.checkpoints.generation.checkpoints import CheckpointImages
+    from genpr.checkpoints.sampler import CheckpointImages
     from genpr.evaluation.evaluator import Evaluator
 
 _MOST_STEPS = 10_000
@@ -91,7 +91,7 @@ class CheckpointOptions:
             return
         if self.psi is None and (found := [name for name in ("rule", "axis") if own[name] is not None]):
             raise click.UsageError(f"--{found[0]} needs --psi (or --setting)")
-        from genpr.checkpoints.generation.load import check_factory
+        from genpr.checkpoints.generator import check_factory
 
         self._images(Path(), n=self.n or 2, seed=0, batch_size=1, device="auto")
         check_factory(self.generator)
@@ -104,7 +104,7 @@ class CheckpointOptions:
         return partial(self._images, n=n, seed=seed, batch_size=batch_size, device=device)
 
     def _images(self, path: Path, *, n: int, seed: int, batch_size: int, device: str) -> CheckpointImages:
-        from genpr.checkpoints.generation.checkpoints import CheckpointImages
+        from genpr.checkpoints.sampler import CheckpointImages
 
         assert self.generator is not None
         return CheckpointImages(

@@ -20,7 +20,7 @@ from genpr.cli.page_options import check_several_page, html_option, write_severa
 from genpr.errors import some
 
 if TYPE_CHECKING:
-    from genpr.checkpoints.ranking.ranking import Ranking
+    from genpr.checkpoints.rank import Ranking
     from genpr.evaluation.label_options import LabelOptions
     from genpr.evaluation.result import Result
     from genpr.images.datasets import CountedBatches
@@ -84,7 +84,7 @@ def command(
 
     A * marks those that may be the best: with 95 %, the truly best one is among them, however many there are.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    from genpr.checkpoints.ranking.criterion import PARETO
+    from genpr.checkpoints.criterion import PARETO
 
     drawn = CheckpointOptions.taken(options)
     images: Mapping[str, CountedBatches] = {}
@@ -129,7 +129,7 @@ def _of_images(
     # Of a generator, checkpoints are checked first; with --skip-bad, a missing one is left out.
     for source in [] if drawn.generator else [real] if skip_bad else sources:
         check_there(source)
-    from genpr.checkpoints.ranking.ranking import by_name, rank_checkpoints
+    from genpr.checkpoints.rank import by_name, rank_checkpoints
     from genpr.evaluation.evaluator import Evaluator
 
     checkpoints = by_name(given)
@@ -161,7 +161,7 @@ def _check_there(paths: Sequence[str]) -> None:
 
 def _check_order(by: str, labels: LabelOptions | None) -> None:
     """Before anything is embedded: an order that exists, and that this run can tell."""
-    from genpr.checkpoints.ranking.criterion import check_computed, criterion_of
+    from genpr.checkpoints.criterion import check_computed, criterion_of
     from genpr.metrics.f_beta import F_SCORE_METRICS
     from genpr.metrics.registry import CONDITIONAL
 
@@ -173,7 +173,7 @@ def _check_order(by: str, labels: LabelOptions | None) -> None:
 
 def _with_needed(metrics: list[str] | None, by: str, protocol: str) -> list[str] | None:
     """The metrics that were asked for, and those that the ranking needs."""
-    from genpr.checkpoints.ranking.criterion import criterion_of
+    from genpr.checkpoints.criterion import criterion_of
     from genpr.evaluation.protocols import find_protocol
     from genpr.metrics.registry import CONDITIONAL
 
@@ -188,7 +188,7 @@ def _with_needed(metrics: list[str] | None, by: str, protocol: str) -> list[str]
 
 
 def _of_files(paths: Sequence[Path], by: str, *, force: bool) -> Ranking:
-    from genpr.checkpoints.ranking.ranking import rank_results
+    from genpr.checkpoints.rank import rank_results
     from genpr.errors import UsageError
     from genpr.evaluation.compare import load_results, short_labels
 

@@ -18,11 +18,11 @@ from genpr.cli.options import names_in, recipe_options, threshold
 from genpr.cli.page_options import check_several_page, html_option, write_several_page
 
 if TYPE_CHECKING:
-    from genpr.checkpoints.generation.load import LoadedGenerator
-    from genpr.checkpoints.generation.sampler import Sampler
-    from genpr.checkpoints.ranking.goal import Goal
-    from genpr.checkpoints.sweeps.folder import SweepFolder
-    from genpr.checkpoints.sweeps.sweep import PointProgress, Sweep
+    from genpr.checkpoints.criterion import Objective
+    from genpr.checkpoints.generator import LoadedGenerator
+    from genpr.checkpoints.sampler import Sampler
+    from genpr.checkpoints.sweep import PointProgress, Sweep
+    from genpr.checkpoints.sweep_folder import SweepFolder
     from genpr.evaluation.result import Result
     from genpr.images.datasets import CountedBatches
 
@@ -117,21 +117,20 @@ def command(
     from genpr.images.paths import check_there
 
     check_there(real)
-    from genpr.checkpoints.ranking.goal import Goal
-    from genpr.checkpoints.sweeps.folder import SweepFolder
-    from genpr.checkpoints.sweeps.generator_sweep import sweep_sampler
-    from genpr.checkpoints.sweeps.sweep import sweep
+    from genpr.checkpoints.criterion import Objective
+    from genpr.checkpoints.sweep import sweep, sweep_sampler
+    from genpr.checkpoints.sweep_folder import SweepFolder
     from genpr.evaluation.evaluator import Evaluator
 
     floors = dict(at_least) | ({} if recall_at_least is None else {"recall": recall_at_least})
-    goal = Goal(maximize, floors)
+    objective = Objective(maximize, floors)
     folder = None if out is None else SweepFolder(out, restart=restart)
     told = None if quiet else _teller(axis)
     drawn: Mapping[float, CountedBatches] = {}
     with redirect_stdout(sys.stderr), progress_bars(quiet=quiet) as progress:
         loaded = None if generator is None else _loaded(generator, checkpoint, options["device"])
         evaluator = Evaluator(real, metrics=names_in(metrics), progress=progress, **options)
-        goal.check(evaluator.metrics)
+        objective.check(evaluator.metrics)
         if loaded is None:
             found = sweep(evaluator, dict(points), axis=axis, folder=folder, progress=told)
         else:
@@ -139,7 +138,7 @@ def command(
             sampler = _sampler(loaded, axis, options["device"], own | of_generator)
             found = sweep_sampler(sampler, evaluator, settings or [], folder=folder, progress=told)
             drawn = {place: sampler.images(place) for place in dict.fromkeys(settings or [])}
-    status = _shown(found, goal, folder, as_json=as_json, quiet=quiet)
+    status = _shown(found, objective, folder, as_json=as_json, quiet=quiet)
     _write_page(html, found, drawn, quiet=quiet)
     return status
 
@@ -160,13 +159,13 @@ def _write_page(
 
 def _loaded(spec: str, checkpoint: str | None, device: str) -> LoadedGenerator:
     """Before the reals are embedded: what is wrong with it is said at once."""
-    from genpr.checkpoints.generation.load import load_generator
+    from genpr.checkpoints.generator import load_generator
 
     return load_generator(spec, checkpoint, device=device)
 
 
 def _sampler(loaded: LoadedGenerator, axis: str, device: str, options: Mapping[str, Any]) -> Sampler:
-    from genpr.checkpoints.generation.sampler import Sampler
+    from genpr.checkpoints.sampler import Sampler
 
     return Sampler.of(loaded, axis=axis, device=device, **options)
 
@@ -204,7 +203,9 @@ def _teller(axis: str) -> PointProgress:
     return tell
 
 
-def _shown(found: Sweep, goal: Goal, folder: SweepFolder | None, *, as_json: bool, quiet: bool) -> int:
+def _shown(
+    found: Sweep, objective: Objective, folder: SweepFolder | None, *, as_json: bool, quiet: bool
+) -> int:
     from genpr.report.sweep_files import write_sweep
     from genpr.report.text.sweep_table import sweep_table
 
@@ -212,11 +213,11 @@ def _shown(found: Sweep, goal: Goal, folder: SweepFolder | None, *, as_json: boo
         notes = (item for each in found.points for item in each.result.notices if item.level == "note")
         show_notices(tuple(dict.fromkeys(notes)))
     if folder is not None:
-        write_sweep(found, goal, folder)
+        write_sweep(found, objective, folder)
         if not quiet:
             complain(f"wrote sweep.json, sweep.csv, sweep.png and sweep.svg to {folder.path}")
-    emit(found.to_json(goal=goal) if as_json else sweep_table(found, goal))
-    if found.best(goal) is None:
-        complain(f"missed: no setting has {goal}")
+    emit(found.to_json(objective=objective) if as_json else sweep_table(found, objective))
+    if found.best(objective) is None:
+        complain(f"missed: no setting has {objective}")
         return _MISSED
     return 0

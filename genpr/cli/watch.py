@@ -18,8 +18,8 @@ from genpr.cli.options import names_in, recipe_options
 from genpr.errors import UsageError
 
 if TYPE_CHECKING:
-    from genpr.checkpoints.watching.arrivals import SourceOf
-    from genpr.checkpoints.watching.score_log import ScoreLog
+    from genpr.checkpoints.score_log import ScoreLog
+    from genpr.checkpoints.watch import SourceOf
     from genpr.evaluation.evaluator import Evaluator
     from genpr.evaluation.label_options import LabelOptions
     from genpr.evaluation.result import Result
@@ -139,13 +139,13 @@ def command(
     labels = options["labels"] = labels_taken(options)
     _check(real, folder, protocol, chosen, by, labels)
     _check_drawn(drawn, pattern, done_file, cache_fakes=cache_fakes)
-    from genpr.checkpoints.watching.score_log import ScoreLog
+    from genpr.checkpoints.score_log import ScoreLog
 
     with ScoreLog(out or folder / "genpr.jsonl", by=by, stylegan=file_format == "stylegan") as log:
         if log.dropped:
             complain("note: the last line was cut short when an earlier watch was killed; it is scored again")
         with _summary(log, as_json=as_json), redirect_stdout(sys.stderr), progress_bars(quiet=quiet) as bars:
-            from genpr.checkpoints.watching.watcher import Watcher
+            from genpr.checkpoints.watch import Watcher
             from genpr.evaluation.evaluator import Evaluator
 
             evaluator = Evaluator(real, protocol=protocol, metrics=chosen, progress=bars, **options)
@@ -160,7 +160,7 @@ def command(
                 cache_fakes=cache_fakes,
                 keep_results=keep_results,
                 ignored=[Path(real)],
-                told=complain,
+                on_message=complain,
                 on_record=_teller(log, quiet=quiet),
                 on_result=_noticer(quiet=quiet),
             )
@@ -176,7 +176,7 @@ def _check(
     labels: LabelOptions | None,
 ) -> None:
     """What can be wrong at once is said at once: importing torch alone takes seconds."""
-    from genpr.checkpoints.ranking.criterion import check_computed, number_of
+    from genpr.checkpoints.criterion import check_computed, number_of
     from genpr.evaluation.protocols import find_protocol
 
     number_of(by)
@@ -215,10 +215,10 @@ def _source_of(
 ) -> SourceOf:
     """What in the folder is scored: samples, or what a generator draws from checkpoints."""
     if drawn.generator is None:
-        from genpr.checkpoints.watching.arrivals import samples_at
+        from genpr.checkpoints.watch import samples_at
 
         return samples_at
-    from genpr.checkpoints.generation.checkpoints import checkpoints_at
+    from genpr.checkpoints.sampler import checkpoints_at
 
     own = {name: options[name] for name in ("seed", "batch_size", "device")}
     return checkpoints_at(drawn.images_of(evaluator, **own), pattern=pattern)

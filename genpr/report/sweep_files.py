@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from genpr.checkpoints.ranking.goal import Goal
-from genpr.checkpoints.sweeps.folder import SweepFolder
-from genpr.checkpoints.sweeps.sweep import Sweep
+from genpr.checkpoints.criterion import Objective
+from genpr.checkpoints.sweep import Sweep
+from genpr.checkpoints.sweep_folder import SweepFolder
 
 
-def write_sweep(sweep: Sweep, goal: Goal, folder: SweepFolder) -> None:
+def write_sweep(sweep: Sweep, objective: Objective, folder: SweepFolder) -> None:
     """Write sweep.json, sweep.csv, sweep.png and sweep.svg, each whole or not at all.
 
     Raises:
@@ -15,8 +15,8 @@ def write_sweep(sweep: Sweep, goal: Goal, folder: SweepFolder) -> None:
     """
     from genpr.report.plots.sweep_plot import sweep_plot
 
-    with folder.held():
-        folder.write(folder.path / "sweep.json", sweep.to_json(goal=goal, indent=1) + "\n")
+    with folder.locked():
+        folder.write(folder.path / "sweep.json", sweep.to_json(objective=objective, indent=1) + "\n")
         folder.write(folder.path / "sweep.csv", sweep.to_csv())
-        folder.write(folder.path / "sweep.png", sweep_plot(sweep, goal, form="png"))
-        folder.write(folder.path / "sweep.svg", sweep_plot(sweep, goal, form="svg"))
+        folder.write(folder.path / "sweep.png", sweep_plot(sweep, objective, form="png"))
+        folder.write(folder.path / "sweep.svg", sweep_plot(sweep, objective, form="svg"))

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from genpr.checkpoints.ranking.ranking import Ranking
-from genpr.checkpoints.ranking.words import listed
+from genpr.checkpoints.rank import Ranking, listed
 from genpr.evaluation.compare import Comparison
 from genpr.metrics.uncertainty import Difference
 from genpr.report.reading import Reading, capital
@@ -122,7 +121,7 @@ def _all(metrics: Sequence[str]) -> str:
 def _said(ranking: Ranking) -> str:
     """The summary of a ranking as a sentence of its own; names keep their case."""
     summary = ranking.summary
-    is_name = any(summary.startswith(each.name) for each in ranking.standings)
+    is_name = any(summary.startswith(each.name) for each in ranking.entries)
     return summary if is_name else capital(summary)
 
 

@@ -19,9 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from kills import run_killed
 
 from genpr import storage
-from genpr.checkpoints.ranking.goal import Goal
-from genpr.checkpoints.sweeps import folder as sweep_folder
-from genpr.checkpoints.sweeps import sweep
+from genpr.checkpoints import sweep, sweep_folder
+from genpr.checkpoints.criterion import Objective
 from genpr.evaluation import evaluator
 from genpr.report import sweep_files
 from genpr.report.plots import sweep_plot
@@ -29,7 +28,7 @@ from genpr.report.plots import sweep_plot
 FILES = {module.__file__ for module in (storage, sweep_folder, sweep_files)}
 
 
-def numbers(found: sweep.Sweep, _goal: Goal, *, form: str) -> bytes:
+def numbers(found: sweep.Sweep, _goal: Objective, *, form: str) -> bytes:
     """What a picture shows."""
     return f"{form} of {found.to_csv()}".encode()
 
@@ -39,7 +38,7 @@ def swept(source: Path, out: Path) -> None:
     paths = {float(path.stem): path for path in source.glob("[0-9]*.npy")}
     folder = sweep_folder.SweepFolder(out)
     found = sweep.sweep(reals, paths, folder=folder)
-    sweep_files.write_sweep(found, Goal(), folder)
+    sweep_files.write_sweep(found, Objective(), folder)
 
 
 def main(source: str, plan: dict[str, list[int]]) -> int:

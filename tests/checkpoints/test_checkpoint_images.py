@@ -13,8 +13,8 @@ import torch
 from blob_checkpoints import GENERATOR, real_blobs, write_checkpoint, write_generator
 
 import genpr
-from genpr.checkpoints.generation.checkpoints import CheckpointImages, checkpoints_at
-from genpr.checkpoints.generation.load import check_factory
+from genpr.checkpoints.generator import check_factory
+from genpr.checkpoints.sampler import CheckpointImages, checkpoints_at
 from genpr.errors import DataError, ResourceError, UsageError
 
 OPTIONS = {"image_range": (-1, 1), "device": "cpu"}
@@ -98,7 +98,7 @@ def test_one_generator_at_a_time_is_there(tmp_path, monkeypatch, evaluator):
         ranking = genpr.rank_checkpoints(evaluator, images)
     finally:
         gc.enable()
-    assert len(ranking.standings) == 3
+    assert len(ranking.entries) == 3
     assert sys.modules["counted_gan"].MOST == [1, 1, 1]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from genpr.checkpoints.generation.pixels import to_uint8
+from genpr.checkpoints.generator import to_uint8
 from genpr.errors import DataError, UsageError
 from genpr.images.float_range import checked_range
 

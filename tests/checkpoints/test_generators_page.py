@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import nn
 
-from genpr.checkpoints.generation.latents import RULES
-from genpr.checkpoints.generation.sampler import Sampler
+from genpr.checkpoints.latents import RULES
+from genpr.checkpoints.sampler import Sampler
 
 PAGE = (Path(__file__).parents[2] / "docs" / "generators.md").read_text()
 FENCED = re.findall(r"^```python(?: file=(\S+))?\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

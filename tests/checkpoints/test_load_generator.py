@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import genpr
-from genpr.checkpoints.generation.load import checkpoint_sha256, load_generator
+from genpr.checkpoints.generator import checkpoint_sha256, load_generator
 from genpr.errors import DataError, GenprError, UsageError
 
 NET = """

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import genpr
-from genpr.checkpoints.ranking.ranking import rank_checkpoints, rank_results
+from genpr.checkpoints.rank import rank_checkpoints, rank_results
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.evaluation.compare import compare
 from genpr.metrics.f_beta import f_beta
@@ -53,7 +53,7 @@ def with_value(result, metric, value, **changed):
 
 
 def names(ranking):
-    return [each.name for each in ranking.standings]
+    return [each.name for each in ranking.entries]
 
 
 # The order -----------------------------------------------------------------------------------------------------
@@ -64,8 +64,8 @@ def test_an_f_score_orders_by_precision_and_recall(results, by, beta):
     ranking = rank_results(results, by=by)
     expected = {name: f_beta(each["precision"], each["recall"], beta) for name, each in results.items()}
     assert names(ranking) == sorted(expected, key=expected.get, reverse=True)
-    assert [each.rank for each in ranking.standings] == [1, 2, 3, 4, 5]
-    for each in ranking.standings:
+    assert [each.rank for each in ranking.entries] == [1, 2, 3, 4, 5]
+    for each in ranking.entries:
         assert each.value == expected[each.name]
         assert each.difference == each.value - expected[ranking.winner]
         assert each.value in each.interval
@@ -78,7 +78,7 @@ def test_f1_is_the_default(results):
 
 def test_a_metric_has_the_interval_of_its_score(results):
     ranking = rank_results(results, by="coverage")
-    for each in ranking.standings:
+    for each in ranking.entries:
         found = results[each.name].metrics["coverage"]
         assert (each.value, (each.interval.low, each.interval.high)) == (found.value, found.interval)
 
@@ -88,7 +88,7 @@ def test_two_checkpoints_are_told_apart_as_compare_does(results):
         pair = {name: results[name] for name in ("good", other)}
         for metric in ("precision", "recall", "density", "coverage"):
             ranking, contrast = rank_results(pair, by=metric), compare(pair).contrast(other, metric)
-            loser = ranking.standings[1]
+            loser = ranking.entries[1]
             sign = 1 if loser.name == other else -1
             assert loser.difference == pytest.approx(sign * contrast.value)
             half = (contrast.interval.high - contrast.interval.low) / 2
@@ -112,7 +112,7 @@ def test_equal_values_share_a_rank_in_the_order_given(results):
     twice = {"a": results["narrow"], "b": results["good"], "c": results["good"], "d": results["far"]}
     ranking = rank_results(twice)
     assert names(ranking) == ["b", "c", "a", "d"]
-    assert [each.rank for each in ranking.standings] == [1, 1, 3, 4]
+    assert [each.rank for each in ranking.entries] == [1, 1, 3, 4]
     assert ranking["c"].difference == 0
     assert set(ranking.contenders) == {"b", "c"}
     assert "b and c are equal first by f1" in ranking.summary
@@ -121,13 +121,13 @@ def test_equal_values_share_a_rank_in_the_order_given(results):
 def test_less_of_a_distance_is_better_and_there_are_no_bounds(real, fakes):
     evaluator = genpr.Evaluator(real, metrics=["fd"], control=False)
     ranking = rank_checkpoints(evaluator, fakes, by="fd")
-    values = [each.value for each in ranking.standings]
+    values = [each.value for each in ranking.entries]
     assert values == sorted(values)
     assert ranking.better == "lower"
-    assert {each.difference >= 0 for each in ranking.standings} == {True}
+    assert {each.difference >= 0 for each in ranking.entries} == {True}
     with pytest.raises(KeyError):
         ranking["nobody"]
-    assert {(each.bounds, each.is_contender, each.interval) for each in ranking.standings} == {
+    assert {(each.bounds, each.is_contender, each.interval) for each in ranking.entries} == {
         (None, None, None)
     }
     assert (ranking.has_bounds, ranking.contenders) == (False, ())
@@ -140,7 +140,7 @@ def test_where_less_is_better_bounds_keep_the_sign_of_the_metric(results, monkey
 
     more = rank_results(results, by="density")
     lower = {**registry.ALL_METRICS, "density": replace(registry.METRICS["density"], better="lower")}
-    monkeypatch.setattr("genpr.checkpoints.ranking.criterion.ALL_METRICS", lower)
+    monkeypatch.setattr("genpr.checkpoints.criterion.ALL_METRICS", lower)
     less = rank_results(results, by="density")
     assert names(less) == names(more)[::-1]
     assert less["good"].difference > 0
@@ -164,7 +164,7 @@ def test_without_intervals_the_order_stays_and_nothing_is_told_apart(real, fakes
 def test_the_front_is_who_is_beaten_by_none_in_both(results):
     ranking = rank_results(results, by="pareto")
     pairs = {name: (each["precision"], each["recall"]) for name, each in results.items()}
-    for each in ranking.standings:
+    for each in ranking.entries:
         beaten_by = {
             name
             for name, pair in pairs.items()
@@ -182,13 +182,13 @@ def test_layers_of_the_front_are_counted(results):
     good, far = results["good"], results["far"]
     middle = with_value(with_value(good, "precision", 0.5), "recall", 0.5)
     ranking = rank_results({"low": far, "middle": middle, "high": good}, by="pareto")
-    assert [(each.name, each.rank) for each in ranking.standings] == [("high", 1), ("middle", 2), ("low", 3)]
+    assert [(each.name, each.rank) for each in ranking.entries] == [("high", 1), ("middle", 2), ("low", 3)]
     assert ranking["low"].dominated_by == ("middle", "high")
 
 
 def test_equal_pairs_do_not_beat_each_other(results):
     ranking = rank_results({"a": results["good"], "b": results["good"]}, by="pareto")
-    assert [each.rank for each in ranking.standings] == [1, 1]
+    assert [each.rank for each in ranking.entries] == [1, 1]
     assert ranking.contenders == ("a", "b")
     assert ranking.summary == "all 2 are on the Pareto front: none is beaten in both precision and recall."
 
@@ -244,7 +244,7 @@ def test_what_has_no_value_stands_last_without_a_rank(results):
     metrics = {name: each for name, each in good.metrics.items() if name != "coverage"}
     without = replace(good, metrics=metrics, undefined=("coverage",))
     ranking = rank_results({"none": without, **results}, by="coverage")
-    last = ranking.standings[-1]
+    last = ranking.entries[-1]
     assert (last.name, last.rank, last.value, last.is_contender, last.difference) == ("none", *(None,) * 4)
     assert "no value of coverage with these images: none" in ranking.remarks
     assert ranking.has_bounds
@@ -283,7 +283,7 @@ def test_other_reals_are_refused_and_by_force_bounded_unpaired(results, fakes):
         compare(pair, force=True).contrast("other", "recall"),
     )
     assert contrast.pairing == "unpaired"
-    bounds = ranking.standings[1].bounds
+    bounds = ranking.entries[1].bounds
     assert bounds.high - bounds.low == pytest.approx(contrast.interval.high - contrast.interval.low)
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import genpr
-from genpr.checkpoints.generation.sampler import Sampler
+from genpr.checkpoints.sampler import Sampler
 from genpr.errors import DataError, GenprError, ResourceError, UsageError
 
 D = 12
@@ -92,7 +92,7 @@ def test_rules_of_z_truncate_the_latents_and_psi_is_not_passed(rule):
 
     one = sampler(watch, rule=rule)
     list(one.images(0.4))
-    assert torch.equal(torch.cat(seen), one.latents.at(rule, 0.4))
+    assert torch.equal(torch.cat(seen), one.latents.truncated(rule, 0.4))
 
 
 def test_labels_go_along_with_their_latents():

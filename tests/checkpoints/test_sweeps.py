@@ -17,9 +17,9 @@ import pytest
 from matplotlib.figure import Figure
 
 import genpr
-from genpr.checkpoints.ranking.goal import Goal
-from genpr.checkpoints.sweeps.folder import SweepFolder
-from genpr.checkpoints.sweeps.sweep import Sweep, SweepPoint, sweep, warnings_of
+from genpr.checkpoints.criterion import Objective
+from genpr.checkpoints.sweep import Sweep, SweepPoint, sweep, warnings_of
+from genpr.checkpoints.sweep_folder import SweepFolder
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.notices import Notice
 from genpr.report.plots.metric_curves import draw_metrics
@@ -113,8 +113,8 @@ def test_truncation_trades_recall_for_precision(found):
     assert precisions[0] == 1
     assert recalls[0] < 0.2
     assert "shrinkage" in warnings_of(found.points[0].result)
-    assert found.best(Goal("precision", {"recall": recalls[2]})).setting == 0.8
-    assert found.best(Goal("recall", {"precision": 2})) is None
+    assert found.best(Objective("precision", {"recall": recalls[2]})).setting == 0.8
+    assert found.best(Objective("recall", {"precision": 2})) is None
     assert found.area == pytest.approx(genpr_area([point.tradeoff for point in found.points]))
 
 
@@ -129,54 +129,54 @@ def genpr_area(points):
 
 
 def test_the_record_is_plain_json_and_says_it_all(found):
-    record = json.loads(found.to_json(goal=Goal("precision", {"recall": 0.3})))
+    record = json.loads(found.to_json(objective=Objective("precision", {"recall": 0.3})))
     assert record["schema"] == "genpr.sweep/1"
     assert record["axis"] == "psi"
     assert record["goal"] == "highest precision with recall at least 0.3"
-    assert record["best"] == found.best(Goal("precision", {"recall": 0.3})).setting
+    assert record["best"] == found.best(Objective("precision", {"recall": 0.3})).setting
     assert record["front"] == [point.setting for point in found.front]
     assert [point["setting"] for point in record["points"]] == list(SETTINGS)
     assert record["points"][1]["result"]["metrics"]["recall"]["value"] == found.points[1].result["recall"]
 
 
 def test_the_record_and_the_table_say_who_may_be_the_best(found):
-    for goal in (Goal(), Goal("precision"), Goal("recall")):
-        contenders = found.contenders(goal)
+    for objective in (Objective(), Objective("precision"), Objective("recall")):
+        contenders = found.contenders(objective)
         expected = [point.setting for point in contenders]
-        assert json.loads(found.to_json(goal=goal))["contenders"] == expected
-        best = found.best(goal).setting
+        assert json.loads(found.to_json(objective=objective))["contenders"] == expected
+        best = found.best(objective).setting
         others = [f"{setting:g}" for setting in expected if setting != best]
-        table = " ".join(sweep_table(found, goal).split())
+        table = " ".join(sweep_table(found, objective).split())
         told = f"not distinguishable from it: psi = {', '.join(others)} ("
         assert (told in table) == bool(others)
         assert ("no other setting is as good" in table) == (not others)
-        drawn = sweep_plot(found, goal, form="svg").decode()
+        drawn = sweep_plot(found, objective, form="svg").decode()
         assert ("not told from the best" in drawn) == bool(others)
-    out_of_reach = Goal("recall", {"recall": 2.0})
-    assert json.loads(found.to_json(goal=out_of_reach))["contenders"] == []
+    out_of_reach = Objective("recall", {"recall": 2.0})
+    assert json.loads(found.to_json(objective=out_of_reach))["contenders"] == []
     assert "distinguishable" not in sweep_table(found, out_of_reach)
 
 
 def test_without_intervals_nobody_is_claimed_to_be_worse(reals, fakes):
     bare = sweep(genpr.Evaluator(reals, **OPTIONS, intervals=False), fakes)
     assert json.loads(bare.to_json())["contenders"] is None
-    table = sweep_table(bare, Goal())
+    table = sweep_table(bare, Objective())
     assert "distinguishable" not in table
     assert "as good" not in table
-    assert "not told" not in sweep_plot(bare, Goal(), form="svg").decode()
+    assert "not told" not in sweep_plot(bare, Objective(), form="svg").decode()
 
 
 def test_settings_that_were_not_made_alike_are_named(reals, fakes, found):
     assert found.differences == ()
     assert json.loads(found.to_json())["differences"] == []
-    assert "made alike" not in sweep_table(found, Goal())
+    assert "made alike" not in sweep_table(found, Objective())
     bare = genpr.Evaluator(reals, **OPTIONS, intervals=False)
     unlike = sweep(bare, {0.1: fakes[0.1], 0.5: fakes[0.5][:90], 1.0: fakes[1.0][:80]})
     assert unlike.differences == (
         "90 fake images in psi = 0.5, 150 in psi = 0.1",
         "80 fake images in psi = 1, 150 in psi = 0.1",
     )
-    table = " ".join(sweep_table(unlike, Goal()).split())
+    table = " ".join(sweep_table(unlike, Objective()).split())
     assert f"not made alike, and their values may differ by that: {unlike.differences[0]} and 1 more" in table
     assert sweep(bare, {0.1: fakes[0.1]}).differences == ()
 
@@ -187,10 +187,10 @@ def test_a_resumed_sweep_tells_the_same_settings_apart(evaluator, fakes, tmp_pat
     folder = SweepFolder(tmp_path / "out")
     sweep(evaluator, {psi: paths[psi] for psi in SETTINGS[:2]}, folder=folder)
     resumed = sweep(evaluator, paths, folder=SweepFolder(tmp_path / "out"))
-    for goal in (Goal(), Goal("precision", {"recall": 0.3})):
-        assert resumed.contenders(goal) is not None
-        assert [point.setting for point in resumed.contenders(goal)] == [
-            point.setting for point in found.contenders(goal)
+    for objective in (Objective(), Objective("precision", {"recall": 0.3})):
+        assert resumed.contenders(objective) is not None
+        assert [point.setting for point in resumed.contenders(objective)] == [
+            point.setting for point in found.contenders(objective)
         ]
     for point, other in zip(resumed.points, found.points, strict=True):
         assert point.result.metrics == other.result.metrics
@@ -297,7 +297,7 @@ def test_a_folder_that_cannot_be_written_is_said(evaluator, fakes, tmp_path):
 
 def test_two_sweeps_do_not_share_a_folder(evaluator, fakes, tmp_path):
     paths, folder = files_of(tmp_path / "fakes", fakes), SweepFolder(tmp_path / "out")
-    with folder.held(), pytest.raises(ResourceError, match="another sweep is under way") as error:
+    with folder.locked(), pytest.raises(ResourceError, match="another sweep is under way") as error:
         sweep(evaluator, paths, folder=SweepFolder(tmp_path / "out"))
     assert error.value.code == "locked"
     sweep(evaluator, paths, folder=folder)

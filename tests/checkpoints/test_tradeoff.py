@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from genpr.checkpoints.ranking.tradeoff import dominated_area, knee, pareto_front
+from genpr.checkpoints.criterion import dominated_area, knee, pareto_front
 
 # Hundredths, coarse in half of the sets so that ties occur.
 SETS = [

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from genpr.checkpoints.generation.sampler import Sampler
+from genpr.checkpoints.sampler import Sampler
 from genpr.errors import DataError, UsageError
 
 D, W = 6, 12

@@ -16,10 +16,8 @@ import numpy as np
 import pytest
 
 import genpr
-from genpr.checkpoints.watching.arrivals import look, natural_order
-from genpr.checkpoints.watching.score_lines import stylegan_line, time_text
-from genpr.checkpoints.watching.score_log import ScoreLog
-from genpr.checkpoints.watching.watcher import Watcher
+from genpr.checkpoints.score_log import ScoreLog, stylegan_line, time_text
+from genpr.checkpoints.watch import Watcher, natural_order, pending_sources
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.metrics.f_beta import f1_of
 from genpr.report.text.watched import watched_table
@@ -84,7 +82,7 @@ class Watch:
             evaluator,
             folder,
             self.log,
-            told=self.said.append,
+            on_message=self.said.append,
             on_record=self.records.append,
             clock=clock,
             sleep=clock.sleep,
@@ -209,15 +207,15 @@ def test_any_change_in_a_folder_starts_the_rest_anew(folder, clock, watch, chang
     samples.mkdir(parents=True)
     (samples / "0.png").write_bytes(b"x")
     (samples / "1.png").write_bytes(b"x")
-    before = look(folder)[0].listing
-    assert look(folder)[0].listing == before
+    before = pending_sources(folder)[0].listing
+    assert pending_sources(folder)[0].listing == before
     {
         "another": lambda: (samples / "2.png").write_bytes(b""),
         "longer": lambda: (samples / "1.png").write_bytes(b"xy"),
         "touched": lambda: os.utime(samples / "1.png", (1, 1)),
         "gone": (samples / "1.png").unlink,
     }[change]()
-    assert look(folder)[0].listing != before
+    assert pending_sources(folder)[0].listing != before
 
 
 def test_what_changes_while_it_is_scored_is_not_recorded(folder, clock, evaluator, watch):
@@ -294,7 +292,9 @@ def test_only_samples_are_looked_at(folder, tmp_path):
     (folder / "logs" / "events").touch()
     (folder / "images" / "0.png").touch()
     (folder / "real").symlink_to(folder / "images")
-    found = [arrival.name for arrival in look(folder, ignored=[folder / "c.npz", tmp_path / "missing"])]
+    found = [
+        arrival.name for arrival in pending_sources(folder, ignored=[folder / "c.npz", tmp_path / "missing"])
+    ]
     assert found == ["E.NPY", "a.zip", "b.tar.gz", "d.safetensors", "images", "real"]
 
 
@@ -370,7 +370,7 @@ def test_half_an_archive_is_scored_when_it_is_whole(folder, clock, watch):
     assert run.scored() == ["a.npy"]
     assert len(run.said) == 1
     assert "cannot be scored yet (file-damaged)" in run.said[0]
-    assert clock.now == 1110  # 100 s is the first look at the whole file
+    assert clock.now == 1110  # 100 s is the first pending_sources at the whole file
 
 
 def test_what_fails_is_tried_ever_less_often_then_given_up(folder, clock, watch):

@@ -18,21 +18,21 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from kills import run_killed
 
 from genpr import storage
-from genpr.checkpoints.watching import score_log, watcher
+from genpr.checkpoints import score_log, watch
 from genpr.evaluation import evaluator
 
-FILES = {module.__file__ for module in (score_log, storage, watcher)}
+FILES = {module.__file__ for module in (score_log, storage, watch)}
 
 
-def watch(real: str, folder: Path) -> None:
+def run_watch(real: str, folder: Path) -> None:
     scores = evaluator.Evaluator(real, control=False, intervals=False)
     with score_log.ScoreLog(folder / "genpr.jsonl", stylegan=True) as log:
-        watcher.Watcher(scores, folder, log, settle=0, give_up=0).run(once=True)
+        watch.Watcher(scores, folder, log, settle=0, give_up=0).run(once=True)
 
 
 def main(real: str, plan: dict[str, list[int]]) -> int:
     return sum(
-        run_killed(partial(watch, real, Path(folder)), [*lines, None], FILES)
+        run_killed(partial(run_watch, real, Path(folder)), [*lines, None], FILES)
         for folder, lines in plan.items()
     )
 

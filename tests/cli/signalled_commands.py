@@ -22,7 +22,7 @@ import click
 import rich.progress
 import torch
 
-import genpr.checkpoints.watching.watcher
+import genpr.checkpoints.watch
 import genpr.evaluation.evaluator
 from genpr.__main__ import main
 from genpr.cli import features, rank, score, sweep, watch
@@ -32,7 +32,7 @@ WARM = (
     rich.progress,
     torch,
     genpr.evaluation.evaluator,
-    genpr.checkpoints.watching.watcher,
+    genpr.checkpoints.watch,
     features,
     rank,
     score,

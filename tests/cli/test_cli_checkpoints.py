@@ -7,8 +7,8 @@ import json
 import pytest
 from blob_checkpoints import GENERATOR, real_blobs, write_checkpoint, write_generator
 
-from genpr.checkpoints.generation.load import load_generator
-from genpr.checkpoints.generation.sampler import Sampler
+from genpr.checkpoints.generator import load_generator
+from genpr.checkpoints.sampler import Sampler
 from genpr.cli.main import run as main
 
 LOAD = ("--generator", "gan.py:load", "--image-range=-1,1")

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from genpr.checkpoints.watching import watcher
-from genpr.checkpoints.watching.score_log import ScoreLog
+from genpr.checkpoints import watch
+from genpr.checkpoints.score_log import ScoreLog
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_an_interrupt_leaves_whole_files_and_the_table(genpr, run, monkeypatch, 
         raise KeyboardInterrupt
 
     arguments = ["--settle", "0", *["--json"] * as_json]
-    monkeypatch.setitem(watcher.Watcher.__init__.__kwdefaults__, "sleep", interrupted)
+    monkeypatch.setitem(watch.Watcher.__init__.__kwdefaults__, "sleep", interrupted)
     code, out, err = genpr("watch", "real.npy", "run", *arguments)
     assert code == 130
     assert "interrupted" in err

@@ -16,7 +16,7 @@ from safetensors.torch import save
 import genpr
 from fuzz.formats import zip_of
 from fuzz.images import COLOUR, encoded
-from genpr.checkpoints.watching.score_lines import scored_record
+from genpr.checkpoints.score_log import scored_record
 from genpr.features.cache import FeatureCache
 from genpr.features.feature_set import FeatureSet, save_features
 from genpr.metrics.knn_manifold import KNNManifold

@@ -13,7 +13,7 @@ import torch
 
 import genpr
 from fuzz import made
-from genpr.checkpoints.watching.score_log import ScoreLog
+from genpr.checkpoints.score_log import ScoreLog
 from genpr.conditional.parse_answers import read_entities
 from genpr.conditional.prompts import open_prompts
 from genpr.conditional.vocabulary import Vocabulary

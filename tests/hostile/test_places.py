@@ -16,7 +16,7 @@ from PIL import Image
 from safetensors.numpy import save_file
 
 import genpr
-from genpr.checkpoints.sweeps.folder import SweepFolder
+from genpr.checkpoints.sweep_folder import SweepFolder
 from genpr.cli.console import show_notices
 from genpr.cli.main import run
 from genpr.errors import GenprError, UsageError
@@ -40,10 +40,10 @@ def test_the_name_of_an_axis_leads_nowhere(tmp_path, sides):
     result = genpr.score(sides[0], sides[1], extractor="pixels", intervals=False, control=False)
     folder = SweepFolder(out)
     axes = ("../../evil", "/evil", "a/b", "..", ".", "\x1b[2J", "a\nb", "a\0b", "C:\\x", "psi")
-    with folder.held():
+    with folder.locked():
         for axis in axes:
-            folder.keep(axis, 0.5, {"axis": axis}, result)
-            assert folder.find(axis, 0.5, {"axis": axis}) is not None
+            folder.save(axis, 0.5, {"axis": axis}, result)
+            assert folder.load(axis, 0.5, {"axis": axis}) is not None
     files = set(tmp_path.rglob("*=*.json"))
     assert {path.parent for path in files} == {out / "points"}
     assert len(files) == len(axes)

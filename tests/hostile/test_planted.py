@@ -13,8 +13,7 @@ from feature_files import save
 import genpr
 from genpr.audit.results import Run
 from genpr.audit.results import load as load_audit
-from genpr.checkpoints.watching.score_lines import scored_record
-from genpr.checkpoints.watching.score_log import ScoreLog
+from genpr.checkpoints.score_log import ScoreLog, scored_record
 from genpr.cli.main import run
 from genpr.errors import DataError, FeatureError, GenprError
 from genpr.evaluation.compare import load_results

@@ -8,7 +8,7 @@ import pytest
 import torch
 from training_images import images as images_of_loop
 
-from genpr.checkpoints.generation.pixels import to_uint8
+from genpr.checkpoints.generator import to_uint8
 from genpr.errors import DataError
 from genpr.integrations.callback import GenprCallback
 from genpr.integrations.pixels import as_uint8

@@ -14,7 +14,7 @@ import pytest
 from compare_results import a_scored, pair
 from page_results import HOSTILE, a_result, a_side, picture
 
-from genpr.checkpoints.ranking.ranking import rank_results
+from genpr.checkpoints.rank import rank_results
 from genpr.errors import UsageError
 from genpr.evaluation.compare import compare, load_results
 from genpr.metrics.uncertainty import difference

@@ -12,8 +12,8 @@ import pytest
 from compare_results import pair
 from page_results import a_result
 
-from genpr.checkpoints.ranking.goal import Goal
-from genpr.checkpoints.sweeps.sweep import Sweep, SweepPoint
+from genpr.checkpoints.criterion import Objective
+from genpr.checkpoints.sweep import Sweep, SweepPoint
 from genpr.evaluation.per_class import Average, ClassScore, ClassScores
 from genpr.report.plots.class_plot import class_heat_map
 from genpr.report.plots.compare_plots import metric_curve, numbered_plane
@@ -68,8 +68,8 @@ PLOTS = {
     "numbered_plane": lambda: numbered_plane(list(enumerate(results(), 1))),
     "metric_curve": lambda: metric_curve("recall", results(), axis_of(["psi=0.5", "psi=1"])),
     "class_heat_map": lambda: class_heat_map(classes()),
-    "sweep_svg": lambda: sweep_plot(sweep(), Goal("precision"), form="svg"),
-    "sweep_png": lambda: sweep_plot(sweep(), Goal("precision"), form="png"),
+    "sweep_svg": lambda: sweep_plot(sweep(), Objective("precision"), form="svg"),
+    "sweep_png": lambda: sweep_plot(sweep(), Objective("precision"), form="png"),
 }
 
 

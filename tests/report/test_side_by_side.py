@@ -11,7 +11,7 @@ import torch
 from page_results import a_result, a_side
 from PIL import Image
 
-from genpr.checkpoints.generation.sampler import Sampler
+from genpr.checkpoints.sampler import Sampler
 from genpr.errors import DataError, UsageError
 from genpr.evaluation.result import Identities
 from genpr.features.feature_set import FeatureSet

@@ -7,8 +7,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from genpr.checkpoints.ranking.criterion import number_of
-from genpr.checkpoints.ranking.ranking import Ranking, rank_results
+from genpr.checkpoints.criterion import number_of
+from genpr.checkpoints.rank import Ranking, rank_results
 from genpr.evaluation.compare import Comparison, notices_of
 from genpr.metrics.registry import ALL_METRICS
 from genpr.report.pages.compare_parts import columns_of, lines_of, places_of, references_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from genpr.checkpoints.ranking.ranking import Ranking
+from genpr.checkpoints.rank import Ranking
 from genpr.evaluation.compare import Comparison
 from genpr.evaluation.result import Result, recipe_of
 from genpr.metrics.registry import ALL_METRICS
@@ -157,7 +157,7 @@ def places_of(ranking: Ranking, names: Sequence[str]) -> list[Place]:
             interval="–" if each.interval is None else f"{each.interval.low:.3f} to {each.interval.high:.3f}",
             difference="" if each.name == ranking.winner else _signed(each.difference, each.bounds),
         )
-        for each in ranking.standings
+        for each in ranking.entries
     ]
 
 

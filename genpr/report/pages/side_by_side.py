@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from genpr.checkpoints.ranking.words import listed
+from genpr.checkpoints.rank import listed
 from genpr.errors import DataError, ImageError, UsageError
 from genpr.evaluation.result import Identities, Result
 from genpr.features.feature_set import FeatureSet

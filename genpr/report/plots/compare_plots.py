@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from genpr.checkpoints.ranking.tradeoff import Point
+from genpr.checkpoints.criterion import Point
 from genpr.evaluation.result import Result
 from genpr.report.plots.drawing import drawing
 from genpr.report.plots.inline_svg import INK, OTHER, QUIET, STYLE, THIS, inline_svg

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from genpr.checkpoints.sweeps.sweep import warnings_of
+from genpr.checkpoints.sweep import warnings_of
 from genpr.evaluation.result import Result
 from genpr.metrics.registry import DEFAULT_METRICS
 

@@ -6,8 +6,8 @@ import io
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
-from genpr.checkpoints.ranking.goal import Goal
-from genpr.checkpoints.sweeps.sweep import Sweep
+from genpr.checkpoints.criterion import Objective
+from genpr.checkpoints.sweep import Sweep
 from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.metrics.value import MetricValue
 from genpr.report.plots.drawing import drawing
@@ -22,7 +22,7 @@ _NEAR_TOP = 0.95
 _FAR_BELOW = 0.5
 
 
-def sweep_plot(sweep: Sweep, goal: Goal, *, form: Literal["png", "svg"]) -> bytes:
+def sweep_plot(sweep: Sweep, objective: Objective, *, form: Literal["png", "svg"]) -> bytes:
     """Left, precision against recall with intervals and the settings beside the points; right, metrics along the axis.
 
     Returns:
@@ -33,7 +33,7 @@ def sweep_plot(sweep: Sweep, goal: Goal, *, form: Literal["png", "svg"]) -> byte
 
         figure = Figure(figsize=(9.6, 5.0), layout="constrained")
         left, right = figure.subplots(1, 2)
-        _draw_tradeoff(left, sweep, goal)
+        _draw_tradeoff(left, sweep, objective)
         draw_metrics(right, sweep.axis, {point.setting: point.result for point in sweep.points})
         put_legend(right, columns=3)
         buffer = io.BytesIO()
@@ -42,7 +42,7 @@ def sweep_plot(sweep: Sweep, goal: Goal, *, form: Literal["png", "svg"]) -> byte
     return buffer.getvalue()
 
 
-def _draw_tradeoff(axes: Axes, sweep: Sweep, goal: Goal) -> None:
+def _draw_tradeoff(axes: Axes, sweep: Sweep, objective: Objective) -> None:
     from matplotlib import colormaps
 
     points = sweep.points
@@ -70,7 +70,7 @@ def _draw_tradeoff(axes: Axes, sweep: Sweep, goal: Goal) -> None:
             color=INK,
             zorder=4,
         )
-    _draw_chosen(axes, sweep, goal)
+    _draw_chosen(axes, sweep, objective)
     limits = [_end_of_axis(recall), _end_of_axis(precision)]
     _draw_perfect(axes, points[0].result.metrics, limits)
     axes.set(
@@ -96,9 +96,9 @@ def _draw_perfect(axes: Axes, metrics: Mapping[str, MetricValue], limits: list[f
     axes.scatter(recall, precision, marker="+", color=INK, s=80, label=label, zorder=3)
 
 
-def _draw_chosen(axes: Axes, sweep: Sweep, goal: Goal) -> None:
-    best = sweep.best(goal)
-    others = [point.tradeoff for point in sweep.contenders(goal) or () if point != best]
+def _draw_chosen(axes: Axes, sweep: Sweep, objective: Objective) -> None:
+    best = sweep.best(objective)
+    others = [point.tradeoff for point in sweep.contenders(objective) or () if point != best]
     if others:
         recalls, precisions = zip(*others, strict=True)
         label = "not told from the best"
@@ -114,7 +114,7 @@ def _draw_chosen(axes: Axes, sweep: Sweep, goal: Goal) -> None:
         )
     for point, marker, size, name in (
         (sweep.knee, "D", 90, "knee"),
-        (best, "o", 160, f"best: {goal}"),
+        (best, "o", 160, f"best: {objective}"),
     ):
         if point is not None:
             axes.scatter(

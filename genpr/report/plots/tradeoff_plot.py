@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from genpr.checkpoints.ranking.tradeoff import Point, pareto_front
+from genpr.checkpoints.criterion import Point, pareto_front
 from genpr.metrics.value import MetricValue
 
 if TYPE_CHECKING:

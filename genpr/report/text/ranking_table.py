@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from genpr.checkpoints.ranking.criterion import PARETO
-from genpr.checkpoints.ranking.ranking import Ranking
+from genpr.checkpoints.criterion import PARETO
+from genpr.checkpoints.rank import Ranking
 from genpr.metrics.f_beta import F_SCORE_METRICS
 from genpr.metrics.uncertainty import Interval
 from genpr.report.text.layout import number, plain_table, render, wrapped
@@ -16,9 +16,9 @@ _MOST_NAMES = 3
 
 def ranking_table(ranking: Ranking) -> str:
     """One row per checkpoint, the best first, then what came out in a sentence."""
-    title = f"{len(ranking.standings)} checkpoints by {ranking.by}"
+    title = f"{len(ranking.entries)} checkpoints by {ranking.by}"
     if ranking.by == PARETO:
-        title = f"{len(ranking.standings)} checkpoints by their Pareto front of precision and recall"
+        title = f"{len(ranking.entries)} checkpoints by their Pareto front of precision and recall"
         rows = _front_rows(ranking)
     else:
         title, rows = f"{title}, {ranking.better} is better", _rows(ranking)
@@ -33,14 +33,12 @@ def _rows(ranking: Ranking) -> str:
     value = ranking.by if len(ranking.by) <= _LONG else "value"
     columns = ["", "checkpoint", *shown, value, "95 % interval", "to the winner"]
     table = plain_table(*columns)
-    for standing in ranking.standings:
-        others = [number(ranking.results[standing.name][name]) for name in shown]
-        own = [_text(standing.value), _ends(standing.interval)]
-        mark = "*" if standing.is_contender else " "
-        to_winner = (
-            "" if standing.name == ranking.winner else _difference(standing.difference, standing.bounds)
-        )
-        table.add_row(_place(standing.rank, mark), standing.name, *others, *own, to_winner)
+    for entry in ranking.entries:
+        others = [number(ranking.results[entry.name][name]) for name in shown]
+        own = [_text(entry.value), _ends(entry.interval)]
+        mark = "*" if entry.is_contender else " "
+        to_winner = "" if entry.name == ranking.winner else _difference(entry.difference, entry.bounds)
+        table.add_row(_place(entry.rank, mark), entry.name, *others, *own, to_winner)
     return _fitted(table, texts=1)
 
 
@@ -49,18 +47,18 @@ def _front_rows(ranking: Ranking) -> str:
     for name in F_SCORE_METRICS:
         columns += [name, "95 % interval"]
     table = plain_table(*columns, "beaten by")
-    for standing in ranking.standings:
-        metrics = ranking.results[standing.name].metrics
+    for entry in ranking.entries:
+        metrics = ranking.results[entry.name].metrics
         values = []
         for name in F_SCORE_METRICS:
             found = metrics.get(name)
             ends = None if found is None or found.interval is None else Interval(*found.interval)
             values += [_text(None if found is None else found.value), _ends(ends)]
-        by = ", ".join(standing.dominated_by[:_MOST_NAMES])
-        more = len(standing.dominated_by) - _MOST_NAMES
+        by = ", ".join(entry.dominated_by[:_MOST_NAMES])
+        more = len(entry.dominated_by) - _MOST_NAMES
         table.add_row(
-            _place(standing.rank, "*" if standing.is_contender else " "),
-            standing.name,
+            _place(entry.rank, "*" if entry.is_contender else " "),
+            entry.name,
             *values,
             by + (f" and {more} more" if more > 0 else ""),
         )

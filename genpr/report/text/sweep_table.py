@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from genpr.checkpoints.ranking.goal import Goal
-from genpr.checkpoints.sweeps.sweep import Sweep, SweepPoint, warnings_of
+from genpr.checkpoints.criterion import Objective
+from genpr.checkpoints.sweep import Sweep, SweepPoint, warnings_of
 from genpr.metrics.registry import METRICS
 from genpr.report.text.layout import WIDTH, number, plain, plain_table, render, shortened, wrapped
 from genpr.report.text.sparklines import Series, sparklines
@@ -13,7 +13,7 @@ _F1, _MARK = 5, 6  # columns of a value, and of the longest mark
 _LONGEST_AXIS = 12  # columns of its name
 
 
-def sweep_table(sweep: Sweep, goal: Goal) -> str:
+def sweep_table(sweep: Sweep, objective: Objective) -> str:
     """Settings down, metrics across with half the width of their intervals; then each metric as bars, front, knee and best."""
     names = _shown(sweep)
     shown = plain_table(shortened(sweep.axis, _LONGEST_AXIS), *names, "f1", "")
@@ -25,8 +25,10 @@ def sweep_table(sweep: Sweep, goal: Goal) -> str:
         column.overflow = "fold"
     for point in sweep.points:
         cells = [_value(point, name) for name in names]
-        shown.add_row(f"{point.setting:g}", *cells, f"{point.values['f1']:.3f}", _marks(sweep, point, goal))
-    return "\n".join([render(shown), *_along(sweep), *_legend(sweep, goal)])
+        shown.add_row(
+            f"{point.setting:g}", *cells, f"{point.values['f1']:.3f}", _marks(sweep, point, objective)
+        )
+    return "\n".join([render(shown), *_along(sweep), *_legend(sweep, objective)])
 
 
 def _along(sweep: Sweep) -> list[str]:
@@ -60,10 +62,10 @@ def _value(point: SweepPoint, name: str) -> str:
     return f"{metric.value:.3f} ±{(high - low) / 2:.3f}"
 
 
-def _marks(sweep: Sweep, point: SweepPoint, goal: Goal) -> str:
+def _marks(sweep: Sweep, point: SweepPoint, objective: Objective) -> str:
     marks = [
         mark
-        for mark, chosen in (("best", sweep.best(goal)), ("knee", sweep.knee))
+        for mark, chosen in (("best", sweep.best(objective)), ("knee", sweep.knee))
         if chosen is not None and chosen.setting == point.setting
     ]
     if point.setting not in {each.setting for each in sweep.front}:
@@ -71,28 +73,28 @@ def _marks(sweep: Sweep, point: SweepPoint, goal: Goal) -> str:
     return " ".join(marks)
 
 
-def _doubts(sweep: Sweep, goal: Goal, best: SweepPoint | None) -> list[str]:
+def _doubts(sweep: Sweep, objective: Objective, best: SweepPoint | None) -> list[str]:
     """Who else may be the best; nothing where nobody can tell, or there is nobody else."""
-    contenders = sweep.contenders(goal)
+    contenders = sweep.contenders(objective)
     if not contenders or best is None or len(sweep.points) == 1:
         return []
     others = [f"{point.setting:g}" for point in contenders if point.setting != best.setting]
     if others:
         return [f"not distinguishable from it: {sweep.axis} = {', '.join(others)} (simultaneous 95 % bounds)"]
-    worse = "reaches it and is as good" if goal.at_least else "is as good"
+    worse = "reaches it and is as good" if objective.at_least else "is as good"
     return [f"no other setting {worse}: simultaneous 95 % bounds tell"]
 
 
-def _legend(sweep: Sweep, goal: Goal) -> list[str]:
+def _legend(sweep: Sweep, objective: Objective) -> list[str]:
     axis, first, names = sweep.axis, sweep.points[0].result, _shown(sweep)
     known = ((name, first.metrics[name].null) for name in names)
     nulls = ", ".join(f"{name} {number(null)}" for name, null in known if null is not None)
-    best, knee = sweep.best(goal), sweep.knee
+    best, knee = sweep.best(objective), sweep.knee
     lines = [f"null: {nulls}"] if nulls else []
     lines += [
-        f"best ({goal}): " + ("no setting reaches it" if best is None else f"{axis} = {best.setting:g}")
+        f"best ({objective}): " + ("no setting reaches it" if best is None else f"{axis} = {best.setting:g}")
     ]
-    lines += _doubts(sweep, goal, best)
+    lines += _doubts(sweep, objective, best)
     if knee is not None:
         lines.append(f"knee of the front: {axis} = {knee.setting:g}")
     lines.append(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from genpr.checkpoints.ranking.criterion import number_of
+from genpr.checkpoints.criterion import number_of
 from genpr.report.text.layout import number, plain_table, render, wrapped
 from genpr.report.text.sparklines import Series, sparklines
 
 if TYPE_CHECKING:
-    from genpr.checkpoints.watching.score_lines import Record
+    from genpr.checkpoints.score_log import Record
 
 _MOST_METRICS = 5  # that fit 80 columns
 _FEWEST = 3

@@ -1,4 +1,4 @@
-"""The folder of a sweep: one file per finished point, so that a sweep that was stopped goes on where it was."""
+"""The folder of a sweep: one file per finished point, so that a sweep resumes after an interruption."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from genpr.evaluation.evaluator import Evaluator
 from genpr.evaluation.result import Result, result_of
 from genpr.images.folder import walk_files
 from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, parse_json, read_bytes
-from genpr.storage import atomic_path, check_place, exclusive_lock, open_regular, unwritable
+from genpr.storage import (
+    atomic_path,
+    check_place,
+    exclusive_lock,
+    open_regular,
+    remove_temporaries,
+    unwritable,
+)
 
 _LONGEST_NAME = 100
 _SCHEMA = "genpr.sweep-point/1"
@@ -26,10 +33,10 @@ SWEEP_FILES = ("sweep.json", "sweep.csv", "sweep.png", "sweep.svg")
 
 
 class SweepFolder:
-    """Finished points of one sweep, each with the key of what decided it.
+    """Finished points of one sweep, each with the key of what determined it.
 
     Args:
-        path: The folder; made when it is first held.
+        path: The folder; made when it is first locked.
         restart: Score again what it holds of another sweep, instead of refusing it.
     """
 
@@ -38,8 +45,8 @@ class SweepFolder:
         self._points = path / "points"
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep other sweeps out meanwhile, and clear away what a killed one left half written.
+    def locked(self) -> Iterator[None]:
+        """Lock the folder against other sweeps, and remove the temporary files of an interrupted one.
 
         Raises:
             UsageError: A file of the sweep cannot be written there (`genpr.storage.check_place`).
@@ -54,20 +61,14 @@ class SweepFolder:
         busy = f"another sweep is under way in {self.path}; wait for it, or choose another folder"
         lock = exclusive_lock(self._points / ".lock", busy=busy)
         try:
-            self._remove_half_written()
+            try:
+                remove_temporaries(self.path, "|".join(map(re.escape, SWEEP_FILES)))
+                remove_temporaries(self._points, r".+\.json")
+            except OSError as error:
+                raise unwritable(self.path, error) from error
             yield
         finally:
             lock.release()
-
-    def _remove_half_written(self) -> None:
-        files = "|".join(map(re.escape, SWEEP_FILES))
-        try:
-            for folder, names in ((self.path, files), (self._points, r".+\.json")):
-                for path in folder.iterdir():
-                    if re.fullmatch(rf"\.(?:{names})\.[^.]+\.tmp", path.name, re.DOTALL):
-                        path.unlink(missing_ok=True)
-        except OSError as error:
-            raise unwritable(self.path, error) from error
 
     def key_of(
         self,
@@ -77,7 +78,7 @@ class SweepFolder:
         source: object,
         key: Mapping[str, Any] | None,
     ) -> dict[str, Any] | None:
-        """Everything that decides the numbers of a point; None where nobody can tell, such as of bare arrays."""
+        """Everything that determines the numbers of a point; None where that is not known, such as for bare arrays."""
         if key is None and isinstance(source, str | os.PathLike):
             key = {"source": str(source), "listing": _listing(Path(source))}
         if key is None:
@@ -85,8 +86,8 @@ class SweepFolder:
         found = {"axis": axis, "setting": setting, "fakes": dict(key), "recipe": evaluator.recipe}
         return dict(parse_json(json.dumps(found)))  # as it will be read back
 
-    def find(self, axis: str, setting: float, key: Mapping[str, Any]) -> Result | None:
-        """The result of a point, if it is here.
+    def load(self, axis: str, setting: float, key: Mapping[str, Any]) -> Result | None:
+        """The result of a finished point, or None.
 
         Raises:
             UsageError: There is a point of this setting from another sweep ("other-sweep").
@@ -114,7 +115,7 @@ class SweepFolder:
             path=str(path),
         )
 
-    def keep(self, axis: str, setting: float, key: Mapping[str, Any], result: Result) -> None:
+    def save(self, axis: str, setting: float, key: Mapping[str, Any], result: Result) -> None:
         """Write a finished point, whole or not at all."""
         record = {"schema": _SCHEMA, "key": key, "result": result.to_dict()}
         self.write(self._path_of(axis, setting), json.dumps(record, allow_nan=False) + "\n")
@@ -132,11 +133,11 @@ class SweepFolder:
             raise unwritable(path, error) from error
 
     def _path_of(self, axis: str, setting: float) -> Path:
-        return self._points / f"{_in_file_name(axis)}={setting!r}.json"
+        return self._points / f"{_file_name_of(axis)}={setting!r}.json"
 
 
-def _in_file_name(axis: str) -> str:
-    """The name of an axis, in which whatever might lead elsewhere is written by its number."""
+def _file_name_of(axis: str) -> str:
+    """The name of an axis with characters escaped that are unsafe in a file name."""
     return re.sub(r"[^\w -]|^\.", lambda found: f"%{ord(found[0]):02x}", axis)[:_LONGEST_NAME]
 
 
@@ -166,7 +167,7 @@ def _listing(path: Path) -> str:
 
 
 def _difference(stored: Any, wanted: Mapping[str, Any]) -> str:  # noqa: ANN401 - whatever a file holds
-    """What differs, in words: the path of each field that does."""
+    """The fields that differ, with both values."""
     found = [
         f"{name} was {_short(there)}, now {_short(here)}"
         for name, there, here in _leaves(stored, wanted, "")

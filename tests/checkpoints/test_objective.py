@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import genpr
-from genpr.checkpoints.ranking.goal import Goal
+from genpr.checkpoints.criterion import Objective
 from genpr.errors import UsageError
 
 VALUES = [
@@ -35,28 +35,28 @@ def results():
 
 
 @pytest.mark.parametrize(
-    ("goal", "best"),
+    ("objective", "best"),
     [
-        (Goal(), 1),
-        (Goal("f2"), 2),
-        (Goal("f0.25"), 1),
-        (Goal("precision"), 0),
-        (Goal("precision", {"recall": 0.5}), 1),
-        (Goal("precision", {"recall": 0.51}), 2),
-        (Goal("f1", {"recall": 0.8, "precision": 0.5}), 2),
-        (Goal("recall", {"f1": 0.615}), 2),
-        (Goal("density", {"recall": 0.9}), None),
+        (Objective(), 1),
+        (Objective("f2"), 2),
+        (Objective("f0.25"), 1),
+        (Objective("precision"), 0),
+        (Objective("precision", {"recall": 0.5}), 1),
+        (Objective("precision", {"recall": 0.51}), 2),
+        (Objective("f1", {"recall": 0.8, "precision": 0.5}), 2),
+        (Objective("recall", {"f1": 0.615}), 2),
+        (Objective("density", {"recall": 0.9}), None),
     ],
 )
-def test_the_best_for_a_goal(goal, best, results):
-    assert goal.best(results) == best
+def test_the_best_for_an_objective(objective, best, results):
+    assert objective.best(results) == best
     for order in itertools.permutations(results):
-        place = goal.best(order)
-        assert place is None if best is None else goal.maximize == "f1" or order[place] is results[best]
+        place = objective.best(order)
+        assert place is None if best is None else objective.maximize == "f1" or order[place] is results[best]
 
 
 def test_the_first_of_equals_is_best(results):
-    assert Goal("precision").best([results[1], results[0], results[0]]) == 1
+    assert Objective("precision").best([results[1], results[0], results[0]]) == 1
 
 
 @pytest.fixture(scope="module")
@@ -69,28 +69,28 @@ def scored():
 
 
 @pytest.mark.parametrize(
-    ("goal", "places"),
+    ("objective", "places"),
     [
-        (Goal(), (1, 2)),
-        (Goal("recall"), (1, 2)),
-        (Goal("precision"), (0,)),
-        (Goal("precision", {"recall": 0.5}), (1, 2)),
-        (Goal("recall", {"recall": 2.0}), ()),
+        (Objective(), (1, 2)),
+        (Objective("recall"), (1, 2)),
+        (Objective("precision"), (0,)),
+        (Objective("precision", {"recall": 0.5}), (1, 2)),
+        (Objective("recall", {"recall": 2.0}), ()),
     ],
 )
-def test_who_cannot_be_told_from_the_best(goal, places, scored):
-    assert goal.contenders(scored) == places
-    assert goal.contenders(scored[::-1]) == tuple(2 - place for place in places[::-1])
+def test_who_cannot_be_told_from_the_best(objective, places, scored):
+    assert objective.contenders(scored) == places
+    assert objective.contenders(scored[::-1]) == tuple(2 - place for place in places[::-1])
 
 
 @pytest.mark.parametrize("by", ["f1", "f0.5", "precision", "recall"])
 def test_they_are_those_of_a_ranking(by, scored):
     names = {f"{place}": result for place, result in enumerate(scored)}
     expected = sorted(int(name) for name in genpr.rank_results(names, by=by).contenders)
-    assert Goal(by).contenders(scored) == tuple(expected)
-    best = Goal(by).best(scored)
+    assert Objective(by).contenders(scored) == tuple(expected)
+    best = Objective(by).best(scored)
     assert best in expected
-    floor = Goal(by, {"recall": scored[1]["recall"]})
+    floor = Objective(by, {"recall": scored[1]["recall"]})
     left = {name: result for name, result in names.items() if result["recall"] >= scored[1]["recall"]}
     assert floor.contenders(scored) == tuple(
         sorted(int(name) for name in genpr.rank_results(left, by=by).contenders)
@@ -98,25 +98,25 @@ def test_they_are_those_of_a_ranking(by, scored):
 
 
 def test_a_single_one_that_is_not_too_low_is_alone(scored):
-    assert Goal("precision", {"recall": 0.5}).contenders(scored[:2]) == (1,)
+    assert Objective("precision", {"recall": 0.5}).contenders(scored[:2]) == (1,)
 
 
 def test_without_replicates_or_alike_results_nothing_is_claimed(scored):
     bare = {name: replace(metric, replicates=None) for name, metric in scored[1].metrics.items()}
     silent = replace(scored[1], metrics=bare)
-    assert Goal().contenders([scored[0], silent]) is None
-    assert Goal("precision", {"recall": 0.5}).contenders([silent, scored[2]]) is None
-    assert Goal("precision", {"recall": 0.5}).contenders([scored[0], scored[2]]) == (1,)
+    assert Objective().contenders([scored[0], silent]) is None
+    assert Objective("precision", {"recall": 0.5}).contenders([silent, scored[2]]) is None
+    assert Objective("precision", {"recall": 0.5}).contenders([scored[0], scored[2]]) == (1,)
     fewer = replace(scored[2], fake=replace(scored[2].fake, n=199))
-    assert Goal().contenders([scored[1], fewer]) is None
-    assert Goal().contenders([scored[1], replace(scored[2], ties="strict")]) is None
+    assert Objective().contenders([scored[1], fewer]) is None
+    assert Objective().contenders([scored[1], replace(scored[2], ties="strict")]) is None
 
 
 def test_what_has_no_value_is_out(scored):
     without = {name: metric for name, metric in scored[1].metrics.items() if name != "recall"}
     results = [scored[0], replace(scored[1], metrics=without, undefined=("recall",)), scored[2]]
-    assert Goal("recall").best(results) == 2
-    assert Goal("recall").contenders(results) == (2,)
+    assert Objective("recall").best(results) == 2
+    assert Objective("recall").contenders(results) == (2,)
 
 
 def test_the_same_latents_at_each_setting_are_paired():
@@ -128,38 +128,38 @@ def test_the_same_latents_at_each_setting_are_paired():
     widths = []
     for fake in (0.99 * latents, 0.99 * others):
         bounds = (
-            genpr.rank_results({"one": one, "other": evaluator.score(fake)}, by="recall").standings[1].bounds
+            genpr.rank_results({"one": one, "other": evaluator.score(fake)}, by="recall").entries[1].bounds
         )
         widths.append(bounds.high - bounds.low)
     assert widths[0] < 0.7 * widths[1]
 
 
-def test_goals_are_said_in_words():
-    assert str(Goal("precision", {"recall": 0.5})) == "highest precision with recall at least 0.5"
-    assert str(Goal()) == "highest f1"
+def test_objectives_are_described():
+    assert str(Objective("precision", {"recall": 0.5})) == "highest precision with recall at least 0.5"
+    assert str(Objective()) == "highest f1"
 
 
 @pytest.mark.parametrize(
-    ("goal", "says", "code"),
+    ("objective", "says", "code"),
     [
         (
-            Goal("coverage"),
+            Objective("coverage"),
             "coverage needs coverage, but computed are precision, recall, fid",
             "goal-not-computed",
         ),
-        (Goal("recall", {"density": 1}), "density needs density", "goal-not-computed"),
-        (Goal("fid"), "wants much of fid, which is a number of which less is better", "goal-not-higher"),
-        (Goal("f1", {"fid": 3}), "wants much of fid", "goal-not-higher"),
-        (Goal("pareto"), "no single number", "goal-not-higher"),
-        (Goal("beauty"), "unknown", "unknown-metric"),
+        (Objective("recall", {"density": 1}), "density needs density", "goal-not-computed"),
+        (Objective("fid"), "wants much of fid, which is a number of which less is better", "goal-not-higher"),
+        (Objective("f1", {"fid": 3}), "wants much of fid", "goal-not-higher"),
+        (Objective("pareto"), "no single number", "goal-not-higher"),
+        (Objective("beauty"), "unknown", "unknown-metric"),
     ],
 )
-def test_goals_that_cannot_be_judged_are_refused(goal, says, code):
+def test_objectives_that_cannot_be_met_are_refused(objective, says, code):
     with pytest.raises(UsageError, match=says) as error:
-        goal.check(["precision", "recall", "fid"])
+        objective.check(["precision", "recall", "fid"])
     assert error.value.code == code
 
 
 def test_f_scores_need_precision_and_recall():
     with pytest.raises(UsageError, match="f1 needs precision, recall"):
-        Goal().check(["density"])
+        Objective().check(["density"])

@@ -1,4 +1,4 @@
-"""Which of several checkpoints, scored on the same reals, is the best, and which cannot be told from it."""
+"""Rank checkpoints that are scored on the same reals: which is best, and which are statistically tied with it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,49 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from genpr.checkpoints.ranking.criterion import PARETO, Criterion, check_computed, criterion_of
-from genpr.checkpoints.ranking.standings import Standing, front_standings, standings
-from genpr.checkpoints.ranking.words import listed, summary_of, unlike_nulls
+from genpr.checkpoints.criterion import PARETO, Criterion, check_computed, criterion_of, resampled_in_all
 from genpr.errors import DataError, GenprError, ResourceError, UsageError, some
 from genpr.evaluation.compare import compare, short_labels
 from genpr.evaluation.result import Result, recipe_of
 from genpr.images.datasets import CountedBatches
 from genpr.metrics.f_beta import F_SCORE_METRICS
+from genpr.metrics.metric import family_of
+from genpr.metrics.simultaneous import against_best, on_front
+from genpr.metrics.uncertainty import Interval
 
 if TYPE_CHECKING:
     from genpr.evaluation.evaluator import Evaluator
 
 _LEVEL = 0.95
+_MOST_NAMES = 5
+_SAME_NULL = 0.02  # nulls of classes drawn at random differ by less
+
+
+@dataclass(frozen=True, slots=True)
+class RankEntry:
+    """One checkpoint in a ranking.
+
+    Attributes:
+        name: Its name.
+        rank: From 1; equal values share one. In a ranking by "pareto", 1 is the front, 2 the front of the rest, and so
+            on. None where the number has no value with these images.
+        value: The number that it is ranked by; None for "pareto", and where it has no value.
+        interval: 95 %, of this number alone; None where none is known.
+        difference: The number minus that of the winner; None as for `value`.
+        bounds: 95 %, of this difference, simultaneous over all checkpoints; None where no bounds are known.
+        is_contender: Whether it may be the best, or on the Pareto front: with 95 %, whoever truly is has True. None where
+            no bounds are known.
+        dominated_by: In a ranking by "pareto", who is at least as good in both and better in one, in order.
+    """
+
+    name: str
+    rank: int | None = None
+    value: float | None = None
+    interval: Interval | None = None
+    difference: float | None = None
+    bounds: Interval | None = None
+    is_contender: bool | None = None
+    dominated_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -31,7 +61,7 @@ class Ranking:
     Attributes:
         by: What they are ranked by, as it was asked for.
         better: Whether "higher" or "lower" values of it are better.
-        standings: The best first; those without a value last.
+        entries: The best first; those without a value last.
         results: The score of each, in the same order.
         left_out: Why, by name; only where that was asked for.
         remarks: What a reader of the order should know, in sentences.
@@ -40,7 +70,7 @@ class Ranking:
 
     by: str
     better: str
-    standings: tuple[Standing, ...]
+    entries: tuple[RankEntry, ...]
     results: Mapping[str, Result]
     left_out: Mapping[str, str]
     remarks: tuple[str, ...]
@@ -49,30 +79,30 @@ class Ranking:
     @property
     def winner(self) -> str:
         """The first by its value; of equal ones, and on a Pareto front, the one that is listed first."""
-        return self.standings[0].name
+        return self.entries[0].name
 
     @property
     def has_bounds(self) -> bool:
         """Whether differences could be tested."""
-        return self.standings[0].is_contender is not None
+        return self.entries[0].is_contender is not None
 
     @property
     def contenders(self) -> tuple[str, ...]:
         """With 95 %, the true best, or all of the true Pareto front, are among these; empty where no bounds are known."""
-        return tuple(each.name for each in self.standings if each.is_contender)
+        return tuple(each.name for each in self.entries if each.is_contender)
 
     @property
     def summary(self) -> str:
-        """What came out, in a sentence."""
-        return summary_of(self.by, self.standings)
+        """The outcome in a sentence or two."""
+        return _summary(self.by, self.entries)
 
-    def __getitem__(self, name: str) -> Standing:
-        """Where the checkpoint `name` stands.
+    def __getitem__(self, name: str) -> RankEntry:
+        """The entry of the checkpoint `name`.
 
         Raises:
             KeyError: It is not ranked.
         """
-        return {each.name: each for each in self.standings}[name]
+        return {each.name: each for each in self.entries}[name]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain JSON types."""
@@ -87,7 +117,7 @@ class Ranking:
             "remarks": list(self.remarks),
             "left_out": dict(self.left_out),
             "drawn_by": {name: dict(what) for name, what in self.drawn_by.items()},
-            "checkpoints": [asdict(each) for each in self.standings],
+            "checkpoints": [asdict(each) for each in self.entries],
             "results": {name: result.to_dict() for name, result in self.results.items()},
         }
 
@@ -181,25 +211,75 @@ def rank_results(results: Mapping[str, Result], *, by: str = "f1", force: bool =
     if not valued:
         raise DataError(f"{' and '.join(needs)} have no value with any of these images", code="undefined")
     differences = _differences(valued, needs, force=force)
-    bounded = _are_one_recipe(valued, needs)
-    found = _in_order(by, criteria, valued, bounded=bounded)
-    placed = (*found, *(Standing(name) for name in missing))
+    recipes = [recipe_of(result) for result in valued.values()]
+    bounded = all(recipe[need] == recipes[0][need] for recipe in recipes for need in needs)
+    if by == PARETO:
+        ranked = _rank_by_front(criteria, valued, bounded=bounded)
+    else:
+        ranked = _rank_by_number(criteria[0], valued, bounded=bounded)
+    entries = (*ranked, *(RankEntry(name) for name in missing))
     remarks = [f"not made alike: {difference}" for difference in differences]
-    remarks += unlike_nulls(valued, needs)
+    remarks += _null_remarks(valued, needs)
     if missing:
         remarks.append(f"no value of {by} with these images: {listed(missing)}")
-    if found[0].is_contender is None:
+    if ranked[0].is_contender is None:
         remarks.append(_why_unbounded(by, criteria, valued, bounded=bounded))
-    ordered = {each.name: results[each.name] for each in placed}
-    return Ranking(by, criteria[0].better, placed, ordered, {}, tuple(remarks))
+    ordered = {each.name: results[each.name] for each in entries}
+    return Ranking(by, criteria[0].better, entries, ordered, {}, tuple(remarks))
 
 
-def _in_order(
-    by: str, criteria: Sequence[Criterion], results: Mapping[str, Result], *, bounded: bool
-) -> list[Standing]:
-    if by == PARETO:
-        return front_standings(criteria, results, bounded=bounded)
-    return standings(criteria[0], results, bounded=bounded)
+def _rank_by_number(criterion: Criterion, results: Mapping[str, Result], *, bounded: bool) -> list[RankEntry]:
+    """Entries by one number, the best first; equal ones in the given order."""
+    scores = resampled_in_all(criterion, results.values()) if bounded else None
+    tests = against_best(scores) if scores else None
+    names, sign = list(results), criterion.sign
+    values = [criterion.value(result) for result in results.values()]
+    best = max(values, key=lambda value: sign * value)
+    entries = []
+    for index in sorted(range(len(values)), key=lambda index: -sign * values[index]):
+        ends = None if tests is None else tests.intervals[index]
+        entries.append(
+            RankEntry(
+                name=names[index],
+                rank=1 + sum(sign * (value - values[index]) > 0 for value in values),
+                value=values[index],
+                interval=criterion.interval(results[names[index]]),
+                difference=values[index] - best,
+                bounds=ends if ends is None or sign > 0 else Interval(-ends.high, -ends.low),
+                is_contender=None if tests is None else tests.contenders[index],
+            )
+        )
+    return entries
+
+
+def _rank_by_front(
+    criteria: Sequence[Criterion], results: Mapping[str, Result], *, bounded: bool
+) -> list[RankEntry]:
+    """Entries by two numbers: the Pareto front, then the front of the rest, and so on; within each by the first number."""
+    pairs = {
+        name: tuple(each.sign * each.value(result) for each in criteria) for name, result in results.items()
+    }
+    scores = [resampled_in_all(each, results.values()) for each in criteria] if bounded else []
+    contenders = dict[str, bool]()
+    if len(scores) == 2 and scores[0] and scores[1]:
+        contenders = dict(zip(results, on_front(scores[0], scores[1]), strict=True))
+    entries, left, rank = list[RankEntry](), dict(pairs), 1
+    while left:
+        front = [
+            name for name, pair in left.items() if not any(_dominates(other, pair) for other in left.values())
+        ]
+        for name in sorted(front, key=lambda name: -pairs[name][0]):
+            dominated_by = tuple(other for other, pair in pairs.items() if _dominates(pair, pairs[name]))
+            entries.append(
+                RankEntry(name, rank, is_contender=contenders.get(name), dominated_by=dominated_by)
+            )
+            del left[name]
+        rank += 1
+    return entries
+
+
+def _dominates(one: Sequence[float], other: Sequence[float]) -> bool:
+    return all(a >= b for a, b in zip(one, other, strict=True)) and tuple(one) != tuple(other)
 
 
 def _named(checkpoints: object) -> dict[str, object]:
@@ -277,12 +357,6 @@ def _differences(results: Mapping[str, Result], needs: Sequence[str], *, force: 
     return compare(cut, force=force).differences
 
 
-def _are_one_recipe(results: Mapping[str, Result], needs: Sequence[str]) -> bool:
-    """Whether the metrics are the same ones in all results, so that differences mean anything."""
-    recipes = [recipe_of(result) for result in results.values()]
-    return all(recipe[need] == recipes[0][need] for recipe in recipes for need in needs)
-
-
 def _why_unbounded(
     by: str, criteria: Sequence[Criterion], results: Mapping[str, Result], *, bounded: bool
 ) -> str:
@@ -293,3 +367,57 @@ def _why_unbounded(
     ]
     who = "any of them" if len(without) == len(results) else listed(without)
     return f"no bounds: no interval of {by} is known for {who}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a, b and c`; of many names the first ones."""
+    if len(names) > _MOST_NAMES + 1:
+        return f"{', '.join(names[:_MOST_NAMES])} and {len(names) - _MOST_NAMES} more"
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def _summary(by: str, entries: Sequence[RankEntry]) -> str:
+    """The outcome in a sentence or two."""
+    if len(entries) == 1:
+        return f"{entries[0].name} is the only checkpoint: there is nothing to compare it with."
+    first = [each.name for each in entries if each.rank == 1]
+    is_front, are_several = by == PARETO, len(first) > 1
+    if len(first) == len(entries):
+        if is_front:
+            return f"all {len(first)} are on the Pareto front: none is beaten in both precision and recall."
+        return f"all {len(first)} are equal by {by}."
+    if is_front:
+        ahead = (
+            f"{listed(first)} {'are' if are_several else 'is'} on the Pareto front of precision and recall"
+        )
+    else:
+        ahead = f"{listed(first)} {'are equal first' if are_several else 'is first'} by {by}"
+    if entries[0].is_contender is None:
+        return f"{ahead}; without bounds, nobody can say whether that is more than luck."
+    tied = [each.name for each in entries if each.is_contender and each.name not in first]
+    count = sum(each.is_contender is not None for each in entries)
+    if not tied:
+        others = "no other is" if is_front else "the others are not as good"
+        return f"{ahead}, and {others}: simultaneous 95 % bounds over all {count} tell."
+    if is_front:
+        return (
+            f"{ahead}, and {listed(tied)} may be: with 95 %, all that are truly on the front of these {count} are "
+            "among those marked *."
+        )
+    return (
+        f"{ahead}, but {listed(tied)} cannot be told from the best: with 95 %, the truly best of these {count} "
+        "is among those marked *."
+    )
+
+
+def _null_remarks(results: Mapping[str, Result], needs: Sequence[str]) -> list[str]:
+    """A sentence per label metric whose null differs between results: other classes were requested."""
+    found = []
+    for need in needs:
+        nulls = [null for result in results.values() if (null := result.metrics[need].null) is not None]
+        if family_of(need) == "label" and nulls and max(nulls) - min(nulls) > _SAME_NULL:
+            found.append(
+                f"a perfect generator would score {min(nulls):.3f} to {max(nulls):.3f} in {need}, as classes were asked for in "
+                "other proportions: hold each value against its own null"
+            )
+    return found

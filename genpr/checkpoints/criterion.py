@@ -1,0 +1,300 @@
+"""What results are ranked by: a metric, an F-score, an objective with lower limits, or the Pareto front.
+
+Importing this module does not import torch.
+
+References:
+    Zitzler & Thiele 1999, "Multiobjective Evolutionary Algorithms: A Comparative Case Study" (dominated area).
+    Das 1999, "On characterizing the knee of the Pareto curve based on normal-boundary intersection" (knee).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from genpr.errors import UsageError, some
+from genpr.metrics.f_beta import F_SCORE_METRICS, beta_of, f_beta, resampled_f_beta
+from genpr.metrics.metric import plain_name
+from genpr.metrics.registry import ALL_METRICS
+
+if TYPE_CHECKING:
+    from genpr.evaluation.result import Result
+    from genpr.metrics.uncertainty import Interval, Resampled
+
+Point = tuple[float, float]
+"""Recall and precision."""
+
+PARETO = "pareto"
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """One number of a result, and which way is better.
+
+    Attributes:
+        name: As the user wrote it.
+        needs: The metrics that it is computed from.
+        better: "higher" or "lower".
+        beta: Of an F-score; None for a metric.
+    """
+
+    name: str
+    needs: tuple[str, ...]
+    better: str = "higher"
+    beta: float | None = None
+
+    @property
+    def sign(self) -> int:
+        """1 where higher is better, -1 where lower is."""
+        return 1 if self.better == "higher" else -1
+
+    def value(self, result: Result) -> float:
+        """The number in a result that has every metric it needs."""
+        return self._compute({name: result[name] for name in self.needs})
+
+    def value_in(self, values: Mapping[str, float]) -> float | None:
+        """The number from values by metric; None where a metric that it needs is missing."""
+        return self._compute(values) if all(name in values for name in self.needs) else None
+
+    def _compute(self, values: Mapping[str, float]) -> float:
+        if self.beta is None:
+            return values[self.name]
+        precision, recall = (values[name] for name in F_SCORE_METRICS)
+        return f_beta(precision, recall, self.beta)
+
+    def resampled(self, result: Result) -> Resampled | None:
+        """The number with its replicates, negated where lower is better; None without replicates."""
+        from genpr.evaluation.compare import resampled
+
+        if self.beta is None:
+            found = resampled(result, self.name)
+            if found is None:
+                return None
+            return replace(found, value=self.sign * found.value, replicates=self.sign * found.replicates)
+        precision, recall = (resampled(result, name) for name in F_SCORE_METRICS)
+        if precision is None or recall is None:
+            return None
+        return resampled_f_beta(precision, recall, self.beta)
+
+    def interval(self, result: Result) -> Interval | None:
+        """The 95 % interval in this result alone; None where it is not known."""
+        from genpr.metrics.uncertainty import Interval, interval_of
+
+        if self.beta is None:
+            ends = result.metrics[self.name].interval
+            return None if ends is None else Interval(*ends)
+        found = self.resampled(result)
+        return None if found is None else interval_of(found.value, found.replicates, n=found.n)
+
+
+def criterion_of(by: str) -> tuple[Criterion, ...]:
+    """Parse `by` into its criterion; for "pareto", into those of precision and recall.
+
+    Raises:
+        UsageError: It is unknown ("unknown-metric"), an F-score of an impossible beta ("bad-beta"), or a metric of
+            which neither more nor less is better ("no-order").
+    """
+    by = plain_name(by)
+    if by == PARETO:
+        return tuple(Criterion(name, (name,)) for name in F_SCORE_METRICS)
+    beta = beta_of(by)
+    if beta is not None:
+        return (Criterion(by, F_SCORE_METRICS, beta=beta),)
+    if by not in ALL_METRICS:
+        raise UsageError(
+            f"unknown ranking {by!r}: needed f<beta> such as f1, f0.5 or f2, {PARETO}, or one of {', '.join(ALL_METRICS)}",
+            code="unknown-metric",
+        )
+    better = ALL_METRICS[by].better
+    if better == "at null":
+        raise UsageError(
+            f"{by} cannot rank: a perfect generator is in its middle, so neither more nor less is better",
+            code="no-order",
+        )
+    return (Criterion(by, (by,), better=better),)
+
+
+def number_of(by: str) -> Criterion:
+    """Parse `by` into one criterion.
+
+    Raises:
+        UsageError: As `criterion_of`; or `by` is "pareto", which names two ("no-order").
+    """
+    first, *others = criterion_of(by)
+    if others:
+        raise UsageError(
+            f"{by} is no single number, so it names no best one; needed f<beta> such as f1, f0.5 or f2, or a metric",
+            code="no-order",
+        )
+    return first
+
+
+def check_computed(by: str, held: Sequence[str], who: str = "the Evaluator does not compute") -> None:
+    """Check that results can be ranked by `by`.
+
+    Args:
+        by: As for `criterion_of`.
+        held: The metrics that are available.
+        who: What lacks a metric, for the message.
+
+    Raises:
+        UsageError: As `criterion_of`; or a metric that is needed is not there ("not-computed").
+    """
+    missing = [need for each in criterion_of(by) for need in each.needs if need not in held]
+    if missing:
+        raise UsageError(
+            f"ranking by {by} needs {' and '.join(dict.fromkeys(missing))}, which {who} "
+            f"(there are {some(held, 20)}); score again with these metrics, or rank by another",
+            code="not-computed",
+        )
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What the best of several results maximizes, with lower limits on other numbers.
+
+    Attributes:
+        maximize: A metric, or an F-score of precision and recall such as "f1".
+        at_least: Such names with their lower limits; results below one are excluded.
+    """
+
+    maximize: str = "f1"
+    at_least: Mapping[str, float] = field(default_factory=dict)
+
+    def check(self, computed: Collection[str]) -> None:
+        """Check that all metrics of the objective are computed, and that higher is better in each.
+
+        Raises:
+            UsageError: "goal-not-computed", "goal-not-higher", or a name is unknown.
+        """
+        for name in (self.maximize, *self.at_least):
+            criterion = _higher(name)
+            if missing := [metric for metric in criterion.needs if metric not in computed]:
+                raise UsageError(
+                    f"{name} needs {', '.join(missing)}, but computed are {some(computed, 20)}; add it to the metrics",
+                    code="goal-not-computed",
+                )
+
+    def best(self, results: Sequence[Result]) -> int | None:
+        """Index of the best of several results, the first of equal ones; None if all are excluded.
+
+        Raises:
+            UsageError: As `check`.
+        """
+        criterion = _higher(self.maximize)
+        included = self._included(results)
+        return max(included, key=lambda index: (criterion.value(results[index]), -index), default=None)
+
+    def contenders(self, results: Sequence[Result]) -> tuple[int, ...] | None:
+        """Indices of the best and of those statistically tied with it, among the results that are not excluded.
+
+        With 95 %, the truly best of these is among them, however many there are; see `genpr.metrics.simultaneous`.
+        The lower limits are compared with the values alone.
+
+        Args:
+            results: At least one, all on the same reals.
+
+        Returns:
+            Ascending; empty if all are excluded. None where ties are not known: a result has no replicates, or they
+            were not computed alike, or differ in their number of fakes.
+
+        Raises:
+            UsageError: As `check`.
+        """
+        from genpr.evaluation.result import recipe_of
+        from genpr.metrics.simultaneous import against_best
+
+        criterion = _higher(self.maximize)
+        included = self._included(results)
+        if not included:
+            return ()
+        recipes = {
+            (result.fake.n, json.dumps([recipe_of(result)[need] for need in criterion.needs]))
+            for result in (results[index] for index in included)
+        }
+        scores = resampled_in_all(criterion, [results[index] for index in included])
+        if len(recipes) > 1 or scores is None:
+            return None
+        tied = against_best(scores).contenders
+        return tuple(index for index, is_tied in zip(included, tied, strict=True) if is_tied)
+
+    def _included(self, results: Sequence[Result]) -> list[int]:
+        """Indices of the results that have a value and are above the lower limits."""
+        self.check(list(results[0].metrics))
+        limits = {self.maximize: -math.inf, **self.at_least}
+        values = [{name: metric.value for name, metric in result.metrics.items()} for result in results]
+        return [
+            index
+            for index in range(len(results))
+            if all(
+                (value := _higher(name).value_in(values[index])) is not None and value >= limit
+                for name, limit in limits.items()
+            )
+        ]
+
+    def __str__(self) -> str:
+        floors = [f"{name} at least {least:g}" for name, least in self.at_least.items()]
+        return f"highest {self.maximize}" + (f" with {' and '.join(floors)}" if floors else "")
+
+
+def resampled_in_all(criterion: Criterion, results: Collection[Result]) -> list[Resampled] | None:
+    """The number of each result with its replicates; None where one of them has no replicates."""
+    found = [criterion.resampled(result) for result in results]
+    known = [each for each in found if each is not None]
+    return known if len(known) == len(found) else None
+
+
+def _higher(name: str) -> Criterion:
+    """The criterion of a number of which higher is better."""
+    found = criterion_of(name)
+    if name == PARETO or found[0].better != "higher":
+        why = "no single number" if name == PARETO else "a number of which less is better"
+        raise UsageError(f"the goal wants much of {name}, which is {why}", code="goal-not-higher")
+    return found[0]
+
+
+def pareto_front(points: Sequence[Point]) -> list[int]:
+    """The points that no other one dominates, by being as good in both and better in one; equal points stay together.
+
+    Returns:
+        Their indices, in order of rising recall.
+    """
+    front = [
+        index
+        for index, (recall, precision) in enumerate(points)
+        if not any(r >= recall and p >= precision and (r, p) != (recall, precision) for r, p in points)
+    ]
+    return sorted(front, key=lambda index: points[index])
+
+
+def dominated_area(points: Sequence[Point]) -> float:
+    """Area of all (recall, precision) that some point dominates: 0 to 1 for values of 0 to 1.
+
+    The area under a line through the points would reward gaps between them.
+    """
+    area, covered = 0.0, 0.0
+    for index in pareto_front(points):
+        recall, precision = points[index]
+        area += (recall - covered) * precision
+        covered = recall
+    return area
+
+
+def knee(points: Sequence[Point]) -> int | None:
+    """Index of the point of the front farthest above the line between its ends, both axes scaled to these.
+
+    None where the front has fewer than three different points, or none beyond the line.
+    """
+    front = pareto_front(points)
+    (left, top), (right, bottom) = points[front[0]], points[front[-1]]
+    if left == right or top == bottom:
+        return None
+    heights = {
+        index: (points[index][0] - left) / (right - left) + (points[index][1] - bottom) / (top - bottom) - 1
+        for index in front
+    }
+    best = max(heights, key=lambda index: heights[index])
+    return best if heights[best] > 1e-12 else None

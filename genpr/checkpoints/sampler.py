@@ -1,0 +1,488 @@
+"""The same samples at every setting of a generator, and of every checkpoint."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import math
+import os
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from genpr.checkpoints.generator import (
+    CallableRoute,
+    LoadedGenerator,
+    Setting,
+    StyleRoute,
+    check_generator,
+    device_of,
+    find_route,
+    generator_errors,
+    inference_context,
+    load_generator,
+    seed_noise,
+    to_uint8,
+)
+from genpr.checkpoints.latents import Latents, check_count, check_psi
+from genpr.errors import DataError, UsageError
+from genpr.features.code_closure import UncoveredError
+from genpr.features.fingerprint import weights_sha256
+from genpr.features.user_objects import networks_of
+from genpr.images.datasets import CountedBatches
+from genpr.images.float_range import MOST_OUTSIDE, ImageRange, checked_range
+from genpr.notices import Notice, notice
+
+CHECKPOINT_SUFFIXES = (".pt", ".pth", ".ckpt", ".pkl", ".safetensors", ".bin")
+_NO_TRUNCATION = ("z-scale", 1.0)  # leaves the latents alone, and passes no axis
+
+
+@dataclass(frozen=True, eq=False)
+class Sampler:
+    """A generator, the latents it is given, and the axis along which it is varied. Made by `Sampler.of`.
+
+    Attributes:
+        generator: What the user gave.
+        name: What to call it.
+        latents: (n, d), the same at every setting.
+        axis: Name of what is varied, such as "psi" or "guidance".
+        rule: How psi truncates; None where the generator is given the axis by name.
+        labels: (n,) or (n, c) class labels of the samples, if there are any.
+        image_range: What black and white are in float images.
+        batch_size: Images per call of the generator.
+        device: Where the latents are sent.
+    """
+
+    generator: object = field(repr=False)
+    name: str
+    latents: Latents
+    axis: str
+    rule: str | None
+    labels: Tensor | None = field(repr=False)
+    image_range: ImageRange | None
+    batch_size: int
+    device: torch.device
+    _route: CallableRoute | StyleRoute = field(repr=False)
+    _loaded: LoadedGenerator | None = field(repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        generator: object,
+        *,
+        n: int,
+        latent_dim: int | None = None,
+        seed: int = 0,
+        axis: str = "psi",
+        rule: str | None = None,
+        labels: object = None,
+        image_range: Sequence[float] | None = None,
+        batch_size: int = 64,
+        device: str | torch.device = "auto",
+        name: str | None = None,
+    ) -> Sampler:
+        """Prepare to draw n images at any setting of a generator.
+
+        Args:
+            generator: A callable `(latents, *, labels=None, **axis)`, an object with `mapping` and `synthesis`, or
+                what `genpr.load_generator` gave (see `genpr.checkpoints.generator`).
+            n: Images per setting.
+            latent_dim: Coordinates of a latent; None takes the generator's `z_dim` or `latent_dim`.
+            seed: Of the latents, and of whatever noise the generator adds.
+            axis: What `images` varies: passed to the generator by this name, unless a rule applies it.
+            rule: `z-scale`, `z-clip` or `z-resample` truncate the latents themselves, `w-interpolate` what the
+                mapping makes of them (see `genpr.checkpoints.latents`); the generator is then not given psi. None is
+                `w-interpolate` for an object with `mapping` and `synthesis`, and the axis by name for any other.
+            labels: (n,) or (n, c), one row per image.
+            image_range: Black and white of float images, such as (-1, 1); uint8 images need none.
+            batch_size: Images per call of the generator.
+            device: "auto" is where the generator's networks are, and the CPU if none are found.
+            name: What to call it in messages.
+
+        Raises:
+            UsageError: Something of this is impossible, or the generator does not take it.
+            ResourceError: CUDA was asked for and is not there.
+
+        Example:
+            >>> from genpr.demo import ShapesGenerator
+            >>> sampler = Sampler.of(ShapesGenerator(), n=10, batch_size=8)
+            >>> [tuple(batch.shape) for batch in sampler.images(0.7)]
+            [(8, 3, 64, 64), (2, 3, 64, 64)]
+        """
+        loaded = generator if isinstance(generator, LoadedGenerator) else None
+        target: Any = generator if loaded is None else loaded.generator
+        name = name or (_name_of(target) if loaded is None else loaded.spec)
+        who = f"generator {name!r}"
+        check_generator(target, who)
+        check_count("batch_size", batch_size)
+        latents = Latents.draw(n, _latent_dim_of(target, latent_dim, who), seed=seed)
+        rows = _label_tensor(labels, n)
+        where = device_of(target, device, who)
+        route, rule = find_route(
+            target,
+            axis=axis,
+            rule=rule,
+            labels=rows,
+            latent_dim=latents.z.shape[1],
+            device=where,
+            who=who,
+        )
+        return cls(
+            generator=target,
+            name=name,
+            latents=latents,
+            axis=axis,
+            rule=rule,
+            labels=rows,
+            image_range=checked_range(image_range),
+            batch_size=batch_size,
+            device=where,
+            _route=route,
+            _loaded=loaded,
+        )
+
+    @property
+    def n(self) -> int:
+        """Images per setting."""
+        return len(self.latents)
+
+    def images(self, setting: Setting) -> GeneratedImages:
+        """The images at a setting, drawn anew whenever they are iterated over.
+
+        Raises:
+            UsageError: The setting is no plain value, or makes no sense for the rule.
+        """
+        setting = _plain_setting(setting, self.axis)
+        if self.rule is not None:
+            check_psi(self.rule, setting)
+        return GeneratedImages(self, setting)
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """What decides the images, as plain JSON: if it is equal, so are the images at equal settings.
+
+        The networks are hashed as they are now. Of a generator without networks, `weights` is None, and then nothing
+        but `name` (and of a loaded one `checkpoint` and `code`) tells one such function from another.
+
+        Example:
+            >>> from genpr.demo import ShapesGenerator
+            >>> Sampler.of(ShapesGenerator(), n=10, rule="z-clip").identity["rule"]
+            'z-clip'
+        """
+        return {
+            "name": self.name,
+            "n": self.n,
+            "latent_dim": self.latents.z.shape[1],
+            "seed": self.latents.seed,
+            "axis": self.axis,
+            "rule": self.rule,
+            "labels": None if self.labels is None else _tensor_sha256(self.labels),
+            "image_range": None if self.image_range is None else list(self.image_range),
+            "batch_size": self.batch_size,
+            "device": self.device.type,  # random streams and rounding differ between kinds of devices
+            "weights": _weights(self.generator),
+            "checkpoint": None if self._loaded is None else self._loaded.checkpoint_sha256,
+            "code": None if self._loaded is None else self._loaded.code_sha256,
+        }
+
+
+@dataclass(eq=False)
+class GeneratedImages(CountedBatches):
+    """The images of a generator at one setting: an iterable of batches uint8 (b, 3, h, w) on the CPU.
+
+    It can be iterated any number of times and gives the same images every time. `Evaluator.score` takes it.
+
+    Attributes:
+        sampler: What draws them.
+        setting: Where on its axis.
+        clamped: Share of values that were outside of the declared range by more than one level of 255 and were cut
+            off, in the last whole pass; None before the first.
+    """
+
+    sampler: Sampler
+    setting: Setting
+    clamped: float | None = field(default=None, init=False)
+
+    def __len__(self) -> int:
+        return self.sampler.n
+
+    @property
+    def n_images(self) -> int:
+        """The number of images, which is also the length."""
+        return len(self)
+
+    @property
+    def name(self) -> str:
+        """The generator and the setting."""
+        return f"{self.sampler.name} at {self.sampler.axis}={self.setting}"
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """What the last whole pass noticed."""
+        if self.clamped is None or self.clamped <= MOST_OUTSIDE:
+            return ()
+        assert self.sampler.image_range is not None
+        low, high = self.sampler.image_range
+        return (notice("clamped", share=f"{self.clamped:.0%}", low=f"{low:g}", high=f"{high:g}"),)
+
+    @property
+    def drawn_by(self) -> dict[str, object]:
+        """The identity of the sampler, and the setting."""
+        return {**self.sampler.identity, "setting": self.setting}
+
+    def __iter__(self) -> Iterator[Tensor]:
+        sampler, clamped = self.sampler, 0.0
+        for batch, start in enumerate(range(0, sampler.n, sampler.batch_size)):
+            stop = min(start + sampler.batch_size, sampler.n)
+            # Modes and random states are restored after every batch, for the code that iterates.
+            with inference_context(sampler.generator, sampler.device):
+                images, share = self._draw(batch, start, stop)
+            clamped += share * len(images)
+            yield images
+        self.clamped = clamped / sampler.n
+
+    def _draw(self, batch: int, start: int, stop: int) -> tuple[Tensor, float]:
+        sampler = self.sampler
+        latents = sampler.latents.rows(start, stop)
+        z = latents.z if sampler.rule is None else latents.truncated(sampler.rule, float(self.setting))
+        labels = None if sampler.labels is None else sampler.labels[start:stop].to(sampler.device)
+        who = f"generator {self.name!r}, batch {batch},"
+        with generator_errors(who):
+            if batch == 0:
+                seed_noise(sampler.latents.seed, -1)
+                sampler._route.prepare()
+            seed_noise(sampler.latents.seed, batch)  # after what only some passes need
+            # A copy, since a generator may work in place.
+            output = sampler._route(z.to(sampler.device, copy=True), labels, self.setting, start)
+        return to_uint8(output, expected=stop - start, image_range=sampler.image_range, who=who)
+
+
+@dataclass(eq=False)
+class CheckpointImages(CountedBatches):
+    """Images of the generator of a checkpoint: batches uint8 (b, 3, h, w), the same whenever they are iterated over.
+
+    The generator is loaded when iteration begins and let go when it ends, so that of many checkpoints one is in memory.
+    Checkpoints drawn with the same options get the same latents and the same noise. `Evaluator.score` takes it.
+
+    Args:
+        spec: "path/to/file.py:factory" or "package.module:factory"; the factory is called with the checkpoint.
+        checkpoint: A file or folder.
+        n: Images.
+        setting: Where on the axis; None draws from the latents as they are, and passes no axis.
+        axis: Name of the axis.
+        rule: How psi truncates, if not the generator does it; see `genpr.Sampler.of`.
+        latent_dim: Coordinates of a latent; None takes the generator's `z_dim` or `latent_dim`.
+        seed: Of latents and noise.
+        labels: (n,) or (n, c), one row per image.
+        image_range: Black and white of float images, such as (-1, 1); uint8 images need none.
+        batch_size: Images per call of the generator.
+        device: "auto", "cpu", "cuda" or "cuda:N"; networks are moved there.
+
+    Raises:
+        UsageError: A number is out of range, or a rule or axis comes without a setting. Iteration raises what
+            `load_generator` and `Sampler.of` do, and DataError where the generator fails, or is another one at each reading.
+
+    Example:
+        >>> images = CheckpointImages("gan.py:load", "step-1000.pt", n=5000, image_range=(-1, 1))
+        >>> len(images), images.name
+        (5000, 'step-1000.pt')
+    """
+
+    spec: str
+    checkpoint: str | os.PathLike[str]
+    _: KW_ONLY
+    n: int
+    setting: Setting | None = None
+    axis: str = "psi"
+    rule: str | None = None
+    latent_dim: int | None = None
+    seed: int = 0
+    labels: object = field(default=None, repr=False)
+    image_range: Sequence[float] | None = None
+    batch_size: int = 64
+    device: str | torch.device = "auto"
+    _drawn_by: dict[str, object] | None = field(default=None, init=False, repr=False)
+    _notices: tuple[Notice, ...] = field(default=(), init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_count("n", self.n)
+        check_count("batch_size", self.batch_size)
+        checked_range(self.image_range)
+        if self.setting is None and (self.rule is not None or self.axis != "psi"):
+            what = f"rule {self.rule!r}" if self.rule is not None else f"axis {self.axis!r}"
+            raise UsageError(
+                f"the {what} needs a setting, such as psi = 0.7, and found none", code="bad-setting"
+            )
+        if self.setting is not None and self.rule is not None:
+            check_psi(self.rule, self.setting)
+
+    def __len__(self) -> int:
+        return self.n
+
+    @property
+    def n_images(self) -> int:
+        """The number of images, which is also the length."""
+        return self.n
+
+    @property
+    def name(self) -> str:
+        """The name of the checkpoint."""
+        return Path(self.checkpoint).name
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """What the last pass noticed."""
+        return self._notices
+
+    @property
+    def drawn_by(self) -> Mapping[str, object] | None:
+        """`Sampler.identity` and the setting, once iteration began; None before."""
+        return self._drawn_by
+
+    def __iter__(self) -> Iterator[Tensor]:
+        images = self._load()
+        self._check_same(images.drawn_by)
+        try:
+            yield from images
+        except UsageError as error:
+            if error.code != "generator-failed":
+                raise
+            raise DataError(
+                f"{self.name}: {error}", code=error.code, path=os.fspath(self.checkpoint)
+            ) from error
+        finally:
+            self._notices = images.notices
+            is_alive = _liveness(images.sampler.generator)
+            del images
+            if is_alive():
+                gc.collect()  # networks with reference cycles stay until the garbage collector runs
+
+    def _load(self) -> GeneratedImages:
+        rule, setting = (self.rule, self.setting) if self.setting is not None else _NO_TRUNCATION
+        sampler = Sampler.of(
+            load_generator(self.spec, self.checkpoint, device=self.device),
+            n=self.n,
+            latent_dim=self.latent_dim,
+            seed=self.seed,
+            axis=self.axis,
+            rule=rule,
+            labels=self.labels,
+            image_range=self.image_range,
+            batch_size=self.batch_size,
+            device=self.device,
+        )
+        return sampler.images(setting)
+
+    def _check_same(self, drawn_by: dict[str, object]) -> None:
+        """Check that the images are those of the previous pass: several networks read them in passes of their own."""
+        before = self._drawn_by or drawn_by
+        if differing := [key for key in drawn_by if drawn_by[key] != before[key]]:
+            raise DataError(
+                f"{self.name} has other {' and '.join(differing)} than when its images were read before; was it written to "
+                "meanwhile, or does its factory leave weights to chance?",
+                code="checkpoint-changed",
+                path=os.fspath(self.checkpoint),
+            )
+        self._drawn_by = drawn_by
+
+
+def _liveness(thing: object) -> Callable[[], bool]:
+    """A function that tells whether `thing` is still in memory; True where that cannot be known."""
+    try:
+        reference = weakref.ref(thing)
+    except TypeError:
+        return lambda: True
+    return lambda: reference() is not None
+
+
+def checkpoints_at(
+    images_of: Callable[[Path], CheckpointImages], *, pattern: str | None = None
+) -> Callable[[Path], CheckpointImages | None]:
+    """Make the `source_of` of a `Watcher`: from a path to its images, or to None if it is not a checkpoint file.
+
+    Args:
+        images_of: From a checkpoint to its images.
+        pattern: Which names are checkpoints, such as "*ema.pt"; None goes by the suffix.
+    """
+
+    def source_of(path: Path) -> CheckpointImages | None:
+        is_named = (
+            path.suffix.lower() in CHECKPOINT_SUFFIXES if pattern is None else fnmatchcase(path.name, pattern)
+        )
+        return images_of(path) if is_named and path.is_file() else None
+
+    return source_of
+
+
+def _name_of(generator: Any) -> str:  # noqa: ANN401 - a user's object
+    """The name of a generator that was given none."""
+    for attribute in ("name", "__name__"):
+        value = getattr(generator, attribute, None)
+        if isinstance(value, str) and value:
+            return value
+    return type(generator).__name__
+
+
+def _latent_dim_of(generator: object, given: int | None, who: str) -> int:
+    """Coordinates of a latent, as given or from the generator's `z_dim` or `latent_dim`."""
+    if given is not None:
+        return given
+    for attribute in ("z_dim", "latent_dim"):
+        value = getattr(generator, attribute, None)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    raise UsageError(
+        f"latent_dim is needed: {who} does not say how many coordinates a latent has (an attribute `z_dim` or "
+        "`latent_dim` would)",
+        code="latent-dim",
+    )
+
+
+def _label_tensor(labels: object, n: int) -> Tensor | None:
+    """A copy of labels as a tensor (n,) or (n, c)."""
+    if labels is None:
+        return None
+    try:
+        rows = torch.as_tensor(np.asarray(labels) if not isinstance(labels, Tensor) else labels)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UsageError(
+            f"labels must be numbers, one row per image, not {type(labels).__name__} ({error})",
+            code="generator-labels",
+        ) from error
+    if rows.ndim not in {1, 2} or len(rows) != n:
+        raise UsageError(
+            f"labels must be (n,) or (n, c) with n = {n}, one row per image, but are {tuple(rows.shape)}",
+            code="generator-labels",
+        )
+    return rows.detach().cpu().clone()
+
+
+def _plain_setting(setting: object, axis: str) -> Setting:
+    """A setting as a plain JSON value."""
+    if isinstance(setting, np.generic):
+        setting = setting.item()
+    if isinstance(setting, bool | int | str) or (isinstance(setting, float) and math.isfinite(setting)):
+        return setting
+    raise UsageError(f"{axis} must be set to a finite number or a text, not {setting!r}", code="bad-setting")
+
+
+def _tensor_sha256(tensor: Tensor) -> str:
+    header = f"{tensor.dtype} {tuple(tensor.shape)}".encode()
+    return hashlib.sha256(header + tensor.contiguous().numpy().tobytes()).hexdigest()
+
+
+def _weights(generator: object) -> str | None:
+    """One hash over the weights of all networks of a generator; None if there are none that can be hashed."""
+    try:
+        hashes = [weights_sha256(network) for network in networks_of(generator)]
+    except UncoveredError:
+        return None
+    known = [one for one in hashes if one is not None]
+    return hashlib.sha256(" ".join(known).encode()).hexdigest() if known else None

@@ -1,0 +1,401 @@
+"""The log of `genpr watch`: one JSON line per score, and files derived from it: the best score, and StyleGAN's format.
+
+The derived files are rewritten from the lines whenever they may differ. A process that is killed leaves at worst half a
+line at the end, which the next one drops, and derived files one score behind, which the next one updates. One process
+at a time writes to a folder. Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from genpr.checkpoints.criterion import number_of
+from genpr.errors import DataError, UsageError
+from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, check_json, parse_json, read_bytes
+from genpr.metrics.f_beta import f1_of
+from genpr.metrics.registry import check_interval, check_value
+from genpr.storage import (
+    atomic_path,
+    exclusive_lock,
+    from_dict,
+    open_regular,
+    remove_temporaries,
+    unwritable,
+)
+
+if TYPE_CHECKING:
+    from genpr.evaluation.result import Result
+
+SCHEMA = 1
+BEST, STYLEGAN, RESULTS = "best.json", "metric-genpr.jsonl", "genpr-results"
+_LOCK = ".genpr-watch.lock"
+_LINE_START = b'{"schema": 1, "name": '
+_CACHE_WARNINGS = "cache"  # they depend on what ran before, not on the samples
+_MAY_DIFFER = (
+    "n_fake",
+    "undefined",
+)  # and with them the fingerprint, which names what a metric does with few images
+_PER_CHECKPOINT = ("checkpoint", "weights")
+
+Record = Mapping[str, Any]
+"""One line; see docs/watching.md."""
+
+
+class ScoreLog:
+    """The lines of one file, under a lock; use it in a `with` block.
+
+    Args:
+        path: The file of lines; `best.json` lies beside it.
+        by: The number by which the best is chosen: a metric, or an F-score such as f1 or f0.5.
+        stylegan: Also keep `metric-genpr.jsonl`, in the shape of StyleGAN's metric files.
+
+    Raises:
+        UsageError: `by` is not a single number with a better direction, the folder does not exist, or `best.json` or
+            `metric-genpr.jsonl` there was not written by genpr.
+        DataError: The file holds something else ("not-a-log"), or is damaged ("file-damaged").
+        ResourceError: Another process writes there ("locked"), or the folder cannot be written.
+    """
+
+    def __init__(self, path: Path, *, by: str = "f1", stylegan: bool = False) -> None:
+        if not path.parent.is_dir():
+            raise UsageError(
+                f"the folder {path.parent} does not exist", code="path-not-found", path=str(path.parent)
+            )
+        self.path = path
+        self.by = by
+        self._criterion = number_of(by)
+        self._stylegan = stylegan
+        busy = f"another genpr watch writes to {path.parent}; stop it, or write to another folder (--out)"
+        self._lock = exclusive_lock(path.parent / _LOCK, busy=busy)
+        try:
+            self.dropped = 0
+            self.records = self._read()
+            self._check_derived()
+            try:
+                remove_temporaries(path.parent, f"{re.escape(BEST)}|{re.escape(STYLEGAN)}")
+                remove_temporaries(path.parent / RESULTS, r".+\.json")
+            except OSError as error:
+                raise unwritable(path.parent, error) from error
+            self._write_derived()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        try:
+            self._write_derived()
+        finally:
+            self._lock.release()
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files that are written here, of which not all need to be there."""
+        return self.path, self.path.with_name(BEST), self.path.with_name(STYLEGAN)
+
+    @property
+    def scored(self) -> list[Record]:
+        """The records with a score, in the order of the file."""
+        return [record for record in self.records if record["status"] == "scored"]
+
+    @property
+    def best(self) -> Record | None:
+        """The best record, the first of equal ones; None if no record has a value."""
+        values = [(self.value(record), record) for record in self.scored]
+        known = [(self._criterion.sign * value, record) for value, record in values if value is not None]
+        return max(known, key=lambda pair: pair[0], default=(0.0, None))[1]
+
+    def value(self, record: Record) -> float | None:
+        """The number by which the best is chosen; None where it has no value."""
+        value = self._criterion.value_in(record["metrics"])
+        return value if value is not None and math.isfinite(value) else None
+
+    def append(self, record: Record) -> None:
+        """Write one line, whole or not at all as long as this process lives, and what follows from it.
+
+        Raises:
+            ResourceError: The disk is full, or the file cannot be written.
+        """
+        line = json.dumps(record, allow_nan=False).encode() + b"\n"
+        try:
+            with self.path.open("ab") as file:
+                end = file.seek(0, os.SEEK_END)
+                try:
+                    file.write(line)
+                    file.flush()
+                    os.fsync(file.fileno())
+                except BaseException:  # an interrupt too must not leave half a line
+                    with contextlib.suppress(OSError):
+                        file.truncate(end)
+                    raise
+        except OSError as error:
+            raise unwritable(self.path, error) from error
+        self.records.append(parse_json(line))
+        self._write_derived()
+
+    def write_result(self, name: str, text: str) -> None:
+        """Write a whole result, as JSON, to a file of its own; to be called before its line is appended.
+
+        Raises:
+            ResourceError: It cannot be written.
+        """
+        path = self.path.parent / RESULTS / f"{name}.json"
+        try:
+            path.parent.mkdir(exist_ok=True)
+            with atomic_path(path) as temporary:
+                temporary.write_text(text + "\n")
+        except OSError as error:
+            raise unwritable(path, error) from error
+
+    def _read(self) -> list[Record]:
+        """All whole lines; half a line at the end, left by a killed process, is cut off."""
+        try:
+            data = _content(self.path) if self.path.exists() else b""
+        except OSError as error:
+            raise unwritable(self.path, error) from error
+        try:
+            check_json(data.decode(errors="replace"), ARCHIVED_PARSED_BYTES)
+        except ValueError as error:
+            raise DataError(
+                f"{self.path} is no log: {error}", code="not-a-log", path=str(self.path)
+            ) from error
+        whole, _, rest = data.rpartition(b"\n")
+        records = [self._parsed(line, number) for number, line in enumerate(whole.split(b"\n"), 1) if whole]
+        if rest:
+            if not (rest.startswith(_LINE_START) or _LINE_START.startswith(rest) or not rest.strip(b"\0")):
+                raise self._damaged(len(records) + 1)
+            self.dropped = len(rest)
+            try:
+                os.truncate(self.path, len(data) - len(rest))
+            except OSError as error:
+                raise unwritable(self.path, error) from error
+        return records
+
+    def _parsed(self, line: bytes, number: int) -> Record:
+        try:
+            record = parse_json(line, most=ARCHIVED_PARSED_BYTES)
+            json.dumps(record, allow_nan=False)  # as it will be written again
+        except (ValueError, RecursionError):
+            record = None
+        if not _is_record(record):
+            raise self._damaged(number)
+        return dict(record)
+
+    def _damaged(self, number: int) -> DataError:
+        return DataError(
+            f"line {number} of {self.path} is not of genpr's watch; was it edited, or is it another file? Nothing was "
+            "changed; mend or remove the line, or write to another file (--out)",
+            code="file-damaged",
+            path=str(self.path),
+        )
+
+    def _check_derived(self) -> None:
+        """Check that the derived files that exist were written by genpr."""
+        tests = {BEST: _is_best, STYLEGAN: _is_stylegan} if self._stylegan else {BEST: _is_best}
+        for name, is_own in tests.items():
+            path = self.path.with_name(name)
+            if path.exists() and not is_own(path):
+                raise UsageError(
+                    f"{path} is not of genpr's watch and would be replaced; write to another folder (--out)",
+                    code="foreign-file",
+                    path=str(path),
+                )
+
+    def _write_derived(self) -> None:
+        """Bring the derived files up to date with the lines."""
+        best = self.best
+        if best is not None:
+            facts = {"schema": SCHEMA, "name": best["name"], "by": self.by, "better": self._criterion.better}
+            chosen = {**facts, "value": self.value(best), "record": best}
+            self._write(BEST, json.dumps(chosen, indent=1, allow_nan=False) + "\n")
+        else:
+            path = self.path.with_name(BEST)  # chosen by another metric
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise unwritable(path, error) from error
+        if self._stylegan:
+            lines = [json.dumps(stylegan_line(record), allow_nan=False) + "\n" for record in self.scored]
+            self._write(STYLEGAN, "".join(lines))
+
+    def _write(self, name: str, text: str) -> None:
+        path = self.path.with_name(name)
+        try:
+            if path.exists() and path.stat().st_size <= RESULT_BYTES and _content(path) == text.encode():
+                return
+            with atomic_path(path) as temporary:
+                temporary.write_text(text)
+        except OSError as error:
+            raise unwritable(path, error) from error
+
+
+def _content(path: Path) -> bytes:
+    with open_regular(path) as file:
+        return read_bytes(file, RESULT_BYTES, name=str(path), what="a log of scores", code="not-a-log")
+
+
+def _is_best(path: Path) -> bool:
+    try:
+        record = parse_json(_content(path), most=ARCHIVED_PARSED_BYTES)
+        return bool(record["schema"] == SCHEMA and record["record"]["status"] == "scored")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return False
+
+
+def _is_stylegan(path: Path) -> bool:
+    try:
+        return all(parse_json(line)["metric"] == "genpr" for line in _content(path).splitlines())
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return False
+
+
+def _is_record(value: object) -> bool:
+    """Whether a value read from JSON is a line of the log, with valid entries."""
+    if not isinstance(value, dict):
+        return False
+    try:
+        if value["schema"] != SCHEMA or not isinstance(value["name"], str):
+            return False
+        if value["status"] == "failed":
+            return isinstance(value["error"]["code"], str) and isinstance(value["listing"], str)
+        for name, number in from_dict(Mapping[str, float], value["metrics"]).items():
+            check_value(name, number)
+        for name, interval in from_dict(
+            Mapping[str, tuple[float, float]], value.get("intervals", {})
+        ).items():
+            check_interval(name, interval)
+        for name, null in from_dict(Mapping[str, float], value.get("nulls", {})).items():
+            check_value(name, null, "null")
+        from_dict(tuple[str, ...], value.get("warnings", []))
+        from_dict(tuple[float, float], [value["seconds"], value["timestamp"]])
+        from_dict(tuple[str, str, str], [value["listing"], value["device"], value["real"]])
+        return bool(value["status"] == "scored" and from_dict(int, value["n_fake"]) >= 0)
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+        return False
+
+
+def differences(before: Record, after: Mapping[str, Any]) -> list[str]:
+    """The names of `comparable_facts` in which two scores differ, so that they cannot stand in one log; empty if alike."""
+    separate = ("fingerprint", "generator", *_MAY_DIFFER)
+    differing = [key for key in after if key not in separate and after[key] != before.get(key)]
+    generator, other = before.get("generator"), after["generator"]
+    if generator is None or other is None:
+        differing += ["generator"] if generator != other else []
+    else:
+        keys = dict.fromkeys([*other, *generator])
+        differing += [f"generator.{key}" for key in keys if other.get(key) != generator.get(key)]
+    if all(after[key] == before.get(key) for key in _MAY_DIFFER) and after["fingerprint"] != before.get(
+        "fingerprint"
+    ):
+        differing.append("fingerprint")
+    return differing
+
+
+def comparable_facts(result: Result, drawn_by: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What has to be equal for two scores to stand in one log, and the numbers that may change the fingerprint.
+
+    Args:
+        result: The score.
+        drawn_by: What drew the images, where genpr drew them.
+    """
+    shared = (
+        None if drawn_by is None else {key: drawn_by[key] for key in drawn_by if key not in _PER_CHECKPOINT}
+    )
+    return {
+        "protocol": result.protocol,
+        "asked": sorted({*result.metrics, *result.undefined}),
+        "undefined": list(result.undefined),
+        "fingerprint": result.fingerprint,
+        "real": result.real.content,
+        "n_real": result.real.n,
+        "n_fake": result.fake.n,
+        "max_images": result.max_images,
+        "seed": result.seed,
+        "generator": shared,
+    }
+
+
+def scored_record(
+    name: str,
+    listing: str,
+    result: Result,
+    *,
+    drawn_by: Mapping[str, Any] | None = None,
+    seconds: float,
+    timestamp: float,
+) -> dict[str, Any]:
+    """The line of one score; it depends only on the images and the recipe, apart from the times."""
+    metrics = {name: metric.value for name, metric in result.metrics.items()}
+    f1 = f1_of(metrics)
+    known = result.metrics.items()
+    warnings = [item.code for item in result.notices if item.level == "warning"]
+    return {
+        "schema": SCHEMA,
+        "name": name,
+        "status": "scored",
+        "metrics": metrics if f1 is None else {**metrics, "f1": f1},
+        "intervals": {name: list(metric.interval) for name, metric in known if metric.interval is not None},
+        "nulls": {name: metric.null for name, metric in known if metric.null is not None},
+        "warnings": [code for code in dict.fromkeys(warnings) if not code.startswith(_CACHE_WARNINGS)],
+        **comparable_facts(result, drawn_by),
+        "checkpoint": None
+        if drawn_by is None
+        else {"sha256": drawn_by.get("checkpoint"), "weights": drawn_by.get("weights")},
+        "extractor": None if result.extractor is None else result.extractor.name,
+        "device": result.device,
+        "versions": {name: result.versions[name] for name in ("genpr", "torch")},
+        "listing": listing,
+        "seconds": seconds,
+        "timestamp": timestamp,
+    }
+
+
+def failed_record(name: str, listing: str, error: DataError, *, timestamp: float) -> dict[str, Any]:
+    """The line of a source that could not be scored."""
+    return {
+        "schema": SCHEMA,
+        "name": name,
+        "status": "failed",
+        "error": {"code": error.code, "message": str(error)},
+        "listing": listing,
+        "timestamp": timestamp,
+    }
+
+
+def stylegan_line(record: Record) -> dict[str, Any]:
+    """A score as `metric_main.report_metric` of stylegan2-ada-pytorch and stylegan3 writes it."""
+    return {
+        "results": record["metrics"],
+        "metric": "genpr",
+        "total_time": record["seconds"],
+        "total_time_str": time_text(record["seconds"]),
+        "num_gpus": int(record["device"].startswith("cuda")),
+        "snapshot_pkl": record["name"],
+        "timestamp": record["timestamp"],
+    }
+
+
+def time_text(seconds: float) -> str:
+    """As StyleGAN writes a duration: "7s", "2m 05s", "3h 00m 09s", "1d 02h 03m"."""
+    s = round(seconds)
+    minutes, hours, days = s // 60 % 60, s // 3600 % 24, s // 86400
+    if s < 60:
+        return f"{s}s"
+    if s < 3600:
+        return f"{minutes}m {s % 60:02}s"
+    return f"{hours}h {minutes:02}m {s % 60:02}s" if not days else f"{days}d {hours:02}h {minutes:02}m"

@@ -1,0 +1,452 @@
+"""Score samples as a training run writes them into a folder, each once, when it is complete.
+
+A source counts as complete when no name, size or time of modification of any file in it has changed for a while; or,
+for folders, when a file of an agreed name is in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from genpr.checkpoints.score_log import (
+    Record,
+    ScoreLog,
+    comparable_facts,
+    differences,
+    failed_record,
+    scored_record,
+)
+from genpr.errors import DataError, ResourceError, UsageError
+from genpr.images.datasets import CountedBatches
+from genpr.images.folder import is_new, links_are_followed
+from genpr.images.item import is_image_name
+
+if TYPE_CHECKING:
+    from genpr.evaluation.result import Result
+
+SourceOf = Callable[[Path], object]
+"""From a path to what `Evaluator.score` takes, or None for what is no sample; called at every poll."""
+
+SAMPLE_SUFFIXES = (
+    *(".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tbz2", ".tar.xz", ".txz"),
+    *(".npz", ".npy", ".safetensors", ".parquet"),
+)
+_FIRST_DELAY_S, _LONGEST_DELAY_S = 10.0, 600.0  # until a source that could not be scored is tried again
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSource:
+    """A source that may be scored once it is complete.
+
+    Attributes:
+        path: Where it is.
+        source: What to score.
+        listing: sha256 over the names, sizes and times of modification of all files in it.
+        is_marked: Of a folder, whether the file that says it is complete is in it; None where no such file is agreed on.
+    """
+
+    path: Path
+    source: object
+    listing: str
+    is_marked: bool | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in the watched folder."""
+        return self.path.name
+
+
+def samples_at(path: Path) -> str | None:
+    """The path of a folder, an archive, an .npz or a feature file, as it is; None for anything else, pipes and devices among it."""
+    is_sample = path.is_dir() or (path.is_file() and path.name.lower().endswith(SAMPLE_SUFFIXES))
+    return str(path) if is_sample else None
+
+
+def natural_order(name: str) -> tuple[list[str | int], str]:
+    """A key that puts epoch_2 before epoch_10."""
+    parts = re.split(r"([0-9]+)", name)
+    return [int(part) if position % 2 else part for position, part in enumerate(parts)], name
+
+
+def pending_sources(
+    folder: Path,
+    *,
+    source_of: SourceOf = samples_at,
+    done_file: str | None = None,
+    is_excluded: Callable[[str], bool] = lambda _name: False,
+    ignored: Collection[Path] = (),
+) -> list[PendingSource]:
+    """List the sources in `folder`, in natural order, without folders that hold no image.
+
+    Args:
+        folder: The folder that is watched.
+        source_of: What is a sample, and how it is read.
+        done_file: Name of the file that marks a complete folder.
+        is_excluded: Whether a name is left out unread, such as that of a source with a score.
+        ignored: Files and folders that are no samples, such as the reals.
+
+    Raises:
+        OSError: `folder` cannot be listed.
+    """
+    names = [entry.name for entry in os.scandir(folder) if not entry.name.startswith(".")]
+    sources = []
+    for name in sorted(names, key=natural_order):
+        path = folder / name
+        if is_excluded(name) or any(_is_same(path, other) for other in ignored):
+            continue
+        source = pending_source(path, source_of=source_of, done_file=done_file)
+        if source is not None:
+            sources.append(source)
+    return sources
+
+
+def pending_source(
+    path: Path, *, source_of: SourceOf = samples_at, done_file: str | None = None
+) -> PendingSource | None:
+    """One entry of the watched folder; None if it is no sample, holds no image yet, or was removed."""
+    source = source_of(path)
+    if source is None:
+        return None
+    try:
+        files = sorted(_files(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None  # moved away meanwhile
+    is_marked = (path / done_file).exists() if done_file is not None and path.is_dir() else None
+    if path.is_dir() and not is_marked and not any(is_image_name(name) for name, *_ in files):
+        return None
+    return PendingSource(path, source, hashlib.sha256(repr(files).encode()).hexdigest(), is_marked)
+
+
+class StabilityTracker:
+    """Tracks since when each source has not changed.
+
+    Args:
+        seconds: How long a source has to stay unchanged to be stable.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._since: dict[str, tuple[str, float]] = {}
+
+    def is_stable(self, source: PendingSource, now: float) -> bool:
+        """Whether a source can be taken as complete; to be called at every poll."""
+        listing, since = self._since.get(source.name, ("", now))
+        if listing != source.listing:
+            since = now
+        self._since[source.name] = (source.listing, since)
+        return now - since >= self._seconds if source.is_marked is None else source.is_marked
+
+    def reset(self, source: PendingSource, now: float) -> None:
+        """Start again for a source that was found to change."""
+        self._since[source.name] = ("", now)
+
+
+class Scorer(Protocol):
+    """What scores: a `genpr.Evaluator`."""
+
+    def score(self, fake: object, *, cache: bool | None = None) -> Result:
+        """One fake set against the reals."""
+        ...
+
+
+@dataclass(slots=True)
+class _Failure:
+    """A source that could not be scored so far."""
+
+    listing: str
+    first: float
+    next_try: float
+    delay: float
+
+
+class Watcher:
+    """Scores the sources that appear in a folder, and writes the scores to a log.
+
+    A source with a score is not scored again, in this process or another. A source that fails may be incomplete, and is
+    retried until `give_up` or until it changes.
+
+    Args:
+        evaluator: Scores one source; its real side is fitted once.
+        folder: Where samples appear: folders of images, archives, .npz or feature files; or whatever `source_of` knows.
+        log: Where scores go.
+        settle: Seconds for which nothing about a source may have changed before it is scored.
+        give_up: Seconds after which a source that still fails as it is, is recorded as failed.
+        done_file: Name of a file that marks complete folders; then no folder is scored without it.
+        cache_fakes: Keep features of what is scored in the cache, if the evaluator does.
+        keep_results: Keep every whole result in a file of its own, too.
+        source_of: What in `folder` is scored, and how it is read.
+        ignored: Files and folders that are not scored, such as the reals.
+        on_message: Called with one line about events other than scores.
+        on_record: Called with each new record.
+        on_result: Called with what a source scored.
+        clock: Monotonic seconds.
+        sleep: Waits so many seconds.
+        now: Seconds since 1970.
+
+    Raises:
+        UsageError: `folder` does not exist, or a number of seconds is negative.
+    """
+
+    def __init__(
+        self,
+        evaluator: Scorer,
+        folder: Path,
+        log: ScoreLog,
+        *,
+        settle: float = 10.0,
+        give_up: float = 600.0,
+        done_file: str | None = None,
+        cache_fakes: bool = False,
+        keep_results: bool = False,
+        source_of: SourceOf = samples_at,
+        ignored: Collection[Path] = (),
+        on_message: Callable[[str], None] = lambda _line: None,
+        on_record: Callable[[Record], None] = lambda _record: None,
+        on_result: Callable[[Result], None] = lambda _result: None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        if not folder.is_dir():
+            raise UsageError(
+                f"there is no folder {folder} to watch; make it before the training run does",
+                code="path-not-found",
+                path=str(folder),
+            )
+        if not (settle >= 0 and give_up >= 0):
+            raise UsageError(
+                f"settle and give_up must be seconds from 0 on, not {settle!r} and {give_up!r}",
+                code="bad-option",
+            )
+        self._evaluator, self._folder, self._log = evaluator, folder, log
+        self._settle, self._give_up = settle, give_up
+        self._done_file, self._source_of, self._ignored = done_file, source_of, (*ignored, *log.paths)
+        self._cache = None if cache_fakes else False
+        self._keep_results = keep_results
+        self._on_message, self._on_record, self._on_result = on_message, on_record, on_result
+        self._clock, self._sleep, self._now = clock, sleep, now
+        self._stability = StabilityTracker(settle)
+        self._failures: dict[str, _Failure] = {}
+        self._scored = {record["name"] for record in log.scored}
+        failed = [record for record in log.records if record["status"] == "failed"]
+        self._failed = {record["name"]: record["listing"] for record in failed}  # the last word counts
+        self._mtime_when_scored: dict[str, int] = {}
+
+    def run(self, *, once: bool = False, until: int | None = None, interval: float = 10.0) -> None:
+        """Poll the folder until interrupted, or as `once` and `until` say.
+
+        Args:
+            once: Score the sources that are complete, and return.
+            until: Return when so many sources are recorded, those of earlier runs included.
+            interval: Seconds between two polls.
+
+        Raises:
+            UsageError: A number is out of range.
+            ResourceError: The folder, the device or the memory has gone, or nothing can be written.
+        """
+        if not interval > 0 or (until is not None and until < 1):
+            raise UsageError("interval must be positive, and until at least 1", code="bad-option")
+        while not self._is_done(until):
+            waiting = self.poll(until=until)
+            if self._is_done(until):
+                return
+            if once:
+                if waiting and self._settle:
+                    self._sleep(self._settle)
+                    waiting = self.poll(until=until)
+                for name in waiting:
+                    self._on_message(f"{name} is left: it is still being written, or cannot be scored yet")
+                return
+            self._sleep(interval)
+
+    def poll(self, *, until: int | None = None) -> list[str]:
+        """List the folder once, and score every complete source, in natural order of the names.
+
+        Args:
+            until: Stop when so many sources are recorded.
+
+        Returns:
+            The names of what is there and neither scored nor given up.
+        """
+        self._report_changes()
+        seen_at = self._clock()  # before scoring, during which later sources may change
+        waiting = []
+        for pending in self._list():
+            if self._failed.get(pending.name) == pending.listing:
+                continue
+            is_due = self._stability.is_stable(pending, seen_at) and self._is_retry_due(pending)
+            if not is_due or self._is_done(until) or not self._score(pending):
+                waiting.append(pending.name)
+        return waiting
+
+    def _list(self) -> list[PendingSource]:
+        try:
+            return pending_sources(
+                self._folder,
+                source_of=self._source_of,
+                done_file=self._done_file,
+                is_excluded=self._scored.__contains__,
+                ignored=self._ignored,
+            )
+        except OSError as error:
+            raise ResourceError(
+                f"the watched folder {self._folder} cannot be listed ({error.strerror}); was it removed?",
+                code="unreadable",
+                path=str(self._folder),
+            ) from error
+
+    def _is_done(self, until: int | None) -> bool:
+        return until is not None and len(self._scored | self._failed.keys()) >= until
+
+    def _score(self, pending: PendingSource) -> bool:
+        """Score a source; whether it is recorded or gone, so that it need not be retried."""
+        started = time.perf_counter()
+        try:
+            result = self._evaluator.score(pending.source, cache=self._cache)
+        except (DataError, UsageError) as error:
+            if not pending.path.exists():
+                return True  # moved away meanwhile
+            if isinstance(error, UsageError):
+                raise
+            return self._record_failure(pending, error)
+        seconds = time.perf_counter() - started
+        if self._is_changed(pending):
+            self._on_message(
+                f"{pending.name} changed while it was scored; it will be scored when it is complete"
+            )
+            self._stability.reset(pending, self._clock())
+            return False
+        drawn_by = pending.source.drawn_by if isinstance(pending.source, CountedBatches) else None
+        self._check_alike(comparable_facts(result, drawn_by))
+        self._on_result(result)
+        if self._keep_results:
+            self._log.write_result(pending.name, result.to_json(indent=1))
+        record = scored_record(
+            pending.name,
+            pending.listing,
+            result,
+            drawn_by=drawn_by,
+            seconds=seconds,
+            timestamp=self._now(),
+        )
+        self._append(record)
+        self._scored.add(pending.name)
+        self._failures.pop(pending.name, None)
+        self._failed.pop(pending.name, None)
+        self._mtime_when_scored[pending.name] = _mtime(pending.path)
+        return True
+
+    def _append(self, record: Record) -> None:
+        self._log.append(record)
+        self._on_record(record)
+
+    def _is_changed(self, pending: PendingSource) -> bool:
+        again = pending_source(pending.path, source_of=self._source_of, done_file=self._done_file)
+        return again is None or again.listing != pending.listing
+
+    def _is_retry_due(self, pending: PendingSource) -> bool:
+        """Whether it has not failed since it changed, or its retry delay is over."""
+        failure = self._failures.get(pending.name)
+        return failure is None or failure.listing != pending.listing or self._clock() >= failure.next_try
+
+    def _record_failure(self, pending: PendingSource, error: DataError) -> bool:
+        """Schedule a retry, or record the failure after `give_up` seconds; whether it is recorded."""
+        now = self._clock()
+        failure = self._failures.get(pending.name)
+        if failure is None:
+            self._on_message(f"{pending.name} cannot be scored yet ({error.code}): {error}")
+        if failure is None or failure.listing != pending.listing:
+            failure = _Failure(pending.listing, now, now, _FIRST_DELAY_S)
+        self._failures[pending.name] = failure
+        if now - failure.first >= self._give_up:
+            self._append(failed_record(pending.name, pending.listing, error, timestamp=self._now()))
+            self._failed[pending.name] = pending.listing
+            del self._failures[pending.name]
+            return True
+        failure.next_try = min(now + failure.delay, failure.first + self._give_up)
+        failure.delay = min(2 * failure.delay, _LONGEST_DELAY_S)
+        return False
+
+    def _check_alike(self, facts: Mapping[str, Any]) -> None:
+        """Check that a score is comparable with those in the log."""
+        if not self._log.scored:
+            return
+        differing = differences(self._log.scored[-1], facts)
+        if differing:
+            raise UsageError(
+                f"the scores in {self._log.path} were made otherwise ({', '.join(differing)}); write to a file in another "
+                "folder (--out), or go on with the options, reals and generator of then",
+                code="other-recipe",
+                path=str(self._log.path),
+            )
+
+    def _report_changes(self) -> None:
+        """Report once each source that changed after it was scored: it may have been incomplete."""
+        for name, before in list(self._mtime_when_scored.items()):
+            if before not in (0, _mtime(self._folder / name)) and (self._folder / name).exists():
+                del self._mtime_when_scored[name]
+                self._on_message(
+                    f"{name} has changed since it was scored, and keeps its score; if it was not complete, remove its "
+                    "line and use a larger --settle, or --done-file"
+                )
+
+
+def _mtime(path: Path) -> int:
+    """When a file, or the list of what is directly in a folder, changed last; 0 if it is gone."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _files(path: Path) -> Iterator[tuple[str, int, int]]:
+    """(relative name, size, time of modification) of a file, or of all visible files below a folder."""
+    if not path.is_dir():
+        yield "", *_facts(path)
+        return
+    pending, visited = [""], set[tuple[int, int]]()
+    while pending:
+        prefix = pending.pop()
+        if links_are_followed() and not is_new(path / prefix, visited):
+            continue
+        try:
+            names = sorted(entry.name for entry in os.scandir(path / prefix))
+        except PermissionError:
+            yield prefix, -1, -1  # scoring it will say so
+            continue
+        for name in names:
+            member = prefix + name
+            if name.startswith("."):
+                continue
+            if (path / member).is_dir() and (links_are_followed() or not (path / member).is_symlink()):
+                pending.append(member + "/")
+            else:
+                yield member, *_facts(path / member)
+
+
+def _facts(path: Path) -> tuple[int, int]:
+    """Size and time of modification."""
+    try:
+        status = path.stat()
+    except PermissionError:
+        return -1, -1
+    except FileNotFoundError:
+        if path.is_symlink():
+            return -1, -1  # a link to nothing is an image that is missing
+        raise
+    return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else (0, 0)
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    try:
+        return path.samefile(other)
+    except OSError:
+        return False

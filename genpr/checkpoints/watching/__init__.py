@@ -1,1 +1,0 @@
-"""Checkpoints scored as they arrive, and the log of their scores."""
