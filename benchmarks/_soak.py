@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
-from genpr.demo.shapes import ShapesGenerator, draw_latents
+from genpr.demo import ShapesGenerator, draw_latents
 
 _DRAWN_AT_ONCE = 500
 

@@ -1,22 +1,226 @@
-"""The fifteen sanity checks: what is drawn, what is varied, and over which grid.
+"""The fifteen sanity checks: the data that they draw, what they vary, and over which grid.
+
+Every function takes a generator, the setting and the value x that the check varies, and returns reals (n, d) and
+fakes (m, d), float64, before they are standardised.
 
 References:
     Räisä, van Breugel, van der Schaar 2025, "Position: All Current Generative Fidelity and Diversity Metrics are
-    Flawed", ICML.
+    Flawed", ICML (all distributions, sizes and constants).
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from genpr.audit import draws
-from genpr.audit.draws import LARGEST_SHIFT, Pair, Setting
+Rows = NDArray[np.float64]
+Pair = tuple[Rows, Rows]
+
+SIZE = 1000
+"""Reals and fakes, where a check does not vary them."""
+
+LARGEST_SHIFT = {1: 6.0, 8: 3.0, 64: 1.0}
+"""How far the mean of the fakes moves along every axis, by the number of dimensions."""
+
+REAL_OUTLIER, FAKE_OUTLIER = "outlier among the reals", "outlier among the fakes"
+REAL_BALL, REAL_TORUS = "reals in the ball", "reals in the torus"
+REALS_ROUNDED, FAKES_ROUNDED = "reals rounded", "fakes rounded"
+
+CUBE_OVERLAP = 0.2
+"""Volume that the shifted cube shares with the other one: the true fidelity and diversity."""
+
+_MODES = 10
+_MODE_SPREAD = {1: 1 / 6, 8: 1 / 3, 64: 1.0}
+_PLANE_MODES = np.array(
+    [
+        (5.46794328, -4.08481523),
+        (4.87211875, -13.64864684),
+        (-16.39432073, 9.09802249),
+        (-2.15447941, 12.46200019),
+        (11.55784483, -4.96049923),
+        (-24.60558474, 14.18020818),
+        (16.84215967, -3.18710751),
+        (-5.47807206, -6.77247129),
+        (9.46726546, 1.05922347),
+        (-5.40346201, -17.29490131),
+    ]
+)
+_PLANE_SPREAD = 0.25
+REAL_PLANE_MODES = 5
+_FAR = 6.0  # standard deviations between sets that share nothing
+_PARETO_SHAPE = 1.01
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One curve of a check.
+
+    Attributes:
+        dimension: Coordinates of the data; 0 where x decides about them.
+        scenario: Which of several variants; empty if there is one.
+    """
+
+    dimension: int
+    scenario: str = ""
+
+    def __str__(self) -> str:
+        """In words, which are part of every seed: reworded, all data are drawn anew."""
+        dimension = f"d = {self.dimension}" if self.dimension else ""
+        return ", ".join(part for part in (self.scenario, dimension) if part)
+
+
+def shifted_mean(rng: np.random.Generator, setting: Setting, x: float) -> Pair:
+    """N(0, I) against N(x 1, I)."""
+    shape = SIZE, setting.dimension
+    return rng.standard_normal(shape), rng.standard_normal(shape) + x
+
+
+def shifted_mean_with_outlier(rng: np.random.Generator, setting: Setting, x: float) -> Pair:
+    """The same, with one more real or fake where the mean of the fakes ends up."""
+    real, fake = shifted_mean(rng, setting, x)
+    outlier = np.full((1, setting.dimension), LARGEST_SHIFT[setting.dimension])
+    if setting.scenario == REAL_OUTLIER:
+        return np.concatenate([real, outlier]), fake
+    return real, np.concatenate([fake, outlier])
+
+
+def scaled_spread(rng: np.random.Generator, setting: Setting, x: float) -> Pair:
+    """N(0, I) against N(0, x^2 I)."""
+    shape = SIZE, setting.dimension
+    return rng.standard_normal(shape), x * rng.standard_normal(shape)
+
+
+def starved_modes(rng: np.random.Generator, setting: Setting, x: float) -> Pair:
+    """Ten modes on a line, against the same with all but the first losing the share x of their mass."""
+    weights = np.full(_MODES, 1 - x)
+    weights[0] = 1
+    return _on_line(rng, setting, np.ones(_MODES)), _on_line(rng, setting, weights)
+
+
+def dropped_modes(rng: np.random.Generator, setting: Setting, x: float) -> Pair:
+    """Ten modes on a line, against the same without the last x."""
+    kept = np.arange(_MODES) < _MODES - round(x)
+    return _on_line(rng, setting, np.ones(_MODES)), _on_line(rng, setting, kept.astype(float))
+
+
+def invented_modes(rng: np.random.Generator, setting: Setting, x: float) -> Pair:
+    """The first five of ten modes in the plane, against the first x."""
+    real, fake = np.arange(_MODES) < REAL_PLANE_MODES, np.arange(_MODES) < round(x)
+    first = _mixture(rng, _PLANE_MODES, real.astype(float), _PLANE_SPREAD)
+    return first, _mixture(rng, _PLANE_MODES, fake.astype(float), _PLANE_SPREAD)
+
+
+def spheres(rng: np.random.Generator, setting: Setting, x: float) -> Pair:
+    """Uniform on the unit sphere, against a sphere of radius x."""
+    d = setting.dimension
+    return _directions(rng, SIZE, d), x * _directions(rng, SIZE, d)
+
+
+def overlapping_cubes(rng: np.random.Generator, setting: Setting, x: float) -> Pair:
+    """Two unit cubes that share a fifth of their volume, x samples each."""
+    return _cubes(rng, setting.dimension, round(x), round(x))
+
+
+def overlapping_cubes_of_fakes(rng: np.random.Generator, setting: Setting, x: float) -> Pair:
+    """The same, with 1000 reals and x fakes."""
+    return _cubes(rng, setting.dimension, SIZE, round(x))
+
+
+def ball_and_torus(rng: np.random.Generator, setting: Setting, x: float) -> Pair:
+    """A ball, and a torus around it that does not touch it; one of them is real, the other has x fakes."""
+    if setting.scenario == REAL_BALL:
+        return 0.8 * _in_ball(rng, SIZE), _in_torus(rng, round(x))
+    return _in_torus(rng, SIZE), 0.8 * _in_ball(rng, round(x))
+
+
+def merged_modes(rng: np.random.Generator, setting: Setting, x: float) -> Pair:
+    """Two modes x apart along every axis, against one Gaussian that spans both."""
+    d = setting.dimension
+    side = rng.integers(2, size=(SIZE, 1)) - 0.5
+    fake = math.sqrt(1 + x**2) * rng.standard_normal((SIZE, d))
+    return rng.standard_normal((SIZE, d)) + x * side, fake
+
+
+def stretched_axis(rng: np.random.Generator, setting: Setting, x: float) -> Pair:
+    """Far apart along the first of two axes, with the second axis in another unit."""
+    unit = np.array([1.0, x])
+    real, fake = rng.standard_normal((SIZE, 2)), rng.standard_normal((SIZE, 2))
+    fake[:, 0] += _FAR
+    return real * unit, fake * unit
+
+
+def heavy_tail(rng: np.random.Generator, setting: Setting, x: float) -> Pair:
+    """N(0, 1) against N(x, 1) along the first axis; along the second, both follow a Pareto law without a variance."""
+
+    def draw(mean: float) -> Rows:
+        return np.column_stack([mean + rng.standard_normal(SIZE), 1 + rng.pareto(_PARETO_SHAPE, size=SIZE)])
+
+    return draw(0.0), draw(x)
+
+
+def one_disjoint_axis(rng: np.random.Generator, setting: Setting, x: float) -> Pair:
+    """Far apart along one axis, and alike along x others."""
+    shape = SIZE, 1 + round(x)
+    real, fake = rng.standard_normal(shape), rng.standard_normal(shape)
+    fake[:, 0] += _FAR
+    return real, fake
+
+
+def rounded(rng: np.random.Generator, setting: Setting, x: float) -> Pair:
+    """N(0, x^2) on both sides, with one side rounded to integers."""
+    real, fake = x * rng.standard_normal((SIZE, 1)), x * rng.standard_normal((SIZE, 1))
+    if setting.scenario == REALS_ROUNDED:
+        return np.round(real), fake
+    return real, np.round(fake)
+
+
+def standardised(real: Rows, fake: Rows) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Both sets by the mean and the standard deviation of the reals along each axis, as float32.
+
+    An axis along which the reals are all equal is only moved.
+    """
+    mean, spread = real.mean(axis=0), real.std(axis=0)
+    spread = np.where(spread > 0, spread, 1.0)
+    return ((real - mean) / spread).astype(np.float32), ((fake - mean) / spread).astype(np.float32)
+
+
+def _on_line(rng: np.random.Generator, setting: Setting, weights: Rows) -> Rows:
+    centres = np.linspace(0, 10, _MODES)[:, None] * np.ones(setting.dimension)
+    return _mixture(rng, centres, weights, _MODE_SPREAD[setting.dimension])
+
+
+def _mixture(rng: np.random.Generator, centres: Rows, weights: Rows, spread: float) -> Rows:
+    mode = rng.choice(len(centres), size=SIZE, p=weights / weights.sum())
+    drawn: Rows = centres[mode] + spread * rng.standard_normal((SIZE, centres.shape[1]))
+    return drawn
+
+
+def _directions(rng: np.random.Generator, n: int, d: int) -> Rows:
+    rows = rng.standard_normal((n, d))
+    directions: Rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return directions
+
+
+def _cubes(rng: np.random.Generator, d: int, n_real: int, n_fake: int) -> Pair:
+    shift = 1 - CUBE_OVERLAP ** (1 / d)
+    return rng.random((n_real, d)), rng.random((n_fake, d)) + shift
+
+
+def _in_ball(rng: np.random.Generator, n: int) -> Rows:
+    return _directions(rng, n, 3) * rng.random((n, 1)) ** (1 / 3)
+
+
+def _in_torus(rng: np.random.Generator, n: int) -> Rows:
+    angle = rng.random(n) * (2 * np.pi)
+    return np.column_stack([np.cos(angle), np.sin(angle), np.zeros(n)]) + 0.1 * _in_ball(rng, n)
+
 
 GridName = Literal["quick", "full"]
 REPEATS: dict[GridName, int] = {"quick": 3, "full": 10}
@@ -133,20 +337,20 @@ def _extra_axes(_: Setting) -> tuple[float, ...]:
 
 _LINE = tuple(Setting(d) for d in (1, 8, 64))
 _PLANE = (Setting(2),)
-_OUTLIERS = tuple(Setting(d, which) for which in (draws.REAL_OUTLIER, draws.FAKE_OUTLIER) for d in (1, 8, 64))
+_OUTLIERS = tuple(Setting(d, which) for which in (REAL_OUTLIER, FAKE_OUTLIER) for d in (1, 8, 64))
 
 CHECKS: MappingProxyType[str, Check] = MappingProxyType(
     {
         check.name: check
         for check in (
-            Check("mean", "Gaussian with another mean", "mean", _LINE, _shifts, draws.shifted_mean),
+            Check("mean", "Gaussian with another mean", "mean", _LINE, _shifts, shifted_mean),
             Check(
                 "mean+outlier",
                 "another mean, and one outlier",
                 "mean",
                 _OUTLIERS,
                 _shifts,
-                draws.shifted_mean_with_outlier,
+                shifted_mean_with_outlier,
             ),
             Check(
                 "std",
@@ -154,7 +358,7 @@ CHECKS: MappingProxyType[str, Check] = MappingProxyType(
                 "standard deviation",
                 _LINE,
                 _spreads,
-                draws.scaled_spread,
+                scaled_spread,
                 log_x=True,
             ),
             Check(
@@ -163,7 +367,7 @@ CHECKS: MappingProxyType[str, Check] = MappingProxyType(
                 "share lost",
                 _LINE,
                 _even(0, 1, 50),
-                draws.starved_modes,
+                starved_modes,
             ),
             Check(
                 "sequential",
@@ -171,7 +375,7 @@ CHECKS: MappingProxyType[str, Check] = MappingProxyType(
                 "modes dropped",
                 _LINE,
                 _even(0, 9, 10),
-                draws.dropped_modes,
+                dropped_modes,
                 keeps_all=True,
             ),
             Check(
@@ -180,7 +384,7 @@ CHECKS: MappingProxyType[str, Check] = MappingProxyType(
                 "modes of the fakes",
                 _PLANE,
                 _even(1, 10, 10),
-                draws.invented_modes,
+                invented_modes,
                 keeps_all=True,
             ),
             Check(
@@ -189,7 +393,7 @@ CHECKS: MappingProxyType[str, Check] = MappingProxyType(
                 "radius",
                 tuple(Setting(d) for d in (2, 16, 128)),
                 _even(0.1, 1.9, 51),
-                draws.spheres,
+                spheres,
             ),
             Check(
                 "cube-n",
@@ -197,7 +401,7 @@ CHECKS: MappingProxyType[str, Check] = MappingProxyType(
                 "reals and fakes",
                 _LINE,
                 _to_ten_thousand,
-                draws.overlapping_cubes,
+                overlapping_cubes,
                 log_x=True,
                 varies_size=True,
             ),
@@ -207,7 +411,7 @@ CHECKS: MappingProxyType[str, Check] = MappingProxyType(
                 "fakes",
                 _LINE,
                 _to_ten_thousand,
-                draws.overlapping_cubes_of_fakes,
+                overlapping_cubes_of_fakes,
                 log_x=True,
                 varies_size=True,
             ),
@@ -215,9 +419,9 @@ CHECKS: MappingProxyType[str, Check] = MappingProxyType(
                 "sphere-torus",
                 "ball against a torus around it",
                 "fakes",
-                tuple(Setting(3, which) for which in (draws.REAL_BALL, draws.REAL_TORUS)),
+                tuple(Setting(3, which) for which in (REAL_BALL, REAL_TORUS)),
                 _to_ten_thousand,
-                draws.ball_and_torus,
+                ball_and_torus,
                 log_x=True,
                 varies_size=True,
             ),
@@ -227,7 +431,7 @@ CHECKS: MappingProxyType[str, Check] = MappingProxyType(
                 "distance of the modes",
                 _LINE,
                 _even(0, 5, 20),
-                draws.merged_modes,
+                merged_modes,
             ),
             Check(
                 "scaling",
@@ -235,28 +439,26 @@ CHECKS: MappingProxyType[str, Check] = MappingProxyType(
                 "unit",
                 _PLANE,
                 _powers(-3, 3, 20),
-                draws.stretched_axis,
+                stretched_axis,
                 log_x=True,
             ),
-            Check(
-                "pareto", "another mean, and a heavy tail", "mean", _PLANE, _even(-6, 6, 51), draws.heavy_tail
-            ),
+            Check("pareto", "another mean, and a heavy tail", "mean", _PLANE, _even(-6, 6, 51), heavy_tail),
             Check(
                 "disjoint",
                 "far apart along one axis of many",
                 "axes alike",
                 (Setting(0),),
                 _extra_axes,
-                draws.one_disjoint_axis,
+                one_disjoint_axis,
                 log_x=True,
             ),
             Check(
                 "discrete",
                 "one side rounded to integers",
                 "standard deviation",
-                tuple(Setting(1, which) for which in (draws.REALS_ROUNDED, draws.FAKES_ROUNDED)),
+                tuple(Setting(1, which) for which in (REALS_ROUNDED, FAKES_ROUNDED)),
                 _powers(0, 3, 20),
-                draws.rounded,
+                rounded,
                 log_x=True,
             ),
         )

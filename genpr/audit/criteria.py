@@ -1,20 +1,30 @@
-"""What a curve must look like, as margins: by how much it passes, with the noise of the draws behind it.
+"""What each check demands of a metric, as margins, and the published pass/fail matrix.
 
 A margin is at least 0 where the criterion holds. "All of" is the smallest margin, "any of" the largest, so that the
 margin of a whole cell names the one point that decides it.
 
+Where fakes are wider than reals, two values of diversity can be defended: 1, because everything real is covered
+(marked H), or 0, because little of the fakes' mass is near it (marked L). A metric may choose, but must not mix them
+within a cell.
+
 References:
     Räisä, van Breugel, van der Schaar 2025, "Position: All Current Generative Fidelity and Diversity Metrics are
-    Flawed", ICML (the criteria and their thresholds).
+    Flawed", ICML (the criteria and their thresholds); the tables printed by its public code
+    (vanderschaarlab/position-fidelity-diversity-metrics-flawed).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from genpr.audit.checks import CUBE_OVERLAP, REAL_PLANE_MODES, REALS_ROUNDED
 
 _TOLERANCE = 0.05  # of values that should be 1 or 0, or should not change
 _FALL = 0.2  # least that counts as a difference
@@ -90,7 +100,7 @@ def any_of(*margins: Margin) -> Margin:
 def close(curve: Curve, i: int, target: float) -> Margin:
     """Whether a value is `target`."""
     value = float(curve.mean[i])
-    return _margin(_TOLERANCE - abs(value - target), f"{_at(curve, i)} should be {target:g}", curve, i)
+    return _margin(_TOLERANCE - abs(value - target), f"{_location(curve, i)} should be {target:g}", curve, i)
 
 
 def bell(curve: Curve, mid: int) -> Margin:
@@ -124,7 +134,7 @@ def flat(curve: Curve, first: int = 0) -> Margin:
     """Whether the curve changes nowhere, from point `first` on."""
     v = curve.mean[first:]
     top, low = first + int(v.argmax()), first + int(v.argmin())
-    what = f"should not change: {_at(curve, top)}, {_at(curve, low)}"
+    what = f"should not change: {_location(curve, top)}, {_location(curve, low)}"
     return _margin(_TOLERANCE - float(curve.mean[top] - curve.mean[low]), what, curve, top, low)
 
 
@@ -140,18 +150,22 @@ def _high_low(curve: Curve, high: int, low: int) -> Margin:
 
 
 def _falls(curve: Curve, high: int, low: int, least: float) -> Margin:
-    what = f"{_at(curve, high)} should be {least:g} above {_at(curve, low)}"
+    what = f"{_location(curve, high)} should be {least:g} above {_location(curve, low)}"
     return _margin(float(curve.mean[high] - curve.mean[low]) - least, what, curve, high, low)
 
 
 def _highest(curve: Curve, i: int) -> Margin:
     top = int(curve.mean.argmax())
-    what = f"{_at(curve, i)} should be the highest, but for {_SLACK:g}; highest is {_at(curve, top)}"
+    what = (
+        f"{_location(curve, i)} should be the highest, but for {_SLACK:g}; highest is {_location(curve, top)}"
+    )
     return _margin(_SLACK - float(curve.mean[top] - curve.mean[i]), what, curve, top, i)
 
 
 def _lowest(curve: Curve, i: int, low: int) -> Margin:
-    what = f"{_at(curve, i)} should be the lowest, but for {_SLACK:g}; lowest is {_at(curve, low)}"
+    what = (
+        f"{_location(curve, i)} should be the lowest, but for {_SLACK:g}; lowest is {_location(curve, low)}"
+    )
     return _margin(_SLACK - float(curve.mean[i] - curve.mean[low]), what, curve, i, low)
 
 
@@ -170,5 +184,201 @@ def _order(margin: Margin) -> float:
     return margin.value
 
 
-def _at(curve: Curve, i: int) -> str:
+def _location(curve: Curve, i: int) -> str:
     return f"{curve.mean[i]:.3f} at {curve.x[i]:.3g}"
+
+
+Kind = Literal["fidelity", "diversity"]
+Mark = Literal["T", "F", "H", "L"]
+Criterion = Callable[[Curve], Margin]
+Ways = Mapping[Mark, Criterion]
+"""By the mark of a pass: "T", or "H" and "L" where either will do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """One row of the matrix.
+
+    Attributes:
+        check: Name of the check.
+        desideratum: "bounds", "property", or one of D2, D3, D5 of the paper.
+        fidelity: How a fidelity metric may pass.
+        diversity: How a diversity metric may pass.
+    """
+
+    check: str
+    desideratum: str
+    fidelity: Ways
+    diversity: Ways
+
+    @property
+    def name(self) -> str:
+        """Both parts."""
+        return f"{self.check} / {self.desideratum}"
+
+    def ways(self, kind: Kind) -> Ways:
+        """How a metric of this kind may pass."""
+        return self.fidelity if kind == "fidelity" else self.diversity
+
+
+def _true(criterion: Criterion) -> Ways:
+    return MappingProxyType({"T": criterion})
+
+
+def _either(high: Criterion, low: Criterion) -> Ways:
+    return MappingProxyType({"H": high, "L": low})
+
+
+def _both(check: str, desideratum: str, criterion: Criterion) -> Demand:
+    return Demand(check, desideratum, _true(criterion), _true(criterion))
+
+
+def _first(target: float) -> Criterion:
+    return lambda curve: close(curve, 0, target)
+
+
+def _last(target: float) -> Criterion:
+    return lambda curve: close(curve, -1, target)
+
+
+def _at(x: float, target: float) -> Criterion:
+    return lambda curve: close(curve, curve.near(x), target)
+
+
+def _bell(x: float) -> Criterion:
+    return lambda curve: bell(curve, curve.near(x))
+
+
+def _part(q: float) -> Criterion:
+    return lambda curve: high_low_mid(curve, q)
+
+
+def _all(*criteria: Criterion) -> Criterion:
+    return lambda curve: all_of(*(criterion(curve) for criterion in criteria))
+
+
+def _peak(check: str, x: float) -> tuple[Demand, Demand]:
+    bounds = _all(_at(x, 1), _first(0), _last(0))
+    return _both(check, "bounds", bounds), _both(check, "property", _bell(x))
+
+
+def _loss(check: str, q: float) -> tuple[Demand, Demand]:
+    """Modes are lost, which costs diversity and no fidelity."""
+    bounds = Demand(check, "bounds", _true(_all(_first(1), _last(1))), _true(_first(1)))
+    return bounds, Demand(check, "property", _true(flat), _true(_part(q)))
+
+
+def _size(check: str, desideratum: str) -> tuple[Demand, Demand]:
+    return _both(check, desideratum, converged), _both(check, "property", _last(CUBE_OVERLAP))
+
+
+def _rounding_of_reals(curve: Curve) -> bool:
+    return curve.scenario == REALS_ROUNDED
+
+
+def _rounded(of_reals: tuple[float, float], of_fakes: tuple[float, float]) -> Criterion:
+    """The values at both ends, by which side was rounded."""
+
+    def criterion(curve: Curve) -> Margin:
+        first, last = of_reals if _rounding_of_reals(curve) else of_fakes
+        return all_of(close(curve, 0, first), close(curve, -1, last))
+
+    return criterion
+
+
+DEMANDS: tuple[Demand, ...] = (
+    *_peak("mean", 0),
+    *_peak("mean+outlier", 0),
+    Demand(
+        "std",
+        "bounds",
+        _true(_all(_at(1, 1), _first(1), _last(0))),
+        _either(high=_all(_at(1, 1), _first(0), _last(1)), low=_all(_at(1, 1), _first(0), _last(0))),
+    ),
+    Demand("std", "property", _true(high_low), _either(high=low_high, low=_bell(1))),
+    *_loss("simultaneous", 0.95),
+    *_loss("sequential", 0.5),
+    Demand(
+        "invention",
+        "bounds",
+        _true(_all(_at(REAL_PLANE_MODES, 1), _first(1))),
+        _true(_all(_at(REAL_PLANE_MODES, 1), _last(1))),
+    ),
+    Demand("invention", "property", _true(high_low), _true(low_high)),
+    *_peak("hypersphere", 1),
+    *_size("cube-n", "D3"),
+    *_size("cube-n-fake", "D2"),
+    _both("sphere-torus", "bounds", _last(0)),
+    _both("sphere-torus", "property", converged),
+    _both("collapse", "bounds", _first(1)),
+    Demand("collapse", "property", _true(high_low), _either(high=flat, low=high_low)),
+    _both("scaling", "bounds", _all(_first(0), _last(0))),
+    _both("scaling", "D5", flat),
+    *_peak("pareto", 0),
+    _both("disjoint", "bounds", _all(_first(0), _last(0))),
+    _both("disjoint", "property", flat),
+    Demand(
+        "discrete",
+        "bounds",
+        _true(_rounded(of_reals=(0, 0), of_fakes=(1, 1))),
+        _either(
+            high=_rounded(of_reals=(1, 1), of_fakes=(0, 0)), low=_rounded(of_reals=(0, 0), of_fakes=(0, 0))
+        ),
+    ),
+    _both("discrete", "property", flat),
+)
+"""In the order of the published tables."""
+
+
+SOURCE = "Räisä, van Breugel, van der Schaar 2025, ICML"
+
+_COLUMNS = {
+    "I-Prec": "FTFFFTFTFTTTFFFFTFTTFTFFFTFFFF",
+    "Dens": "TTFTFTTFTTTTFFFFTFTTTTTTTTFFFF",
+    "IAP": "FTFTFFFFFFFFFTFFTFFTFTTTTTTFFF",
+    "C-Prec": "TTTTFFFFFFFFFFFFFFFFTTTTTTFFFF",
+    "symPrec": "FTFFFFFFFFFFTTFFFFTTFTTTTTFFFF",
+    "P-Prec": "FTFTFTFTFTFTFFFFTFTTFTTTFTFFFF",
+    "I-Rec": "FTFFFHFFFTTTFFFFFFTFFFTFTTFFFF",
+    "Cov": "TTTTFFTTTTFFFFFFFFFFTFTTTTFFFF",
+    "IBR": "FTFTFLFFFFFFFFFFFFTTFFTTFTTFFF",
+    "C-Rec": "TTTTFFTTTFFFFFFFFFTFTFTTTTFFFF",
+    "symRec": "FTFTFFFFFTFFTTFFFFFFFFTTTTFFFF",
+    "P-Rec": "FTFTFHFTFTFTFFFFFFTFFFTTFTFFFF",
+}
+"""One mark per row of the matrix, in the order of `DEMANDS`.
+
+In the code behind the tables, as in the one of the metric's authors, "C-Prec" counts fakes in balls around reals and
+"C-Rec" reals in balls around fakes, the reverse of the definition: neither stands for genpr's covers.
+"""
+
+COLUMN_OF = MappingProxyType(
+    {
+        "precision": "I-Prec",
+        "recall": "I-Rec",
+        "density": "Dens",
+        "coverage": "Cov",
+        "symmetric_precision": "symPrec",
+        "symmetric_recall": "symRec",
+        "p_precision": "P-Prec",
+        "p_recall": "P-Rec",
+    }
+)
+"""The published column of a metric, where there is one."""
+
+
+def published_mark(metric: str, row: int) -> Mark | None:
+    """The published mark of a metric in row `row` of the matrix; None if it was not audited."""
+    column = COLUMN_OF.get(metric)
+    if column is None:
+        return None
+    mark: Mark = _MARKS[column][row]
+    return mark
+
+
+def _marks(column: str) -> tuple[Mark, ...]:
+    known: dict[str, Mark] = {"T": "T", "F": "F", "H": "H", "L": "L"}
+    return tuple(known[letter] for letter in column)
+
+
+_MARKS = {name: _marks(column) for name, column in _COLUMNS.items()}

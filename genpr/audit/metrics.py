@@ -1,7 +1,7 @@
-"""Which metrics are audited, and how: one table, of families that share their passes over the data.
+"""The metrics that are audited: those of genpr, in families that share their computation, and functions of the user.
 
 The settings are those of the published audit: k = 3 for improved precision and recall, k = 5 for all others that count
-balls, of which the covers draw theirs to the 15th neighbour, and k = 4 with scale 1.2 for the probabilistic pair. Balls
+balls, of which the covers draw theirs to the 15th neighbor, and k = 4 with scale 1.2 for the probabilistic pair. Balls
 are closed. For density and coverage, 5 is the smallest k that gives a perfect generator a coverage above .95 at 1000
 reals and 1000 fakes; it stays 5 where a check varies their numbers. (Chosen anew for each number of fakes, coverage
 would meet both demands on ball and torus, which it is published to miss.)
@@ -14,11 +14,55 @@ from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
-from genpr.audit.demands import Kind
-from genpr.audit.family import Family, Features
+import numpy as np
+from numpy.typing import NDArray
+
+from genpr.audit.criteria import Kind
 from genpr.errors import UsageError, some
+from genpr.features.run_file import running_file
 from genpr.metrics.registry import BALLS, needed_balls
-from genpr.runtime import torch_threads
+from genpr.runtime import expanded, torch_threads
+
+Features = NDArray[np.float32]
+Function = Callable[[Features, Features], float]
+"""A metric of reals (n, d) and fakes (m, d)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Metrics that are computed together.
+
+    Attributes:
+        kinds: What each of its metrics claims to measure.
+        function: From reals and fakes, which it must not change, to the values by name.
+    """
+
+    kinds: Mapping[str, Kind]
+    function: Callable[[Features, Features], Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedMetric:
+    """One metric of the user's own.
+
+    Attributes:
+        name: What the matrix calls it.
+        kind: Whether fidelity or diversity is demanded of it.
+        function: From reals (n, d) and fakes (m, d), float32, standardised by the reals, to a number.
+    """
+
+    name: str
+    kind: Kind
+    function: Function
+
+    @property
+    def family(self) -> Family:
+        """The metric as a family of one."""
+        return Family({self.name: self.kind}, self._values)
+
+    def _values(self, real: Features, fake: Features) -> dict[str, float]:
+        return {self.name: float(self.function(real.copy(), fake.copy()))}
+
 
 _K_IMPROVED = 3
 _K = 5
@@ -110,3 +154,70 @@ def families_of(names: Iterable[str]) -> tuple[Family, ...]:
         if kinds:
             families.append(Family(kinds, partial(shipped.function, tuple(kinds))))
     return tuple(families)
+
+
+_CODE = "user-function"
+
+
+class UserFunction:
+    """A function in a file, which other processes load again by its name.
+
+    Args:
+        spec: "path/to/file.py:function".
+
+    Raises:
+        UsageError: There is no such file or function, or the file does not run.
+    """
+
+    def __init__(self, spec: str) -> None:
+        self.spec = spec
+        target, _, self.name = spec.rpartition(":")
+        self._path = expanded(target)
+        if not target or not self.name:
+            raise UsageError(f"function {spec!r}: expected path/to/file.py:function", code=_CODE)
+        if not self._path.is_file():
+            raise UsageError(
+                f"function {spec!r}: there is no file {self._path}", code=_CODE, path=str(self._path)
+            )
+        self._function = self._load()
+
+    def __reduce__(self) -> tuple[type[UserFunction], tuple[str]]:
+        return UserFunction, (self.spec,)
+
+    def __call__(self, real: NDArray[np.float32], fake: NDArray[np.float32]) -> float:
+        """The value for reals (n, d) and fakes (m, d).
+
+        Raises:
+            UsageError: The function raises, or returns something else than one number.
+        """
+        try:
+            value = self._function(real, fake)  # type: ignore[operator]
+        except Exception as error:
+            text = f"function {self.spec!r} raised {type(error).__name__}: {' '.join(str(error).split())}"
+            raise UsageError(text, code=_CODE) from error
+        try:
+            return float(value)
+        except (TypeError, ValueError) as error:
+            text = f"function {self.spec!r} must return one number, not {type(value).__name__}"
+            raise UsageError(text, code=_CODE) from error
+
+    def _load(self) -> object:
+        try:
+            with running_file(self._path) as (module, _):
+                function = getattr(module, self.name, None)
+        except Exception as error:
+            text = f"function {self.spec!r}: {self._path} fails with {type(error).__name__}: {error}"
+            raise UsageError(text, code=_CODE, path=str(self._path)) from error
+        if not callable(function):
+            raise UsageError(
+                f"function {self.spec!r}: {self._path} has no function {self.name!r}",
+                code=_CODE,
+                path=str(self._path),
+            )
+        return function
+
+
+def user_metric(spec: str, kind: Kind) -> AuditedMetric:
+    """The function of `spec` as a metric that claims to measure `kind`. Errors are those of `UserFunction`."""
+    function = UserFunction(spec)
+    return AuditedMetric(function.name, kind, function)

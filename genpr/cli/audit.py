@@ -13,9 +13,9 @@ from genpr.cli.console import complain, emit, progress_bars
 from genpr.errors import ResourceError, UsageError
 
 if TYPE_CHECKING:
-    from genpr.audit.family import Family
     from genpr.audit.matrix import Matrix
-    from genpr.audit.results import Results
+    from genpr.audit.metrics import Family
+    from genpr.audit.runner import Results
 
 RESULTS, MARKDOWN, PAGE = "results.jsonl", "matrix.md", "matrix.html"
 
@@ -124,8 +124,7 @@ def _families(
     functions: tuple[str, ...],
     kinds: tuple[Literal["fidelity", "diversity"], ...],
 ) -> tuple[Family, ...]:
-    from genpr.audit.metrics import families_of, shipped_kinds
-    from genpr.audit.user_function import user_metric
+    from genpr.audit.metrics import families_of, shipped_kinds, user_metric
 
     if len(kinds) != len(functions) and not (functions and len(kinds) == 1):
         raise UsageError(
@@ -165,8 +164,8 @@ def _folder(path: Path) -> Path:
 
 
 def _write(folder: Path, matrix: Matrix, results: Results) -> None:
+    from genpr.audit.matrix import markdown
     from genpr.audit.page import html_page
-    from genpr.audit.report import markdown
     from genpr.storage import atomic_path
 
     for name, text in ((MARKDOWN, markdown(matrix, results.run)), (PAGE, html_page(matrix, results))):
@@ -181,8 +180,7 @@ def _write(folder: Path, matrix: Matrix, results: Results) -> None:
 
 
 def _report(matrix: Matrix, results: Results) -> str:
-    from genpr.audit.matrix import text_blocks
-    from genpr.audit.report import legend, run_text
+    from genpr.audit.matrix import legend, run_text, text_blocks
     from genpr.report.text.layout import wrapped
 
     lines = [wrapped(line, others="   ") for line in legend(matrix)]

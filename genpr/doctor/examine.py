@@ -1,4 +1,4 @@
-"""The whole examination: which checks there are, and in which order."""
+"""Run all checks, in a fixed order."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from genpr.doctor import cache_health, devices, libraries, machine, pair, self_test, weights_health
-from genpr.doctor.finding import Check, Finding
+from genpr.doctor import Check, Finding, checks, libraries
 
 
 @dataclass(frozen=True)
 class Examination:
-    """All that was found.
+    """The findings of all checks.
 
     Attributes:
         genpr: Its version.
@@ -51,13 +50,13 @@ def examine(
     full: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Examination:
-    """Look at everything, whatever of it is broken.
+    """Run all checks, whatever is broken.
 
     Args:
         genpr: The version to put on record.
         root: The cache folder.
         full: Hash all weights and all cached features, which may take minutes.
-        progress: Told what is looked at next.
+        progress: Called with the name of each check before it runs.
     """
     started = time.monotonic()
     if progress:
@@ -65,7 +64,7 @@ def examine(
     found = libraries.probe()
     findings: list[Finding] = []
     broken = libraries.broken_among(found)
-    with _kept_out([name for name in broken if found[name].get("ends_process")]):
+    with _blocked_imports([name for name in broken if found[name].get("ends_process")]):
         for check in _checks(genpr, found, root, full=full):
             if progress:
                 progress(check.name)
@@ -74,8 +73,8 @@ def examine(
 
 
 @contextmanager
-def _kept_out(names: Sequence[str]) -> Iterator[None]:
-    """Nothing that ends a process is imported into this one; whoever tries gets an ImportError."""
+def _blocked_imports(names: Sequence[str]) -> Iterator[None]:
+    """Make imports of these libraries, which would end the process, raise ImportError."""
     blocked: dict[str, Any] = dict.fromkeys(names)
     before = {name: sys.modules[name] for name in names if name in sys.modules}
     sys.modules.update(blocked)
@@ -90,19 +89,21 @@ def _kept_out(names: Sequence[str]) -> Iterator[None]:
 def _checks(genpr: str, found: libraries.Libraries, root: Path, *, full: bool) -> Sequence[Check]:
     needed = ("numpy", "torch", "scipy", "faiss")
     return (
-        Check("genpr", lambda: machine.look_at_versions(genpr)),
-        Check("torch", lambda: pair.look_at_the_pair(found)),
-        Check("libraries", lambda: libraries.look_at_libraries(found)),
-        Check("extras", libraries.look_at_extras),
-        Check("cuda", lambda: devices.look_at_devices(found)),
-        Check("machine", machine.look_at_the_machine, needs=("numpy",)),
-        Check("environment", machine.look_at_the_environment),
-        Check("cache", lambda: cache_health.look_at_the_folder(root)),
-        Check("cached", lambda: cache_health.look_at_shards(root, full=full), needs=("torch", "safetensors")),
-        Check("weights", lambda: weights_health.look_at_weights(full=full)),
-        Check("directions", self_test.look_at_directions, needs=(*needed, "PIL")),
-        Check("exactness", self_test.look_at_exactness, needs=needed),
-        Check("exactness cuda", self_test.look_at_gpus, needs=needed),
-        Check("decoding", self_test.look_at_codecs, needs=("numpy", "PIL")),
-        Check("same features", self_test.look_at_features, needs=(*needed, "PIL")),
+        Check("genpr", lambda: checks.check_versions(genpr)),
+        Check("torch", lambda: libraries.check_torch_pair(found)),
+        Check("libraries", lambda: libraries.check_libraries(found)),
+        Check("extras", libraries.check_extras),
+        Check("cuda", lambda: libraries.check_gpus(found)),
+        Check("machine", checks.check_machine, needs=("numpy",)),
+        Check("environment", checks.check_environment),
+        Check("cache", lambda: checks.check_cache_folder(root)),
+        Check(
+            "cached", lambda: checks.check_cached_features(root, full=full), needs=("torch", "safetensors")
+        ),
+        Check("weights", lambda: checks.check_weights(full=full)),
+        Check("directions", checks.check_directions, needs=(*needed, "PIL")),
+        Check("exactness", checks.check_exactness, needs=needed),
+        Check("exactness cuda", checks.check_exactness_on_gpus, needs=needed),
+        Check("decoding", checks.check_codecs, needs=("numpy", "PIL")),
+        Check("same features", checks.check_features, needs=(*needed, "PIL")),
     )

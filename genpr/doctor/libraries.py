@@ -1,9 +1,11 @@
-"""Which libraries are there, whether they can be imported and do their work, and whether they are new enough."""
+"""Which libraries work and are new enough, whether torch and torchvision match, and which GPUs torch can use."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from genpr.doctor.finding import Finding
+from genpr.doctor import Finding
 
 Facts = Mapping[str, Any]
 Libraries = Mapping[str, Facts]
@@ -93,7 +95,7 @@ def broken_among(libraries: Libraries) -> list[str]:
     return [name for name, facts in libraries.items() if "error" in facts]
 
 
-def look_at_libraries(libraries: Libraries) -> Iterator[Finding]:
+def check_libraries(libraries: Libraries) -> Iterator[Finding]:
     """One line for those that are well, and one for each that is not."""
     least = _least_versions()
     well = {name: facts["version"] for name, facts in libraries.items() if "error" not in facts}
@@ -146,7 +148,7 @@ def _cause(name: str, libraries: Libraries) -> str | None:
     return None
 
 
-def look_at_extras() -> Iterator[Finding]:
+def check_extras() -> Iterator[Finding]:
     """What was installed beside genpr for its optional parts; not imported, which would take seconds."""
     here: dict[str, str] = {}
     absent = []
@@ -203,3 +205,173 @@ def numbers(version: str) -> tuple[int, ...]:
     while found and found[-1] == 0:
         found.pop()
     return tuple(found)
+
+
+_OFFSET = 15  # torch 2.N came with torchvision 0.(N + 15)
+_LAST_PINNED = 13  # until torch 2.13; since then a torchvision serves several releases, and says which
+_INDEX = "https://download.pytorch.org/whl/"
+
+
+def check_torch_pair(libraries: Libraries) -> Iterator[Finding]:
+    """One line for both. That torch cannot be imported is said elsewhere.
+
+    What torchvision says of itself decides, and that its compiled code runs beside this torch; only where it says nothing, the
+    numbers of the releases do.
+    """
+    torch, vision = libraries["torch"], libraries["torchvision"]
+    if "error" in torch:
+        return
+    name = torch["version"] if "+" in torch["version"] else f"{torch['version']} ({build_of(torch)})"
+    if vision.get("is_absent"):
+        yield Finding(
+            "torch",
+            "broken",
+            f"{name}; without torchvision, which the extractors vgg16, inception-torchvision, timm:... and open_clip:... need",
+            install_both(torch),
+        )
+    elif "error" in vision:
+        yield Finding(
+            "torch",
+            "broken",
+            f"{name}; its torchvision does not work ({' '.join(vision['error'].split())[:160]}): the two must be of one release "
+            "and one build",
+            install_both(torch, again=True),
+            {"torchvision_error": vision["error"]},
+        )
+    else:
+        yield _together(name, torch, vision)
+
+
+def _together(name: str, torch: Facts, vision: Facts) -> Finding:
+    both = f"{name} with torchvision {vision['version']}"
+    facts = {"torch": torch["version"], "torchvision": vision["version"], "cuda_build": torch["cuda_build"]}
+    usual = usual_torchvision(torch["version"])
+    if vision["requires"] is not None:
+        made_for = "" if _is_met(torch["version"], vision["requires"]) else f"torch {vision['requires']}"
+    else:
+        is_other = usual is not None and numbers(vision["version"])[:2] != numbers(usual)
+        made_for = "another torch, by its release" if is_other else ""
+    if made_for:
+        text = f"{both}, which was made for {made_for}; it can be imported, but need not do what it should"
+        return Finding("torch", "warn", text, install_both(torch, again=True), facts)
+    if (torch["cuda_build"] is None) != (vision["cuda_build"] is None):
+        text = f"{both}, one built for CUDA and the other for CPUs only"
+        return Finding("torch", "warn", text, install_both(torch, again=True), facts)
+    return Finding("torch", "ok", both, facts=facts)
+
+
+def usual_torchvision(torch: str) -> str | None:
+    """The release of torchvision that came with a release of torch, such as "0.21" with "2.6.0+cpu"; None if unknown."""
+    match = re.match(r"2\.(\d+)\.", torch)
+    if match is None or int(match[1]) > _LAST_PINNED:
+        return None
+    return f"0.{int(match[1]) + _OFFSET}"
+
+
+def _is_met(version: str, requirement: str) -> bool:
+    """Whether a version is such as "==2.6.0" or ">=2.14.0,<3" says; what is not understood is taken as met."""
+    have = numbers(version)
+    for part in requirement.split(","):
+        match = re.fullmatch(r"\s*(==|>=|<)\s*([\d.]+)\s*", part)
+        if match is None:
+            continue
+        sign, needed = match[1], numbers(match[2])
+        if not {"==": have == needed, ">=": have >= needed, "<": have < needed}[sign]:
+            return False
+    return True
+
+
+def build_of(torch: Facts) -> str:
+    """What a torch was built for."""
+    if torch["cuda_build"]:
+        return f"CUDA {torch['cuda_build']} build"
+    return f"ROCm {torch['hip_build']} build" if torch["hip_build"] else "CPU build"
+
+
+def install_both(torch: Facts, *, again: bool = False) -> str:
+    """The command that installs torch and torchvision of one release and of the build that this torch has."""
+    _, _, build = torch["version"].partition("+")
+    index = f" --index-url {_INDEX}{build}" if re.fullmatch(r"cpu|cu\d+|rocm[\d.]+|xpu", build) else ""
+    return f"pip install{' --force-reinstall' * again} torch torchvision{index}"
+
+
+_DRIVER = Path("/proc/driver/nvidia/version")
+_CPU_INSTEAD = "everything runs on the CPU"
+
+
+def check_gpus(libraries: Libraries, *, driver_file: Path = _DRIVER) -> Iterator[Finding]:
+    """One line per GPU, or one that says why there is none. Only one that is seen and does not compute is broken."""
+    torch = libraries["torch"]
+    if "error" in torch:
+        return
+    driver = _driver_version(driver_file)
+    facts = {"driver": driver, "driver_cuda": torch["driver_cuda"], "cuda_build": torch["cuda_build"]}
+    if not torch["devices"] or not torch["is_available"]:
+        yield _why_none(torch, driver, facts)
+        return
+    for index, device in enumerate(torch["devices"]):
+        name = f"cuda:{index}"
+        if "error" in device:
+            yield Finding(
+                name,
+                "broken",
+                f"seen, but does not compute ({device['error'][:160]}); this torch ({build_of(torch)}) may lack code for it, or "
+                "another process may hold all of it",
+                "install a torch built for this GPU (https://pytorch.org/get-started), or use --device cpu",
+                {**facts, **device},
+            )
+        else:
+            memory = f"{device['free'] / 1e9:.1f} of {device['total'] / 1e9:.1f} GB free"
+            text = f"{device['device']}, {memory}" + (f", driver {driver}" if driver else "")
+            yield Finding(name, "ok", text, facts={**facts, **device})
+
+
+def _why_none(torch: Facts, driver: str | None, facts: dict[str, object]) -> Finding:
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    said = " ".join(each for each in torch["warnings"] if "driver" in each.lower() or "cuda" in each.lower())
+    if torch["cuda_build"] is None and torch["hip_build"] is None:
+        if driver is None:
+            return Finding(
+                "cuda", "ok", f"none: no NVIDIA driver, and a CPU build of torch; {_CPU_INSTEAD}", facts=facts
+            )
+        remedy = "pip install --force-reinstall torch torchvision (builds: https://pytorch.org/get-started)"
+        return Finding(
+            "cuda",
+            "warn",
+            f"driver {driver} is here, but torch is a CPU build; {_CPU_INSTEAD}",
+            remedy,
+            facts,
+        )
+    if hidden is not None and hidden.strip() in {"", "-1"}:
+        text = f"none: CUDA_VISIBLE_DEVICES={hidden!r} hides all; {_CPU_INSTEAD}"
+        return Finding("cuda", "ok", text, facts=facts)
+    if driver is None and torch["driver_cuda"] is None:
+        return Finding("cuda", "ok", f"none: no NVIDIA driver; {_CPU_INSTEAD}", facts=facts)
+    if "too old" in said:
+        found = torch["driver_cuda"]
+        knows = f", and knows CUDA {found // 1000}.{found % 1000 // 10} at most" if found else ""
+        text = f"driver {driver or '?'} is too old for this torch ({build_of(torch)}){knows}; {_CPU_INSTEAD}"
+        return Finding(
+            "cuda",
+            "warn",
+            text,
+            "update the NVIDIA driver, or install a torch built for an older CUDA",
+            facts,
+        )
+    reason = f" ({said[:200]})" if said else ""
+    return Finding(
+        "cuda",
+        "warn",
+        f"driver {driver or '?'} is here, but torch sees no GPU{reason}; {_CPU_INSTEAD}",
+        "look at `nvidia-smi`, at CUDA_VISIBLE_DEVICES, and in a container at --gpus all",
+        facts,
+    )
+
+
+def _driver_version(path: Path) -> str | None:
+    """Of the kernel module; in a container without GPUs it is usually not to be seen."""
+    with contextlib.suppress(OSError):
+        line = path.read_text().partition("Kernel Module")[2].partition("\n")[0]
+        found = re.search(r"\s(\d+\.\d+(?:\.\d+)?)(?!\S)", line)
+        return found[1] if found else "?"
+    return None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from genpr.audit.checks import CHECKS, REPEATS, Case, cases
-from genpr.audit.demands import DEMANDS
+from genpr.audit.criteria import DEMANDS
 
 # Points and ends of the first and of the last curve, as published.
 GRIDS = {

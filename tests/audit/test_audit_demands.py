@@ -6,11 +6,10 @@ import math
 
 import pytest
 
-from genpr.audit.checks import CHECKS, cases
-from genpr.audit.demands import DEMANDS
-from genpr.audit.draws import FAKES_ROUNDED, REALS_ROUNDED
+from genpr.audit.checks import CHECKS, FAKES_ROUNDED, REALS_ROUNDED, cases
+from genpr.audit.criteria import DEMANDS
 from genpr.audit.matrix import judge
-from genpr.audit.results import Results, Run, Spread
+from genpr.audit.runner import Results, Run, Spread
 
 
 def fidelity(case):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from genpr.audit import draws
-from genpr.audit.checks import CHECKS, Case
-from genpr.audit.draws import Setting
+from genpr.audit import checks
+from genpr.audit.checks import CHECKS, Case, Setting
 
 
 def drawn(check, setting, x, *, seed=0, repeat=0):
@@ -56,10 +55,10 @@ def test_shifted_mean_moves_every_axis_of_the_fakes(d):
 
 @pytest.mark.parametrize(("d", "largest"), [(1, 6), (8, 3), (64, 1)])
 def test_outlier_is_the_last_of_the_right_side(d, largest):
-    real, fake = drawn("mean+outlier", Setting(d, draws.REAL_OUTLIER), -largest)
+    real, fake = drawn("mean+outlier", Setting(d, checks.REAL_OUTLIER), -largest)
     assert (len(real), len(fake)) == (1001, 1000)
     np.testing.assert_array_equal(real[-1], np.full(d, largest))
-    real, fake = drawn("mean+outlier", Setting(d, draws.FAKE_OUTLIER), -largest)
+    real, fake = drawn("mean+outlier", Setting(d, checks.FAKE_OUTLIER), -largest)
     assert (len(real), len(fake)) == (1000, 1001)
     np.testing.assert_array_equal(fake[-1], np.full(d, largest))
 
@@ -131,13 +130,13 @@ def test_cubes_overlap_by_a_fifth_and_have_as_many_samples_as_asked(d):
 
 
 def test_ball_and_torus_do_not_touch():
-    ball, torus = drawn("sphere-torus", Setting(3, draws.REAL_BALL), 2000.0)
+    ball, torus = drawn("sphere-torus", Setting(3, checks.REAL_BALL), 2000.0)
     assert (len(ball), len(torus)) == (1000, 2000)
     assert 0.75 < np.linalg.norm(ball, axis=1).max() <= 0.8
     assert abs((np.linalg.norm(ball, axis=1) < 0.4).mean() - 1 / 8) < 0.04
     from_circle = np.hypot(np.hypot(torus[:, 0], torus[:, 1]) - 1, torus[:, 2])
     assert 0.09 < from_circle.max() <= 0.1 + 1e-6
-    real, fake = drawn("sphere-torus", Setting(3, draws.REAL_TORUS), 300.0)
+    real, fake = drawn("sphere-torus", Setting(3, checks.REAL_TORUS), 300.0)
     assert (len(real), len(fake)) == (1000, 300)
     assert np.abs(real[:, 2]).max() <= 0.1 < np.abs(fake[:, 2]).max()
 
@@ -173,10 +172,10 @@ def test_disjoint_axis_is_the_first_of_many():
 
 
 def test_rounding_is_of_the_side_that_is_named():
-    real, fake = drawn("discrete", Setting(1, draws.REALS_ROUNDED), 10.0)
+    real, fake = drawn("discrete", Setting(1, checks.REALS_ROUNDED), 10.0)
     assert (real == np.round(real)).all()
     assert (fake != np.round(fake)).all()
-    real, fake = drawn("discrete", Setting(1, draws.FAKES_ROUNDED), 10.0)
+    real, fake = drawn("discrete", Setting(1, checks.FAKES_ROUNDED), 10.0)
     assert (fake == np.round(fake)).all()
     assert (real != np.round(real)).all()
     np.testing.assert_allclose([real.std(), fake.std()], 10, rtol=0.1)
@@ -184,13 +183,13 @@ def test_rounding_is_of_the_side_that_is_named():
 
 def test_both_sides_are_standardised_by_the_reals(rng):
     real, fake = 5 + 3 * rng.normal(size=(500, 2)), 8 + 6 * rng.normal(size=(400, 2))
-    x, y = draws.standardised(real, fake)
+    x, y = checks.standardised(real, fake)
     assert x.dtype == y.dtype == np.float32
     np.testing.assert_allclose([x.mean(), x.std()], [0, 1], atol=1e-5)
     np.testing.assert_allclose(y, (fake - real.mean(axis=0)) / real.std(axis=0), rtol=1e-5)
 
 
 def test_constant_axis_is_only_moved():
-    x, y = draws.standardised(np.full((3, 1), 7.0), np.array([[7.0], [9.0]]))
+    x, y = checks.standardised(np.full((3, 1), 7.0), np.array([[7.0], [9.0]]))
     np.testing.assert_array_equal(x, 0)
     np.testing.assert_array_equal(y, [[0], [2]])

@@ -8,11 +8,10 @@ import math
 import pytest
 
 from genpr.audit.checks import CHECKS, cases
-from genpr.audit.demands import DEMANDS
+from genpr.audit.criteria import _COLUMNS, COLUMN_OF, DEMANDS, published_mark
 from genpr.audit.matrix import Cell, judge, text_blocks
 from genpr.audit.metrics import shipped_kinds
-from genpr.audit.published import _COLUMNS, COLUMN_OF, published_mark
-from genpr.audit.results import Results, Run, Spread
+from genpr.audit.runner import Results, Run, Spread
 
 INVENTION = {1: 1.0, 5: 1.0, 10: 0.5}
 

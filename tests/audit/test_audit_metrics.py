@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from audit_oracle import all_metrics
 
-from genpr.audit.family import AuditedMetric
-from genpr.audit.metrics import families_of, shipped_kinds
+from genpr.audit.metrics import AuditedMetric, families_of, shipped_kinds
 from genpr.errors import UsageError
 from genpr.metrics.curves import pr_curve
 from genpr.metrics.manifold import manifold_metrics

@@ -9,11 +9,9 @@ from html.parser import HTMLParser
 import pytest
 
 from genpr.audit.checks import CHECKS, cases
-from genpr.audit.matrix import judge
-from genpr.audit.page import html_page
-from genpr.audit.report import agreement, markdown
-from genpr.audit.results import Results, Run, Spread
-from genpr.audit.svg import Line, plot
+from genpr.audit.matrix import agreement, judge, markdown
+from genpr.audit.page import Line, html_page, plot
+from genpr.audit.runner import Results, Run, Spread
 
 HOSTILE = "<script>\"&'|*~"
 

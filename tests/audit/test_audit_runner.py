@@ -9,12 +9,9 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
-from genpr.audit.checks import CHECKS, Case, cases
-from genpr.audit.draws import Setting, standardised
-from genpr.audit.family import AuditedMetric, Family
-from genpr.audit.results import Results, Run, Spread, load
-from genpr.audit.runner import run_audit
-from genpr.audit.user_function import UserFunction, user_metric
+from genpr.audit.checks import CHECKS, Case, Setting, cases, standardised
+from genpr.audit.metrics import AuditedMetric, Family, UserFunction, user_metric
+from genpr.audit.runner import Results, Run, Spread, load, run_audit
 from genpr.errors import DataError, ResourceError, UsageError
 
 CHECK = ("invention",)

@@ -6,8 +6,16 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from genpr.demo.scenario import Demo, build_demo, contact_sheet, save_sets
-from genpr.demo.shapes import KINDS, LATENTS, ShapesGenerator, draw_latents
+from genpr.demo import (
+    KINDS,
+    LATENTS,
+    Demo,
+    ShapesGenerator,
+    build_demo,
+    contact_sheet,
+    draw_latents,
+    save_sets,
+)
 from genpr.errors import ResourceError, UsageError
 from genpr.features.networks.gabor import GaborExtractor
 from genpr.metrics.manifold import manifold_metrics, precision_recall

@@ -125,8 +125,8 @@ def test_without_torch_and_without_what_lays_tables_out_it_still_answers(tmp_pat
 
 
 def test_it_fits_a_screen(healthy):
+    from genpr.doctor import Finding
     from genpr.doctor.examine import Examination
-    from genpr.doctor.finding import Finding
     from genpr.report.text.doctor_table import doctor_table
 
     record = json.loads(healthy[0].stdout)

@@ -11,12 +11,24 @@ from pathlib import Path
 import pytest
 import torch
 
-from genpr.doctor.cache_health import look_at_shards, look_at_the_folder
-from genpr.doctor.devices import look_at_devices
-from genpr.doctor.libraries import _least_versions, broken_among, look_at_libraries, numbers, probe
-from genpr.doctor.machine import look_at_the_environment, look_at_the_machine, mounted_as
-from genpr.doctor.pair import look_at_the_pair, usual_torchvision
-from genpr.doctor.weights_health import look_at_weights
+from genpr.doctor.checks import (
+    check_cache_folder,
+    check_cached_features,
+    check_environment,
+    check_machine,
+    check_weights,
+    mounted_as,
+)
+from genpr.doctor.libraries import (
+    _least_versions,
+    broken_among,
+    check_gpus,
+    check_libraries,
+    check_torch_pair,
+    numbers,
+    probe,
+    usual_torchvision,
+)
 from genpr.storage import save_tensors
 
 TORCH = {
@@ -62,7 +74,7 @@ def only(findings):
 )
 def test_torch_and_torchvision(torch_facts, vision_facts, state, said):
     vision = vision_facts if "error" in vision_facts else {**VISION, **vision_facts}
-    found = only(look_at_the_pair({"torch": {**TORCH, **torch_facts}, "torchvision": vision}))
+    found = only(check_torch_pair({"torch": {**TORCH, **torch_facts}, "torchvision": vision}))
     assert found.state == state
     assert said in found.text
     assert bool(found.remedy) == (state != "ok")
@@ -104,7 +116,7 @@ def test_gpus(tmp_path, monkeypatch, facts, driver, hidden, state, said):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if hidden is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
-    found = only(look_at_devices({"torch": {**TORCH, **facts}}, driver_file=file))
+    found = only(check_gpus({"torch": {**TORCH, **facts}}, driver_file=file))
     assert found.state == state
     assert said in found.text
     assert bool(found.remedy) == (state != "ok")
@@ -112,7 +124,7 @@ def test_gpus(tmp_path, monkeypatch, facts, driver, hidden, state, said):
 
 def test_old_libraries_are_broken():
     assert _least_versions()["torch"] == "2.6"
-    found = list(look_at_libraries({"numpy": {"version": "1.25.2"}, "torch": TORCH, "timm": ABSENT}))
+    found = list(check_libraries({"numpy": {"version": "1.25.2"}, "torch": TORCH, "timm": ABSENT}))
     assert [(each.name, each.state) for each in found] == [
         ("libraries", "ok"),
         ("numpy", "broken"),
@@ -175,17 +187,15 @@ def test_libraries_that_hang_end_or_are_absent_are_told_apart(tmp_path, monkeypa
 
 
 def test_the_environment():
-    found = list(look_at_the_environment({"HOME": "/root", "OMP_NUM_THREADS": "4096", "HF_TOKEN": "secret"}))
+    found = list(check_environment({"HOME": "/root", "OMP_NUM_THREADS": "4096", "HF_TOKEN": "secret"}))
     assert [(each.name, each.state) for each in found] == [("environment", "ok"), ("OMP_NUM_THREADS", "warn")]
     assert "secret" not in repr(found)
     found = list(
-        look_at_the_environment(
-            {"GENPR_CACHEDIR": "/x", "GENPR_OFFLINE": "1", "KMP_DUPLICATE_LIB_OK": "TRUE"}
-        )
+        check_environment({"GENPR_CACHEDIR": "/x", "GENPR_OFFLINE": "1", "KMP_DUPLICATE_LIB_OK": "TRUE"})
     )
     assert [each.name for each in found if each.state == "warn"] == ["GENPR_CACHEDIR", "KMP_DUPLICATE_LIB_OK"]
     assert "genpr knows no such variable" in found[1].text
-    assert only(look_at_the_environment({})).text == "nothing set that matters"
+    assert only(check_environment({})).text == "nothing set that matters"
 
 
 def test_every_variable_that_genpr_reads_is_known():
@@ -194,17 +204,17 @@ def test_every_variable_that_genpr_reads_is_known():
     files = Path(genpr.__file__).parent.rglob("*.py")
     read = {name for file in files for name in re.findall(r"GENPR_[A-Z]+", file.read_text())}
     assert read == {"GENPR_ALONE", "GENPR_CACHE", "GENPR_DEBUG", "GENPR_OFFLINE"}
-    assert only(look_at_the_environment(dict.fromkeys(read, "1"))).state == "ok"
+    assert only(check_environment(dict.fromkeys(read, "1"))).state == "ok"
 
 
 def test_memory_is_counted_as_genpr_does(monkeypatch):
     monkeypatch.setattr("genpr.memory.free_memory", lambda: 2 * 10**9)
     monkeypatch.setattr("genpr.runtime.usable_cores", lambda: 3)
-    found = only(look_at_the_machine())
+    found = only(check_machine())
     assert (found.state, found.facts["free_memory"], found.facts["cores"]) == ("ok", 2 * 10**9, 3)
     assert found.text.endswith("2.0 GB of memory free")
     monkeypatch.setattr("genpr.memory.free_memory", lambda: 10**8)
-    assert only(look_at_the_machine()).state == "warn"
+    assert only(check_machine()).state == "warn"
 
 
 TABLE = """22 1 0:2 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -224,43 +234,43 @@ def test_the_file_system_is_that_of_the_longest_mount_point(tmp_path):
 
 def test_a_cache_folder_that_can_be_used(tmp_path):
     root = tmp_path / "cache"
-    found = only(look_at_the_folder(root))
+    found = only(check_cache_folder(root))
     assert (found.state, found.facts["exists"]) == ("ok", False)
     assert "not made yet" in found.text
     assert not root.exists()
     root.mkdir(mode=0o700)
-    assert only(look_at_the_folder(root)).state == "ok"
+    assert only(check_cache_folder(root)).state == "ok"
     assert not list(root.iterdir())
 
 
 def test_cache_folders_that_cannot_be_used_or_trusted(tmp_path, monkeypatch):
     root = tmp_path / "cache"
     root.write_text("a file")
-    found = only(look_at_the_folder(root))
+    found = only(check_cache_folder(root))
     assert found.state == "warn"
     assert "it is no folder" in found.text
     assert "not made yet" not in found.text
-    assert only(look_at_shards(root)).state == "ok"  # genpr scores without a cache
+    assert only(check_cached_features(root)).state == "ok"  # genpr scores without a cache
     root.unlink()
     root.mkdir()
     root.chmod(0o770)
-    found = only(look_at_the_folder(root))
+    found = only(check_cache_folder(root))
     assert (found.name, found.state) == ("cache", "warn")
     assert "chmod" in found.text
     root.chmod(0o700)
     with monkeypatch.context() as patch:
         patch.setattr(os, "getuid", lambda: root.stat().st_uid + 1)
-        assert "belongs to another user" in only(look_at_the_folder(root)).text
+        assert "belongs to another user" in only(check_cache_folder(root)).text
     with monkeypatch.context() as patch:
-        patch.setattr("genpr.doctor.cache_health.mounted_as", lambda _path: "nfs4")
-        assert "network file system (nfs4)" in only(look_at_the_folder(root)).text
+        patch.setattr("genpr.doctor.checks.mounted_as", lambda _path: "nfs4")
+        assert "network file system (nfs4)" in only(check_cache_folder(root)).text
 
     def full(*_args, **_options):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
         patch.setattr("tempfile.TemporaryFile", full)
-        assert "No space left on device" in only(look_at_the_folder(root)).text
+        assert "No space left on device" in only(check_cache_folder(root)).text
     assert stat.S_IMODE(root.stat().st_mode) == 0o700
 
 
@@ -269,7 +279,7 @@ def test_a_folder_without_rights(tmp_path):
     try:
         if os.access(tmp_path, os.W_OK):
             pytest.skip("root may write anywhere")
-        assert "cannot be written to" in only(look_at_the_folder(tmp_path / "cache")).text
+        assert "cannot be written to" in only(check_cache_folder(tmp_path / "cache")).text
     finally:
         tmp_path.chmod(0o700)
 
@@ -285,22 +295,22 @@ def write_shards(root, count):
 
 
 def test_damaged_features_are_found_in_a_sample_or_in_all(tmp_path):
-    assert only(look_at_shards(tmp_path)).text == "no features yet"
+    assert only(check_cached_features(tmp_path)).text == "no features yet"
     paths = write_shards(tmp_path, 20)
-    found = only(look_at_shards(tmp_path))
+    found = only(check_cached_features(tmp_path))
     assert (found.state, found.facts["files"]) == ("ok", 20)
     assert found.facts["looked_at"] < 10
     data = bytearray(paths[-1].read_bytes())
     data[-1] ^= 1
     paths[-1].write_bytes(data)
     os.utime(paths[-1], (99, 99))
-    found = only(look_at_shards(tmp_path))
+    found = only(check_cached_features(tmp_path))
     assert (found.state, found.facts["damaged"]) == ("warn", [str(paths[-1])]), (
         "the last used one is in the sample"
     )
     os.utime(paths[-1], (17.5, 17.5))
-    assert only(look_at_shards(tmp_path)).state == "ok"
-    found = only(look_at_shards(tmp_path, full=True))
+    assert only(check_cached_features(tmp_path)).state == "ok"
+    found = only(check_cached_features(tmp_path, full=True))
     assert (found.state, found.facts["looked_at"], found.facts["damaged"]) == ("warn", 20, [str(paths[-1])])
     assert all(path.exists() for path in paths), "nothing is changed"
 
@@ -314,20 +324,20 @@ def test_weights(monkeypatch):
     usual = WeightsFile("usual.pth", "https://x.invalid/usual.pth", 5, sha256, "MIT", used_by=("inception",))
     other = WeightsFile("other.pth", "https://x.invalid/other.pth", 5, sha256, "MIT", used_by=("other",))
     monkeypatch.setattr(known, "KNOWN_WEIGHTS", (other, usual))
-    found = only(look_at_weights())
+    found = only(check_weights())
     assert (found.state, found.remedy) == ("warn", "GENPR_OFFLINE=0 genpr weights fetch inception")
     assert found.facts["absent"] == ["inception", "other"]
     monkeypatch.delenv("GENPR_OFFLINE")
-    assert only(look_at_weights()).remedy == "genpr weights fetch inception"
+    assert only(check_weights()).remedy == "genpr weights fetch inception"
     folder = make_weights_folder()
     (folder / "usual.pth").write_bytes(b"hello")
-    found = only(look_at_weights())
+    found = only(check_weights())
     assert (found.state, found.facts["right"]) == ("ok", ["inception"])
     (folder / "other.pth").write_bytes(b"hallo")
-    bad, summary = look_at_weights()
+    bad, summary = check_weights()
     assert (bad.name, bad.state, summary.state) == ("other", "broken", "ok")
     assert bad.remedy == f"rm '{folder / 'other.pth'}' && genpr weights fetch other"
-    monkeypatch.setattr("genpr.doctor.weights_health._HASHED_BYTES", 5)
-    found = only(look_at_weights())
+    monkeypatch.setattr("genpr.doctor.checks._HASHED_BYTES", 5)
+    found = only(check_weights())
     assert found.facts["not_hashed"] == ["other"], "the usual ones come first"
-    assert len(list(look_at_weights(full=True))) == 2
+    assert len(list(check_weights(full=True))) == 2

@@ -7,8 +7,7 @@ from itertools import count
 import pytest
 import torch
 
-from genpr.doctor import self_test
-from genpr.doctor.finding import Check
+from genpr.doctor import Check, checks
 
 
 def only(findings):
@@ -39,7 +38,7 @@ def test_wrong_directions_are_found(monkeypatch, wrong):
         return WRONG[wrong](next(calls), {name: found[name] for name in ("precision", "recall")})
 
     monkeypatch.setattr(genpr.evaluation.evaluate, "score", score)
-    found = only(self_test.look_at_directions())
+    found = only(checks.check_directions())
     assert found.state == "broken"
     assert "report" in found.remedy
 
@@ -61,7 +60,7 @@ def test_a_wrong_count_is_found(monkeypatch, wrong):
         monkeypatch.setattr(
             KNNManifold, "fit", lambda rows, ties, **options: fit(rows, ties="strict", **options)
         )
-    found = only(self_test.look_at_exactness())
+    found = only(checks.check_exactness())
     assert found.state == "broken"
     assert found.facts["wrong"][0] == "ties"
 
@@ -76,7 +75,7 @@ def test_float32_distances_would_be_found(monkeypatch):
         return (between <= self.sq_radii if self.ties == "closed" else between < self.sq_radii).sum(1)
 
     monkeypatch.setattr(KNNManifold, "count", careless)
-    assert only(self_test.look_at_exactness()).facts["wrong"] == ["off-centre"]
+    assert only(checks.check_exactness()).facts["wrong"] == ["off-centre"]
 
 
 def test_a_codec_that_exchanges_channels_is_found(monkeypatch):
@@ -91,7 +90,7 @@ def test_a_codec_that_exchanges_channels_is_found(monkeypatch):
         return found
 
     monkeypatch.setattr(genpr.images.decode, "decode", exchanged)
-    found = only(self_test.look_at_codecs())
+    found = only(checks.check_codecs())
     assert found.state == "broken"
     assert found.facts["wrong"] == ["AVIF"]
 
@@ -101,7 +100,7 @@ def test_a_pillow_without_a_codec_is_a_remark(monkeypatch):
 
     check = features.check
     monkeypatch.setattr(features, "check", lambda name: name != "avif" and check(name))
-    found = only(self_test.look_at_codecs())
+    found = only(checks.check_codecs())
     assert (found.state, found.facts["absent"]) == ("warn", ["AVIF"])
     assert "AVIF" not in found.facts["read"]
     assert {"PNG", "JPEG", "WEBP", "GIF", "BMP", "PPM", "TIFF"} <= set(found.facts["read"])
@@ -118,15 +117,15 @@ def test_features_that_move_are_found(monkeypatch):
         return rows
 
     monkeypatch.setattr(genpr.features.embed, "embed", trembling)
-    assert only(self_test.look_at_features()).state == "broken"
+    assert only(checks.check_features()).state == "broken"
 
 
 def test_all_is_well_here():
     looks = (
-        self_test.look_at_directions,
-        self_test.look_at_exactness,
-        self_test.look_at_codecs,
-        self_test.look_at_features,
+        checks.check_directions,
+        checks.check_exactness,
+        checks.check_codecs,
+        checks.check_features,
     )
     assert [only(look()).state for look in looks] == ["ok"] * 4
 
@@ -134,7 +133,7 @@ def test_all_is_well_here():
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_gpus_count_as_integers_do():
-    found = list(self_test.look_at_gpus())
+    found = list(checks.check_exactness_on_gpus())
     assert len(found) == torch.cuda.device_count()
     assert {each.state for each in found} == {"ok"}
 

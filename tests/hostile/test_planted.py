@@ -11,8 +11,8 @@ import torch
 from feature_files import save
 
 import genpr
-from genpr.audit.results import Run
-from genpr.audit.results import load as load_audit
+from genpr.audit.runner import Run
+from genpr.audit.runner import load as load_audit
 from genpr.checkpoints.score_log import ScoreLog, scored_record
 from genpr.cli.main import run
 from genpr.errors import DataError, FeatureError, GenprError

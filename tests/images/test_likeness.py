@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from genpr.demo.shapes import KINDS, ShapesGenerator, draw_latents
+from genpr.demo import KINDS, ShapesGenerator, draw_latents
 from genpr.images.likeness import Likeness, likeness
 
 

@@ -18,7 +18,7 @@ from page_results import HOSTILE, a_result
 from PIL import Image
 
 import genpr
-from genpr.demo.shapes import KINDS, ShapesGenerator, draw_latents
+from genpr.demo import KINDS, ShapesGenerator, draw_latents
 from genpr.errors import DataError, UsageError
 from genpr.evaluation.label_metrics import RecognizedLabels
 from genpr.images.likeness import Likeness

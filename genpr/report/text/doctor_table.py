@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from genpr.doctor import Finding
 from genpr.doctor.examine import Examination
-from genpr.doctor.finding import Finding
 from genpr.report.text.layout import wrapped
 
 _NAME = 13
