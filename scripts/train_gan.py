@@ -31,6 +31,7 @@ from torchvision.utils import save_image
 
 import genpr
 from genpr.checkpoints.criterion import Objective
+from genpr.checkpoints.rank import Ranking
 from genpr.checkpoints.sweep_folder import SweepFolder
 from genpr.integrations.callback import GenprCallback
 from genpr.report.plots.metric_curves import STYLE, draw_metrics, put_legend
@@ -169,7 +170,7 @@ def plot_run(results: Results, lines: Lines, chosen: int, out: Path) -> None:
         figure.savefig(out / "training.png", dpi=160)
 
 
-def look_again(evaluator: genpr.Evaluator, lines: Lines, chosen: int, out: Path) -> genpr.Ranking:
+def look_again(evaluator: genpr.Evaluator, lines: Lines, chosen: int, out: Path) -> Ranking:
     """The chosen checkpoint beside others, with latents that chose none of them."""
     scored = {line["step"]: line for line in lines if "genpr/f1" in line}
     roles = {

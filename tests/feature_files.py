@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import genpr
+from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet, save_features
 
 
@@ -15,5 +15,5 @@ def save(path, features, **info):
         "comparable": False,
         "cache_key": None,
     } | info
-    save_features(path, FeatureSet(features, str(path), genpr.ExtractorInfo(**facts)))
+    save_features(path, FeatureSet(features, str(path), ExtractorInfo(**facts)))
     return path

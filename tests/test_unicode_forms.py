@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genpr import match_texts, read_entities
+from genpr import read_entities
+from genpr.metrics.text_matching import match_texts
 from genpr.unicode_forms import normalize
 
 MARKS = {

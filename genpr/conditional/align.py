@@ -149,7 +149,7 @@ def align(
         images: Anything that `genpr.score` takes: a folder, an archive, an array, a feature file.
         prompts: A file (.csv, .tsv, .jsonl, .json, .txt), a folder of .txt files, "beside", a mapping from names to prompts, or
             a list in the order of the images: see `genpr.conditional.prompts.open_prompts`.
-        extractor: A CLIP model, or a custom extractor that has `encode_text`: see `genpr.load_text_encoder`.
+        extractor: A CLIP model, or a custom extractor that has `encode_text`: see `genpr.features.text.load_text_encoder`.
         distractors: How many others each is ranked among; fewer, with a notice, where there are not so many.
         text_to_image: Whether prompts rank images, too.
         prefix: Put in front of every prompt, as "A photo depicts " for the CLIPScore of its authors.

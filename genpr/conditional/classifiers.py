@@ -103,7 +103,7 @@ def found_entities(
     Args:
         source: What `genpr.score` takes as images.
         vocabulary: What to look for. A detector must have a class for each, by name or alias.
-        how: A detector, such as `genpr.load_detector()`, or a pair of encoders.
+        how: A detector, such as `genpr.features.detectors.load_detector()`, or a pair of encoders.
         thresholds: The least score that counts: one number, or from `genpr.metrics.presence.calibrate`, for entities in the
             order of the vocabulary. None is 0.3 for detectors; cosines have no such number, and need a calibration.
         batch_size: Images at once, for a pair of encoders; a detector sees them one by one.

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import genpr
+from genpr.checkpoints.sweep import Sweep
 from genpr.demo import ShapesGenerator, draw_latents
 from genpr.errors import UsageError
 
@@ -24,7 +25,7 @@ def evaluator():
 
 def test_every_psi_is_scored_on_the_same_latents(evaluator):
     found = genpr.truncation_sweep(ShapesGenerator(), evaluator, PSIS, n=50, seed=3)
-    assert isinstance(found, genpr.Sweep)
+    assert isinstance(found, Sweep)
     assert [point.setting for point in found.points] == [0.2, 1.0]
     for point in found.points:
         alone = evaluator.score(ShapesGenerator()(draw_latents(50, seed=3), psi=point.setting))

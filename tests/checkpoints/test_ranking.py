@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import genpr
-from genpr.checkpoints.rank import rank_checkpoints, rank_results
+from genpr.checkpoints.rank import Ranking, rank_checkpoints, rank_results
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.evaluation.compare import compare
 from genpr.metrics.f_beta import f_beta
@@ -395,7 +395,7 @@ def test_it_is_plain_json(results):
 
 def test_the_facade_has_it(evaluator, fakes):
     ranking = genpr.rank_checkpoints(evaluator, {"good": fakes["good"]})
-    assert isinstance(ranking, genpr.Ranking)
+    assert isinstance(ranking, Ranking)
     assert genpr.rank_results is rank_results
 
 

@@ -6,8 +6,9 @@ import torch
 from torch import nn
 
 import genpr
-from genpr import BadImagesError, DataError, UsageError, Vocabulary
+from genpr import DataError, UsageError, Vocabulary
 from genpr.conditional.classifiers import ZeroShot, found_entities, named_in, presence_scores
+from genpr.errors import BadImagesError, WeightsError
 from genpr.features.detectors import TorchvisionDetector, build_detector, load_detector
 from genpr.features.weights.known import WeightsFile
 from genpr.metrics.presence import calibrate
@@ -174,7 +175,7 @@ def test_highest_score_of_each_class_counts():
 
 
 def test_detectors_are_never_downloaded_offline():
-    with pytest.raises(genpr.WeightsError) as caught:
+    with pytest.raises(WeightsError) as caught:
         load_detector(offline=True)
     assert caught.value.code == "weights-missing"
     with pytest.raises(UsageError, match="no detector 'yolo'"):
@@ -184,7 +185,7 @@ def test_detectors_are_never_downloaded_offline():
 def test_other_weights_are_refused(tmp_path):
     path = tmp_path / "fasterrcnn_resnet50_fpn_v2_coco-dd69338a.pth"
     torch.save({"x": torch.zeros(2)}, path)
-    with pytest.raises(genpr.WeightsError) as caught:
+    with pytest.raises(WeightsError) as caught:
         load_detector(weights=path)
     assert caught.value.code == "weights-hash"
 

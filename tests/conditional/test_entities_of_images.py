@@ -13,8 +13,10 @@ from torch import nn
 from toy_colours import COLOURS, Detector, Misshapen, Network, Pair, painted, write_expected
 
 import genpr
-from genpr import DataError, FeatureError, UsageError, ZeroShot
+from genpr import DataError, UsageError
+from genpr.conditional.classifiers import ZeroShot
 from genpr.conditional.recognition import halves_of
+from genpr.errors import BadImagesError, FeatureError
 from genpr.evaluation.result import result_of
 from genpr.metrics.presence import calibrate, present_by_halves
 
@@ -209,7 +211,7 @@ def test_a_subset_and_unusable_images_leave_their_expectations_out(write_images,
     assert (kept.real.n, kept.fake.n, kept.fake.skipped[0][0]) == (63, 63, "00001.png")
     assert result.real.n == result.fake.n <= 40
     assert result["entity.precision"] == kept["entity.precision"] == 1, "each image kept its own expectation"
-    with pytest.raises(genpr.BadImagesError):
+    with pytest.raises(BadImagesError):
         in_images(path, folder)
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import genpr
+from genpr.errors import FeatureError
 from genpr.features.networks import clip, clip_text
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -92,7 +93,7 @@ def test_features_of_other_weights_are_refused(weights, images, tmp_path):
     assert run(["features", str(folder), str(features), "--extractor", NAME, "--weights", str(path)]) == 0
     good = genpr.align(features, PROMPTS, extractor=NAME, weights=path, device="cpu")
     assert good.fake.n_embedded == 0
-    with pytest.raises(genpr.FeatureError, match="other weights") as caught:
+    with pytest.raises(FeatureError, match="other weights") as caught:
         genpr.align(features, PROMPTS, extractor=NAME, weights=other, device="cpu")
     assert caught.value.code == "other-extractor"
 

@@ -10,9 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import genpr
-from genpr import Answer, Unreadable, read_entities
+from genpr import read_entities
 from genpr.conditional.answer_json import LenientJSONParser
 from genpr.conditional.answer_words import AnswerParseError
+from genpr.conditional.parse_answers import Answer, Unreadable
 
 SEEDS = [text for text, _ in READ.values()] + list(NOTHING.values())
 SEEDS += [text for text, _ in UNREADABLE.values() if len(text) < 500]
@@ -274,6 +275,4 @@ def test_work_is_bounded_over_all_pieces_of_a_text():
 
 
 def test_public_names():
-    assert {"Answer", "Unreadable", "read_entities", "Vocabulary", "entity_metrics", "score_entities"} <= set(
-        genpr.__all__
-    )
+    assert {"read_entities", "Vocabulary", "entity_metrics", "score_entities"} <= set(genpr.__all__)

@@ -21,6 +21,7 @@ import torch
 
 import genpr
 from genpr.distributed.team import current_team
+from genpr.errors import BadImagesError
 from genpr.features import collected, embed
 from genpr.neighbors import closest, directed, nearest, neighbourhood, replicates, sweep, torch_engine
 from genpr.neighbors.choose import choose_engine
@@ -103,7 +104,7 @@ def embedded(folder):
     again = genpr.score(folder / "real", folder / "fake", on_bad="skip", max_bad=0.5, **options)
     try:
         genpr.score(folder / "real", folder / "fake", **options)
-    except genpr.BadImagesError as error:
+    except BadImagesError as error:
         bad = [[str(error), each.code, each.path] for each in error.bad]
     pixels = np.random.default_rng(0).integers(0, 256, (70, 16, 16, 3), dtype=np.uint8)
     batches = iter([pixels[:33], pixels[33:40], pixels[40:]])

@@ -13,6 +13,7 @@ from label_blobs import blobs
 import genpr
 from genpr.errors import DataError, UsageError
 from genpr.evaluation.compare import compare
+from genpr.evaluation.evaluate import score_protocols
 from genpr.evaluation.label_metrics import effective_size, undefined_values, worst_labels_first
 from genpr.evaluation.labels import is_label_list, split_labels
 from genpr.evaluation.result import Confusion, LabelRow, LabelSummary, result_of
@@ -133,7 +134,7 @@ def test_every_way_of_scoring_has_labels(sides, good):
     assert evaluator.evidence(fake).result.labels == good.labels
     again = evaluator.score_classes(fake, real_labels=real_labels, fake_labels=asked)
     assert again.overall.metrics == good.metrics
-    both = genpr.score_protocols(
+    both = score_protocols(
         real, fake, protocols=["genpr", "prdc"], labels=options(real_labels, asked), **QUICK
     )
     assert both["prdc"]["label.gan_test"] == good["label.gan_test"]

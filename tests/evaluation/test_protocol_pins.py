@@ -11,6 +11,7 @@ import genpr
 from genpr.errors import UsageError
 from genpr.evaluation import protocols
 from genpr.evaluation.compare import compare
+from genpr.evaluation.evaluate import score_protocols
 from genpr.evaluation.fitted_metrics import FittedMetrics
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import find_protocol
@@ -143,7 +144,7 @@ def test_the_smaller_of_two_limits_holds(with_limits, rng):
 def test_two_limited_protocols_embed_what_the_larger_one_takes(with_limits, rng):
     with_limits("kynkaanniemi2019", n_real=40, n_fake=30)
     with_limits("prdc", max_real=20, max_fake=35)
-    results = genpr.score_protocols(
+    results = score_protocols(
         *rng.normal(size=(2, 70, 6)), protocols=["prdc", "kynkaanniemi2019"], metrics=["precision"]
     )
     numbers = {name: (result.real.n, result.fake.n) for name, result in results.items()}
@@ -166,7 +167,7 @@ def test_the_seed_chooses_what_a_protocol_takes_of_what_another_embedded(with_li
     with_limits("kynkaanniemi2019", n_real=40, n_fake=30)
     real, fake = rng.normal(size=(2, 70, 6)).astype(np.float32)
     options = {"protocols": ["genpr", "kynkaanniemi2019"], "metrics": ["precision"], "seed": 3}
-    found = genpr.score_protocols(real, fake, **options)["kynkaanniemi2019"]
+    found = score_protocols(real, fake, **options)["kynkaanniemi2019"]
     expected = oracle.manifold_metrics(real[choose_rows(70, 40, 3)], fake[choose_rows(70, 30, 3)], k=3)
     assert found["precision"] == expected[0]
 
@@ -260,7 +261,7 @@ def test_every_protocol_of_a_run_has_enough_images(rng):
     few, many = rng.normal(size=(5, 4)), rng.normal(size=(20, 4))
     assert genpr.score(few, many, protocol="kynkaanniemi2019")["precision"] >= 0
     with pytest.raises(genpr.DataError, match=r"real has 5 images .* at least 6 are needed") as caught:
-        genpr.score_protocols(few, many, protocols=["kynkaanniemi2019", "prdc"], metrics=["precision"])
+        score_protocols(few, many, protocols=["kynkaanniemi2019", "prdc"], metrics=["precision"])
     assert caught.value.code == "too-few-images"
 
 
@@ -279,13 +280,13 @@ def test_a_protocol_gives_the_same_numbers_beside_others(rng, monkeypatch):
     }
     monkeypatch.setattr(protocols, "PROTOCOLS", {**protocols.PROTOCOLS, **changed})
     sides = rng.normal(size=(2, 70, 6)).astype(np.float32)
-    beside = genpr.score_protocols(*sides, protocols=["kynkaanniemi2019", "prdc"], metrics=["precision"])
+    beside = score_protocols(*sides, protocols=["kynkaanniemi2019", "prdc"], metrics=["precision"])
     alone = genpr.score(*sides, protocol="prdc", metrics=["precision"])
     assert beside["prdc"].real.content == alone.real.content
 
 
 def test_no_protocol_is_a_usage_error(rng):
     with pytest.raises(genpr.UsageError, match="no protocol was named"):
-        genpr.score_protocols(*rng.normal(size=(2, 20, 4)), protocols=[])
+        score_protocols(*rng.normal(size=(2, 20, 4)), protocols=[])
     sides = rng.normal(size=(2, 20, 4))
-    assert list(genpr.score_protocols(*sides, protocols="genpr")) == ["genpr"]
+    assert list(score_protocols(*sides, protocols="genpr")) == ["genpr"]

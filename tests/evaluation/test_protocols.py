@@ -15,6 +15,7 @@ from protocol_cases import replaced_inception
 
 import genpr
 from genpr.errors import FeatureError, UsageError
+from genpr.evaluation.evaluate import score_protocols
 from genpr.evaluation.protocols import PROTOCOLS, find_protocol
 from genpr.evaluation.result import result_of
 from genpr.metrics.frechet import Gaussian, frechet_distance
@@ -206,7 +207,7 @@ def test_more_images_than_a_protocol_takes_are_cut(rng, monkeypatch):
     rows = [genpr.images.source.choose_rows(70, n, 0) for n in (40, 30)]
     expected = oracle.manifold_metrics(real[rows[0]], fake[rows[1]], k=3)
     assert (result["precision"], result["recall"]) == expected[:2]
-    both = genpr.score_protocols(real, fake, protocols=["kynkaanniemi2019", "genpr"])
+    both = score_protocols(real, fake, protocols=["kynkaanniemi2019", "genpr"])
     assert both["genpr"].real.n == 70
     assert both["kynkaanniemi2019"].to_flat_dict() == result.to_flat_dict()
 
@@ -217,7 +218,7 @@ def test_more_images_than_a_protocol_takes_are_cut(rng, monkeypatch):
 def test_protocols_of_one_extractor_embed_once(weights, pixels, write_images):
     folders = [write_images(name, images) for name, images in zip("rf", pixels, strict=True)]
     seen = []
-    results = genpr.score_protocols(
+    results = score_protocols(
         *folders,
         protocols=["adm", "genpr"],
         weights=weights,
@@ -434,7 +435,7 @@ def test_counts_of_decoding_are_of_what_was_decoded(write_images, rng, monkeypat
     monkeypatch.setattr(protocols, "PROTOCOLS", {**PROTOCOLS, "kynkaanniemi2019": small})
     pixels = rng.integers(0, 256, (20, 8, 8, 4), dtype=np.uint8)
     folders = [write_images("r", pixels), write_images("f", pixels[:, ::-1])]
-    results = genpr.score_protocols(
+    results = score_protocols(
         *folders, protocols=["genpr", "kynkaanniemi2019"], extractor="gabor", device="cpu", cache=False
     )
     for result in results.values():

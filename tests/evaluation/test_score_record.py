@@ -10,6 +10,7 @@ import torch
 from feature_files import save
 
 import genpr
+from genpr.errors import BadImagesError, FeatureError
 from genpr.features.feature_set import FeatureSet, save_features
 from genpr.images.source import choose_rows
 from genpr.metrics.diversity import vendi_score
@@ -146,9 +147,9 @@ def test_the_evaluator_skips_bad_images_if_told_to(write_images, rng):
     folder = write_images("a", rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8))
     (folder / "00003.png").write_bytes(b"")
     options = {"extractor": "gabor", "device": "cpu"}
-    with pytest.raises(genpr.BadImagesError):
+    with pytest.raises(BadImagesError):
         genpr.Evaluator(folder, **options)
-    with pytest.raises(genpr.BadImagesError, match="more than --max-bad"):
+    with pytest.raises(BadImagesError, match="more than --max-bad"):
         genpr.Evaluator(folder, on_bad="skip", **options)
     result = genpr.Evaluator(folder, on_bad="skip", max_bad=0.05, **options).score(folder)
     assert (result.real.n, result.real.skipped) == (19, (("00003.png", "image-unreadable"),))
@@ -162,7 +163,7 @@ def test_a_feature_file_is_checked_against_an_extractor_object(tmp_path, rng):
     save_features(path, FeatureSet(features, "f", extractor.info))
     assert genpr.score(path, path, extractor=extractor)["precision"] == 1
     save(path, features, name="pixels")
-    with pytest.raises(genpr.FeatureError, match="not embedded by the same extractor"):
+    with pytest.raises(FeatureError, match="not embedded by the same extractor"):
         genpr.score(path, path, extractor=extractor)
 
 

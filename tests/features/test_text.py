@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import nn
 
-import genpr
 from genpr.errors import FeatureError, UsageError, WeightsError
 from genpr.features.custom import adopt
 from genpr.features.text import load_text_encoder, text_encoder_of
@@ -63,9 +62,9 @@ def test_extractors_of_images_alone_are_refused(name):
 
 def test_unknown_names_are_refused_as_elsewhere():
     with pytest.raises(UsageError, match="did you mean clip-vit-b-32"):
-        genpr.load_text_encoder("clip-vit-b32")
+        load_text_encoder("clip-vit-b32")
     with pytest.raises(WeightsError, match="open_clip_model"):
-        genpr.load_text_encoder("clip-vit-b-32", device="cpu", offline=True)
+        load_text_encoder("clip-vit-b-32", device="cpu", offline=True)
 
 
 def test_a_pair_of_the_users_own_embeds_texts(tmp_path):

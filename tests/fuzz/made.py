@@ -18,6 +18,7 @@ from fuzz.formats import zip_of
 from fuzz.images import COLOUR, encoded
 from genpr.checkpoints.score_log import scored_record
 from genpr.features.cache import FeatureCache
+from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet, save_features
 from genpr.metrics.knn_manifold import KNNManifold
 
@@ -64,7 +65,7 @@ EXPECTED = {str(n): ["cat"] if n % 2 else ["cat", "dog"] for n in range(6)}
 KEY = json.dumps(
     {"feature_version": 1, "extractor": "fuzzed", "device": "cpu", "decoder": {"pillow": "1"}}
 ).encode()
-INFO = genpr.ExtractorInfo("fuzzed", 8, "none", None, comparable=False, cache_key="0" * 64)
+INFO = ExtractorInfo("fuzzed", 8, "none", None, comparable=False, cache_key="0" * 64)
 
 
 def features(seed: int, n: int = 6) -> torch.Tensor:

@@ -19,11 +19,12 @@ from genpr.errors import DataError, FeatureError, GenprError
 from genpr.evaluation.compare import load_results
 from genpr.evaluation.evaluator import Evaluator
 from genpr.features.cache import FeatureCache
+from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import load_features
 from genpr.metrics.knn_manifold import KNNManifold
 from genpr.storage import load_tensors, save_tensors
 
-INFO = genpr.ExtractorInfo("mine", 8, "none", None, comparable=False, cache_key="0" * 64)
+INFO = ExtractorInfo("mine", 8, "none", None, comparable=False, cache_key="0" * 64)
 IDENTITIES = [bytes([number]) * 32 for number in range(3)]
 
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from genpr import DataError, FeatureError, UsageError, copy_detection
-from genpr.metrics.copy_detection import _rows_of_null, best_pairs, chance_of_ap, most_similar
+from genpr import DataError, UsageError
+from genpr.errors import FeatureError
+from genpr.metrics.copy_detection import _rows_of_null, best_pairs, chance_of_ap, copy_detection, most_similar
 from genpr.metrics.similarity import FeaturePairs
 
 

@@ -11,8 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genpr import DataError, FeatureError, UsageError, distractor_pools, ranking_metrics
+from genpr import DataError, UsageError, ranking_metrics
+from genpr.errors import FeatureError
 from genpr.metrics.halved import halved
+from genpr.metrics.ranking import distractor_pools
 from genpr.metrics.uncertainty import interval_of
 
 NAMES = {"ndcg_cut": "ndcg_{k}", "hit": "hit_{k}", "precision": "precision_{k}", "recall": "recall_{k}"}

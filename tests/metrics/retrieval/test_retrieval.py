@@ -11,7 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genpr import DataError, UsageError, relevancy, retrieval_metrics
+from genpr import DataError, UsageError, retrieval_metrics
+from genpr.metrics.retrieval import relevancy
 
 NAMES = (
     "hit_rate",

@@ -10,6 +10,10 @@ import pytest
 import torch
 
 import genpr
+from genpr.metrics.copy_detection import copy_detection
+from genpr.metrics.ranking import distractor_pools
+from genpr.metrics.retrieval import relevancy
+from genpr.metrics.text_matching import match_texts
 
 ODD = [
     None, True, 0, -1, 2.5, math.nan, math.inf, 10**30, "a", "", b"x", [], (), {}, set(), {1: 2}, [[1]], [["a"], ["b"]], [[], 1],
@@ -22,13 +26,13 @@ DOORS = {
         (np.eye(3), [0, 1, 2]),
         {"ks", "relevance", "gain", "pools", "ties", "similarity", "groups", "seed", "block_bytes", "device"},
     ),
-    genpr.match_texts: ((["a"], ["b"]), {"rule", "measure", "threshold"}),
-    genpr.relevancy: (([[0.5], [1]],), {"how", "threshold", "scale", "groups", "seed"}),
-    genpr.copy_detection: (
+    match_texts: ((["a"], ["b"]), {"rule", "measure", "threshold"}),
+    relevancy: (([[0.5], [1]],), {"how", "threshold", "scale", "groups", "seed"}),
+    copy_detection: (
         (np.eye(2), np.eye(2)),
         {"threshold", "true_pairs", "null_rows", "most_pairs", "seed", "block_bytes"},
     ),
-    genpr.distractor_pools: (([0, 1], 4), {"distractors", "seed"}),
+    distractor_pools: (([0, 1], 4), {"distractors", "seed"}),
 }
 
 

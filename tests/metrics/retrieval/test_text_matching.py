@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genpr import DataError, UsageError, match_texts, retrieval_metrics
-from genpr.metrics.text_matching import _matched, plain_text
+from genpr import DataError, UsageError, retrieval_metrics
+from genpr.metrics.text_matching import _matched, match_texts, plain_text
 
 
 class TestPlainText:
