@@ -256,6 +256,11 @@ def _higher(name: str) -> Criterion:
     return found[0]
 
 
+def dominates(one: Point, other: Point) -> bool:
+    """Whether a point is as good as another in both, and better in one."""
+    return one[0] >= other[0] and one[1] >= other[1] and one != other
+
+
 def pareto_front(points: Sequence[Point]) -> list[int]:
     """The points that no other one dominates, by being as good in both and better in one; equal points stay together.
 
@@ -263,9 +268,7 @@ def pareto_front(points: Sequence[Point]) -> list[int]:
         Their indices, in order of rising recall.
     """
     front = [
-        index
-        for index, (recall, precision) in enumerate(points)
-        if not any(r >= recall and p >= precision and (r, p) != (recall, precision) for r, p in points)
+        index for index, point in enumerate(points) if not any(dominates(other, point) for other in points)
     ]
     return sorted(front, key=lambda index: points[index])
 

@@ -243,8 +243,7 @@ def find_route(
         check_psi(rule, 1.0)
         if axis != "psi":
             raise UsageError(f"the rule {rule} sets psi, so it cannot sweep {axis!r}", code="bad-axis")
-    is_styled = all(callable(getattr(generator, part, None)) for part in ("mapping", "synthesis"))
-    if is_styled and axis == "psi":
+    if _is_styled(generator) and axis == "psi":
         rule = rule or W_RULE
         mapping = MappingNetwork(
             generator.mapping, latent_dim=latent_dim, labels=labels, device=device, who=who
@@ -272,13 +271,16 @@ def check_generator(generator: object, who: str) -> None:
     Raises:
         UsageError: It can neither be called nor has `mapping` and `synthesis`.
     """
-    is_styled = all(callable(getattr(generator, part, None)) for part in ("mapping", "synthesis"))
-    if not callable(generator) and not is_styled:
+    if not callable(generator) and not _is_styled(generator):
         raise UsageError(
             f"{who} must be callable, latents in and images out, or have `mapping` and `synthesis`, but is a "
             f"{type(generator).__name__}",
             code="custom-generator",
         )
+
+
+def _is_styled(generator: object) -> bool:
+    return all(callable(getattr(generator, part, None)) for part in ("mapping", "synthesis"))
 
 
 def device_of(generator: object, device: str | torch.device, who: str) -> torch.device:

@@ -9,7 +9,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from genpr.checkpoints.criterion import PARETO, Criterion, check_computed, criterion_of, resampled_in_all
+from genpr.checkpoints.criterion import (
+    PARETO,
+    Criterion,
+    check_computed,
+    criterion_of,
+    dominates,
+    pareto_front,
+    resampled_in_all,
+)
 from genpr.errors import DataError, GenprError, ResourceError, UsageError, some
 from genpr.evaluation.compare import compare, short_labels
 from genpr.evaluation.result import Result, recipe_of
@@ -256,8 +264,10 @@ def _rank_by_front(
     criteria: Sequence[Criterion], results: Mapping[str, Result], *, bounded: bool
 ) -> list[RankEntry]:
     """Entries by two numbers: the Pareto front, then the front of the rest, and so on; within each by the first number."""
+    first, second = criteria
     pairs = {
-        name: tuple(each.sign * each.value(result) for each in criteria) for name, result in results.items()
+        name: (first.sign * first.value(result), second.sign * second.value(result))
+        for name, result in results.items()
     }
     scores = [resampled_in_all(each, results.values()) for each in criteria] if bounded else []
     contenders = dict[str, bool]()
@@ -265,21 +275,16 @@ def _rank_by_front(
         contenders = dict(zip(results, on_front(scores[0], scores[1]), strict=True))
     entries, left, rank = list[RankEntry](), dict(pairs), 1
     while left:
-        front = [
-            name for name, pair in left.items() if not any(_dominates(other, pair) for other in left.values())
-        ]
+        names = list(left)
+        front = [names[index] for index in pareto_front(list(left.values()))]
         for name in sorted(front, key=lambda name: -pairs[name][0]):
-            dominated_by = tuple(other for other, pair in pairs.items() if _dominates(pair, pairs[name]))
+            dominated_by = tuple(other for other, pair in pairs.items() if dominates(pair, pairs[name]))
             entries.append(
                 RankEntry(name, rank, is_contender=contenders.get(name), dominated_by=dominated_by)
             )
             del left[name]
         rank += 1
     return entries
-
-
-def _dominates(one: Sequence[float], other: Sequence[float]) -> bool:
-    return all(a >= b for a, b in zip(one, other, strict=True)) and tuple(one) != tuple(other)
 
 
 def _named(checkpoints: object) -> dict[str, object]:

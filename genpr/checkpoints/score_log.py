@@ -39,10 +39,8 @@ BEST, STYLEGAN, RESULTS = "best.json", "metric-genpr.jsonl", "genpr-results"
 _LOCK = ".genpr-watch.lock"
 _LINE_START = b'{"schema": 1, "name": '
 _CACHE_WARNINGS = "cache"  # they depend on what ran before, not on the samples
-_MAY_DIFFER = (
-    "n_fake",
-    "undefined",
-)  # and with them the fingerprint, which names what a metric does with few images
+# With these the fingerprint may differ, too: it names what a metric does with few images.
+_MAY_DIFFER = ("n_fake", "undefined")
 _PER_CHECKPOINT = ("checkpoint", "weights")
 
 Record = Mapping[str, Any]
