@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from genpr.metrics.classification_accuracy import Tally
-from genpr.metrics.label_classifiers import LinearProbe, Voters
+from genpr.metrics.label_classifiers import KNNClassifier, LinearProbe
 from genpr.metrics.uncertainty import Interval, interval_of
 from genpr.neighbors.frame import Frame
 from genpr.neighbors.halves import Halves, unpacked
@@ -88,8 +88,8 @@ def _of_votes(
     tested: Labelled, trained: Labelled, n_classes: int, *, halves: bool
 ) -> tuple[Tally, dict[str, Tally]]:
     frame = Frame.around(trained[0])
-    voters = Voters.of(frame.place(tested[0]), frame.place(trained[0]), trained[1], _K)
-    tally = Tally.of(tested[1], voters.elected(_K), n_classes)
+    voters = KNNClassifier.of(frame.place(tested[0]), frame.place(trained[0]), trained[1], _K)
+    tally = Tally.of(tested[1], voters.predict(_K), n_classes)
     kinds = {"of all": False, "by class": True} if halves else {}
     return tally, {
         kind: _halved(voters, tested[1], trained[1], n_classes, by_class=by_class)
@@ -101,7 +101,7 @@ def _of_probe(
     tested: Labelled, trained: Labelled, n_classes: int, *, halves: bool
 ) -> tuple[Tally, dict[str, Tally]]:
     probe = LinearProbe.fit(*trained, n_classes)
-    recognised = probe.recognised(tested[0])
+    recognised = probe.predict(tested[0])
     tally = Tally.of(tested[1], recognised, n_classes)
     if not halves:
         return tally, {}
@@ -111,7 +111,7 @@ def _of_probe(
     again = []
     for inside, fitted_on in zip(of_tested[:_REFITS], of_trained[:_REFITS], strict=True):
         part = LinearProbe.fit(trained[0][fitted_on], trained[1][fitted_on], n_classes, start=probe)
-        again.append(Tally.of(tested[1][inside], part.recognised(tested[0][inside]), n_classes))
+        again.append(Tally.of(tested[1][inside], part.predict(tested[0][inside]), n_classes))
     as_it_is = [Tally.of(tested[1][inside], recognised[inside], n_classes) for inside in of_tested]
     return tally, {"fitted again": Tally.stacked(again), "as it is": Tally.stacked(as_it_is)}
 
@@ -133,12 +133,14 @@ def _drawn(
     return torch.tensor(features, dtype=torch.float32), torch.tensor(labels)
 
 
-def _halved(voters: Voters, tested: Tensor, trained: Tensor, n_classes: int, *, by_class: bool) -> Tally:
+def _halved(
+    voters: KNNClassifier, tested: Tensor, trained: Tensor, n_classes: int, *, by_class: bool
+) -> Tally:
     of_tested, of_trained = _members(tested, 1, by_class=by_class), _members(trained, 0, by_class=by_class)
     tallies = []
     for inside, voting in zip(of_tested, of_trained, strict=True):
         rows = inside.nonzero()[:, 0]
-        tallies.append(Tally.of(tested[rows], voters.elected(_K, rows=rows, may_vote=voting), n_classes))
+        tallies.append(Tally.of(tested[rows], voters.predict(_K, rows=rows, mask=voting), n_classes))
     return Tally.stacked(tallies)
 
 

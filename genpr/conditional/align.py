@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
@@ -261,19 +261,51 @@ def aligned(
         "for copies",
     )
     copied = {} if copies is None else copy_values(copies, extractor=encoder.name)
-    seconds = {"text": encoded - started, "ranking": time.perf_counter() - encoded}
     truncated = encoder.truncated([config.prefix + text for text in assignment.texts])
     n_truncated = None if truncated is None else sum(truncated)
-    info = features.extractor
-    result = Result(
+    notices = (
+        *_text_notices(n_truncated, vectors, encoder),
+        *_pool_notices(ranked, assignment, config, features),
+        *decoding_notices("fake", features),
+        *features.notices,
+        *ranking_notices,
+        *copy_notices,
+    )
+    result = _result(
+        features,
+        embedder,
         metrics=ranked.values | copied,
+        undefined=ranked.undefined,
+        real=_prompt_summary(assignment, table.origin, encoded - started),
+        seconds={"text": encoded - started, "ranking": time.perf_counter() - encoded},
+        notices=tuple(dict.fromkeys(notices)),
+        summary=_summary(ranked, assignment, n_truncated, config.prefix, encoder),
+    )
+    identities = None if features.identities is None else features.identities.numpy()
+    return Aligned(result, ranked.ranks, assignment, identities, copies)
+
+
+def _result(
+    features: FeatureSet,
+    embedder: Embedder,
+    *,
+    metrics: Mapping[str, MetricValue],
+    undefined: tuple[str, ...],
+    real: SideSummary,
+    seconds: Mapping[str, float],
+    notices: tuple[Notice, ...],
+    summary: AlignmentSummary,
+) -> Result:
+    info = features.extractor
+    return Result(
+        metrics=metrics,
         protocol=PROTOCOL,
         ties="expected",
         distances="exact",
         extractor=info,
         extractors={} if info is None else {info.name: info},
         deviations=(),
-        real=_prompt_summary(assignment, table.origin, seconds["text"]),
+        real=real,
         fake=SideSummary.of(features, Identities.of(features)),
         n_shared=0,
         device=str(embedder.device),
@@ -281,23 +313,10 @@ def aligned(
         max_images=embedder.max_images,
         seconds=seconds,
         versions=package_versions(),
-        notices=tuple(
-            dict.fromkeys(
-                (
-                    *_truncation_notices(n_truncated, vectors, encoder),
-                    *_pool_notices(ranked, assignment, config, features),
-                    *decoding_notices("fake", features),
-                    *features.notices,
-                    *ranking_notices,
-                    *copy_notices,
-                )
-            )
-        ),
-        undefined=ranked.undefined,
-        alignment=_summary(ranked, assignment, n_truncated, config.prefix, encoder),
+        notices=notices,
+        undefined=undefined,
+        alignment=summary,
     )
-    identities = None if features.identities is None else features.identities.numpy()
-    return Aligned(result, ranked.ranks, assignment, identities, copies)
 
 
 def _check_before_embedding(opened: OpenedSide, table: Prompts, config: AlignmentConfig) -> None:
@@ -437,7 +456,7 @@ def _summary(
     )
 
 
-def _truncation_notices(n_truncated: int | None, vectors: Tensor, encoder: TextEncoder) -> list[Notice]:
+def _text_notices(n_truncated: int | None, vectors: Tensor, encoder: TextEncoder) -> list[Notice]:
     """Texts that the encoder cuts, or cannot tell apart."""
     found, total = [], f"{len(vectors):,}"
     if n_truncated:

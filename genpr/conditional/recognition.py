@@ -529,22 +529,31 @@ def _result(
             *_feature_notices(features, classifier),
         ),
         undefined=tuple(f"entity.{metric}" for metric in metrics.undefined),
-        entities=EntitySummary(
-            n_answers=metrics.n,
-            rows=entity_rows(metrics),
-            unreadable=(),
-            undefined=tuple((f"entity.{metric}", why) for metric, why in metrics.undefined.items()),
-            vocabulary=len(vocabulary),
-            recogniser=RecogniserSummary(
-                name=classifier.name,
-                kind="detector" if classifier.is_detector else "zero-shot",
-                chosen=presence.chosen,
-                source=""
-                if labeled is None
-                else f"{labeled.features.source} with {labeled.expectations.origin}",
-                templates=() if classifier.is_detector else classifier.templates,
-                entities=presence.thresholds,
-            ),
+        entities=_summary(metrics, presence, vocabulary, classifier, labeled),
+    )
+
+
+def _summary(
+    metrics: EntityMetrics,
+    presence: _Presence,
+    vocabulary: Vocabulary,
+    classifier: EntityClassifier,
+    labeled: _Scored | None,
+) -> EntitySummary:
+    source = "" if labeled is None else f"{labeled.features.source} with {labeled.expectations.origin}"
+    return EntitySummary(
+        n_answers=metrics.n,
+        rows=entity_rows(metrics),
+        unreadable=(),
+        undefined=tuple((f"entity.{metric}", why) for metric, why in metrics.undefined.items()),
+        vocabulary=len(vocabulary),
+        recogniser=RecogniserSummary(
+            name=classifier.name,
+            kind="detector" if classifier.is_detector else "zero-shot",
+            chosen=presence.chosen,
+            source=source,
+            templates=() if classifier.is_detector else classifier.templates,
+            entities=presence.thresholds,
         ),
     )
 

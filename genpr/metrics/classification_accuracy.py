@@ -1,17 +1,10 @@
-"""How often each class was asked for, recognised, and both: of all images, and of random halves of them.
-
-Classifiers trained on one of two labelled sides and tested on the other, and on the reals themselves by other reals.
-
-Both kinds answer the same questions: `genpr.metrics.classification_accuracy` asks them and knows nothing of neighbours or weights.
-
-
-Do fakes look like the classes that they were asked to be? GAN-test, GAN-train and rates by class, with intervals and nulls.
+"""Do fakes look like the classes that they were asked to be? GAN-test, GAN-train and rates by class, with intervals and nulls.
 
 **GAN-test** is the accuracy on fakes of a classifier trained on reals: the share recognised as the class asked for. Like
 precision, it sees wrong and poor images, and not how few different ones there are. **GAN-train**, or the classification
 accuracy score, is the accuracy on reals of a classifier trained on fakes. Like recall, it sees what fakes leave out; also
-poor images, as far as a classifier learns less from them. The classifiers are `genpr.metrics.label_classifiers` (a vote of the k
-nearest) and `genpr.metrics.label_classifiers`. Rates by class are those of GAN-test.
+poor images, as far as a classifier learns less from them. The classifiers are those of
+`genpr.metrics.label_classifiers`. Rates by class are those of GAN-test.
 
 **Null.** A perfect generator does not score 1, since no classifier is perfect. Its fakes are other reals, so that each real is
 classified by the others: by all others for the vote (leave-one-out), by those of the other four fifths of each class for the
@@ -42,7 +35,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.metrics.label_classifiers import NOBODY, LinearProbe, Voters
+from genpr.metrics.label_classifiers import UNKNOWN, KNNClassifier, LinearProbe
 from genpr.metrics.labels import mean_of_defined, ratios
 from genpr.neighbors.halves import Halves, unpacked
 from genpr.neighbors.plan import choose_frame
@@ -115,7 +108,7 @@ _FOLD_STREAM, _CHOICE_STREAM, _SHARE_STREAM = 21, 22, 23
 
 
 class Match(Protocol):
-    """Two sides that recognise each other. Classes are numbers among those of both sides; NOBODY is none."""
+    """Two sides that recognise each other. Classes are numbers among those of both sides; UNKNOWN is none."""
 
     @property
     def fakes(self) -> Tensor:
@@ -133,37 +126,37 @@ class Match(Protocol):
 
 
 def renamed(recognised: Tensor, places: Tensor) -> Tensor:
-    """Classes by their places among others; NOBODY stays."""
+    """Classes by their places among others; UNKNOWN stays."""
     return places[recognised.clamp(min=0)].where(recognised >= 0, recognised)
 
 
 @dataclass(frozen=True, slots=True)
-class KnnMatch:
+class KNNMatch:
     """By votes: see `Match`."""
 
     fakes: Tensor
     reals: Tensor
     k: int
     places: Tensor
-    by_reals: Voters
-    by_fakes: Voters
+    by_reals: KNNClassifier
+    by_fakes: KNNClassifier
 
     def fakes_in_half(self, rows: Tensor, trained_on: Tensor) -> Tensor:
         """See `Match`."""
-        return renamed(self.by_reals.elected(self.k, rows=rows, may_vote=trained_on), self.places)
+        return renamed(self.by_reals.predict(self.k, rows=rows, mask=trained_on), self.places)
 
     def reals_in_half(self, rows: Tensor, trained_on: Tensor) -> Tensor:
         """See `Match`."""
-        return self.by_fakes.elected(self.k, rows=rows, may_vote=trained_on)
+        return self.by_fakes.predict(self.k, rows=rows, mask=trained_on)
 
 
-class KnnReals:
+class KNNReference:
     """Reals that vote.
 
     Args:
         features: (n, d) float32.
         labels: (n,) int64, from 0.
-        k: Voters.
+        k: KNNClassifier.
         seed: Chooses who votes where not all may.
     """
 
@@ -181,16 +174,16 @@ class KnnReals:
         images of each class, 4 of its own would stand against 5 of every other, as they never do for a fake.
 
         Args:
-            wanted: (classes,) int64, how many of each class should vote, as `sizes_like` allows; None for all.
+            wanted: (classes,) int64, how many of each class should vote, as `class_sizes_like` allows; None for all.
         """
         every = torch.arange(len(self._labels), device=self._labels.device)
-        chosen = every if wanted is None else chosen_like(self._labels, wanted, self._seed)
+        chosen = every if wanted is None else sample_like(self._labels, wanted, self._seed)
         points = self._points.frame.place(self._points.features[chosen])
-        places = torch.full_like(every, NOBODY)
+        places = torch.full_like(every, UNKNOWN)
         places[chosen] = torch.arange(len(chosen), device=every.device)
-        voters = Voters.of(self._points, points, self._labels[chosen], self._k, places=places)
+        voters = KNNClassifier.of(self._points, points, self._labels[chosen], self._k, places=places)
         left_out = _like_itself(self._labels[chosen], voters.index, places, self._seed)
-        return voters.without(left_out).elected(self._k)
+        return voters.without(left_out).predict(self._k)
 
     def against(self, features: Tensor, labels: Tensor, places: Tensor) -> Match:
         """Meet fakes.
@@ -201,14 +194,14 @@ class KnnReals:
             places: (classes of the reals,) int64, ascending, what these are among those of both sides.
         """
         fakes = self._points.frame.place(features)
-        by_reals = Voters.of(fakes, self._points, self._labels, self._k)
-        by_fakes = Voters.of(self._points, fakes, labels, self._k)
-        of_fakes = renamed(by_reals.elected(self._k), places)
-        return KnnMatch(of_fakes, by_fakes.elected(self._k), self._k, places, by_reals, by_fakes)
+        by_reals = KNNClassifier.of(fakes, self._points, self._labels, self._k)
+        by_fakes = KNNClassifier.of(self._points, fakes, labels, self._k)
+        of_fakes = renamed(by_reals.predict(self._k), places)
+        return KNNMatch(of_fakes, by_fakes.predict(self._k), self._k, places, by_reals, by_fakes)
 
 
 @dataclass(frozen=True, slots=True)
-class Probed:
+class ProbedSide:
     """A labelled side with its probe, of which others can be fitted on parts."""
 
     features: Tensor
@@ -217,7 +210,7 @@ class Probed:
     probe: LinearProbe
 
     @classmethod
-    def of(cls, features: Tensor, labels: Tensor) -> Probed:
+    def of(cls, features: Tensor, labels: Tensor) -> ProbedSide:
         """Fit the probe of the whole side."""
         n_classes = int(labels.max()) + 1
         return cls(features, labels, n_classes, LinearProbe.fit(features, labels, n_classes))
@@ -234,31 +227,35 @@ class LinearMatch:
     Args:
         real_side: The reals with their probe.
         fake_side: The fakes with theirs.
-        places: As in `KnnReals.against`.
+        places: As in `KNNReference.against`.
         of_halves: Probes of halves of the reals, by the bytes of their membership: those known, and those to come.
     """
 
     def __init__(
-        self, real_side: Probed, fake_side: Probed, places: Tensor, of_halves: dict[bytes, LinearProbe]
+        self,
+        real_side: ProbedSide,
+        fake_side: ProbedSide,
+        places: Tensor,
+        of_halves: dict[bytes, LinearProbe],
     ) -> None:
         self._real_side, self._fake_side = real_side, fake_side
         self._places, self._of_halves = places, of_halves
-        self.fakes = renamed(real_side.probe.recognised(fake_side.features), places)
-        self.reals = fake_side.probe.recognised(real_side.features)
+        self.fakes = renamed(real_side.probe.predict(fake_side.features), places)
+        self.reals = fake_side.probe.predict(real_side.features)
 
     def fakes_in_half(self, rows: Tensor, trained_on: Tensor) -> Tensor:
         """See `Match`."""
         half = np.packbits(trained_on.cpu().numpy()).tobytes()
         if half not in self._of_halves:
             self._of_halves[half] = self._real_side.part(trained_on)
-        return renamed(self._of_halves[half].recognised(self._fake_side.features[rows]), self._places)
+        return renamed(self._of_halves[half].predict(self._fake_side.features[rows]), self._places)
 
     def reals_in_half(self, rows: Tensor, trained_on: Tensor) -> Tensor:
         """See `Match`."""
-        return self._fake_side.part(trained_on).recognised(self._real_side.features[rows])
+        return self._fake_side.part(trained_on).predict(self._real_side.features[rows])
 
 
-class LinearReals:
+class LinearReference:
     """Reals on which a probe is fitted.
 
     Args:
@@ -271,30 +268,30 @@ class LinearReals:
     """Half-samples for an interval: each is a fit on both sides."""
 
     def __init__(self, features: Tensor, labels: Tensor, *, seed: int) -> None:
-        self._side, self._seed = Probed.of(features, labels), seed
+        self._side, self._seed = ProbedSide.of(features, labels), seed
         self._of_halves: dict[bytes, LinearProbe] = {}
 
     def by_others(self, wanted: Tensor | None) -> Tensor:
-        """The class of each real, by a probe fitted on the other folds: (n,) int64; see `KnnReals.by_others`."""
+        """The class of each real, by a probe fitted on the other folds: (n,) int64; see `KNNReference.by_others`."""
         features, labels = self._side.features, self._side.labels
         n = len(labels)
-        folds = folds_of(labels, self._seed)
-        found = torch.full_like(labels, NOBODY)
+        folds = class_folds(labels, self._seed)
+        found = torch.full_like(labels, UNKNOWN)
         for fold in range(min(FOLDS, n)):
             rows = (folds != fold).nonzero()[:, 0]
             if wanted is not None:
-                rows = rows[chosen_like(labels[rows], wanted, self._seed)]
+                rows = rows[sample_like(labels[rows], wanted, self._seed)]
             tested = (folds == fold).nonzero()[:, 0]
             probe = LinearProbe.fit(features[rows], labels[rows], self._side.n_classes)
-            found[tested] = probe.recognised(features[tested])
+            found[tested] = probe.predict(features[tested])
         return found
 
     def against(self, features: Tensor, labels: Tensor, places: Tensor) -> Match:
-        """Meet fakes: see `KnnReals.against`."""
-        return LinearMatch(self._side, Probed.of(features, labels), places, self._of_halves)
+        """Meet fakes: see `KNNReference.against`."""
+        return LinearMatch(self._side, ProbedSide.of(features, labels), places, self._of_halves)
 
 
-def sizes_like(wanted: Tensor, there: Tensor) -> Tensor:
+def class_sizes_like(wanted: Tensor, there: Tensor) -> Tensor:
     """How many of each class to take: as many as wanted, or fewer in the same proportions where there are not as many.
 
     Proportions matter: a classifier prefers classes that it saw often. But classes of which far too few are there shall not
@@ -317,9 +314,9 @@ def sizes_like(wanted: Tensor, there: Tensor) -> Tensor:
     )
 
 
-def chosen_like(labels: Tensor, wanted: Tensor, seed: int) -> Tensor:
-    """Random rows of (n,) `labels`, of each class as many as `sizes_like` says, ascending."""
-    sizes = sizes_like(wanted, torch.bincount(labels, minlength=len(wanted)))
+def sample_like(labels: Tensor, wanted: Tensor, seed: int) -> Tensor:
+    """Random rows of (n,) `labels`, of each class as many as `class_sizes_like` says, ascending."""
+    sizes = class_sizes_like(wanted, torch.bincount(labels, minlength=len(wanted)))
     order = by_class(labels, seed, _CHOICE_STREAM)
     ordered = labels[order]
     first = torch.searchsorted(ordered, torch.arange(len(sizes), device=labels.device))
@@ -327,7 +324,7 @@ def chosen_like(labels: Tensor, wanted: Tensor, seed: int) -> Tensor:
     return order[rank < sizes[ordered]].sort().values
 
 
-def folds_of(labels: Tensor, seed: int) -> Tensor:
+def class_folds(labels: Tensor, seed: int) -> Tensor:
     """Random folds of (n,) `labels`, each with a fifth of every class: (n,) int64.
 
     Folds that do not mind classes lack, of two classes, more of the one that they are tested on.
@@ -421,7 +418,7 @@ class ConditionalReals:
         features: (n, d) float32, at least two.
         labels: (n,) int64, the class of each, from 0.
         kind: "knn" for the vote, "linear" for the probe.
-        k: Voters.
+        k: KNNClassifier.
         intervals: Whether to score halves.
         seed: Chooses halves and folds.
     """
@@ -439,10 +436,10 @@ class ConditionalReals:
         self._labels = labels
         self._k = k if kind == "knn" else 0
         self._intervals, self._seed = intervals, seed
-        self._reals: KnnReals | LinearReals = (
-            KnnReals(features, labels, k, seed=seed)
+        self._reals: KNNReference | LinearReference = (
+            KNNReference(features, labels, k, seed=seed)
             if kind == "knn"
-            else LinearReals(features, labels, seed=seed)
+            else LinearReference(features, labels, seed=seed)
         )
         self._by_others = self._reals.by_others(None)
 
@@ -490,7 +487,7 @@ class ConditionalReals:
     def _null_of_train(self, fakes_of: Tensor, reals_of: Tensor, real: Tensor, places: Tensor) -> Tally:
         """Reals by others, of each class as many as there are fakes of it."""
         wanted, there = fakes_of[places], reals_of[places]
-        share = float(sizes_like(wanted, there).sum() / there.sum())
+        share = float(class_sizes_like(wanted, there).sum() / there.sum())
         by_others = self._by_others if share >= _NEARLY_ALL else self._reals.by_others(wanted)
         return Tally.of(real, renamed(by_others, places), len(fakes_of))
 
@@ -523,7 +520,7 @@ def members(n: int, seed: int, stream: int, count: int, device: torch.device) ->
 
 
 def _share_there(wanted: Tensor, there: Tensor) -> float:
-    return float(sizes_like(wanted, there).sum() / wanted.sum().clamp(min=1)) if wanted.any() else 1.0
+    return float(class_sizes_like(wanted, there).sum() / wanted.sum().clamp(min=1)) if wanted.any() else 1.0
 
 
 def _chance(sizes: Tensor, *, known: Tensor) -> dict[str, float]:

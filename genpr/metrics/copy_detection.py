@@ -1,12 +1,7 @@
-"""The most similar row of another set, and the most similar pairs of all, exactly and without an (n, m) array.
+"""Copies of training images among generated ones: nearest training images, and average precision of known copies.
 
-Float32 tiles propose, with a slack that covers their rounding; what they leave open is computed by the definition of
-`genpr.metrics.similarity`.
-
-
-Micro-average precision: all pairs of two sets in one ranking by cosine, some of them known to belong together.
-
-Copies of training images among generated ones, as a retrieval task.
+No (n, m) array is held: float32 tiles propose, with a slack that covers their rounding; what they leave open is computed by the
+definition of `genpr.metrics.similarity`.
 
 References:
     Somepalli et al. 2023, "Diffusion Art or Digital Forgery?" (share of generated images above a similarity).
@@ -31,7 +26,7 @@ from genpr.metrics.blocks import check_no_zero_rows
 from genpr.metrics.given import MOST, as_integers, is_number
 from genpr.metrics.halved import LEAST_UNITS, halved
 from genpr.metrics.progress import PairProgress, tally
-from genpr.metrics.ranking_values import Counts, Numbers, Places, QueryMetric, query_metrics
+from genpr.metrics.ranking_values import Counts, Numbers, QueryMetric, TiedRanks, query_metrics
 from genpr.metrics.similarity import FeaturePairs
 from genpr.metrics.uncertainty import Interval, interval_of
 from genpr.neighbors.engine import plain_arithmetic
@@ -57,7 +52,7 @@ def most_similar(
         budget: Bytes for a tile.
         own: (n,) int64, the right row that each left one is itself, which does not count; then m is at least 2. None if
             they are different sets.
-        tick: Told how many pairs are done with, now and then.
+        tick: Called with the number of pairs that are done.
 
     Returns:
         Indices (n,) int64 and cosines (n,) float64.
@@ -133,7 +128,7 @@ def best_pairs(
         least: The cosine asked for.
         most: Pairs kept, at most.
         budget: Bytes for a tile.
-        tick: Told how many pairs are done with, now and then.
+        tick: Called with the number of pairs that are done.
     """
     no_row = torch.empty(0, dtype=torch.int64)
     kept = BestPairs(torch.empty(0, dtype=torch.float64), no_row, no_row)
@@ -203,7 +198,7 @@ def micro_ap(
         most: Pairs ranked, at most.
         budget: Bytes for a tile.
         seed: Of the halves for the interval.
-        tick: Told how many pairs are done with, now and then.
+        tick: Called with the number of pairs that are done.
     """
     left, right = torch.from_numpy(true_pairs).to(pairs.device).unbind(dim=1)
     own = pairs.exact(left, right).cpu()
@@ -281,7 +276,7 @@ class _Ranked:
         tied = np.bincount(self.level, weight[self.left]).astype(np.int64)
         above = np.cumsum(tied) - tied
         query = np.zeros_like(level)
-        places = Places.of(query, above[level], tied[level], np.ones(len(level)))
+        places = TiedRanks.of(query, above[level], tied[level], np.ones(len(level)))
         return float(places.precisions(np.array([int(tied.sum())]))[0])
 
 
@@ -346,7 +341,7 @@ def copy_detection(
         seed: Of what is drawn.
         device: "auto" is where the tensors are if that is a GPU, else the best device here.
         block_bytes: Most that a block of cosines takes; None for a small share of what is free. No number depends on it.
-        progress: Called with the pairs that are done with and their number.
+        progress: Called with the pairs that are done and their number.
 
     Raises:
         FeatureError: The features are malformed, not finite, too few, of different width, or without direction.

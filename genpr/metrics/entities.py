@@ -1,6 +1,4 @@
-"""Expected, found and wrong entities as pairs of image and entity, and sums of them over weighted images.
-
-Which of the entities that were asked for are there: recall, precision against a closed list, and what failed to be read.
+"""Which of the expected entities are found: recall, precision against a closed list, and what failed to be read.
 
 Per image i, E_i is the set of expected entities and F_i that of the found ones. Images whose answer could not be read are in
 no score; they have a rate of their own, and bounds say what they could change.
@@ -16,7 +14,7 @@ what is wrong in image i, precision is |F_i & E_i| / (|F_i & E_i| + |F_i & W_i|)
 References:
     Hinz et al. 2020, "Semantic Object Accuracy for Generative Text-to-Image Synthesis" (over images, over classes).
     Ghosh et al. 2023, "GenEval" (all included and nothing excluded).
-    Korn and Graubard 1998, "Confidence Intervals for Proportions with Small Expected Number of Positive Counts Estimated
+    Korn and Graubard 1998, "Confidence Intervals for Proportions with Small Expected Number of Positive EntityCounts Estimated
     from Survey Data" (effective sizes).
 """
 
@@ -77,7 +75,7 @@ class Pairs:
 
 
 @dataclass(frozen=True)
-class Counts:
+class EntityCounts:
     """What is needed of all images.
 
     Attributes:
@@ -118,7 +116,7 @@ class Counts:
         """Images with an unreadable answer."""
         return int(self.unreadable.sum())
 
-    def filled(self, *, right: bool) -> Counts:
+    def filled(self, *, right: bool) -> EntityCounts:
         """The same as if all unreadable answers were all right, or all wrong."""
         return replace(
             self,
@@ -210,38 +208,42 @@ class Counts:
         return min(units, effective), effective
 
 
-def counted(
+def count_entities(
     expected: Sequence[Collection[str]],
     found: Sequence[Collection[str] | None],
     vocabulary: Collection[str] | None,
     excluded: Sequence[Collection[str]] | None,
     groups: Sequence[Hashable] | None,
-) -> Counts:
+) -> EntityCounts:
     """Count what is expected, found and wrong in each image."""
     closed = None if vocabulary is None else frozenset(vocabulary)
     entity_of: dict[str, int] = {}
     lists: dict[str, list[tuple[int, int]]] = {"expected": [], "hits": [], "wrong": [], "missing": []}
     forbidden = torch.zeros(len(expected), dtype=torch.float64)
     judged: set[str] = set()
-    for i, (wanted, there) in enumerate(zip(map(frozenset, expected), found, strict=True)):
-        barred = frozenset(excluded[i]) if excluded is not None else frozenset()
-        judged |= barred
-        kinds: dict[str, Collection[str]] = {"missing": wanted}
+    for i, (required, there) in enumerate(zip(map(frozenset, expected), found, strict=True)):
+        forbidden_names = frozenset(excluded[i]) if excluded is not None else frozenset()
+        judged |= forbidden_names
+        kinds: dict[str, Collection[str]] = {"missing": required}
         if there is not None:
             seen = frozenset(there)
-            wrong = seen & barred if closed is None else ((seen & closed) - wanted) | (seen & barred)
-            kinds = {"expected": wanted, "hits": wanted & seen, "wrong": wrong}
-            forbidden[i] = len(seen & barred)
+            wrong = (
+                seen & forbidden_names
+                if closed is None
+                else ((seen & closed) - required) | (seen & forbidden_names)
+            )
+            kinds = {"expected": required, "hits": required & seen, "wrong": wrong}
+            forbidden[i] = len(seen & forbidden_names)
         for kind, names in kinds.items():
             lists[kind] += [(i, entity_of.setdefault(name, len(entity_of))) for name in sorted(names)]
     names = tuple(entity_of)
     pairs = {kind: _pairs(each, len(expected), len(names)) for kind, each in lists.items()}
     demands = [
-        bool(wanted) or bool(excluded is not None and excluded[i]) for i, wanted in enumerate(expected)
+        bool(required) or bool(excluded is not None and excluded[i]) for i, required in enumerate(expected)
     ]
     units: dict[Hashable, int] = {}
     own = range(len(expected)) if groups is None else groups
-    return Counts(
+    return EntityCounts(
         entities=names,
         expectations=pairs["expected"],
         hits=pairs["hits"],
@@ -380,7 +382,7 @@ def entity_set_metrics(
             ("bad-expectation").
     """
     _check(expected, found, vocabulary, excluded, groups)
-    table = counted(expected, found, vocabulary, excluded, groups)
+    table = count_entities(expected, found, vocabulary, excluded, groups)
     statistics = _statistics(table)
     low, high = (_statistics(counts) for counts in (table.filled(right=False), table.filled(right=True)))
     scores: dict[str, EntityScore] = {}
@@ -412,7 +414,7 @@ def _score(
     value: float,
     statistic: Statistic,
     bounds: tuple[float, float] | None,
-    table: Counts,
+    table: EntityCounts,
     sizes: tuple[int, int],
     seed: int,
 ) -> EntityScore:
@@ -437,7 +439,7 @@ def _effective(value: float, replicates: Tensor, units: int, decisions: int) -> 
     return min(max(effective, units), max(decisions, units))
 
 
-def _statistics(table: Counts) -> dict[str, Statistic]:
+def _statistics(table: EntityCounts) -> dict[str, Statistic]:
     return {
         "recall": table.mean(table.recall),
         "micro_recall": table.pooled(table.n_hits, table.n_expected),
@@ -450,7 +452,7 @@ def _statistics(table: Counts) -> dict[str, Statistic]:
     }
 
 
-def _rows(table: Counts) -> tuple[EntityCount, ...]:
+def _rows(table: EntityCounts) -> tuple[EntityCount, ...]:
     """The most missed first, then the most often wrong."""
     expected, hits, wrong = (pairs.per_entity() for pairs in (table.expectations, table.hits, table.wrongs))
     rows = [

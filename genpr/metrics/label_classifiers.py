@@ -1,21 +1,4 @@
-"""Which class an image looks like, by a linear classifier fitted on labelled images.
-
-Multinomial logistic regression on features of mean 0 and standard deviation 1: minimised is
-
-    mean over images of -log softmax(W x + b)[class] + (l2 / 2) |W|^2
-
-with a fixed l2 of .1, which is scikit-learn's `LogisticRegression(C=1 / (l2 * n))`. The problem is convex so the start of
-L-BFGS does not matter and nothing is drawn at random. Features are float32; weights, sums of losses and of gradients float64.
-
-
-Which class an image looks like, by labelled images: a vote of its nearest neighbours, exactly.
-
-Neighbours are in the order of their distance, and of equally far ones those of the first class come first. The first k
-of this order vote, one vote each; of classes with equally many votes, that of the neighbour who comes first wins. So the
-nearest class wins, then the order of the classes, and the result does not depend on the order of the images.
-
-A list holds as many neighbours as k voters need of random halves, for intervals. Only where more than that are equally far,
-copies for instance, those of lower index are in it.
+"""Classifiers that are fitted on labeled images: a vote of the k nearest neighbors, and multinomial logistic regression.
 
 References:
     Cover and Hart 1967, "Nearest neighbor pattern classification".
@@ -44,7 +27,14 @@ _ROWS = 2**14
 
 @dataclass(frozen=True, slots=True)
 class LinearProbe:
-    """A fitted classifier.
+    """Multinomial logistic regression on features of mean 0 and standard deviation 1.
+
+    It minimizes
+
+        mean over images of -log softmax(W x + b)[class] + (l2 / 2) |W|^2
+
+    with a fixed l2 of .1, which is scikit-learn's `LogisticRegression(C=1 / (l2 * n))`. The problem is convex, so the start of
+    L-BFGS does not matter and nothing is drawn at random. Features are float32; weights, sums of losses and of gradients float64.
 
     Attributes:
         mean: (d,) float64, of the features that it was fitted on.
@@ -96,7 +86,7 @@ class LinearProbe:
         weight[:, known], bias[known] = fitted[:-1], fitted[-1]
         return cls(mean, scale, weight, bias, present)
 
-    def recognised(self, features: Tensor) -> Tensor:
+    def predict(self, features: Tensor) -> Tensor:
         """The class of the highest score of each of (m, d) features, the first of equal ones: (m,) int64."""
         found = []
         for block in torch.split(features, _ROWS):
@@ -171,19 +161,26 @@ def _solved(factor: Tensor, right: Tensor, *, upper: bool) -> Tensor:
     return solution
 
 
-NOBODY = -1
-"""Where nobody votes."""
+UNKNOWN = -1
+"""The class where there are no votes."""
 
 _VOTE_ROWS, _PAIRS = 2**16, 2**28  # of lists looked at together, and of voters of one list compared
 
 
 @dataclass(frozen=True, slots=True)
-class Voters:
-    """The nearest labelled images of some others, in the order in which they vote.
+class KNNClassifier:
+    """The nearest labeled images of each query, in the order in which they vote.
+
+    Neighbors are in the order of their distance, and of equally far ones those of the first class come first. The first k of
+    this order vote, one vote each; of classes with equally many votes, that of the first neighbor wins. So the nearest class
+    wins, then the order of the classes, and the result does not depend on the order of the images.
+
+    A list holds as many neighbors as k voters need of random halves, for intervals. If more than that are equally far, such as
+    copies, those of lower index are in it.
 
     Attributes:
         index: (m, L) int64, which images.
-        labels: (m, L) int64, their classes, NOBODY after the last one.
+        labels: (m, L) int64, their classes, UNKNOWN after the last one.
     """
 
     index: Tensor
@@ -200,14 +197,14 @@ class Voters:
         places: Tensor | None = None,
         engine: Engine | None = None,
         tick: Tick = no_tick,
-    ) -> Voters:
+    ) -> KNNClassifier:
         """Find them.
 
         Args:
             queries: m rows.
             points: n rows in the same frame.
             labels: (n,) int64, the classes of the points, from 0.
-            k: Voters that will be asked for.
+            k: KNNClassifier that will be asked for.
             places: (m,) int64, which point each query is, negative for none of them; None if no query is a point. None votes
                 on itself; its copies do.
             engine: As in `nearest_between`.
@@ -223,36 +220,36 @@ class Voters:
         order = by_class.gather(1, sq.gather(1, by_class).argsort(dim=1, stable=True))
         return cls(index.gather(1, order), classes.gather(1, order))
 
-    def elected(self, k: int, *, rows: Tensor | None = None, may_vote: Tensor | None = None) -> Tensor:
-        """The class that the first `k` of them elect, NOBODY where there is none: (m,) or (r,) int64.
+    def predict(self, k: int, *, rows: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        """The class with most votes of the first `k`, UNKNOWN if there are none: (m,) or (r,) int64.
 
         Args:
-            k: Voters of each; fewer vote where a list has no more.
+            k: KNNClassifier of each; fewer vote where a list has no more.
             rows: (r,) int64, of whom; None for all.
-            may_vote: (n,) bool, which points may vote; None for all.
+            mask: (n,) bool, which points may vote; None for all.
         """
         rows = torch.arange(len(self.index), device=self.index.device) if rows is None else rows
         parts = [
-            self._elected(k, part, may_vote)
+            self._predict(k, part, mask)
             for part in torch.split(rows, max(1, min(_VOTE_ROWS, _PAIRS // k**2)))
         ]
         return torch.cat(parts) if parts else rows
 
-    def without(self, left_out: Tensor) -> Voters:
+    def without(self, left_out: Tensor) -> KNNClassifier:
         """Lists without the voters that (m, L) bool `left_out` names; the others keep their order."""
         order = left_out.long().argsort(dim=1, stable=True)
-        labels = self.labels.masked_fill(left_out, NOBODY)
-        return Voters(self.index.gather(1, order), labels.gather(1, order))
+        labels = self.labels.masked_fill(left_out, UNKNOWN)
+        return KNNClassifier(self.index.gather(1, order), labels.gather(1, order))
 
-    def _elected(self, k: int, rows: Tensor, may_vote: Tensor | None) -> Tensor:
+    def _predict(self, k: int, rows: Tensor, mask: Tensor | None) -> Tensor:
         labels = self.labels[rows]
-        if may_vote is None:
+        if mask is None:
             return plurality(labels[:, :k])
-        votes = may_vote[self.index[rows]]
+        votes = mask[self.index[rows]]
         place = votes.cumsum(dim=1) - 1
         # Whoever does not vote goes to a place behind the last one, which is cut off.
         place = place.where(votes & (place < k), torch.full_like(place, k))
-        first = labels.new_full((len(rows), k + 1), NOBODY).scatter_(1, place, labels)
+        first = labels.new_full((len(rows), k + 1), UNKNOWN).scatter_(1, place, labels)
         return plurality(first[:, :k])
 
 
@@ -265,11 +262,11 @@ def _without_themselves(index: Tensor, sq: Tensor, places: Tensor) -> tuple[Tens
 
 
 def plurality(votes: Tensor) -> Tensor:
-    """The class with most of the votes (r, k), of equal ones the one that comes first; NOBODY where there are none: (r,)."""
+    """The class with most of the votes (r, k), of equal ones the one that comes first; UNKNOWN where there are none: (r,)."""
     if not votes.shape[1]:
-        return votes.new_full((len(votes),), NOBODY)
+        return votes.new_full((len(votes),), UNKNOWN)
     k = votes.shape[1]
-    counts = (votes[:, :, None] == votes[:, None, :]).sum(dim=2) * (votes != NOBODY)
+    counts = (votes[:, :, None] == votes[:, None, :]).sum(dim=2) * (votes != UNKNOWN)
     order = counts * k - torch.arange(k, device=votes.device)  # all different where any is not 0
     winner = order.argmax(dim=1)
     return votes.gather(1, winner[:, None])[:, 0]

@@ -1,16 +1,12 @@
-"""What users give as labels, as numbers: one class per image, or the pairs of image and class of a set per image.
-
-The record of requested against recognised labels: counts of each class, and their averages.
-
-Requested against recognised labels: confusion counts, precision, recall, F-scores and their averages.
+"""Expected against predicted labels: confusion counts, precision, recall, F-scores and their averages.
 
 For a class, of the images that it was expected (E) or predicted (P) of:
 
     precision = |E and P| / |P|      recall = |E and P| / |E|      F = (1 + b^2) |E and P| / (b^2 |E| + |P|)
 
-0/0 is undefined and said to be so: it is None, is left out of averages, and what was left out is counted. That is
-scikit-learn's `zero_division=np.nan`. So precision has no value for a class that is never predicted, recall none for one
-that is never expected; F is 0 where only one of them is missing, and undefined where both are.
+0/0 is undefined: it is None, and averages leave it out and count how often. That is scikit-learn's `zero_division=np.nan`. So
+precision has no value for a class that is never predicted, recall none for one that is never expected; F is 0 if only one of
+them is missing, and undefined if both are.
 
 References:
     van Rijsbergen 1979, "Information Retrieval" (F); Sokolova and Lapalme 2009, "A systematic analysis of performance

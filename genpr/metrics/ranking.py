@@ -1,14 +1,6 @@
-"""Which candidates are relevant to each query, as users say it: checked once, then flat arrays.
+"""Rankings of candidates by score: does each query rank what is relevant to it before the rest?
 
-Which candidates each query ranks, where that is not all of them.
-
-Pools of what is relevant to a query and of distractors from other units than its own.
-
-A unit is what belongs together, such as the paraphrases of one prompt with all of its images: none of it may stand
-against the rest.
-
-
-Rankings of candidates by score: does each query put what is relevant to it before the rest?
+A query ranks all candidates, or a pool of relevant ones and drawn distractors.
 """
 
 from __future__ import annotations
@@ -31,13 +23,13 @@ from genpr.metrics.progress import PairProgress
 from genpr.metrics.ranking_values import (
     Counts,
     Numbers,
-    Places,
     QueryMetrics,
-    Wanted,
+    RelevantItems,
+    TiedRanks,
     pool_values,
     query_metrics,
 )
-from genpr.metrics.similarity import Similarity, counted_places, scorer_of
+from genpr.metrics.similarity import Similarity, count_tied_ranks, scorer_of
 from genpr.validation import Features, check_count
 
 Gain: TypeAlias = Literal["linear", "exponential"]
@@ -101,9 +93,9 @@ def gains_of(grades: Numbers, gain: Gain) -> Numbers:
     return gains
 
 
-def wanted_of(
+def check_relevant(
     relevant: Relevant, relevance: Grades | None, *, gain: Gain, candidates: int, n: int | None = None
-) -> tuple[Wanted, Counts]:
+) -> tuple[RelevantItems, Counts]:
     """What is relevant to each query, and the candidate (p,) that each of its items is.
 
     Args:
@@ -129,16 +121,16 @@ def wanted_of(
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
     flat = [index for row in rows for index in row]
     index = _indices(flat, candidates)
-    wanted = Wanted(offsets, np.ones(len(flat)))
-    _refuse_repeated(wanted.query, index)
+    relevant_items = RelevantItems(offsets, np.ones(len(flat)))
+    _refuse_repeated(relevant_items.query, index)
     if relevance is None:
-        return wanted, index
+        return relevant_items, index
     grades = _rows(relevance, "relevance")
     if [len(row) for row in grades] != [len(row) for row in rows]:
         raise DataError(
             "relevance must hold a grade for each of relevant, in its shape", code="bad-relevance"
         )
-    return Wanted(offsets, gains_of(_grades([grade for row in grades for grade in row]), gain)), index
+    return RelevantItems(offsets, gains_of(_grades([grade for row in grades for grade in row]), gain)), index
 
 
 def _rows(given: Relevant | Grades, name: str) -> list[Sequence[Any]]:
@@ -204,8 +196,8 @@ def distractor_pools(
     check_count(distractors, "distractors", least=1)
     check_count(seed, "seed", least=0, most=MOST)
     check_count(n_candidates, "n_candidates", least=2, most=MOST)
-    wanted, index = wanted_of(relevant, None, gain="linear", candidates=n_candidates)
-    count = wanted.count
+    relevant_items, index = check_relevant(relevant, None, gain="linear", candidates=n_candidates)
+    count = relevant_items.count
     most = int(count.max(initial=0))
     if most + distractors > n_candidates:
         raise UsageError(
@@ -214,9 +206,9 @@ def distractor_pools(
             code="too-few-candidates",
         )
     pools = np.full((len(count), most + distractors), -1, dtype=np.int64)
-    pools[wanted.query, np.arange(len(index)) - wanted.offsets[wanted.query]] = index
+    pools[relevant_items.query, np.arange(len(index)) - relevant_items.offsets[relevant_items.query]] = index
     drawn = different_draws(n_candidates - count, distractors, seed, n_candidates)
-    for own, chosen, pool in zip(np.split(index, wanted.offsets[1:-1]), drawn, pools, strict=True):
+    for own, chosen, pool in zip(np.split(index, relevant_items.offsets[1:-1]), drawn, pools, strict=True):
         # The i-th of the candidates that are not relevant: each relevant one before it moves it on by one.
         for taken in np.sort(own):
             chosen += chosen >= taken
@@ -353,7 +345,7 @@ def ranking_metrics(
         device: Where features are compared: "auto" is where the tensors are if that is a GPU, else the best device here.
         block_bytes: Most that a block of similarities takes; None for a small share of what is free. No number depends
             on it.
-        progress: Called with the pairs that are done with and their number.
+        progress: Called with the pairs that are done and their number.
 
     Returns:
         Metrics with their intervals and chance levels, by name.
@@ -377,18 +369,18 @@ def ranking_metrics(
     check_count(seed, "seed", least=0, most=MOST)
     scorer = scorer_of(scores, pools, similarity=similarity, device=device, block_bytes=block_bytes)
     cuts = check_ks(ks, most=int(scorer.pool.min()))
-    wanted, index = wanted_of(
+    relevant_items, index = check_relevant(
         relevant, relevance, gain=gain, n=scorer.n_queries, candidates=scorer.n_candidates
     )
-    above, tied = counted_places(scorer, wanted.query, index, progress)
-    places = Places.of(wanted.query, above, tied, wanted.gains)
-    places = places.at_worst() if ties == "pessimistic" else places
-    values = pool_values(places, wanted, scorer.pool, cuts)
-    chance = pool_values(Places.by_chance(wanted, scorer.pool), wanted, scorer.pool, cuts)
+    above, tied = count_tied_ranks(scorer, relevant_items.query, index, progress)
+    ranks = TiedRanks.of(relevant_items.query, above, tied, relevant_items.gains)
+    ranks = ranks.pessimistic() if ties == "pessimistic" else ranks
+    values = pool_values(ranks, relevant_items, scorer.pool, cuts)
+    chance = pool_values(TiedRanks.at_random(relevant_items, scorer.pool), relevant_items, scorer.pool, cuts)
     return RankingMetrics(
         metrics=query_metrics(values, chance, groups=groups, seed=seed),
         n_queries=scorer.n_queries,
-        n_undefined=int((wanted.count == 0).sum()),
+        n_undefined=int((relevant_items.count == 0).sum()),
         pool=(int(scorer.pool.min()), int(scorer.pool.max())),
         ties=ties,
     )

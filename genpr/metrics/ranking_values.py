@@ -1,22 +1,16 @@
-"""Where the relevant candidates of each query are in its ranking, and what every metric of rankings makes of that.
+"""Metrics of each query from the ranks of its relevant candidates, and their means over queries with interval and chance.
 
 Candidates of equal score have no order. Every number here is the mean over all orders of them, as if each were drawn
 at random (McSherry and Najork 2008, "Computing Information Retrieval Performance Measures Efficiently in the Presence
 of Tied Scores"), so a scorer that knows nothing gets exactly what guessing gets.
 
 In short, for one of r relevant ones among e candidates of equal score, g candidates and a relevant ones being before
-all of these, its place is g + j with j uniform on 1..e; J of these places are within the cut, J = min(e, cut - g).
-
-
-Metrics of each query from the places of what is relevant to it: of a whole pool, or of a list.
+all of these, its rank is g + j with j uniform on 1..e; J of these ranks are within the cut, J = min(e, cut - g).
 
 References:
     Manning, Raghavan and Schütze 2008, "Introduction to Information Retrieval", chapter 8.
     Järvelin and Kekäläinen 2002, "Cumulated Gain-Based Evaluation of IR Techniques" (NDCG, linear gain).
     Burges et al. 2005, "Learning to Rank Using Gradient Descent" (NDCG, exponential gain).
-
-
-Means over queries with all that tells what they are worth: interval, chance, and the values they are means of.
 """
 
 from __future__ import annotations
@@ -42,7 +36,7 @@ _Wide: TypeAlias = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RelevantItems:
     """What is relevant to each of q queries.
 
     Attributes:
@@ -74,7 +68,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class TiedRanks:
     """Where relevant candidates are; sorted by query, then by place. Of a list, those that are in it.
 
     Attributes:
@@ -94,7 +88,7 @@ class Places:
     gain: Numbers
 
     @classmethod
-    def of(cls, query: Counts, above: Counts, tied: Counts, gain: Numbers) -> Places:
+    def of(cls, query: Counts, above: Counts, tied: Counts, gain: Numbers) -> TiedRanks:
         """Sort the places (p,) of relevant candidates, and count which of them are before which."""
         order = np.lexsort((gain, above, query))
         query, above, tied, gain = query[order], above[order], tied[order], gain[order]
@@ -116,15 +110,17 @@ class Places:
         )
 
     @classmethod
-    def by_chance(cls, wanted: Wanted, pool: Counts) -> Places:
+    def at_random(cls, relevant_items: RelevantItems, pool: Counts) -> TiedRanks:
         """The places when all candidates have one score; `pool` (q,) is how many each query has."""
-        query = wanted.query
-        return cls.of(query, np.zeros_like(query), pool[query], wanted.gains)
+        query = relevant_items.query
+        return cls.of(query, np.zeros_like(query), pool[query], relevant_items.gains)
 
-    def at_worst(self) -> Places:
+    def pessimistic(self) -> TiedRanks:
         """The places when relevant ones come after all others of their score, those of least gain first."""
         at = np.arange(len(self.query))
-        start = np.searchsorted(self.query, self.query)  # sorted by place, then gain: the order wanted
+        start = np.searchsorted(
+            self.query, self.query
+        )  # sorted by place, then gain: the order relevant_items
         within = at - start - self.relevant_above
         return replace(
             self,
@@ -231,40 +227,44 @@ PerQuery = dict[str, Numbers]
 """Values (q,) of each metric; NaN for a query to which nothing is relevant."""
 
 
-def pool_values(places: Places, wanted: Wanted, pool: Counts, ks: Sequence[int]) -> PerQuery:
+def pool_values(
+    places: TiedRanks, relevant_items: RelevantItems, pool: Counts, ks: Sequence[int]
+) -> PerQuery:
     """Metrics of rankings of whole pools, by name.
 
     Args:
         places: Of all that is relevant.
-        wanted: What is relevant.
+        relevant_items: What is relevant.
         pool: (q,) candidates of each query.
         ks: Where rankings are cut.
     """
-    r = _defined(wanted)
-    values = {"r_precision": places.found(wanted.count) / r}
+    r = _defined(relevant_items)
+    values = {"r_precision": places.found(relevant_items.count) / r}
     for k in ks:
         cut = np.full(len(r), k)
         found = places.found(cut)
         values[f"hit_{k}"] = _where(r, places.hit(cut))
         values[f"precision_{k}"] = _where(r, found / k)
         values[f"recall_{k}"] = found / r
-        values[f"ndcg_{k}"] = _ndcg(places, wanted, cut)
+        values[f"ndcg_{k}"] = _ndcg(places, relevant_items, cut)
     values["mrr"] = _where(r, places.reciprocal(pool))
-    values["ndcg"] = _ndcg(places, wanted, pool)
+    values["ndcg"] = _ndcg(places, relevant_items, pool)
     values["map"] = places.precisions(pool) / r
     return _bounded(values)
 
 
-def list_values(places: Places, wanted: Wanted, length: Counts, pool: Counts | None = None) -> PerQuery:
+def list_values(
+    places: TiedRanks, relevant_items: RelevantItems, length: Counts, pool: Counts | None = None
+) -> PerQuery:
     """Metrics of lists, by name.
 
     Args:
         places: Of what was found, or by chance could have been.
-        wanted: What was to be found.
+        relevant_items: What was to be found.
         length: (q,) places of each list that count.
         pool: (q,) candidates, where `places` are those of chance.
     """
-    r = _defined(wanted)
+    r = _defined(relevant_items)
     found, hit = places.found(length), places.hit(length)
     with np.errstate(invalid="ignore"):
         precision = _where(r, found / length)  # of an empty list: NaN
@@ -275,14 +275,14 @@ def list_values(places: Places, wanted: Wanted, length: Counts, pool: Counts | N
         "granular_mrr": _where(r, _granular_mrr(places, length, hit, pool)),
         "precision": precision,
         "recall": found / r,
-        "r_precision": places.found(np.minimum(length, wanted.count)) / r,
+        "r_precision": places.found(np.minimum(length, relevant_items.count)) / r,
         "map": places.precisions(length) / r,
-        "ndcg": _ndcg(places, wanted, length),
+        "ndcg": _ndcg(places, relevant_items, length),
     }
     return _bounded(values)
 
 
-def _granular_mrr(places: Places, length: Counts, hit: Numbers, pool: Counts | None) -> Numbers:
+def _granular_mrr(places: TiedRanks, length: Counts, hit: Numbers, pool: Counts | None) -> Numbers:
     """Mean of 1 / place over what was found, 0 where nothing was.
 
     In random lists of L places, those of what was found are any of these, so that each is worth the sum of 1 / place
@@ -297,10 +297,10 @@ def _granular_mrr(places: Places, length: Counts, hit: Numbers, pool: Counts | N
     return hit * mean
 
 
-def _ndcg(places: Places, wanted: Wanted, cut: Counts) -> Numbers:
+def _ndcg(places: TiedRanks, relevant_items: RelevantItems, cut: Counts) -> Numbers:
     """NDCG up to place `cut` (q,); 0 for a list without places, in which nothing was found."""
-    ideal = wanted.ideal(cut)
-    return _where(_defined(wanted), places.discounted_gain(cut) / np.where(ideal > 0, ideal, 1.0))
+    ideal = relevant_items.ideal(cut)
+    return _where(_defined(relevant_items), places.discounted_gain(cut) / np.where(ideal > 0, ideal, 1.0))
 
 
 def _bounded(values: PerQuery) -> PerQuery:
@@ -308,9 +308,9 @@ def _bounded(values: PerQuery) -> PerQuery:
     return {name: np.minimum(of_queries, 1.0) for name, of_queries in values.items()}
 
 
-def _defined(wanted: Wanted) -> Numbers:
+def _defined(relevant_items: RelevantItems) -> Numbers:
     """How much is relevant to each query, (q,); NaN where nothing is."""
-    return np.where(wanted.count > 0, wanted.count, np.nan)
+    return np.where(relevant_items.count > 0, relevant_items.count, np.nan)
 
 
 def _where(defined: Numbers, values: Numbers) -> Numbers:

@@ -1,13 +1,8 @@
-"""Lists of ids as users give them: of one query or of many, checked once.
-
-Lists of retrieved ids against the ids that were expected.
+"""Lists of retrieved ids against the ids that are expected, and the relevance of retrieved items by given scores.
 
 References:
     Manning, Raghavan and Schütze 2008, "Introduction to Information Retrieval", chapter 8.
     LlamaIndex, `llama_index.core.evaluation.retrieval.metrics`: the granular hit rate and the granular MRR.
-
-
-How relevant what was retrieved is, by a judge's scores: no ids are expected.
 """
 
 from __future__ import annotations
@@ -27,10 +22,10 @@ from genpr.metrics.given import MOST, as_list, check_choice, is_number
 from genpr.metrics.ranking import Gain, check_gain, check_ks, gains_of
 from genpr.metrics.ranking_values import (
     Counts,
-    Places,
     QueryMetric,
     QueryMetrics,
-    Wanted,
+    RelevantItems,
+    TiedRanks,
     list_values,
     query_metrics,
 )
@@ -46,7 +41,7 @@ _PLAIN = {str, int, bytes}
 _SHOWN = 60  # characters of a user's value in a message
 
 
-def queries_of(
+def check_queries(
     expected: Ids | Sequence[Ids], retrieved: Ids | Sequence[Ids]
 ) -> tuple[list[list[Id]], list[list[Id]]]:
     """Expected and retrieved ids, a list per query.
@@ -78,7 +73,7 @@ def queries_of(
     return both[0], both[1]
 
 
-def grades_of(
+def check_grades(
     expected: Sequence[Sequence[Id]], relevance: Mapping[Id, float] | Sequence[Mapping[Id, float]]
 ) -> list[list[float]]:
     """The grade of each expected id.
@@ -174,7 +169,7 @@ class RetrievalMetrics(QueryMetrics):
         k: Where lists were cut; None where they count in full.
         n_empty: Queries with something expected for which nothing was retrieved: precision is not defined for them, unless
             lists are cut, and every other metric is 0.
-        n_duplicates: Places that hold an id that was in an earlier place of the same list already.
+        n_duplicates: TiedRanks that hold an id that was in an earlier place of the same list already.
     """
 
     k: int | None
@@ -204,14 +199,14 @@ def retrieval_metrics(
 ) -> RetrievalMetrics:
     """Metrics of lists of retrieved ids, of one query or averaged over many.
 
-    With R expected ids and a list of L places (L = k where lists are cut, also for shorter ones):
+    With R expected ids and a list of L positions (L = k where lists are cut, also for shorter ones):
     `hit_rate` is 1 where any expected id is found; `granular_hit_rate` and `recall` are the share of the R that are found;
     `mrr` is 1 / place of the first one; `granular_mrr` the mean of 1 / place over those that are found; `precision` is
-    found / L; `r_precision` the share found among the first R places; `map` the mean of the average precisions, each the sum of the
-    precisions at the places of those found, over R; `ndcg` the sum of gain / log2(1 + place), over that of the
-    best list with min(L, R) places.
+    found / L; `r_precision` the share found among the first R positions; `map` the mean of the average precisions, each the sum of the
+    precisions at the positions of those found, over R; `ndcg` the sum of gain / log2(1 + place), over that of the
+    best list with min(L, R) positions.
 
-    An id that a list repeats counts once, at its first place. Later ones keep their places, since who reads the list
+    An id that a list repeats counts once, at its first place. Later ones keep their positions, since who reads the list
     reads them too: were they taken out, repeating would cost nothing.
 
     Args:
@@ -242,49 +237,53 @@ def retrieval_metrics(
     check_gain(gain)
     check_count(seed, "seed", least=0, most=MOST)
     cut = None if k is None else check_ks(k)[0]
-    wanted_ids, found_ids = queries_of(expected, retrieved)
-    wanted_ids = [list(dict.fromkeys(ids)) for ids in wanted_ids]
-    grades = None if relevance is None else grades_of(wanted_ids, relevance)
+    expected_ids, found_ids = check_queries(expected, retrieved)
+    expected_ids = [list(dict.fromkeys(ids)) for ids in expected_ids]
+    grades = None if relevance is None else check_grades(expected_ids, relevance)
     found_ids = found_ids if cut is None else [ids[:cut] for ids in found_ids]
-    wanted = _wanted(wanted_ids, grades, gain)
+    relevant_items = _relevant_items(expected_ids, grades, gain)
     length = np.array([len(ids) if cut is None else cut for ids in found_ids], dtype=np.int64)
-    sizes = None if pool is None else _pools(pool, wanted_ids, found_ids, cut)
+    sizes = None if pool is None else _pools(pool, expected_ids, found_ids, cut)
     chance = None
     if sizes is not None:
-        chance = list_values(Places.by_chance(wanted, sizes), wanted, length, sizes)
-    values = list_values(_places(wanted_ids, found_ids, wanted), wanted, length)
+        chance = list_values(TiedRanks.at_random(relevant_items, sizes), relevant_items, length, sizes)
+    values = list_values(_places(expected_ids, found_ids, relevant_items), relevant_items, length)
     return RetrievalMetrics(
         metrics=query_metrics(values, chance, groups=groups, seed=seed),
-        n_queries=len(wanted_ids),
-        n_undefined=int((wanted.count == 0).sum()),
+        n_queries=len(expected_ids),
+        n_undefined=int((relevant_items.count == 0).sum()),
         pool=None if sizes is None else (int(sizes.min()), int(sizes.max())),
         k=cut,
-        n_empty=sum(bool(ids) and not found for ids, found in zip(wanted_ids, found_ids, strict=True)),
+        n_empty=sum(bool(ids) and not found for ids, found in zip(expected_ids, found_ids, strict=True)),
         n_duplicates=sum(len(ids) - len(set(ids)) for ids in found_ids),
     )
 
 
-def _wanted(ids: Sequence[Sequence[Id]], grades: Sequence[Sequence[float]] | None, gain: Gain) -> Wanted:
+def _relevant_items(
+    ids: Sequence[Sequence[Id]], grades: Sequence[Sequence[float]] | None, gain: Gain
+) -> RelevantItems:
     offsets = np.concatenate([[0], np.cumsum([len(each) for each in ids])]).astype(np.int64)
     if grades is None:
-        return Wanted(offsets, np.ones(offsets[-1]))
+        return RelevantItems(offsets, np.ones(offsets[-1]))
     flat = np.array([grade for each in grades for grade in each], dtype=np.float64)
-    return Wanted(offsets, gains_of(flat, gain))
+    return RelevantItems(offsets, gains_of(flat, gain))
 
 
-def _places(expected: Sequence[Sequence[Id]], retrieved: Sequence[Sequence[Id]], wanted: Wanted) -> Places:
+def _places(
+    expected: Sequence[Sequence[Id]], retrieved: Sequence[Sequence[Id]], relevant_items: RelevantItems
+) -> TiedRanks:
     """Where expected ids are found first."""
     query, above, item = [], [], []
     for at, (ours, theirs) in enumerate(zip(expected, retrieved, strict=True)):
         first = dict(zip(reversed(theirs), range(len(theirs) - 1, -1, -1), strict=True))
-        for number, one in enumerate(ours, int(wanted.offsets[at])):
+        for number, one in enumerate(ours, int(relevant_items.offsets[at])):
             if one in first:
                 query.append(at)
                 above.append(first[one])
                 item.append(number)
-    places = np.array(above, dtype=np.int64)
-    gains = wanted.gains[np.array(item, dtype=np.int64)]
-    return Places.of(np.array(query, dtype=np.int64), places, np.ones_like(places), gains)
+    ranks = np.array(above, dtype=np.int64)
+    gains = relevant_items.gains[np.array(item, dtype=np.int64)]
+    return TiedRanks.of(np.array(query, dtype=np.int64), ranks, np.ones_like(ranks), gains)
 
 
 def _pools(

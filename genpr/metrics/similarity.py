@@ -1,13 +1,8 @@
-"""Similarities of two sets of features: float64 by one definition, and float32 tiles that are near it by a known slack.
-
-What ranks candidates: a matrix of scores, or features that are compared in blocks.
+"""Scores of queries for candidates: a matrix, or similarities of features that are computed in tiles.
 
 For features the score is float64, summed in one order (`genpr.neighbors.verify`), and no (q, c) array is ever held: a
 float32 product decides for nearly all pairs, and those that its rounding leaves open are computed by the definition. So
-copies of a candidate have its score, to the last bit, wherever they are.
-
-
-How many candidates have a higher score than a relevant one, and how many the same: counted tile by tile.
+copies of a candidate have its score, to the last bit, at any index.
 """
 
 from __future__ import annotations
@@ -77,7 +72,7 @@ class FeaturePairs:
         products = products_at(self.left, self.right, i, j)
         return products / self._left_norm[i] / self._right_norm[j] if self._is_cosine else products
 
-    def in_tile_units(self, i: Tensor, similarity: Tensor) -> Tensor:
+    def to_tile_units(self, i: Tensor, similarity: Tensor) -> Tensor:
         """Similarities (p,) of rows `i` as a tile has them."""
         if self._is_cosine:
             return similarity
@@ -121,7 +116,7 @@ class Tile(NamedTuple):
 
     Attributes:
         rows: The queries.
-        values: (b, w), in the unit of `Scorer.in_tile_units`.
+        values: (b, w), in the unit of `Scorer.to_tile_units`.
         first: The candidate of the first column.
         ranked: (b, w) bool, which of them are ranked; None if all are.
     """
@@ -155,11 +150,11 @@ class Scorer(ABC):
     def tiles(self) -> Iterator[Tile]:
         """All pairs that are ranked, each once."""
 
-    def in_tile_units(self, query: Tensor, score: Tensor) -> Tensor:
+    def to_tile_units(self, query: Tensor, score: Tensor) -> Tensor:
         """Scores (p,) of these queries in the unit of tiles."""
         return score
 
-    def refuse_outside(self, query: Counts, candidate: Counts) -> None:  # noqa: B027 - most rank all pairs
+    def check_ranked(self, query: Counts, candidate: Counts) -> None:  # noqa: B027 - most rank all pairs
         """Refuse pairs (p,) that are not ranked.
 
         Raises:
@@ -318,8 +313,8 @@ class _OfFeatures(Scorer):
     def exact(self, query: Tensor, candidate: Tensor) -> Tensor:
         return self._pairs.exact(query.to(self._pairs.device), candidate.to(self._pairs.device))
 
-    def in_tile_units(self, query: Tensor, score: Tensor) -> Tensor:
-        return self._pairs.in_tile_units(query.to(score.device), score)
+    def to_tile_units(self, query: Tensor, score: Tensor) -> Tensor:
+        return self._pairs.to_tile_units(query.to(score.device), score)
 
     def tiles(self) -> Iterator[Tile]:
         for rows, first, values in self._pairs.tiles(self._budget):
@@ -350,7 +345,7 @@ class _Pooled(Scorer):
             values[row.to(scores.device), column.to(scores.device)] = scores
             yield Tile(slice(start, start + len(pools)), values, ranked=ranked.to(scores.device))
 
-    def refuse_outside(self, query: Counts, candidate: Counts) -> None:
+    def check_ranked(self, query: Counts, candidate: Counts) -> None:
         rows, columns = torch.from_numpy(query), torch.from_numpy(candidate)
         step = max(1, self._budget // (self._pools.shape[1] * 16))
         for start in range(0, len(rows), step):
@@ -365,7 +360,7 @@ class _Pooled(Scorer):
                 )
 
 
-def counted_places(
+def count_tied_ranks(
     scorer: Scorer, query: Counts, candidate: Counts, progress: PairProgress | None = None
 ) -> tuple[Counts, Counts]:
     """Place each relevant candidate in the ranking of its query.
@@ -374,7 +369,7 @@ def counted_places(
         scorer: What ranks.
         query: (p,) int64, ascending.
         candidate: (p,) int64, relevant to it.
-        progress: Called with the pairs that are done with and their number.
+        progress: Called with the pairs that are done and their number.
 
     Returns:
         Candidates of a higher score, (p,) int64, and of the same one, itself among them, (p,) int64.
@@ -382,7 +377,7 @@ def counted_places(
     Raises:
         DataError: One of them is not ranked by its query ("relevant-not-in-pool").
     """
-    scorer.refuse_outside(query, candidate)
+    scorer.check_ranked(query, candidate)
     rows, columns = torch.from_numpy(query), torch.from_numpy(candidate)
     own = scorer.exact(rows, columns)
     counter = _Counter(scorer, rows.to(own.device), own)
@@ -409,7 +404,7 @@ class _Counter:
 
     def __init__(self, scorer: Scorer, query: Tensor, own: Tensor) -> None:
         self._scorer, self._query, self._own = scorer, query, own
-        self._threshold = scorer.in_tile_units(query, own)
+        self._threshold = scorer.to_tile_units(query, own)
         self.above = torch.zeros_like(query)
         self.tied = torch.zeros_like(query)
 

@@ -10,13 +10,13 @@ from label_blobs import blobs, elected_by_definition
 from genpr.metrics.classification_accuracy import (
     RATES,
     ConditionalReals,
-    KnnReals,
+    KNNReference,
     Tally,
     by_class,
-    chosen_like,
-    folds_of,
+    class_folds,
+    class_sizes_like,
     members,
-    sizes_like,
+    sample_like,
 )
 from genpr.metrics.uncertainty import interval_of
 
@@ -91,7 +91,7 @@ def test_null_of_gan_test_is_leave_one_out_by_class_shares_of_the_fakes(sides, f
 
 def test_null_of_gan_train_lets_as_many_vote_as_there_are_fakes(sides, found):
     (x, x_labels), (_, y_labels) = sides
-    voters = chosen_like(x_labels, torch.bincount(y_labels), 0)
+    voters = sample_like(x_labels, torch.bincount(y_labels), 0)
     assert torch.bincount(x_labels[voters]).tolist() == torch.bincount(y_labels).tolist()
     place = torch.full((100,), -1)
     place[voters] = torch.arange(len(voters))
@@ -104,7 +104,7 @@ def test_a_few_more_or_less_of_a_class_cost_no_other_search(monkeypatch):
     random = np.random.default_rng(3)
     real, searches = blobs(random, [50, 50]), []
     reals = ConditionalReals(*real, kind="knn", k=K, intervals=False)
-    monkeypatch.setattr(KnnReals, "by_others", lambda *wanted: searches.append(wanted))
+    monkeypatch.setattr(KNNReference, "by_others", lambda *wanted: searches.append(wanted))
     reals.score(*blobs(random, [49, 51]), places=torch.arange(2), n_classes=2)
     assert not searches
     with pytest.raises(AttributeError):  # fewer do
@@ -125,7 +125,7 @@ def test_a_few_more_or_less_of_a_class_cost_no_other_search(monkeypatch):
     ids=str,
 )
 def test_classes_vote_in_proportion(wanted, there, taken):
-    assert sizes_like(torch.tensor(wanted), torch.tensor(there)).tolist() == taken
+    assert class_sizes_like(torch.tensor(wanted), torch.tensor(there)).tolist() == taken
 
 
 @pytest.mark.parametrize("kind", ["knn", "linear"])
@@ -161,7 +161,7 @@ def test_the_null_of_classes_of_few_images_does_not_lack_their_own(kind):
 
 def test_folds_hold_a_fifth_of_each_class():
     labels = torch.tensor([0, 1, 2] * 10 + [0] * 23)
-    folds = folds_of(labels, 3)
+    folds = class_folds(labels, 3)
     for label in range(3):
         sizes = torch.bincount(folds[labels == label], minlength=5)
         assert sizes.max() - sizes.min() <= 1
@@ -171,7 +171,7 @@ def test_folds_hold_a_fifth_of_each_class():
 
 def test_the_only_image_of_a_class_is_recognised_as_another():
     real = blobs(np.random.default_rng(9), [20, 1, 20])
-    assert KnnReals(*real, K, seed=0).by_others(None)[20] in (0, 2)
+    assert KNNReference(*real, K, seed=0).by_others(None)[20] in (0, 2)
 
 
 def test_halves_are_complementary_and_each_is_scored_by_itself(sides, found):

@@ -11,7 +11,7 @@ from label_blobs import blobs, elected_by_definition
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from genpr.metrics.label_classifiers import L2, NOBODY, LinearProbe, Voters, plurality
+from genpr.metrics.label_classifiers import L2, UNKNOWN, KNNClassifier, LinearProbe, plurality
 from genpr.neighbors.frame import Frame
 from genpr.neighbors.halves import others_for
 
@@ -30,7 +30,7 @@ def sides():
 def test_votes_are_the_definition_also_where_distances_tie(sides, k):
     (points, labels), (queries, _) = sides
     frame = Frame.around(points)
-    found = Voters.of(frame.place(queries), frame.place(points), labels, k).elected(k)
+    found = KNNClassifier.of(frame.place(queries), frame.place(points), labels, k).predict(k)
     assert found.tolist() == elected_by_definition(queries, points, labels, k).tolist()
 
 
@@ -39,64 +39,66 @@ def test_nobody_votes_on_itself(sides, k):
     (points, labels), _ = sides
     placed = Frame.around(points).place(points)
     every = torch.arange(len(points))
-    found = Voters.of(placed, placed, labels, k, places=every).elected(k)
+    found = KNNClassifier.of(placed, placed, labels, k, places=every).predict(k)
     assert found.tolist() == elected_by_definition(points, points, labels, k, itself=every).tolist()
     # A copy of another class decides, where the image itself would.
     twice = torch.cat([points[:1], points[:1], points[1:] + 100])
     placed, classes = Frame.around(twice).place(twice), torch.tensor([0, 1] + [0] * (len(points) - 1))
-    alone = Voters.of(placed, placed, classes, 1, places=torch.arange(len(twice))).elected(1)
+    alone = KNNClassifier.of(placed, placed, classes, 1, places=torch.arange(len(twice))).predict(1)
     assert alone[:2].tolist() == [1, 0]
 
 
 def test_queries_that_are_among_fewer_points_do_not_vote_either(sides):
     (points, labels), _ = sides
     frame, chosen = Frame.around(points), torch.arange(3, len(points), 2)
-    places = torch.full((len(points),), NOBODY)
+    places = torch.full((len(points),), UNKNOWN)
     places[chosen] = torch.arange(len(chosen))
-    found = Voters.of(frame.place(points), frame.place(points[chosen]), labels[chosen], 3, places=places)
+    found = KNNClassifier.of(
+        frame.place(points), frame.place(points[chosen]), labels[chosen], 3, places=places
+    )
     wanted = elected_by_definition(points, points[chosen], labels[chosen], 3, itself=places)
-    assert found.elected(3).tolist() == wanted.tolist()
+    assert found.predict(3).tolist() == wanted.tolist()
 
 
 def test_halves_vote_as_if_the_others_were_not_there(sides):
     (points, labels), (queries, _) = sides
     frame = Frame.around(points)
-    voters = Voters.of(frame.place(queries), frame.place(points), labels, 3)
+    voters = KNNClassifier.of(frame.place(queries), frame.place(points), labels, 3)
     rows = torch.tensor([60, 3, 17])
     for seed in range(5):
-        may_vote = torch.tensor(np.random.default_rng(seed).permutation(len(points)) < len(points) // 2)
-        found = voters.elected(3, rows=rows, may_vote=may_vote)
-        wanted = elected_by_definition(queries[rows], points, labels, 3, may_vote=may_vote)
+        mask = torch.tensor(np.random.default_rng(seed).permutation(len(points)) < len(points) // 2)
+        found = voters.predict(3, rows=rows, mask=mask)
+        wanted = elected_by_definition(queries[rows], points, labels, 3, may_vote=mask)
         assert found.tolist() == wanted.tolist()
     assert (
-        voters.elected(3, rows=rows, may_vote=torch.zeros(len(points), dtype=torch.bool)).tolist()
-        == [NOBODY] * 3
+        voters.predict(3, rows=rows, mask=torch.zeros(len(points), dtype=torch.bool)).tolist()
+        == [UNKNOWN] * 3
     )
-    assert voters.elected(3, rows=rows[:0]).tolist() == []
+    assert voters.predict(3, rows=rows[:0]).tolist() == []
 
 
 def test_of_equally_many_votes_the_nearest_class_wins():
     votes = torch.tensor(
-        [[2, 1, 1, 2], [0, 1, 2, 1], [3, 2, 1, 0], [NOBODY] * 4, [4, NOBODY, NOBODY, NOBODY]]
+        [[2, 1, 1, 2], [0, 1, 2, 1], [3, 2, 1, 0], [UNKNOWN] * 4, [4, UNKNOWN, UNKNOWN, UNKNOWN]]
     )
-    assert plurality(votes).tolist() == [2, 1, 3, NOBODY, 4]
+    assert plurality(votes).tolist() == [2, 1, 3, UNKNOWN, 4]
 
 
 def test_of_equally_far_ones_the_first_class_comes_first():
     points, query = torch.tensor([[1.0], [-1.0], [3.0]]), torch.tensor([[0.0]])
     frame = Frame.around(points)
     for labels in ([2, 1, 0], [1, 2, 0]):
-        voters = Voters.of(frame.place(query), frame.place(points), torch.tensor(labels), 1)
-        assert voters.elected(1).tolist() == [1]
+        voters = KNNClassifier.of(frame.place(query), frame.place(points), torch.tensor(labels), 1)
+        assert voters.predict(1).tolist() == [1]
 
 
 def test_fewer_points_than_voters_is_no_error():
     points = torch.tensor([[0.0], [1.0]])
     placed = Frame.around(points).place(points)
-    assert Voters.of(placed, placed, torch.tensor([0, 1]), 5).elected(5).tolist() == [0, 1]
+    assert KNNClassifier.of(placed, placed, torch.tensor([0, 1]), 5).predict(5).tolist() == [0, 1]
     one = placed.frame.place(points[:1])
-    alone = Voters.of(one, one, torch.tensor([3]), 5, places=torch.tensor([0]))
-    assert alone.elected(5).tolist() == [NOBODY]
+    alone = KNNClassifier.of(one, one, torch.tensor([3]), 5, places=torch.tensor([0]))
+    assert alone.predict(5).tolist() == [UNKNOWN]
 
 
 def sklearn_probe(features, labels, l2):
@@ -118,7 +120,7 @@ def test_probe_agrees_with_scikit_learn(l2):
     ours = found.weight - found.weight.mean(dim=1, keepdim=True)
     assert np.abs(ours.T.numpy() - model.coef_).max() < 3e-3
     theirs = model.predict(scaler.transform(queries.double().numpy()))
-    assert (found.recognised(queries).numpy() == theirs).mean() > 0.99
+    assert (found.predict(queries).numpy() == theirs).mean() > 0.99
     # From a start that is near, the end is the same.
     again = LinearProbe.fit(features, labels, 4, l2=l2, start=found)
     assert (again.weight - found.weight).abs().max() < 3e-3
@@ -134,9 +136,9 @@ def test_probe_does_not_hang_on_chance_and_knows_only_what_it_saw():
     second = LinearProbe.fit(features, labels, 4)
     assert torch.equal(first.weight, second.weight)
     assert torch.equal(state, torch.get_rng_state())
-    assert set(first.recognised(100 * torch.randn(200, 4)).tolist()) <= {0, 2}
+    assert set(first.predict(100 * torch.randn(200, 4)).tolist()) <= {0, 2}
     single = LinearProbe.fit(features[30:], labels[30:], 4)
-    assert set(single.recognised(features).tolist()) == {2}
+    assert set(single.predict(features).tolist()) == {2}
 
 
 def test_lists_are_as_long_for_many_voters_as_for_few():
