@@ -145,12 +145,12 @@ def _label(content: str) -> tuple[str, str] | None:
     ):
         plain, is_heading = plain.strip("*"), True
     plain = plain.replace("**", "").replace("__", "")
-    places = [place for place in (plain.find(":"), plain.find("：")) if place >= 0]
-    if not places:
+    positions = [position for position in (plain.find(":"), plain.find("：")) if position >= 0]
+    if not positions:
         return (plain.strip(), "") if is_heading else None
-    place = min(places)
-    label, behind = plain[:place].strip(" *_#"), plain[place + 1 :].strip()
-    is_label = label and len(label) <= _LONGEST_LABEL and not plain[place:].startswith("://")
+    position = min(positions)
+    label, behind = plain[:position].strip(" *_#"), plain[position + 1 :].strip()
+    is_label = label and len(label) <= _LONGEST_LABEL and not plain[position:].startswith("://")
     return (label, behind) if is_label else None
 
 
@@ -354,20 +354,22 @@ def _unlabelled(sections: list[Section]) -> list[Section]:
     """What may be the list where no label says so."""
     if any(section.is_of_entities for section in sections):
         raise AnswerParseError("cut-off", "a label announces a list, and nothing follows")
-    own = [section for section in sections if not section.is_of_others]
-    bulleted = [section for section in own if section.bullets]
+    candidates = [section for section in sections if not section.is_of_others]
+    bulleted = [section for section in candidates if section.bullets]
     if bulleted:
         return bulleted
-    if len(own) == len(sections) and all(
-        section.label and section.behind and not section.texts for section in own
+    if len(candidates) == len(sections) and all(
+        section.label and section.behind and not section.texts for section in candidates
     ):
-        marks = [presence(section.behind) for section in own]
-        if len(own) > 1 and None not in marks:  # cat: yes
-            return [Section(texts=[f"{section.label}: {section.behind}" for section in own])]
-    own = [section for section in own if not (section.label is None and is_closing(section.texts[0]))]
-    if len(own) == 1 and own[0].label is None:
-        return own
-    if own:
+        marks = [presence(section.behind) for section in candidates]
+        if len(candidates) > 1 and None not in marks:  # cat: yes
+            return [Section(texts=[f"{section.label}: {section.behind}" for section in candidates])]
+    candidates = [
+        section for section in candidates if not (section.label is None and is_closing(section.texts[0]))
+    ]
+    if len(candidates) == 1 and candidates[0].label is None:
+        return candidates
+    if candidates:
         raise AnswerParseError("prose", "it is a text without a list of names")
     raise AnswerParseError("no-list", "it lists explanations, or what is not there, and nothing else")
 

@@ -73,7 +73,7 @@ def read_entities(answer: object, *, known: Known | None = None) -> Answer | Unr
 
     Args:
         answer: The text of a language model, or what a JSON parser made of it.
-        known: Says whether there is an entity of such a name. It is asked about answers that are a name and nothing else:
+        known: Says whether there is an entity of such a name. It is called with answers that are a name and nothing else:
             they are a list of one if it is known, and unreadable if not, for an error message looks alike.
 
     Returns:
@@ -160,26 +160,26 @@ class _Reader:
     def _json_within(self, body: str, depth: int) -> tuple[str, ...] | None:
         """The list in the JSON that a text holds; None if it holds none."""
         noted: list[str] = []
-        loose, readings, place = LenientJSONParser(body, noted), [], 0
+        loose, readings, position = LenientJSONParser(body, noted), [], 0
         may_be_bare = body[-1] in "]］】"
         for _ in range(_MOST_TRIES):
-            bracket = _BRACKET.search(body, place)
+            bracket = _BRACKET.search(body, position)
             if bracket is None:
                 break
             start = bracket.start()
             try:
                 bare = may_be_bare and start == 0
-                value, place = loose.value_at(start, bare=bare)
+                value, position = loose.value_at(start, bare=bare)
             except InvalidJSONError as error:
                 if not _LIKE_JSON.match(body, start):
-                    place = start + 1
+                    position = start + 1
                     continue
                 raise error.as_parse_error("its JSON") from error
-            if bare and body[place:].strip(" .。"):  # [cat], [dog]
-                may_be_bare, place = False, start
+            if bare and body[position:].strip(" .。"):  # [cat], [dog]
+                may_be_bare, position = False, start
                 noted.clear()
                 continue
-            if not value and not _stands_alone(body, start, place):
+            if not value and not _stands_alone(body, start, position):
                 continue  # such as the box in "- [ ] cat"
             names = self._names(value, depth, noted)
             if names is None and isinstance(value, dict):

@@ -153,18 +153,18 @@ class NameMatcher:
         searched = mark_word_edges(text)
         begins: list[tuple[int, int] | None] = [None] * len(searched)
         state = 0
-        for place in range(len(searched) - 1, -1, -1):
-            state = self._step(state, searched[place], self._fall)
-            begins[place] = self._longest[state]
-        place = 0
-        while place < len(searched):
-            found = begins[place]
+        for position in range(len(searched) - 1, -1, -1):
+            state = self._step(state, searched[position], self._fall)
+            begins[position] = self._longest[state]
+        position = 0
+        while position < len(searched):
+            found = begins[position]
             if found is None:
-                place += 1
+                position += 1
                 continue
             length, entity = found
             yield self._entities[entity]
-            place += length
+            position += length
 
 
 def mark_word_edges(text: str) -> str:
@@ -177,23 +177,23 @@ def mark_word_edges(text: str) -> str:
     kinds = {c: _kind(c) for c in set(text)}
     parts: list[str] = []
     before, start = _NONE, 0
-    for place, c in enumerate(text):
+    for position, c in enumerate(text):
         kind = kinds[c]
-        if kind == _SUFFIX and not (before == _WORD and _ends_word(text, place, kinds)):
+        if kind == _SUFFIX and not (before == _WORD and _ends_word(text, position, kinds)):
             kind = _OTHER
         elif kind == _SUFFIX:
             kind = _WORD
         if (kind == _WORD) != (before == _WORD):
-            parts += (text[start:place], _EDGE)
-            start = place
+            parts += (text[start:position], _EDGE)
+            start = position
         before = kind
     parts.append(text[start:])
     return "".join(parts) + _EDGE * (before == _WORD)
 
 
-def _ends_word(text: str, place: int, kinds: Mapping[str, int]) -> bool:
+def _ends_word(text: str, position: int, kinds: Mapping[str, int]) -> bool:
     """Whether only suffixes are left of the word: C++ is one, 1+1 is two."""
-    after = text[place : place + 3].lstrip(_SUFFIXES)
+    after = text[position : position + 3].lstrip(_SUFFIXES)
     return not after or kinds[after[0]] != _WORD
 
 

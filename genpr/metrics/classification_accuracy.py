@@ -355,15 +355,10 @@ def _like_itself(labels: Tensor, voters: Tensor, places: Tensor, seed: int) -> T
 
 def by_class(labels: Tensor, seed: int, stream: int) -> Tensor:
     """A random order of (n,) `labels`, class by class."""
-    shuffled = _shuffled(len(labels), seed, stream).to(labels.device)
-    return shuffled[labels[shuffled].argsort(stable=True)]
-
-
-def _shuffled(n: int, seed: int, stream: int) -> Tensor:
-    """A random order of n rows that depends on the arguments alone."""
     # Streams of a bit generator never change between versions of NumPy; permutations may.
-    raw = np.random.PCG64(np.random.SeedSequence([seed, n, stream])).random_raw(n)
-    return torch.from_numpy(np.argsort(raw, kind="stable"))
+    raw = np.random.PCG64(np.random.SeedSequence([seed, len(labels), stream])).random_raw(len(labels))
+    shuffled = torch.from_numpy(np.argsort(raw, kind="stable")).to(labels.device)
+    return shuffled[labels[shuffled].argsort(stable=True)]
 
 
 Kind = Literal["knn", "linear"]

@@ -36,7 +36,7 @@ _SETS = (list, tuple, AbstractSet)
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """Labels of both sides as places in a list of classes.
+    """Labels of both sides as indices in a list of classes.
 
     Attributes:
         classes: The classes, in order.
@@ -58,11 +58,11 @@ class Coded:
         if self.single:
             both = self.expected[inside], self.predicted[inside]
         else:
-            count, place = len(self.classes), np.cumsum(inside) - 1
+            count, index = len(self.classes), np.cumsum(inside) - 1
             kept = [each[inside[each // count]] for each in (self.expected, self.predicted)]
             both = (
-                place[kept[0] // count] * count + kept[0] % count,
-                place[kept[1] // count] * count + kept[1] % count,
+                index[kept[0] // count] * count + kept[0] % count,
+                index[kept[1] // count] * count + kept[1] % count,
             )
         return Coded(self.classes, int(inside.sum()), self.single, *both)
 
@@ -96,15 +96,15 @@ def coded(expected: object, predicted: object, classes: Iterable[Label] | None) 
             "labels are integers in one place and text in another, so that none would agree; give both the same",
             code="label-kind",
         )
-    known, places = _places(flat, given)
+    known, indices = _encode(flat, given)
     if not known:
         raise DataError(
             "there is no label on either side; give the classes that there could be", code="no-labels"
         )
     if single:
-        return Coded(known, n, True, places["expected"], places["predicted"])
+        return Coded(known, n, True, indices["expected"], indices["predicted"])
     pairs = {
-        name: np.unique(_images(side, is_set=is_set[name]) * len(known) + places[name])
+        name: np.unique(_images(side, is_set=is_set[name]) * len(known) + indices[name])
         for name, side in sides.items()
     }
     return Coded(known, n, False, pairs["expected"], pairs["predicted"])
@@ -147,7 +147,7 @@ def _holds_sets(side: Sequence[Any] | NDArray[Any], name: str) -> bool:
     if len(set(kinds.values())) > 1:
         row = next(row for row, entry in enumerate(side) if not isinstance(entry, _SETS))
         raise DataError(
-            f"{name} holds sets of labels, but {_shown(side[row])} at place {row}; write {{{_shown(side[row])}}}, a set of one, "
+            f"{name} holds sets of labels, but {_shown(side[row])} at index {row}; write {{{_shown(side[row])}}}, a set of one, "
             "or a label alone for every image",
             code="label-kind",
         )
@@ -200,10 +200,10 @@ def _given(classes: Iterable[Label]) -> list[Label]:
     return given
 
 
-def _places(
+def _encode(
     flat: Mapping[str, Sequence[Any] | NDArray[Any]], given: list[Label] | None
 ) -> tuple[tuple[Label, ...], dict[str, Codes]]:
-    """The classes, and the place of each label among them."""
+    """The classes, and the index of each label among them."""
     # Whole columns of integers are looked up at once; a dictionary serves for everything else.
     counted = {
         name: np.unique(labels, return_inverse=True) if isinstance(labels, np.ndarray) else None
@@ -213,23 +213,23 @@ def _places(
         name: set(flat[name]) if found is None else set(found[0].tolist()) for name, found in counted.items()
     }
     classes = sorted(set().union(*distinct.values())) if given is None else given
-    place = {label: number for number, label in enumerate(classes)}
+    index = {label: number for number, label in enumerate(classes)}
     for name, labels in distinct.items():
-        unknown = sorted(labels - place.keys())
+        unknown = sorted(labels - index.keys())
         if unknown:
             shown = ", ".join(_shown(label) for label in unknown[:3]) + ("" if len(unknown) < 4 else ", ...")
             raise DataError(
                 f"{name} holds {shown}, not among the {len(classes):,} classes given; add what is missing to classes",
                 code="unknown-label",
             )
-    places = {}
+    indices = {}
     for name, found in counted.items():
         if found is None:
-            places[name] = np.fromiter((place[label] for label in flat[name]), np.int64, len(flat[name]))
+            indices[name] = np.fromiter((index[label] for label in flat[name]), np.int64, len(flat[name]))
         else:
-            table = np.fromiter((place[label] for label in found[0].tolist()), np.int64, len(found[0]))
-            places[name] = table[found[1]]
-    return tuple(label if isinstance(label, str) else int(label) for label in classes), places
+            table = np.fromiter((index[label] for label in found[0].tolist()), np.int64, len(found[0]))
+            indices[name] = table[found[1]]
+    return tuple(label if isinstance(label, str) else int(label) for label in classes), indices
 
 
 def _images(side: Sequence[Any] | NDArray[Any], *, is_set: bool) -> Codes:
@@ -366,10 +366,10 @@ class LabelMetrics:
                 "a confusion matrix needs one expected and one predicted label per image, and these are sets; see per_class",
                 code="not-single",
             )
-        place = {label: number for number, label in enumerate(self.classes)}
-        matrix = np.zeros((len(place), len(place)), dtype=np.int64)
+        index = {label: number for number, label in enumerate(self.classes)}
+        matrix = np.zeros((len(index), len(index)), dtype=np.int64)
         for expected, predicted, count in self.confusions:
-            matrix[place[expected], place[predicted]] = count
+            matrix[index[expected], index[predicted]] = count
         return matrix
 
 
@@ -410,8 +410,8 @@ def label_metrics(
         (0.0, 1.0, 0.667, 0.8)
         >>> found["bargaining"].precision is None  # never predicted: undefined, and not 0
         True
-        >>> asked, seen = ["cat", "cat", "dog"], ["cat", "dog", "dog"]
-        >>> label_metrics(asked, seen).confusion_matrix()
+        >>> expected, predicted = ["cat", "cat", "dog"], ["cat", "dog", "dog"]
+        >>> label_metrics(expected, predicted).confusion_matrix()
         array([[1, 1],
                [0, 1]])
     """
