@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from genpr.distributed.launch import all_ranks
     from genpr.errors import DataError, GenprError, ResourceError, UsageError
     from genpr.evaluation.compare import compare, load_results
-    from genpr.evaluation.evaluate import score
-    from genpr.evaluation.evaluator import Evaluator
+    from genpr.evaluation.evaluator import Evaluator, score
     from genpr.evaluation.label_options import LabelOptions
     from genpr.evaluation.modes import find_modes
     from genpr.evaluation.result import Result
@@ -88,7 +87,7 @@ _HOME = {
     "ranking_metrics": "genpr.metrics.ranking",
     "read_entities": "genpr.conditional.parse_answers",
     "retrieval_metrics": "genpr.metrics.retrieval",
-    "score": "genpr.evaluation.evaluate",
+    "score": "genpr.evaluation.evaluator",
     "score_entities": "genpr.conditional.entity_scores",
     "score_entities_in_images": "genpr.conditional.recognition",
     "side_by_side": "genpr.report.pages.side_by_side",

@@ -81,7 +81,7 @@ def test_imports_point_downwards(path):
 
 def test_upward_import_would_be_seen(tmp_path):
     planted = tmp_path / "planted.py"
-    planted.write_text("def late():\n    from genpr.evaluation.evaluate import score\n")
+    planted.write_text("def late():\n    from genpr.evaluation.evaluator import score\n")
     assert imported_parts(planted) == {"evaluation"}
 
 

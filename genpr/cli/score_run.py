@@ -56,7 +56,7 @@ def score_run(
         GenprError: As `genpr.Evaluator` and its methods.
     """
     if by_class is None and not by_image:
-        from genpr.evaluation.evaluate import score_protocols
+        from genpr.evaluation.evaluator import score_protocols
 
         return ScoreRun(list(score_protocols(real, fake, protocols=protocols, **options).values()))
     from genpr.evaluation.evaluator import Evaluator

@@ -365,7 +365,7 @@ def check_directions() -> Iterator[Finding]:
     """Precision and recall are not exchanged: lost kinds lower recall alone, noise lowers precision alone."""
     import numpy as np
 
-    from genpr.evaluation.evaluate import score
+    from genpr.evaluation.evaluator import score
 
     rng = np.random.default_rng(0)
     centres, kind = 6 * rng.normal(size=(6, 8)), np.arange(300) % 6

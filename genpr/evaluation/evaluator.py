@@ -1,19 +1,23 @@
-"""A real set, embedded and fitted once, against which any number of fake sets is scored."""
+"""Score fake sets against a real set: once (`score`), or many times with the real set fitted once (`Evaluator`)."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Self, Unpack
 
-import torch
-
-from genpr.errors import GenprError
+from genpr.errors import GenprError, UsageError
 from genpr.evaluation.held_out import embedded_held_out
 from genpr.evaluation.label_metrics import LabelConfig
-from genpr.evaluation.label_options import LabelOptions
-from genpr.evaluation.per_class import MIN_IMAGES, WEAKEST_FIRST, ClassOptions, ClassScorer, ClassScores
+from genpr.evaluation.options import ProtocolFreeKeywords, ScoreKeywords, ScoreOptions
+from genpr.evaluation.per_class import (
+    MIN_IMAGES,
+    WEAKEST_FIRST,
+    ClassOptions,
+    ClassScorer,
+    ClassScores,
+)
 from genpr.evaluation.per_image import PerImageScores, check_samples
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import find_protocol
@@ -21,15 +25,126 @@ from genpr.evaluation.reference import FittedReference
 from genpr.evaluation.result import Result
 from genpr.features.embedded_source import SideFeatures
 from genpr.features.embedder import Embedder
-from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedSide, check_same_kind, open_side
-from genpr.features.options import EmbedOptions, StageProgress
-from genpr.images.policy import MAX_PIXELS, BadImagePolicy
-from genpr.memory import memory_limit, parse_size
-from genpr.validation import check_ties
+from genpr.features.options import takes_options
+from genpr.memory import memory_limit
 
 
+@takes_options(ScoreOptions)
+def score(real: object, fake: object, **options: Unpack[ScoreKeywords]) -> Result:
+    """Score one fake set against one real set.
+
+    Both sources are found and compared in kind before the first image is embedded.
+
+    Args:
+        real: Real images or their features, as for `Evaluator`.
+        fake: Generated images or their features, of the same kind.
+        **options: The fields of `ScoreOptions`.
+
+    Raises:
+        UsageError: A path or name does not exist, or an option is impossible.
+        DataError: A side cannot be used, or the two do not belong together.
+        ResourceError: Weights, device or memory are missing.
+
+    Example:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> real = rng.normal(size=(300, 4))
+        >>> collapsed = 0.01 * rng.normal(size=(300, 4))
+        >>> result = score(real, collapsed)
+        >>> result["precision"], result["recall"]
+        (1.0, 0.0)
+    """
+    chosen = ScoreOptions(**options)
+    return score_with(real, fake, [chosen.protocol], chosen)[chosen.protocol]
+
+
+@takes_options(ScoreOptions, without={"protocol"})
+def score_protocols(
+    real: object, fake: object, *, protocols: Sequence[str], **options: Unpack[ProtocolFreeKeywords]
+) -> dict[str, Result]:
+    """Score the same two sets under several protocols; each image goes through each network once.
+
+    A protocol that needs fewer images than another takes a random part of what is embedded.
+
+    Args:
+        real: Real images or their features, as for `Evaluator`.
+        fake: Generated images or their features, of the same kind.
+        protocols: Names of the protocols.
+        **options: The fields of `ScoreOptions` but for `protocol`.
+
+    Returns:
+        One result per protocol, in the order of `protocols`.
+
+    Raises:
+        TypeError: `protocol` is given.
+        UsageError: A path or name does not exist, or an option is impossible or pinned by a protocol.
+        DataError: A side cannot be used, or the two do not belong together.
+        ResourceError: Weights, device or memory are missing.
+    """
+    if "protocol" in options:
+        raise TypeError(
+            "score_protocols() takes protocols, and got an unexpected keyword argument 'protocol'"
+        )
+    names = [protocols] if isinstance(protocols, str) else list(dict.fromkeys(protocols))
+    if not names:
+        raise UsageError("no protocol was named; at least one is needed", code="no-protocol")
+    return score_with(real, fake, names, ScoreOptions(**options))
+
+
+def score_with(
+    real: object, fake: object, protocols: Sequence[str], options: ScoreOptions
+) -> dict[str, Result]:
+    """As `score_protocols`, of different names."""
+    for name in protocols:
+        find_protocol(name)
+    embedder = Embedder(options)
+    with memory_limit(options.max_memory):
+        opened_real, opened_fake = open_side(real, "real"), open_side(fake, "fake")
+        check_same_kind(opened_real, opened_fake)
+        plans = [ScorePlan.of(name, opened_real, options) for name in protocols]
+        recipe = LabelConfig.of(options.labels, opened_real, options.bad_images)
+        if recipe is not None:
+            recipe.check(opened_fake)
+        reals, fakes = _embedded(plans, opened_real, opened_fake, embedder)
+        kept = (
+            None
+            if options.held_out is None
+            else embedded_held_out(options.held_out, opened_real, plans, embedder)
+        )
+        return {
+            plan.protocol.name: FittedReference(plan, reals, embedder, kept, recipe).score(fakes)
+            for plan in plans
+        }
+
+
+def _embedded(
+    plans: Sequence[ScorePlan], real: OpenedSide, fake: OpenedSide, embedder: Embedder
+) -> tuple[SideFeatures, SideFeatures]:
+    """Both sides in every space that some plan needs of them."""
+    own = [plan.own for plan in plans]
+    reals = SideFeatures(real, "real", embedder, limit=_most(plan.most_real for plan in plans), own=own)
+    reals.require(
+        [space for plan in plans for space in plan.real_spaces],
+        minimum=max(plan.least_real for plan in plans),
+        for_metrics=[space for plan in plans for space in plan.looked_at],
+    )
+    fakes = SideFeatures(fake, "fake", embedder, limit=_most(plan.most_fake for plan in plans), own=own)
+    fakes.require(
+        [space for plan in plans for space in plan.spaces.values()],
+        minimum=max(plan.least_fake for plan in plans),
+    )
+    return reals, fakes
+
+
+def _most(limits: Iterable[int | None]) -> int | None:
+    """The largest limit; None where one of them is."""
+    found = list(limits)
+    return None if None in found else max(limit for limit in found if limit is not None)
+
+
+@takes_options(ScoreOptions)
 class Evaluator:
     """A real set, embedded and fitted once, against which any number of fake sets is scored.
 
@@ -37,39 +152,7 @@ class Evaluator:
         real: Real images or their features: a path (docs/sources.md lists what may lie there), a uint8 array
             (n, h, w, 3) or tensor (n, 3, h, w); a float array or tensor (n, d) of features; a Dataset; or an
             iterable of image batches.
-        extractor: A name, `module:factory`, `file.py:factory`, or an object that follows the
-            `FeatureExtractor` protocol; None takes the protocol's. Feature files bring their own.
-        protocol: Name of a recipe (`genpr list protocols`); what it pins cannot be given otherwise.
-        metrics: Names from `genpr list metrics`; None for the protocol's, "all" for every one on the score's features.
-        k: Neighbours for every metric that counts them; None takes the protocol's (3 for precision and recall, else 5).
-        ties: "closed" or "strict" balls; None takes the protocol's.
-        max_images: Score a random subset of at most this many images of each side.
-        seed: Chooses that subset, the halves of intervals and of the control, and whatever else is drawn at random of
-            features: blocks of either side, clusters of reals.
-        device: "auto", "cpu", "cuda" or "cuda:N". With "auto" the CPU goes on where a GPU has too little memory.
-        batch_size: Images per forward pass of the extractor.
-        weights: File with the extractor's weights, or a folder of such files under their published names, instead of
-            the downloaded ones.
-        offline: Never download.
-        cache: Keep features of images that come from files, so that the next run embeds only new ones.
-        cache_dir: Where; None takes GENPR_CACHE or the user's cache folder.
-        on_bad: "error" refuses a source with unusable images after listing all; "skip" leaves them out.
-        max_bad: With "skip", the largest tolerated share of unusable images.
-        max_pixels: Images with more pixels are refused before they are decoded.
-        alpha: "drop" leaves transparency out, as reference loaders do; "white", "black" or "#rrggbb" is laid behind it.
-        exif: "ignore" takes pixels as stored, as those do too; "apply" turns them by their EXIF orientation.
-        max_memory: Plan with at most so many bytes for the process, such as "8GiB"; features that are larger than
-            that allows are mapped from a file. None takes what is free.
-        intervals: Find 95 % intervals by scoring 100 halves of both sets, all in one more pass.
-        held_out: More reals, of the same kind, that the generator was not trained on; the real side should then be those
-            that it was trained on. They add `c_t`, a test for copying.
-        control: Score one half of the reals against the other, once, for what a perfect generator would show.
-        equal_sizes: Where the sides differ in size, cut the larger one at random into blocks of the size of the smaller,
-            and average over them, in coverage and the other metrics that hang on the ratio of the sizes
-            (`genpr.metrics.registry.SIZE_SENSITIVE`). They then have no interval.
-        labels: Compare the labels that fakes were asked for with what they are recognised as, too: adds `label.*` metrics
-            and `Result.labels`. None leaves that out.
-        progress: Called with a stage ("real", "fake", "neighbours"), what is done, and the total or None.
+        **options: The fields of `ScoreOptions`.
 
     Raises:
         UsageError: A path or name does not exist, or an option is impossible.
@@ -85,81 +168,32 @@ class Evaluator:
         ['precision', 'recall', 'density', 'coverage']
     """
 
-    def __init__(
-        self,
-        real: object,
-        *,
-        extractor: str | FeatureExtractor | None = None,
-        protocol: str = "genpr",
-        metrics: Sequence[str] | None = None,
-        k: int | None = None,
-        ties: Literal["closed", "strict"] | None = None,
-        max_images: int | None = None,
-        seed: int = 0,
-        device: str | torch.device = "auto",
-        batch_size: int = 64,
-        weights: str | os.PathLike[str] | None = None,
-        offline: bool = False,
-        cache: bool = True,
-        cache_dir: str | os.PathLike[str] | None = None,
-        on_bad: Literal["error", "skip"] = "error",
-        max_bad: float = 0.01,
-        max_pixels: int = MAX_PIXELS,
-        alpha: str = "drop",
-        exif: Literal["ignore", "apply"] = "ignore",
-        max_memory: str | int | None = None,
-        intervals: bool = True,
-        control: bool = True,
-        held_out: object = None,
-        equal_sizes: bool = False,
-        labels: LabelOptions | None = None,
-        progress: StageProgress | None = None,
-    ) -> None:
-        if ties is not None:
-            check_ties(ties)
-        find_protocol(protocol)
-        self._max_memory = None if max_memory is None else parse_size(max_memory)
-        self._embedder = Embedder(
-            EmbedOptions(
-                device=device,
-                weights=weights,
-                offline=offline,
-                max_images=max_images,
-                seed=seed,
-                batch_size=batch_size,
-                cache=cache,
-                cache_dir=cache_dir,
-                on_bad=on_bad,
-                max_bad=max_bad,
-                max_pixels=max_pixels,
-                alpha=alpha,
-                exif=exif,
-                progress=progress,
-            )
-        )
-        with memory_limit(self._max_memory, trim=True):
+    def __init__(self, real: object, **options: Unpack[ScoreKeywords]) -> None:
+        self._fit(real, ScoreOptions(**options))
+
+    @classmethod
+    def from_options(cls, real: object, options: ScoreOptions) -> Self:
+        """An evaluator from a record of options."""
+        evaluator = cls.__new__(cls)
+        evaluator._fit(real, options)
+        return evaluator
+
+    def _fit(self, real: object, options: ScoreOptions) -> None:
+        find_protocol(options.protocol)
+        self._options = options
+        self._embedder = Embedder(options)
+        with memory_limit(options.max_memory, trim=True):
             self._real = real if isinstance(real, str | os.PathLike) else None  # where labels may be
             self._opened_real = open_side(real, "real")
-            self._plan = ScorePlan.of(
-                protocol,
-                self._opened_real,
-                extractor=extractor,
-                metrics=metrics,
-                k=k,
-                ties=ties,
-                intervals=intervals,
-                control=control,
-                held_out=held_out is not None,
-                equal_sizes=equal_sizes,
-            )
-            self._labels = LabelConfig.of(labels, self._opened_real, BadImagePolicy(on_bad, max_bad))
+            self._plan = ScorePlan.of(options.protocol, self._opened_real, options)
+            self._labels = LabelConfig.of(options.labels, self._opened_real, options.bad_images)
             reals = SideFeatures(
                 self._opened_real, "real", self._embedder, limit=self._plan.most_real, own=[self._plan.own]
             )
             reals.require(
                 self._plan.real_spaces, minimum=self._plan.least_real, for_metrics=self._plan.looked_at
             )
-            kept = embedded_held_out(held_out, self._opened_real, [self._plan], self._embedder)
+            kept = embedded_held_out(options.held_out, self._opened_real, [self._plan], self._embedder)
             self._reference = FittedReference(self._plan, reals, self._embedder, kept, self._labels)
 
     @property
@@ -211,7 +245,7 @@ class Evaluator:
             UsageError: The path does not exist.
             DataError: The fake side cannot be used, or does not belong to the real side.
         """
-        with memory_limit(self._max_memory, trim=True):
+        with memory_limit(self._options.max_memory, trim=True):
             return self._reference.score(self._embedded(self._opened(fake), cache))
 
     def evidence(
@@ -241,7 +275,7 @@ class Evaluator:
             >>> found.fake.names[found.fake.realism.argmin()]  # the least realistic
             'row 179'
         """
-        with memory_limit(self._max_memory, trim=True):
+        with memory_limit(self._options.max_memory, trim=True):
             check_samples(self._plan, self._reference.reals)
             opened = self._opened(fake)
             recipe = None if classes is None else self._class_recipe(fake, opened, classes)
@@ -276,7 +310,7 @@ class Evaluator:
             UsageError: An option is impossible, or the protocol is of whole sets.
             DataError: The fake side cannot be used, or the labels of the sides do not belong together.
         """
-        with memory_limit(self._max_memory, trim=True):
+        with memory_limit(self._options.max_memory, trim=True):
             opened = self._opened(fake)
             options = ClassOptions(
                 real_labels=real_labels,

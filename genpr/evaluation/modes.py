@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any, Literal
-
-import torch
+from typing import Any, Literal, Unpack
 
 from genpr.evaluation.labels import LabeledImages, OptionalLabels
+from genpr.evaluation.options import ModesKeywords, ModesOptions, ScoreOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.features.cpu_fallback import going_on
 from genpr.features.embedded_source import SideFeatures
 from genpr.features.embedder import Embedder
-from genpr.features.extractor import ExtractorInfo, FeatureExtractor
+from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedSide, check_same_kind, check_untrained, labels_lie_in, open_side
-from genpr.features.options import EmbedOptions, StageProgress
-from genpr.images.policy import MAX_PIXELS
-from genpr.memory import memory_limit, parse_size
+from genpr.features.options import StageProgress, takes_options
+from genpr.memory import memory_limit
 from genpr.metrics.ball_metrics import coverage, precision
 from genpr.metrics.modes.class_modes import ClassShare
 from genpr.metrics.modes.modes import ModeCluster, Modes, modes_of
 from genpr.notices import Notice
-from genpr.validation import check_count
 
 SCHEMA = "genpr.modes/1"
 REPRESENTATIVES = 8
@@ -117,80 +113,42 @@ class FoundModes:
         return {**record, "representatives": [{"row": row, "name": self.name_of(side, row)} for row in rows]}
 
 
-def find_modes(
-    real: object,
-    fake: object,
-    *,
-    extractor: str | FeatureExtractor | None = None,
-    k: int | None = None,
-    clusters: int | None = None,
-    real_labels: object = None,
-    fake_labels: object = None,
-    max_images: int | None = None,
-    seed: int = 0,
-    device: str | torch.device = "auto",
-    batch_size: int = 64,
-    weights: str | os.PathLike[str] | None = None,
-    offline: bool = False,
-    cache: bool = True,
-    cache_dir: str | os.PathLike[str] | None = None,
-    on_bad: Literal["error", "skip"] = "error",
-    max_bad: float = 0.01,
-    max_pixels: int = MAX_PIXELS,
-    alpha: str = "drop",
-    exif: Literal["ignore", "apply"] = "ignore",
-    max_memory: str | int | None = None,
-    progress: StageProgress | None = None,
-) -> FoundModes:
+@takes_options(ModesOptions)
+def find_modes(real: object, fake: object, **options: Unpack[ModesKeywords]) -> FoundModes:
     """Find the kinds of reals that a generator misses, and the kinds of fakes that it invents.
 
-    Of each side at least 50 images are needed. `k` is for both; None takes 5 for uncovered reals and 3 for fakes
-    outside, as coverage and precision do. `clusters` None takes sqrt(min(n, m) / 4) of them, from 2 to 50. `real_labels` and
-    `fake_labels` are as for `Evaluator.score_classes`, but need not be there: classes of reals are ranked and name the kinds
-    that are missed, those of fakes name what is invented. None takes what the source has, and sub-folders only if all
-    images lie in some and there are 10 images for each. `Evaluator` documents every other argument.
+    Args:
+        real: Real images or their features, at least 50, as for `Evaluator`.
+        fake: Generated images or their features, likewise.
+        **options: The fields of `ModesOptions`.
 
     Raises:
         UsageError: A path or name does not exist, or an option is impossible.
         DataError: A side cannot be used, the two do not belong together, or labels do not fit their images.
         ResourceError: Weights, device or memory are missing.
     """
-    check_count(seed, "seed", least=0)
-    if clusters is not None:
-        check_count(clusters, "clusters", least=2)
-    embedder = Embedder(
-        EmbedOptions(
-            device=device,
-            weights=weights,
-            offline=offline,
-            max_images=max_images,
-            seed=seed,
-            batch_size=batch_size,
-            cache=cache,
-            cache_dir=cache_dir,
-            on_bad=on_bad,
-            max_bad=max_bad,
-            max_pixels=max_pixels,
-            alpha=alpha,
-            exif=exif,
-            progress=progress,
-        )
-    )
-    with memory_limit(None if max_memory is None else parse_size(max_memory)):
+    return find_modes_with(real, fake, ModesOptions(**options))
+
+
+def find_modes_with(real: object, fake: object, options: ModesOptions) -> FoundModes:
+    """As `find_modes`."""
+    embedder, progress = Embedder(options), options.progress
+    with memory_limit(options.max_memory):
         opened = open_side(real, "real"), open_side(fake, "fake")
-        given = zip((real_labels, fake_labels), (real, fake), opened, ("real", "fake"), strict=True)
-        labels = [OptionalLabels.open(each, labels_lie_in(path, at), role) for each, path, at, role in given]
-        (reals, fakes), classes, ks = _embedded(*opened, extractor, k, embedder, labels)
+        given = (options.real_labels, options.fake_labels)
+        sides = zip(given, (real, fake), opened, ("real", "fake"), strict=True)
+        labels = [OptionalLabels.open(each, labels_lie_in(side, at), role) for each, side, at, role in sides]
+        (reals, fakes), classes, ks = _embedded(*opened, options, embedder, labels)
         search = partial(
             modes_of,
             reals.features,
             fakes.features,
             uncovered_k=ks[coverage.name],
             outside_k=ks[precision.name],
-            clusters=clusters,
+            clusters=options.clusters,
             real_labels=None if classes[0] is None else classes[0].labels,
             fake_labels=None if classes[1] is None else classes[1].labels,
-            seed=seed,
+            seed=options.seed,
             progress=None if progress is None else partial(_report, progress),
         )
         found, told = going_on(embedder, lambda where: search(device=where.device), "for the modes")
@@ -211,26 +169,17 @@ def find_modes(
 def _embedded(
     opened_real: OpenedSide,
     opened_fake: OpenedSide,
-    extractor: str | FeatureExtractor | None,
-    k: int | None,
+    options: ModesOptions,
     embedder: Embedder,
     labels: Sequence[OptionalLabels],
 ) -> tuple[tuple[FeatureSet, FeatureSet], list[LabeledImages | None], dict[str, int]]:
     """Both sides, what is known of their classes, and each k."""
     check_same_kind(opened_real, opened_fake)
-    policy = embedder.options.bad_images
+    policy = options.bad_images
     for each, opened in zip(labels, (opened_real, opened_fake), strict=True):
         each.check(opened, policy)
-    plan = ScorePlan.of(
-        "genpr",
-        opened_real,
-        extractor=extractor,
-        metrics=[precision.name, coverage.name],
-        k=k,
-        ties=None,
-        intervals=False,
-        control=False,
-    )
+    chosen = ScoreOptions(extractor=options.extractor, metrics=[precision.name, coverage.name], k=options.k)
+    plan = ScorePlan.of("genpr", opened_real, chosen)
     sides = []
     for opened, role, least in (
         (opened_real, "real", plan.least_real),

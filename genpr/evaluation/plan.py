@@ -1,22 +1,26 @@
-"""What a score will compute: a protocol with what the user chose, and the features that each metric needs."""
+"""What a score will compute: a protocol with what the user chose, and the features that each metric needs.
+
+Importing this module does not import torch, so that what is impossible is said at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from genpr.errors import UsageError
+from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.protocols import EvaluationProtocol, Ties, find_protocol
-from genpr.features.embedded_source import OWN
-from genpr.features.embedder import Space
 from genpr.features.extractor import FeatureExtractor
-from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedSide
 from genpr.features.lookup import canonical_name, with_variants_of
 from genpr.features.registry import describe
 from genpr.metrics.neighbor_metrics import least_images
 from genpr.metrics.registry import METRICS, SIZE_SENSITIVE
-from genpr.metrics.samples import SAMPLE_METRICS
+
+if TYPE_CHECKING:
+    from genpr.features.embedder import Space
+    from genpr.features.inputs import OpenedSide
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +36,7 @@ class ScorePlan:
         intervals: Whether to find intervals, where any are known.
         control: Whether to score one half of the reals against the other.
         equal_sizes: Whether to score some metrics in blocks of equal size, where the sides differ in size.
-        sample_ks: k by metric, of those that the numbers of single images belong to.
+        k: As it was requested; None for the protocol's.
     """
 
     protocol: EvaluationProtocol
@@ -43,35 +47,30 @@ class ScorePlan:
     intervals: bool = True
     control: bool = True
     equal_sizes: bool = False
-    sample_ks: Mapping[str, int] = field(default_factory=dict)
+    k: int | None = None
 
     @classmethod
-    def of(
-        cls,
-        protocol: str,
-        real: OpenedSide,
-        *,
-        extractor: str | FeatureExtractor | None,
-        metrics: Sequence[str] | None,
-        k: int | None,
-        ties: Ties | None,
-        intervals: bool,
-        control: bool,
-        held_out: bool = False,
-        equal_sizes: bool = False,
-    ) -> ScorePlan:
-        """The plan for what a user asked for; arguments are those of `genpr.Evaluator`.
+    def of(cls, protocol: str, real: OpenedSide | None, options: ScoreOptions) -> ScorePlan:
+        """The plan of a score.
+
+        Args:
+            protocol: Name of the recipe.
+            real: The real side; None where it is not opened yet and taken to be images.
+            options: What was requested. Their own protocol is not used, since there may be several.
 
         Raises:
             UsageError: Something is unknown or impossible, or pinned by the protocol.
         """
         recipe = find_protocol(protocol)
-        names = recipe.with_held_out(recipe.choose_metrics(metrics), held_out=held_out)
-        own = _own_space(extractor, recipe, real)
-        if equal_sizes:
+        names = recipe.with_held_out(
+            recipe.choose_metrics(options.metrics), held_out=options.held_out is not None
+        )
+        ks = recipe.choose_ks(names, options.k)
+        if options.equal_sizes:
             recipe.check_sizes_free(names)
+        own = _own_space(options.extractor, recipe, real)
         spaces = {name: space_of(name, own) for name in names}
-        if extractor is not None and own not in spaces.values():
+        if options.extractor is not None and own not in spaces.values():
             raise UsageError(
                 f"{', '.join(names)} would not use {_name(own)}, but {', '.join(map(_name, spaces.values()))}; leave the "
                 "extractor out, or ask for metrics on its features too, such as fd",
@@ -79,15 +78,22 @@ class ScorePlan:
             )
         return cls(
             protocol=recipe,
-            ks=recipe.choose_ks(names, k),
-            ties=recipe.choose_ties(ties),
+            ks=ks,
+            ties=recipe.choose_ties(options.ties),
             own=own,
             spaces=spaces,
-            intervals=intervals,
-            control=control,
-            equal_sizes=equal_sizes,
-            sample_ks=recipe.choose_ks(SAMPLE_METRICS, k),
+            intervals=options.intervals,
+            control=options.control,
+            equal_sizes=options.equal_sizes,
+            k=options.k,
         )
+
+    @property
+    def sample_ks(self) -> Mapping[str, int]:
+        """K by metric, of those that the numbers of single images belong to."""
+        from genpr.metrics.samples import SAMPLE_METRICS  # which imports torch
+
+        return self.protocol.choose_ks(SAMPLE_METRICS, self.k)
 
     @property
     def real_spaces(self) -> tuple[Space, ...]:
@@ -104,7 +110,7 @@ class ScorePlan:
     def least_real(self) -> int:
         """Real images without which a metric is not defined."""
         return max(
-            least_images(self.ks)[0],
+            _least_images(self.ks)[0],
             self._least_of_block,
             *(METRICS[name].least for name in self.spaces if METRICS[name].uses_reals),
             1,
@@ -124,7 +130,7 @@ class ScorePlan:
     def least_fake(self) -> int:
         """Fake images without which a metric is not defined."""
         return max(
-            least_images(self.ks)[1],
+            _least_images(self.ks)[1],
             self._least_of_block,
             *(METRICS[name].least for name in self.spaces),
         )
@@ -133,7 +139,12 @@ class ScorePlan:
     def _least_of_block(self) -> int:
         """Images of both sides, since either may be cut into blocks of the size of the other."""
         in_blocks = {name: k for name, k in self.ks.items() if name in SIZE_SENSITIVE and self.equal_sizes}
-        return max(least_images(in_blocks))
+        return max(_least_images(in_blocks))
+
+
+def _least_images(ks: Mapping[str, int]) -> tuple[int, int]:
+
+    return least_images(ks)
 
 
 def space_of(metric: str, own: Space) -> Space:
@@ -149,7 +160,7 @@ def _name(space: Space) -> str:
 
 
 def _own_space(
-    extractor: str | FeatureExtractor | None, recipe: EvaluationProtocol, real: OpenedSide
+    extractor: str | FeatureExtractor | None, recipe: EvaluationProtocol, real: OpenedSide | None
 ) -> Space:
     """The space of the metrics that are not defined on one of their own.
 
@@ -157,16 +168,26 @@ def _own_space(
         UsageError: The protocol pins another one.
     """
     if extractor is None:
-        info = real.extractor if isinstance(real, FeatureSet) else None
-        if info is not None:
-            name = canonical_name(info.name) if info.comparable else info.name
-            recipe.check_extractor(name, built_in=info.comparable)
-            return name
-        return OWN if isinstance(real, FeatureSet) else recipe.extractor
+        return recipe.extractor if real is None else _space_of_side(real, recipe)
     if not isinstance(extractor, str):
         info = describe(extractor)
         recipe.check_extractor(info.name, built_in=info.comparable)
         return extractor
     name = canonical_name(extractor)
     recipe.check_extractor(name)
+    return name
+
+
+def _space_of_side(real: OpenedSide, recipe: EvaluationProtocol) -> Space:
+    """The space of feature files, and the protocol's for images."""
+    from genpr.features.embedded_source import OWN
+    from genpr.features.feature_set import FeatureSet
+
+    if not isinstance(real, FeatureSet):
+        return recipe.extractor
+    if real.extractor is None:
+        return OWN
+    info = real.extractor
+    name = canonical_name(info.name) if info.comparable else info.name
+    recipe.check_extractor(name, built_in=info.comparable)
     return name

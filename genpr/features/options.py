@@ -71,13 +71,9 @@ def option(
 
 
 def option_fields(record: type[Any]) -> list[Field[Any]]:
-    """The fields of an option record, those of its base classes last."""
-    depth = {
-        name: level
-        for level, each in enumerate(record.__mro__)
-        for name in vars(each).get("__annotations__", ())
-    }
-    return sorted(fields(record), key=lambda each: depth[each.name])
+    """The fields of an option record, its own before those that it inherits."""
+    own = vars(record).get("__annotations__", {})
+    return sorted(fields(record), key=lambda each: each.name not in own)
 
 
 def check_ranges(options: Any) -> None:  # noqa: ANN401 - any option record
@@ -190,7 +186,7 @@ class SourceOptions:
     )
     seed: int = option(
         0,
-        "Seed of that subset, and of everything else that is random: intervals, the control, blocks, clusters, distractors.",
+        "Seed of everything that is random: the subset of max_images, intervals, the control, blocks, clusters, distractors.",
         most=2**63 - 1,
     )
     on_bad: Literal["error", "skip"] = option(

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic
 
 from genpr.evaluation.evaluator import Evaluator
+from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Result
 from genpr.features.extractor import FeatureExtractor
 from genpr.images.float_range import ImageRange, checked_range
 from genpr.integrations.drawn import Drawn, Generate, Model, check_count, undisturbed
 from genpr.integrations.history import History, Mode, Record, check_monitor
-from genpr.integrations.reals import GivenReals, RealOptions
+from genpr.integrations.reals import GivenReals
 from genpr.metrics.f_beta import F_SCORE_METRICS
 
 Log = Callable[[dict[str, float], int], object]
@@ -78,7 +79,8 @@ class GenprCallback(Generic[Model]):
         if n is not None:
             check_count("n", n)
         self.history = History(monitor, mode)
-        reals = GivenReals.of(real, RealOptions(extractor=extractor, metrics=metrics), intervals=intervals)
+        options = ScoreOptions(extractor=extractor, metrics=metrics, intervals=intervals)
+        reals = GivenReals.of(real, options, of_evaluator=("extractor", "metrics"))
         check_monitor(monitor, _score_names(reals.plan, intervals=intervals))
         self._evaluator = reals.evaluator or Evaluator(real)  # which says what is wrong with None
         self._generate = generate

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from genpr.errors import ResourceError, UsageError
 from genpr.evaluation.evaluator import Evaluator
+from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.result import Result
 from genpr.features.agreement import check_same_extractor
 from genpr.features.extractor import ExtractorInfo, FeatureExtractor
@@ -22,7 +23,7 @@ from genpr.features.feature_set import FeatureSet
 from genpr.images.float_range import ImageRange
 from genpr.integrations.pixels import as_uint8, declared_range
 from genpr.integrations.ranks import check_seconds, meet, place_of
-from genpr.integrations.reals import GivenReals, RealOptions
+from genpr.integrations.reals import GivenReals
 from genpr.integrations.rows import RowMaker, content_of
 from genpr.metrics.registry import METRICS
 
@@ -36,6 +37,18 @@ except ModuleNotFoundError as error:
     ) from error
 
 _STATES = ("real_rows", "fake_rows")
+_OF_EVALUATOR = (
+    "extractor",
+    "protocol",
+    "metrics",
+    "k",
+    "ties",
+    "seed",
+    "device",
+    "batch_size",
+    "weights",
+    "offline",
+)
 
 
 class PrecisionRecallDensityCoverage(Metric):
@@ -139,7 +152,7 @@ class PrecisionRecallDensityCoverage(Metric):
         self.reset_real_features = reset_real_features
         self._reals = GivenReals.of(
             real,
-            RealOptions(
+            ScoreOptions(
                 extractor=extractor,
                 protocol=protocol,
                 metrics=metrics,
@@ -150,8 +163,9 @@ class PrecisionRecallDensityCoverage(Metric):
                 batch_size=batch_size,
                 weights=weights,
                 offline=offline,
+                intervals=intervals,
             ),
-            intervals=intervals,
+            of_evaluator=_OF_EVALUATOR,
         )
         self._maker = RowMaker.of(self._reals.plan, self._reals.embedder)
         self._fitted: tuple[bytes, Evaluator] | None = None

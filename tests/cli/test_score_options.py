@@ -22,7 +22,7 @@ def test_every_option_of_score_reaches_the_api(genpr, folders, tmp_path, monkeyp
         seen.update(options, sides=sides)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("genpr.evaluation.evaluate.score_protocols", record)
+    monkeypatch.setattr("genpr.evaluation.evaluator.score_protocols", record)
     expected = {
         "protocols": ("prdc", "genpr"),
         "metrics": ["recall", "density"],

@@ -29,15 +29,15 @@ WRONG = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_wrong_directions_are_found(monkeypatch, wrong):
-    import genpr.evaluation.evaluate
+    import genpr.evaluation.evaluator
 
-    right, calls = genpr.evaluation.evaluate.score, count()
+    right, calls = genpr.evaluation.evaluator.score, count()
 
     def score(real, fake, **options):
         found = right(real, fake, **options)
         return WRONG[wrong](next(calls), {name: found[name] for name in ("precision", "recall")})
 
-    monkeypatch.setattr(genpr.evaluation.evaluate, "score", score)
+    monkeypatch.setattr(genpr.evaluation.evaluator, "score", score)
     found = only(checks.check_directions())
     assert found.state == "broken"
     assert "report" in found.remedy

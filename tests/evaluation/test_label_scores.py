@@ -13,7 +13,7 @@ from label_blobs import blobs
 import genpr
 from genpr.errors import DataError, UsageError
 from genpr.evaluation.compare import compare
-from genpr.evaluation.evaluate import score_protocols
+from genpr.evaluation.evaluator import score_protocols
 from genpr.evaluation.label_metrics import effective_size, undefined_values, worst_labels_first
 from genpr.evaluation.labels import is_label_list, split_labels
 from genpr.evaluation.result import Confusion, LabelRow, LabelSummary, result_of

@@ -11,7 +11,7 @@ import genpr
 from genpr.errors import UsageError
 from genpr.evaluation import protocols
 from genpr.evaluation.compare import compare
-from genpr.evaluation.evaluate import score_protocols
+from genpr.evaluation.evaluator import score_protocols
 from genpr.evaluation.fitted_metrics import FittedMetrics
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import find_protocol

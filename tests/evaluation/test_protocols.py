@@ -15,7 +15,7 @@ from protocol_cases import replaced_inception
 
 import genpr
 from genpr.errors import FeatureError, UsageError
-from genpr.evaluation.evaluate import score_protocols
+from genpr.evaluation.evaluator import score_protocols
 from genpr.evaluation.protocols import PROTOCOLS, find_protocol
 from genpr.evaluation.result import result_of
 from genpr.metrics.frechet import Gaussian, frechet_distance

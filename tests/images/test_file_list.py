@@ -13,7 +13,7 @@ from image_files import SMALL, encode, names
 
 from genpr.cli.main import run
 from genpr.errors import BadImagesError, DataError, ImageError, UsageError
-from genpr.evaluation.evaluate import score
+from genpr.evaluation.evaluator import score
 from genpr.evaluation.labels import open_labels
 from genpr.evaluation.modes import find_modes
 from genpr.features.feature_set import load_features

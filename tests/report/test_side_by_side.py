@@ -111,7 +111,7 @@ def test_what_was_scored_is_told_by_hashes(rng):
 
 
 def test_the_part_that_was_scored_is_found_again(rng):
-    from genpr.evaluation.evaluate import score
+    from genpr.evaluation.evaluator import score
 
     real, fake = rng.integers(0, 256, (2, 20, 8, 8, 3), dtype=np.uint8)
     options = {"extractor": "pixels", "device": "cpu", "control": False, "intervals": False}

@@ -1,0 +1,150 @@
+"""Options of a score and of modes as records. Importing this module does not import torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from genpr.errors import UsageError
+from genpr.evaluation.label_options import LabelOptions
+from genpr.features.extractor import FeatureExtractor
+from genpr.features.options import EmbedKeywords, EmbedOptions, option
+
+_EXTRACTOR = (
+    "Name (see `genpr list extractors`), package.module:factory, or path/file.py:factory; in Python also an object that "
+    "follows the `FeatureExtractor` protocol."
+)
+
+
+def parse_names(text: str) -> list[str]:
+    """The names in `a,b`."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+class ProtocolFreeKeywords(EmbedKeywords, total=False):
+    """The fields of `ScoreOptions` but for the protocol as keyword arguments."""
+
+    extractor: str | FeatureExtractor | None
+    metrics: Sequence[str] | None
+    k: int | None
+    ties: Literal["closed", "strict"] | None
+    intervals: bool
+    control: bool
+    held_out: object
+    equal_sizes: bool
+    labels: LabelOptions | None
+
+
+class ScoreKeywords(ProtocolFreeKeywords, total=False):
+    """The fields of `ScoreOptions` as keyword arguments."""
+
+    protocol: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreOptions(EmbedOptions):
+    """What a score computes, and how images become features for it.
+
+    What a protocol allows is checked by `genpr.evaluation.plan.ScorePlan.of`.
+
+    Raises:
+        UsageError: An option is impossible ("bad-option", "bad-ties").
+    """
+
+    extractor: str | FeatureExtractor | None = option(
+        None, _EXTRACTOR, unset="the protocol's, or that of the feature files", metavar="NAME"
+    )
+    protocol: str = option(
+        "genpr",
+        "Named recipe (see `genpr list protocols`); what it pins cannot be given otherwise.",
+        metavar="NAME",
+    )
+    metrics: Sequence[str] | None = option(
+        None,
+        "Names from `genpr list metrics`, or all for every one on the score's features.",
+        unset="the protocol's",
+        parse=parse_names,
+        metavar="A,B",
+    )
+    k: int | None = option(
+        None,
+        "Neighbors for every metric that counts them.",
+        unset="the protocol's: 3 for precision and recall, else 5",
+    )
+    ties: Literal["closed", "strict"] | None = option(
+        None,
+        "Closed balls contain points on their surface, strict (open) ones do not.",
+        unset="the protocol's",
+        choices=("closed", "strict"),
+    )
+    intervals: bool = option(True, "Find 95 % intervals by scoring 100 halves of both sets.")
+    control: bool = option(
+        True, "Score one half of the reals against the other, for what a perfect generator would show."
+    )
+    held_out: object = option(
+        None,
+        "More reals, of the same kind, that the generator was not trained on, where the real side is what it was trained "
+        "on; adds c_t, a test for copying.",
+        metavar="SOURCE",
+    )
+    equal_sizes: bool = option(
+        False,
+        "Where the two sets differ in size, average coverage and the other metrics that depend on the ratio of sizes over "
+        "random blocks of the larger set as large as the smaller one; they then have no interval.",
+    )
+    labels: LabelOptions | None = option(
+        None,
+        "Compare the classes that fakes were meant to show with those that they are recognized as: adds `label.*` metrics "
+        "and `Result.labels`.",
+        in_cli=False,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.ties is not None and self.ties not in ("closed", "strict"):
+            raise UsageError(
+                "ties must be 'closed' (a point on the sphere is inside) or 'strict' (it is not), "
+                f"not {self.ties!r}",
+                code="bad-ties",
+            )
+
+
+class ModesKeywords(EmbedKeywords, total=False):
+    """The fields of `ModesOptions` as keyword arguments."""
+
+    extractor: str | FeatureExtractor | None
+    k: int | None
+    clusters: int | None
+    real_labels: object
+    fake_labels: object
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModesOptions(EmbedOptions):
+    """How missed and invented modes are found.
+
+    Raises:
+        UsageError: An option is impossible ("bad-option").
+    """
+
+    extractor: str | FeatureExtractor | None = option(None, _EXTRACTOR, unset="inception", metavar="NAME")
+    k: int | None = option(
+        None, "Neighbors that set a ball's radius.", unset="5 for uncovered reals, 3 for fakes outside"
+    )
+    clusters: int | None = option(
+        None, "How many clusters to look for.", unset="sqrt(images / 4) of the smaller set, 2 to 50", least=2
+    )
+    real_labels: object = option(
+        None,
+        "Classes of the reals, as for `Evaluator.score_classes`: .csv of name,label, StyleGAN's .json, .npy in their order, "
+        "or the word folders. Classes are ranked, and name the clusters.",
+        unset="dataset.json in the source, arr_1 of an .npz, else subfolders of at least 10 images on average, if any",
+        metavar="FILE",
+    )
+    fake_labels: object = option(None, "Classes of the fakes, likewise.", metavar="FILE")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.seed < 0:
+            raise UsageError(f"seed must be an integer of at least 0, not {self.seed!r}", code="bad-option")
