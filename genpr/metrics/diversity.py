@@ -9,15 +9,11 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.errors import FeatureError
 from genpr.metrics.blocks import check_no_zero_rows, unit_blocks
 from genpr.validation import Features, check_features, check_two_rows, choose_device
-
-_TOLERANCE = 1e-6
 
 
 def vendi_score(features: Features, *, device: str | torch.device = "auto") -> float:
@@ -56,46 +52,6 @@ def vendi_score(features: Features, *, device: str | torch.device = "auto") -> f
     return _effective_number(torch.linalg.eigvalsh(gram / n))
 
 
-def vendi_score_of_kernel(kernel: Features) -> float:
-    """Vendi score of given similarities.
-
-    Args:
-        kernel: (n, n) positive semidefinite matrix of similarities, symmetric, 1 on the diagonal.
-
-    Returns:
-        Between 1, all are alike, and n, none is like another.
-
-    Raises:
-        FeatureError: Malformed, non-finite, or not such a matrix ("not-a-kernel").
-
-    Example:
-        >>> import numpy as np
-        >>> round(vendi_score_of_kernel(np.array([[1, 0.9, 0], [0.9, 1, 0], [0, 0, 1]])), 4)
-        2.1573
-    """
-    n, d = check_features(kernel, "kernel").shape
-    if n != d:
-        raise _kernel_error(f"it is {n} x {d} and not square")
-    given = kernel.detach() if isinstance(kernel, Tensor) else torch.from_numpy(kernel.astype(np.float64))
-    exact = given.to(torch.float64)
-    if (exact.diagonal() - 1).abs().max() > _TOLERANCE:
-        raise _kernel_error(
-            "its diagonal is not 1; divide by the root of the product of both self-similarities"
-        )
-    if (exact - exact.T).abs().max() > _TOLERANCE:
-        raise _kernel_error("it is not symmetric")
-    values = torch.linalg.eigvalsh(exact / n)
-    if values[0] < -_TOLERANCE:
-        raise _kernel_error(f"it has the negative eigenvalue {float(values[0]) * n:.3g}")
-    return _effective_number(values)
-
-
 def _effective_number(eigenvalues: Tensor) -> float:
     """The exponential of their entropy, 0 log 0 being 0; they sum to 1."""
     return math.exp(float(torch.special.entr(eigenvalues.clamp(min=0)).sum()))
-
-
-def _kernel_error(message: str) -> FeatureError:
-    return FeatureError(
-        f"kernel must be a positive semidefinite similarity matrix, but {message}", code="not-a-kernel"
-    )
