@@ -43,7 +43,7 @@ from genpr.neighbors.balls import Ball
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from genpr.metrics.frontier import Curve
+    from genpr.metrics.curves import Curve
     from genpr.metrics.membership import Memberships
     from genpr.metrics.real_side import FakeSide, RealSide
     from genpr.neighbors.cross import Ties
@@ -512,8 +512,7 @@ NEIGHBOR_METRICS += [
 
 def ball_curve(counts: Memberships, k: int) -> Curve:
     """The precision-recall curve of all classifiers that weigh the real balls around an image against the fake ones."""
-    from genpr.metrics.curves import classifier_curve
-    from genpr.metrics.votes import Votes
+    from genpr.metrics.curves import Votes, classifier_curve
 
     ball = Ball(k)
     of_reals = Votes(counts.real_in_degrees[ball], counts.fake_balls_per_real[ball])
@@ -579,7 +578,7 @@ def _find_witnessed(
 
 
 def _find_witnessed_halves(real: RealSide, fake: FakeSide, options: PairwiseOptions) -> dict[str, Tensor]:
-    from genpr.metrics.witnessed_halves import witnessed_of_halves
+    from genpr.metrics.witnessed import witnessed_of_halves
 
     found = witnessed_of_halves(real.points.features, fake.points.features, options.seed, tick=options.tick)
     return {f"witnessed_{name}": values for name, values in found.items()}

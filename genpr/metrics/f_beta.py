@@ -80,7 +80,7 @@ def resampled_f_beta(precision: Resampled, recall: Resampled, beta: float) -> Re
     """
     import torch
 
-    from genpr.metrics.frontier import f_scores
+    from genpr.metrics.curves import f_scores
     from genpr.metrics.uncertainty import Resampled
 
     ours, theirs = (

@@ -23,9 +23,11 @@ from torch import Tensor
 from genpr.memory import part_of
 from genpr.metrics.equal_blocks import equal_blocks
 from genpr.metrics.null import balls_hit
+from genpr.metrics.uncertainty import lower_part
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.cross import cross_counts
 from genpr.neighbors.frame import Placed
+from genpr.neighbors.halves import Halves, unpacked
 from genpr.neighbors.nearest import nearest_between
 from genpr.neighbors.neighbourhood import Neighbourhood
 from genpr.neighbors.plan import choose_frame, serves
@@ -47,6 +49,11 @@ WITNESSES = 5
 COVERING = 4
 """Fakes that must lie in the ball of a real, of unclipped radius, for it to count as covered."""
 _CLIPPED = Ball(BALL_K, clipped=True)
+HALVES = 20
+"""Halves of both sets that an interval rests on: each is scored as a whole set is, which takes time."""
+LEAST = 2 * (BALL_K + 1)
+"""Images that a set needs for its halves to have 20 neighbors each."""
+_REAL_STREAM, _FAKE_STREAM = 0, 1
 
 
 class Witnessed(NamedTuple):
@@ -298,3 +305,29 @@ def _share(mask: Tensor) -> float:
 
 def _ratio(share: float, expected: float) -> float:
     return share / expected if expected > 0 else math.nan
+
+
+def witnessed_of_halves(real: Tensor, fake: Tensor, seed: int, *, tick: Tick = no_tick) -> dict[str, Tensor]:
+    """`witnessed`, not cut at 1, of the halves that other metrics begin their replicates with.
+
+    Args:
+        real: (n, d) float32, n >= `LEAST`.
+        fake: (m, d) float32, m >= `LEAST`.
+        seed: Of the halves and of blocks.
+        tick: Told of the pairs that are done with, `pairs_of` each half.
+
+    Returns:
+        By name, (20,) float64; 2 s and 2 s + 1 are of complementary halves. NaN where a half has no value.
+    """
+    halves = (_rows(real, seed, _REAL_STREAM), _rows(fake, seed, _FAKE_STREAM))
+    found = [
+        cut_and_uncut(part_of(real, i), part_of(fake, j), seed, tick)[1] for i, j in zip(*halves, strict=True)
+    ]
+    table = torch.tensor(found, dtype=torch.float64)
+    values = {name: table[:, at] for at, name in enumerate(Witnessed._fields)}
+    return values | {"diversity": lower_part(values["support"], values["coverage"])}
+
+
+def _rows(points: Tensor, seed: int, stream: int) -> list[Tensor]:
+    halves = Halves.drawn(len(points), seed=seed, stream=stream, count=HALVES, device=points.device)
+    return [each.nonzero()[:, 0] for each in unpacked(halves.member).T[:HALVES]]

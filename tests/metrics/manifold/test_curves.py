@@ -13,11 +13,18 @@ from scipy.integrate import trapezoid
 from scipy.stats import norm
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics import frontier
-from genpr.metrics.curves import classifier_curve, pr_curve, prd_curve
-from genpr.metrics.frontier import f_scores
+from genpr.metrics import curves
+from genpr.metrics.curves import (
+    CLASSIFIERS,
+    NeighborVotes,
+    Votes,
+    classifier_curve,
+    f_scores,
+    pr_curve,
+    prd_curve,
+    random_halves,
+)
 from genpr.metrics.manifold import manifold_metrics, precision_recall
-from genpr.metrics.votes import VOTES, Electorate, Votes, halves
 
 
 def precision_at(curve, slope):
@@ -112,7 +119,7 @@ def test_curves_are_ordered_and_fixed(rng):
 def test_the_curve_does_not_depend_on_how_it_is_cut(rng, monkeypatch):
     histograms = rng.integers(0, 9, (2, 40))
     whole = prd_curve(*histograms)
-    monkeypatch.setattr(frontier, "_MOST_PRODUCTS", 100)
+    monkeypatch.setattr(curves, "_MOST_PRODUCTS", 100)
     assert (prd_curve(*histograms).precision == whole.precision).all()
 
 
@@ -231,7 +238,7 @@ def _small(case):
 
 
 @pytest.mark.parametrize("ties", ["closed", "strict"])
-@pytest.mark.parametrize("classifier", list(VOTES))
+@pytest.mark.parametrize("classifier", list(CLASSIFIERS))
 @pytest.mark.parametrize(
     "case", ["off_centre", "binary_grid_full_of_ties", "near_duplicates", "tight_clumps"]
 )
@@ -241,14 +248,14 @@ def test_votes_are_the_definition(case, classifier, ties):
     for voters, judged in ((own, own), ((real[:20], fake[:15]), held_out)):
         is_own = judged is own
         tensors = [tuple(map(torch.from_numpy, sets)) for sets in (voters, judged)]
-        who = Electorate.of(tensors[0], None if is_own else tensors[1], k=3, ties=ties)
-        lists = [torch.stack(side, dim=1).tolist() for side in VOTES[classifier](who, 3)]
+        who = NeighborVotes.of(tensors[0], None if is_own else tensors[1], k=3, ties=ties)
+        lists = [torch.stack(side, dim=1).tolist() for side in CLASSIFIERS[classifier](who, 3)]
         assert lists == all_votes_by_definition(classifier, voters, judged, is_own, 3, ties)
 
 
 def test_halves_are_all_rows_once(rng):
     features = torch.arange(21.0)[:, None]
-    first, second = halves(features, rng)
+    first, second = random_halves(features, rng)
     assert (len(first), len(second)) == (10, 11)
     assert sorted(torch.cat([first, second])[:, 0].tolist()) == list(range(21))
     assert first[:, 0].tolist() != list(range(10))
@@ -288,7 +295,7 @@ def test_counts_of_balls_see_supports_and_not_weights(rng):
 
 
 @pytest.mark.parametrize(("split", "tolerance"), [(False, 0.01), (True, 0.04)])
-@pytest.mark.parametrize("classifier", list(VOTES))
+@pytest.mark.parametrize("classifier", list(CLASSIFIERS))
 def test_samples_with_dropped_modes_come_near_their_curve(classifier, split, tolerance, rng):
     modes = 100 * np.array([1, 0])
     real = np.arange(1000)[:, None] % 4 * modes + rng.normal(size=(1000, 2))
@@ -301,7 +308,7 @@ def test_samples_with_dropped_modes_come_near_their_curve(classifier, split, tol
     assert mirrored.f1_8 == pytest.approx(0.503876, abs=tolerance)
 
 
-@pytest.mark.parametrize("classifier", list(VOTES))
+@pytest.mark.parametrize("classifier", list(CLASSIFIERS))
 def test_a_perfect_generator_comes_near_one(classifier, rng):
     curve = pr_curve(*rng.normal(size=(2, 1000, 2)), k=30, classifier=classifier)
     assert precision_at(curve, 1.0) > 0.9
@@ -310,7 +317,7 @@ def test_a_perfect_generator_comes_near_one(classifier, rng):
 
 def test_far_sets_have_nothing(rng):
     real, fake = rng.normal(size=(60, 3)), rng.normal(1e3, 1, (70, 3))
-    for classifier in VOTES:
+    for classifier in CLASSIFIERS:
         for split in (True, False):
             curve = pr_curve(real, fake, k=4, classifier=classifier, split=split)
             assert curve.f_score() < 0.1
@@ -338,7 +345,7 @@ def test_impossible_options_are_refused(change, error, code, rng):
 
 def test_the_largest_k_works(rng):
     real, fake = rng.normal(size=(2, 20, 3))
-    for classifier in VOTES:
+    for classifier in CLASSIFIERS:
         assert 0 <= pr_curve(real, fake, k=9, classifier=classifier).area() <= 1
         assert 0 <= pr_curve(real, fake, k=19, classifier=classifier, split=False).area() <= 1
 

@@ -16,8 +16,7 @@ from genpr.metrics import neighbor_metrics
 from genpr.metrics.neighbor_metrics import NeighborMetrics
 from genpr.metrics.registry import BALLS, NEIGHBORS
 from genpr.metrics.uncertainty import lower_part
-from genpr.metrics.witnessed import Witnessed, witnessed
-from genpr.metrics.witnessed_halves import witnessed_of_halves
+from genpr.metrics.witnessed import Witnessed, witnessed, witnessed_of_halves
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.halves import Halves, unpacked
 

@@ -15,6 +15,8 @@ from genpr.errors import FeatureError, UsageError
 from genpr.metrics import witnessed as module
 from genpr.metrics.uncertainty import lower_part
 from genpr.metrics.witnessed import (
+    HALVES,
+    LEAST,
     blocks_of_fakes,
     covering_k,
     cut_and_uncut,
@@ -23,9 +25,9 @@ from genpr.metrics.witnessed import (
     witnessed,
     witnessed_coverage,
     witnessed_fidelity,
+    witnessed_of_halves,
     witnessed_support,
 )
-from genpr.metrics.witnessed_halves import HALVES, LEAST, witnessed_of_halves
 from genpr.neighbors.halves import Halves, unpacked
 
 
