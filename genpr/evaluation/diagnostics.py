@@ -18,8 +18,8 @@ from genpr.evaluation.result import Identities
 from genpr.features.feature_set import FeatureSet
 from genpr.images.policy import choices_in
 from genpr.metrics.ball_metrics import coverage, density, precision, recall
+from genpr.metrics.clusters import MissingKind, RealKinds, odd_axes
 from genpr.metrics.diagnostics import ManifoldDiagnostics, is_copying
-from genpr.metrics.modes.kinds import MissingKind, RealKinds, odd_axes
 from genpr.metrics.neighbor_metrics import Lack, least_for_interval
 from genpr.metrics.registry import C_T
 from genpr.metrics.value import MetricValue

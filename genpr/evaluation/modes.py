@@ -20,8 +20,7 @@ from genpr.features.inputs import OpenedSide, check_same_kind, check_untrained, 
 from genpr.features.options import StageProgress, takes_options
 from genpr.memory import memory_limit
 from genpr.metrics.ball_metrics import coverage, precision
-from genpr.metrics.modes.class_modes import ClassShare
-from genpr.metrics.modes.modes import ModeCluster, Modes, modes_of
+from genpr.metrics.modes import ClassShare, ModeCluster, Modes, modes_of
 from genpr.notices import Notice
 
 SCHEMA = "genpr.modes/1"

@@ -26,10 +26,10 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import check_untrained
 from genpr.images.policy import choices_in
 from genpr.images.statistics import read_statistics
+from genpr.metrics.clusters import RealKinds
 from genpr.metrics.diagnostics import ManifoldDiagnostics
 from genpr.metrics.frechet import Gaussian
 from genpr.metrics.metric import DistributionMetric
-from genpr.metrics.modes.kinds import RealKinds
 from genpr.metrics.registry import METRICS
 from genpr.metrics.value import Control, MetricValue
 from genpr.notices import Notice, notice

@@ -12,9 +12,9 @@ from PIL.PngImagePlugin import PngInfo
 import genpr
 from genpr.evaluation import diagnostics
 from genpr.evaluation.result import result_of
+from genpr.metrics import clusters as kinds
 from genpr.metrics import neighbor_metrics
-from genpr.metrics.modes import kinds
-from genpr.metrics.modes.kinds import odd_axes
+from genpr.metrics.clusters import odd_axes
 
 SUSPICIONS = {
     "near-copies",
@@ -251,10 +251,10 @@ def test_one_odd_feature_among_many(rng):
 
 def test_kinds_are_looked_for_once_per_real_set(images, monkeypatch):
     real, other = images
-    fitted, centres = [], kinds.fitted_centres
+    fitted, centres = [], kinds.fitted_centers
     monkeypatch.setattr(
         kinds,
-        "fitted_centres",
+        "fitted_centers",
         lambda part, count, *, seed: fitted.append(len(part)) or centres(part, count, seed=seed),
     )
     evaluator = genpr.Evaluator(real, device="cpu", control=False, intervals=False)

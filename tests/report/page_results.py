@@ -21,7 +21,7 @@ from genpr.evaluation.result import (
     Unreadable,
 )
 from genpr.features.extractor import ExtractorInfo
-from genpr.metrics.modes.projection import Projection
+from genpr.metrics.projection import Projection
 from genpr.metrics.value import Control, MetricValue
 from genpr.notices import notice
 from genpr.report.pages.set_map import set_map

@@ -13,7 +13,7 @@ from page_results import HOSTILE, MAP_COLOURS, a_map, a_result, picture
 from PIL import Image
 
 from genpr.errors import UsageError
-from genpr.metrics.modes.projection import project
+from genpr.metrics.projection import project
 from genpr.report.pages.gallery import Gallery, Picture
 from genpr.report.pages.score_page import html_report
 from genpr.report.pages.set_map import set_map

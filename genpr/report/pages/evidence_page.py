@@ -13,7 +13,7 @@ from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import labels_lie_in, open_side
 from genpr.images.policy import BadImagePolicy, DecodePolicy
-from genpr.metrics.modes.projection import Projection, project
+from genpr.metrics.projection import Projection, project
 from genpr.report.pages.album import Album
 from genpr.report.pages.gallery import Gallery
 from genpr.report.pages.label_picks import mistaken_picks

@@ -11,7 +11,7 @@ from genpr.evaluation.labels import Label
 from genpr.evaluation.modes import FoundModes
 from genpr.evaluation.per_image import PerImageScores
 from genpr.metrics.ball_metrics import coverage, precision
-from genpr.metrics.modes.modes import LEAST_IMAGES, modes_of
+from genpr.metrics.modes import LEAST_IMAGES, modes_of
 from genpr.report.pages.picks import Pick, Selection, Side
 from genpr.report.reading import capital
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
 
     from genpr.features.options import StageProgress
-    from genpr.metrics.modes.modes import ModeCluster
+    from genpr.metrics.modes import ModeCluster
 
 KnownLabels = Sequence[Label] | None
 """Class of each image of a side, None for those without one; None if no classes are known."""

@@ -18,7 +18,7 @@ from genpr.report.safe_text import shown
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from genpr.metrics.modes.projection import Projection
+    from genpr.metrics.projection import Projection
 
 _WIDTH, _LEAST_HEIGHT, _MOST_HEIGHT, _MARGIN = 800, 260, 640, 14  # units of the drawing
 _LONGEST = 160  # characters of a caption: there are two thousand of them
@@ -94,7 +94,7 @@ def set_map(
     """The map of a projection.
 
     Args:
-        projection: Of `genpr.metrics.modes.projection.project`.
+        projection: Of `genpr.metrics.projection.project`.
         names: (p,) what to call the image of each point, such as its file name, whatever that holds.
         thumbnails: (h, w, 3) uint8 pixels by number of the point, 0 to p - 1, where there are any; larger ones than 48
             pixels are made smaller.
@@ -103,7 +103,7 @@ def set_map(
         UsageError: There is not one name per point, or a thumbnail is no such picture or of no point ("bad-option").
 
     Example:
-        >>> from genpr.metrics.modes.projection import project
+        >>> from genpr.metrics.projection import project
         >>> rng = np.random.default_rng(0)
         >>> points = project(rng.normal(size=(9, 4)), rng.normal(size=(5, 4)))
         >>> drawn = set_map(points, [f"{row}.png" for row in points.rows], {13: np.zeros((32, 32, 3), np.uint8)})

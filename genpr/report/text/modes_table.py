@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from genpr.evaluation.modes import NAMED, FoundModes
-from genpr.metrics.modes.modes import ModeCluster
+from genpr.metrics.modes import ModeCluster
 from genpr.report.text.class_table import label_lines
 from genpr.report.text.layout import plain_table, render, shortened, wrapped
 

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics import blocks
-from genpr.metrics.modes import projection
-from genpr.metrics.modes.projection import project
+from genpr.metrics import blocks, projection
+from genpr.metrics.projection import project
 
 
 def by_svd(real, fake):

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.stats import ks_2samp
 
-from genpr.metrics.modes.kinds import RealKinds, ks_distances, odd_axes
+from genpr.metrics.clusters import RealKinds, ks_distances, odd_axes
 
 
 def missing_kinds(real, fake, **options):

@@ -1,19 +1,25 @@
-"""Two looks at plain features that no metric of neighbours takes: kinds of images that are missing, and odd axes.
+"""Clusters of images by k-means, kinds of reals that fakes lack, and single features in which two sets differ.
+
+K-means gives the same clusters on any number of threads.
 
 References:
+    Johnson, Douze & Jégou 2021, "Billion-scale similarity search with GPUs" (FAISS, whose k-means finds the centers).
     Kolmogorov 1933; Smirnov 1939 (largest difference of two distribution functions).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from genpr.metrics.modes.clusters import fitted_centres, mean_of, nearest_centres
+from genpr.metrics.blocks import double_blocks
 
+_STEPS = 20
 _CELLS, _FITTED = 20, 5000
 _LEAST_SHARE, _STARVED = 0.01, 0.2  # of the reals in a cell; of its fair part that it gets
 _CHANCE = 1e-6
@@ -21,6 +27,77 @@ _COMPARED = 2000  # rows per side, among which a distance of .3 is far beyond ch
 _ALARM = 0.3
 _FEW_AXES = 0.05  # more than this share of odd axes, and distances see them too
 _REPEATED, _VARIED = 0.1, 0.5  # shares of distinct values, on a lattice and off it
+
+
+def mean_of(features: Tensor) -> Tensor:
+    """Mean (d,) float64 of (n, d) features, n at least 1."""
+    total = torch.zeros(features.shape[1], dtype=torch.float64)
+    for block in double_blocks(features, total.device):
+        total += block.sum(dim=0)
+    return total / len(features)
+
+
+def fitted_centers(part: Tensor, count: int, *, seed: int) -> Tensor:
+    """Centres of clusters, by FAISS's k-means.
+
+    Args:
+        part: (p, d) float64 relative to some mean of the features, p at least `count`.
+        count: Number of clusters.
+        seed: Of the rows that it starts from.
+
+    Returns:
+        (count, d) float64.
+    """
+    import faiss  # after torch: the other order can load two OpenMP runtimes
+
+    # Without a scale, squares of large features overflow float32, in which FAISS computes.
+    scale = part.abs().max().clamp(min=torch.finfo(torch.float64).tiny)
+    rows = (part / scale).float().contiguous().numpy()
+    means = faiss.Kmeans(
+        rows.shape[1],
+        count,
+        niter=_STEPS,
+        seed=seed,
+        min_points_per_centroid=1,
+        max_points_per_centroid=len(rows),
+    )
+    with _one_thread():
+        means.train(rows)
+    return torch.from_numpy(means.centroids).double() * scale
+
+
+def nearest_centers(
+    features: Tensor, mean: Tensor, centres: Tensor, *, rows: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Cluster of each row of (n, d) features, or of those named, and its squared distance to the centre: two of (n,).
+
+    Args:
+        features: (n, d).
+        mean: (d,) float64 that the centres are relative to.
+        centres: (c, d) float64.
+        rows: Indices; None for all.
+    """
+    labels, distances = [torch.empty(0, dtype=torch.int64)], [mean[:0]]
+    for block in double_blocks(features, mean.device, rows=rows):
+        moved = block - mean
+        sq = moved.square().sum(dim=1, keepdim=True) + centres.square().sum(dim=1) - 2 * moved @ centres.T
+        distance, label = sq.min(dim=1)
+        labels.append(label)
+        distances.append(distance)
+    return torch.cat(labels), torch.cat(distances)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Sums of products depend on who computes which part of them."""
+    import faiss
+
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +162,8 @@ class RealKinds:
         # A real pulls the centre that it is fitted to towards itself; others are counted, as fakes are.
         order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
         fitted, counted = order[: min(_FITTED, n // 2)], order[min(_FITTED, n // 2) :].sort().values
-        centres = fitted_centres(real[fitted].double() - centre, _CELLS, seed=seed)
-        label, sq = nearest_centres(real, centre, centres, rows=counted)
+        centres = fitted_centers(real[fitted].double() - centre, _CELLS, seed=seed)
+        label, sq = nearest_centers(real, centre, centres, rows=counted)
         nearest = [sq.where(label == cell, torch.inf).argmin() for cell in range(len(centres))]
         shares = label.bincount(minlength=len(centres)).double() / len(counted)
         return cls(centre, centres, shares, counted[torch.stack(nearest)])
@@ -105,7 +182,7 @@ class RealKinds:
         if not len(self.centres):
             return ()
         m = len(fake if fake_rows is None else fake_rows)
-        label, _ = nearest_centres(fake, self.centre, self.centres, rows=fake_rows)
+        label, _ = nearest_centers(fake, self.centre, self.centres, rows=fake_rows)
         found = []
         for ours, theirs, row in zip(
             self.shares.tolist(),

@@ -2,18 +2,27 @@
 
 Both sets together are clustered, without regard to which image is real. In each cluster the reals that no fake covers
 (coverage's definition) and the fakes in no real's ball (precision's) are counted, and held against what they would be
-if real and fake were drawn from one distribution (`excess`). Clusters of both kinds are tested together.
+if real and fake were drawn from one distribution. Clusters of both kinds are tested together.
+
+Under the null hypothesis real and fake images are drawn from one distribution. Given all images, without regard to
+which are real, every way to call n of them real is then equally likely. A statistic is recomputed for random ways; the
+observed one ranks among them as one of them. Groups that were formed without looking at who is real need no correction,
+images whose neighbours are shared need none, and the largest statistic over all groups accounts for their number
+(Westfall & Young 1993). Nothing is assumed of the distribution or its dimension.
 
 References:
     Naeem et al. 2020, "Reliable Fidelity and Diversity Metrics for Generative Models" (covered).
     Kynkäänniemi et al. 2019, "Improved Precision and Recall Metric for Assessing Generative Models" (outside).
+    Westfall & Young 1993, "Resampling-Based Multiple Testing" (largest statistic).
+    Phipson & Smyth 2010, "Permutation P-values Should Never Be Zero".
+    Holm 1979, "A Simple Sequentially Rejective Multiple Test Procedure".
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,11 +31,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError
+from genpr.metrics.clusters import fitted_centers, mean_of, nearest_centers
 from genpr.metrics.joint import JointNeighbours, list_length
-from genpr.metrics.mixed import Mixed
-from genpr.metrics.modes.class_modes import ClassShare, ranked_classes
-from genpr.metrics.modes.clusters import fitted_centres, mean_of, nearest_centres
-from genpr.metrics.modes.excess import LEVEL, Counts, Excess, excess_by_relabelling
+from genpr.metrics.null import balls_hit
 from genpr.metrics.progress import PairProgress
 from genpr.validation import (
     Features,
@@ -40,10 +47,18 @@ from genpr.validation import (
 _PER_CLUSTER, _MOST_CLUSTERS = 4, 50  # clusters: root of the smaller set's quarter
 _FITTED = 200  # images per cluster that its centre is found from
 _UNEQUAL = 4  # times as many images as the smaller set has that are used of the larger
+_BLOCK = 4096  # rows that are copied at a time
+_FIRST, _RANKED = 200, 499  # relabelings that scale the statistics, and those among which they rank
+_DIVISIONS = 200
 LEAST_IMAGES = 50
-"""Of each side, to see kinds of them."""
+"""Of each set, to see kinds of images in it."""
+LEVEL = 0.05
+"""Adjusted p up to which more is said than that chance may do it."""
 
+Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Of each group (g,): flagged images, and images that could be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +87,35 @@ class ModeCluster:
     def excess(self) -> float:
         """Share of the flagged beyond the expected one."""
         return (self.flagged - self.expected) / self.size if self.size else 0.0
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether chance alone does not explain it."""
+        return self.p <= LEVEL and self.excess > 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClassShare:
+    """A class of the reals.
+
+    Attributes:
+        name: What it is called.
+        size: Reals of it.
+        uncovered: Of these, covered by no fake.
+        expected: Uncovered ones, were the fakes of a perfect generator.
+        p: Chance of so many, adjusted for the number of classes (Holm).
+    """
+
+    name: str
+    size: int
+    uncovered: int
+    expected: float
+    p: float
+
+    @property
+    def excess(self) -> float:
+        """Share of the uncovered beyond the expected one."""
+        return (self.uncovered - self.expected) / self.size
 
     @property
     def is_significant(self) -> bool:
@@ -193,7 +237,7 @@ class _Found:
             return np.concatenate(flagged), np.concatenate(size)
 
         is_real, rows = self.mixed.is_real, self.mixed.rows
-        found = excess_by_relabelling(is_real, counts, seed=self.seed)
+        found = excess_by_relabeling(is_real, counts, seed=self.seed)
         uncovered, outside = self.near.uncovered(is_real, self.ks[0]), self.near.outside(is_real, self.ks[1])
         labels = None if self.labels[0] is None else [self.labels[0][row] for row in rows[is_real]]
         classes, null = ranked_classes(
@@ -226,7 +270,7 @@ class _Found:
         """Rows in their own set of some images of one side, nearest to their mean first, and their classes."""
         part = self.mixed.features[torch.from_numpy(at)]
         mean = mean_of(part)
-        _, sq = nearest_centres(part, mean, torch.zeros_like(mean)[None])
+        _, sq = nearest_centers(part, mean, torch.zeros_like(mean)[None])
         rows = self.mixed.rows[at[sq.argsort(stable=True).numpy()]].tolist()
         labels = self.labels[0 if self.mixed.is_real[at[0]] else 1]
         names = Counter(name for row in rows if labels is not None and (name := labels[row]) is not None)
@@ -237,7 +281,7 @@ def _cells(features: Tensor, count: int, seed: int) -> NDArray[np.int64]:
     """Cluster of each row, found from the first ones, which are of both sets at random."""
     mean = mean_of(features)
     fitted = features[: _FITTED * count].double() - mean
-    label, _ = nearest_centres(features, mean, fitted_centres(fitted, count, seed=seed))
+    label, _ = nearest_centers(features, mean, fitted_centers(fitted, count, seed=seed))
     cells: NDArray[np.int64] = label.numpy()
     return cells
 
@@ -262,3 +306,189 @@ def _checked(labels: Sequence[str | None] | None, side: Tensor) -> list[str | No
             code="bad-labels",
         )
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """Images of two sets.
+
+    Attributes:
+        features: (n, d).
+        is_real: (n,) bool, which set each is of.
+        rows: (n,) int64, which row of that set.
+    """
+
+    features: Tensor
+    is_real: NDArray[np.bool_]
+    rows: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, real: Tensor, fake: Tensor, *, most: int, seed: int) -> Mixed:
+        """All images of both sets, of each at most `most`, chosen and ordered at random.
+
+        Args:
+            real: (n, d).
+            fake: (m, d).
+            most: Of each set.
+            seed: Of choice and order.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        parts = [torch.randperm(len(side), generator=generator)[:most].sort().values for side in (real, fake)]
+        total = sum(map(len, parts))
+        # Written in place: there never is a second copy.
+        features = torch.empty(
+            total, real.shape[1], dtype=torch.promote_types(real.dtype, fake.dtype), device="cpu"
+        )
+        places = torch.split(torch.randperm(total, generator=generator), [len(part) for part in parts])
+        is_real, rows = np.zeros(total, dtype=bool), np.empty(total, dtype=np.int64)
+        is_real[places[0].numpy()] = True
+        for side, part, place in zip((real, fake), parts, places, strict=True):
+            rows[place.numpy()] = part.numpy()
+            for own, at in zip(torch.split(part, _BLOCK), torch.split(place, _BLOCK), strict=True):
+                features[at] = side[own].to(features.dtype)
+        return cls(features, is_real, rows)
+
+
+def ranked_classes(
+    near: JointNeighbours,
+    is_real: Flags,
+    uncovered: Flags,
+    labels: Sequence[str | None] | None,
+    *,
+    k: int,
+    seed: int,
+) -> tuple[tuple[ClassShare, ...], float]:
+    """Significant classes first, by how far their share is beyond expectation; and that share.
+
+    Only the reals have classes, so relabeling both sets would leave some reals without one. Whatever its class, a real is
+    uncovered by a perfect generator with the chance that the null of coverage gives. How much counts of a class scatter,
+    which depends on how many neighbors its images share, is seen when the reals are divided at random as the two sets are.
+
+    Args:
+        near: Neighbours of all images.
+        is_real: (n + m,) bool.
+        uncovered: (n,) bool, of the reals.
+        labels: Class of each real; None for those without one, and instead of all where they are not known.
+        k: Of coverage's balls.
+        seed: Of the divisions.
+    """
+    n, m = int(is_real.sum()), int((~is_real).sum())
+    null = 1.0 - balls_hit(n, m, k)
+    names = sorted({label for label in labels or () if label is not None})
+    if labels is None or not names:
+        return (), null
+    place: dict[str | None, int] = {name: index for index, name in enumerate(names)}
+    number = np.array(
+        [place.get(label, len(names)) for label in labels]
+    )  # one more for those without a class
+    size = np.bincount(number, minlength=len(names))[: len(names)]
+    flagged = np.bincount(number[uncovered], minlength=len(names))[: len(names)]
+    spread = _spread(near, is_real, number, m, k=k, seed=seed)[: len(names)]
+    p = holm(np.exp(-surprise(flagged, (null * size).astype(np.float64), spread)))
+    found = [
+        ClassShare(name, int(own), int(count), null * int(own), float(chance))
+        for name, own, count, chance in zip(names, size, flagged, p, strict=True)
+    ]
+    return tuple(sorted(found, key=lambda each: (not each.is_significant, -each.excess))), null
+
+
+def _spread(
+    near: JointNeighbours, is_real: Flags, number: NDArray[np.int64], m: int, *, k: int, seed: int
+) -> NDArray[np.float64]:
+    """Of each class, by reals that are called fake at random, one in as many as are fake of all: (c,)."""
+    rng = np.random.default_rng(seed)
+    n, count = len(number), int(number.max()) + 1
+    rows, others = near.nearest_of(is_real, k)
+    reals, own = np.flatnonzero(is_real), np.zeros(len(is_real), dtype=np.int64)
+    own[reals] = number
+    kept = max(round(n * n / (n + m)), 1)
+
+    def counted() -> Counts:
+        is_kept = np.zeros(len(is_real), dtype=bool)
+        is_kept[rng.permutation(reals)[:kept]] = True
+        flags = is_kept[rows] & is_kept[others].all(axis=1)
+        return (
+            np.bincount(own[rows[flags]], minlength=count),
+            np.bincount(own[rows[is_kept[rows]]], minlength=count),
+        )
+
+    found = [counted() for _ in range(_DIVISIONS)]
+    flagged, size = (np.array(part).sum(axis=0) for part in zip(*found, strict=True))
+    return spread_of(found, float(flagged.sum()) / max(float(size.sum()), 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """Groups held against random labellings.
+
+    Attributes:
+        flagged: (g,) images.
+        size: (g,) images that could be flagged.
+        expected: (g,) flagged images on average.
+        p: (g,) chance that any group is as far beyond it, if both sets are of one distribution.
+    """
+
+    flagged: NDArray[np.int64]
+    size: NDArray[np.int64]
+    expected: Floats
+    p: Floats
+
+
+def excess_by_relabeling(is_real: Flags, count: Callable[[Flags], Counts], *, seed: int) -> Excess:
+    """Test all groups of `count` at once, one-sided.
+
+    Args:
+        is_real: (n,) bool, the true labelling.
+        count: Counts of groups that do not depend on the labelling.
+        seed: Of the labellings.
+    """
+    rng = np.random.default_rng(seed)
+    # The scale comes from other labellings than those ranked among, so that these and the true one are alike.
+    rate, spread = _rates([count(rng.permutation(is_real)) for _ in range(_FIRST)])
+    ranked = [_largest(*count(rng.permutation(is_real)), rate, spread) for _ in range(_RANKED)]
+    flagged, size = count(is_real)
+    own = surprise(flagged, rate * size, spread)
+    p = (1 + (np.array(ranked)[:, None] >= own).sum(axis=0)) / (1 + _RANKED)
+    return Excess(flagged, size, rate * size, np.where(flagged > 0, p, 1.0))
+
+
+def spread_of(found: list[Counts], rate: Floats | float) -> Floats:
+    """Variance of flagged counts over that of independent ones of so rare a kind, at least 1: (g,)."""
+    flagged, size = (np.array(part, dtype=np.float64) for part in zip(*found, strict=True))
+    mean = rate * size
+    usual = mean.sum(axis=0)
+    # One more labelling that is as usual keeps groups without a flagged image from dividing by zero.
+    extra = usual.mean() / len(found) + 1e-12
+    ratio: Floats = (((flagged - mean) ** 2).sum(axis=0) + extra) / (usual + extra)
+    return np.maximum(ratio, 1.0 + 1e-3)
+
+
+def surprise(flagged: NDArray[np.int64], mean: Floats, spread: Floats) -> Floats:
+    """Minus the logarithm of the chance that a negative binomial count is so large: (g,); 0 where none is flagged."""
+    from scipy.special import betainc
+
+    size = np.maximum(mean, 1e-12) / (spread - 1)
+    chance = betainc(np.maximum(flagged, 1), size, 1 - 1 / spread)
+    chance = np.where(flagged > 0, chance, 1.0)
+    with np.errstate(divide="ignore"):  # beyond float64 all are equally surprising
+        return -np.log(chance)
+
+
+def holm(p: Floats) -> Floats:
+    """Adjusted p values (g,): the least level at which all of them together allow to reject each."""
+    order = np.argsort(p, kind="stable")
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
+    return adjusted
+
+
+def _rates(found: list[Counts]) -> tuple[Floats, Floats]:
+    flagged, size = (np.array(part, dtype=np.float64).sum(axis=0) for part in zip(*found, strict=True))
+    # One more image that is flagged as often as all are: a rate of 0 would make a single one infinitely surprising.
+    overall = max(float(flagged.sum()), 1.0) / max(float(size.sum()), 1.0)
+    rate: Floats = (flagged + overall) / (size + 1)
+    return rate, spread_of(found, rate)
+
+
+def _largest(flagged: NDArray[np.int64], size: NDArray[np.int64], rate: Floats, spread: Floats) -> float:
+    return float(surprise(flagged, rate * size, spread).max())

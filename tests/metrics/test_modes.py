@@ -10,13 +10,11 @@ import torch
 from scipy.stats import binom, nbinom
 
 from genpr.errors import FeatureError, UsageError
+from genpr.metrics import modes as modes_module
+from genpr.metrics.clusters import fitted_centers, nearest_centers
 from genpr.metrics.joint import JointNeighbours, list_length
 from genpr.metrics.knn_manifold import KNNManifold
-from genpr.metrics.modes import modes as modes_module
-from genpr.metrics.modes.class_modes import _spread
-from genpr.metrics.modes.clusters import fitted_centres, nearest_centres
-from genpr.metrics.modes.excess import excess_by_relabelling, holm, surprise
-from genpr.metrics.modes.modes import modes_of
+from genpr.metrics.modes import _spread, excess_by_relabeling, holm, modes_of, surprise
 
 CPU = torch.device("cpu")
 KINDS = 10
@@ -106,14 +104,14 @@ def test_p_is_the_place_among_random_labellings():
     def count(real):
         return np.bincount(group[real], minlength=2), np.array([40, 40])
 
-    usual = excess_by_relabelling(is_real, count, seed=0)
+    usual = excess_by_relabeling(is_real, count, seed=0)
     assert usual.flagged.tolist() == [30, 10]
     assert usual.expected == pytest.approx([30, 10], abs=0.6)
     assert (usual.p > 0.3).all()
-    extreme = excess_by_relabelling(group == 1, lambda real: (*count(real)[:1], np.array([40, 40])), seed=0)
+    extreme = excess_by_relabeling(group == 1, lambda real: (*count(real)[:1], np.array([40, 40])), seed=0)
     assert extreme.p[1] == 1 / 500
     assert extreme.p[0] == 1
-    assert excess_by_relabelling(is_real, count, seed=0).p.tolist() == usual.p.tolist()
+    assert excess_by_relabeling(is_real, count, seed=0).p.tolist() == usual.p.tolist()
 
 
 def test_a_kind_that_is_left_out_comes_first(missed):
@@ -225,21 +223,21 @@ def test_threads_change_nothing_and_are_left_as_they_were(rng, monkeypatch):
     try:
         for threads in (1, 2):
             faiss.omp_set_num_threads(threads)
-            found.append(fitted_centres(part, 12, seed=3))
+            found.append(fitted_centers(part, 12, seed=3))
             assert faiss.omp_get_max_threads() == threads
     finally:
         faiss.omp_set_num_threads(before)
     assert during == [1, 1]
     assert torch.equal(*found)
-    assert not torch.equal(found[0], fitted_centres(part, 12, seed=4))
+    assert not torch.equal(found[0], fitted_centers(part, 12, seed=4))
 
 
 @pytest.mark.parametrize("scale", [1e-25, 1e25])
 def test_centres_are_means_at_any_scale(rng, scale):
     part = torch.from_numpy(scale * (rng.integers(0, 2, (200, 1)) * 9 + rng.normal(size=(200, 3))))
     part = part - part.mean(dim=0)
-    centres = fitted_centres(part, 2, seed=0)
-    label, sq = nearest_centres(part, part.new_zeros(3), centres)
+    centres = fitted_centers(part, 2, seed=0)
+    label, sq = nearest_centers(part, part.new_zeros(3), centres)
     for cell in range(2):
         assert centres[cell].numpy() == pytest.approx(part[label == cell].mean(dim=0).numpy(), rel=1e-4)
     assert sq.numpy() == pytest.approx(

@@ -1,1 +1,0 @@
-"""Kinds of images: those that fakes miss or invent, and what their images have in common."""
