@@ -46,9 +46,9 @@ def work(kind: str, args: argparse.Namespace) -> dict[str, object]:
 
     pixels = np.random.default_rng(0).integers(0, 256, (args.images, *_SHAPE), dtype=np.uint8)
     sides = features(args.rows, args.dim) if kind == "score" else ()
-    with genpr.all_ranks() as team:  # which chooses the GPU
+    with genpr.all_ranks() as communicator:  # which chooses the GPU
         extractor = genpr.load_extractor(args.extractor, device=args.device) if kind == "embed" else None
-        team.told("ready")
+        communicator.all_gather_object("ready")
         started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
         if extractor is not None:
             found = genpr.embed(pixels, extractor).numpy().tobytes()
@@ -60,7 +60,7 @@ def work(kind: str, args: argparse.Namespace) -> dict[str, object]:
         processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         own: dict[str, float | str] = {"seconds": seconds, "processor": processor, "peak_kb": after.ru_maxrss}
         own |= {"sha256": hashlib.sha256(found).hexdigest(), "threads": torch.get_num_threads()}
-        told = team.told(own)
+        told = communicator.all_gather_object(own)
     assert len({each["sha256"] for each in told}) == 1
     return {
         "kind": kind,

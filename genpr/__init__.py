@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from genpr.conditional.parse_answers import read_entities
     from genpr.conditional.recognition import score_entities_in_images
     from genpr.conditional.vocabulary import Vocabulary
-    from genpr.distributed.launch import all_ranks
+    from genpr.distributed import all_ranks
     from genpr.errors import DataError, GenprError, ResourceError, UsageError
     from genpr.evaluation.compare import compare, load_results
     from genpr.evaluation.evaluator import Evaluator, score
@@ -62,7 +62,7 @@ _HOME = {
     "UsageError": "genpr.errors",
     "Vocabulary": "genpr.conditional.vocabulary",
     "align": "genpr.conditional.align",
-    "all_ranks": "genpr.distributed.launch",
+    "all_ranks": "genpr.distributed",
     "compare": "genpr.evaluation.compare",
     "compare_report": "genpr.report.pages.compare_page",
     "embed": "genpr.features.embed",

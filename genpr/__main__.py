@@ -27,8 +27,7 @@ def _run() -> int:
     from genpr.cli.own_process import check_threads, finish_stdout, prepare
     from genpr.cli.signals import Farewell, answer_signals, end_by_signals_alone, signal_of
     from genpr.cli.voice import Voice
-    from genpr.distributed.environment import is_launched, launched_rank
-    from genpr.runtime import limit_malloc_arenas
+    from genpr.runtime import is_launched, launched_rank, limit_malloc_arenas
 
     prepare()
     farewell, voice = Farewell(as_json="--json" in sys.argv), Voice()

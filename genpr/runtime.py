@@ -32,6 +32,8 @@ _OUT_OF_MEMORY = (
 # M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of glibc's malloc.h, each with its value. The last is set because
 # glibc no longer adapts it once the second is set.
 _MALLOPT = (-8, 1), (-3, 8 * 2**20), (-1, 32 * 2**20)
+LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
 _sharers = {"cores": 1, "memory": 1}  # processes that share this machine with this one and know of each other
 
 
@@ -110,6 +112,23 @@ def _lack_of_cuda(count: int) -> str:
     if not said or "no NVIDIA driver" in said or "No CUDA GPUs" in said:
         return f"sees {count} CUDA devices here, built for CUDA {built}; look for a GPU and its driver"
     return f"(built for CUDA {built}) cannot use the GPU: {said}; `nvidia-smi` should list it"
+
+
+def is_launched() -> bool:
+    """Whether a launcher such as torchrun started this process as one of several, as its environment says.
+
+    A training under torchrun hands its variables on to whatever it starts; GENPR_ALONE=1 says that they are not meant.
+    """
+    if os.environ.get("GENPR_ALONE", "0") not in {"", "0"}:
+        return False
+    rank, size = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
+    is_one_of_several = rank.isdecimal() and size.isdecimal() and int(rank) < int(size) > 1
+    return is_one_of_several and all(name in os.environ for name in LAUNCHER_VARIABLES)
+
+
+def launched_rank() -> int:
+    """The number of this process among those of the launcher."""
+    return int(os.environ["RANK"])
 
 
 def own_cores() -> list[int]:

@@ -27,3 +27,6 @@ class CountingEngine:
 
     def sq_differences(self, x, y, i, j):
         return self.engine.sq_differences(x, y, i, j)
+
+    def communicator(self):
+        return self.engine.communicator()

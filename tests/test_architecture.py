@@ -30,8 +30,8 @@ BASE = {
 ALLOWED: dict[str, set[str]] = {
     "base": set(),
     "distributed": set(),
-    "images": {"distributed"},
-    "neighbors": {"distributed"},
+    "images": set(),
+    "neighbors": set(),
     "features": {"distributed", "images"},
     "metrics": {"distributed", "neighbors"},
     "evaluation": {"distributed", "features", "images", "metrics"},
@@ -90,8 +90,7 @@ UNLIMITED = {
     "doctor",
     "limits.py",
     "memory.py",  # control groups
-    "distributed",
-    "integrations/ranks.py",
+    "distributed.py",
     "storage.py",  # headers that safetensors accepted
     "features/code_closure.py",  # the user's own code
     "features/weights",  # accepted by their sha256

@@ -56,7 +56,7 @@ def command(
 
     check_feature_file(out)
     check_there(source)
-    from genpr.distributed.team import leave_to_first
+    from genpr.distributed import rank_zero_only
     from genpr.features.embedder import Embedder
     from genpr.features.feature_set import FeatureSet, save_features
     from genpr.features.inputs import open_side
@@ -72,7 +72,7 @@ def command(
         embedder = Embedder(EmbedOptions(device=device, progress=progress, **options))
         space = _space(extractor, are_images=not isinstance(side, FeatureSet))
         features = features_for_file(side, space, embedder, share)
-    if not leave_to_first():
+    if not rank_zero_only():
         return
     save_features(out, features)
     if not quiet:

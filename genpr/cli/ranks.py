@@ -1,7 +1,7 @@
-"""One command as many processes: torchrun starts them, the first one speaks, and an error is said once.
+"""One command as several processes started by torchrun: rank 0 writes the output, and an error is printed once.
 
-All others write nothing. A launcher that sees one process end with an error ends the rest at once, so nobody ends before
-the error was said; and the rank that met it says it, for the first may know nothing of it.
+All other ranks are silent. A launcher that sees one process end with an error ends the rest at once, so no rank ends before
+the error was printed. The rank that met the error prints it, since rank 0 may not know its details.
 """
 
 from __future__ import annotations
@@ -10,49 +10,49 @@ import re
 import signal
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from genpr.cli.console import complain
 from genpr.cli.main import run
 from genpr.cli.signals import Farewell, signal_of
 from genpr.cli.voice import Voice
-from genpr.distributed.environment import is_launched, launched_rank
+from genpr.distributed import Failure, FailureMonitor, join_ranks
 from genpr.errors import UsageError
-
-if TYPE_CHECKING:
-    from genpr.distributed.failures import Failure, Failures
+from genpr.runtime import is_launched, launched_rank
 
 _SHARED = {"score", "features"}
-_HARMLESS = {"list", "cache", "weights"}  # the first does them alone
-_TO_BE_SAID = 15.0  # seconds that an error may take to be said
+_ON_RANK_ZERO = {"list", "cache", "weights"}
 _ONE_GPU = re.compile(r"(--device=)?cuda:[0-9]+")
-_ALIKE = 2.0  # seconds in which all ranks meet the same error
+_PRINT_TIME = 15.0  # seconds in which another rank prints its error
+_COMMON_TIME = 2.0  # seconds in which all ranks meet the same error
 
 
 def run_as_launched(args: Sequence[str], farewell: Farewell, voice: Voice) -> int:
-    """Run the command line `args`, together with others if a launcher started several, and return the exit code."""
+    """Run the command line `args`, on all ranks if a launcher started several, and return the exit code."""
     if not is_launched():
         return run(args, farewell)
     command = next((arg for arg in args if not arg.startswith("-")), None)
-    asks_only = command is None or command in _HARMLESS or bool({"-h", "--help", "--version"} & {*args})
-    member = _Member(launched_rank(), voice)
+    needs_one_rank = (
+        command is None or command in _ON_RANK_ZERO or bool({"-h", "--help", "--version"} & {*args})
+    )
+    rank = _CommandRank(launched_rank(), voice)
     refusal = _refusal(command, args)
-    if member.rank and (asks_only or refusal):
+    if rank.number and (needs_one_rank or refusal):
         return 0
-    if asks_only:
+    if needs_one_rank:
         return run(args, farewell)
     try:
-        code = run(args, farewell, partial(_refuse, refusal) if refusal else member.together)
-    except _SilentError as silence:
-        return silence.exit_code
-    if code and member.failures is not None:
-        voice.mute()  # torch writes to stderr of others that are gone
-        member.failures.announce()
+        code = run(args, farewell, partial(_refuse, refusal) if refusal else rank.run_shared)
+    except _PrintedElsewhereError as error:
+        return error.exit_code
+    if code and rank.monitor is not None:
+        voice.mute()  # torch writes to stderr about ranks that have ended
+        rank.monitor.mark_printed()
     return code
 
 
-class _SilentError(BaseException):
-    """Another rank says what happened."""
+class _PrintedElsewhereError(BaseException):
+    """Another rank prints the error that ended the command."""
 
     def __init__(self, exit_code: int) -> None:
         super().__init__()
@@ -72,79 +72,81 @@ def _refuse(refusal: str, _call: Callable[[], Any]) -> Any:  # noqa: ANN401
     raise UsageError(refusal, code="not-shared")
 
 
-class _Member:
+class _CommandRank:
     """This process among those that run the command.
 
     Args:
-        rank: Its number.
-        voice: Of this process; all but the first are silent until they have an error to tell.
+        number: Its rank.
+        voice: Its output; all ranks but the first are silent until they have an error to print.
     """
 
-    def __init__(self, rank: int, voice: Voice) -> None:
-        self.rank = rank
-        self.failures: Failures | None = None
+    def __init__(self, number: int, voice: Voice) -> None:
+        self.number = number
+        self.monitor: FailureMonitor | None = None
         self._voice = voice
 
-    def together(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401
-        """Do `call` as one of the ranks; what it raises is for this one to say."""
-        from genpr.distributed.launch import entered
-
+    def run_shared(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401
+        """Run `call` as one of the ranks; what it raises is for this rank to print."""
         try:
-            with entered(when_waiting=self._say_waiting) as (_, self.failures):
-                if self.failures is not None:
-                    self.failures.when_found = self._heard
+            with join_ranks(when_waiting=self._print_waiting) as (_, self.monitor):
+                if self.monitor is not None:
+                    self.monitor.when_found = self._mute_after
                 return call()
         except Exception as error:
-            self._leave_or_prepare(error)
+            self._report(error)
             raise
         except KeyboardInterrupt as error:
-            self._tell_signal(error)
+            self._report_signal(error)
             raise
 
-    def _say_waiting(self, text: str) -> None:
-        """On every rank: where there are no others, this one may be none of the first."""
+    def _print_waiting(self, text: str) -> None:
+        """On every rank: if there are no others, none may be rank 0."""
         self._voice.unmute()
-        complain(f"rank {self.rank}: {text}")
-        if self.rank:
+        complain(f"rank {self.number}: {text}")
+        if self.number:
             self._voice.mute()
 
-    def _tell_signal(self, error: BaseException) -> None:
-        """Every rank gets it, and the first one says it."""
+    def _report_signal(self, error: BaseException) -> None:
+        """Every rank gets it, and rank 0 prints it."""
         number = signal_of(error)
         if number == signal.SIGTERM:
             complain("a launcher ends all ranks when one of them ends: its report says which, and how")
-        if self.failures is not None:
-            self.failures.tell(error, number=number)
+        if self.monitor is not None:
+            self.monitor.report(error, signal_number=number)
 
-    def _leave_or_prepare(self, error: Exception) -> None:
-        """Leave it to another rank to say what happened, or make ready to say it here."""
-        failures = self.failures
-        if failures is None:  # it never met the others
+    def _report(self, error: Exception) -> None:
+        """Return if this rank has to print the error.
+
+        Raises:
+            _PrintedElsewhereError: Another rank prints it, or has.
+        """
+        monitor = self.monitor
+        if monitor is None:  # the ranks never met
             self._voice.unmute()
-            _name(error, self.rank)
+            _add_rank(error, self.number)
             return
         if type(error).__name__ == "Abort":
-            self._tell_signal(error)
+            self._report_signal(error)
             return
-        first = failures.tell(error)
-        if first.rank != self.rank:
-            if first.is_by_signal and self.rank == 0:
+        first = monitor.report(error)
+        if first.rank != self.number:
+            if first.is_signal and self.number == 0:
                 complain(f"error: rank {first.rank}: {first.message}")
             self._voice.mute()
-            failures.await_announcement(_TO_BE_SAID)
-            raise _SilentError(first.exit_code) from error
-        is_common = failures.is_common(first, seconds=_ALIKE)
+            monitor.wait_until_printed(_PRINT_TIME)
+            raise _PrintedElsewhereError(first.exit_code) from error
+        is_common = monitor.is_common(first, seconds=_COMMON_TIME)
         self._voice.unmute()
-        if not is_common and self.rank:
-            _name(error, self.rank)
+        if not is_common and self.number:
+            _add_rank(error, self.number)
 
-    def _heard(self, failure: Failure) -> None:
-        """Another rank failed: it will say so, and this one nothing, whatever ends it."""
-        if failure.rank != self.rank and not failure.is_by_signal:
+    def _mute_after(self, failure: Failure) -> None:
+        """Write nothing more after an error of another rank, which prints it."""
+        if failure.rank != self.number and not failure.is_signal:
             self._voice.mute()
 
 
-def _name(error: Exception, rank: int) -> None:
-    """Say in an error on which rank it was."""
+def _add_rank(error: Exception, rank: int) -> None:
+    """Put the rank in front of the message of an error."""
     if error.args and isinstance(error.args[0], str) and not error.args[0].startswith("rank "):
         error.args = (f"rank {rank}: {error.args[0]}", *error.args[1:])

@@ -108,7 +108,7 @@ def command(
     needed = [space for each in spaces.values() for space in each]
     _check_weights(real, fake, needed, weights, offline=offline)
 
-    from genpr.distributed.team import leave_to_first
+    from genpr.distributed import rank_zero_only
 
     # What a custom extractor prints must not end up in the result.
     stderr = redirect_stdout(sys.stderr)
@@ -116,7 +116,7 @@ def command(
         options["progress"] = progress
         by_image, must_tell = bool(html or table), table is not None
         run = score_run(real, fake, protocols, by_class, by_image=by_image, must_tell=must_tell, **options)
-    if not leave_to_first():
+    if not rank_zero_only():
         return 0
     found = run.results
     if not quiet:
@@ -206,6 +206,7 @@ def _spaces(
 
 def _check_weights(real: str, fake: str, spaces: list[str], weights: str | None, *, offline: bool) -> None:
     """Refuse missing weights, if a side holds images."""
+    from genpr.distributed import current_communicator
     from genpr.errors import WeightsError
     from genpr.features.lookup import group_by_network
     from genpr.features.registry import require_weights, weights_of
@@ -217,7 +218,7 @@ def _check_weights(real: str, fake: str, spaces: list[str], weights: str | None,
             require_weights(name, weights=weights_of(name, weights), offline=offline)
     except WeightsError:
         for side in images:  # a missing or empty folder is the likelier mistake, and is named first
-            open_source(side)
+            open_source(side, communicator=current_communicator())
         if len(images) == 1:
             from genpr.features.inputs import check_same_kind, open_side
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from genpr.distributed.team import current_team
+from genpr.distributed import current_communicator
 from genpr.evaluation.fitted_neighbors import NeighborResult
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Identities
@@ -88,7 +88,7 @@ def notices_of(
         )
         return [asdict(item) for item in notices]
 
-    return tuple(Notice(**record) for record in current_team().from_first(find))
+    return tuple(Notice(**record) for record in current_communicator().broadcast_from_rank0(find))
 
 
 def input_notices(

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from genpr.distributed.team import alone, current_team
+from genpr.distributed import current_communicator, single_process
 from genpr.evaluation.fitted_neighbors import FittedNeighbors, NeighborResult, mean_over_networks
 from genpr.evaluation.plan import ScorePlan
 from genpr.features.embedded_source import SideFeatures
@@ -76,7 +76,7 @@ class FittedMetrics:
         )
         started = time.perf_counter()
         self._distributions: dict[str, tuple[Tensor | Gaussian, ...]] = {}
-        if current_team().is_first:
+        if current_communicator().is_rank_zero:
             with _whole_machine():
                 self._fit_distributions()
         self._distribution_seconds = time.perf_counter() - started
@@ -150,7 +150,7 @@ class FittedMetrics:
                 }
 
         machine = _whole_machine()
-        found = current_team().from_first(records)
+        found = current_communicator().broadcast_from_rank0(records)
         return {name: MetricValue(**record) for name, record in found.items()}
 
     def _distribution_value(self, name: str, fake: FeatureSet, given: Gaussian | None) -> MetricValue:
@@ -209,10 +209,10 @@ def control_of(plan: ScorePlan, real: SideFeatures, embedder: Embedder) -> Contr
 
 def _whole_machine() -> AbstractContextManager[object]:
     """Use the cores of all ranks of this machine, while the others wait for this one."""
-    if current_team().is_alone:
+    if current_communicator().is_single_process:
         return nullcontext()
     stack = ExitStack()
-    stack.enter_context(alone())
+    stack.enter_context(single_process())
     stack.enter_context(all_cores())
     return stack
 

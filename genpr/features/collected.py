@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from genpr.distributed.team import Team
+from genpr.distributed import Communicator
 from genpr.errors import DataError, ImageError
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
@@ -32,7 +32,7 @@ class RankShare:
 
     Args:
         source: The same on every rank.
-        team: Who shares it.
+        communicator: The ranks that share it.
 
     Attributes:
         names: Of all images met so far, the other ranks' too.
@@ -42,15 +42,15 @@ class RankShare:
         DataError: It has another number of images elsewhere ("ranks-differ").
     """
 
-    def __init__(self, source: ImageSource, team: Team) -> None:
-        self._source, self._team = source, team
+    def __init__(self, source: ImageSource, communicator: Communicator) -> None:
+        self._source, self._communicator = source, communicator
         self.names: list[str] = []
         self.total = known_length(source)
         self._check(self.total, "images")
 
     def __iter__(self) -> Iterator[Item]:
-        rank, size = self._team.rank, self._team.size
-        names = None if self._team.is_alone or self.total is None else self._source.names()
+        rank, size = self._communicator.rank, self._communicator.size
+        names = None if self._communicator.is_single_process or self.total is None else self._source.names()
         if (
             names is not None
         ):  # others' images are not even passed by, which for parquet would be to read them
@@ -70,14 +70,14 @@ class RankShare:
         Raises:
             DataError: They did not ("ranks-differ").
         """
-        if not self._team.is_alone:
+        if not self._communicator.is_single_process:
             facts = [len(self.names), names_sha256(self.names)[:16]]
             self._check(facts, "images and hash of their names")
 
     def place(self, number: int) -> int:
         """Where in the source this rank's image of a `number` (from 0) is."""
         block, row = divmod(number, BLOCK)
-        return (block * self._team.size + self._team.rank) * BLOCK + row
+        return (block * self._communicator.size + self._communicator.rank) * BLOCK + row
 
     @property
     def most(self) -> int | None:
@@ -85,16 +85,16 @@ class RankShare:
         blocks = None if self.total is None else -(-self.total // BLOCK)
         if self.total is None or blocks is None:
             return None
-        return min(self.total, -(-blocks // self._team.size) * BLOCK)
+        return min(self.total, -(-blocks // self._communicator.size) * BLOCK)
 
     def _check(self, own: Any, what: str) -> None:  # noqa: ANN401 - plain JSON types
-        if self._team.is_alone:
+        if self._communicator.is_single_process:
             return
-        for rank, other in enumerate(self._team.told(own)):
+        for rank, other in enumerate(self._communicator.all_gather_object(own)):
             if other != own:
                 raise DataError(
                     f"{printable(self._source.name)} is not the same everywhere: {what} are {own} on rank "
-                    f"{self._team.rank} and {other} on rank {rank}; do all machines see one file system?",
+                    f"{self._communicator.rank} and {other} on rank {rank}; do all machines see one file system?",
                     code="ranks-differ",
                     path=self._source.name,
                 )
@@ -149,18 +149,18 @@ class Collected:
         """Features (r, d) of some rows."""
         self.features[rows] = features
 
-    def of_all(self, team: Team) -> Collected:
+    def of_all(self, communicator: Communicator) -> Collected:
         """The same of the images of all ranks."""
-        if team.is_alone:
+        if communicator.is_single_process:
             return self
-        told = team.told(self._record())
+        told = communicator.all_gather_object(self._record())
         counts = {int(block): count for each in told for block, count in each["counts"].items()}
         rows, hashes = self.features[: self.n], self._hashes()
         errors = sorted(entry for each in told for entry in each["bad"])
         return Collected(
-            features=_in_order(rows, counts, team),
+            features=_in_order(rows, counts, communicator),
             counts=Counter(counts),
-            identities=bytearray(_in_order(hashes, counts, team).numpy()),
+            identities=bytearray(_in_order(hashes, counts, communicator).numpy()),
             flags=_summed(each["flags"].items() for each in told),
             formats=_summed(each["formats"].items() for each in told),
             sizes=_summed((((w, h), count) for w, h, count in each["sizes"]) for each in told),
@@ -206,15 +206,15 @@ class Collected:
         )
 
 
-def _in_order(rows: Tensor, counts: dict[int, int], team: Team) -> Tensor:
+def _in_order(rows: Tensor, counts: dict[int, int], communicator: Communicator) -> Tensor:
     """The rows of all blocks, of which this rank has its own: (n, ...)."""
     blocks = sorted(counts)
     every = empty_rows(sum(counts.values()), rows.shape[1], rows.dtype)
     parts = dict(zip(blocks, torch.split(every, [counts[block] for block in blocks]), strict=True))
-    own = [block for block in blocks if block % team.size == team.rank]
+    own = [block for block in blocks if block % communicator.size == communicator.rank]
     for block, part in zip(own, torch.split(rows, [counts[block] for block in own]), strict=True):
         parts[block].copy_(part)
-    team.fill([(block % team.size, parts[block]) for block in blocks])
+    communicator.broadcast_parts([(block % communicator.size, parts[block]) for block in blocks])
     return every
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import torch
 
-from genpr.distributed.team import current_team
+from genpr.distributed import current_communicator
 from genpr.features.embedder import Embedder, Space, told_by_ranks
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedImages, is_one_shot
@@ -30,7 +30,7 @@ def going_on(
     def run(device: torch.device) -> _Found:
         return work(embedder if device == first else embedder.on_cpu())
 
-    may_move = can_move and embedder.on == "auto" and current_team().is_alone
+    may_move = can_move and embedder.on == "auto" and current_communicator().is_single_process
     found, notices = with_cpu_fallback(first, run, what, can_move=may_move)
     return found, told_by_ranks(notices)
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from genpr.distributed.team import current_team
+from genpr.distributed import current_communicator
 from genpr.errors import FeatureError
 from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.collected import Collected, RankShare
@@ -62,7 +62,8 @@ def embed(
         BadImagesError: The source holds unusable images.
         UsageError: There is no such source.
     """
-    return embed_source(open_source(source), extractor, batch_size=batch_size, progress=progress).features
+    opened = open_source(source, communicator=current_communicator())
+    return embed_source(opened, extractor, batch_size=batch_size, progress=progress).features
 
 
 def embed_source(
@@ -85,8 +86,8 @@ def embed_source(
     started = time.perf_counter()
     extractor = adopt(extractor)
     policy = decode_policy or DecodePolicy()
-    team = current_team()
-    share = RankShare(source, team)
+    communicator = current_communicator()
+    share = RankShare(source, communicator)
     collected = Collected(empty_rows(share.most or 1024, extractor.dim, torch.float32))
     loaded = read_ahead(share, extractor, cache, policy)
     try:
@@ -100,13 +101,13 @@ def embed_source(
             for number, image in enumerate(loaded):
                 batches.take(image, share.place(number))
                 if progress is not None:
-                    done = (number + 1) * team.size  # by all ranks, if they are as fast
+                    done = (number + 1) * communicator.size  # by all ranks, if they are as fast
                     progress(done if share.total is None else min(done, share.total), share.total)
             batches.finish()
     finally:
         loaded.close()
     share.check_names()
-    everything = collected.of_all(team)
+    everything = collected.of_all(communicator)
     names, bad = share.names, list(everything.bad.values())
     total = source.total if isinstance(source, ShardSource) else len(names)
     (bad_images or BadImagePolicy()).check(bad, total=total, source=source.name)

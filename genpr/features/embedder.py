@@ -10,7 +10,7 @@ from typing import Unpack
 
 import torch
 
-from genpr.distributed.team import current_team
+from genpr.distributed import current_communicator
 from genpr.errors import ResourceError
 from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.custom import adopt
@@ -146,6 +146,6 @@ def _notices_of_weights(parts: Iterable[ExtractorInfo]) -> list[Notice]:
 
 
 def told_by_ranks(notices: Iterable[Notice]) -> tuple[Notice, ...]:
-    """The notices of every rank of a team, each once: what happened on any of them is for the first to say."""
-    told = current_team().told([asdict(item) for item in notices])
+    """The notices of every rank, each once: rank 0 shows them all."""
+    told = current_communicator().all_gather_object([asdict(item) for item in notices])
     return tuple(dict.fromkeys(Notice(**item) for each in told for item in each))

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
+from genpr.distributed import current_communicator
 from genpr.errors import FeatureError, UsageError
 from genpr.features.agreement import check_same_extractor
 from genpr.features.feature_set import FeatureSet, load_features
@@ -81,7 +82,7 @@ def _open_path(text: str) -> OpenedSide:
 
 
 def _images(text: str) -> OpenedImages:
-    return OpenedImages(open_source(text), on_disk=True)
+    return OpenedImages(open_source(text, communicator=current_communicator()), on_disk=True)
 
 
 def _told(features: FeatureSet) -> FeatureSet:

@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import IO, TextIO
+from typing import IO, Protocol, TextIO
 
-from genpr.distributed.environment import is_launched
-from genpr.distributed.team import current_team
 from genpr.errors import DataError, UsageError
 from genpr.images.damage import damage_reported
 from genpr.images.folder import read_file
 from genpr.images.item import ImageSource, Item, printable
 from genpr.images.sniff import image_format
 from genpr.limits import TEXT_BYTES, check_lines, read_bytes
+from genpr.runtime import is_launched
 from genpr.storage import open_regular
 
 STDIN = "-"
 _STDIN_NAME = "<stdin>"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class Communicator(Protocol):
+    """The processes that read one source together, as far as standard input needs them; see `genpr.distributed`."""
+
+    @property
+    def is_single_process(self) -> bool:
+        """Whether there are no other processes."""
+
+    def broadcast_from_rank0(self, compute: Callable[[], str]) -> str:
+        """The result of `compute`, which is called on rank 0 only."""
 
 
 @dataclass(frozen=True)
@@ -80,22 +90,29 @@ def open_list(path: Path, name: str) -> ListSource:
     return ListSource(name, path.parent, _paths_in(data, name))
 
 
-def open_stdin_list(name: str) -> ListSource:
+def open_stdin_list(name: str, communicator: Communicator | None = None) -> ListSource:
     """The same from standard input, with paths relative to the working folder; it is read once by a process.
+
+    Args:
+        name: What to call it in messages.
+        communicator: The processes that read the list together; None for this one alone.
 
     Raises:
         UsageError: Nothing is piped into standard input ("no-stdin"), or many processes would share it ("stdin-ranks").
         DataError: As `open_list`.
     """
-    if is_launched() and current_team().is_alone and not _piped.cache_info().currsize:
+    is_shared = communicator is not None and not communicator.is_single_process
+    if is_launched() and not is_shared and not _piped.cache_info().currsize:
         raise UsageError(
             "- is a list on standard input, which torchrun's processes would tear apart outside of genpr.all_ranks(); write it "
             "to a .txt file",
             code="stdin-ranks",
             path=STDIN,
         )
-    # The first rank reads it for all. JSON takes bytes as Latin-1.
-    data = current_team().from_first(lambda: _from_stdin().decode("latin-1")).encode("latin-1")
+    if communicator is None:
+        data = _from_stdin()
+    else:  # as JSON, which takes bytes as Latin-1
+        data = communicator.broadcast_from_rank0(lambda: _from_stdin().decode("latin-1")).encode("latin-1")
     name = _STDIN_NAME if name == STDIN else name
     return ListSource(name, Path(), _paths_in(data, name), is_stdin=True)
 

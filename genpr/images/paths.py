@@ -8,7 +8,7 @@ from pathlib import Path
 
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.images.arrays import open_npy, open_npz
-from genpr.images.file_list import STDIN, ListSource, open_list, open_stdin_list
+from genpr.images.file_list import STDIN, Communicator, ListSource, open_list, open_stdin_list
 from genpr.images.folder import open_folder
 from genpr.images.item import IMAGE_SUFFIXES, ImageSource, printable, suffix_of
 from genpr.images.joined import joined
@@ -38,13 +38,16 @@ _FILE_SUFFIXES = ", ".join(
 _ACCEPTED = f"a folder of images, or a file with one of {_FILE_SUFFIXES} (a list of files)"
 
 
-def open_path(text: str, name: str, *, follow_symlinks: bool = False) -> ImageSource:
+def open_path(
+    text: str, name: str, *, follow_symlinks: bool = False, communicator: Communicator | None = None
+) -> ImageSource:
     """Open what lies at a path, or what a pattern of paths stands for (`genpr.images.patterns.expand`).
 
     Args:
         text: As the user wrote it.
         name: What to call it in messages.
         follow_symlinks: Look into folders that a folder only links to, too.
+        communicator: See `genpr.images.source.open_source`.
 
     Raises:
         UsageError: There is nothing, or nothing that could hold images, or several kinds of things ("mixed-kinds").
@@ -52,7 +55,7 @@ def open_path(text: str, name: str, *, follow_symlinks: bool = False) -> ImageSo
         ResourceError: Reading it could execute code.
     """
     if text == STDIN:
-        return open_stdin_list(name)
+        return open_stdin_list(name, communicator)
     text, choice = split_choice(text)
     several = expand(text)
     if several is None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from genpr.errors import UsageError
 from genpr.images.arrays import open_array, open_tensor
 from genpr.images.datasets import BatchSource, open_dataset
+from genpr.images.file_list import Communicator
 from genpr.images.huggingface import is_huggingface, open_huggingface
 from genpr.images.item import ImageSource, Item
 from genpr.images.layout import is_tensor
@@ -23,7 +24,13 @@ from genpr.images.paths import open_path
 __all__ = ["ImageSource", "Item", "choose_rows", "open_source", "subset"]
 
 
-def open_source(source: object, *, name: str | None = None, follow_symlinks: bool = False) -> ImageSource:
+def open_source(
+    source: object,
+    *,
+    name: str | None = None,
+    follow_symlinks: bool = False,
+    communicator: Communicator | None = None,
+) -> ImageSource:
     """Open anything that holds images.
 
     Args:
@@ -34,6 +41,8 @@ def open_source(source: object, *, name: str | None = None, follow_symlinks: boo
             uint8 batches, tensors (n, 3, h, w) or arrays (n, h, w, 3).
         name: What to call it in messages; a path is called what it is.
         follow_symlinks: Look into folders that a folder only links to, too; each folder counts once.
+        communicator: The processes that open this source together, of which one reads standard input
+            (`genpr.distributed.current_communicator`); None for this process alone.
 
     Raises:
         UsageError: There is nothing at that path, or it is nothing that could hold images.
@@ -47,7 +56,7 @@ def open_source(source: object, *, name: str | None = None, follow_symlinks: boo
     """
     if isinstance(source, str | os.PathLike):
         path = os.fsdecode(source)
-        return open_path(path, name or path, follow_symlinks=follow_symlinks)
+        return open_path(path, name or path, follow_symlinks=follow_symlinks, communicator=communicator)
     if ImageSource in type(source).__mro__:
         return cast("ImageSource", source)
     if isinstance(source, np.ndarray):

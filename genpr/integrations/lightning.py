@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from genpr.distributed import TrainingRanks, check_seconds
 from genpr.errors import ResourceError
 from genpr.features.extractor import FeatureExtractor
 from genpr.images.float_range import ImageRange, checked_range
 from genpr.integrations.callback import GenprCallback
 from genpr.integrations.drawn import Images, check_count
 from genpr.integrations.history import History, Mode, Record
-from genpr.integrations.ranks import check_seconds, from_rank_zero, place_of
 
 try:
     import lightning.pytorch as pl
@@ -138,7 +138,7 @@ class GenprLightningCallback(pl.Callback):
                 self._scorer = self._make()
             return self._scorer.score(epoch, pl_module)
 
-        scores = from_rank_zero("genpr's score", place_of(), compute, timeout=self._timeout)
+        scores = TrainingRanks.of().broadcast_from_rank0("genpr's score", compute, timeout=self._timeout)
         self.history.add(epoch, scores)
         monitor = self.history.monitor
         shown = {name: value for name, value in scores.items() if name == monitor}

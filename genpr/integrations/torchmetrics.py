@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from genpr.distributed import TrainingRanks, check_seconds
 from genpr.errors import ResourceError, UsageError
 from genpr.evaluation.evaluator import Evaluator
 from genpr.evaluation.options import ScoreOptions
@@ -22,7 +23,6 @@ from genpr.features.extractor import ExtractorInfo, FeatureExtractor
 from genpr.features.feature_set import FeatureSet
 from genpr.images.float_range import ImageRange
 from genpr.integrations.pixels import as_uint8, declared_range
-from genpr.integrations.ranks import check_seconds, meet, place_of
 from genpr.integrations.reals import GivenReals
 from genpr.integrations.rows import RowMaker, content_of
 from genpr.metrics.registry import METRICS
@@ -260,9 +260,8 @@ class PrecisionRecallDensityCoverage(Metric):
         """
         available = distributed_available or self.distributed_available_fn
         if should_sync and not self._is_synced and callable(available) and available():
-            meet(
+            TrainingRanks.of(process_group or self.process_group).barrier(
                 f"{type(self).__name__}.compute",
-                place_of(process_group or self.process_group),
                 timeout=self._sync_timeout,
                 hint="call compute on every rank, or make the metric with sync_on_compute=False to score the images of "
                 "one rank alone, or give slower ranks a longer sync_timeout",

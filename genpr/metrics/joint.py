@@ -14,9 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from genpr.metrics.engine import choose_engine
 from genpr.metrics.progress import PairProgress, tally
 from genpr.neighbors.balls import Ball
-from genpr.neighbors.choose import choose_engine
 from genpr.neighbors.neighbourhood import Neighbourhood
 from genpr.neighbors.plan import choose_frame
 

@@ -14,11 +14,11 @@ from torch import Tensor
 from genpr.errors import DataError
 from genpr.limits import parse_json
 from genpr.memory import copy_of
+from genpr.metrics.engine import choose_engine
 from genpr.metrics.real_side import RealSide
 from genpr.metrics.realism import Rarity, rarity, realism_of
 from genpr.neighbors import integers
 from genpr.neighbors.balls import Ball
-from genpr.neighbors.choose import choose_engine
 from genpr.neighbors.cross import Ties, cross_counts
 from genpr.neighbors.frame import Frame, Placed
 from genpr.runtime import resolve_device

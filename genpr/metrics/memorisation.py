@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.metrics.blocks import double_blocks
+from genpr.metrics.engine import choose_engine
 from genpr.metrics.progress import PairProgress, tally
 from genpr.neighbors.engine import plain_arithmetic
 from genpr.neighbors.frame import evenly_spaced
@@ -195,11 +196,12 @@ def _weighted(cells: tuple[CTCell, ...]) -> float:
 
 def _z_of(train: Tensor, held_out: Tensor, fake: Tensor, *, tick: Tick = no_tick) -> float:
     points = choose_frame(train, 1).place(train)
+    engine = choose_engine(points.device)
     to_train = (
-        nearest_between(points.frame.place(features), points, 1, tick=tick)[1][:, 0].cpu().numpy()
+        nearest_between(points.frame.place(features), points, 1, engine=engine, tick=tick)[1][:, 0]
         for features in (fake, held_out)
     )
-    return mann_whitney_z(*to_train)
+    return mann_whitney_z(*(sq.cpu().numpy() for sq in to_train))
 
 
 def mann_whitney_z(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import torch
 
-from genpr.distributed.team import current_team
+from genpr.distributed import current_communicator
 from genpr.memory import fits, part_of
 from genpr.metrics.metric import PairwiseHalves, PairwiseOptions, PairwiseSearch
 from genpr.metrics.null import covered_share
@@ -181,7 +181,7 @@ class NeighborMetrics:
         needed = n * keep * _BYTES_PER_LISTED
         # Another rank may have less memory, or another machine.
         enough = needed <= _ALWAYS_FREE or fits(needed, self._device)
-        return keep if current_team().agreed(enough) else 0
+        return keep if current_communicator().all_true(enough) else 0
 
     def _lacks(self, m: int, keep: int) -> dict[str, Lack]:
         """What keeps metrics from an interval with m fakes, of which `keep` neighbors are listed."""

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from genpr.errors import UsageError
 from genpr.metrics.blocks import double_blocks
+from genpr.metrics.engine import choose_engine
 from genpr.neighbors.engine import plain_arithmetic
 from genpr.neighbors.frame import Frame
 from genpr.neighbors.plan import choose_frame
@@ -109,7 +110,8 @@ def probabilistic_of(
 
 
 def _radius(features: Tensor, k: int, scale: float, tick: Tick) -> float:
-    sq = kth_sq_distances(choose_frame(features, k).place(features), [k], tick=tick)[0]
+    points = choose_frame(features, k).place(features)
+    sq = kth_sq_distances(points, [k], engine=choose_engine(points.device), tick=tick)[0]
     return scale * float(sq.sqrt().mean())
 
 

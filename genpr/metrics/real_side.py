@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from genpr.errors import UsageError
+from genpr.metrics.engine import choose_engine
 from genpr.metrics.membership import Memberships
 from genpr.metrics.progress import PairProgress, tally
 from genpr.neighbors.balls import Ball
-from genpr.neighbors.choose import choose_engine
 from genpr.neighbors.cross import CrossCounter, Ties
 from genpr.neighbors.engine import Engine
 from genpr.neighbors.frame import Placed

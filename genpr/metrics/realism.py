@@ -16,14 +16,13 @@ import torch
 from torch import Tensor
 
 from genpr.errors import FeatureError
+from genpr.metrics.engine import choose_engine
 from genpr.neighbors.bounds import NO_FLOOR
-from genpr.neighbors.choose import choose_engine
 from genpr.neighbors.closest import bounds_of_pairs
 from genpr.neighbors.engine import Engine, Tiles, plain_arithmetic
 from genpr.neighbors.frame import Frame, Placed, evenly_spaced
 from genpr.neighbors.plan import choose_frame
 from genpr.neighbors.radii import kth_sq_distances
-from genpr.neighbors.spread import from_first, spread
 from genpr.neighbors.sweep import Tick, no_tick
 from genpr.neighbors.verify import sq_distances_at
 from genpr.neighbors.workers import Workers
@@ -97,7 +96,8 @@ def realism_scores(
     checked_real = checked_real.to(where)
     points = choose_frame(checked_real, k).place(checked_real)
     queries = points.frame.place(checked_fake.to(where))
-    return realism_of(points, kth_sq_distances(points, [k])[0], queries, squared=squared)
+    sq_radii = kth_sq_distances(points, [k], engine=choose_engine(points.device))[0]
+    return realism_of(points, sq_radii, queries, squared=squared)
 
 
 def realism(
@@ -174,11 +174,11 @@ def realism_of(
     kept = order[sorted_sq <= sorted_sq[len(sorted_sq) // 2]]
     scan = _Scan(points, sq_radii, queries, kept, _NVIDIA_EPSILON if squared else 0.0, engine)
     best = torch.empty(len(queries), dtype=torch.float64, device=queries.device)
-    with plain_arithmetic(points.device), Workers(points.device) as workers:
+    with plain_arithmetic(points.device), Workers(points.device, engine.communicator()) as workers:
         rows = engine.tiles(points.view.width, points.device).rows
         everything = torch.arange(len(queries), device=queries.device)
-        blocks = from_first(list(torch.split(everything, rows)), queries.device)
-        found = spread(workers, lambda block: (scan.block(block),), blocks)
+        blocks = workers.from_rank0(list(torch.split(everything, rows)))
+        found = workers.map_shared(lambda block: (scan.block(block),), blocks)
         for block, (values,) in zip(blocks, found, strict=True):
             best[block] = values
             tick(len(block) * len(points))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor
 
 from genpr.errors import UsageError
+from genpr.metrics.engine import choose_engine
 from genpr.metrics.metric import HalfSampling, HalfSizes
 from genpr.metrics.registry import BALLS
 from genpr.neighbors.cross import Ties
@@ -70,6 +71,7 @@ class Replicates:
         halved_fake = _halved(*fake, seed, _FAKE_STREAM, replicates)
         self._sizes = HalfSizes(halved_real.halves.size, halved_fake.halves.size)
         _check_sizes(everything, self._sizes)
+        engine = engine or choose_engine(real[0].device)
         self.counter = ReplicateCounter(halved_real, halved_fake, everything, engine=engine)
 
     def values(self) -> dict[str, Tensor]:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from genpr.metrics import ball_metrics as metrics
+from genpr.metrics.engine import choose_engine
 from genpr.metrics.memorisation import authentic
 from genpr.metrics.progress import PairProgress, tally
 from genpr.metrics.real_side import FakeSide, RealSide
@@ -142,7 +143,9 @@ def nearest_others(features: Tensor, rows: Tensor) -> Tensor:
         rows: (r,) int64.
     """
     points = choose_frame(features, 1).place(features)
-    index, _ = nearest_between(points.frame.place(features[rows]), points, 2)
+    index, _ = nearest_between(
+        points.frame.place(features[rows]), points, 2, engine=choose_engine(points.device)
+    )
     # Of copies, the row itself need not be the first, or among them.
     return torch.where(index[:, 0] == rows, index[:, 1], index[:, 0])
 

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from genpr.memory import part_of
+from genpr.metrics.engine import choose_engine
 from genpr.metrics.equal_blocks import equal_blocks
 from genpr.metrics.null import balls_hit
 from genpr.metrics.uncertainty import lower_part
@@ -111,7 +112,9 @@ def cut_and_uncut(real: Tensor, fake: Tensor, seed: int, tick: Tick = no_tick) -
     """
     points = choose_frame(real, BALL_K).place(real)
     k = covering_k(len(real), len(fake))
-    own = Neighbourhood.of(points, [_CLIPPED, Ball(k)], keep=BALL_K, tick=tick)
+    own = Neighbourhood.of(
+        points, [_CLIPPED, Ball(k)], keep=BALL_K, engine=choose_engine(points.device), tick=tick
+    )
     blocks, rest = blocks_of_fakes(len(real), len(fake), seed)
     cuts = [fake] if len(blocks) == 1 and not len(rest) else (part_of(fake, rows) for rows in blocks)
     parts = [_judged(points, own, k, points.frame.place(cut), tick) for cut in cuts]
@@ -253,9 +256,14 @@ def _judged(points: Placed, own: Neighbourhood, k: int, queries: Placed, tick: T
     among = queries
     if not serves(queries, BALL_K):
         among = choose_frame(queries.features, BALL_K).place(queries.features)
-    of_fakes = Neighbourhood.of(among, [_CLIPPED], tick=tick)
+    of_fakes = Neighbourhood.of(among, [_CLIPPED], engine=choose_engine(points.device), tick=tick)
     counts = cross_counts(
-        points, queries, real_sq_radii=own.sq_radii, fake_sq_radii=of_fakes.sq_radii, tick=tick
+        points,
+        queries,
+        real_sq_radii=own.sq_radii,
+        fake_sq_radii=of_fakes.sq_radii,
+        engine=choose_engine(points.device),
+        tick=tick,
     )
     return _Judged(
         _Seen(counts.real_balls_per_fake[0], _dimension_among(points, queries, tick)),
@@ -266,12 +274,16 @@ def _judged(points: Placed, own: Neighbourhood, k: int, queries: Placed, tick: T
 
 def _seen_among_reals(points: Placed, own: Neighbourhood, queries: Placed, tick: Tick) -> _Seen:
     """Fakes that are in no block."""
-    counts = cross_counts(points, queries, real_sq_radii=own.sq_radii[:1], tick=tick)
+    counts = cross_counts(
+        points, queries, real_sq_radii=own.sq_radii[:1], engine=choose_engine(points.device), tick=tick
+    )
     return _Seen(counts.real_balls_per_fake[0], _dimension_among(points, queries, tick))
 
 
 def _dimension_among(points: Placed, queries: Placed, tick: Tick) -> Tensor:
-    return local_dimension(nearest_between(queries, points, BALL_K, tick=tick)[1])
+    return local_dimension(
+        nearest_between(queries, points, BALL_K, engine=choose_engine(points.device), tick=tick)[1]
+    )
 
 
 def _listed(points: Placed, own: Neighbourhood) -> Tensor:

@@ -9,7 +9,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from genpr.distributed.team import current_team
 from genpr.neighbors.choose import choose_engine
 from genpr.neighbors.closest import bounds_of_pairs
 from genpr.neighbors.engine import Engine
@@ -119,12 +118,12 @@ class CrossCounter:
 
     def counts(self) -> CrossCounts:
         """Of all pairs looked at, by any rank."""
-        team = current_team()
-        per_row, per_column = map(team.total, self._tallies.sums())
+        communicator = self._engine.communicator()
+        per_row, per_column = map(communicator.all_reduce_sum, self._tallies.sums())
         a = len(self._of_real)
         smallest = None
         if self._smallest_of is not None:
-            smallest = torch.stack(team.gathered(self._tallies.smallest())).amin(dim=0)
+            smallest = torch.stack(communicator.all_gather(self._tallies.smallest())).amin(dim=0)
         return CrossCounts(per_column[:a], per_row[:a], per_row[a:], per_column[a:], smallest)
 
 

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from genpr.neighbors.cross import Ties
 from genpr.neighbors.pairs import Pairs
-from genpr.neighbors.spread import spread
 from genpr.neighbors.verify import sq_distances_at
 from genpr.neighbors.workers import Workers
 
@@ -103,7 +102,7 @@ class Directed:
     def _verified(self, features: Tensor, is_open: Tensor, workers: Workers) -> Directed:
         at = is_open.nonzero()[:, 0]
         split = zip(torch.split(self.row[at], _VERIFIED), torch.split(self.other[at], _VERIFIED), strict=True)
-        found = spread(workers, lambda part: (sq_distances_at(features, features, *part),), list(split))
+        found = workers.map_shared(lambda part: (sq_distances_at(features, features, *part),), list(split))
         sq_lower, sq_upper = self.sq_lower.clone(), self.sq_upper.clone()
         sq_lower[at] = sq_upper[at] = torch.cat([sq for (sq,) in found])
         return replace(self, sq_lower=sq_lower, sq_upper=sq_upper)

@@ -13,6 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from genpr.neighbors.workers import Communicator
 from genpr.runtime import state_guard
 
 
@@ -55,7 +56,11 @@ class Tiles(Protocol):
 
 
 class Engine(Protocol):
-    """Inner products and differences in float32."""
+    """Inner products and differences in float32, and the processes that share a search."""
+
+    def communicator(self) -> Communicator:
+        """The processes that share a search that this thread begins now."""
+        ...
 
     def tiles(self, width: int, device: torch.device) -> Tiles:
         """What finds positive products of `width` terms on `device`."""

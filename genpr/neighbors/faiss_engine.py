@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from genpr.neighbors.torch_engine import TorchEngine, TorchTiles
+from genpr.neighbors.workers import Communicator
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,10 +16,14 @@ class FaissEngine:
     """FAISS where it is fastest, torch for the rest.
 
     Args:
-        plain: How tiles are cut and searched.
+        plain: How tiles are cut and searched, and the processes that share a search.
     """
 
     plain: TorchEngine = field(default_factory=TorchEngine)
+
+    def communicator(self) -> Communicator:
+        """See `Engine.communicator`."""
+        return self.plain.communicator()
 
     def tiles(self, width: int, device: torch.device) -> TorchTiles:
         """See `Engine.tiles`."""

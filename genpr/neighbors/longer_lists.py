@@ -5,13 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from genpr.distributed.team import current_team
 from genpr.neighbors.bounds import bounds_of_differences
 from genpr.neighbors.engine import Engine
 from genpr.neighbors.frame import Placed
 from genpr.neighbors.lists import NeighbourLists, near_sq_distances
 from genpr.neighbors.pairs import Pairs
-from genpr.neighbors.spread import spread
 from genpr.neighbors.sweep import sweep_between
 from genpr.neighbors.workers import Workers
 
@@ -25,7 +23,9 @@ def longer_lists(
     x, length = points.features, min(length, len(points) - 1)
     asked = points.frame.place(x[rows])
     blocks = torch.split(torch.arange(len(rows), device=rows.device), _ROWS)
-    found = spread(workers, lambda block: (_first_reach(points, rows, asked, block, length, engine),), blocks)
+    found = workers.map_shared(
+        lambda block: (_first_reach(points, rows, asked, block, length, engine),), blocks
+    )
     sq_reach = torch.cat([reach for (reach,) in found])
     nothing = sq_reach.new_full((len(points),), -torch.inf)
 
@@ -36,7 +36,8 @@ def longer_lists(
 
     parts = [(rows[:0], rows[:0], sq_reach[:0])]  # a rank may find nothing
     parts += sweep_between(asked, points, sq_reach, nothing, engine, workers, look)
-    i, j, sq = (torch.cat(current_team().gathered(torch.cat(part))) for part in zip(*parts, strict=True))
+    found_here = (torch.cat(part) for part in zip(*parts, strict=True))
+    i, j, sq = (torch.cat(workers.communicator.all_gather(part)) for part in found_here)
     order = j.argsort()  # so that of equally far ones, the first is listed, whoever found it
     order = order[sq[order].argsort(stable=True)]
     order = order[i[order].argsort(stable=True)]

@@ -13,14 +13,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from genpr.distributed.team import current_team
 from genpr.neighbors.choose import choose_engine
 from genpr.neighbors.closest import bounds_of_pairs
 from genpr.neighbors.engine import Engine, plain_arithmetic
 from genpr.neighbors.frame import Placed, evenly_spaced
 from genpr.neighbors.pairs import Pairs
 from genpr.neighbors.pieces import pieces_of
-from genpr.neighbors.spread import from_first, spread
 from genpr.neighbors.sweep import Tick, no_tick, shared_blocks, sweep_between
 from genpr.neighbors.verify import sq_distances_at
 from genpr.neighbors.workers import Workers
@@ -56,10 +54,10 @@ def nearest_between(
         Indices (m, k) int64 and squared distances (m, k) float64.
     """
     engine = engine or choose_engine(points.device)
-    with plain_arithmetic(points.device), Workers(points.device) as workers:
+    with plain_arithmetic(points.device), Workers(points.device, engine.communicator()) as workers:
         found = _without_surplus(points.features, k)
-        # As on the first rank, so that all of them count the same points.
-        found_there = from_first([] if found is None else [found], points.device)
+        # As on rank 0, so that all ranks count the same points.
+        found_there = workers.from_rank0([] if found is None else [found])
         kept = found_there[0] if found_there else None
         if kept is not None:
             points = points.frame.place(points.features[kept])
@@ -108,8 +106,8 @@ def _first_reach(queries: Placed, points: Placed, k: int, engine: Engine, worker
         return (sq_upper.view(near.shape).sort(dim=1).values[:, k - 1],)
 
     sq_reach = torch.full((len(queries),), torch.inf, dtype=torch.float64, device=queries.device)
-    blocks = shared_blocks(queries, torch.zeros_like(sq_reach), limit)
-    for block, (sq_upper,) in zip(blocks, spread(workers, look, blocks), strict=True):
+    blocks = shared_blocks(queries, torch.zeros_like(sq_reach), limit, workers)
+    for block, (sq_upper,) in zip(blocks, workers.map_shared(look, blocks), strict=True):
         sq_reach[block] = sq_upper
     return sq_reach
 
@@ -177,10 +175,10 @@ class _Nearest:
 
     def decided(self) -> tuple[Tensor, Tensor]:
         """Indices and squared distances (m, k), once all pairs within reach were met."""
-        team, shape = current_team(), (-1, self.k)
+        communicator, shape = self.workers.communicator, (-1, self.k)
         pairs = self._exactly(_within_kth(self._joined(), self.sq_reach, self.k))
-        if not team.is_alone:  # each query belongs to one rank
-            pairs = Pairs.joined(pairs.of_all(team))
+        if communicator.size > 1:  # each query belongs to one rank
+            pairs = Pairs.joined(pairs.all_gather(communicator))
             pairs = pairs.part(pairs.i.argsort(stable=True))
         return pairs.j.view(shape), pairs.sq_lower.view(shape)
 

@@ -18,7 +18,6 @@ from genpr.neighbors.engine import Engine, plain_arithmetic
 from genpr.neighbors.frame import Placed
 from genpr.neighbors.lists import NeighbourLists, near_sq_distances
 from genpr.neighbors.radii import near_others
-from genpr.neighbors.spread import spread
 from genpr.neighbors.sweep import Tick, no_tick
 from genpr.neighbors.workers import Workers
 
@@ -70,7 +69,7 @@ class Neighbourhood:
         if ties == "strict":
             ks = sorted({*ks, *(k + 1 for k in ks if k + 1 < len(points))})
         most = max(keep, *ks)
-        with plain_arithmetic(points.device), Workers(points.device) as workers:
+        with plain_arithmetic(points.device), Workers(points.device, engine.communicator()) as workers:
             near, copies = near_others(points, most, engine, workers, tick)
             settled = copies[:, 0] >= 0
             lists = _lists(features, near, copies[:, :keep], engine, workers)
@@ -115,7 +114,7 @@ def _lists(
     if not keep:
         return NeighbourLists(copies, copies.double())
     parts = list(zip(torch.split(near.row, _LISTED), torch.split(near.other, _LISTED), strict=True))
-    found = spread(workers, lambda part: (near_sq_distances(features, features, *part, engine),), parts)
+    found = workers.map_shared(lambda part: (near_sq_distances(features, features, *part, engine),), parts)
     sq = torch.cat([sq for (sq,) in found])
     places, is_settled = near.places(sq, keep), copies[:, :1] >= 0
     index = padded(near.other, -1)[places].where(~is_settled, copies)

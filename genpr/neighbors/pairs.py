@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from genpr.distributed.team import Team
+from genpr.neighbors.workers import Communicator
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Pairs:
         fields = ("i", "j", "sq_lower", "sq_upper")
         return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in fields))
 
-    def of_all(self, team: Team) -> list[Pairs]:
-        """Those of every rank, in their order."""
-        fields = (team.gathered(part) for part in (self.i, self.j, self.sq_lower, self.sq_upper))
+    def all_gather(self, communicator: Communicator) -> list[Pairs]:
+        """The pairs of every process, by rank."""
+        fields = (communicator.all_gather(part) for part in (self.i, self.j, self.sq_lower, self.sq_upper))
         return [Pairs(*parts) for parts in zip(*fields, strict=True)]

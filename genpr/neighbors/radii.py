@@ -14,14 +14,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from genpr.distributed.team import current_team
 from genpr.neighbors.choose import choose_engine
 from genpr.neighbors.closest import Closest, bounds_of_pairs, in_reach
 from genpr.neighbors.directed import Directed, padded
 from genpr.neighbors.engine import Engine, plain_arithmetic
 from genpr.neighbors.frame import Placed, evenly_spaced
 from genpr.neighbors.pairs import Pairs
-from genpr.neighbors.spread import spread
 from genpr.neighbors.sweep import Tick, no_tick, shared_blocks, sweep_within
 from genpr.neighbors.workers import Workers
 
@@ -56,7 +54,7 @@ def kth_sq_distances(
     if not ks:
         return torch.empty(0, len(points), dtype=torch.float64, device=points.device)
     engine = engine or choose_engine(points.device)
-    with plain_arithmetic(points.device), Workers(points.device) as workers:
+    with plain_arithmetic(points.device), Workers(points.device, engine.communicator()) as workers:
         near, copies = near_others(points, max(ks), engine, workers, tick)
         decided = near.decided(points.features, ks, workers)
         table = decided.smallest(decided.sq_lower, max(ks))
@@ -76,7 +74,7 @@ def nearest_neighbours(points: Placed, k: int, *, engine: Engine | None = None) 
         Indices (n, k) int64 and squared distances (n, k) float64.
     """
     engine = engine or choose_engine(points.device)
-    with plain_arithmetic(points.device), Workers(points.device) as workers:
+    with plain_arithmetic(points.device), Workers(points.device, engine.communicator()) as workers:
         near, copies = near_others(points, k, engine, workers)
         sq = near.verified(points.features, workers).sq_lower
         listed = near.places(sq, k)
@@ -116,8 +114,8 @@ def _first_reach(points: Placed, k: int, engine: Engine, workers: Workers) -> tu
         columns = torch.unique(torch.cat([_around(points, block, k, spaced), central]))
         return _look(points, block, columns, k, engine)
 
-    blocks = shared_blocks(points, torch.zeros_like(sq_reach), limit)
-    for block, (near, sq_lower, sq_upper) in zip(blocks, spread(workers, look, blocks), strict=True):
+    blocks = shared_blocks(points, torch.zeros_like(sq_reach), limit, workers)
+    for block, (near, sq_lower, sq_upper) in zip(blocks, workers.map_shared(look, blocks), strict=True):
         sq_reach[block] = sq_upper
         at = (sq_lower <= 0).nonzero()[:, 0]
         at = at[(points.features[near[at]] == points.features[block[at], None]).all(dim=2).all(dim=1)]
@@ -176,18 +174,17 @@ def _closest(
 
     for pairs in sweep_within(points, sq_reach, engine, workers, sharpen, tick):
         closest.meet(pairs)
-    return _of_all(closest.pairs(), sq_reach, k)
+    return _of_all(closest.pairs(), sq_reach, k, workers)
 
 
-def _of_all(pairs: Pairs, sq_reach: Tensor, k: int) -> Pairs:
+def _of_all(pairs: Pairs, sq_reach: Tensor, k: int, workers: Workers) -> Pairs:
     """Those of all ranks together that are within reach, which shrinks in place: the same as of one rank alone.
 
     What a rank left out is beyond a reach that k other pairs explain, and these it kept.
     """
-    team = current_team()
-    if team.is_alone:
+    if workers.communicator.size == 1:
         return pairs
     closest = Closest.within(sq_reach, k)
-    for part in pairs.of_all(team):
+    for part in pairs.all_gather(workers.communicator):
         closest.meet(part)
     return closest.pairs()

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from genpr.distributed.team import current_team
 from genpr.neighbors.bounds import slack_factor
 from genpr.neighbors.choose import choose_engine
 from genpr.neighbors.engine import Engine, plain_arithmetic
@@ -22,7 +21,7 @@ from genpr.neighbors.halves import Hits, counted
 from genpr.neighbors.lists import near_sq_distances
 from genpr.neighbors.pairs import Pairs
 from genpr.neighbors.replicate_sides import Asked, Found, ResampledSet, Side, proven_reach
-from genpr.neighbors.workers import Workers
+from genpr.neighbors.workers import Communicator, Workers
 
 _LISTED = 2**16  # pairs of a set with itself per piece of work
 _MASSES, _PARTS = 2**16, 16  # pairs of a portion, and in how many parts more than that are taken
@@ -54,7 +53,10 @@ class ReplicateCounter:
     ) -> None:
         self._real, self._fake, self._asked = real.points, fake.points, asked
         self._engine = engine = engine or choose_engine(real.points.device)
-        with plain_arithmetic(real.points.device), Workers(real.points.device) as workers:
+        with (
+            plain_arithmetic(real.points.device),
+            Workers(real.points.device, engine.communicator()) as workers,
+        ):
             whole = [
                 Side.of(name, this, other, asked, engine, workers)
                 for name, this, other in (("real", real, fake), ("fake", fake, real))
@@ -83,7 +85,7 @@ class ReplicateCounter:
 
     def counts(self) -> dict[Asked, Tensor]:
         """Of all pairs looked at: (most, B) int64 for each that was asked."""
-        totals = self._tallies.totals()
+        totals = self._tallies.totals(self._engine.communicator())
         return {each: totals[each] for each in self._asked}
 
 
@@ -97,7 +99,7 @@ def _look_within(side: Side, tallies: _Tallies, workers: Workers) -> None:
         _count(side, row, other, sq, sq, tallies.own)
 
     parts = list(zip(*(torch.split(part, _LISTED) for part in side.balls.near), strict=True))
-    deque(workers.map(look, current_team().share(parts)), maxlen=0)
+    deque(workers.map(look, workers.communicator.share(parts)), maxlen=0)
 
 
 def _near_bounds(sq_lower: Tensor, sq_upper: Tensor, d: int) -> tuple[Tensor, Tensor]:
@@ -194,22 +196,23 @@ class _Tallies:
         tally: _Tally = self._local.tally
         return tally
 
-    def totals(self) -> dict[Asked, Tensor]:
+    def totals(self, communicator: Communicator) -> dict[Asked, Tensor]:
         """What was asked, (most, B) int64, as all ranks counted it."""
-        team = current_team()
         first, *rest = self._all or [self.own]
         totals = dict[Asked, Tensor]()
         for side in self._sides:
             for each in side.asked:
                 if each.count == "pairs":
-                    sums = team.total(first.pairs[each] + sum(tally.pairs[each] for tally in rest))
+                    sums = communicator.all_reduce_sum(
+                        first.pairs[each] + sum(tally.pairs[each] for tally in rest)
+                    )
                     totals[each] = sums[None, : side.member.count]
                     continue
                 hits = first.hits[each]
                 for tally in rest:
                     hits.merge(tally.hits[each].planes)
-                others = team.gathered(hits.planes)
-                for planes in others[: team.rank] + others[team.rank + 1 :]:
+                others = communicator.all_gather(hits.planes)
+                for planes in others[: communicator.rank] + others[communicator.rank + 1 :]:
                     hits.merge(planes)
                 halves = side.member if each.count == "owners" else side.others
                 totals[each] = torch.stack([halves.totals(plane & halves.member) for plane in hits.planes])

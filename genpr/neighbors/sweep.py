@@ -10,14 +10,12 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from genpr.distributed.team import current_team
 from genpr.neighbors.bounds import NO_FLOOR
 from genpr.neighbors.code_view import CodeSearch
 from genpr.neighbors.engine import Engine, Tiles
 from genpr.neighbors.float_view import FloatSearch
 from genpr.neighbors.frame import Placed
 from genpr.neighbors.pairs import Pairs
-from genpr.neighbors.spread import from_first
 from genpr.neighbors.workers import Workers
 from genpr.notices import emit_notice
 from genpr.runtime import empty_device_cache, is_out_of_memory
@@ -55,7 +53,7 @@ def sweep_within(
 ) -> Iterator[Result]:
     """Look at every pair of `points`, once, whose distance may be within the reach of one of the two.
 
-    In a team of ranks, each looks at some of them, and no two at the same: who calls puts together what they find.
+    Several processes share the pairs, no two have the same: the caller gathers what they find.
 
     Args:
         points: n rows.
@@ -70,7 +68,8 @@ def sweep_within(
     """
     tiles = _TilesPerThread(engine, points)
     # Of the pairs inside a block, half are computed for nothing.
-    blocks = shared_blocks(points, sq_reach, min(tiles.rows, max(_FEWEST_ROWS, len(points) // _BLOCKS)))
+    limit = min(tiles.rows, max(_FEWEST_ROWS, len(points) // _BLOCKS))
+    blocks = shared_blocks(points, sq_reach, limit, workers)
     place = torch.empty(len(points), dtype=torch.int64, device=points.device)
     for number, block in enumerate(blocks):
         place[block] = number
@@ -84,10 +83,10 @@ def sweep_within(
         found = _search(points, block, sq_reach, points, chunks, sq_reach, tiles.own)
         return [look(pairs.select((pairs.i < pairs.j) | (place[pairs.j] > number))) for pairs in found]
 
-    left, team = len(points), current_team()
-    looked = workers.map(search, team.share(range(len(blocks))))
+    left, communicator = len(points), workers.communicator
+    looked = workers.map(search, communicator.share(range(len(blocks))))
     for number, block in enumerate(blocks):
-        if number % team.size == team.rank:
+        if number % communicator.size == communicator.rank:
             yield from next(looked)
         left -= len(block)
         tick(len(block) * left + len(block) * (len(block) - 1) // 2)
@@ -105,7 +104,7 @@ def sweep_between(
 ) -> Iterator[Result]:
     """Look at every pair of a row and a column whose distance may be within the reach of one of the two.
 
-    In a team of ranks, each looks at the pairs of some of the rows.
+    Several processes share the rows.
 
     Args:
         rows: n points.
@@ -129,10 +128,10 @@ def sweep_between(
         found = _search(rows, block, row_sq_reach, columns, chunks, column_sq_reach, tiles.own)
         return [look(pairs) for pairs in found]
 
-    blocks, team = shared_blocks(rows, row_sq_reach, tiles.rows), current_team()
-    looked = workers.map(search, team.share(blocks))
+    blocks, communicator = shared_blocks(rows, row_sq_reach, tiles.rows, workers), workers.communicator
+    looked = workers.map(search, communicator.share(blocks))
     for number, block in enumerate(blocks):
-        if number % team.size == team.rank:
+        if number % communicator.size == communicator.rank:
             yield from next(looked)
         tick(len(block) * len(columns))
 
@@ -153,9 +152,9 @@ class _TilesPerThread:
         return tiles
 
 
-def shared_blocks(points: Placed, sq_reach: Tensor, limit: int) -> list[Tensor]:
-    """The blocks of `blocks_of`; in a team those of the first rank, for memory and rounding may differ elsewhere."""
-    return from_first(blocks_of(points, sq_reach, limit), points.device)
+def shared_blocks(points: Placed, sq_reach: Tensor, limit: int, workers: Workers) -> list[Tensor]:
+    """The blocks of `blocks_of` on rank 0, since memory and rounding may differ on other machines."""
+    return workers.from_rank0(blocks_of(points, sq_reach, limit))
 
 
 def blocks_of(points: Placed, sq_reach: Tensor, limit: int) -> list[Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from genpr.memory import tile_budget
 from genpr.neighbors import integers
+from genpr.neighbors.workers import Communicator, SingleProcess
 from genpr.notices import emit_notice
 from genpr.runtime import empty_device_cache, is_out_of_memory
 
@@ -70,10 +72,12 @@ class TorchEngine:
     Args:
         tile_rows: Rows per tile; None chooses.
         tile_columns: Columns per tile; None chooses.
+        communicator: Called as a search begins, for the processes that share it.
     """
 
     tile_rows: int | None = None
     tile_columns: int | None = None
+    communicator: Callable[[], Communicator] = SingleProcess
 
     def tiles(self, width: int, device: torch.device) -> TorchTiles:
         """See `Engine.tiles`."""

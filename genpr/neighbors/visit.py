@@ -53,5 +53,5 @@ def visit(
             visitor.look(pairs)
 
     reaches = torch.stack(of_rows).amax(dim=0), torch.stack(of_columns).amax(dim=0)
-    with plain_arithmetic(rows.device), Workers(rows.device) as workers:
+    with plain_arithmetic(rows.device), Workers(rows.device, engine.communicator()) as workers:
         deque(sweep_between(rows, columns, *reaches, engine, workers, look, tick), maxlen=0)

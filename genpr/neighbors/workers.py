@@ -1,4 +1,4 @@
-"""Independent pieces of work side by side on the cores of a CPU, each with one thread of its own.
+"""Independent items of work, shared by processes and by the cores of a CPU, each core with one thread of its own.
 
 Operations that share all cores wait for each other at the end of every loop; with many small ones, and another
 process on one of the cores, this was seen to take twenty times longer. Pieces of work never wait.
@@ -7,13 +7,14 @@ process on one of the cores, this was seen to take twenty times longer. Pieces o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import torch
+from torch import Tensor
 
 from genpr.runtime import torch_threads
 
@@ -21,15 +22,54 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
+class Communicator(Protocol):
+    """The processes that share a search; the methods here are those of a single process.
+
+    Every process searches for the same, does its share of the items, and exchanges what it found with the others, in an
+    order that does not depend on how many they are. `genpr.distributed.Communicator` has the same methods.
+
+    Attributes:
+        rank: Number of this process, from 0.
+        size: Number of processes.
+    """
+
+    rank: int = 0
+    size: int = 1
+
+    def share(self, items: Sequence[_Item]) -> Sequence[_Item]:
+        """The `items` that this process does: every `size`-th."""
+        return items[self.rank :: self.size]
+
+    def all_gather(self, rows: Tensor) -> list[Tensor]:
+        """The `rows` (n, ...) of every process, by rank; n may differ."""
+        return [rows]
+
+    def all_gather_tensors(
+        self, results: Sequence[tuple[Tensor, ...]], device: torch.device
+    ) -> list[list[tuple[Tensor, ...]]]:
+        """The `results` of every process, by rank: any number of tuples of tensors of any shape, on `device`."""
+        return [[*results]]
+
+    def all_reduce_sum(self, counts: Tensor) -> Tensor:
+        """The sum over processes of integer `counts` of one shape."""
+        return counts
+
+
+class SingleProcess(Communicator):
+    """This process alone."""
+
+
 class Workers:
     """Context manager with as many workers as torch may use threads; on a GPU, work is done as it comes.
 
     Args:
         device: Where the work is done.
+        communicator: The processes that share the work of `map_shared`; None for this process alone.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, communicator: Communicator | None = None) -> None:
         self.device = device
+        self.communicator = communicator or SingleProcess()
         self.count = torch.get_num_threads() if device.type == "cpu" else 1
         self._pool: ThreadPoolExecutor | None = None
         self._stack = ExitStack()
@@ -61,6 +101,31 @@ class Workers:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+    def map_shared(
+        self, work: Callable[[_Item], tuple[Tensor, ...]], items: Sequence[_Item]
+    ) -> Iterator[tuple[Tensor, ...]]:
+        """As `map`, where each process does its share of `items`, which are the same everywhere.
+
+        Results are tensors on the device of the workers.
+        """
+        communicator = self.communicator
+        if communicator.size == 1:
+            yield from self.map(work, items)
+            return
+        own = list(self.map(work, communicator.share(items)))
+        by_rank = [iter(results) for results in communicator.all_gather_tensors(own, self.device)]
+        for number in range(len(items)):
+            yield next(by_rank[number % communicator.size])
+
+    def from_rank0(self, parts: list[Tensor]) -> list[Tensor]:
+        """The `parts` of rank 0, on every rank: what another machine may round or plan differently."""
+        communicator = self.communicator
+        if communicator.size == 1:
+            return parts
+        own = [(part,) for part in parts] if communicator.rank == 0 else []
+        (first, *_) = communicator.all_gather_tensors(own, self.device)
+        return [part for (part,) in first]
 
 
 def _plainly(work: Callable[[_Item], _Result], item: _Item) -> _Result:

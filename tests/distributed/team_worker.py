@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 import genpr
-from genpr.distributed.team import current_team
+from genpr.distributed import current_communicator
 from genpr.errors import BadImagesError
 from genpr.features import collected, embed
 from genpr.neighbors import closest, directed, nearest, neighbourhood, replicates, sweep, torch_engine
@@ -98,7 +98,7 @@ def embedded(folder):
         "extractor": "gabor",
         "device": "cpu",
         "batch_size": 6,
-        "cache_dir": folder / f"cache-{current_team().size}",
+        "cache_dir": folder / f"cache-{current_communicator().size}",
     }
     scored = genpr.score(folder / "real", folder / "fake", on_bad="skip", max_bad=0.5, **options)
     again = genpr.score(folder / "real", folder / "fake", on_bad="skip", max_bad=0.5, **options)
@@ -122,34 +122,34 @@ def embedded(folder):
 
 
 def exchanged(_folder):
-    """What a team exchanges."""
-    team = current_team()
-    mine = torch.arange(team.rank, dtype=torch.float64).repeat(2, 1).T  # no rows on rank 0
-    whole = torch.zeros(team.size, 3, dtype=torch.int32)
-    whole[team.rank] = team.rank + 1
-    team.fill([(rank, whole[rank]) for rank in range(team.size)])
+    """What the ranks exchange."""
+    communicator = current_communicator()
+    mine = torch.arange(communicator.rank, dtype=torch.float64).repeat(2, 1).T  # no rows on rank 0
+    whole = torch.zeros(communicator.size, 3, dtype=torch.int32)
+    whole[communicator.rank] = communicator.rank + 1
+    communicator.broadcast_parts([(rank, whole[rank]) for rank in range(communicator.size)])
     called = []
     return {
-        "gathered": [part.tolist() for part in team.gathered(mine)],
+        "gathered": [part.tolist() for part in communicator.all_gather(mine)],
         "filled": whole.tolist(),
-        "total": team.total(torch.tensor([team.rank, 1])).tolist(),
-        "told": team.told({"name": "\udcff", "rank": team.rank}),
-        "from_first": team.from_first(lambda: called.append(1) or [team.rank, 0.1]),
-        "is_called": bool(called) == team.is_first,
-        "agreed": [team.agreed(True), team.agreed(team.rank == 0)],
-        "share": list(islice(team.share(range(100)), 3)),
+        "total": communicator.all_reduce_sum(torch.tensor([communicator.rank, 1])).tolist(),
+        "told": communicator.all_gather_object({"name": "\udcff", "rank": communicator.rank}),
+        "from_first": communicator.broadcast_from_rank0(lambda: called.append(1) or [communicator.rank, 0.1]),
+        "is_called": bool(called) == communicator.is_rank_zero,
+        "agreed": [communicator.all_true(True), communicator.all_true(communicator.rank == 0)],
+        "share": list(islice(communicator.share(range(100)), 3)),
         "cores": torch.get_num_threads(),
     }
 
 
 def apart(_folder):
     """Ranks at different places in the program."""
-    team = current_team()
+    communicator = current_communicator()
     try:
-        if team.rank:
-            team.total(torch.zeros(2, dtype=torch.int64))
+        if communicator.rank:
+            communicator.all_reduce_sum(torch.zeros(2, dtype=torch.int64))
         else:
-            team.gathered(torch.zeros(2))
+            communicator.all_gather(torch.zeros(2))
     except genpr.ResourceError as error:
         return error.code
     return None
@@ -187,10 +187,10 @@ def run(job, rank):
 
         sys.argv = ["genpr", *job["args"]]
         main()
-    with genpr.all_ranks() as team:
-        assert team.size == job["size"]
+    with genpr.all_ranks() as communicator:
+        assert communicator.size == job["size"]
         found = PYTHON[job["name"]](folder)
-    assert current_team().is_alone
+    assert current_communicator().is_single_process
     Path(f"{job['out']}.{rank}.json").write_text(json.dumps(found, sort_keys=True, default=str))
 
 

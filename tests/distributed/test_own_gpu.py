@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from genpr.distributed.launch import _own_gpu
+from genpr.distributed import _own_gpu
 from genpr.errors import ResourceError, UsageError
 
 

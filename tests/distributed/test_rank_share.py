@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import tarfile
 from collections import Counter
 from dataclasses import asdict
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +17,7 @@ import pytest
 import torch
 
 import genpr
-from genpr.distributed.team import Team, working_in
+from genpr.distributed import Communicator, use_communicator
 from genpr.features.collected import Collected, RankShare
 from genpr.features.cpu_fallback import going_on
 from genpr.features.embedder import Embedder
@@ -40,8 +42,10 @@ def sources(tmp_path):
     return [open_source(tmp_path / name) for name in ("x.tar.gz", "x.parquet")]
 
 
-def team_of(rank: int, size: int) -> SimpleNamespace:
-    return SimpleNamespace(rank=rank, size=size, is_alone=size == 1, told=lambda own: [own] * size)
+def ranks_of(rank: int, size: int) -> SimpleNamespace:
+    return SimpleNamespace(
+        rank=rank, size=size, is_single_process=size == 1, all_gather_object=lambda own: [own] * size
+    )
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
@@ -50,7 +54,7 @@ def test_ranks_share_a_source_block_by_block(sources, size, monkeypatch):
     for source in sources:
         taken = {}
         for rank in range(size):
-            share = RankShare(source, team_of(rank, size))
+            share = RankShare(source, ranks_of(rank, size))
             for number, item in enumerate(share):
                 taken[share.place(number)] = item.read()
             assert share.names == [item.name for item in source]
@@ -77,7 +81,7 @@ def half_damaged(tmp_path, monkeypatch):
 
 def test_images_of_other_ranks_are_not_read(half_damaged):
     source, images = half_damaged
-    share = RankShare(source, team_of(0, 2))
+    share = RankShare(source, ranks_of(0, 2))
     assert [item.read() for item in share] == images[:2] + images[4:]
 
 
@@ -89,7 +93,7 @@ def test_images_of_other_ranks_are_not_read_of_a_part_of_a_source(half_damaged, 
         (ShardSource("x", source, range(6), Share(1, 1)), [*images[:2], *images[4:]]),
         (ShardSource("x", source, range(4, 6), Share(2, 2)), images[4:]),
     ):
-        share = RankShare(part, team_of(0, 2))
+        share = RankShare(part, ranks_of(0, 2))
         assert [item.read() for item in share] == own
         assert share.names == [f"[{images.index(each)}]" for each in images if each in part_of(part, images)]
 
@@ -106,15 +110,65 @@ def test_flags_come_in_one_order_whoever_met_them_first():
         assert tuple(collected.feature_set("x", [], gabor, seconds=0).flags) == FLAGS
 
 
-class TeamOfTwo(Team):
-    """With a rank that tells the same whatever it is asked."""
+SEARCHES = {
+    "CrossCounter",
+    "Neighbourhood.of",
+    "ReplicateCounter",
+    "cross_counts",
+    "kth_sq_distances",
+    "nearest_between",
+    "nearest_neighbours",
+    "visit",
+}
+
+
+def searches_without_engine(path: Path) -> list[str]:
+    """Calls of searches in a file that name no engine, with their lines."""
+    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    return [
+        f"{path.name}, line {call.lineno}"
+        for call in calls
+        if ast.unparse(call.func) in SEARCHES and not any(each.arg == "engine" for each in call.keywords)
+    ]
+
+
+def test_every_search_of_a_metric_can_be_shared(tmp_path):
+    """Without an engine, which says who shares a search, each rank would do all of it."""
+    package = Path(genpr.__file__).parent
+    files = [path for path in package.rglob("*.py") if package / "neighbors" not in path.parents]
+    assert [found for path in files for found in searches_without_engine(path)] == []
+    planted = tmp_path / "planted.py"
+    planted.write_text("cross_counts(x, y, engine=z)\ncross_counts(x, y)\n")
+    assert searches_without_engine(planted) == ["planted.py, line 2"]
+
+
+def test_searches_ask_the_communicator_of_the_moment(rng):
+    class Watched(Communicator):
+        shared = 0
+
+        def share(self, items):
+            self.shared += 1
+            return super().share(items)
+
+    real, fake = rng.normal(size=(2, 60, 4))
+    manifold = genpr.KNNManifold.fit(real, k=3)  # by a process alone
+    watched = Watched()
+    with use_communicator(watched):
+        manifold.count(fake)
+    assert watched.shared == 1
+    manifold.count(fake)
+    assert watched.shared == 1
+
+
+class TwoRanks(Communicator):
+    """With another rank that always sends the same."""
 
     size = 2
 
     def __init__(self, other):
         self._other = other
 
-    def told(self, value):
+    def all_gather_object(self, value):
         return [value, self._other]
 
 
@@ -124,6 +178,6 @@ def test_what_another_rank_did_about_memory_is_told():
 
     there = notice("oom-smaller-batches", device="cuda:1", asked=64, size=32)
     here = notice("oom-smaller-tiles", device="cuda:0")
-    with working_in(TeamOfTwo([asdict(each) for each in (there, here)])):
+    with use_communicator(TwoRanks([asdict(each) for each in (there, here)])):
         _, told = going_on(Embedder(EmbedOptions(device="cpu")), work, "for a test")
     assert told == (here, there)

@@ -16,10 +16,9 @@ import pytest
 from PIL import Image
 
 import genpr
-from genpr.distributed.environment import is_launched
-from genpr.distributed.team import Team, current_team, working_in
+from genpr.distributed import Communicator, current_communicator, use_communicator
 from genpr.memory import free_memory
-from genpr.runtime import shared_machine, usable_cores
+from genpr.runtime import is_launched, shared_machine, usable_cores
 
 WORKER = Path(__file__).parent / "team_worker.py"
 
@@ -249,10 +248,10 @@ def test_images_for_one_to_four_ranks(tmp_path):
 def test_without_a_launcher_there_is_nobody_else(monkeypatch):
     for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
-    with genpr.all_ranks() as team:
-        assert team.is_alone
-        assert team.is_first
-        assert team.told(1) == [1]
+    with genpr.all_ranks() as communicator:
+        assert communicator.is_single_process
+        assert communicator.is_rank_zero
+        assert communicator.all_gather_object(1) == [1]
     with pytest.raises(genpr.UsageError, match="positive number of seconds"), genpr.all_ranks(timeout=0):
         pass
 
@@ -273,13 +272,13 @@ def test_one_process_of_a_launcher_is_alone(monkeypatch):
 
 
 def test_other_threads_are_alone():
-    team, seen = Team(), []
-    with working_in(team):
-        assert current_team() is team
-        thread = threading.Thread(target=lambda: seen.append(current_team()))
+    communicator, seen = Communicator(), []
+    with use_communicator(communicator):
+        assert current_communicator() is communicator
+        thread = threading.Thread(target=lambda: seen.append(current_communicator()))
         thread.start()
         thread.join()
-    assert seen[0] is not team
+    assert seen[0] is not communicator
 
 
 def test_ranks_share_cores_and_memory():

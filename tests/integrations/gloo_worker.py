@@ -19,8 +19,8 @@ import torch.distributed as dist
 from training_images import GABOR, OPTIONS, images
 
 import genpr
+from genpr.distributed import TrainingRanks
 from genpr.errors import GenprError, UsageError
-from genpr.integrations.ranks import from_rank_zero, place_of
 from genpr.integrations.torchmetrics import PrecisionRecallDensityCoverage
 
 warnings.simplefilter("error")
@@ -85,12 +85,14 @@ def metric_scenario(rank):
         time.sleep(0.3)
         return {"rank": rank}
 
-    found["told"] = from_rank_zero("the answer", place_of(), slow, timeout=60)
+    found["told"] = TrainingRanks.of().broadcast_from_rank0("the answer", slow, timeout=60)
 
     def fail():
         raise UsageError("there is no such answer", code="bad-option")
 
-    found["told_error"] = error_of(lambda: from_rank_zero("the answer", place_of(), fail, timeout=60))
+    found["told_error"] = error_of(
+        lambda: TrainingRanks.of().broadcast_from_rank0("the answer", fail, timeout=60)
+    )
     return found
 
 

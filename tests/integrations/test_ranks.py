@@ -15,8 +15,8 @@ import pytest
 from training_images import GABOR, N_FAKE, N_REAL, OPTIONS, expected, images
 
 import genpr
+from genpr.distributed import TrainingRanks, check_seconds
 from genpr.errors import UsageError
-from genpr.integrations.ranks import check_seconds, from_rank_zero, meet, place_of
 
 WORKER = Path(__file__).with_name("gloo_worker.py")
 
@@ -137,10 +137,10 @@ def test_a_rank_that_raises_ends_the_job(culprit, tmp_path):
 
 
 def test_alone_nobody_waits():
-    place = place_of()
-    assert place.is_alone
-    meet("nothing", place, timeout=0.01, hint="")
-    assert from_rank_zero("nothing", place, lambda: 7, timeout=0.01) == 7
+    ranks = TrainingRanks.of()
+    assert ranks.is_single_process
+    ranks.barrier("nothing", timeout=0.01, hint="")
+    assert ranks.broadcast_from_rank0("nothing", lambda: 7, timeout=0.01) == 7
 
 
 @pytest.mark.parametrize("seconds", [0, -1, "5", True, float("nan")])

@@ -189,7 +189,7 @@ class _Asks:
 
     def __getattr__(self, name):
         asked = getattr(self._engine, name)
-        if not callable(asked):
+        if not callable(asked) or name == "communicator":
             return asked
 
         def ask(*args):

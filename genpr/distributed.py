@@ -1,0 +1,786 @@
+"""One score by several processes: who they are, what they exchange, and how an error of one of them ends all.
+
+Every rank runs the same code. Work that is worth sharing is cut into items in one order, each rank does every `size`-th,
+and all ranks get all results in that order: no number depends on how many ranks there are. Importing this module does not
+import torch, so that the command line can ask before a command runs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import socket
+import threading
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from genpr.errors import GenprError, ResourceError, UsageError
+from genpr.runtime import (
+    LAUNCHER_VARIABLES,
+    is_launched,
+    own_cores,
+    resolve_device,
+    shared_machine,
+    torch_threads,
+    usable_cores,
+)
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+_Item = TypeVar("_Item")
+_Value = TypeVar("_Value")
+
+_START_TIMEOUT = timedelta(minutes=5)
+_NOTICE_AFTER = 5.0  # seconds of waiting for the other processes
+_CHUNK = 2**26  # bytes per broadcast
+_ALIGNMENT = 8  # bytes that packed tensors start at a multiple of
+_STORE_PAUSES = 0.005, 0.25  # seconds between two reads of the store: at first, and at most
+_COLLECTIVE_PAUSES = 0.00005, 0.005
+_WATCH_PAUSE = 0.2
+_RANK_ZERO_FIRST = 0.5  # seconds in which rank 0 can report an error that all ranks met
+_REPORT_TIME = 3.0  # seconds in which a rank that ended a connection can report why
+_GO, _GIVEN_UP = "go", "given up"
+
+_entries = itertools.count()  # of this process into `join_ranks`: the same number on every rank
+_meetings: Counter[str] = (
+    Counter()
+)  # of this process, by name and ranks: the same on every rank that was there
+
+
+class Communicator:
+    """The processes that compute together: a single one, which has nothing to exchange, or those of a process group.
+
+    What several exchange, all of them must exchange, in the same order; and a rank that waits for others stops if one of
+    them has failed. Tensors travel as bytes, so that not one bit changes: through NCCL those on a GPU, through gloo all
+    others. Objects travel as JSON, which unlike torch's pickles cannot hold code.
+
+    Args:
+        group: A group of `torch.distributed` that has all ranks, for this purpose alone; None for a single process.
+        monitor: Errors of all ranks.
+
+    Attributes:
+        rank: Number of this process, from 0.
+        size: Number of processes.
+    """
+
+    rank = 0
+    size = 1
+
+    def __init__(self, group: Any = None, monitor: FailureMonitor | None = None) -> None:  # noqa: ANN401
+        self._group, self._monitor = group, monitor
+        self._step = 0
+        self._is_finished = False
+        if group is not None:
+            import torch.distributed as dist
+
+            self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
+
+    @property
+    def is_single_process(self) -> bool:
+        """Whether there are no other processes."""
+        return self.size == 1
+
+    @property
+    def is_rank_zero(self) -> bool:
+        """Whether this process writes the output."""
+        return self.rank == 0
+
+    def share(self, items: Sequence[_Item]) -> Sequence[_Item]:
+        """The `items` that this rank does: every `size`-th."""
+        return items[self.rank :: self.size]
+
+    def all_gather(self, rows: Tensor) -> list[Tensor]:
+        """The `rows` (n, ...) of every rank, by rank; n may differ."""
+        if self.is_single_process:
+            return [rows]
+        rows = rows.contiguous()
+        counts = self._synchronize(f"all_gather {rows.dtype} {tuple(rows.shape[1:])}", len(rows))
+        parts = [
+            rows if rank == self.rank else rows.new_empty(count, *rows.shape[1:])
+            for rank, count in enumerate(counts)
+        ]
+        self._broadcast(list(enumerate(parts)))
+        return parts
+
+    def all_gather_tensors(
+        self, results: Sequence[tuple[Tensor, ...]], device: torch.device
+    ) -> list[list[tuple[Tensor, ...]]]:
+        """The `results` of every rank, by rank: any number of tuples of tensors of any shape, on `device`."""
+        if self.is_single_process:
+            return [[*results]]
+        shapes = [
+            [(str(part.dtype).removeprefix("torch."), [*part.shape]) for part in each] for each in results
+        ]
+        shapes_by_rank = self.all_gather_object(shapes)
+        data = self.all_gather(_packed([part for each in results for part in each], device))
+        return [_unpacked(shapes, packed) for shapes, packed in zip(shapes_by_rank, data, strict=True)]
+
+    def broadcast_parts(self, parts: Sequence[tuple[int, Tensor]]) -> None:
+        """Copy parts of a tensor from one rank to all others, in place.
+
+        Args:
+            parts: Contiguous views, each with the rank that has it; the same on every rank.
+        """
+        if not self.is_single_process:
+            self._synchronize(f"broadcast_parts {[(owner, tuple(part.shape)) for owner, part in parts]}")
+            self._broadcast(parts)
+
+    def all_reduce_sum(self, counts: Tensor) -> Tensor:
+        """The sum over ranks of integer `counts` of one shape."""
+        if self.is_single_process:
+            return counts
+        import torch
+        import torch.distributed as dist
+
+        self._synchronize(f"all_reduce_sum {counts.dtype} {tuple(counts.shape)}")
+        counts = counts.clone(memory_format=torch.contiguous_format)
+        if counts.numel():
+            self._wait(dist.all_reduce(counts, group=self._group, async_op=True))
+        return counts
+
+    def all_gather_object(self, value: Any) -> list[Any]:  # noqa: ANN401 - plain JSON types
+        """The `value`, of plain JSON types, of every rank, by rank."""
+        if self.is_single_process:
+            return [value]
+        import torch
+
+        text = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
+        return [json.loads(part.numpy().tobytes()) for part in self.all_gather(text)]
+
+    def broadcast_from_rank0(self, compute: Callable[[], _Value]) -> _Value:
+        """The result of `compute`, of plain JSON types, which is called on rank 0 only."""
+        if self.is_single_process:
+            return compute()
+        value = None
+        if self.is_rank_zero:
+            with single_process():
+                value = compute()
+        found: _Value = self.all_gather_object(value)[0]
+        return found
+
+    def all_true(self, flag: bool) -> bool:
+        """Whether `flag` is true on every rank."""
+        return flag if self.is_single_process else all(self._synchronize("all_true", int(flag)))
+
+    def finish(self) -> None:
+        """Wait until every rank is here, after the last exchange."""
+        if not self.is_single_process and not self._is_finished:
+            self._synchronize("finish")
+            self._is_finished = True
+
+    def _synchronize(self, operation: str, number: int = 0) -> list[int]:
+        """The `number` of every rank, once it is clear that all of them are at this `operation`."""
+        import torch
+        import torch.distributed as dist
+
+        self._step += 1
+        own = torch.tensor([self._step, zlib.crc32(operation.encode()), number])
+        found = [torch.empty_like(own) for _ in range(self.size)]
+        self._wait(dist.all_gather(found, own, group=self._group, async_op=True))
+        steps, operations, numbers = torch.stack(found).T.tolist()
+        if len({*zip(steps, operations, strict=True)}) > 1:
+            raise ResourceError(
+                f"the ranks are not at the same point (this one at step {self._step}, {operation[:80]}); did they get the "
+                "same arguments, and the same versions of genpr, and was an error of one of them caught?",
+                code="ranks-apart",
+            )
+        return [int(each) for each in numbers]
+
+    def _broadcast(self, parts: Sequence[tuple[int, Tensor]]) -> None:
+        import torch
+        import torch.distributed as dist
+
+        for owner, part in parts:
+            if part.numel():
+                for chunk in torch.split(_bytes_of(part), _CHUNK):
+                    self._wait(dist.broadcast(chunk, src=owner, group=self._group, async_op=True))
+
+    def _wait(self, work: Any) -> None:  # noqa: ANN401 - torch does not export the type
+        """Wait until the others have come, or one of them has failed."""
+        assert self._monitor is not None
+        pause, longest = _COLLECTIVE_PAUSES
+        try:
+            while not work.is_completed():
+                self._monitor.check()
+                time.sleep(pause)
+                pause = min(2 * pause, longest)
+            work.wait()
+        except RuntimeError as error:
+            if isinstance(error, ResourceError):
+                raise
+            end = time.monotonic() + _REPORT_TIME
+            while time.monotonic() < end:
+                self._monitor.check()
+                time.sleep(longest)
+            raise self._monitor.lost(error) from error
+
+
+def _bytes_of(tensor: Tensor) -> Tensor:
+    """The memory of a contiguous tensor as (b,) uint8; a dimension of one may have any stride."""
+    import torch
+
+    return torch.as_strided(tensor, (tensor.numel(),), (1,)).view(torch.uint8)
+
+
+def _packed(parts: Sequence[Tensor], device: torch.device) -> Tensor:
+    """The bytes of all parts, (b,) uint8."""
+    import torch
+
+    counts = [part.numel() * part.dtype.itemsize for part in parts]
+    data = torch.zeros(sum(map(_aligned, counts)), dtype=torch.uint8, device=device)
+    start = 0
+    for part, count in zip(parts, counts, strict=True):
+        data[start : start + count] = _bytes_of(part.contiguous())
+        start += _aligned(count)
+    return data
+
+
+def _unpacked(shapes: list[list[tuple[str, list[int]]]], data: Tensor) -> list[tuple[Tensor, ...]]:
+    import torch
+
+    start, found = 0, []
+    for each in shapes:
+        parts = []
+        for name, shape in each:
+            dtype: torch.dtype = getattr(torch, name)
+            count = torch.Size(shape).numel() * dtype.itemsize
+            parts.append(data[start : start + count].view(dtype).view(shape))
+            start += _aligned(count)
+        found.append(tuple(parts))
+    return found
+
+
+def _aligned(count: int) -> int:
+    return -(-count // _ALIGNMENT) * _ALIGNMENT
+
+
+_SINGLE_PROCESS = Communicator()
+
+
+class _Current(threading.local):
+    """Of a thread: a thread that a user starts cannot enter an exchange that other ranks know nothing of."""
+
+    communicator: Communicator = _SINGLE_PROCESS
+
+
+_current = _Current()
+
+
+def current_communicator() -> Communicator:
+    """The processes that share the work of this thread."""
+    return _current.communicator
+
+
+@contextmanager
+def use_communicator(communicator: Communicator) -> Iterator[Communicator]:
+    """Share the work of this thread in the block with the processes of `communicator`."""
+    before, _current.communicator = _current.communicator, communicator
+    try:
+        yield communicator
+    finally:
+        _current.communicator = before
+
+
+@contextmanager
+def single_process() -> Iterator[Communicator]:
+    """Do the work of this thread in the block without other processes."""
+    with use_communicator(_SINGLE_PROCESS) as communicator:
+        yield communicator
+
+
+def rank_zero_only() -> bool:
+    """End the sharing of this thread, once all ranks are here; whether this is rank 0, which continues alone."""
+    communicator = current_communicator()
+    communicator.finish()
+    _current.communicator = _SINGLE_PROCESS
+    return communicator.is_rank_zero
+
+
+def check_seconds(name: str, seconds: float) -> None:
+    """Check a time limit.
+
+    Raises:
+        UsageError: It is not a positive number ("bad-option").
+    """
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
+        raise UsageError(f"{name} must be a positive number of seconds, not {seconds!r}", code="bad-option")
+
+
+@contextmanager
+def all_ranks(*, timeout: float = 7200.0) -> Iterator[Communicator]:
+    """Let all processes that a launcher such as torchrun started compute the scores of this block together.
+
+    Every one of them must enter it, and do the same there: each decodes and embeds its share of the images and looks at
+    its share of all pairs, and each gets the whole result. Numbers do not depend on how many there are. Without a launcher
+    nothing changes, and outside of such a block genpr never talks to other processes: a training that scores on its
+    first rank alone is not affected.
+
+    A process group that exists already is used; else one is made, and ended with the block. On GPUs, each process works on
+    the one that torch's current device is, or on number LOCAL_RANK if the group is made here.
+
+    Args:
+        timeout: Seconds that one rank waits for the others at most, who may be busy for long.
+
+    Yields:
+        The communicator; `is_rank_zero` is true in one of the processes.
+
+    Raises:
+        UsageError: The launcher's variables make no sense ("bad-option").
+        ResourceError: The others do not come ("ranks-missing"), end without a report ("ranks-lost"), or fail
+            ("rank-failed"), or are elsewhere in the program ("ranks-apart").
+
+    Example:
+        >>> import genpr
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> with genpr.all_ranks() as communicator:  # in a script that torchrun starts
+        ...     result = genpr.score(rng.normal(size=(200, 4)), rng.normal(size=(200, 4)))
+        >>> communicator.size if communicator.is_rank_zero else 0
+        1
+    """
+    check_seconds("timeout", timeout)
+    if not current_communicator().is_single_process:
+        yield current_communicator()
+        return
+    with join_ranks(timeout) as (communicator, monitor):
+        try:
+            yield communicator
+        except BaseException as error:
+            if monitor is not None:
+                monitor.report(error)
+            raise
+
+
+@contextmanager
+def join_ranks(
+    timeout: float = 7200.0, *, when_waiting: Callable[[str], None] | None = None
+) -> Iterator[tuple[Communicator, FailureMonitor | None]]:
+    """As `all_ranks`, but errors of the block are reported to the other ranks by the caller.
+
+    Args:
+        timeout: See `all_ranks`.
+        when_waiting: Called in a thread, with a message, if the others have not come after some seconds.
+
+    Yields:
+        The communicator, and the errors of its ranks; None in a single process.
+    """
+    import torch.distributed as dist
+
+    exists = dist.is_available() and dist.is_initialized()
+    if not exists and not is_launched():
+        yield current_communicator(), None
+        return
+    if not exists:
+        with _notice_of_waiting(when_waiting):
+            _init_process_group()
+    if dist.get_world_size() == 1:
+        yield current_communicator(), None
+        return
+    has_nccl = resolve_device().type == "cuda" and dist.is_nccl_available()
+    group = dist.new_group(
+        backend="cpu:gloo,cuda:nccl" if has_nccl else "gloo", timeout=timedelta(seconds=timeout)
+    )
+    monitor = FailureMonitor(dist.get_rank(), dist.get_world_size(), entry=next(_entries))
+    try:
+        communicator = Communicator(group, monitor)
+        with _share_of_the_machine(communicator), use_communicator(communicator):
+            yield communicator, monitor
+        communicator.finish()
+    finally:
+        monitor.close()
+    # Not after an error: it would wait for ranks that have ended.
+    dist.destroy_process_group(None if not exists else group)
+
+
+@contextmanager
+def _notice_of_waiting(tell: Callable[[str], None] | None) -> Iterator[None]:
+    """Call `tell` if the block takes longer than processes take that start together."""
+    variables = " ".join(f"{name}={os.environ[name]}" for name in LAUNCHER_VARIABLES)
+    text = (
+        f"waiting up to {_START_TIMEOUT.total_seconds() / 60:.0f} minutes for the other processes that the environment names "
+        f"({variables}); if a training left these variables, set GENPR_ALONE=1"
+    )
+    timer = threading.Timer(_NOTICE_AFTER, lambda: tell(text) if tell is not None else None)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()  # what it writes must not mix with what follows
+
+
+def _init_process_group() -> None:
+    """Make the process group that the launcher's environment describes."""
+    import torch
+    import torch.distributed as dist
+
+    if resolve_device().type == "cuda":
+        torch.cuda.set_device(_own_gpu(torch.cuda.device_count()))
+    try:
+        dist.init_process_group("gloo", timeout=_START_TIMEOUT)
+    except (RuntimeError, ValueError) as error:
+        raise ResourceError(
+            f"the other ranks were not found at {os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']} "
+            f"({_one_line(error, 200)}); were as many processes started as WORLD_SIZE={os.environ['WORLD_SIZE']} says? If a "
+            "training started this one by itself, set GENPR_ALONE=1",
+            code="ranks-missing",
+        ) from error
+
+
+def _own_gpu(count: int) -> int:
+    """The number of the GPU, of the `count` in this machine, that is for this process."""
+    number = os.environ.get("LOCAL_RANK", "0")
+    if not (number.isascii() and number.isdecimal() and len(number) < 10):
+        raise UsageError(
+            f"LOCAL_RANK says which process of its machine this is, from 0, and was set to {number!r}; launchers such as "
+            "torchrun set it",
+            code="bad-option",
+        )
+    if int(number) >= count:
+        raise ResourceError(
+            f"this is process {int(number) + 1} on a machine with {count} GPUs; start one process per GPU "
+            "(torchrun --nproc-per-node gpu)",
+            code="no-cuda",
+        )
+    return int(number)
+
+
+@contextmanager
+def _share_of_the_machine(communicator: Communicator) -> Iterator[None]:
+    """Use this rank's share of the cores and memory of its machine.
+
+    Torch would use one thread in each rank, as torchrun tells it to, or all cores in each.
+    """
+    own = {"machine": socket.gethostname(), "cores": own_cores()}
+    here = [each for each in communicator.all_gather_object(own) if each["machine"] == own["machine"]]
+    beside = [each for each in here if {*each["cores"]} & {*own["cores"]}]
+    with shared_machine(cores=len(beside), memory=len(here)), torch_threads(usable_cores()):
+        yield
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The error of one rank.
+
+    Attributes:
+        rank: Its number.
+        code: Of the error.
+        message: Its text.
+        exit_code: What the command line ends with.
+    """
+
+    rank: int
+    code: str
+    message: str
+    exit_code: int
+
+    @classmethod
+    def of(cls, rank: int, error: BaseException, signal_number: int | None = None) -> Failure:
+        """From what was raised, after a signal if there was one."""
+        if isinstance(error, KeyboardInterrupt) or signal_number is not None:
+            code = "terminated" if signal_number == signal.SIGTERM else "interrupted"
+            return cls(rank, code, code, 128 + (signal_number or signal.SIGINT))
+        if isinstance(error, GenprError):
+            return cls(rank, error.code, str(error), error.exit_code)
+        return cls(rank, "bug", f"{type(error).__name__}: {error}", 1)
+
+    @property
+    def is_signal(self) -> bool:
+        """Whether a signal ended the rank."""
+        return self.code in ("interrupted", "terminated")
+
+
+class RankFailedError(ResourceError):
+    """Another rank failed; `failure` says how."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(f"rank {failure.rank} failed: {failure.message}", code="rank-failed")
+        self.failure = failure
+
+
+class RanksLostError(ResourceError):
+    """Another rank ended without a report, or cannot be reached ("ranks-lost")."""
+
+    def __init__(self, who: str, error: RuntimeError) -> None:
+        super().__init__(
+            f"{who}: another rank ended without a word, or cannot be reached ({_one_line(error, 160)}); was it killed, or "
+            "its machine out of memory? Look for the error of the rank that ended first; what was embedded is in the cache",
+            code="ranks-lost",
+        )
+
+
+class _Store:
+    """A part of the key-value store by which the ranks found each other, with JSON values.
+
+    It is read again and again rather than waited for: one long wait would keep the store from other threads, such as
+    NCCL's watchdog, and from Ctrl-C. Every method raises `RanksLostError` once the process that keeps the store has ended.
+
+    Args:
+        prefix: Of all keys.
+        who: This rank and what it does, for messages.
+    """
+
+    def __init__(self, prefix: str, who: str) -> None:
+        import torch.distributed as dist
+
+        base = dist.distributed_c10d._get_default_store()  # there is no public access to it
+        self._store = dist.distributed_c10d.PrefixStore(prefix, base)
+        self._who = who
+
+    def get(self, key: str) -> Any:  # noqa: ANN401
+        """The value of a key that is set."""
+        return json.loads(self._call("get", key))
+
+    def set(self, key: str, value: Any) -> None:  # noqa: ANN401
+        self._call("set", key, json.dumps(value, allow_nan=False))
+
+    def set_once(self, key: str, value: Any) -> None:  # noqa: ANN401
+        """Set a key unless another rank did or is about to."""
+        if self.count(f"{key}/claims") == 1:
+            self.set(key, value)
+
+    def count(self, key: str) -> int:
+        """Add one to a counter, and return it."""
+        return int(self._call("add", key, 1))
+
+    def has(self, *keys: str) -> bool:
+        """Whether all keys are set."""
+        return bool(self._call("check", [*keys]))
+
+    def wait(self, *keys: str, seconds: float) -> bool:
+        """Wait until all keys are set; whether they were before the time was up."""
+        end, (pause, longest) = time.monotonic() + seconds, _STORE_PAUSES
+        while not self.has(*keys):
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, longest)
+        return True
+
+    def _call(self, method: str, *args: object) -> Any:  # noqa: ANN401
+        try:
+            return getattr(self._store, method)(*args)
+        except RuntimeError as error:
+            raise RanksLostError(self._who, error) from error
+
+
+class FailureMonitor:
+    """Reports errors of this rank to the others, and learns of theirs within a second.
+
+    Args:
+        rank: Of this process.
+        size: Number of ranks.
+        entry: How often this process joined ranks before; the same on every rank.
+
+    Attributes:
+        when_found: Called in a thread with the first error of any rank.
+    """
+
+    def __init__(self, rank: int, size: int, *, entry: int) -> None:
+        restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        self._rank, self._size = rank, size
+        self._store = _Store(f"genpr/ranks/{restarts}/{entry}", f"rank {rank}")
+        self._found: RankFailedError | RanksLostError | None = None
+        self.when_found: Callable[[Failure], None] | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="genpr-ranks", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._stop.set()
+        self._thread.join(timeout=5)
+
+    def check(self) -> None:
+        """Raise if a rank is known to have failed.
+
+        Raises:
+            RankFailedError: One has ("rank-failed").
+            RanksLostError: The store cannot be reached ("ranks-lost").
+        """
+        if self._found is not None:
+            raise self._found
+
+    def lost(self, error: RuntimeError) -> RanksLostError:
+        """The error for a rank that ended without a report, from what torch raised."""
+        return RanksLostError(f"rank {self._rank}", error)
+
+    def report(self, error: BaseException, *, signal_number: int | None = None) -> Failure:
+        """Report an error of this rank, or a signal, to all ranks.
+
+        Returns:
+            The first error that any rank reported: this one, or an earlier one.
+        """
+        if isinstance(error, RankFailedError):
+            return error.failure
+        own = first = Failure.of(self._rank, error, signal_number)
+        with suppress(RanksLostError):
+            self._store.set(f"failed/{self._rank}", asdict(own))
+            if self._rank and not own.is_signal:  # of an error that all have, rank 0 should be the first
+                self._store.wait("failed/0", seconds=_RANK_ZERO_FIRST)
+            self._store.set_once("first", asdict(own))
+            if self._store.wait("first", seconds=5.0):
+                first = Failure(**self._store.get("first"))
+            self._store.set(f"heard/{self._rank}", True)
+        return first
+
+    def is_common(self, failure: Failure, *, seconds: float) -> bool:
+        """Whether every rank reports the same error as `failure` before the time is up."""
+        reports = [f"failed/{rank}" for rank in range(self._size)]
+        # Every rank must also have read which was the first: the store may end with this rank.
+        heard = [f"heard/{rank}" for rank in range(self._size)]
+        with suppress(RanksLostError):
+            if self._store.wait(*reports, *heard, seconds=seconds):
+                failures = [Failure(**self._store.get(name)) for name in reports]
+                return {(each.code, each.message) for each in failures} == {(failure.code, failure.message)}
+        return False
+
+    def mark_printed(self) -> None:
+        """Tell the ranks in `wait_until_printed` that the user has the first error."""
+        with suppress(RanksLostError):
+            self._store.set("printed", True)
+
+    def wait_until_printed(self, seconds: float) -> None:
+        """Wait until the user has the first error: a launcher that sees one rank end ends the others at once."""
+        with suppress(RanksLostError):
+            self._store.wait("printed", seconds=seconds)
+
+    def _watch(self) -> None:
+        while not self._stop.wait(_WATCH_PAUSE):
+            try:
+                if self._store.has("first"):
+                    failure = Failure(**self._store.get("first"))
+                    self._found = RankFailedError(failure)
+                    if self.when_found is not None:
+                        self.when_found(failure)
+                    return
+            except RanksLostError as error:
+                self._found = error
+                return
+
+
+@dataclass(frozen=True)
+class TrainingRanks:
+    """The ranks of a user's own process group, which meet in its key-value store.
+
+    A collective operation that one rank enters alone blocks it for the time limit of the whole group, ten to thirty
+    minutes, and NCCL then aborts the process. A meeting in the store works with every backend, can be given up, and
+    leaves nothing half done.
+
+    Attributes:
+        rank: Number of this process in the world.
+        ranks: The numbers of all of them, ascending.
+    """
+
+    rank: int
+    ranks: tuple[int, ...]
+
+    @classmethod
+    def of(cls, group: Any = None) -> TrainingRanks:  # noqa: ANN401 - torch's types for groups differ between backends
+        """The ranks of a process group; None is all, and this process alone without torch.distributed."""
+        import torch.distributed as dist
+
+        if not (dist.is_available() and dist.is_initialized()):
+            return cls(0, (0,))
+        # Older versions of torch do not know None.
+        members = dist.get_process_group_ranks(dist.group.WORLD if group is None else group)
+        return cls(dist.get_rank(), tuple(sorted(members)))
+
+    @property
+    def is_single_process(self) -> bool:
+        """Whether there are no other processes."""
+        return len(self.ranks) == 1
+
+    def barrier(self, name: str, *, timeout: float, hint: str) -> None:
+        """Return when all ranks are here; or raise, on all that are.
+
+        Whether they met is decided once, by the last rank to arrive or by one that gave up. So no rank continues into a
+        collective operation that another will not join. A rank that comes too late waits for the next meeting.
+
+        Args:
+            name: What they meet for.
+            timeout: Seconds to wait.
+            hint: What to do, for the message.
+
+        Raises:
+            ResourceError: Others did not come in time ("ranks-missing"), or cannot be reached ("ranks-lost").
+        """
+        if self.is_single_process:
+            return
+        store, key = self._store(name), self._key("barrier", name)
+        while store.has(f"{key}/{_meetings[key]}") and store.get(f"{key}/{_meetings[key]}") == _GIVEN_UP:
+            _meetings[key] += 1
+        decision = f"{key}/{_meetings[key]}"
+        _meetings[key] += 1
+        store.set(f"{decision}/{self.rank}", "here")
+        if store.count(f"{decision}/arrived") == len(self.ranks):
+            store.set_once(decision, _GO)
+        if not store.wait(decision, seconds=timeout):
+            store.set_once(decision, _GIVEN_UP)
+        if store.wait(decision, seconds=timeout) and store.get(decision) == _GO:
+            return
+        missing = [str(rank) for rank in self.ranks if not store.has(f"{decision}/{rank}")]
+        others = f"rank{'s' * (len(missing) > 1)} {', '.join(missing)}" if missing else "another rank"
+        raise ResourceError(
+            f"rank {self.rank} came to {name}, but {others} did not within {timeout:g} s; {hint}",
+            code="ranks-missing",
+        )
+
+    def broadcast_from_rank0(self, name: str, compute: Callable[[], _Value], *, timeout: float) -> _Value:
+        """The result of `compute` on the first of the ranks, on all of them; the others wait.
+
+        Args:
+            name: What it is, for messages.
+            compute: Returns plain JSON types; called on the first rank only.
+            timeout: Seconds that the others wait.
+
+        Raises:
+            ResourceError: On the others: the first rank failed ("rank-failed"), did not finish in time ("ranks-missing"),
+                or cannot be reached ("ranks-lost").
+        """
+        if self.is_single_process:
+            return compute()
+        store, key = self._store(name), self._key("broadcast", name)
+        answer = f"{key}/{_meetings[key]}"
+        _meetings[key] += 1
+        first = self.ranks[0]
+        if self.rank == first:
+            try:
+                value = compute()
+                store.set(answer, {"value": value})
+            except BaseException as error:
+                store.set(answer, {"failed": f"{type(error).__name__}: {error}"})
+                raise
+            return value
+        if not store.wait(answer, seconds=timeout):
+            raise ResourceError(
+                f"rank {self.rank} waited for {name} on rank {first}, which was not done within {timeout:g} s",
+                code="ranks-missing",
+            )
+        found = store.get(answer)
+        if "failed" in found:
+            raise ResourceError(f"{name} failed on rank {first}: {found['failed']}", code="rank-failed")
+        result: _Value = found["value"]
+        return result
+
+    def _key(self, kind: str, name: str) -> str:
+        return f"{kind}/{name}/{'-'.join(map(str, self.ranks))}"
+
+    def _store(self, name: str) -> _Store:
+        return _Store("genpr/training", f"rank {self.rank} at {name}")
+
+
+def _one_line(error: Exception, most: int) -> str:
+    return " ".join(str(error).split())[:most]
