@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from genpr.conditional.vocabulary import Vocabulary
+from genpr.distributed import current_communicator
 from genpr.errors import DataError, UsageError, some
 from genpr.features.custom import adopt, load_own
 from genpr.features.custom_text import CustomTextEncoder
@@ -151,7 +152,7 @@ def presence_scores(
     Raises:
         UsageError, BadImagesError: As `found_entities`.
     """
-    opened = open_source(source)
+    opened = open_source(source, communicator=current_communicator())
     if isinstance(how, ZeroShot):
         texts = how.texts(vocabulary.entities)
         images = embed_source(opened, how.extractor, batch_size=batch_size, progress=progress)

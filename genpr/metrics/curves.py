@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError
-from genpr.neighbors.choose import choose_engine
+from genpr.metrics.engine import choose_engine
 from genpr.neighbors.cross import Ties, cross_counts
 from genpr.neighbors.engine import Engine
 from genpr.neighbors.frame import Placed

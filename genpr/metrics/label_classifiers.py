@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from genpr.metrics.engine import choose_engine
 from genpr.neighbors.engine import Engine, plain_arithmetic
 from genpr.neighbors.frame import Placed
 from genpr.neighbors.halves import others_for
@@ -212,7 +213,9 @@ class KNNClassifier:
         """
         n = len(points)
         length = min(others_for(k) + (places is not None), n)
-        index, sq = nearest_between(queries, points, length, engine=engine, tick=tick)
+        index, sq = nearest_between(
+            queries, points, length, engine=engine or choose_engine(points.device), tick=tick
+        )
         if places is not None:
             index, sq = _without_themselves(index, sq, places)
         classes = labels[index]
