@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _LITTLE_MEMORY = 2**30
 _FEW_FILES = 256
-_GENPR_VARIABLES = ("GENPR_ALONE", "GENPR_CACHE", "GENPR_DEBUG", "GENPR_OFFLINE")
+_KNOWN_VARIABLES = ("GENPR_ALONE", "GENPR_CACHE", "GENPR_DEBUG", "GENPR_OFFLINE")
 _OTHER_VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
     "HF_HOME",
@@ -115,8 +115,8 @@ def check_environment(environment: Mapping[str, str] | None = None) -> Iterator[
     text = " ".join(f"{name}={value}" for name, value in seen.items()) or "nothing set that matters"
     yield Finding("environment", "ok", text, facts=seen)
     for name in seen:
-        if name.startswith("GENPR_") and name not in _GENPR_VARIABLES:
-            known = ", ".join(_GENPR_VARIABLES)
+        if name.startswith("GENPR_") and name not in _KNOWN_VARIABLES:
+            known = ", ".join(_KNOWN_VARIABLES)
             yield Finding(name, "warn", f"genpr knows no such variable; it knows {known}", f"unset {name}")
     if seen.get("KMP_DUPLICATE_LIB_OK", "").upper() in {"1", "TRUE"}:
         yield Finding(
