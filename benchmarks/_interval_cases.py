@@ -13,9 +13,9 @@ from torch import Tensor
 from genpr.metrics.null import calibrated_clipped_coverage
 from genpr.metrics.replicate_values import REPLICATES, Replicates
 from genpr.metrics.uncertainty import Interval, interval_of
-from genpr.neighbors.frame import Frame, Placed
-from genpr.neighbors.lists import NeighbourLists
-from genpr.neighbors.visit import visit
+from genpr.neighbors.index import Frame, Placed
+from genpr.neighbors.nearest import NeighbourLists
+from genpr.neighbors.search import visit
 
 KS = {
     "precision": 3,

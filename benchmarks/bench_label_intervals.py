@@ -20,8 +20,8 @@ from torch import Tensor
 from genpr.metrics.classification_accuracy import Tally
 from genpr.metrics.label_classifiers import KNNClassifier, LinearProbe
 from genpr.metrics.uncertainty import Interval, interval_of
-from genpr.neighbors.frame import Frame
 from genpr.neighbors.halves import Halves, unpacked
+from genpr.neighbors.index import Frame
 
 _K, _HALVES, _REFITS, _D = 5, 100, 10, 6
 _CASES = {

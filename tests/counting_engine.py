@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from genpr.neighbors.torch_engine import TorchEngine
+from genpr.neighbors.engine import TorchEngine
 
 
 class CountingEngine:

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from genpr.metrics.curves import Curve
     from genpr.metrics.membership import Memberships
     from genpr.metrics.real_side import FakeSide, RealSide
-    from genpr.neighbors.cross import Ties
-    from genpr.neighbors.replicate_sides import Asked
+    from genpr.neighbors.balls import Ties
+    from genpr.neighbors.resample import Asked
 
 COVER_RATIO = 3
 """Of the k' of a cover to its k, as in Cheema & Urner 2023."""
@@ -164,7 +164,7 @@ def _smaller_null(*nulls: Null) -> Null:
 
 
 def _count(balls: str, ball: Ball, count: str, ties: Ties, most: int = 1, rows: str = "other") -> Asked:
-    from genpr.neighbors.replicate_sides import Asked
+    from genpr.neighbors.resample import Asked
 
     return Asked(balls, ball, count, most, ties, rows)  # type: ignore[arg-type]
 

@@ -38,7 +38,7 @@ from torch import Tensor
 from genpr.metrics.label_classifiers import UNKNOWN, KNNClassifier, LinearProbe
 from genpr.metrics.labels import mean_of_defined, ratios
 from genpr.neighbors.halves import Halves, unpacked
-from genpr.neighbors.plan import choose_frame
+from genpr.neighbors.index import choose_frame
 
 Counts = NDArray[np.float64]
 

@@ -30,7 +30,7 @@ from genpr.metrics.ranking_values import Counts, Numbers, QueryMetric, TiedRanks
 from genpr.metrics.similarity import FeaturePairs
 from genpr.metrics.uncertainty import Interval, interval_of
 from genpr.neighbors.engine import plain_arithmetic
-from genpr.neighbors.sweep import Tick, no_tick
+from genpr.neighbors.search import Tick, no_tick
 from genpr.validation import (
     Features,
     check_count,

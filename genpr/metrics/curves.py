@@ -32,12 +32,11 @@ from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError
 from genpr.metrics.engine import choose_engine
-from genpr.neighbors.cross import Ties, cross_counts
+from genpr.neighbors.balls import Ties
+from genpr.neighbors.counts import cross_counts
 from genpr.neighbors.engine import Engine
-from genpr.neighbors.frame import Placed
-from genpr.neighbors.nearest import nearest_between
-from genpr.neighbors.plan import choose_frame
-from genpr.neighbors.radii import kth_sq_distances, nearest_neighbours
+from genpr.neighbors.index import Placed, choose_frame
+from genpr.neighbors.nearest import kth_sq_distances, nearest_between, nearest_neighbours
 from genpr.validation import (
     Features,
     check_count,

@@ -17,8 +17,8 @@ from torch import Tensor
 from genpr.metrics.engine import choose_engine
 from genpr.metrics.progress import PairProgress, tally
 from genpr.neighbors.balls import Ball
-from genpr.neighbors.neighbourhood import Neighbourhood
-from genpr.neighbors.plan import choose_frame
+from genpr.neighbors.counts import Neighbourhood
+from genpr.neighbors.index import choose_frame
 
 _RARE = 1e-4  # share of the balls that may reach beyond a list
 

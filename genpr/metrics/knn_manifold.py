@@ -18,9 +18,9 @@ from genpr.metrics.engine import choose_engine
 from genpr.metrics.real_side import RealSide
 from genpr.metrics.realism import Rarity, rarity, realism_of
 from genpr.neighbors import integers
-from genpr.neighbors.balls import Ball
-from genpr.neighbors.cross import Ties, cross_counts
-from genpr.neighbors.frame import Frame, Placed
+from genpr.neighbors.balls import Ball, Ties
+from genpr.neighbors.counts import cross_counts
+from genpr.neighbors.index import Frame, Placed
 from genpr.runtime import resolve_device
 from genpr.storage import from_dict, load_tensors, read_metadata, save_tensors
 from genpr.validation import (

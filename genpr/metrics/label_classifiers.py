@@ -14,10 +14,10 @@ from torch import Tensor
 
 from genpr.metrics.engine import choose_engine
 from genpr.neighbors.engine import Engine, plain_arithmetic
-from genpr.neighbors.frame import Placed
 from genpr.neighbors.halves import others_for
+from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import nearest_between
-from genpr.neighbors.sweep import Tick, no_tick
+from genpr.neighbors.search import Tick, no_tick
 
 L2 = 0.1
 """Weight of the penalty."""

@@ -23,8 +23,7 @@ from genpr.metrics.membership import Memberships
 from genpr.metrics.progress import PairProgress
 from genpr.metrics.real_side import RealSide
 from genpr.metrics.registry import BALLS, needed_balls
-from genpr.neighbors.balls import Ball
-from genpr.neighbors.cross import Ties
+from genpr.neighbors.balls import Ball, Ties
 from genpr.validation import (
     Features,
     check_features,

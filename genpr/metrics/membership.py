@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from genpr.neighbors.balls import Ball
-from genpr.neighbors.cross import CrossCounts
+from genpr.neighbors.counts import CrossCounts
 
 
 @dataclass(frozen=True, slots=True)

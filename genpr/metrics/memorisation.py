@@ -19,10 +19,9 @@ from genpr.metrics.blocks import double_blocks
 from genpr.metrics.engine import choose_engine
 from genpr.metrics.progress import PairProgress, tally
 from genpr.neighbors.engine import plain_arithmetic
-from genpr.neighbors.frame import evenly_spaced
+from genpr.neighbors.index import choose_frame, evenly_spaced, principal_directions
 from genpr.neighbors.nearest import nearest_between
-from genpr.neighbors.plan import choose_frame, principal_directions
-from genpr.neighbors.sweep import Tick, no_tick
+from genpr.neighbors.search import Tick, no_tick
 from genpr.validation import (
     Features,
     check_count,

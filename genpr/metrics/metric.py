@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from genpr.metrics.frechet import Gaussian
     from genpr.metrics.membership import Memberships
     from genpr.metrics.real_side import FakeSide, RealSide
-    from genpr.neighbors.cross import Ties
-    from genpr.neighbors.replicate_sides import Asked
+    from genpr.neighbors.balls import Ties
+    from genpr.neighbors.resample import Asked
 
 Kind = Literal["neighbors", "distance", "fakes-only", "held-out", "conditional"]
 LeaveOneOut = Callable[[int, int], float | None]

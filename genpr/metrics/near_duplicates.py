@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from genpr.neighbors.engine import Engine
-from genpr.neighbors.frame import Placed
+from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import nearest_between
 
 _ROWS = 128  # of each set that are examined

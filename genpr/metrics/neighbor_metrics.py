@@ -17,11 +17,10 @@ from genpr.metrics.real_side import FakeSide, PlacedFakes, RealSide, pairs_of
 from genpr.metrics.registry import BALLS, PAIRWISE, needed_balls
 from genpr.metrics.replicate_values import Replicates
 from genpr.metrics.value import MetricValue
-from genpr.neighbors.balls import Ball
-from genpr.neighbors.cross import Ties
+from genpr.neighbors.balls import Ball, Ties
+from genpr.neighbors.counts import Neighbourhood
 from genpr.neighbors.halves import others_for
-from genpr.neighbors.lists import NeighbourLists
-from genpr.neighbors.neighbourhood import Neighbourhood
+from genpr.neighbors.nearest import NeighbourLists
 from genpr.validation import Features, check_features
 
 _BYTES_PER_LISTED = 160  # while neighbors are searched

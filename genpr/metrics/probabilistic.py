@@ -16,12 +16,11 @@ from torch import Tensor
 from genpr.errors import UsageError
 from genpr.metrics.blocks import double_blocks
 from genpr.metrics.engine import choose_engine
+from genpr.neighbors.distance import sq_distances_at
 from genpr.neighbors.engine import plain_arithmetic
-from genpr.neighbors.frame import Frame
-from genpr.neighbors.plan import choose_frame
-from genpr.neighbors.radii import kth_sq_distances
-from genpr.neighbors.sweep import Tick, no_tick
-from genpr.neighbors.verify import sq_distances_at
+from genpr.neighbors.index import Frame, choose_frame
+from genpr.neighbors.nearest import kth_sq_distances
+from genpr.neighbors.search import Tick, no_tick
 from genpr.validation import (
     Features,
     check_features,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from genpr.neighbors.sweep import Tick, no_tick
+from genpr.neighbors.search import Tick, no_tick
 
 PairProgress = Callable[[int, int], None]
 """Called with the pairs of rows that are done with, and their number."""

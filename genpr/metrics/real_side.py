@@ -12,15 +12,12 @@ from genpr.errors import UsageError
 from genpr.metrics.engine import choose_engine
 from genpr.metrics.membership import Memberships
 from genpr.metrics.progress import PairProgress, tally
-from genpr.neighbors.balls import Ball
-from genpr.neighbors.cross import CrossCounter, Ties
+from genpr.neighbors.balls import Ball, Ties
+from genpr.neighbors.counts import CrossCounter, Neighbourhood
 from genpr.neighbors.engine import Engine
-from genpr.neighbors.frame import Placed
-from genpr.neighbors.lists import NeighbourLists
-from genpr.neighbors.neighbourhood import Neighbourhood
-from genpr.neighbors.plan import choose_frame, serves
-from genpr.neighbors.sweep import Tick, no_tick
-from genpr.neighbors.visit import Visitor, visit
+from genpr.neighbors.index import Placed, choose_frame, serves
+from genpr.neighbors.nearest import NeighbourLists
+from genpr.neighbors.search import Tick, Visitor, no_tick, visit
 from genpr.validation import (
     Features,
     check_features,

@@ -18,13 +18,11 @@ from torch import Tensor
 from genpr.errors import FeatureError
 from genpr.metrics.engine import choose_engine
 from genpr.neighbors.bounds import NO_FLOOR
-from genpr.neighbors.closest import bounds_of_pairs
+from genpr.neighbors.distance import sq_distances_at
 from genpr.neighbors.engine import Engine, Tiles, plain_arithmetic
-from genpr.neighbors.frame import Frame, Placed, evenly_spaced
-from genpr.neighbors.plan import choose_frame
-from genpr.neighbors.radii import kth_sq_distances
-from genpr.neighbors.sweep import Tick, no_tick
-from genpr.neighbors.verify import sq_distances_at
+from genpr.neighbors.index import Frame, Placed, choose_frame, evenly_spaced
+from genpr.neighbors.nearest import kth_sq_distances
+from genpr.neighbors.search import Tick, bounds_of_pairs, no_tick
 from genpr.neighbors.workers import Workers
 from genpr.validation import (
     Features,

@@ -10,13 +10,12 @@ from genpr.errors import UsageError
 from genpr.metrics.engine import choose_engine
 from genpr.metrics.metric import HalfSampling, HalfSizes
 from genpr.metrics.registry import BALLS
-from genpr.neighbors.cross import Ties
+from genpr.neighbors.balls import Ties
 from genpr.neighbors.engine import Engine
-from genpr.neighbors.frame import Placed
 from genpr.neighbors.halves import Halves
-from genpr.neighbors.lists import NeighbourLists
-from genpr.neighbors.replicate_sides import Asked, ResampledSet
-from genpr.neighbors.replicates import ReplicateCounter
+from genpr.neighbors.index import Placed
+from genpr.neighbors.nearest import NeighbourLists
+from genpr.neighbors.resample import Asked, ReplicateCounter, ResampledSet
 from genpr.validation import check_count, check_k
 
 REPLICATES = 100

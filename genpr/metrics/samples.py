@@ -27,12 +27,10 @@ from genpr.metrics.real_side import FakeSide, RealSide
 from genpr.metrics.realism import rarity, realism_of
 from genpr.metrics.registry import NEIGHBORS
 from genpr.neighbors.balls import Ball
-from genpr.neighbors.cross import cross_counts
-from genpr.neighbors.frame import Placed
-from genpr.neighbors.nearest import nearest_between
-from genpr.neighbors.plan import choose_frame
-from genpr.neighbors.radii import kth_sq_distances
-from genpr.neighbors.sweep import Tick
+from genpr.neighbors.counts import cross_counts
+from genpr.neighbors.index import Placed, choose_frame
+from genpr.neighbors.nearest import kth_sq_distances, nearest_between
+from genpr.neighbors.search import Tick
 
 SAMPLE_METRICS = tuple(name for name, metric in NEIGHBORS.items() if metric.is_per_image)
 """The metrics that the numbers of single images belong to."""

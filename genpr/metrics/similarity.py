@@ -1,6 +1,6 @@
 """Scores of queries for candidates: a matrix, or similarities of features that are computed in tiles.
 
-For features the score is float64, summed in one order (`genpr.neighbors.verify`), and no (q, c) array is ever held: a
+For features the score is float64, summed in one order (`genpr.neighbors.distance`), and no (q, c) array is ever held: a
 float32 product decides for nearly all pairs, and those that its rounding leaves open are computed by the definition. So
 copies of a candidate have its score, to the last bit, at any index.
 """
@@ -22,9 +22,8 @@ from genpr.metrics.blocks import check_no_zero_rows
 from genpr.metrics.given import as_integers, check_choice
 from genpr.metrics.progress import PairProgress, tally
 from genpr.metrics.ranking_values import Counts
+from genpr.neighbors.distance import pieces_of, products_at, sq_distances
 from genpr.neighbors.engine import plain_arithmetic
-from genpr.neighbors.pieces import pieces_of
-from genpr.neighbors.verify import products_at, sq_distances
 from genpr.validation import (
     Features,
     check_count,

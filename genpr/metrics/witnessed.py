@@ -26,14 +26,12 @@ from genpr.metrics.equal_blocks import equal_blocks
 from genpr.metrics.null import balls_hit
 from genpr.metrics.uncertainty import lower_part
 from genpr.neighbors.balls import Ball
-from genpr.neighbors.cross import cross_counts
-from genpr.neighbors.frame import Placed
+from genpr.neighbors.counts import Neighbourhood, cross_counts
+from genpr.neighbors.distance import sq_distances_at
 from genpr.neighbors.halves import Halves, unpacked
+from genpr.neighbors.index import Placed, choose_frame, serves
 from genpr.neighbors.nearest import nearest_between
-from genpr.neighbors.neighbourhood import Neighbourhood
-from genpr.neighbors.plan import choose_frame, serves
-from genpr.neighbors.sweep import Tick, no_tick
-from genpr.neighbors.verify import sq_distances_at
+from genpr.neighbors.search import Tick, no_tick
 from genpr.validation import (
     Features,
     check_count,

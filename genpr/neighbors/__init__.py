@@ -1,1 +1,1 @@
-"""Exact geometry of feature vectors: k-th neighbour distances and ball membership, the same on every device."""
+"""Exact geometry of feature vectors: k-th neighbor distances and ball membership, the same on every device."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+Ties = Literal["closed", "strict"]
+"""Whether a point on the sphere is inside: "closed" yes, "strict" no."""
 
 
 @dataclass(frozen=True, order=True, slots=True)

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from genpr.errors import UsageError
 from genpr.memory import tile_budget
-from genpr.neighbors.cross import CrossCounts
+from genpr.neighbors.counts import CrossCounts
 from genpr.neighbors.engine import plain_arithmetic
-from genpr.neighbors.sweep import Tick, no_tick
+from genpr.neighbors.search import Tick, no_tick
 
 _LARGEST_SIDE, _LEAST_SIDE = 2048, 16
 _BYTES_PER_PAIR = 32  # the product in float64, its roundings, and who is inside

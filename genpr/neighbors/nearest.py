@@ -1,29 +1,354 @@
-"""The nearest rows of one set to each row of another, exactly: bounds propose, the definition decides.
+"""The k nearest rows, within one set and between two, exactly: bounds propose, the definition decides.
 
-1. Products with some of the points give every query a reach within which k points lie.
-2. One sweep over queries x points finds the pairs within reach; tighter bounds, computed in portions for the pairs
-   found, shrink the reach while the sweep goes on. Each query belongs to one block, so only one worker shrinks it.
-3. What is left, little more than k pairs per query, is computed by the definition and put in order.
+1. Some near rows of the same block and of the centre, by products, give every row a reach that its k-th neighbor lies
+   within.
+2. One sweep over half of all pairs finds those within reach. Float32 differences, computed in portions for the
+   pairs found, shrink the reach while the sweep continues.
+3. What the differences leave undecided, about one pair per row, is computed by the definition.
+
+`NeighbourLists` are for resampling and decide nothing: their distances are as good as float32. Intervals compare many
+distances many times, and need them equal only where the vectors are.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from genpr.neighbors.choose import choose_engine
-from genpr.neighbors.closest import bounds_of_pairs
-from genpr.neighbors.engine import Engine, plain_arithmetic
-from genpr.neighbors.frame import Placed, evenly_spaced
-from genpr.neighbors.pairs import Pairs
-from genpr.neighbors.pieces import pieces_of
-from genpr.neighbors.sweep import Tick, no_tick, shared_blocks, sweep_between
-from genpr.neighbors.verify import sq_distances_at
+from genpr.neighbors.balls import Ties
+from genpr.neighbors.bounds import bounds_of_differences
+from genpr.neighbors.distance import pieces_of, sq_distances_at
+from genpr.neighbors.engine import Engine, choose_engine, plain_arithmetic
+from genpr.neighbors.index import Placed, evenly_spaced
+from genpr.neighbors.search import (
+    Closest,
+    Pairs,
+    Tick,
+    bounds_of_pairs,
+    in_reach,
+    no_tick,
+    shared_blocks,
+    sweep_between,
+    sweep_within,
+)
 from genpr.neighbors.workers import Workers
 
-_MARGIN = 7  # points looked at beyond k for a first reach
+
+@dataclass(frozen=True, slots=True)
+class NeighbourLists:
+    """The L nearest other rows of each of n rows.
+
+    Attributes:
+        index: (n, L) int64, nearest first; which of several equally far is arbitrary.
+        sq: (n, L) float64, `near_sq_distances`, ascending.
+    """
+
+    index: Tensor
+    sq: Tensor
+
+    @classmethod
+    def none(cls, features: Tensor) -> NeighbourLists:
+        """Lists without entries, of (n, d) `features`."""
+        index = torch.empty(len(features), 0, dtype=torch.int64, device=features.device)
+        return cls(index, index.double())
+
+    def apart_from_rows(self) -> Tensor:
+        """Squared distance from each row's nearest other to that one's nearest, were the row not there: (n,) float64.
+
+        Needs lists of two.
+        """
+        nearest, rows = self.index[:, 0], torch.arange(len(self.index), device=self.index.device)
+        is_mutual = self.index[nearest, 0] == rows
+        return self.sq[nearest, 1].where(is_mutual, self.sq[nearest, 0])
+
+    @property
+    def length(self) -> int:
+        """L."""
+        return self.index.shape[1]
+
+
+def near_sq_distances(x: Tensor, y: Tensor, i: Tensor, j: Tensor, engine: Engine) -> Tensor:
+    """Squared distances between rows `i` of `x` and rows `j` of `y`, computed in float32: (p,) float64.
+
+    The same for the same two vectors in either order. What is beyond float32 is computed in float64.
+    """
+    sq = engine.sq_differences(x, y, i, j).double()
+    beyond = (~sq.isfinite()).nonzero()[:, 0]
+    sq[beyond] = sq_distances_at(x, y, i[beyond], j[beyond])
+    return sq
+
+
+_VERIFIED = 4096  # pairs per piece of work
+
+
+@dataclass(frozen=True, slots=True)
+class Directed:
+    """Rows and others within their reach, grouped by row, with bounds on the squared distances; all (p,).
+
+    Attributes:
+        row: Ascending.
+        other: A row of the same set.
+        sq_lower: Lower bound on the squared distance.
+        sq_upper: Upper bound.
+        size: (n,) others per row.
+    """
+
+    row: Tensor
+    other: Tensor
+    sq_lower: Tensor
+    sq_upper: Tensor
+    size: Tensor
+
+    @classmethod
+    def of(cls, pairs: Pairs, sq_reach: Tensor) -> Directed:
+        """Every pair from both ends, where it may be within the reach (n,) of that end."""
+        row, other = torch.cat([pairs.i, pairs.j]), torch.cat([pairs.j, pairs.i])
+        in_reach = (pairs.sq_lower.repeat(2) <= sq_reach[row]).nonzero()[:, 0]
+        # By row, then by other: an order that does not depend on where a pair was found.
+        order = in_reach[(row[in_reach] * len(sq_reach) + other[in_reach]).argsort()]
+        row = row[order]
+        return cls(
+            row,
+            other[order],
+            pairs.sq_lower.repeat(2)[order],
+            pairs.sq_upper.repeat(2)[order],
+            row.bincount(minlength=len(sq_reach)),
+        )
+
+    def within(self, sq_reach: Tensor) -> Directed:
+        """The pairs that may be within a smaller reach (n,)."""
+        at = (self.sq_lower <= sq_reach[self.row]).nonzero()[:, 0]
+        row = self.row[at]
+        size = row.bincount(minlength=len(self.size))
+        return Directed(row, self.other[at], self.sq_lower[at], self.sq_upper[at], size)
+
+    def places(self, values: Tensor, k: int) -> Tensor:
+        """Where the k smallest `values` (p,) of each row are, ascending, (n, k); p where a row has fewer."""
+        order = values.argsort(stable=True)
+        order = order[self.row[order].argsort(stable=True)]
+        order = torch.cat([order, order.new_full((1,), len(order))])
+        rank = torch.arange(k, device=order.device)
+        place = (self.size.cumsum(dim=0) - self.size)[:, None] + rank
+        return order[place.where(rank < self.size[:, None], len(order) - 1)]
+
+    def smallest(self, values: Tensor, k: int) -> Tensor:
+        """The k smallest `values` (p,) of each row, ascending, (n, k); infinite where a row has fewer."""
+        return padded(values, torch.inf)[self.places(values, k)]
+
+    def decided(self, features: Tensor, ks: Sequence[int], workers: Workers) -> Directed:
+        """With bounds that put the k-th smallest lower bound of each row at the k-th squared distance, for all `ks`.
+
+        It lies between the k-th smallest lower and the k-th smallest upper bound. An other whose own bounds are both
+        on one side of this gap needs no verification: its lower bound, in its place, leaves the value the same.
+        """
+        lowest, highest = self.smallest(self.sq_lower, max(ks)), self.smallest(self.sq_upper, max(ks))
+        is_open = torch.zeros_like(self.row, dtype=torch.bool)
+        for k in ks:
+            is_open |= (self.sq_lower <= highest[self.row, k - 1]) & (
+                self.sq_upper >= lowest[self.row, k - 1]
+            )
+        return self._verified(features, is_open, workers)
+
+    def in_degrees(self, features: Tensor, sq_radii: Tensor, ties: Ties, workers: Workers) -> Tensor:
+        """In how many balls of others each row lies: (a, n) int64 for radii (a, n) within the reach, exactly."""
+        inside = torch.le if ties == "closed" else torch.lt
+        is_open = torch.zeros_like(self.row, dtype=torch.bool)
+        for radii in sq_radii:
+            of_row = radii[self.row]
+            is_open |= inside(self.sq_lower, of_row) & ~inside(self.sq_upper, of_row)
+        sq = self._verified(features, is_open, workers).sq_lower
+        reached = [self.other[inside(sq, radii[self.row])] for radii in sq_radii]
+        return torch.stack([others.bincount(minlength=len(self.size)) for others in reached])
+
+    def verified(self, features: Tensor, workers: Workers) -> Directed:
+        """With all squared distances by the definition."""
+        return self._verified(features, torch.ones_like(self.row, dtype=torch.bool), workers)
+
+    def _verified(self, features: Tensor, is_open: Tensor, workers: Workers) -> Directed:
+        at = is_open.nonzero()[:, 0]
+        split = zip(torch.split(self.row[at], _VERIFIED), torch.split(self.other[at], _VERIFIED), strict=True)
+        found = workers.map_shared(lambda part: (sq_distances_at(features, features, *part),), list(split))
+        sq_lower, sq_upper = self.sq_lower.clone(), self.sq_upper.clone()
+        sq_lower[at] = sq_upper[at] = torch.cat([sq for (sq,) in found])
+        return replace(self, sq_lower=sq_lower, sq_upper=sq_upper)
+
+
+def padded(values: Tensor, value: float) -> Tensor:
+    """`values` (p,) with one more `value`, for places that point behind the last."""
+    return torch.cat([values, values.new_full((1,), value)])
+
+
+_MARGIN = 7  # rows looked at beyond k for a first reach
+_FIRST_ROWS = 384, 1024  # others among which a row looks for them, at most so many
+# For more neighbours than a few, so many times as many rows around the centre of a cell are looked at.
+_FEW, _AROUND = 12, 64
+_SPREAD_ROWS = 2048  # columns looked at for rows that have too few others in their block
+# In many dimensions the rows nearest to the centre are near to all others (hubs: Radovanovic et al. 2010). Unless each row
+# has looked at them first, the sweep meets half of all its pairs in the block that they are in.
+_CENTRAL, _CENTRAL_OF = 128, 2**14
+_CENTRAL_ELEMENTS = 2**21  # numbers at once
+_MASSES = 2**15  # pairs at once
+
+
+def kth_sq_distances(
+    points: Placed, ks: Sequence[int], *, engine: Engine | None = None, tick: Tick = no_tick
+) -> Tensor:
+    """Squared distance from each row to its k-th nearest other row, exactly.
+
+    A row is never its own neighbour; copies of it are.
+
+    Args:
+        points: n rows.
+        ks: Each from 1 to n - 1.
+        engine: What multiplies; None chooses by device.
+        tick: Told how many of the n (n - 1) / 2 pairs are done with, now and then.
+
+    Returns:
+        (len(ks), n) float64.
+    """
+    if not ks:
+        return torch.empty(0, len(points), dtype=torch.float64, device=points.device)
+    engine = engine or choose_engine(points.device)
+    with plain_arithmetic(points.device), Workers(points.device, engine.communicator()) as workers:
+        near, copies = near_others(points, max(ks), engine, workers, tick)
+        decided = near.decided(points.features, ks, workers)
+        table = decided.smallest(decided.sq_lower, max(ks))
+        table[copies[:, 0] >= 0] = 0
+        return table[:, [k - 1 for k in ks]].T.contiguous()
+
+
+def nearest_neighbours(points: Placed, k: int, *, engine: Engine | None = None) -> tuple[Tensor, Tensor]:
+    """The `k` nearest other rows of each row, nearest first, exactly; which of several equally far is arbitrary.
+
+    Args:
+        points: n rows.
+        k: From 1 to n - 1.
+        engine: As in `kth_sq_distances`.
+
+    Returns:
+        Indices (n, k) int64 and squared distances (n, k) float64.
+    """
+    engine = engine or choose_engine(points.device)
+    with plain_arithmetic(points.device), Workers(points.device, engine.communicator()) as workers:
+        near, copies = near_others(points, k, engine, workers)
+        sq = near.verified(points.features, workers).sq_lower
+        listed = near.places(sq, k)
+        settled = copies[:, 0] >= 0
+        index = padded(near.other, -1)[listed].where(~settled[:, None], copies)
+        return index, padded(sq, torch.inf)[listed].masked_fill(settled[:, None], 0)
+
+
+def near_others(
+    points: Placed, k: int, engine: Engine, workers: Workers, tick: Tick = no_tick
+) -> tuple[Directed, Tensor]:
+    """For each row, the others that may be among its `k` nearest, or no farther than these.
+
+    Returns:
+        The others; and for rows with k copies, which have none there, these copies: (n, k) int64, -1 for all others.
+    """
+    sq_reach, copies = _first_reach(points, k, engine, workers)
+    return Directed.of(_closest(points, k, sq_reach, engine, workers, tick), sq_reach), copies
+
+
+def _first_reach(points: Placed, k: int, engine: Engine, workers: Workers) -> tuple[Tensor, Tensor]:
+    """An upper bound on each row's k-th squared distance, (n,) float64, from rows of its own block and of the centre.
+
+    Rows with k copies are settled: their reach is -inf, and the copies are the second result, (n, k) int64, which
+    holds -1 for all other rows.
+    """
+    n = len(points)
+    sq_reach = torch.full((n,), torch.inf, dtype=torch.float64, device=points.device)
+    copies = torch.full((n, k), -1, dtype=torch.int64, device=points.device)
+    limit = min(
+        engine.tiles(points.view.width, points.device).rows, max(_FIRST_ROWS[0], n // 16), _FIRST_ROWS[1]
+    )
+    spaced = evenly_spaced(n, max(_SPREAD_ROWS, 2 * k), points.device)
+    central = _central(points)
+
+    def look(block: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        columns = torch.unique(torch.cat([_around(points, block, k, spaced), central]))
+        return _look(points, block, columns, k, engine)
+
+    blocks = shared_blocks(points, torch.zeros_like(sq_reach), limit, workers)
+    for block, (near, sq_lower, sq_upper) in zip(blocks, workers.map_shared(look, blocks), strict=True):
+        sq_reach[block] = sq_upper
+        at = (sq_lower <= 0).nonzero()[:, 0]
+        at = at[(points.features[near[at]] == points.features[block[at], None]).all(dim=2).all(dim=1)]
+        sq_reach[block[at]], copies[block[at]] = -torch.inf, near[at]
+    return sq_reach, copies
+
+
+def _central(points: Placed) -> Tensor:
+    """Rows near the centre of all, as indices; of many rows some stand for all."""
+    some = evenly_spaced(len(points), _CENTRAL_OF, points.device)
+    norms = torch.empty(len(some), device=points.device)
+    step = max(1, _CENTRAL_ELEMENTS // points.features.shape[1])
+    for start in range(0, len(some), step):
+        part = slice(start, start + step)
+        norms[part] = (points.features[some[part]].float() - points.frame.centre).square_().sum(dim=1)
+    return some[norms.topk(min(_CENTRAL, len(some)), largest=False).indices]
+
+
+def _around(points: Placed, block: Tensor, k: int, spaced: Tensor) -> Tensor:
+    """Rows (c,), c > k, that are likely to hold near neighbours of a `block` of one cell."""
+    cells = points.cells
+    if k > _FEW and cells is not None and (label := int(cells.label[block[0]])) < len(cells.sq_distances):
+        return cells.sq_distances[label].topk(min(_AROUND * k, len(points)), largest=False).indices
+    return block if len(block) > k else spaced
+
+
+def _look(
+    points: Placed, rows: Tensor, columns: Tensor, k: int, engine: Engine
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The k nearest met among some `columns` (c,), (r, k), and bounds on the distance to the last, twice (r,)."""
+    count = min(k + _MARGIN, len(columns))
+    near = columns[engine.largest(points.view.left(rows), points.view.right(columns), count)]
+    i = rows.repeat_interleave(count)
+    sq_lower, sq_upper = bounds_of_pairs(points.features, points.features, i, near.flatten(), engine)
+    sq_upper = sq_upper.view(near.shape).masked_fill(near == rows[:, None], torch.inf)
+    sq_upper, order = sq_upper.sort(dim=1)
+    last = sq_lower.view(near.shape).gather(1, order[:, k - 1, None])[:, 0]
+    return near.gather(1, order[:, :k]), last, sq_upper[:, k - 1]
+
+
+def _closest(
+    points: Placed, k: int, sq_reach: Tensor, engine: Engine, workers: Workers, tick: Tick = no_tick
+) -> Pairs:
+    """Every pair within the reach of one of the two; `sq_reach` shrinks in place as they are met."""
+    x, closest = points.features, Closest.within(sq_reach, k)
+
+    def sharpen(pairs: Pairs) -> Pairs:
+        pairs = in_reach(pairs, sq_reach)
+        pairs = Pairs(pairs.i, pairs.j, *bounds_of_pairs(x, x, pairs.i, pairs.j, engine))
+        if len(pairs) < max(_MASSES, len(sq_reach) // 8):
+            return pairs
+        # Near copies: thousands per row, of which few are as near as others of the same portion allow.
+        portion = Closest.within(sq_reach, k)
+        portion.meet(pairs)
+        return portion.pairs()
+
+    for pairs in sweep_within(points, sq_reach, engine, workers, sharpen, tick):
+        closest.meet(pairs)
+    return _of_all(closest.pairs(), sq_reach, k, workers)
+
+
+def _of_all(pairs: Pairs, sq_reach: Tensor, k: int, workers: Workers) -> Pairs:
+    """Those of all ranks together that are within reach, which shrinks in place: the same as of one rank alone.
+
+    What a rank left out is beyond a reach that k other pairs explain, and these it kept.
+    """
+    if workers.communicator.size == 1:
+        return pairs
+    closest = Closest.within(sq_reach, k)
+    for part in pairs.all_gather(workers.communicator):
+        closest.meet(part)
+    return closest.pairs()
+
+
+_MARGIN_BETWEEN = 7  # points looked at beyond k for a first reach
 _FIRST_POINTS = 384, 1024  # points among which a query looks for them, at most so many
 _PORTION, _PER_QUERY = (
     2**16,
@@ -31,7 +356,6 @@ _PORTION, _PER_QUERY = (
 )  # pairs that are worth a merge: at least so many, and so many times k per query
 _CROWD = 2**15  # pairs of one portion that should be settled where they are found
 _SURPLUS = 256  # copies beyond the k-th that are worth a search without them
-_VERIFIED = 4096  # pairs per piece of work
 
 
 def nearest_between(
@@ -61,7 +385,7 @@ def nearest_between(
         kept = found_there[0] if found_there else None
         if kept is not None:
             points = points.frame.place(points.features[kept])
-        sq_reach = _first_reach(queries, points, k, engine, workers)
+        sq_reach = _first_reach_between(queries, points, k, engine, workers)
         index, sq = _swept(queries, points, k, sq_reach, engine, workers, tick)
         return index if kept is None else kept[index], sq
 
@@ -89,17 +413,17 @@ def _without_surplus(features: Tensor, k: int) -> Tensor | None:
     return order[~surplus].sort().values
 
 
-def _first_reach(queries: Placed, points: Placed, k: int, engine: Engine, workers: Workers) -> Tensor:
+def _first_reach_between(queries: Placed, points: Placed, k: int, engine: Engine, workers: Workers) -> Tensor:
     """An upper bound on each query's k-th squared distance, (m,) float64, from points of its cell or of all."""
     n = len(points)
     limit = engine.tiles(points.view.width, points.device).rows
-    few = max(min(max(_FIRST_POINTS[0], n // 16), _FIRST_POINTS[1]), k + _MARGIN)
+    few = max(min(max(_FIRST_POINTS[0], n // 16), _FIRST_POINTS[1]), k + _MARGIN_BETWEEN)
     spaced = evenly_spaced(n, few, points.device)
 
     def look(block: Tensor) -> tuple[Tensor]:
         columns = _of_cell(queries, points, block, few)
         columns = spaced if len(columns) < k else columns
-        count = min(k + _MARGIN, len(columns))
+        count = min(k + _MARGIN_BETWEEN, len(columns))
         near = columns[engine.largest(queries.view.left(block), points.view.right(columns), count)]
         i = block.repeat_interleave(count)
         _, sq_upper = bounds_of_pairs(queries.features, points.features, i, near.flatten(), engine)
@@ -225,3 +549,59 @@ def _ranks(rows: Tensor) -> Tensor:
     """The how-manieth of its row each entry of ascending (p,) `rows` is, from 0."""
     place = torch.arange(len(rows), device=rows.device)
     return place - torch.searchsorted(rows, rows)
+
+
+_ROWS, _COLUMNS = 512, 4096  # per product
+
+
+def longer_lists(
+    points: Placed, rows: Tensor, length: int, engine: Engine, workers: Workers
+) -> NeighbourLists:
+    """The `length` nearest others of `rows` (r,), or all others if there are not as many."""
+    x, length = points.features, min(length, len(points) - 1)
+    asked = points.frame.place(x[rows])
+    blocks = torch.split(torch.arange(len(rows), device=rows.device), _ROWS)
+    found = workers.map_shared(
+        lambda block: (_first_reach_of_rows(points, rows, asked, block, length, engine),), blocks
+    )
+    sq_reach = torch.cat([reach for (reach,) in found])
+    nothing = sq_reach.new_full((len(points),), -torch.inf)
+
+    def look(pairs: Pairs) -> tuple[Tensor, Tensor, Tensor]:
+        others = (rows[pairs.i] != pairs.j).nonzero()[:, 0]
+        i, j = pairs.i[others], pairs.j[others]
+        return i, j, near_sq_distances(asked.features, x, i, j, engine)
+
+    parts = [(rows[:0], rows[:0], sq_reach[:0])]  # a rank may find nothing
+    parts += sweep_between(asked, points, sq_reach, nothing, engine, workers, look)
+    found_here = (torch.cat(part) for part in zip(*parts, strict=True))
+    i, j, sq = (torch.cat(workers.communicator.all_gather(part)) for part in found_here)
+    order = j.argsort()  # so that of equally far ones, the first is listed, whoever found it
+    order = order[sq[order].argsort(stable=True)]
+    order = order[i[order].argsort(stable=True)]
+    first = torch.searchsorted(i[order], torch.arange(len(rows), device=rows.device))
+    order = order[first[:, None] + torch.arange(length, device=rows.device)]
+    return NeighbourLists(j[order], sq[order])
+
+
+def _first_reach_of_rows(
+    points: Placed, rows: Tensor, asked: Placed, block: Tensor, length: int, engine: Engine
+) -> Tensor:
+    """Upper bounds on the squared distances to the `length`-th nearest others of a `block` of `rows`: (b,) float64.
+
+    Large products only propose; the distances to what they propose are a bound, whatever it is.
+    """
+    left, own = asked.view.left(block), rows[block]
+    keys, near = left.new_empty(len(block), 0), block.new_empty(len(block), 0)
+    for columns in torch.split(torch.arange(len(points), device=rows.device), _COLUMNS):
+        products = left @ points.view.right(columns).T
+        products[own[:, None] == columns] = -torch.inf
+        keys = torch.cat([keys, products], dim=1)
+        near = torch.cat([near, columns.expand(len(block), -1)], dim=1)
+        keys, best = keys.topk(min(length, keys.shape[1]), dim=1)
+        near = near.gather(1, best)
+    sq = near_sq_distances(
+        points.features, points.features, own.repeat_interleave(length), near.flatten(), engine
+    )
+    sq = sq.view(near.shape).max(dim=1).values
+    return bounds_of_differences(sq, points.features.shape[1])[1]

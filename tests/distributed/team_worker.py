@@ -23,8 +23,8 @@ import genpr
 from genpr.distributed import current_communicator
 from genpr.errors import BadImagesError
 from genpr.features import collected, embed
-from genpr.neighbors import closest, directed, nearest, neighbourhood, replicates, sweep, torch_engine
-from genpr.neighbors.choose import choose_engine
+from genpr.neighbors import counts, engine, nearest, resample, search
+from genpr.neighbors.engine import choose_engine
 
 warnings.simplefilter("error")
 if not torch.cuda.is_available():
@@ -34,11 +34,11 @@ BLOCK = 16  # images, instead of 2,048
 
 def small_pieces():
     """So that a few hundred rows are many pieces of work, and a few dozen images several blocks."""
-    sweep._FEWEST_ROWS, sweep._BLOCKS, sweep._PORTION = 16, 1000, 512
-    directed._VERIFIED = nearest._VERIFIED = neighbourhood._LISTED = replicates._LISTED = 64
-    closest._PORTION = 256
+    search._FEWEST_ROWS, search._BLOCKS, search._PORTION = 16, 1000, 512
+    nearest._VERIFIED = counts._LISTED = resample._LISTED = 64
+    search._HELD_PORTION = 256
     collected.BLOCK = embed.BLOCK = BLOCK
-    torch_engine.TorchEngine.tiles = lambda _, width, device: torch_engine.TorchTiles.allocate(24, 40, device)
+    engine.TorchEngine.tiles = lambda _, width, device: engine.TorchTiles.allocate(24, 40, device)
 
 
 def features(name):

@@ -13,7 +13,7 @@ from genpr.errors import FeatureError, UsageError
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.metrics import real_side
-from genpr.neighbors.torch_engine import TorchEngine
+from genpr.neighbors.engine import TorchEngine
 
 ALL = ["precision", "recall", "density", "coverage", "realism", "rarity", "authenticity"]
 OPTIONS = {"control": False, "intervals": False, "device": "cpu"}

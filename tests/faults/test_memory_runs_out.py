@@ -22,8 +22,8 @@ from genpr.features.embed import embed_source
 from genpr.features.forward_pass import ForwardPass
 from genpr.features.options import EmbedOptions
 from genpr.images.source import open_source
-from genpr.neighbors.float_view import FloatSearch
-from genpr.neighbors.torch_engine import TorchEngine, TorchTiles
+from genpr.neighbors.engine import TorchEngine, TorchTiles
+from genpr.neighbors.index import FloatSearch
 from genpr.notices import collect_notices
 from genpr.runtime import is_out_of_memory
 

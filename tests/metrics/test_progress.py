@@ -10,9 +10,9 @@ from genpr.metrics.diagnostics import ManifoldDiagnostics
 from genpr.metrics.memorisation import ct_z
 from genpr.metrics.neighbor_metrics import NeighborMetrics
 from genpr.metrics.real_side import RealSide
-from genpr.neighbors import sweep
+from genpr.neighbors import search
 from genpr.neighbors.balls import Ball
-from genpr.neighbors.torch_engine import TorchEngine
+from genpr.neighbors.engine import TorchEngine
 from genpr.runtime import torch_threads
 
 
@@ -95,4 +95,4 @@ def test_the_search_for_copied_training_images_is_told_of(rng):
 
 
 def test_telling_nobody_is_nothing():
-    assert sweep.no_tick(5) is None
+    assert search.no_tick(5) is None

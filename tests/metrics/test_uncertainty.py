@@ -24,10 +24,10 @@ from genpr.metrics.uncertainty import (
     standard_error,
 )
 from genpr.neighbors.balls import Ball
-from genpr.neighbors.frame import Frame
+from genpr.neighbors.counts import Neighbourhood
 from genpr.neighbors.halves import Halves, unpacked
-from genpr.neighbors.neighbourhood import Neighbourhood
-from genpr.neighbors.visit import visit
+from genpr.neighbors.index import Frame
+from genpr.neighbors.search import visit
 
 RESAMPLED = [name for name, metric in BALLS.items() if metric.halves]
 

@@ -15,12 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.neighbors import integers
-from genpr.neighbors.code_view import CodeView
-from genpr.neighbors.faiss_engine import FaissEngine
-from genpr.neighbors.float_view import FloatView
-from genpr.neighbors.frame import Frame, Placed
-from genpr.neighbors.grid import Grid
-from genpr.neighbors.torch_engine import TorchEngine
+from genpr.neighbors.engine import FaissEngine, TorchEngine
+from genpr.neighbors.index import FloatView, Frame, Placed
+from genpr.neighbors.quantized import CodeView, Grid
 
 ENGINES = {
     "faiss": FaissEngine(TorchEngine(64, 50)),

@@ -24,7 +24,7 @@ from genpr.neighbors.bounds import (
     slack_factor,
     sq_norms_of,
 )
-from genpr.neighbors.frame import Frame, Placed
+from genpr.neighbors.index import Frame, Placed
 
 cases = pytest.mark.parametrize("case", feature_cases.names())
 kinds = pytest.mark.parametrize("kind", [kind for kind in KINDS if "cells" not in kind])

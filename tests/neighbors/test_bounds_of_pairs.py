@@ -6,9 +6,8 @@ import torch
 from placements import all_pairs
 
 from genpr.neighbors.bounds import bounds_by_product, bounds_of_differences
-from genpr.neighbors.faiss_engine import FaissEngine
-from genpr.neighbors.torch_engine import TorchEngine
-from genpr.neighbors.verify import sq_distances_at
+from genpr.neighbors.distance import sq_distances_at
+from genpr.neighbors.engine import FaissEngine, TorchEngine
 
 cases = pytest.mark.parametrize("case", feature_cases.names())
 engines = pytest.mark.parametrize("engine", [TorchEngine(), FaissEngine()], ids=["torch", "faiss"])

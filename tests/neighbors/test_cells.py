@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from placements import KINDS, frame_of, sq_distances
 from torch import Tensor
 
-from genpr.neighbors import cells as cells_module
-from genpr.neighbors.cells import Cells
-from genpr.neighbors.sweep import blocks_of
+from genpr.neighbors import index
+from genpr.neighbors.index import Cells
+from genpr.neighbors.search import blocks_of
 
 
 def _cells(coordinates: Tensor, centres: Tensor, loose: list[int] = ()) -> Cells:
@@ -159,7 +159,7 @@ def test_no_centres_make_no_cells():
 
 
 def test_cells_are_as_few_as_memory_allows_and_sets_with_different_ones_hide_nothing(monkeypatch):
-    monkeypatch.setattr(cells_module, "_MAX_DISTANCES", 12)
+    monkeypatch.setattr(index, "_MAX_DISTANCES", 12)
     few, many = _column(0, 100, 200), _column(0, 100, 200, 0, 100)
     centres = _column(0, 100, 200)
     of_few, of_many = _cells(few, centres), _cells(many, centres)

@@ -7,11 +7,9 @@ import torch
 from placements import all_pairs, sq_distances
 from torch import Tensor
 
-from genpr.neighbors import closest
-from genpr.neighbors.closest import Closest, bounds_of_pairs, in_reach
-from genpr.neighbors.faiss_engine import FaissEngine
-from genpr.neighbors.pairs import Pairs
-from genpr.neighbors.torch_engine import TorchEngine
+from genpr.neighbors import search
+from genpr.neighbors.engine import FaissEngine, TorchEngine
+from genpr.neighbors.search import Closest, Pairs, bounds_of_pairs, in_reach
 
 cases = pytest.mark.parametrize("case", feature_cases.names())
 engines = pytest.mark.parametrize("engine", [TorchEngine(), FaissEngine()], ids=["torch", "faiss"])
@@ -34,7 +32,7 @@ def test_bounds_of_pairs_hold(case, engine, rng):
 def test_what_float32_cannot_square_is_settled_by_the_definition(monkeypatch):
     x = torch.tensor([[1e30, 0], [0, 0], [1, 1]])
     i, j = torch.tensor([0, 1, 0]), torch.tensor([1, 2, 0])
-    monkeypatch.setattr(closest, "bounds_by_product", lambda *_: None)
+    monkeypatch.setattr(search, "bounds_by_product", lambda *_: None)
     lower, upper = bounds_of_pairs(x, x, i, j, TorchEngine())
     assert lower[0] == upper[0] == sq_distances(x, x)[0, 1]
     assert lower[1] < 2 < upper[1]
@@ -62,7 +60,7 @@ def _meet_everything(kept: Closest, true: Tensor, rng: np.random.Generator, port
 @cases
 @pytest.mark.parametrize("portion", [2**17, 500])
 def test_all_that_is_among_the_closest_is_kept(case, portion, rng, monkeypatch):
-    monkeypatch.setattr(closest, "_PORTION", portion)
+    monkeypatch.setattr(search, "_HELD_PORTION", portion)
     real, _ = feature_cases.make(case)
     true = sq_distances(real, real)
     k = min(4, len(real) - 1)
@@ -88,7 +86,7 @@ def _random(rng: np.random.Generator, n: int = 200) -> Tensor:
 
 
 def test_the_reach_shrinks_to_the_kth_and_little_else_is_kept(rng, monkeypatch):
-    monkeypatch.setattr(closest, "_PORTION", 1000)
+    monkeypatch.setattr(search, "_HELD_PORTION", 1000)
     true = _random(rng)
     sq_reach = torch.full((200,), torch.inf).double()
     kept = Closest.within(sq_reach, 5)
@@ -102,7 +100,7 @@ def test_the_reach_shrinks_to_the_kth_and_little_else_is_kept(rng, monkeypatch):
 
 
 def test_the_reach_never_grows(rng, monkeypatch):
-    monkeypatch.setattr(closest, "_PORTION", 1000)
+    monkeypatch.setattr(search, "_HELD_PORTION", 1000)
     true = _random(rng)
     kth = true.kthvalue(4, dim=1).values
     sq_reach = torch.where(torch.arange(200) % 2 == 0, kth, 1e9)

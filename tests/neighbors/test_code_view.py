@@ -12,15 +12,12 @@ from torch import Tensor
 
 import genpr
 from genpr import KNNManifold
-from genpr.neighbors import integers, pieces, plan
+from genpr.neighbors import distance, index, integers
 from genpr.neighbors.bounds import NO_FLOOR
-from genpr.neighbors.code_view import CodeView
-from genpr.neighbors.float_view import FloatView
-from genpr.neighbors.frame import Frame, Placed
-from genpr.neighbors.grid import Grid
-from genpr.neighbors.plan import choose_frame, serves
-from genpr.neighbors.radii import kth_sq_distances
-from genpr.neighbors.torch_engine import TorchTiles
+from genpr.neighbors.engine import TorchTiles
+from genpr.neighbors.index import FloatView, Frame, Placed, choose_frame, serves
+from genpr.neighbors.nearest import kth_sq_distances
+from genpr.neighbors.quantized import CodeView, Grid
 
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.skipif(not integers.are_available(CPU), reason="no exact 8-bit products on this CPU")
@@ -89,7 +86,7 @@ def test_rows_are_placed_alike_in_pieces(rng, monkeypatch):
     grid = Grid(torch.eye(6), torch.eye(8), 0.03, (0.02, 0.01))  # exact, however rows are multiplied
     whole = CodeView.of(features, features[11], 0.25, grid)
     for elements in (1, 81, 1000):
-        monkeypatch.setattr(pieces, "_CPU_PIECE", elements)
+        monkeypatch.setattr(distance, "_CPU_PIECE", elements)
         in_pieces = CodeView.of(features, features[11], 0.25, grid)
         for name in _NAMES:
             assert torch.equal(getattr(in_pieces, name), getattr(whole, name)), name
@@ -391,7 +388,7 @@ def test_a_grid_of_other_data_serves_what_is_like_it(features, expected):
 
 
 def test_manifolds_with_integers_are_saved_and_loaded(tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "_MIN_ROWS", 1000)
+    monkeypatch.setattr(index, "_MIN_ROWS", 1000)
     real, fake = _power_law(1)[:2000], _power_law(2)[:500]
     saved = KNNManifold.fit(real, k=3)
     before = saved.side.points

@@ -3,6 +3,7 @@ from __future__ import annotations
 import weakref
 from fractions import Fraction
 
+import brute
 import feature_cases
 import numpy as np
 import oracle
@@ -12,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from placements import ENGINES, SEARCH_KINDS, combinations, frame_of, place, truth
 
-from genpr.neighbors import brute, closest, cross, float_view, sweep
-from genpr.neighbors.cross import CrossCounts, cross_counts
-from genpr.neighbors.radii import kth_sq_distances
-from genpr.neighbors.torch_engine import TorchEngine
+from genpr.neighbors import counts as counts_module
+from genpr.neighbors import index, search
+from genpr.neighbors.counts import CrossCounts, cross_counts
+from genpr.neighbors.engine import TorchEngine
+from genpr.neighbors.nearest import kth_sq_distances
 
 engines = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 kinds = pytest.mark.parametrize("kind", SEARCH_KINDS)
@@ -27,7 +29,7 @@ TIES = ("closed", "strict")
 def verified(monkeypatch) -> list[int]:
     """How many pairs the definition was asked for, call by call."""
     counts: list[int] = []
-    for module in (cross, closest):
+    for module in (counts_module, search):
         at = module.sq_distances_at
         monkeypatch.setattr(
             module, "sq_distances_at", lambda *args, at=at: (counts.append(len(args[2])), at(*args))[1]
@@ -150,7 +152,7 @@ def test_radii_of_any_size(kind, ties, rng):
 
 @pytest.mark.parametrize("case", ["off_centre", "huge_values", "fakes_copy_reals"])
 def test_coordinates_that_are_not_kept_change_nothing(case, monkeypatch):
-    monkeypatch.setattr(float_view, "_KEPT_BYTES", 0)
+    monkeypatch.setattr(index, "_KEPT_BYTES", 0)
     _check(case, "all coordinates", TorchEngine(64, 50))
 
 
@@ -170,10 +172,10 @@ def test_halves_are_measured_as_the_floats_they_stand_for(kind, rng):
 @pytest.mark.parametrize("case", ["tight_clumps", "fakes_copy_reals", "scales_no_float32_square_can_hold"])
 def test_shortcuts_change_nothing(without, case, monkeypatch):
     if without == "bounds by product":
-        monkeypatch.setattr(closest, "bounds_by_product", lambda *_: None)
+        monkeypatch.setattr(search, "bounds_by_product", lambda *_: None)
     elif without == "tighter bounds":
         monkeypatch.setattr(
-            cross,
+            counts_module,
             "bounds_of_pairs",
             lambda x, y, i, j, engine: (
                 torch.zeros(len(i)).double(),
@@ -181,7 +183,7 @@ def test_shortcuts_change_nothing(without, case, monkeypatch):
             ),
         )
     else:
-        monkeypatch.setattr(sweep, "_PORTION", 50)
+        monkeypatch.setattr(search, "_PORTION", 50)
     for kind in ("all coordinates", "principal directions and cells"):
         _check(case, kind, TorchEngine(64, 50))
 
@@ -212,7 +214,7 @@ def test_masses_of_copies_are_counted_without_verification(kind, rng, verified):
 
 def test_dense_memberships_come_in_portions(rng, monkeypatch):
     sizes, found, alive = [], [], []
-    inside = cross._inside
+    inside = counts_module._inside
 
     def spy(x, y, pairs, *rest):
         sizes.append(len(pairs))
@@ -220,8 +222,8 @@ def test_dense_memberships_come_in_portions(rng, monkeypatch):
         alive.append(sum(one() is not None for one in found))
         return inside(x, y, pairs, *rest)
 
-    monkeypatch.setattr(cross, "_inside", spy)
-    monkeypatch.setattr(sweep, "_MOST", 10_000)
+    monkeypatch.setattr(counts_module, "_inside", spy)
+    monkeypatch.setattr(search, "_MOST", 10_000)
     real, fake = rng.normal(size=(128, 8)).astype(np.float32), np.zeros((4000, 8), dtype=np.float32)
     x, y = place(real, fake)
     everything = torch.full((3, 128), 1e9, dtype=torch.float64)

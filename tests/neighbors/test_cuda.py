@@ -8,13 +8,12 @@ import pytest
 import torch
 from placements import SEARCH_KINDS, frame_of
 
-from genpr.neighbors.cross import cross_counts
-from genpr.neighbors.frame import Frame, Placed
-from genpr.neighbors.pairs import Pairs
-from genpr.neighbors.plan import choose_frame, serves
-from genpr.neighbors.radii import kth_sq_distances, nearest_neighbours
-from genpr.neighbors.torch_engine import TorchEngine
-from genpr.neighbors.verify import sq_distances
+from genpr.neighbors.counts import cross_counts
+from genpr.neighbors.distance import sq_distances
+from genpr.neighbors.engine import TorchEngine
+from genpr.neighbors.index import Frame, Placed, choose_frame, serves
+from genpr.neighbors.nearest import kth_sq_distances, nearest_neighbours
+from genpr.neighbors.search import Pairs
 
 pytestmark = [
     pytest.mark.gpu,

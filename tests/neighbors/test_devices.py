@@ -6,11 +6,11 @@ import torch
 from placements import SEARCH_KINDS, place
 from torch.overrides import TorchFunctionMode
 
-from genpr.neighbors import float_view, sweep
-from genpr.neighbors.cross import cross_counts
-from genpr.neighbors.faiss_engine import FaissEngine
-from genpr.neighbors.radii import kth_sq_distances, nearest_neighbours
-from genpr.neighbors.torch_engine import TorchEngine
+from genpr.neighbors import index as index_module
+from genpr.neighbors import search as search_module
+from genpr.neighbors.counts import cross_counts
+from genpr.neighbors.engine import FaissEngine, TorchEngine
+from genpr.neighbors.nearest import kth_sq_distances, nearest_neighbours
 
 
 class _Homeless(TorchFunctionMode):
@@ -34,7 +34,7 @@ class _Homeless(TorchFunctionMode):
 @pytest.mark.parametrize("copies", [1, 8])
 def test_whatever_is_made_is_made_where_the_data_is(kind, copies, rng, monkeypatch):
     # What a CPU forgives, a GPU does not: portions that are empty must be there as well.
-    monkeypatch.setattr(sweep, "_PORTION", 1)
+    monkeypatch.setattr(search_module, "_PORTION", 1)
     x, y = place(*rng.normal(size=(2, 6, 5)).astype(np.float32).repeat(copies, axis=1), kind=kind)
     engine, homeless = TorchEngine(16, 16), _Homeless()
     with homeless:
@@ -48,7 +48,7 @@ def test_whatever_is_made_is_made_where_the_data_is(kind, copies, rng, monkeypat
 @pytest.mark.parametrize("kind", SEARCH_KINDS)
 def test_the_default_type_of_new_tensors_does_not_matter(kind, rng, monkeypatch):
     real, fake = (torch.from_numpy(features) for features in rng.normal(5, 1, (2, 90, 12)).astype(np.float32))
-    monkeypatch.setattr(float_view, "_KEPT_BYTES", 0 if kind == "all coordinates" else 2**30)
+    monkeypatch.setattr(index_module, "_KEPT_BYTES", 0 if kind == "all coordinates" else 2**30)
 
     def search():
         x, y = place(real, fake, kind=kind)

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from brute import inside, kth_sq_distances
 
 from genpr.neighbors import emulated
-from genpr.neighbors.brute import inside, kth_sq_distances
 from genpr.neighbors.emulated import EMULATIONS, emulated_counts, emulated_radii
 
 ADM, STYLEGAN3 = EMULATIONS["adm-float16"], EMULATIONS["stylegan3-float16"]

@@ -6,12 +6,10 @@ import torch
 from placements import ENGINES, place
 from torch import Tensor
 
-from genpr.neighbors import choose, torch_engine
-from genpr.neighbors.cross import cross_counts
-from genpr.neighbors.engine import plain_arithmetic
-from genpr.neighbors.faiss_engine import FaissEngine
-from genpr.neighbors.radii import kth_sq_distances, nearest_neighbours
-from genpr.neighbors.torch_engine import TorchEngine
+from genpr.neighbors import engine as engine_module
+from genpr.neighbors.counts import cross_counts
+from genpr.neighbors.engine import FaissEngine, TorchEngine, plain_arithmetic
+from genpr.neighbors.nearest import kth_sq_distances, nearest_neighbours
 
 engines = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 CPU = torch.device("cpu")
@@ -112,7 +110,7 @@ def _layouts(x: Tensor) -> dict[str, Tensor]:
 @pytest.mark.parametrize("form_of_x", _layouts(torch.ones(1, 1)))
 @pytest.mark.parametrize("d", [1, 37])
 def test_differences_are_good_to_float32(engine, form_of_x, d, rng, monkeypatch):
-    monkeypatch.setattr(torch_engine, "_CPU_CHUNK_ELEMENTS", 300)
+    monkeypatch.setattr(engine_module, "_CPU_CHUNK_ELEMENTS", 300)
     values = torch.from_numpy(rng.normal(5, 1, (2, 40, d))).half().float()
     i, j = torch.from_numpy(rng.integers(0, 40, (200, 2))).T  # not contiguous either
     true = (values[0][i].double() - values[1][j].double()).square().sum(dim=1)
@@ -144,7 +142,7 @@ def test_tiles_follow_the_memory_budget(rng, monkeypatch):
     expected = kth_sq_distances(x, [3], engine=TorchEngine())
     for width in (6, 1000):
         budget = 2**16
-        monkeypatch.setattr(torch_engine, "tile_budget", lambda device, budget=budget: budget)
+        monkeypatch.setattr(engine_module, "tile_budget", lambda device, budget=budget: budget)
         tiles = TorchEngine().tiles(width, CPU)
         assert tiles.products.numel() * 4 <= 2 * budget
         assert tiles.rows * tiles.columns >= budget / 64 / 4
@@ -152,10 +150,10 @@ def test_tiles_follow_the_memory_budget(rng, monkeypatch):
 
 
 def test_faiss_is_taken_on_cpus_and_torch_where_it_is_missing(monkeypatch):
-    assert isinstance(choose.choose_engine(CPU), FaissEngine)
-    assert isinstance(choose.choose_engine(torch.device("cuda")), TorchEngine)
-    monkeypatch.setattr(choose, "find_spec", lambda name: None)
-    assert isinstance(choose.choose_engine(CPU), TorchEngine)
+    assert isinstance(engine_module.choose_engine(CPU), FaissEngine)
+    assert isinstance(engine_module.choose_engine(torch.device("cuda")), TorchEngine)
+    monkeypatch.setattr(engine_module, "find_spec", lambda name: None)
+    assert isinstance(engine_module.choose_engine(CPU), TorchEngine)
 
 
 def _matmul_precision():

@@ -6,9 +6,9 @@ import pytest
 import torch
 from placements import KINDS, frame_of, random_directions, sq_distances, with_basis
 
-from genpr.neighbors import float_view, pieces
+from genpr.neighbors import distance, index
 from genpr.neighbors.bounds import NO_FLOOR
-from genpr.neighbors.frame import Frame, evenly_spaced
+from genpr.neighbors.index import Frame, evenly_spaced
 
 kinds = pytest.mark.parametrize("kind", KINDS)
 
@@ -94,7 +94,7 @@ def test_rows_are_placed_alike_in_pieces(kind, elements, rng, monkeypatch):
     features[7] = 1e30
     frame = frame_of(features, kind)
     whole = frame.place(features)
-    monkeypatch.setattr(pieces, "_CPU_PIECE", elements)
+    monkeypatch.setattr(distance, "_CPU_PIECE", elements)
     in_pieces = frame.place(features)
     for name, tensor in whole.view.tensors().items():
         atol = 1 if name in ("codes", "bias") else 1e-6  # a coordinate half-way between two integers
@@ -117,8 +117,8 @@ def test_coordinates_that_are_too_many_to_keep_are_computed_again(rng, monkeypat
     features[7] = 1e30
     frame = frame_of(features)
     kept = frame.place(features)
-    monkeypatch.setattr(float_view, "_KEPT_BYTES", 0)
-    monkeypatch.setattr(pieces, "_CPU_PIECE", 40)
+    monkeypatch.setattr(index, "_KEPT_BYTES", 0)
+    monkeypatch.setattr(distance, "_CPU_PIECE", 40)
     again = frame.place(features)
     assert kept.view.augmented is not None
     assert again.view.augmented is None

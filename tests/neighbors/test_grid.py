@@ -9,11 +9,11 @@ import torch
 from placements import sq_distances
 from torch import Tensor
 
-from genpr.neighbors import grid as module
+from genpr.neighbors import quantized
 from genpr.neighbors.bounds import NO_FLOOR, sq_norms_of
-from genpr.neighbors.frame import Frame
-from genpr.neighbors.grid import Coded, Grid, coarse_of
+from genpr.neighbors.index import Frame
 from genpr.neighbors.integers import WIDTH_STEP
+from genpr.neighbors.quantized import Coded, Grid, coarse_of
 
 _WIDTHS = [1, 2, 15, 16, 17, 100, 768, 1000, 2048]
 _MOST_CODE = 126
@@ -133,7 +133,7 @@ def test_slack_is_no_larger_than_errors_that_add_up(left, right, coarse, fine, b
     shares = abs(left - coarse) / abs(fine), abs(right - fine) / abs(coarse)
     grid = _plain(16, step, shares)
     one, other = _assert_bounds_hold(grid, _unmoved(16), x, y)
-    assert 2 * (int(coarse_of(one.codes)[0, 0]) - module.SHIFT) == coarse
+    assert 2 * (int(coarse_of(one.codes)[0, 0]) - quantized.SHIFT) == coarse
     assert other.codes[0, 0] == fine
     less = _with_less_slack(one, sq_norms_of(x), 1.02), _with_less_slack(other, sq_norms_of(y), 1.02)
     assert _are_broken(*less, step, sq_distances(x, y)) == breaks
@@ -173,7 +173,7 @@ def test_every_code_has_a_coarse_one_of_seven_bits():
     assert coarse.dtype == torch.uint8
     assert coarse.min() == 1
     assert coarse.max() == 127
-    rounded_up = 2 * (coarse.long() - module.SHIFT) - codes
+    rounded_up = 2 * (coarse.long() - quantized.SHIFT) - codes
     assert torch.equal(rounded_up, codes.long() % 2)
 
 
@@ -261,7 +261,7 @@ def test_a_rotation_spreads_what_is_in_one_coordinate():
 def test_a_row_is_turned_by_the_kronecker_product(rng):
     grid = Grid(*(torch.from_numpy(rng.normal(size=(n, n))).float() for n in (3, 5)), 1.0, (1.0, 1.0))
     rows = torch.from_numpy(rng.normal(size=(7, 13))).float()
-    turned = module._turned(rows, grid.outer, grid.inner)
+    turned = quantized._turned(rows, grid.outer, grid.inner)
     whole = torch.kron(grid.outer.double(), grid.inner.double())
     assert (turned - rows.double() @ whole.T[:13]).abs().max() < 1e-4
 
@@ -311,11 +311,11 @@ def _turned_one_term_after_the_other(rows: Tensor, outer: Tensor, inner: Tensor)
 
 
 def test_the_error_of_turning_is_real_and_paid_for(monkeypatch):
-    monkeypatch.setattr(module, "_turned", _turned_one_term_after_the_other)
+    monkeypatch.setattr(quantized, "_turned", _turned_one_term_after_the_other)
     size = 256
     inner, outer = _hadamard(size), torch.ones(1, 1)
     values = torch.linspace(1, 1.99, 100)
-    turned = module._turned(values[:, None].expand(100, size), outer, inner)[:, 0]
+    turned = quantized._turned(values[:, None].expand(100, size), outer, inner)[:, 0]
     for errs in ((turned / values / 16 - 1).argmax(), (turned / values / 16 - 1).argmin()):
         # What is turned is an integer, by mistake, so that rounding it seems to have no error.
         step, x = float(turned[errs]) / _MOST_CODE, values[errs].expand(1, size).contiguous()
@@ -378,7 +378,7 @@ def _slack_with(grid: Grid, rows: Tensor) -> float:
 
 def _with_step(grid: Grid, rows: Tensor, step: float) -> Grid:
     """With the shares that suit this step."""
-    turned = module._turned(rows, grid.outer, grid.inner).double()
+    turned = quantized._turned(rows, grid.outer, grid.inner).double()
     fine = (turned / step).round().clamp(-_MOST_CODE, _MOST_CODE)
     parts = 2 * torch.floor((fine + 1) / 2), fine
     length = turned.norm(dim=1).square().mean().sqrt()

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from genpr.neighbors import integers
+from genpr.neighbors.engine import TorchTiles
 from genpr.neighbors.integers import WIDTH_STEP, are_available, products
-from genpr.neighbors.torch_engine import TorchTiles
 
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.skipif(not are_available(CPU), reason="no exact 8-bit products on this CPU")

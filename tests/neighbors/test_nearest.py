@@ -8,9 +8,9 @@ import torch
 from placements import ENGINES, SEARCH_KINDS, combinations, place, truth
 
 from genpr.neighbors import nearest
+from genpr.neighbors.engine import TorchEngine
+from genpr.neighbors.index import choose_frame
 from genpr.neighbors.nearest import nearest_between
-from genpr.neighbors.plan import choose_frame
-from genpr.neighbors.torch_engine import TorchEngine
 
 kinds = pytest.mark.parametrize("kind", SEARCH_KINDS)
 
@@ -64,7 +64,7 @@ def test_when_pairs_are_merged_changes_nothing(case, portion, crowd, monkeypatch
     monkeypatch.setattr(nearest, "_PORTION", portion)
     monkeypatch.setattr(nearest, "_PER_QUERY", 0)
     monkeypatch.setattr(nearest, "_CROWD", crowd)
-    monkeypatch.setattr("genpr.neighbors.sweep._PORTION", 40)
+    monkeypatch.setattr("genpr.neighbors.search._PORTION", 40)
     real, fake = (features[:60] for features in feature_cases.make(case))
     _check(fake, real, 3, engine=TorchEngine(11, 13))
 
@@ -87,9 +87,11 @@ def test_copies_beyond_the_kth_are_left_out_of_the_search(seed, monkeypatch):
     points = few[rng.integers(0, 9, 200)]
     queries = np.concatenate([few, rng.normal(3, 1, (20, 5)).astype(np.float32)])
     looked_at = []
-    place_of = nearest._first_reach
+    place_of = nearest._first_reach_between
     monkeypatch.setattr(
-        nearest, "_first_reach", lambda x, y, *rest: (looked_at.append(len(y)), place_of(x, y, *rest))[1]
+        nearest,
+        "_first_reach_between",
+        lambda x, y, *rest: (looked_at.append(len(y)), place_of(x, y, *rest))[1],
     )
     for k in (1, 4, 30):
         _check(queries, points, k)

@@ -7,8 +7,8 @@ import torch
 from placements import ENGINES, combinations, place, truth
 
 from genpr.neighbors.balls import Ball, sq_radii_of
-from genpr.neighbors.neighbourhood import Neighbourhood
-from genpr.neighbors.torch_engine import TorchEngine
+from genpr.neighbors.counts import Neighbourhood
+from genpr.neighbors.engine import TorchEngine
 
 BALLS = (Ball(1), Ball(3), Ball(5), Ball(3, clipped=True), Ball(5, clipped=True))
 TIES = ("closed", "strict")

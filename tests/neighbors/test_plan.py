@@ -10,9 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.neighbors.frame import Frame
-from genpr.neighbors.plan import choose_frame, principal_directions, serves
-from genpr.neighbors.radii import kth_sq_distances
+from genpr.neighbors.index import Frame, choose_frame, principal_directions, serves
+from genpr.neighbors.nearest import kth_sq_distances
 
 N, D = 4000, 256  # enough rows and columns for a choice
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
+import brute
 import feature_cases
 import numpy as np
 import oracle
@@ -22,11 +23,11 @@ from placements import (
     with_cells,
 )
 
-from genpr.neighbors import brute, closest, directed, float_view, radii
-from genpr.neighbors.faiss_engine import FaissEngine
-from genpr.neighbors.frame import Placed
-from genpr.neighbors.radii import kth_sq_distances, nearest_neighbours
-from genpr.neighbors.torch_engine import TorchEngine
+from genpr.neighbors import index as index_module
+from genpr.neighbors import nearest, search
+from genpr.neighbors.engine import FaissEngine, TorchEngine
+from genpr.neighbors.index import Placed
+from genpr.neighbors.nearest import kth_sq_distances, nearest_neighbours
 
 engines = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 cases = pytest.mark.parametrize("case", feature_cases.names())
@@ -37,7 +38,7 @@ kinds = pytest.mark.parametrize("kind", SEARCH_KINDS)
 def verified(monkeypatch) -> list[int]:
     """How many pairs the definition was asked for, call by call."""
     counts: list[int] = []
-    for module in (directed, closest):
+    for module in (nearest, search):
         at = module.sq_distances_at
         monkeypatch.setattr(
             module, "sq_distances_at", lambda *args, at=at: (counts.append(len(args[2])), at(*args))[1]
@@ -94,7 +95,7 @@ def test_the_plain_definition_is_the_oracles(case):
 @pytest.mark.parametrize("case", ["off_centre", "near_duplicates", "duplicates"])
 @pytest.mark.parametrize("masses", [30, 10**9])
 def test_threads_change_nothing(case, masses, monkeypatch):
-    monkeypatch.setattr(radii, "_MASSES", masses)
+    monkeypatch.setattr(nearest, "_MASSES", masses)
     torch.set_num_threads(3)  # the fixture for all tests puts the number back
     expected = truth(case)
     (x,) = place(expected.real, kind="principal directions and cells")
@@ -140,7 +141,7 @@ def test_halves_are_measured_as_the_floats_they_stand_for(kind, rng):
 
 @pytest.mark.parametrize("case", ["off_centre", "huge_values", "scales_no_float32_square_can_hold"])
 def test_coordinates_that_are_not_kept_change_nothing(case, monkeypatch):
-    monkeypatch.setattr(float_view, "_KEPT_BYTES", 0)
+    monkeypatch.setattr(index_module, "_KEPT_BYTES", 0)
     expected = truth(case)
     (x,) = place(expected.real)
     assert x.view.augmented is None
@@ -166,15 +167,15 @@ def test_rows_at_the_edge_of_what_a_frame_holds(kind, rng):
 @pytest.mark.parametrize("case", ["near_duplicates", "scales_no_float32_square_can_hold"])
 def test_shortcuts_change_nothing(without, case, monkeypatch):
     if without == "bounds by product":
-        monkeypatch.setattr(closest, "bounds_by_product", lambda *_: None)
+        monkeypatch.setattr(search, "bounds_by_product", lambda *_: None)
     elif without == "margin":
-        monkeypatch.setattr(radii, "_MARGIN", 1)
+        monkeypatch.setattr(nearest, "_MARGIN", 1)
     elif without == "spread":
-        monkeypatch.setattr(radii, "_SPREAD_ROWS", 1)
+        monkeypatch.setattr(nearest, "_SPREAD_ROWS", 1)
     else:
-        monkeypatch.setattr(closest, "_PORTION", 100)
-        monkeypatch.setattr(radii, "_MASSES", 30)
-        monkeypatch.setattr(directed, "_VERIFIED", 7)
+        monkeypatch.setattr(search, "_HELD_PORTION", 100)
+        monkeypatch.setattr(nearest, "_MASSES", 30)
+        monkeypatch.setattr(nearest, "_VERIFIED", 7)
     for kind in ("all coordinates", "principal directions and cells"):
         test_every_bit_is_the_oracles(case, kind, "tiles of 7 x 64")
 

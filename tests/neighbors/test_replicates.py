@@ -11,19 +11,16 @@ from placements import ENGINES, SEARCH_KINDS, place
 from scipy import stats
 from torch import Tensor
 
-from genpr.neighbors import longer_lists, replicate_balls, replicates
+from genpr.neighbors import nearest, resample
 from genpr.neighbors.balls import Ball, sq_radii_of
-from genpr.neighbors.choose import choose_engine
-from genpr.neighbors.frame import Placed
+from genpr.neighbors.counts import Neighbourhood
+from genpr.neighbors.engine import TorchEngine, choose_engine
 from genpr.neighbors.halves import Halves, Hits, counted, others_for, packed, unpacked
-from genpr.neighbors.lists import NeighbourLists
-from genpr.neighbors.longer_lists import longer_lists as search_again
-from genpr.neighbors.neighbourhood import Neighbourhood
-from genpr.neighbors.pairs import Pairs
-from genpr.neighbors.replicate_sides import Asked, ResampledSet
-from genpr.neighbors.replicates import ReplicateCounter
-from genpr.neighbors.torch_engine import TorchEngine
-from genpr.neighbors.visit import visit
+from genpr.neighbors.index import Placed
+from genpr.neighbors.nearest import NeighbourLists
+from genpr.neighbors.nearest import longer_lists as search_again
+from genpr.neighbors.resample import Asked, ReplicateCounter, ResampledSet
+from genpr.neighbors.search import Pairs, visit
 from genpr.neighbors.workers import Workers
 
 CPU = torch.device("cpu")
@@ -174,9 +171,9 @@ def test_tiles_and_threads_change_nothing(rng, monkeypatch):
     x, y = place(*rng.normal(size=(2, 90, 5)).astype(np.float32), kind="cells")
     sides = resampled(x, stream=0), resampled(y, stream=1)
     before = replicate_counts(*sides, [*ASKED, *OWN])
-    monkeypatch.setattr(replicate_balls, "_ROWS", 7)
-    monkeypatch.setattr(replicates, "_MASSES", 3)
-    monkeypatch.setattr(replicates, "_LISTED", 211)
+    monkeypatch.setattr(resample, "_ROWS", 7)
+    monkeypatch.setattr(resample, "_MASSES", 3)
+    monkeypatch.setattr(resample, "_LISTED", 211)
     torch.set_num_threads(3)  # the fixture for all tests puts the number back
     for engine in (TorchEngine(7, 64), TorchEngine(40, 9)):
         after = replicate_counts(*sides, [*ASKED, *OWN], engine=engine)
@@ -197,9 +194,9 @@ def test_what_bounds_settle_needs_no_distance(rng, monkeypatch):
     x, y = place(real, (1e-3 * rng.normal(size=(300, 30))).astype(np.float32))
     sides = resampled(x, stream=0), resampled(y, stream=1)
     looked_at = []
-    near = replicates.near_sq_distances
+    near = resample.near_sq_distances
     monkeypatch.setattr(
-        replicates, "near_sq_distances", lambda *args: (looked_at.append(len(args[2])), near(*args))[1]
+        resample, "near_sq_distances", lambda *args: (looked_at.append(len(args[2])), near(*args))[1]
     )
     found = replicate_counts(*sides, [Asked("real", Ball(5), "pairs")])
     assert found[Asked("real", Ball(5), "pairs")].tolist() == [[150 * 150] * COUNT]
@@ -308,8 +305,8 @@ def test_rows_that_learned_everything_are_closed():
 @pytest.mark.parametrize("kind", SEARCH_KINDS)
 @pytest.mark.parametrize("length", [1, 20, 99, 500])
 def test_longer_lists_hold_the_nearest(rng, kind, length, monkeypatch):
-    monkeypatch.setattr(longer_lists, "_ROWS", 3)
-    monkeypatch.setattr(longer_lists, "_COLUMNS", 17)
+    monkeypatch.setattr(nearest, "_ROWS", 3)
+    monkeypatch.setattr(nearest, "_COLUMNS", 17)
     features = whole_numbers(rng, 100, 4)
     (points,) = place(features, kind=kind)
     rows = torch.tensor([3, 99, 0, 57])
@@ -328,9 +325,9 @@ def test_longer_lists_hold_the_nearest(rng, kind, length, monkeypatch):
 def test_lists_are_searched_again_only_where_they_are_too_short(rng, monkeypatch):
     (points,) = place(whole_numbers(rng, 60, 4))
     asked: list[int] = []
-    again = replicate_balls.longer_lists
+    again = resample.longer_lists
     monkeypatch.setattr(
-        replicate_balls,
+        resample,
         "longer_lists",
         lambda p, rows, *rest: (asked.append(len(rows)), again(p, rows, *rest))[1],
     )

@@ -7,12 +7,10 @@ import torch
 from placements import ENGINES, KINDS, SEARCH_KINDS, combinations, place, sq_distances
 from torch import Tensor
 
-from genpr.neighbors import sweep
-from genpr.neighbors.engine import Engine, Tiles
-from genpr.neighbors.frame import Placed
-from genpr.neighbors.pairs import Pairs
-from genpr.neighbors.sweep import blocks_of, sweep_between, sweep_within
-from genpr.neighbors.torch_engine import TorchEngine
+from genpr.neighbors import search
+from genpr.neighbors.engine import Engine, Tiles, TorchEngine
+from genpr.neighbors.index import Placed
+from genpr.neighbors.search import Pairs, blocks_of, sweep_between, sweep_within
 from genpr.neighbors.workers import Workers
 
 CPU = torch.device("cpu")
@@ -167,7 +165,7 @@ def test_the_fewest_rows(kind, engine, n, rng):
 )  # coarse ones see no change
 @pytest.mark.parametrize("engine", TILES[:2], ids=["7 x 64", "33 x 20"])
 def test_the_reach_may_shrink_between_portions(kind, engine, rng, monkeypatch):
-    monkeypatch.setattr(sweep, "_PORTION", 50)
+    monkeypatch.setattr(search, "_PORTION", 50)
     features = _clusters(rng)
     (points,) = place(features, kind=kind)
     true = sq_distances(features, features)
@@ -193,7 +191,7 @@ def test_portions_change_nothing_and_are_as_small_as_tiles_allow(kind, rng, monk
     engine = TorchEngine(16, 16)
 
     def run(portion):
-        monkeypatch.setattr(sweep, "_PORTION", portion)
+        monkeypatch.setattr(search, "_PORTION", portion)
         portions = _pairs_within(points, sq_reach, engine)
         joined = Pairs.joined(portions)
         order = (joined.i * 200 + joined.j).argsort()

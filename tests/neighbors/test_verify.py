@@ -5,8 +5,8 @@ import oracle
 import pytest
 import torch
 
-from genpr.neighbors import verify
-from genpr.neighbors.verify import sq_distances, sq_distances_at
+from genpr.neighbors import distance
+from genpr.neighbors.distance import sq_distances, sq_distances_at
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 5, 64, 100, 1000, 1025, 2048])
@@ -38,7 +38,7 @@ def test_nothing_overflows_or_vanishes(value):
 
 @pytest.mark.parametrize("elements", [1, 100, 10**6])
 def test_gathering_in_chunks_changes_nothing(rng, monkeypatch, elements):
-    monkeypatch.setattr(verify, "_CPU_CHUNK_ELEMENTS", elements)
+    monkeypatch.setattr(distance, "_CPU_CHUNK_ELEMENTS", elements)
     x, y = (
         torch.from_numpy(rng.normal(size=(30, 37))).float(),
         torch.from_numpy(rng.normal(size=(20, 37))).float(),

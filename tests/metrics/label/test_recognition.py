@@ -12,8 +12,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from genpr.metrics.label_classifiers import L2, UNKNOWN, KNNClassifier, LinearProbe, plurality
-from genpr.neighbors.frame import Frame
 from genpr.neighbors.halves import others_for
+from genpr.neighbors.index import Frame
 
 
 @pytest.fixture(scope="module")

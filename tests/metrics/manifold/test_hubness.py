@@ -12,7 +12,7 @@ from scipy import stats
 from genpr.metrics.hubness import hubness
 from genpr.metrics.real_side import RealSide
 from genpr.neighbors.balls import Ball
-from genpr.neighbors.cross import cross_counts
+from genpr.neighbors.counts import cross_counts
 
 
 def in_degrees(features: np.ndarray, k: int) -> torch.Tensor:

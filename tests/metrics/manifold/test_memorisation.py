@@ -14,9 +14,8 @@ import genpr
 from genpr.errors import FeatureError, UsageError
 from genpr.metrics import memorisation
 from genpr.metrics.memorisation import authentic, ct_score, ct_z, mann_whitney_z
-from genpr.neighbors.frame import Frame
-from genpr.neighbors.nearest import nearest_between
-from genpr.neighbors.radii import kth_sq_distances
+from genpr.neighbors.index import Frame
+from genpr.neighbors.nearest import kth_sq_distances, nearest_between
 
 
 def z_by_scipy(fake: np.ndarray, held_out: np.ndarray) -> float:

@@ -15,11 +15,10 @@ from genpr.metrics import realism as module
 from genpr.metrics.knn_manifold import KNNManifold
 from genpr.metrics.realism import rarity, realism, realism_of, realism_scores
 from genpr.neighbors import integers
-from genpr.neighbors.frame import Frame
-from genpr.neighbors.grid import Grid
-from genpr.neighbors.plan import choose_frame
-from genpr.neighbors.radii import kth_sq_distances
-from genpr.neighbors.torch_engine import TorchEngine
+from genpr.neighbors.engine import TorchEngine
+from genpr.neighbors.index import Frame, choose_frame
+from genpr.neighbors.nearest import kth_sq_distances
+from genpr.neighbors.quantized import Grid
 
 REALS, FAKES = np.array([[0.0], [1], [3], [7]]), np.array([[0.5], [2], [10]])
 

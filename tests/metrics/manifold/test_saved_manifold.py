@@ -8,7 +8,7 @@ import torch
 import genpr
 from genpr import KNNManifold
 from genpr.errors import DataError, UsageError
-from genpr.neighbors import plan, radii
+from genpr.neighbors import index, nearest
 from genpr.storage import save_tensors
 
 
@@ -22,9 +22,9 @@ def _learned(rng, n):
 def searched(monkeypatch):
     """Names of the sets, by their sizes, among whose rows neighbours were searched."""
     sizes = []
-    first_reach = radii._first_reach
+    first_reach = nearest._first_reach
     monkeypatch.setattr(
-        radii,
+        nearest,
         "_first_reach",
         lambda points, *rest: (sizes.append(len(points)), first_reach(points, *rest))[1],
     )
@@ -33,7 +33,7 @@ def searched(monkeypatch):
 
 @pytest.mark.parametrize("with_directions", [False, True])
 def test_what_is_loaded_answers_as_what_was_saved(with_directions, tmp_path, rng, monkeypatch):
-    monkeypatch.setattr(plan, "_MIN_ROWS", 500)
+    monkeypatch.setattr(index, "_MIN_ROWS", 500)
     real, fake = (_learned(rng, n) if with_directions else rng.normal(size=(n, 40)) for n in (900, 700))
     saved = KNNManifold.fit(real, k=3, ties="strict")
     saved.save(tmp_path / "real.safetensors")

@@ -1,7 +1,7 @@
 """THE squared distance: float64, one fixed order of summation, the same bits on every device.
 
 Every decision of genpr rests on this function, for radii and for queries alike, so that an exact copy of a
-k-th neighbour lies exactly on the sphere.
+k-th neighbor lies exactly on the sphere.
 """
 
 from __future__ import annotations
@@ -97,3 +97,15 @@ def _at(function: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, i: T
         chunk = slice(start, start + step)
         out[chunk] = function(x[i[chunk]], y[j[chunk]])
     return out
+
+
+_CPU_PIECE = 2**19  # elements
+_GPU_PIECE = 2**25
+
+
+def pieces_of(features: Tensor, n: int | None = None) -> list[slice]:
+    """Slices over all rows of (n, d) `features`, or over `n` rows as wide as these."""
+    elements = _CPU_PIECE if features.device.type == "cpu" else _GPU_PIECE
+    step = max(1, elements // features.shape[1])
+    n = len(features) if n is None else n
+    return [slice(start, min(start + step, n)) for start in range(0, n, step)]

@@ -4,21 +4,145 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from genpr.neighbors.bounds import NO_FLOOR
-from genpr.neighbors.code_view import CodeSearch
-from genpr.neighbors.engine import Engine, Tiles
-from genpr.neighbors.float_view import FloatSearch
-from genpr.neighbors.frame import Placed
-from genpr.neighbors.pairs import Pairs
-from genpr.neighbors.workers import Workers
+from genpr.neighbors.bounds import NO_FLOOR, bounds_by_product, bounds_of_differences
+from genpr.neighbors.distance import sq_distances_at
+from genpr.neighbors.engine import Engine, Tiles, choose_engine, plain_arithmetic
+from genpr.neighbors.index import FloatSearch, Placed
+from genpr.neighbors.quantized import CodeSearch
+from genpr.neighbors.workers import Communicator, Workers
 from genpr.notices import emit_notice
 from genpr.runtime import empty_device_cache, is_out_of_memory
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Pairs of a row i and a column j with bounds on their squared distances, all (p,)."""
+
+    i: Tensor
+    j: Tensor
+    sq_lower: Tensor
+    sq_upper: Tensor
+
+    def __len__(self) -> int:
+        return len(self.i)
+
+    def select(self, mask: Tensor) -> Pairs:
+        """The pairs where (p,) bool `mask` holds."""
+        return self.part(mask.nonzero()[:, 0])
+
+    def part(self, index: Tensor | slice) -> Pairs:
+        """The pairs at `index`."""
+        return Pairs(self.i[index], self.j[index], self.sq_lower[index], self.sq_upper[index])
+
+    @classmethod
+    def joined(cls, parts: list[Pairs], device: torch.device | None = None) -> Pairs:
+        """All pairs of all parts; where there are none, no pairs on `device`."""
+        if not parts:
+            none = torch.empty(0, dtype=torch.int64, device=device)
+            return cls(none, none, none.double(), none.double())
+        fields = ("i", "j", "sq_lower", "sq_upper")
+        return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in fields))
+
+    def all_gather(self, communicator: Communicator) -> list[Pairs]:
+        """The pairs of every process, by rank."""
+        fields = (communicator.all_gather(part) for part in (self.i, self.j, self.sq_lower, self.sq_upper))
+        return [Pairs(*parts) for parts in zip(*fields, strict=True)]
+
+
+_INFINITE = 0x7FF << 52  # the bits of an infinite float64
+
+# Pairs wait until they are worth a merge: at least so many, some per row, and never more than memory should hold.
+_HELD_PORTION, _PER_ROW, _HELD_MOST = 2**16, 16, 2**22
+
+
+@dataclass(slots=True)
+class Closest:
+    """The closest pairs met so far.
+
+    Attributes:
+        sq_reach: (n,) float64, within it the row has k others; -inf for rows that need none. It is the caller's,
+            and shrinks in place.
+        smallest: (n, k) float64, ascending: least upper bounds to distinct rows met.
+    """
+
+    sq_reach: Tensor
+    smallest: Tensor
+    _waiting: list[Pairs] = field(default_factory=list)
+    _kept: list[Pairs] = field(default_factory=list)
+
+    @classmethod
+    def within(cls, sq_reach: Tensor, k: int) -> Closest:
+        """Nothing met yet."""
+        n = len(sq_reach)
+        return cls(sq_reach, torch.full((n, k), torch.inf, dtype=torch.float64, device=sq_reach.device))
+
+    def meet(self, pairs: Pairs) -> None:
+        """Take note of pairs, none of them met before."""
+        self._waiting.append(pairs)
+        if sum(map(len, self._waiting)) >= min(max(_HELD_PORTION, _PER_ROW * len(self.sq_reach)), _HELD_MOST):
+            self._settle()
+
+    def pairs(self) -> Pairs:
+        """Of all pairs met, those that still are within reach of one of the two."""
+        self._settle()
+        return in_reach(Pairs.joined(self._kept, self.sq_reach.device), self.sq_reach)
+
+    def _settle(self) -> None:
+        pairs = in_reach(Pairs.joined(self._waiting, self.sq_reach.device), self.sq_reach)
+        self._waiting.clear()
+        for rows in (pairs.i, pairs.j):
+            _keep_smallest(self.smallest, rows, pairs.sq_upper)
+        nearer = (self.smallest[:, -1] < self.sq_reach).nonzero()[:, 0]
+        self.sq_reach[nearer] = self.smallest[nearer, -1]
+        self._kept.append(in_reach(pairs, self.sq_reach))
+
+
+def in_reach(pairs: Pairs, sq_reach: Tensor) -> Pairs:
+    """The pairs of one set that may be within the reach of one of the two."""
+    return pairs.select(pairs.sq_lower <= torch.maximum(sq_reach[pairs.i], sq_reach[pairs.j]))
+
+
+def bounds_of_pairs(x: Tensor, y: Tensor, i: Tensor, j: Tensor, engine: Engine) -> tuple[Tensor, Tensor]:
+    """The tightest bounds short of the definition, between rows `i` of `x` and `j` of `y`: two of (p,) float64."""
+    if bounds := bounds_by_product(x, y, i, j):
+        return bounds
+    lower, upper = bounds_of_differences(engine.sq_differences(x, y, i, j), x.shape[1])
+    unknown = upper.isinf().nonzero()[:, 0]
+    lower[unknown] = upper[unknown] = sq_distances_at(x, y, i[unknown], j[unknown])
+    return lower, upper
+
+
+def _keep_smallest(table: Tensor, rows: Tensor, values: Tensor) -> None:
+    """Merge `values` (p,) into the ascending rows of `table` (n, k) that `rows` (p,) names, in place.
+
+    They may be rounded up a little, so that row and value fit into one integer, which sorts far faster than two.
+    """
+    k = table.shape[1]
+    smaller = values < table[rows, -1]
+    rows, values = rows[smaller], values[smaller]
+    touched = torch.unique(rows)
+    bits = len(table).bit_length()  # that the number of a row takes
+    known = _keys(touched.repeat_interleave(k), table[touched].flatten(), bits)
+    keys = torch.cat([_keys(rows, values, bits), known]).sort().values
+    first = torch.searchsorted(keys, touched << 63 - bits)
+    nearest = keys[first[:, None] + torch.arange(k, device=table.device)]
+    table[touched] = ((nearest & (1 << 63 - bits) - 1) << bits).view(torch.float64)
+
+
+def _keys(rows: Tensor, values: Tensor, bits: int) -> Tensor:
+    """(p,) int64 that order first by row, then by value: its bits as a float64 order as it does, if it is positive."""
+    of_value = (values + 0.0).view(torch.int64)
+    rounded_up = (of_value >> bits) + (of_value & (1 << bits) - 1).clamp(max=1)
+    return (rows << 63 - bits) + rounded_up.clamp(max=_INFINITE >> bits)
+
 
 Result = TypeVar("Result")
 
@@ -264,3 +388,43 @@ def _alike(columns: Tensor, bands: Tensor, limit: int) -> Iterator[Tensor]:
     _, sizes = torch.unique_consecutive(bands[columns], return_counts=True)
     for band in torch.split(columns, sizes.tolist()):
         yield from torch.split(band, limit)
+
+
+class Visitor(Protocol):
+    """What looks at pairs of a row and a column as they are found, on several threads at once."""
+
+    @property
+    def reaches(self) -> tuple[Tensor, Tensor]:
+        """How far each row and each column reaches: (n,) and (m,) float64; -inf reaches nothing."""
+
+    def look(self, pairs: Pairs) -> None:
+        """Look at pairs, no pair twice: all that may be within the reach of one of the two, and perhaps others."""
+
+
+def visit(
+    rows: Placed,
+    columns: Placed,
+    visitors: Sequence[Visitor],
+    *,
+    engine: Engine | None = None,
+    tick: Tick = no_tick,
+) -> None:
+    """Find the pairs of a row and a column that any of `visitors` wants to see, once for all of them.
+
+    Args:
+        rows: n points.
+        columns: m points in the same frame.
+        visitors: Who looks.
+        engine: What multiplies; None chooses by device.
+        tick: Told how many of the n m pairs are done with, now and then.
+    """
+    engine = engine or choose_engine(rows.device)
+    of_rows, of_columns = zip(*(visitor.reaches for visitor in visitors), strict=True)
+
+    def look(pairs: Pairs) -> None:
+        for visitor in visitors:
+            visitor.look(pairs)
+
+    reaches = torch.stack(of_rows).amax(dim=0), torch.stack(of_columns).amax(dim=0)
+    with plain_arithmetic(rows.device), Workers(rows.device, engine.communicator()) as workers:
+        deque(sweep_between(rows, columns, *reaches, engine, workers, look, tick), maxlen=0)

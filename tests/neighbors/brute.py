@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from genpr.neighbors.verify import sq_distances
+from genpr.neighbors.distance import sq_distances
 
 
 def kth_sq_distances(features: Tensor, ks: Sequence[int]) -> Tensor:

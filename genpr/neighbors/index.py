@@ -1,0 +1,598 @@
+"""What a search sees of a set, and how that is chosen: coordinates, cells, and a frame that sets share.
+
+Few coordinates make products cheap but leave many pairs to verify; all of them leave nearly none. How many pairs would
+be left is counted on a sample. A frame affects speed, never a result.
+
+Rows belong to the cell of the nearest of a few centres. Two functions of position that never change by more than the
+distance moved bound how near a row y can be to a block of rows of one cell a: the distance to the centre of a,
+and, for the centre c of the cell of y, the distance to the plane half-way between a and c.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from genpr.neighbors import integers
+from genpr.neighbors.bounds import NO_FLOOR, basis_tolerance, represent, slack_factor
+from genpr.neighbors.distance import pieces_of
+from genpr.neighbors.engine import Tiles, plain_arithmetic
+from genpr.neighbors.quantized import CodeView, Grid
+from genpr.neighbors.workers import Workers
+
+# Coordinates up to this many bytes per set are kept; more are computed again whenever a tile needs them.
+_KEPT_BYTES = 192 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class FloatView:
+    """Coordinates q of n rows, and their floors. See `bounds`.
+
+    Attributes:
+        features: (n, d) float32 or float16, the original values.
+        centre: (d,) float32.
+        scale: As in `Frame`.
+        width: Coordinates per row, w.
+        augmented: q, -half_floors and 1, (n, w + 2) float32; None where they are too many to keep.
+        half_floors: Half of |q|^2 - slack, (n,) float32.
+        slack: (n,) float64, infinite for rows that the frame cannot hold; their coordinates are zero.
+        residual: (n,) float64, at least the norm of what the coordinates leave out.
+    """
+
+    features: Tensor
+    centre: Tensor
+    scale: float
+    width: int
+    augmented: Tensor | None
+    half_floors: Tensor
+    slack: Tensor
+    residual: Tensor
+
+    @classmethod
+    def of(cls, features: Tensor, centre: Tensor, scale: float, basis: Tensor | None) -> FloatView:
+        """Coordinates of (n, d) `features` in the directions of (d, w - 1) `basis`, or all of them."""
+        n, device = len(features), features.device
+        width = _width(centre, basis)
+        kept = n * width * 4 <= _KEPT_BYTES or basis is not None
+        augmented = torch.empty(n, width + 2, dtype=torch.float32, device=device) if kept else None
+        slack, residual = torch.empty(2, n, dtype=torch.float64, device=device)
+        half_floors = torch.empty(n, dtype=torch.float32, device=device)
+        tolerance = 0.0 if basis is None else basis_tolerance(basis)
+
+        def put(rows: slice) -> None:
+            piece = represent(features[rows], centre, scale, basis, tolerance)
+            slack[rows], residual[rows] = piece.slack, piece.residual
+            half_floors[rows] = _half_floors(piece.coordinates, piece.slack)
+            if augmented is not None:
+                augmented[rows, :-2] = piece.coordinates
+
+        with Workers(device) as workers:
+            deque(workers.map(put, pieces_of(features)), maxlen=0)
+        if augmented is not None:
+            augmented[:, -2], augmented[:, -1] = -half_floors, 1
+        return cls(features, centre, scale, width, augmented, half_floors, slack, residual)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What `restored` needs beside features, centre and scale."""
+        named = {"half_floors": self.half_floors, "slack": self.slack, "residual": self.residual}
+        return named if self.augmented is None else {**named, "augmented": self.augmented}
+
+    @classmethod
+    def restored(
+        cls, features: Tensor, centre: Tensor, scale: float, basis: Tensor | None, tensors: dict[str, Tensor]
+    ) -> FloatView:
+        """From `tensors`."""
+        width = _width(centre, basis)
+        rest = (tensors["half_floors"], tensors["slack"], tensors["residual"])
+        return cls(features, centre, scale, width, tensors.get("augmented"), *rest)
+
+    @property
+    def coordinates(self) -> Tensor:
+        """q, (n, w) float32; kept for every frame with a basis."""
+        if self.augmented is None:
+            raise AssertionError("the coordinates of this set are too many to keep")
+        return self.augmented[:, :-2]
+
+    def left(self, rows: Tensor) -> Tensor:
+        """(p, w + 2) float32 for `rows` (p,): its inner products with `right` are keys."""
+        if self.augmented is not None:
+            return self.augmented[rows]
+        out = torch.empty(len(rows), self.width + 2, dtype=torch.float32, device=self.features.device)
+        for piece in pieces_of(self.features, len(rows)):
+            torch.sub(self.features[rows[piece]], self.centre, out=out[piece, :-2])
+        out[:, :-2] *= self.scale
+        out[:, :-2][self.slack[rows].isinf()] = 0
+        out[:, -2], out[:, -1] = -self.half_floors[rows], 1
+        return out
+
+    def right(self, rows: Tensor) -> Tensor:
+        """(p, w + 2) float32. See `left`."""
+        out = self.left(rows)
+        out[:, -1], out[:, -2] = out[:, -2].clone(), 1
+        return out
+
+    def gap(self, rows: Tensor, others: object, columns: Tensor) -> Tensor:
+        """What separates upper from lower bounds: `rows` of this view with `columns` of `others`, (p,) float64."""
+        assert isinstance(others, FloatView)
+        slack = self.slack[rows] + others.slack[columns]
+        return 2 * slack + 4 * self.residual[rows] * others.residual[columns]
+
+    def search(self, block: Tensor, tiles: Tiles) -> FloatSearch:
+        """Ask which keys of the rows of `block` are large."""
+        return FloatSearch(self.left(block), min(slack_factor(self.width + 8), 1.0), tiles)
+
+
+class FloatSearch:
+    """Keys above a threshold, which is a column of the product itself: what is left is to find signs.
+
+    The threshold takes part in a product of w + 2 terms, and so in its error: a doubt relative to its size.
+    """
+
+    def __init__(self, left: Tensor, doubt: float, tiles: Tiles) -> None:
+        self._left, self._floors, self._doubt, self._tiles = left, left[:, -2].double(), doubt, tiles
+
+    def above(self, lowest: Tensor, columns: object, chunk: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Every pair whose key may be at least `lowest` (r,) float64, for `chunk` (c,) of the columns.
+
+        Returns:
+            Positions of rows and columns, keys, and the doubt about these, each (p,).
+        """
+        assert isinstance(columns, FloatView)
+        # The left factor is this search's own; its column of floors makes place for the thresholds.
+        self._left[:, -2] = _rounded_up(self._floors - lowest * (1 + self._doubt))
+        lifted = self._left[:, -2].double() - self._floors
+        i, j, product = self._tiles.non_negative(self._left, columns.right(chunk))
+        return i, j, product.double() - lifted[i], self._doubt * lifted[i].abs()
+
+
+def _width(centre: Tensor, basis: Tensor | None) -> int:
+    return len(centre) if basis is None else basis.shape[1] + 1
+
+
+def _half_floors(coordinates: Tensor, slack: Tensor) -> Tensor:
+    floors = coordinates.double().square_().sum(dim=1) - slack
+    return floors.clamp_(min=NO_FLOOR).div_(2).float()
+
+
+def _rounded_up(values: Tensor) -> Tensor:
+    rounded = values.float()
+    return rounded.where(rounded >= values, rounded.nextafter(torch.full_like(rounded, torch.inf)))
+
+
+# Cells need a distance from every row to every centre.
+_MAX_DISTANCES = 2**24
+# Far more than all errors together, relative to norms: of float64 distances (their squares are good to 2^-44, so
+# the root of a small one to 2^-22), and of the coordinates themselves (`bounds`: below 2^-16).
+_MARGIN = 2.0**-14
+# Planes between centres that are closer than this, relative to norms, are too uncertain.
+_MIN_GAP = 2.0**-10
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Which centre each row is nearest to.
+
+    Attributes:
+        label: (n,) int64; c for rows without usable coordinates.
+        sq_distances: (c, n) float64, from every centre to the coordinates of every row.
+        own: (n,) float64, the one among them to the row's own centre; zero for the label c.
+        gaps: (c + 1, c) float64, distances between centres; zero for the label c.
+        norms: (n,) float64, of the coordinates, and of the farthest centre if that is larger.
+    """
+
+    label: Tensor
+    sq_distances: Tensor
+    own: Tensor
+    gaps: Tensor
+    norms: Tensor
+
+    @classmethod
+    def of(cls, coordinates: Tensor, slack: Tensor, centres: Tensor) -> Cells | None:
+        """Cells of (n, w) `coordinates`; None where there are no centres."""
+        n = len(coordinates)
+        centres = centres[: _MAX_DISTANCES // max(1, n)]
+        if len(centres) == 0:
+            return None
+        sq_distances = torch.empty(len(centres), n, dtype=torch.float64, device=coordinates.device)
+        norms = torch.empty(n, dtype=torch.float64, device=coordinates.device)
+        sq_centres = centres.square().sum(dim=1)
+        for start in range(0, n, 8192):
+            rows = slice(start, start + 8192)
+            some = coordinates[rows].double()
+            sq_norms = some.square().sum(dim=1)
+            products = centres @ some.T
+            sq_distances[:, rows] = (sq_norms + sq_centres[:, None] - 2 * products).clamp_(min=0)
+            norms[rows] = sq_norms.clamp_(min=sq_centres.max()).sqrt_()
+        own, label = sq_distances.min(dim=0)
+        label[slack.isinf()] = len(centres)
+        gaps = torch.cdist(centres, centres, compute_mode="donot_use_mm_for_euclid_dist")
+        return cls(label, sq_distances, own, torch.cat([gaps, torch.zeros_like(gaps[:1])]), norms)
+
+    def within_reach(self, reach: Tensor, others: Cells, block: Tensor) -> Tensor:
+        """Which rows may be within `reach` of a block of `others`: (n,) bool, True wherever that is uncertain.
+
+        Args:
+            reach: (n,) float64, distances in the unit of the coordinates.
+            others: The cells of another set, of the same centres.
+            block: (b,) rows of `others`, all of one label.
+        """
+        a, count = int(others.label[block[0]]), len(self.sq_distances)
+        if a >= count or len(others.sq_distances) != count:
+            return torch.ones_like(self.label, dtype=torch.bool)
+        norms = torch.maximum(self.norms, others.norms[block].max())
+        reach = reach + _MARGIN * norms
+        from_a, members = self.sq_distances[a], others.sq_distances[:, block]
+        near = from_a <= (reach + members[a].max().sqrt()).square()
+        # Twice the gap times the distance to the plane is |y - a|^2 - |y - c|^2, which is at most `extent` for the block.
+        extent = (members[a] - members).amax(dim=1)
+        extent = torch.cat([extent, extent.new_zeros(1)])[self.label]
+        gap = self.gaps[:, a][self.label]
+        near &= (from_a - self.own - extent <= 2 * gap * reach) | (gap <= _MIN_GAP * norms)
+        return near | (self.label == count)
+
+
+_SAMPLE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """An origin, a scale, and optionally a few directions and a partition of space. See `bounds`.
+
+    Attributes:
+        centre: (d,) float32. |x|^2 + |y|^2 - 2 <x, y> cancels when a common offset is large next to the spread.
+        scale: A power of two that brings typical norms near 1, so that squares neither overflow nor vanish.
+        basis: (d, w - 1) float64, orthonormal columns, or None to keep all d coordinates.
+        centres: (c, w) float64 coordinates of the centres of cells (Voronoi), c = 0 for no cells.
+        grid: What makes integers of all coordinates, or None for float32. There are no directions or cells then.
+    """
+
+    centre: Tensor
+    scale: float
+    basis: Tensor | None
+    centres: Tensor
+    grid: Grid | None = None
+
+    @classmethod
+    def around(cls, features: Tensor) -> Frame:
+        """With all coordinates, where (n, d) `features` are: at the median of evenly spaced rows.
+
+        No outlier can move a median far.
+        """
+        sample = features[evenly_spaced(len(features), _SAMPLE, features.device)].float()
+        # Sorting finds the median without the nondeterministic CUDA kernel of torch.median.
+        centre = sample.sort(dim=0).values[(len(sample) - 1) // 2]
+        norms = (sample.double() - centre).square_().sum(dim=1).sqrt()
+        moved = norms[norms > 0]
+        typical = moved.sort().values[len(moved) // 2] if len(moved) else centre.double().norm()
+        scale = _power_of_two_near(1.0 / float(typical)) if typical > 0 else 1.0
+        none = torch.empty(0, features.shape[1], dtype=torch.float64, device=features.device)
+        return cls(centre, scale, None, none)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What `restored` needs, beside `numbers`."""
+        named = {"centre": self.centre, "centres": self.centres}
+        if self.basis is not None:
+            named["basis"] = self.basis
+        if self.grid is not None:
+            named |= {"outer": self.grid.outer, "inner": self.grid.inner}
+        return named
+
+    def numbers(self) -> dict[str, float]:
+        """What `restored` needs, beside `tensors`."""
+        numbers = {"scale": self.scale}
+        if self.grid is not None:
+            coarse, fine = self.grid.shares
+            numbers |= {"step": self.grid.step, "coarse": coarse, "fine": fine}
+        return numbers
+
+    @classmethod
+    def restored(cls, tensors: dict[str, Tensor], numbers: dict[str, float]) -> Frame:
+        """From `tensors` and `numbers`."""
+        grid = None
+        if "step" in numbers:
+            shares = numbers["coarse"], numbers["fine"]
+            grid = Grid(tensors["outer"], tensors["inner"], numbers["step"], shares)
+        return cls(tensors["centre"], numbers["scale"], tensors.get("basis"), tensors["centres"], grid)
+
+    def place(self, features: Tensor) -> Placed:
+        """What a search sees of (n, d) float32 or float16 `features`, which are kept, not copied."""
+        view: FloatView | CodeView
+        with plain_arithmetic(features.device):
+            if self.grid is None:
+                view = FloatView.of(features, self.centre, self.scale, self.basis)
+            else:
+                view = CodeView.of(features, self.centre, self.scale, self.grid)
+            return Placed.seen(self, features, view)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Features with their place in a frame, ready for the bounds.
+
+    Attributes:
+        frame: The frame.
+        features: (n, d) float32 or float16, the original values, on which every decision rests.
+        view: What a search sees of them. All sets in one frame have views of one kind.
+        cells: The cells of the rows, where the frame has any.
+    """
+
+    frame: Frame
+    features: Tensor
+    view: FloatView | CodeView
+    cells: Cells | None
+
+    @classmethod
+    def restored(cls, frame: Frame, features: Tensor, tensors: dict[str, Tensor]) -> Placed:
+        """From the features and the tensors of a view."""
+        view: FloatView | CodeView
+        if frame.grid is None:
+            view = FloatView.restored(features, frame.centre, frame.scale, frame.basis, tensors)
+        else:
+            view = CodeView.restored(frame.grid, tensors)
+        return cls.seen(frame, features, view)
+
+    @classmethod
+    def seen(cls, frame: Frame, features: Tensor, view: FloatView | CodeView) -> Placed:
+        """With the cells, which follow from coordinates that are kept."""
+        if isinstance(view, CodeView) or view.augmented is None:
+            return cls(frame, features, view, None)
+        return cls(frame, features, view, Cells.of(view.coordinates, view.slack, frame.centres))
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the features are."""
+        return self.features.device
+
+    def sq_lower(self, keys: Tensor) -> Tensor:
+        """Lower bounds on squared distances in the unit of the features, float64, from `keys`."""
+        return keys.double() * (-2.0 / self.frame.scale**2)
+
+    def sq_gap(self, rows: Tensor, others: Placed, columns: Tensor) -> Tensor:
+        """What separates the upper bounds of pairs from the lower ones, in the unit of the features.
+
+        Args:
+            rows: (p,) rows of this set.
+            others: A set in the same frame.
+            columns: Rows of `others`, broadcastable with `rows`.
+        """
+        return self.view.gap(rows, others.view, columns) / self.frame.scale**2
+
+
+def evenly_spaced(n: int, count: int, device: torch.device) -> Tensor:
+    """At most `count` rows of n, as indices."""
+    count = min(n, count)
+    return torch.arange(count, device=device) * n // count
+
+
+def _power_of_two_near(value: float) -> float:
+    exponent = round(math.log2(value))
+    return 2.0 ** min(max(exponent, -126), 126)  # what float32 can multiply by exactly
+
+
+_log = logging.getLogger(__name__)
+
+_SAMPLED = 4096  # most rows that directions are fitted to, and as many that they are judged by
+_ASKED = 128  # rows whose candidates are counted
+_MIN_ROWS = 3000  # below, nothing is worth a choice
+_FEWEST = 64  # rows that fit into a sample
+_GRID_ROWS = 128  # that a grid is fitted to
+_GOOD = 0.15  # of the cost of all coordinates: no more directions are tried
+
+# Costs in nanoseconds, on the 2-core machines that genpr was tuned on; only their ratios matter.
+_PER_COORDINATE, _PER_CODE = 0.0125, 0.0068  # of a pair inside a matrix product
+_PER_PAIR = 0.9
+_PER_CANDIDATE, _PER_CANDIDATE_FEATURE = 400.0, 0.25  # of a pair that is looked at
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """Numbers of directions to try; more are not, if the last leaves a share of pairs that is hopeless."""
+
+    widths: tuple[int, ...]
+    hopeless: float
+
+
+_STAGES = (_Stage((64, 96, 128), 0.4), _Stage((192, 256, 384, 512), 0.1), _Stage((768, 1024), 0.0))
+
+_ROWS_PER_CELL = 512
+_MAX_CELLS = 64
+_LLOYD_STEPS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """Evenly spaced rows in a frame with all coordinates, and for some of them how far the search must reach.
+
+    Attributes:
+        index: (s,) which rows of the set.
+        rows: (s, d) float32.
+        sq_norms: (s,) float32.
+        asked: (a,) positions in `rows`.
+        sq_reach: (a,) float32, about the squared distance to the k-th nearest within the whole set.
+    """
+
+    index: Tensor
+    rows: Tensor
+    sq_norms: Tensor
+    asked: Tensor
+    sq_reach: Tensor
+
+    @classmethod
+    def of(cls, features: Tensor, index: Tensor, frame: Frame, k: int) -> _Sample | None:
+        """Without rows that are far from the others, whom directions shall not chase; None if few rows are left."""
+        rows = torch.sub(features[index], frame.centre).mul_(frame.scale)
+        sq_norms = rows.square().sum(dim=1)
+        usual = sq_norms.nan_to_num(nan=torch.inf, posinf=torch.inf).median().clamp(min=1e-30)
+        fits = sq_norms.isfinite() & (sq_norms <= 1e4 * usual)
+        if fits.sum() < _FEWEST:
+            return None
+        index, rows, sq_norms = index[fits], rows[fits], sq_norms[fits]
+        asked = evenly_spaced(len(rows), _ASKED, rows.device)
+        rank = max(1, round(k * len(rows) / len(features)))
+        sq = _sq_distances(rows, sq_norms, asked)
+        return cls(index, rows, sq_norms, asked, sq.sort(dim=1).values[:, min(rank, len(rows) - 1) - 1])
+
+    def left_by(self, coordinates: Tensor) -> float:
+        """Share of all pairs that (s, w) `coordinates` of the rows leave to look at."""
+        sq = _sq_distances(coordinates, coordinates.square().sum(dim=1), self.asked)
+        return self._share(sq)
+
+    def left_by_view(self, view: FloatView | CodeView, rows: Tensor, zoom: float = 1.0) -> float:
+        """The same for a view of the whole set, at `zoom` times the scale, whose `rows` (s,) are the sample."""
+        keys = view.left(rows[self.asked]) @ view.right(rows).T
+        keys[torch.arange(len(keys), device=keys.device), self.asked] = -torch.inf
+        return self._share(-2 / zoom**2 * keys)
+
+    def _share(self, sq_lower: Tensor) -> float:
+        return float((~(sq_lower > self.sq_reach[:, None])).float().mean())  # so that NaN counts
+
+
+def _sq_distances(rows: Tensor, sq_norms: Tensor, asked: Tensor) -> Tensor:
+    """(a, s), infinite to the row itself. A sample: the rounding of float32 does not matter here."""
+    sq = sq_norms[asked, None] + sq_norms - 2 * rows[asked] @ rows.T
+    sq[torch.arange(len(asked), device=sq.device), asked] = torch.inf
+    return sq
+
+
+def choose_frame(features: Tensor, k: int) -> Frame:
+    """A frame in which the `k` nearest of (n, d) `features` are found at least cost."""
+    n, d = features.shape
+    frame = Frame.around(features)
+    if n < _MIN_ROWS or d < 2 * _STAGES[0].widths[0]:
+        return _told(frame, features, "all coordinates, since there is little to save")
+    with plain_arithmetic(features.device):
+        halves = _halves(features)
+        with Workers(features.device) as workers:
+            fitted, judged = workers.map(lambda half: _Sample.of(features, half, frame, k), halves)
+        if fitted is None or judged is None:
+            return _told(frame, features, "all coordinates, since most rows are far from each other")
+        basis, cost = _cheapest_basis(fitted, judged)
+        grid = _cheaper_grid(features, frame, fitted, judged, cost)
+        if grid is not None:
+            return _told(replace(frame, grid=grid), features, "8-bit integers for all coordinates")
+        if basis is None:
+            return _told(frame, features, "all coordinates, since nothing less would be cheaper")
+        frame = replace(frame, basis=basis)
+        view = FloatView.of(features[fitted.index], frame.centre, frame.scale, basis)
+        cells = min(_MAX_CELLS, n // _ROWS_PER_CELL)
+        frame = replace(frame, centres=_centres(view.coordinates, cells))
+    return _told(frame, features, f"{basis.shape[1]} directions first, in {cells} cells")
+
+
+def _told(frame: Frame, features: Tensor, what: str) -> Frame:
+    _log.info("search within %d x %d features: %s", *features.shape, what)
+    return frame
+
+
+def _cheaper_grid(
+    features: Tensor, frame: Frame, fitted: _Sample, judged: _Sample, cost: float
+) -> Grid | None:
+    """Integers of all coordinates, if they are expected to cost less than `cost`."""
+    d = features.shape[1]
+    if (
+        _PER_CODE * d + _PER_PAIR >= cost
+        or d > integers.MOST_WIDTH
+        or not integers.are_available(features.device)
+    ):
+        return None
+    grid = Grid.fitted(fitted.rows[:: -(-len(fitted.rows) // _GRID_ROWS)])
+    view = CodeView.of(features[judged.index], frame.centre, frame.scale, grid)
+    everything = torch.arange(len(judged.index), device=features.device)
+    share = judged.left_by_view(view, everything)
+    return grid if _PER_CODE * grid.width + _PER_PAIR + share * _cost_of_looking(d) < cost else None
+
+
+def serves(points: Placed, k: int) -> bool:
+    """Whether the frame of `points`, chosen for other data, suits a search for the `k` nearest within them.
+
+    If it leaves so many pairs to look at that products are no longer the larger part, a frame of their own is
+    worth its cost; so it is where there is little to pay.
+    """
+    frame, features = points.frame, points.features
+    if (frame.basis is None and frame.grid is None) or len(points) < _MIN_ROWS:
+        return False
+    with plain_arithmetic(points.device):
+        own = Frame.around(features)
+        _, judged = _halves(features)
+        sample = _Sample.of(features, judged, own, k)
+        if sample is None:
+            return False
+        share = sample.left_by_view(points.view, sample.index, frame.scale / own.scale)
+    of_products = (_PER_COORDINATE if frame.grid is None else _PER_CODE) * points.view.width + _PER_PAIR
+    return share * _cost_of_looking(features.shape[1]) <= of_products
+
+
+def _halves(features: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows to fit to and others to judge by."""
+    n = len(features)
+    count = min(_SAMPLED, max(_SAMPLED // 4, n // 8))
+    both = evenly_spaced(n, 2 * count, features.device)
+    return both[::2], both[1::2]
+
+
+def _cheapest_basis(fitted: _Sample, judged: _Sample) -> tuple[Tensor | None, float]:
+    """Directions, or None for all coordinates, and the cost per pair of rows."""
+    d = fitted.rows.shape[1]
+    best, best_cost = None, _cost(d, judged.left_by(judged.rows), d)
+    good = _GOOD * best_cost
+    for stage in _STAGES:
+        widths = [width for width in stage.widths if width <= min(d // 2, len(fitted.rows) // 2)]
+        if not widths:
+            break
+        basis = principal_directions(fitted.rows, widths[-1])
+        projected = judged.rows @ basis.float()
+        for width in widths:
+            inside = projected[:, :width]
+            rest = (judged.sq_norms - inside.square().sum(dim=1)).clamp(min=0).sqrt()
+            share = judged.left_by(torch.cat([inside, rest[:, None]], dim=1))
+            cost = _cost(width, share, d)
+            if cost < best_cost:
+                best, best_cost = basis[:, :width], cost
+        if best_cost <= good or share > stage.hopeless:
+            break
+    return None if best is None else best.contiguous(), best_cost
+
+
+def _cost(width: int, share: float, d: int) -> float:
+    """Nanoseconds per pair of rows."""
+    return _PER_COORDINATE * width + _PER_PAIR + share * _cost_of_looking(d)
+
+
+def _cost_of_looking(d: int) -> float:
+    return _PER_CANDIDATE + _PER_CANDIDATE_FEATURE * d
+
+
+def principal_directions(rows: Tensor, count: int) -> Tensor:
+    """Leading principal directions of centred (s, d) `rows`, (d, count) float64, approximately.
+
+    A randomised range finder with two power iterations (Halko, Martinsson & Tropp 2011). Any orthonormal basis
+    gives valid bounds; a better one gives tighter bounds.
+    """
+    generator = torch.Generator().manual_seed(0)
+    width = min(count + 16, *rows.shape)
+    span = torch.randn(rows.shape[1], width, generator=generator, dtype=torch.float32).to(rows.device)
+    for _ in range(3):
+        span, _ = torch.linalg.qr(rows.T @ (rows @ span))
+    reduced = (rows @ span).double()
+    _, rotation = torch.linalg.eigh(reduced.T @ reduced)
+    basis: Tensor = torch.linalg.qr(span.double() @ rotation.flip(1)[:, :count])[0]
+    return basis
+
+
+def _centres(coordinates: Tensor, count: int) -> Tensor:
+    """Lloyd's algorithm from evenly spaced rows, (count, w) float64."""
+    centres = coordinates[evenly_spaced(len(coordinates), count, coordinates.device)].clone()
+    for _ in range(_LLOYD_STEPS):
+        label = (coordinates @ centres.T - centres.square().sum(dim=1) / 2).argmax(dim=1)
+        size = label.bincount(minlength=count)
+        total = torch.zeros_like(centres).index_add_(0, label, coordinates)
+        centres = torch.where(size[:, None] > 0, total / size.clamp(min=1)[:, None], centres)
+    return centres.double()

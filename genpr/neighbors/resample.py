@@ -1,0 +1,582 @@
+"""Ball memberships between halves of two sets, for all halves as the pairs of the sets are found.
+
+Every pair that may be within the largest ball of one of its two rows is visited once; no list of pairs is kept.
+What bounds settle needs no distance: a pair that is nearer than the smallest ball of a row over all halves, or
+farther than the largest. For the others, the distance is looked up among the row's nearest others, as bits.
+
+Whether a row's k-th nearest other row within a half lies beyond q others of the whole set is known as soon as fewer
+than k of these q belong to the half. So the nearest others of a row, in order, tell its balls in all halves: for every
+q, one bit per half.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from genpr.neighbors.balls import Ball, Ties, sq_radii_of
+from genpr.neighbors.bounds import bounds_of_differences, slack_factor
+from genpr.neighbors.engine import Engine, choose_engine, plain_arithmetic
+from genpr.neighbors.halves import Halves, Hits, counted, packed, unpacked
+from genpr.neighbors.index import Placed
+from genpr.neighbors.nearest import NeighbourLists, longer_lists, near_sq_distances
+from genpr.neighbors.search import Pairs
+from genpr.neighbors.workers import Communicator, Workers
+
+_ROWS = 2048  # per piece of work
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far the balls of one kind reach, over all halves, as `near_sq_distances`.
+
+    Attributes:
+        least: (n,) float64, up to which a row's balls hold everything, in each half that it belongs to.
+        most: (n,) float64, beyond which they hold nothing; -inf for a row that belongs to no half.
+        sq_medians: (B,) float64, ascending: squared median radii of the halves; none if balls are not clipped.
+        within: (B + 1, w) int64: the halves whose median is not among the q smallest.
+    """
+
+    least: Tensor
+    most: Tensor
+    sq_medians: Tensor
+    within: Tensor
+
+
+class ListedPairs(NamedTuple):
+    """Rows (p,), others of their set (p,), and their `near_sq_distances` (p,) float64."""
+
+    row: Tensor
+    other: Tensor
+    sq: Tensor
+
+    @classmethod
+    def within(cls, sq_reach: Tensor | None, rows: Tensor, index: Tensor, sq: Tensor) -> ListedPairs:
+        """Those of lists (r, L) of `rows` (r,) that `sq_reach` (r,) reaches; none without it."""
+        if sq_reach is None:
+            return cls(rows[:0], rows[:0], sq[:0, 0])
+        row, place = (sq <= sq_reach[:, None]).nonzero(as_tuple=True)
+        return cls(rows[row], index[row, place], sq[row, place])
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicateBalls:
+    """Balls of n rows in all halves.
+
+    Every row has a run of entries, one for each of its nearest others, as long as some half's ball may reach farther,
+    and a last one that is infinitely far.
+
+    Attributes:
+        halves: Who belongs where.
+        start: (n,) int64, the first entry of each row.
+        last: (n,) int64, its last.
+        sq: (e,) float64, ascending within a row.
+        bits: By k, (e, w) int64: the halves in which fewer than k of the row's entries before this one belong to the
+            half, and the row itself does.
+        reaches: By kind of ball.
+        near: Listed pairs of rows of which the second may lie in a ball of the first in some half; none unless asked
+            for.
+    """
+
+    halves: Halves
+    start: Tensor
+    last: Tensor
+    sq: Tensor
+    bits: Mapping[int, Tensor]
+    reaches: Mapping[Ball, Reach]
+    near: ListedPairs
+
+    @classmethod
+    def of(
+        cls,
+        points: Placed,
+        lists: NeighbourLists,
+        halves: Halves,
+        balls: Sequence[Ball],
+        engine: Engine,
+        workers: Workers,
+        *,
+        pairs: bool = False,
+    ) -> ReplicateBalls:
+        """Read from `lists`; rows whose list is too short for some half are searched again.
+
+        Args:
+            points: n rows.
+            lists: Of these.
+            halves: Each of more than k rows, for the k of every ball.
+            balls: At least one.
+            engine: What multiplies.
+            workers: Who works.
+            pairs: Whether to keep `near`, which takes as much memory as the lists.
+        """
+        ks, clipped = sorted({ball.k for ball in balls}), {ball.k for ball in balls if ball.clipped}
+        rows = torch.arange(len(points), device=points.device)
+        runs: list[_Runs] = []
+
+        def read(piece: tuple[Tensor, Tensor, Tensor]) -> _Runs:
+            return _Runs.of(*piece, halves, ks, clipped, pairs=pairs)
+
+        while len(rows):
+            each, others, sq = (torch.split(of, _ROWS) for of in (rows, lists.index, lists.sq))
+            found = list(workers.map(read, zip(each, others, sq, strict=True)))
+            runs += found
+            rows = torch.cat([run.short for run in found])
+            if len(rows):
+                lists = longer_lists(points, rows, 2 * lists.length, engine, workers)
+        return cls._joined(runs, halves, balls)
+
+    @classmethod
+    def _joined(cls, runs: list[_Runs], halves: Halves, balls: Sequence[Ball]) -> ReplicateBalls:
+        rows = torch.cat([run.rows for run in runs])
+        place = rows.argsort()
+        size = torch.cat([run.size for run in runs])
+        last = size.cumsum(dim=0) - 1
+        bits = {k: torch.cat([run.bits[k] for run in runs]) for k in runs[0].bits}
+        reaches = {}
+        for ball in balls:
+            of_k = torch.cat([run.reach[ball.k] for run in runs], dim=1)[:, place]
+            radii = torch.cat([run.sq_radii[ball.k] for run in runs])[place] if ball.clipped else None
+            reaches[ball] = _reach(ball, of_k, radii, halves)
+        sq = torch.cat([run.sq for run in runs])
+        near = ListedPairs(*(torch.cat(part) for part in zip(*(run.near for run in runs), strict=True)))
+        return cls(halves, (last - size + 1)[place], last[place], sq, bits, reaches, near)
+
+    def entries(self, rows: Tensor, near: Tensor, *, strict: bool) -> Tensor:
+        """The entry of `rows` (p,) whose bits tell which of their balls hold something at `near` (p,) float64.
+
+        As many entries come before it as are nearer than `near`, or, of `strict` balls, no farther.
+        """
+        nearer = torch.le if strict else torch.lt
+        place, last = self.start.index_select(0, rows), self.last.index_select(0, rows)
+        step = 1 << int((self.last - self.start).max()).bit_length()
+        while step:
+            ahead = torch.minimum(place + step, last)
+            before = self.sq.index_select(0, (ahead - 1).clamp_(min=0))
+            place = torch.where(nearer(before, near), ahead, place)
+            step //= 2
+        return place
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """Entries of some rows.
+
+    Attributes:
+        rows: (r,) whose lists were long enough.
+        short: Those whose lists were not.
+        size: (r,) entries of each.
+        sq: (e,) float64.
+        bits: By k, (e, w) int64.
+        reach: By k, (2, r) float64: least and most.
+        sq_radii: By k, (r, B) float64, infinite where the row does not belong to the half.
+        near: The rows and those of their lists that are within their reach, if they are to be kept.
+    """
+
+    rows: Tensor
+    short: Tensor
+    size: Tensor
+    sq: Tensor
+    bits: dict[int, Tensor]
+    reach: dict[int, Tensor]
+    sq_radii: dict[int, Tensor]
+    near: ListedPairs
+
+    @classmethod
+    def of(
+        cls,
+        rows: Tensor,
+        index: Tensor,
+        sq: Tensor,
+        halves: Halves,
+        ks: list[int],
+        clipped: set[int],
+        *,
+        pairs: bool,
+    ) -> _Runs:
+        """From lists (c, L) of `rows` (c,)."""
+        own = halves.member[rows]
+        tables = _tables(index, own, halves.member, ks)
+        length = (tables[ks[-1]] != 0).any(dim=2).sum(dim=1)
+        enough = (length <= index.shape[1]).nonzero()[:, 0]
+        short = rows[length > index.shape[1]]
+        rows, own, length = rows[enough], own[enough], length[enough]
+        sq = torch.cat([sq, sq.new_full((len(sq), 1), torch.inf)], dim=1)[enough]
+        tables = {k: table[enough] for k, table in tables.items()}
+        reach = {k: _least_and_most(table, own, sq) for k, table in tables.items()}
+        radii = {k: _sq_radii(tables[k], sq, halves.count) for k in clipped}
+        near = ListedPairs.within(reach[ks[-1]][1] if pairs else None, rows, index[enough], sq[:, :-1])
+        rank = torch.arange(sq.shape[1], device=sq.device)
+        kept = rank <= length[:, None]
+        sq = sq.masked_fill(rank == length[:, None], torch.inf)[kept]
+        bits = {k: table[kept] for k, table in tables.items()}
+        return cls(rows, short, length + 1, sq, bits, reach, radii, near)
+
+
+def _tables(index: Tensor, own: Tensor, member: Tensor, ks: list[int]) -> dict[int, Tensor]:
+    """By k, (c, L + 1, w): the halves in which fewer than k of the first q others of the lists belong to the half."""
+    (rows, length), words = index.shape, member.shape[1]
+    tables = {k: own.new_empty(length + 1, rows, words) for k in ks}
+    met = own.new_zeros(ks[-1], rows, words)  # plane t: the halves of which more than t were met
+    for q in range(length + 1):
+        for k, table in tables.items():
+            torch.bitwise_and(own, ~met[k - 1], out=table[q])
+        if q < length:
+            one = member.index_select(0, index[:, q])
+            met[1:] |= met[:-1] & one
+            met[0] |= one
+    return {k: table.transpose(0, 1) for k, table in tables.items()}
+
+
+def _least_and_most(table: Tensor, own: Tensor, sq: Tensor) -> Tensor:
+    """(2, c): the last distance (c, L + 1) at which all halves of a row hold, and at which any does."""
+    full = (table == own[:, None]).all(dim=2).sum(dim=1)
+    held = (table != 0).any(dim=2).sum(dim=1)
+    ends = torch.stack([full, held], dim=1) - 1
+    return sq.gather(1, ends.clamp(min=0)).masked_fill(held[:, None] == 0, -torch.inf).T
+
+
+def _sq_radii(table: Tensor, sq: Tensor, count: int) -> Tensor:
+    """(c, B), infinite where the row does not belong to the half."""
+    held = unpacked(table).sum(dim=1)[:, :count]
+    return sq.gather(1, (held - 1).clamp(min=0)).masked_fill(held == 0, torch.inf)
+
+
+def _reach(ball: Ball, of_k: Tensor, sq_radii: Tensor | None, halves: Halves) -> Reach:
+    least, most = of_k
+    if sq_radii is None:
+        return Reach(least, most, least[:0], halves.member[:0])
+    medians = torch.stack([sq_radii_of(ball, radii[radii.isfinite()]).max() for radii in sq_radii.T])
+    ordered, order = medians.sort()
+    rank = order.argsort()
+    within = packed((rank >= torch.arange(len(rank) + 1, device=rank.device)[:, None]).cpu().numpy())
+    return Reach(least.clamp(max=ordered[0]), most.clamp(max=ordered[-1]), ordered, within.to(rank.device))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to count in every replicate, that is in a half of the reals and a half of the fakes.
+
+    Attributes:
+        balls: Whose.
+        ball: Which.
+        count: "owners": how many balls hold at least t rows. "others": how many rows lie in at least t balls. "pairs": how
+            many pairs of a ball and a row in it there are.
+        most: Count for t = 1 to `most`; 1 for pairs.
+        ties: Whether a row on the sphere is inside: "closed" yes, "strict" no.
+        rows: Which rows the balls are asked for: those of the other set, or, "own", the other rows of their own. Of own
+            rows at the very radius of a ball, those beyond the listed neighbours are not counted.
+    """
+
+    balls: Literal["real", "fake"]
+    ball: Ball
+    count: Literal["owners", "others", "pairs"]
+    most: int = 1
+    ties: Ties = "closed"
+    rows: Literal["other", "own"] = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class ResampledSet:
+    """A set of n rows, its neighbour lists, and its halves."""
+
+    points: Placed
+    lists: NeighbourLists
+    halves: Halves
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One set as the owner of balls.
+
+    Attributes:
+        points: The set.
+        member: Its halves, (n, w).
+        others: Halves of the set whose rows its balls may hold, (m, w).
+        asked: What is asked about its balls and those rows.
+        balls: These, perhaps among others; None if nothing is.
+        most: How far the largest of them reaches, (n,) float64.
+    """
+
+    points: Placed
+    member: Halves
+    others: Halves
+    asked: tuple[Asked, ...]
+    balls: ReplicateBalls | None
+    most: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        this: ResampledSet,
+        other: ResampledSet,
+        asked: Sequence[Asked],
+        engine: Engine,
+        workers: Workers,
+    ) -> Side:
+        """What is `asked` about the balls of `this` set, called `name`, that may hold rows of the `other`."""
+        mine = tuple(dict.fromkeys(each for each in asked if each.balls == name))
+        kinds = sorted({each.ball for each in mine})
+        balls = None
+        if kinds:
+            asks_own = any(each.rows == "own" for each in mine)
+            balls = ReplicateBalls.of(
+                this.points, this.lists, this.halves, kinds, engine, workers, pairs=asks_own
+            )
+        nothing = torch.full((len(this.points),), -torch.inf, dtype=torch.float64, device=this.points.device)
+        return cls(this.points, this.halves, other.halves, mine, balls, nothing)
+
+    def towards(self, rows: Literal["other", "own"]) -> Side:
+        """With only what is asked about the rows of the other set, or about its own."""
+        asked = tuple(each for each in self.asked if each.rows == rows)
+        if self.balls is None or not asked:
+            return replace(self, asked=asked, balls=None)
+        most = torch.stack([self.balls.reaches[each.ball].most for each in asked]).amax(dim=0)
+        return replace(self, asked=asked, others=self.member if rows == "own" else self.others, most=most)
+
+    def kinds(self) -> list[tuple[Ball, Ties]]:
+        """Of balls, each with the rule for its sphere."""
+        return list(dict.fromkeys((each.ball, each.ties) for each in self.asked))
+
+
+def proven_reach(side: Side) -> Tensor:
+    """Within it, (n,) float64, lies by the definition whatever is in reach as `near_sq_distances` tell."""
+    upper = bounds_of_differences(side.most, side.points.features.shape[1])[1]
+    return upper.masked_fill(side.most == -torch.inf, -torch.inf)
+
+
+class Found:
+    """Pairs that may be in balls of one kind.
+
+    Args:
+        side: The owner of the balls.
+        ball: Their kind.
+        ties: The rule for their spheres.
+        owner: (p,) rows of the side.
+        other: (p,) rows of the other set.
+        near: (p,) float64, distances, or upper bounds where all balls of the row hold what is there.
+    """
+
+    def __init__(
+        self, side: Side, ball: Ball, ties: Ties, owner: Tensor, other: Tensor, near: Tensor
+    ) -> None:
+        assert side.balls is not None
+        self.side, self.owner, self.other = side, owner, other
+        self._balls, self._ball, self._strict = side.balls, ball, ties == "strict"
+        self._reach, self._near = side.balls.reaches[ball], near
+        self._place = side.balls.start.index_select(0, owner)
+        at = (near >= self._reach.least.index_select(0, owner)).nonzero()[:, 0]
+        self._place[at] = side.balls.entries(owner[at], near[at], strict=self._strict)
+        # A pair in all balls is as if it had no distance.
+        self._near = torch.full_like(near, -torch.inf)
+        self._near[at] = near[at]
+
+    def bits(self, at: Tensor) -> Tensor:
+        """The halves in which the ball of the owner holds what is at the other's distance, for some pairs (q,)."""
+        bits = self._balls.bits[self._ball.k].index_select(0, self._place[at])
+        if len(self._reach.sq_medians):
+            rank = torch.searchsorted(self._reach.sq_medians, self._near[at], right=self._strict)
+            bits &= self._reach.within.index_select(0, rank)
+        return bits
+
+
+_LISTED = 2**16  # pairs of a set with itself per piece of work
+_MASSES, _PARTS = 2**16, 16  # pairs of a portion, and in how many parts more than that are taken
+
+
+class ReplicateCounter:
+    """Counts memberships between the halves of the reals and those of the fakes, half b with half b.
+
+    The balls of a half are those of the half alone: each reaches the k-th nearest other row of the half. Distances are
+    `near_sq_distances`, equal for equal vectors. What is asked about a set's own rows is counted beforehand.
+
+    Args:
+        real: The reals; each half has more rows than any k that is asked for.
+        fake: The fakes, placed in the same frame, with as many halves.
+        asked: What to count.
+        engine: What finds balls and takes differences; None chooses by device.
+
+    Attributes:
+        reaches: How far the largest ball of each real and each fake reaches over all halves, (n,) and (m,).
+    """
+
+    def __init__(
+        self,
+        real: ResampledSet,
+        fake: ResampledSet,
+        asked: Sequence[Asked],
+        *,
+        engine: Engine | None = None,
+    ) -> None:
+        self._real, self._fake, self._asked = real.points, fake.points, asked
+        self._engine = engine = engine or choose_engine(real.points.device)
+        with (
+            plain_arithmetic(real.points.device),
+            Workers(real.points.device, engine.communicator()) as workers,
+        ):
+            whole = [
+                Side.of(name, this, other, asked, engine, workers)
+                for name, this, other in (("real", real, fake), ("fake", fake, real))
+            ]
+            self._sides = [side.towards("other") for side in whole]
+            alone = [side.towards("own") for side in whole]
+            self._tallies = _Tallies([*self._sides, *alone])
+            for side in alone:
+                _look_within(side, self._tallies, workers)
+        of_real, of_fake = map(proven_reach, self._sides)
+        self.reaches = of_real, of_fake
+
+    def look(self, pairs: Pairs) -> None:
+        """Count pairs, no pair twice."""
+        owners = pairs.i, pairs.j
+        x, y = self._real.features, self._fake.features
+        lower, upper = _near_bounds(pairs.sq_lower, pairs.sq_upper, x.shape[1])
+        is_open = torch.zeros_like(lower, dtype=torch.bool)
+        for side, owner in zip(self._sides, owners, strict=True):
+            is_open |= _undecided(side, owner, lower, upper)
+        at = is_open.nonzero()[:, 0]
+        # One distance costs less than a better bound and a second look.
+        lower[at] = upper[at] = near_sq_distances(x, y, pairs.i[at], pairs.j[at], self._engine)
+        for side, owner, other in zip(self._sides, owners, reversed(owners), strict=True):
+            _count(side, owner, other, lower, upper, self._tallies.own)
+
+    def counts(self) -> dict[Asked, Tensor]:
+        """Of all pairs looked at: (most, B) int64 for each that was asked."""
+        totals = self._tallies.totals(self._engine.communicator())
+        return {each: totals[each] for each in self._asked}
+
+
+def _look_within(side: Side, tallies: _Tallies, workers: Workers) -> None:
+    """Count the listed pairs of a set with itself; their distances are known."""
+    if side.balls is None:
+        return
+
+    def look(pairs: tuple[Tensor, Tensor, Tensor]) -> None:
+        row, other, sq = pairs
+        _count(side, row, other, sq, sq, tallies.own)
+
+    parts = list(zip(*(torch.split(part, _LISTED) for part in side.balls.near), strict=True))
+    deque(workers.map(look, workers.communicator.share(parts)), maxlen=0)
+
+
+def _near_bounds(sq_lower: Tensor, sq_upper: Tensor, d: int) -> tuple[Tensor, Tensor]:
+    """Bounds on `near_sq_distances` from bounds on the distances themselves; see `bounds_of_differences`."""
+    factor, tiny = slack_factor(d + 8), d * 2.0**-124
+    return sq_lower * (1 - factor) - tiny, (sq_upper + tiny) * (1 + 2 * factor)
+
+
+def _undecided(side: Side, owner: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """Which pairs (p,) may be neither in all balls of some kind around `owner` (p,) nor in none."""
+    is_open = torch.zeros_like(lower, dtype=torch.bool)
+    if side.balls is None:
+        return is_open
+    at = (lower <= side.most.index_select(0, owner)).nonzero()[:, 0]
+    owner, lower, upper = owner[at], lower[at], upper[at]
+    for ball, _ in side.kinds():
+        reach = side.balls.reaches[ball]
+        is_inside = upper < reach.least.index_select(0, owner)
+        is_outside = lower > reach.most.index_select(0, owner)
+        is_open[at] |= (lower < upper) & ~is_inside & ~is_outside
+    return is_open
+
+
+def _count(side: Side, owner: Tensor, other: Tensor, lower: Tensor, upper: Tensor, tally: _Tally) -> None:
+    """Count pairs of the balls around `owner` (p,) with `other` (p,) rows; distances are known where they matter."""
+    if side.balls is None:
+        return
+    at = (lower <= side.most.index_select(0, owner)).nonzero()[:, 0]
+    owner, other, lower, upper = owner[at], other[at], lower[at], upper[at]
+    for ball, ties in side.kinds():
+        reach = side.balls.reaches[ball]
+        at = (lower <= reach.most.index_select(0, owner)).nonzero()[:, 0]
+        found = Found(side, ball, ties, owner[at], other[at], upper[at])
+        for each in side.asked:
+            if (each.ball, each.ties) == (ball, ties):
+                tally.add(each, found)
+
+
+class _Tally:
+    """What one thread has counted."""
+
+    def __init__(self, sides: Sequence[Side]) -> None:
+        self.hits = dict[Asked, Hits]()
+        self.pairs = dict[Asked, Tensor]()
+        for side in sides:
+            for each in side.asked:
+                if each.count == "pairs":
+                    self.pairs[each] = counted(side.member.member[:0])
+                else:
+                    counted_rows = side.member if each.count == "owners" else side.others
+                    self.hits[each] = Hits(counted_rows.member, each.most)
+
+    def add(self, each: Asked, found: Found) -> None:
+        """Count pairs."""
+        counts_others = each.count == "others"
+        for part in _parts(found.other, 1 if each.count == "pairs" else _PARTS):
+            if each.count == "pairs":
+                at = part
+            else:
+                rows = (found.other if counts_others else found.owner).index_select(0, part)
+                fresh = self.hits[each].open(rows)
+                at, rows = part[fresh], rows[fresh]
+            bits = found.bits(at)
+            if not counts_others:
+                bits &= found.side.others.member.index_select(0, found.other[at])
+            if each.count == "pairs":
+                self.pairs[each] += counted(bits)
+            else:
+                self.hits[each].add(rows, bits)
+
+
+def _parts(pairs: Tensor, count: int) -> list[Tensor]:
+    """All positions of `pairs` (p,), masses of them in `count` parts that are spread over all.
+
+    The first parts tell most rows all they can learn, and the others are passed over.
+    """
+    everything = torch.arange(len(pairs), device=pairs.device)
+    count = count if len(pairs) > _MASSES else 1
+    return [everything[start::count] for start in range(count)]
+
+
+class _Tallies:
+    """One for each thread, since what they find is counted where it is found."""
+
+    def __init__(self, sides: Sequence[Side]) -> None:
+        self._sides = sides
+        self._local, self._all = threading.local(), list[_Tally]()
+
+    @property
+    def own(self) -> _Tally:
+        if not hasattr(self._local, "tally"):
+            self._local.tally = _Tally(self._sides)
+            self._all.append(self._local.tally)
+        tally: _Tally = self._local.tally
+        return tally
+
+    def totals(self, communicator: Communicator) -> dict[Asked, Tensor]:
+        """What was asked, (most, B) int64, as all ranks counted it."""
+        first, *rest = self._all or [self.own]
+        totals = dict[Asked, Tensor]()
+        for side in self._sides:
+            for each in side.asked:
+                if each.count == "pairs":
+                    sums = communicator.all_reduce_sum(
+                        first.pairs[each] + sum(tally.pairs[each] for tally in rest)
+                    )
+                    totals[each] = sums[None, : side.member.count]
+                    continue
+                hits = first.hits[each]
+                for tally in rest:
+                    hits.merge(tally.hits[each].planes)
+                others = communicator.all_gather(hits.planes)
+                for planes in others[: communicator.rank] + others[communicator.rank + 1 :]:
+                    hits.merge(planes)
+                halves = side.member if each.count == "owners" else side.others
+                totals[each] = torch.stack([halves.totals(plane & halves.member) for plane in hits.planes])
+        return totals
