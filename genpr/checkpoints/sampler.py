@@ -36,8 +36,8 @@ from genpr.errors import DataError, UsageError
 from genpr.features.code_closure import UncoveredError
 from genpr.features.fingerprint import weights_sha256
 from genpr.features.user_objects import networks_of
+from genpr.images.arrays import MOST_OUTSIDE, ImageRange, checked_range
 from genpr.images.datasets import CountedBatches
-from genpr.images.float_range import MOST_OUTSIDE, ImageRange, checked_range
 from genpr.notices import Notice, notice
 
 CHECKPOINT_SUFFIXES = (".pt", ".pth", ".ckpt", ".pkl", ".safetensors", ".bin")

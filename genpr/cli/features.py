@@ -87,7 +87,7 @@ def _refuse_one_file(source: str, side: OpenedSide) -> None:
     """One feature file is what it would become; several, named by a pattern, are joined."""
     from genpr.errors import UsageError
     from genpr.features.feature_set import FeatureSet
-    from genpr.images.patterns import expand
+    from genpr.images.paths import expand
 
     if isinstance(side, FeatureSet) and expand(source) is None:
         raise UsageError(f"{source} already holds features", code="already-features", path=source)

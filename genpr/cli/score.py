@@ -152,7 +152,7 @@ def _tables(result: Result, *, details: bool) -> list[str]:
 
 def _may_hold_images(source: str) -> bool:
     """By suffix, and for array files by their header: images are 4-D. What is missing or damaged is said later."""
-    from genpr.images.patterns import expand
+    from genpr.images.paths import expand
 
     try:
         paths = expand(source)

@@ -17,7 +17,7 @@ from genpr.features.embedded_source import SideFeatures
 from genpr.features.embedder import Embedder, Space
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedSide, open_side
-from genpr.images.naming import plain_path
+from genpr.images.item import plain_path
 from genpr.metrics.copy_detection import CopyDetection, copy_detection
 from genpr.metrics.value import MetricValue
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from genpr.conditional.text_files import is_file, is_folder, read_csv, read_text
 from genpr.errors import DataError, UsageError, short, some
 from genpr.images.folder import walk_files
-from genpr.images.naming import known_as, plain_path, stem_of
+from genpr.images.item import known_as, plain_path, stem_of
 from genpr.limits import SMALL_TEXT_BYTES, TEXT_BYTES, check_json, parse_json
 
 BESIDE = "beside"

@@ -56,8 +56,7 @@ from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedSide, open_side
 from genpr.features.options import EmbedOptions, StageProgress
 from genpr.features.row_names import names_of, rows_in_source
-from genpr.images.item import known_length
-from genpr.images.naming import file_of, plain_path, stem_of
+from genpr.images.item import file_of, known_length, plain_path, stem_of
 from genpr.images.policy import MAX_PIXELS
 from genpr.memory import memory_limit, parse_size
 from genpr.metrics.entities import EntityMetrics, entity_set_metrics

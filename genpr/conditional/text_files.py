@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from genpr.errors import DataError, UsageError, short
-from genpr.images.damage import damage_reported
+from genpr.images.archive import damage_reported
 from genpr.limits import TEXT_BYTES, check_lines, csv_rows, read_bytes
 from genpr.storage import open_regular
 

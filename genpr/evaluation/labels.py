@@ -19,14 +19,18 @@ from genpr.errors import DataError, UsageError, short, some
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedSide
 from genpr.features.row_names import names_of, rows_in_source
-from genpr.images.array_file import read_array, read_npy
-from genpr.images.arrays import Header
-from genpr.images.damage import damage_reported
-from genpr.images.item import ImageSource, known_length, printable
-from genpr.images.joined import SHARD_SUFFIXES, JoinedSource
-from genpr.images.naming import known_as, plain_path
+from genpr.images.archive import damage_reported, open_member
+from genpr.images.arrays import Header, read_array, read_npy
+from genpr.images.item import (
+    SHARD_SUFFIXES,
+    ImageSource,
+    JoinedSource,
+    known_as,
+    known_length,
+    plain_path,
+    printable,
+)
 from genpr.images.policy import BadImagePolicy
-from genpr.images.zip_members import open_member
 from genpr.limits import (
     ARCHIVED_PARSED_BYTES,
     ARCHIVED_TEXT_BYTES,

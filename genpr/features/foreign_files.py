@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from genpr.errors import FeatureError, some
-from genpr.images.array_file import read_array, read_npy
-from genpr.images.damage import DAMAGE
+from genpr.images.archive import DAMAGE
+from genpr.images.arrays import read_array, read_npy
 from genpr.memory import fits, float_rows
 
 

@@ -16,10 +16,9 @@ from genpr.features.feature_set import FeatureSet, load_features
 from genpr.features.joined_features import load_joined
 from genpr.images.arrays import peek_array
 from genpr.images.datasets import BatchSource
-from genpr.images.file_list import STDIN, ListSource
-from genpr.images.folder import FolderSource
+from genpr.images.folder import FolderSource, ListSource
 from genpr.images.item import ImageSource, printable
-from genpr.images.patterns import expand, split_choice
+from genpr.images.paths import STDIN, expand, split_choice
 from genpr.images.source import open_source
 from genpr.notices import notice
 from genpr.validation import check_features

@@ -19,8 +19,7 @@ from genpr.errors import FeatureError, some
 from genpr.features.agreement import check_same_extractor
 from genpr.features.feature_set import FeatureHead, FeatureSet, read_features, read_head
 from genpr.features.image_facts import ImageFacts
-from genpr.images.item import printable
-from genpr.images.joined import short_names
+from genpr.images.item import printable, short_names
 from genpr.images.policy import BadImagePolicy, choices_in, in_order
 from genpr.images.shards import ShardPlace, Share
 from genpr.memory import empty_rows

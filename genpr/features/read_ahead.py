@@ -15,9 +15,9 @@ from genpr.errors import ImageError
 from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.extractor import FeatureExtractor, host_preparation
 from genpr.images.decode import content_sha256, decode
+from genpr.images.formats import codec_name
 from genpr.images.item import Item
 from genpr.images.policy import DecodePolicy
-from genpr.images.sniff import codec_name
 from genpr.runtime import usable_cores
 
 _CHUNK = 8  # images per task of a thread

@@ -1,7 +1,7 @@
 """Images in one array: numpy arrays and torch tensors in memory, .npy and .npz files. Nothing is ever unpickled.
 
 The header of a file is read before its data, and believed only as far as the file goes: an .npz of 261 kB can
-declare 256 MB, and black images do so in earnest. So it is read in batches, and no memory is taken on trust.
+declare 256 MB, and black images do so in earnest. So it is read in batches, and no memory is allocated on trust.
 """
 
 from __future__ import annotations
@@ -9,30 +9,185 @@ from __future__ import annotations
 import io
 import math
 import os
+import sys
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from numbers import Real
 from pathlib import Path
 from tokenize import TokenError
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, TypeGuard, cast
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from genpr.errors import DataError, some
-from genpr.images.damage import DAMAGE, damage_reported
+from genpr.errors import DataError, UsageError, some
+from genpr.images.archive import DAMAGE, damage_reported, open_member
 from genpr.images.item import ImageSource, Item, names_of_places, printable
-from genpr.images.layout import check_nchw, check_nhwc, pixels_of_tensor
 from genpr.images.policy import MAX_PIXELS
-from genpr.images.zip_members import open_member
 from genpr.storage import open_regular
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """A layout, and how to get to it from what people have instead."""
+
+    text: str
+    channels: int  # axis
+    other_channels: int  # axis of the other layout
+    from_other: str
+    from_gray: str
+    from_one_channel: str
+    from_rgba: str
+    to_uint8: str
+
+
+_NHWC = _Layout(
+    text="(n, h, w, 3)",
+    channels=3,
+    other_channels=1,
+    from_other="this looks like NCHW; pass x.transpose(0, 2, 3, 1)",
+    from_gray="np.repeat(x[..., None], 3, axis=-1)",
+    from_one_channel="np.repeat(x, 3, axis=-1)",
+    from_rgba="x[..., :3]",
+    to_uint8=".astype(np.uint8)",
+)
+_NCHW = _Layout(
+    text="(n, 3, h, w)",
+    channels=1,
+    other_channels=3,
+    from_other="this looks like NHWC; pass x.permute(0, 3, 1, 2)",
+    from_gray="x[:, None].repeat(1, 3, 1, 1)",
+    from_one_channel="x.repeat(1, 3, 1, 1)",
+    from_rgba="x[:, :3]",
+    to_uint8=".to(torch.uint8)",
+)
+
+
+def is_tensor(value: object) -> TypeGuard[Tensor]:
+    """Whether `value` is a torch tensor. Where torch was never imported, nothing is."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def check_nhwc(shape: tuple[int, ...], dtype: np.dtype[Any], name: str, kind: str) -> None:
+    """Refuse an array that is not uint8 (n, h, w, 3).
+
+    Raises:
+        DataError: With code `{kind}-dtype`, `{kind}-shape` or "no-images".
+    """
+    _check_layout(_NHWC, shape, str(dtype), name, kind)
+
+
+def check_nchw(images: Tensor, name: str) -> None:
+    """Refuse a tensor that is not uint8 (n, 3, h, w).
+
+    Raises:
+        DataError: With code "array-dtype", "array-shape" or "no-images".
+    """
+    _check_layout(_NCHW, tuple(images.shape), str(images.dtype), name, "array")
+
+
+def pixels_of_tensor(images: Tensor, index: int) -> NDArray[np.uint8]:
+    """Pixels (h, w, 3) of one image of a checked tensor."""
+    pixels: NDArray[np.uint8] = images[index].permute(1, 2, 0).contiguous().cpu().numpy()
+    return pixels
+
+
+def _check_layout(layout: _Layout, shape: tuple[int, ...], dtype: str, name: str, kind: str) -> None:
+    shown = printable(name)
+    if dtype not in {"uint8", "torch.uint8"}:
+        raise DataError(
+            f"{shown} needs uint8 values, got {dtype}; {_dtype_fix(dtype, layout)}",
+            code=f"{kind}-dtype",
+            path=name,
+        )
+    if len(shape) != 4 or shape[layout.channels] != 3 or 0 in shape[1:]:
+        raise DataError(
+            f"{shown} needs shape {layout.text}, got {shape}; {_shape_fix(shape, layout)}",
+            code=f"{kind}-shape",
+            path=name,
+        )
+    if not shape[0]:
+        raise DataError(f"{shown} has no images (its shape is {shape})", code="no-images", path=name)
+
+
+def _dtype_fix(dtype: str, layout: _Layout) -> str:
+    if "float" in dtype:
+        return f"for values in 0..1 convert with (x * 255).round(){layout.to_uint8}"
+    if "bool" in dtype:
+        return f"pass x{layout.to_uint8} * 255"
+    return f"pass x{layout.to_uint8} if all values are in 0..255"
+
+
+def _shape_fix(shape: tuple[int, ...], layout: _Layout) -> str:
+    if len(shape) == 2:
+        return "a 2-D array looks like features, which are float"
+    if len(shape) == 3:
+        one = shape[layout.channels - 1] == 3
+        return "for one image pass x[None]" if one else f"for gray images pass {layout.from_gray}"
+    if len(shape) == 4 and 0 not in shape:
+        if shape[layout.other_channels] == 3:
+            return layout.from_other
+        if shape[layout.channels] == 1:
+            return f"for gray images pass {layout.from_one_channel}"
+        if shape[layout.channels] == 4:
+            return f"drop the alpha channel with {layout.from_rgba}"
+    return "are these images?"
+
+
+ImageRange = tuple[float, float]
+"""The floats that are black and white."""
+
+MOST_OUTSIDE = 0.1
+"""Share of values outside of the declared range above which it is doubted."""
+
+
+def checked_range(image_range: Sequence[float] | None) -> ImageRange | None:
+    """The declared range of float images as two floats.
+
+    Raises:
+        UsageError: It is not two finite numbers, the lower first ("image-range").
+    """
+    if image_range is None:
+        return None
+    values = tuple(image_range) if isinstance(image_range, Sequence) else ()
+    is_pair = len(values) == 2 and all(_is_number(value) for value in values)
+    if not is_pair or not values[0] < values[1]:
+        raise UsageError(
+            f"image_range must be two numbers, black and white, the lower first, such as (-1, 1), not {image_range!r}",
+            code="image-range",
+        )
+    return float(values[0]), float(values[1])
+
+
+def levels_of(images: Tensor, image_range: ImageRange) -> tuple[Tensor, float]:
+    """Floats of any shape, all finite, as uint8, cut off at both ends of the range.
+
+    Returns:
+        The levels, and the share of values that were more than one level of 255 outside of the range.
+    """
+    import torch
+
+    if images.dtype in (torch.float16, torch.bfloat16):
+        images = images.float()  # in half precision, scaling alone would lose levels
+    low, high = image_range
+    scale = 255 / (high - low)
+    levels = images * scale + (0.5 - low * scale)
+    outside = ((levels < -0.5) | (levels > 256.5)).double().mean().item()
+    return levels.clamp(0, 255).to(torch.uint8), outside
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
 
 _BATCH_BYTES = 16 * 2**20
 _BLOCK_BYTES = 2**20
@@ -344,3 +499,54 @@ def _wrong_keys(name: str, members: list[str]) -> DataError:
 
 def _damage_reported(path: Path, kind: str) -> AbstractContextManager[None]:
     return damage_reported(path, f".{kind} file", code=f"{kind}-damaged")
+
+
+def read_npy(
+    path: Path, *, mapped: bool = False, check: Callable[[Header], None] | None = None
+) -> NDArray[Any]:
+    """The array of an .npy file.
+
+    Args:
+        path: The file.
+        mapped: Leave it on disk, and read what is asked for.
+        check: Gets the header before any value is read, and raises an error where the array is not wanted.
+
+    Raises:
+        ValueError: It holds something else, Python objects among them, or less than its header says.
+        OSError: It cannot be read.
+    """
+    with open_regular(path) as file:
+        header = read_header(file)
+    if check is not None:
+        check(header)
+    _check_header(header, path.stat().st_size)
+    array: NDArray[Any] = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
+    return array
+
+
+def read_array(
+    archive: zipfile.ZipFile, name: str, *, check: Callable[[Header], None] | None = None
+) -> NDArray[Any]:
+    """One array of an .npz file, by the name of its member ("arr_0.npy").
+
+    Raises:
+        ValueError: As `read_npy`; or it is compressed like a bomb. Damaged archives raise `genpr.images.archive.DAMAGE`.
+        KeyError: There is no such member.
+    """
+    with open_member(archive, name) as member:
+        header = read_header(member)
+    if check is not None:
+        check(header)
+    _check_header(header, archive.getinfo(name).file_size)
+    with open_member(archive, name) as member:
+        array: NDArray[Any] = npy.read_array(member, allow_pickle=False)
+    return array
+
+
+def _check_header(header: Header, file_bytes: int) -> None:
+    if header.dtype.hasobject:
+        raise ValueError("it holds Python objects, which only pickle can load and which could then run code")
+    if header.total_bytes > file_bytes:
+        raise ValueError(
+            f"shape {header.shape} needs {header.total_bytes:,} bytes, and it has {file_bytes:,}"
+        )

@@ -1,18 +1,34 @@
-"""What parquet and Arrow files share: which column holds images and which labels, and the bytes of one value."""
+"""Arrow files and saved data sets, and what they share with parquet: the columns of images and labels."""
 
 from __future__ import annotations
 
+import os
 import struct
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from struct import unpack_from
+from typing import Any, cast
 
 from genpr.errors import DataError, GenprError, ImageError, ResourceError, UsageError, short, some
-from genpr.images.item import MAX_ENCODED_BYTES, Item, StatedLabels, printable, too_large_to_read, unreadable
-from genpr.limits import parse_json
+from genpr.images.item import (
+    MAX_ENCODED_BYTES,
+    ImageSource,
+    Item,
+    JoinedSource,
+    StatedLabels,
+    joined,
+    names_of_places,
+    printable,
+    too_large_to_read,
+    unreadable,
+)
+from genpr.limits import SMALL_TEXT_BYTES, is_bomb, parse_json, read_bytes
+from genpr.storage import open_regular
 
 _LABEL_NAME = "label"  # of a column of which nothing says that it holds classes
 _MOST_TEXT = 1000  # characters of the name of a class
@@ -266,4 +282,289 @@ def _class_of(value: object, names: Sequence[str] | None, label: str, origin: st
         f"{printable(origin)}: {short(repr(value))} in column {short(label)} is no class; needed is {known}",
         code="labels-damaged",
         path=origin,
+    )
+
+
+_MAGIC = b"ARROW1"
+_CONTINUATION = 0xFFFFFFFF
+_DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
+_EXPERIMENTAL = b"ARROW:experimental_compression"  # how Arrow 0.17 marked it
+
+
+def check_buffers(data: memoryview, name: str) -> None:
+    """Refuse an Arrow file, or stream, whose buffers claim more than genuine ones could hold.
+
+    Args:
+        data: The whole file.
+        name: Of the file, for the message.
+
+    Raises:
+        DataError: "arrow-bomb".
+        ValueError, struct.error: The file is damaged.
+    """
+    unpacked = used = 0
+    for metadata, body in _of_file(data) if data[:6] == _MAGIC else _of_stream(data):
+        used += body - metadata + _body_bytes(data, metadata)
+        if used > len(data):
+            raise ValueError("its messages overlap")
+        unpacked += _claimed(data, metadata, body)
+        if is_bomb(unpacked, len(data)):
+            raise DataError(
+                f"{printable(name)} claims {unpacked:,} bytes or more in {len(data):,} compressed ones, like a decompression "
+                "bomb; write it without compression if it is genuine",
+                code="arrow-bomb",
+                path=name,
+            )
+
+
+def _of_stream(data: memoryview) -> Iterator[tuple[int, int]]:
+    """Where the metadata and the body of each message begin."""
+    at = 0
+    while at + 4 <= len(data):
+        metadata, size = _prefix(data, at)
+        if not size:
+            return
+        yield metadata, metadata + size
+        at = metadata + size + _body_bytes(data, metadata)
+
+
+def _of_file(data: memoryview) -> Iterator[tuple[int, int]]:
+    """The same, of what the footer lists: dictionaries, then record batches."""
+    (size,) = unpack_from("<i", data, len(data) - 10)
+    footer = _root(data, len(data) - 10 - size)
+    for field in (2, 3):
+        start, count = _vector(data, footer, field)
+        for number in range(count):
+            offset, length = unpack_from("<qi", data, start + 24 * number)
+            yield _prefix(data, offset)[0], offset + length
+
+
+def _body_bytes(data: memoryview, metadata: int) -> int:
+    size = _scalar(data, _root(data, metadata), 3, "<q")
+    if size < 0:
+        raise ValueError("a message claims a negative size")
+    return size
+
+
+def _prefix(data: memoryview, at: int) -> tuple[int, int]:
+    """Where the metadata of a message begin, and their size."""
+    first, second = unpack_from("<II", data, at) if at + 8 <= len(data) else (0, 0)
+    return (at + 8, second) if first == _CONTINUATION else (at + 4, first)
+
+
+def _claimed(data: memoryview, metadata: int, body: int) -> int:
+    """The bytes of all buffers of a message once they are decompressed; 0 where they are not compressed."""
+    message = _root(data, metadata)
+    kind = _scalar(data, message, 1, "<B")
+    if kind not in {_DICTIONARY_BATCH, _RECORD_BATCH}:
+        return 0
+    batch = _table(data, message, 2)
+    if batch is not None and kind == _DICTIONARY_BATCH:
+        batch = _table(data, batch, 1)
+    if batch is None:
+        raise ValueError("a message has no content")
+    if _place(data, batch, 3) is None and _EXPERIMENTAL not in bytes(data[metadata:body]):
+        return 0
+    start, count = _vector(data, batch, 2)
+    if 16 * count > body - metadata:
+        raise ValueError("a message claims more buffers than it can describe")
+    total = 0
+    for number in range(count):
+        offset, length = unpack_from("<qq", data, start + 16 * number)
+        if length >= 8:
+            total += max(0, *unpack_from("<q", data, body + offset))
+    return total
+
+
+def _root(data: memoryview, at: int) -> int:
+    return at + int(unpack_from("<I", data, at)[0])
+
+
+def _place(data: memoryview, table: int, field: int) -> int | None:
+    """Where a field of a table is; None where it has its default."""
+    fields = table - unpack_from("<i", data, table)[0]
+    (size,) = unpack_from("<H", data, fields)
+    (offset,) = unpack_from("<H", data, fields + 4 + 2 * field) if 6 + 2 * field <= size else (0,)
+    return table + int(offset) if offset else None
+
+
+def _scalar(data: memoryview, table: int, field: int, form: str) -> int:
+    place = _place(data, table, field)
+    return 0 if place is None else int(unpack_from(form, data, place)[0])
+
+
+def _table(data: memoryview, table: int, field: int) -> int | None:
+    place = _place(data, table, field)
+    return None if place is None else _root(data, place)
+
+
+def _vector(data: memoryview, table: int, field: int) -> tuple[int, int]:
+    """Where the entries of a vector begin, and how many there are."""
+    start = _table(data, table, field)
+    return (0, 0) if start is None else (start + 4, int(unpack_from("<I", data, start)[0]))
+
+
+_STATE, _SPLITS = "state.json", "dataset_dict.json"
+
+
+@dataclass(frozen=True)
+class ArrowSource(ImageSource):
+    """The images in one column of an Arrow file, in its order.
+
+    The file is mapped, so that an image is in memory while it is read.
+
+    Attributes:
+        columns: Where images and classes are.
+        images: The pieces of the column of images.
+        labels: The pieces of each column that may be the label.
+    """
+
+    name: str
+    columns: Columns
+    images: tuple[Any, ...]
+    labels: dict[str, tuple[Any, ...]]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.images))
+
+    def __iter__(self) -> Iterator[Item]:
+        return self.pick(range(len(self)))
+
+    def pick(self, places: Iterable[int]) -> Iterator[Item]:
+        """The images at some places; others are not touched."""
+        ends = list(accumulate(map(len, self.images)))
+        for place in places:
+            number = bisect_right(ends, place)
+            piece = self.images[number]
+            yield Item(
+                f"[{place}]", partial(self._read, piece, place - ends[number] + len(piece), f"[{place}]")
+            )
+
+    def _read(self, piece: Any, row: int, name: str) -> bytes:  # noqa: ANN401 - pyarrow has no types
+        return given(bytes_of(piece[row], name, is_struct=self.columns.is_struct))
+
+    def names(self) -> Iterator[str]:
+        """Row numbers."""
+        return names_of_places(len(self))
+
+    def stated_labels(self) -> StatedLabels | None:
+        """The values of the label column."""
+        return labels_in(
+            self.columns,
+            lambda label: map(_values, self.labels[label]),
+            self.name,
+        )
+
+
+def _values(piece: Any) -> Iterable[object]:  # noqa: ANN401 - pyarrow has no types
+    """Of a column; texts one after another and not as a list, because many rows may share a long one."""
+    if str(piece.type).startswith(("int", "uint")):
+        return cast("Iterable[object]", piece.to_pylist())
+    return (value.as_py() for value in piece)
+
+
+def open_arrow(path: Path, name: str, choice: str | None = None) -> ArrowSource:
+    """Map an Arrow file, a stream as `datasets` writes it or one with a footer, and find its images.
+
+    Raises:
+        UsageError: The columns leave open which holds the images.
+        DataError: It is damaged, or holds no images.
+        ResourceError: pyarrow is not installed.
+    """
+    pa = load_pyarrow(path)
+    with arrow_damage_reported(path, "arrow"):
+        mapped = pa.memory_map(os.fsencode(path))
+        check_buffers(memoryview(mapped.read_buffer()), name)
+        mapped.seek(0)
+        has_footer = mapped.read(6) == b"ARROW1"
+        mapped.seek(0)
+        file = pa.ipc.open_file(mapped) if has_footer else pa.ipc.open_stream(mapped)
+        columns = columns_of(file.schema, choice, name)
+        if has_footer:
+            batches = [file.get_batch(number) for number in range(file.num_record_batches)]
+        else:
+            batches = list(file)
+        for batch in batches:
+            batch.validate()  # that its columns are of one length
+        kept = {
+            column: tuple(batch.column(column) for batch in batches)
+            for column in (columns.image, *columns.labels)
+        }
+        for pieces in kept.values():
+            for piece in pieces:
+                piece.validate(full=True)  # whoever wrote it may have pointed outside
+    if not sum(map(len, kept[columns.image])):
+        raise DataError(f"{printable(name)} has no images (it has no rows)", code="no-images", path=name)
+    return ArrowSource(name, columns, kept[columns.image], {label: kept[label] for label in columns.labels})
+
+
+def is_saved_dataset(folder: Path) -> bool:
+    """Whether a folder is what `save_to_disk` writes, of one data set or of several splits."""
+    return any((folder / each).is_file() for each in (_STATE, _SPLITS))
+
+
+def open_saved_dataset(folder: Path, name: str, choice: str | None = None) -> JoinedSource:
+    """Open the Arrow files that a saved data set lists, in its order.
+
+    Raises:
+        UsageError: It holds several splits ("several-splits"), or several columns of images.
+        DataError: It is damaged, or holds no images.
+    """
+    if (folder / _SPLITS).is_file() and not (folder / _STATE).is_file():
+        splits = sorted(each.name for each in folder.iterdir() if (each / _STATE).is_file())
+        if len(splits) == 1:
+            return open_saved_dataset(folder / splits[0], name, choice)
+        raise several_splits(name, splits, [str(folder / each) for each in splits])
+    files = [folder / each for each in _listed_files(folder / _STATE)]
+    missing = [path for path in files if not path.is_file()]
+    if missing or not files:
+        what = (
+            f"{len(missing)} of its {len(files)} files are missing, the first {printable(missing[0].name)}"
+            if missing
+            else "it lists no files"
+        )
+        raise _damaged_dataset(folder, f"{what}; was it copied in part?")
+    return joined(name, files, lambda path: open_arrow(path, str(path), choice))
+
+
+def _listed_files(state: Path) -> Sequence[str]:
+    """The names of the files of a saved data set."""
+    with arrow_damage_reported(state, "arrow"):
+        with open_regular(state) as file:
+            data = read_bytes(
+                file, SMALL_TEXT_BYTES, name=str(state), what="the state of a data set", code="arrow-damaged"
+            )
+        record = parse_json(data)
+        if not isinstance(record, dict):
+            raise _damaged_dataset(state.parent, f"{_STATE} is something else")
+        if record.get("_indices_files"):
+            raise _damaged_dataset(
+                state.parent,
+                "it selects rows by a file of indices, as `datasets` did before version 2; save it again",
+            )
+        names = [entry["filename"] for entry in record["_data_files"]]
+    strange = [each for each in names if not isinstance(each, str) or Path(each).name != each]
+    if strange:
+        raise _damaged_dataset(
+            state.parent, f"{_STATE} names {short(repr(strange[0]))}, which is no file in it"
+        )
+    return names
+
+
+def several_splits(name: str, splits: Sequence[str], paths: Sequence[str]) -> UsageError:
+    """The error for several splits where one is needed."""
+    shown = ", ".join(short(split) for split in splits[:8]) or "none"
+    example = f"; name one, as in {printable(paths[0])!r}" if paths else ""
+    return UsageError(
+        f"{printable(name)} holds several splits of a data set ({shown}), and one source is one of them{example}",
+        code="several-splits",
+        path=name,
+    )
+
+
+def _damaged_dataset(folder: Path, reason: str) -> DataError:
+    return DataError(
+        f"{printable(str(folder))} is no intact saved data set ({reason})",
+        code="arrow-damaged",
+        path=str(folder),
     )

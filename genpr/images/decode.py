@@ -1,39 +1,53 @@
 """One decode policy: encoded bytes in, 8-bit RGB out, or the reason why not.
 
 A file is decoded in full, so that damage is found. Frame 0 of animations and stacks is used, alpha is dropped
-and hidden colours kept, EXIF orientation is ignored: what the loaders of the reference implementations do, unless
-the user chose otherwise. Each of these leaves a flag, to be counted and told. What cannot be told is bit errors inside JPEG data: they decode.
+and hidden colors kept, EXIF orientation is ignored: what the loaders of the reference implementations do, unless
+the user chose otherwise. Each of these leaves a flag, to be counted and reported. What cannot be detected is bit
+errors inside JPEG data: they decode.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
+import re
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
+from threading import Lock
+from typing import Any, cast
 
 import numpy as np
 import PIL
 from numpy.typing import NDArray
-from PIL import Image, features
+from PIL import (
+    AvifImagePlugin,
+    GifImagePlugin,
+    Image,
+    ImageFile,
+    JpegImagePlugin,
+    PngImagePlugin,
+    PpmImagePlugin,
+    TiffImagePlugin,
+    WebPImagePlugin,
+    features,
+)
 from PIL.JpegImagePlugin import JpegImageFile
 
 from genpr.errors import GenprError, ImageError
-from genpr.images.integrity import ends_early, missed_damage
-from genpr.images.item import ImageData, printable
-from genpr.images.metadata import without_metadata
-from genpr.images.pieces import TooManyPiecesError
-from genpr.images.pillow_guard import pillow_guard
-from genpr.images.pixels import rgb_pixels, turned
-from genpr.images.plugins import (
-    Depth,
-    UnsupportedPixelsError,
-    depth_of,
-    is_animated,
-    open_image,
-    orientation_of,
+from genpr.images.formats import (
+    Workload,
+    ends_early,
+    image_format,
+    jpeg_passes,
+    missed_damage,
+    refusal,
+    without_metadata,
+    workload,
 )
+from genpr.images.item import ImageData, printable
+from genpr.images.plugins import FastBmp, FastPpm, MeteredFile, TooManyPiecesError
 from genpr.images.policy import FLAGS, MAX_PIXELS, DecodePolicy
-from genpr.images.sniff import image_format, refusal
-from genpr.images.workload import Workload, jpeg_passes, workload
 
 __all__ = [
     "FLAGS",
@@ -45,6 +59,261 @@ __all__ = [
     "decoder_versions",
     "rgb_of_image",
 ]
+
+_QUIET = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
+
+
+class PillowGuard:
+    """Context manager; the first thread in sets the switches, the last one out restores them.
+
+    What another thread changes meanwhile is set again when the next decode begins. The filter silences
+    warnings from Pillow's own modules only, and is taken out of the very lists it was put into, so it stays
+    behind nowhere, however other threads nest their `catch_warnings`.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._inside = 0
+        self._lenient = False
+        self._muted: list[list[Any]] = []
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if ImageFile.LOAD_TRUNCATED_IMAGES:
+                ImageFile.LOAD_TRUNCATED_IMAGES, self._lenient = False, True
+            filters = cast("list[Any]", warnings.filters)
+            if not filters or filters[0] is not _QUIET:
+                filters.insert(0, _QUIET)
+                self._muted.append(filters)
+
+    def __exit__(self, *exc_info: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside:
+                return
+            if self._lenient:
+                ImageFile.LOAD_TRUNCATED_IMAGES, self._lenient = True, False
+            # A copy made meanwhile by `catch_warnings` holds the filter too, if it is still in use.
+            for filters in (*self._muted, cast("list[Any]", warnings.filters)):
+                filters[:] = [entry for entry in filters if entry is not _QUIET]
+            self._muted.clear()
+
+
+pillow_guard = PillowGuard()
+
+
+_BITS_PER_SAMPLE, _PHOTOMETRIC, _ORIENTATION, _PLANAR = 258, 262, 274, 284  # TIFF tags
+_WHITE_IS_ZERO = 0
+_SEPARATE_PLANES = 2
+_EXIF_LONG = 4
+_SMALL_FILE = 2**16  # bytes, which cannot be read in so many pieces
+
+
+class UnsupportedPixelsError(Exception):
+    """The pixels have no agreed meaning as 8-bit RGB; the message says why."""
+
+
+class _StoredTiff(TiffImagePlugin.TiffImageFile):
+    """A TIFF as it is stored. Pillow turns TIFFs, and only TIFFs, by their orientation while loading."""
+
+    def load_end(self) -> None:
+        self._size = self.im.size
+
+
+# The JPEG plugin reads an MPO as its first picture, which is the one to use.
+_PLUGINS: dict[str, type[ImageFile.ImageFile]] = {
+    "AVIF": AvifImagePlugin.AvifImageFile,
+    "BMP": FastBmp,
+    "GIF": GifImagePlugin.GifImageFile,
+    "JPEG": JpegImagePlugin.JpegImageFile,
+    "PNG": PngImagePlugin.PngImageFile,
+    "PPM": FastPpm,
+    "TIFF": _StoredTiff,
+    "WEBP": WebPImagePlugin.WebPImageFile,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """How channel values are stored.
+
+    Attributes:
+        bits: Significant bits of a value: at most 8, or 12 or 16.
+        inverted: Gray values count from white, and Pillow has not turned them round.
+    """
+
+    bits: int = 8
+    inverted: bool = False
+
+
+def open_image(data: bytes, format_name: str) -> ImageFile.ImageFile:
+    """Parse the header of a file; no pixel is decoded."""
+    is_metered = len(data) > _SMALL_FILE or format_name == "TIFF"  # whose tags may be the same bytes
+    return _PLUGINS[format_name](MeteredFile(data) if is_metered else io.BytesIO(data))
+
+
+def depth_of(image: ImageFile.ImageFile) -> Depth:
+    """How an opened image stores its values; to be asked before loading.
+
+    Raises:
+        UnsupportedPixelsError: Pillow would misread the file.
+    """
+    if isinstance(image, TiffImagePlugin.TiffImageFile):
+        return _depth_of_tiff(image)
+    args = image.tile[0].args if image.tile else None
+    if isinstance(image, PngImagePlugin.PngImageFile):
+        return Depth(16) if isinstance(args, str) and args.endswith(";16B") else Depth()
+    if isinstance(image, PpmImagePlugin.PpmImageFile) and image.mode != "F":
+        # Pillow scales every maxval to the full range of the mode it chooses.
+        wide = image.mode == "I" or (isinstance(args, tuple) and args[1] > 255)
+        return Depth(16) if wide else Depth()
+    return Depth()
+
+
+def _depth_of_tiff(image: TiffImagePlugin.TiffImageFile) -> Depth:
+    tags = image.tag_v2
+    bits = max(tags.get(_BITS_PER_SAMPLE, (1,)))
+    if image.mode in {"I", "F"} or bits not in {12, 16}:
+        return Depth()
+    if tags.get(_PLANAR) == _SEPARATE_PLANES and len(image.getbands()) > 1:
+        # Uncompressed ones come out as noise, without an error (Pillow 13 takes each plane as 8-bit).
+        raise UnsupportedPixelsError(f"a {bits}-bit TIFF in separate colour planes, which Pillow misreads")
+    return Depth(bits, inverted=image.mode.startswith("I;16") and tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO)
+
+
+def is_animated(image: ImageFile.ImageFile) -> bool:
+    """Whether there are more frames or pages than the first; to be asked last, as it may move on to the second."""
+    try:
+        return bool(getattr(image, "is_animated", False))
+    except TooManyPiecesError:
+        raise
+    except Exception:  # noqa: BLE001 - a second frame that cannot be parsed is a second frame
+        return True
+
+
+def orientation_of(image: Image.Image) -> int:
+    """Orientation 1 to 8 by the image's TIFF or EXIF tag; 1 if it has none or a broken one."""
+    if isinstance(image, TiffImagePlugin.TiffImageFile):
+        value = image.tag_v2.get(_ORIENTATION, 1)
+    else:
+        exif = image.info.get("exif", b"")
+        value = _exif_orientation(exif) if isinstance(exif, bytes) else 1
+    return value if value in range(1, 9) else 1
+
+
+def _exif_orientation(exif: bytes) -> int:
+    """The orientation tag of an EXIF block, 1 if it cannot be found.
+
+    `Image.getexif` would parse all of the block, warn about every flaw in it and raise for some.
+    """
+    body = exif.removeprefix(b"Exif\0\0")
+    if body[:2] not in {b"II", b"MM"}:
+        return 1
+
+    def number(at: int, size: int) -> int:
+        return int.from_bytes(body[at : at + size], "little" if body[:1] == b"I" else "big")
+
+    first = number(4, 4) + 2
+    for entry in range(first, min(first + 12 * number(first - 2, 2), len(body)), 12):
+        if number(entry, 2) == _ORIENTATION:
+            return number(entry + 8, 4 if number(entry + 2, 2) == _EXIF_LONG else 2)
+    return 1
+
+
+_CONVERTED = {"1", "L", "P", "LA", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"}
+_PREMULTIPLIED = {"La": "LA", "RGBa": "RGBA"}
+_PART_PIXELS = 2**22
+_UNKNOWN_RANGE = {"F": "32-bit float", "I": "32-bit integer"}
+
+
+Colour = tuple[int, int, int]
+
+
+def rgb_pixels(
+    image: Image.Image, depth: Depth, background: Colour | None = None
+) -> tuple[NDArray[np.uint8], set[str]]:
+    """Convert a loaded image.
+
+    Args:
+        image: In any mode.
+        depth: How its file stores values.
+        background: The colour behind transparent pixels; None leaves transparency out.
+
+    Returns:
+        Pixels (h, w, 3), writable, and those flags that tell of values changed or left out.
+
+    Raises:
+        UnsupportedPixelsError: The mode has no agreed meaning as 8-bit RGB.
+    """
+    if image.mode.startswith("I;16") or (image.mode == "I" and depth.bits == 16):
+        return _scaled_gray(image, depth, background)
+    if image.mode in _PREMULTIPLIED:
+        image = image.convert(_PREMULTIPLIED[image.mode])
+    if image.mode in _UNKNOWN_RANGE:
+        raise UnsupportedPixelsError(
+            f"{_UNKNOWN_RANGE[image.mode]} pixels (mode {image.mode}), whose range is unknown"
+        )
+    if image.mode not in _CONVERTED:
+        raise UnsupportedPixelsError(f"pixels of mode {image.mode}")
+    flags = {"16bit-scaled"} if depth.bits > 8 else set()
+    if image.mode == "CMYK":
+        flags.add("cmyk-converted")
+    pixels = np.empty((image.height, image.width, 3), np.uint8)
+    for top, part in _parts(image):
+        rows = pixels[top : top + part.height]
+        if not image.has_transparency_data:
+            rows[:] = np.asarray(part if part.mode == "RGB" else part.convert("RGB"))
+            continue
+        rgba = np.asarray(part if part.mode == "RGBA" else part.convert("RGBA"))
+        rows[:] = rgba[..., :3] if background is None else _laid_on(background, rgba)
+        if background is None and rgba[..., 3].min() < 255:
+            flags.add("alpha-dropped")
+    return pixels, flags
+
+
+def _parts(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
+    """A large image in rows of some megabytes, each with its first row: several copies of all of it fill the memory."""
+    height = max(1, _PART_PIXELS // max(1, image.width))
+    if height >= image.height:
+        yield 0, image
+        return
+    for top in range(0, image.height, height):
+        yield top, image.crop((0, top, image.width, min(top + height, image.height)))
+
+
+def turned(pixels: NDArray[np.uint8], orientation: int) -> NDArray[np.uint8]:
+    """Pixels (h, w, 3) turned upright by their EXIF orientation, 1 to 8: mirrored, rotated, or both."""
+    if orientation >= 5:
+        pixels = pixels.swapaxes(0, 1)
+    if orientation in {3, 4, 7, 8}:
+        pixels = pixels[::-1]
+    if orientation in {2, 3, 6, 7}:
+        pixels = pixels[:, ::-1]
+    return np.ascontiguousarray(pixels)
+
+
+def _laid_on(background: Colour, rgba: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Pixels (h, w, 4) over a colour, each value rounded to the nearest level."""
+    alpha = rgba[..., 3:].astype(np.uint16)
+    mixed = rgba[..., :3] * alpha + np.array(background, np.uint16) * (255 - alpha)  # at most 255 * 255
+    return ((mixed.astype(np.uint32) + 127) // 255).astype(np.uint8)
+
+
+def _scaled_gray(
+    image: Image.Image, depth: Depth, background: Colour | None
+) -> tuple[NDArray[np.uint8], set[str]]:
+    """Keep the high 8 bits, as readers of 16-bit colour do."""
+    values = np.asarray(image)
+    flags = {"16bit-scaled"}
+    gray = (values >> max(depth.bits - 8, 0)).astype(np.uint8)
+    pixels = np.repeat((255 - gray if depth.inverted else gray)[..., None], 3, axis=2)
+    hidden = values == image.info.get("transparency", -1)
+    if background is not None:
+        pixels[hidden] = background
+    elif hidden.any():
+        flags.add("alpha-dropped")
+    return pixels, flags
 
 
 _LEAST_LIMIT = (

@@ -1,23 +1,30 @@
-"""One image of a source, what a source is, and the rules every source shares.
+"""One image of a source, what a source is, sources made of other sources, and the rules every source shares.
 
 A source names its images and says how each is read; it neither decodes nor holds pixels. Reading is left to
-whoever embeds, so that it can happen in several threads and so that images nobody asked for are never read.
+whoever embeds, so that it can happen in several threads and so that images that are not needed are never read.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_right, insort
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, chain, groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from genpr.errors import ImageError
+from genpr.errors import DataError, ImageError, short
 from genpr.errors import printable as printable
-from genpr.errors import short as short
 from genpr.errors import some as some
+from genpr.notices import Notice
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -163,3 +170,239 @@ def read_at(file: BinaryIO, name: str, *, offset: int, size: int) -> bytes:
     if len(data) != size:
         raise unreadable(name, f"{len(data):,} of {size:,} bytes are there; did the file change?")
     return data
+
+
+def plain_path(name: str) -> str:
+    r"""With POSIX separators, without "./" in front.
+
+    Example:
+        >>> plain_path(r"cats\a.png"), plain_path("./a.png")
+        ('cats/a.png', 'a.png')
+    """
+    return name.replace("\\", "/").removeprefix("./")
+
+
+def file_of(name: str) -> str:
+    """The name of a file without its folders."""
+    return plain_path(name).rpartition("/")[2]
+
+
+def stem_of(name: str) -> str:
+    """A relative path without the suffix of its file.
+
+    Example:
+        >>> stem_of("v1.2/a.png"), stem_of("v1.2/a"), stem_of(".hidden")
+        ('v1.2/a', 'v1.2/a', '.hidden')
+    """
+    folder, slash, file = plain_path(name).rpartition("/")
+    stem = file.rpartition(".")[0]
+    return f"{folder}{slash}{stem or file}"
+
+
+def known_as(names: Sequence[str], known: Collection[str]) -> list[str]:
+    """Under which name a file may know each image.
+
+    Args:
+        names: Of images, as paths relative to their source or by stems of these.
+        known: The names in the file.
+
+    Returns:
+        Their paths; or their file names, where no path is known, no known name has a folder, and files differ.
+    """
+    wanted = [plain_path(name) for name in names]
+    if not any(name in known for name in wanted) and not any("/" in name for name in known):
+        files = [file_of(name) for name in wanted]
+        if len(set(files)) == len(files):
+            return files
+    return wanted
+
+
+_MOST_NAMES = 20
+_MOST_SUFFIXES = 1000  # different ones; what comes after these is hostile, or no suffix
+_CONTAINERS = (".tar", ".zip", ".npz", ".arrow")
+_log = logging.getLogger(__name__)
+
+
+class OtherFiles:
+    """How many files are no images by their name, with which suffixes, and the first of them in order."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self.suffixes: Counter[str] = Counter()
+        self.first: list[str] = []
+        for name in names:
+            self.add(name)
+
+    def add(self, name: str) -> None:
+        """Count one."""
+        suffix = suffix_of(name) or "none"
+        self.suffixes[
+            suffix if suffix in self.suffixes or len(self.suffixes) < _MOST_SUFFIXES else "others"
+        ] += 1
+        if len(self.first) < _MOST_NAMES:
+            insort(self.first, name)
+        elif name < self.first[-1]:
+            insort(self.first, name)
+            self.first.pop()
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self.suffixes.total()
+
+
+def no_images(name: str, others: OtherFiles) -> DataError:
+    """The error for a source without images, telling what was found instead."""
+    total = others.count
+    if total:
+        commonest = sorted(others.suffixes.items(), key=lambda entry: (-entry[1], entry[0]))[:5]
+        shown = ", ".join(f"{short(suffix)} ({count})" for suffix, count in commonest)
+        found = f"{total} other file{'s' * (total > 1)}, suffixes: {shown}"
+        if commonest[0][0] == ".npy":
+            found += "; arrays, such as the latents of a data set, are no pixels: decode them first"
+        container = next((suffix for suffix, _ in commonest if suffix in _CONTAINERS), None)
+        found += f"; for what is in them say '*{container}' behind the folder, in quotes" if container else ""
+    else:
+        found = "it is empty"
+    return DataError(
+        f"{printable(name)} has no images ({found}); accepted are {', '.join(IMAGE_SUFFIXES)}",
+        code="no-images",
+        path=name,
+    )
+
+
+def log_others(name: str, others: OtherFiles) -> None:
+    """Say, where anybody listens, which files of a source are no images by their suffix; some of them by name."""
+    if others.count:
+        shown = ", ".join(short(other, 200) for other in others.first)
+        more = f" and {others.count - len(others.first):,} more" if others.count > len(others.first) else ""
+        _log.info("%s: %d other files are left out: %s%s", printable(name), others.count, shown, more)
+
+
+@dataclass(frozen=True)
+class PartSource(ImageSource):
+    """The images at some places of a source; others are listed and, where that is possible, never read.
+
+    Attributes:
+        name: What to call it in messages.
+        source: The whole.
+        rows: Places in it, ascending.
+    """
+
+    name: str
+    source: ImageSource
+    rows: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Item]:
+        return self.source.pick(self.rows)
+
+    def pick(self, places: Iterable[int]) -> Iterator[Item]:
+        """The images at some places of the part."""
+        return self.source.pick(self.rows[place] for place in places)
+
+    def names(self) -> Iterator[str] | None:
+        """Of the part, if the source knows."""
+        return names_at(self.source, self.rows)
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """What the whole source has to tell."""
+        told: tuple[Notice, ...] = getattr(self.source, "notices", ())
+        return told
+
+
+SHARD_SUFFIXES = (
+    ".zip",
+    ".tar",
+    ".tar.gz",
+    ".tgz",
+    ".tar.bz2",
+    ".tbz",
+    ".tbz2",
+    ".tar.xz",
+    ".txz",
+    ".parquet",
+    ".arrow",
+)
+"""Of containers whose own names tell nothing of what is in them."""
+
+
+@dataclass(frozen=True)
+class JoinedSource(ImageSource):
+    """The images of several sources, in the order of these.
+
+    Attributes:
+        name: What names them all, as the user wrote it.
+        parts: The sources.
+        prefixes: What each is called in front of the names of its images, with "/" at its end.
+    """
+
+    name: str
+    parts: tuple[ImageSource, ...]
+    prefixes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    def __iter__(self) -> Iterator[Item]:
+        for prefix, part in zip(self.prefixes, self.parts, strict=True):
+            yield from _prefixed(part, prefix)
+
+    def pick(self, places: Iterable[int]) -> Iterator[Item]:
+        """The images at some places, ascending; parts without any are not looked into."""
+        ends = list(accumulate(map(len, self.parts)))
+        for at, group in groupby(places, key=partial(bisect_right, ends)):
+            start = ends[at] - len(self.parts[at])
+            yield from _prefixed(self.parts[at].pick(place - start for place in group), self.prefixes[at])
+
+    def names(self) -> Iterator[str] | None:
+        """What the images are called, if all parts know."""
+        known = [part.names() for part in self.parts]
+        found = [names for names in known if names is not None]
+        if len(found) < len(known):
+            return None
+        pairs = zip(self.prefixes, found, strict=True)
+        return (prefix + name for prefix, names in pairs for name in names)
+
+    def stated_labels(self) -> StatedLabels | None:
+        """The classes that the parts state; those without any have images without a class."""
+        stated = [part.stated_labels() for part in self.parts]
+        origins = [each.origin for each in stated if each is not None]
+        if not origins:
+            return None
+        both = zip(stated, self.parts, strict=True)
+        labels = [[None] * len(part) if each is None else each.labels for each, part in both]
+        more = f" and {len(origins) - 1:,} more" if len(origins) > 1 else ""
+        return StatedLabels(list(chain.from_iterable(labels)), origins[0] + more)
+
+
+def joined(name: str, paths: Sequence[Path], open_part: Callable[[Path], ImageSource]) -> JoinedSource:
+    """Open several containers, whose images are called by the paths of these below the folder that all share.
+
+    Raises:
+        DataError: One of them is damaged, or holds no images.
+    """
+    parts = tuple(open_part(path) for path in paths)
+    return JoinedSource(name, parts, tuple(f"{each}/" for each in short_names(paths)))
+
+
+def short_names(paths: Sequence[Path]) -> list[str]:
+    """POSIX paths relative to the folder that all share."""
+    shared = os.path.commonpath([path.parent for path in paths])
+    return [path.relative_to(shared).as_posix() if shared else path.as_posix() for path in paths]
+
+
+def _prefixed(items: Iterable[Item], prefix: str) -> Iterator[Item]:
+    for item in items:
+        yield Item(prefix + item.name, partial(_read, item.read, prefix))
+
+
+def _read(read: Callable[[], ImageData], prefix: str) -> ImageData:
+    try:
+        return read()
+    except ImageError as error:  # it names the image as its own container does
+        raise ImageError(
+            f"{printable(prefix)}{error}", code=error.code, path=f"{prefix}{error.path}"
+        ) from error

@@ -1,81 +1,223 @@
-"""What lies at a path: a folder, an archive, a file of arrays, or what a pattern names of these."""
+"""Paths as the user writes them: patterns, and columns behind "#".
+
+Patterns are expanded by genpr: `{000..127}` and `{a,b}` as shells and WebDataset write them, and `*`, `?`, `[]`.
+Quoted from the shell, a pattern is one source, so that thousands of shards fit on a command line and are read in one
+order everywhere.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+import os
+import re
+from collections.abc import Iterator, Sequence
+from fnmatch import translate
+from math import prod
 from pathlib import Path
 
-from genpr.errors import DataError, ResourceError, UsageError
-from genpr.images.arrays import open_npy, open_npz
-from genpr.images.file_list import STDIN, Communicator, ListSource, open_list, open_stdin_list
-from genpr.images.folder import open_folder
-from genpr.images.item import IMAGE_SUFFIXES, ImageSource, printable, suffix_of
-from genpr.images.joined import joined
-from genpr.images.parquet import open_parquet
-from genpr.images.parquet_folder import open_parquet_files, parquet_files
-from genpr.images.patterns import expand, split_choice
-from genpr.images.saved_dataset import is_saved_dataset, open_arrow, open_saved_dataset
-from genpr.images.tar_archive import open_tar
-from genpr.images.zip_archive import open_zip
+from genpr.errors import DataError, UsageError
+from genpr.images.item import printable
 
-_FILE_READERS: tuple[tuple[tuple[str, ...], Callable[[Path, str], ImageSource]], ...] = (
-    ((".zip",), open_zip),
-    ((".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tbz2", ".tar.xz", ".txz"), open_tar),
-    ((".npz",), open_npz),
-    ((".npy",), open_npy),
-    ((".txt",), open_list),
-)
-_COLUMN_READERS: dict[str, Callable[[Path, str, str | None], ImageSource]] = {
-    ".parquet": open_parquet,
-    ".arrow": open_arrow,
-}
-_IMAGE = "image"
-_UNSAFE_SUFFIXES = {".pkl", ".pickle", ".pt", ".pth"}
-_FILE_SUFFIXES = ", ".join(
-    [*_COLUMN_READERS, *(suffix for suffixes, _ in _FILE_READERS for suffix in suffixes)]
-)
-_ACCEPTED = f"a folder of images, or a file with one of {_FILE_SUFFIXES} (a list of files)"
+_MOST_PATHS = 1_000_000  # of one pattern; more are a slip of the pen, and would fill the memory
+_MOST_DIGITS = 18
+_LONGEST = 4096  # characters of one path with wildcards, as no system has longer paths; translating them is quadratic
+_GROUP = re.compile(r"\{([^{}]*)\}")
+_NUMBERS = re.compile(r"([0-9]+)\.\.([0-9]+)(?:\.\.([0-9]+))?")
+_LETTERS = re.compile(r"([a-z])\.\.([a-z])|([A-Z])\.\.([A-Z])")
+_WILD = re.compile(r"[*?[]")
+_REMOTE = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://|pipe:)")
 
 
-def open_path(
-    text: str, name: str, *, follow_symlinks: bool = False, communicator: Communicator | None = None
-) -> ImageSource:
-    """Open what lies at a path, or what a pattern of paths stands for (`genpr.images.patterns.expand`).
+def expand(text: str) -> tuple[Path, ...] | None:
+    """The paths that a pattern stands for; None if the text is no pattern but a path, whether or not it exists.
+
+    What exists under that very name is a path, whatever is in its name. `*`, `?` and `[]` match within one name and no
+    hidden file; links are followed, but nothing below a match is looked into.
 
     Args:
         text: As the user wrote it.
-        name: What to call it in messages.
-        follow_symlinks: Look into folders that a folder only links to, too.
-        communicator: See `genpr.images.source.open_source`.
+
+    Returns:
+        Existing files and folders, each once, ordered by the bytes of their paths.
 
     Raises:
-        UsageError: There is nothing, or nothing that could hold images, or several kinds of things ("mixed-kinds").
-        DataError: It holds no images, or is damaged.
-        ResourceError: Reading it could execute code.
+        UsageError: Nothing matches, or braces name what does not exist ("path-not-found"); it is a remote address
+            ("remote-source"); or it names too many ("bad-pattern").
+        DataError: A folder cannot be listed.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for name in ("b-1.tar", "b-0.tar", "other.txt"):
+        ...         _ = Path(folder, name).write_bytes(b"")
+        ...     [path.name for path in expand(f"{folder}/b-{{0..1}}.tar") or ()]
+        ['b-0.tar', 'b-1.tar']
     """
-    if text == STDIN:
-        return open_stdin_list(name, communicator)
-    text, choice = split_choice(text)
-    several = expand(text)
-    if several is None:
-        return _open_one(text, name, choice, follow_symlinks=follow_symlinks)
-    kinds = {_kind_of(path): path for path in reversed(several)}
-    if len(kinds) > 1:
-        found = ", ".join(f"{kind} ({printable(str(path))})" for kind, path in sorted(kinds.items()))
+    if not text or exists(text):
+        return None
+    _refuse_remote(text)
+    alternatives = _without_braces(text)
+    if len(alternatives) == 1 and not _WILD.search(alternatives[0]):
+        return None
+    return _existing(alternatives, text)
+
+
+def split_choice(text: str) -> tuple[str, str | None]:
+    """A path or pattern, and what is written behind "#": a column of parquet or Arrow files; None if nothing is.
+
+    Example:
+        >>> split_choice("data/*.parquet#photo"), split_choice("issue#9.zip")
+        (('data/*.parquet', 'photo'), ('issue#9.zip', None))
+    """
+    base, sign, choice = text.rpartition("#")
+    if not sign or not base or exists(text):
+        return text, None
+    is_meant = base.lower().endswith((".parquet", ".arrow")) or Path(base).is_dir() or _WILD.search(base)
+    return (base, choice) if is_meant else (text, None)
+
+
+def exists(path: str | os.PathLike[str]) -> bool:
+    """Whether there is anything at a path, even a link to nothing; False for what can be no path."""
+    try:
+        return os.path.lexists(path)
+    except (OSError, ValueError):  # a name that is too long, or holds a NUL
+        return False
+
+
+def is_remote(text: str) -> bool:
+    """Whether a text is the address of something on another machine, or a command to run."""
+    return _REMOTE.match(text) is not None
+
+
+def _refuse_remote(text: str) -> None:
+    if is_remote(text):
+        how = (
+            "download it first with `hf download`"
+            if text.startswith("hf://")
+            else "download it, or mount where it lies"
+        )
         raise UsageError(
-            f"the pattern {printable(text)!r} names different kinds of things: {found}; all of one source are of one "
-            "kind, so make the pattern narrower",
-            code="mixed-kinds",
+            f"{printable(text)} is a remote address, and genpr reads files only; {how}, and give the path",
+            code="remote-source",
             path=text,
         )
-    if kinds.keys() == {_IMAGE}:
-        return ListSource(name, Path(), tuple(map(str, several)))
-    return joined(name, several, partial(_open_part, choice=choice, follow_symlinks=follow_symlinks))
 
 
-def _open_part(path: Path, *, choice: str | None, follow_symlinks: bool) -> ImageSource:
-    return _open_one(str(path), str(path), choice, follow_symlinks=follow_symlinks)
+def _without_braces(text: str) -> list[str]:
+    """The texts that braces stand for, inner ones first; those that hold neither list nor range stay as they are."""
+    groups = _GROUP.findall(text)
+    is_flat = text.count("{") == len(
+        groups
+    )  # then their numbers multiply, and nothing needs to be written out
+    if is_flat and prod(len(_choices(each, text) or " ") for each in groups) > _MOST_PATHS:
+        raise _too_many(text)
+    done, pending = list[str](), [(text, 0)]
+    while pending:
+        current, start = pending.pop()
+        group = _GROUP.search(current, start)
+        choices = None
+        while group is not None and (choices := _choices(group[1], text)) is None:
+            group = _GROUP.search(current, group.end())
+        if group is None or choices is None:
+            done.append(current)
+        else:
+            pending += [(current[: group.start()] + each + current[group.end() :], 0) for each in choices]
+        if len(done) + len(pending) > _MOST_PATHS:
+            raise _too_many(text)
+    return done
+
+
+def _choices(inside: str, text: str) -> Sequence[str] | None:
+    """What one pair of braces stands for; None if it is no list and no range."""
+    numbers, letters = _NUMBERS.fullmatch(inside), _LETTERS.fullmatch(inside)
+    if numbers is not None:
+        if max(map(len, numbers.groups(""))) > _MOST_DIGITS:
+            raise _too_many(text)
+        first, last, step = int(numbers[1]), int(numbers[2]), max(1, int(numbers[3] or 1))
+        if abs(last - first) // step >= _MOST_PATHS:
+            raise _too_many(text)
+        padded = any(len(end) > 1 and end.startswith("0") for end in numbers.group(1, 2))
+        width = max(len(numbers[1]), len(numbers[2])) if padded else 0
+        way = 1 if first <= last else -1
+        return [f"{number:0{width}d}" for number in range(first, last + way, way * step)]
+    if letters is not None:
+        first, last = sorted(ord(end) for end in letters.groups() if end)
+        return [chr(code) for code in range(first, last + 1)]
+    return inside.split(",") if "," in inside else None
+
+
+def _too_many(text: str) -> UsageError:
+    return UsageError(
+        f"the pattern {printable(text)!r} stands for more than {_MOST_PATHS:,} paths; is a range misspelt?",
+        code="bad-pattern",
+        path=text,
+    )
+
+
+def _existing(alternatives: Sequence[str], text: str) -> tuple[Path, ...]:
+    found, missing = set[str](), list[str]()
+    for each in alternatives:
+        matches = [each] if exists(each) else list(_matches(each, text)) if _WILD.search(each) else []
+        found.update(matches)
+        if not matches:
+            missing.append(each)
+    if not found:
+        raise UsageError(
+            f"nothing matches the pattern {printable(text)!r}; is it misspelt?",
+            code="path-not-found",
+            path=text,
+        )
+    if missing:
+        first = min(missing, key=os.fsencode)
+        raise UsageError(
+            f"{len(missing):,} of the {len(alternatives):,} that {printable(text)!r} names do not exist; "
+            f"the first: {printable(first)!r}",
+            code="path-not-found",
+            path=first,
+        )
+    return tuple(Path(each) for each in sorted(found, key=os.fsencode))
+
+
+def _matches(pattern: str, text: str) -> Iterator[str]:
+    """The paths that match a pattern without braces; a part of it that exists as it is written is no pattern."""
+    if len(pattern) > _LONGEST:
+        raise UsageError(
+            f"a pattern has {len(pattern):,} characters, more than the {_LONGEST:,} of the longest path; make it shorter",
+            code="bad-pattern",
+            path=text,
+        )
+    parts = Path(pattern).parts
+    if "**" in parts:
+        raise UsageError(
+            f"{printable(text)!r}: ** is not expanded; name the levels, as in 'shards/*/*.tar', or the folder alone",
+            code="bad-pattern",
+            path=text,
+        )
+    bases = [""]
+    for part in parts:
+        wanted = re.compile(translate(part))
+        found = []
+        for base in bases:
+            if exists(os.path.join(base, part)):  # noqa: PTH118 - a Path would lose how it is spelt
+                found.append(os.path.join(base, part))  # noqa: PTH118
+            elif _WILD.search(part):
+                is_asked_for = part.startswith(".")
+                names = (name for name in _names_in(base) if is_asked_for or not name.startswith("."))
+                found += [os.path.join(base, name) for name in names if wanted.match(name)]  # noqa: PTH118
+        bases = found
+    return iter(bases)
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder or ".")  # noqa: PTH208 - names, as they are sorted and joined
+    except NotADirectoryError:
+        return []
+    except OSError as error:
+        raise DataError(
+            f"{printable(folder)}: the folder cannot be listed ({error.strerror}), so what matches would be missing",
+            code="unreadable",
+            path=folder,
+        ) from error
 
 
 def check_there(text: str) -> None:
@@ -95,67 +237,11 @@ def _nothing_at(text: str) -> UsageError:
     )
 
 
-def _open_one(text: str, name: str, choice: str | None, *, follow_symlinks: bool) -> ImageSource:
-    path = Path(text)
-    shown = printable(text)
-    if not text or not _exists(path):
-        raise _nothing_at(text)
-    if path.is_dir():
-        return _open_folder(path, name, choice, follow_symlinks=follow_symlinks)
-    if not path.is_file():  # reading a pipe or a device may never end
-        raise UsageError(
-            f"{shown} is neither a folder nor a regular file; needed is {_ACCEPTED}",
-            code="source-kind",
-            path=text,
-        )
-    suffix = suffix_of(text)
-    if suffix in _COLUMN_READERS:
-        return _COLUMN_READERS[suffix](path, name, choice)
-    if choice is not None:
-        raise UsageError(
-            f"{shown} has no columns, so none can be chosen with '#{printable(choice)}'",
-            code="no-column",
-            path=text,
-        )
-    if suffix in _UNSAFE_SUFFIXES:
-        raise ResourceError(
-            f"{shown}: {suffix} files can execute code when they are loaded, so genpr never does; save images as "
-            ".npz, features as .npy or .safetensors",
-            code="unsafe-format",
-            path=text,
-        )
-    for suffixes, opener in _FILE_READERS:
-        if text.lower().endswith(suffixes):
-            return opener(path, name)
-    kind = "a single image" if suffix in IMAGE_SUFFIXES else f"of unknown kind ({suffix or 'no suffix'})"
-    raise UsageError(f"{shown} is {kind}; needed is {_ACCEPTED}", code="source-kind", path=text)
-
-
-def _open_folder(folder: Path, name: str, choice: str | None, *, follow_symlinks: bool) -> ImageSource:
-    """Images below a folder; where there are none, what Hugging Face's tools leave in one."""
-    if is_saved_dataset(folder):
-        return open_saved_dataset(folder, name, choice)
-    try:
-        return open_folder(folder, name, follow_symlinks=follow_symlinks)
-    except DataError as error:
-        if error.code != "no-images" or not (files := parquet_files(folder)):
-            raise
-    return open_parquet_files(folder, files, name, choice)
-
-
-def _kind_of(path: Path) -> str:
-    """Folder, image, or the suffix that decides who reads it."""
-    if path.is_dir():
-        return "folder"
-    if suffix_of(str(path)) in IMAGE_SUFFIXES:
-        return _IMAGE
-    text = str(path).lower()
-    known = (suffixes[0] for suffixes, _ in _FILE_READERS if text.endswith(suffixes))
-    return next(known, suffix_of(text) or "no suffix")
-
-
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
     except OSError:  # a name that is too long, or a folder that may not be entered
         return False
+
+
+STDIN = "-"

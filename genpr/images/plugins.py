@@ -1,142 +1,164 @@
-"""Pillow's plugins, one per accepted format, and the facts about a file that only its plugin knows.
-
-The plugin classes are used directly and not through `Image.open`: that one warns above `MAX_IMAGE_PIXELS`, a
-setting of the whole process, and refuses twice as much, whatever limit the caller chose.
-"""
+"""Pillow's plugins as genpr uses them, and a bound on the pieces that parsers go through."""
 
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar, cast
 
-from PIL import (
-    AvifImagePlugin,
-    GifImagePlugin,
-    ImageFile,
-    JpegImagePlugin,
-    PngImagePlugin,
-    PpmImagePlugin,
-    TiffImagePlugin,
-    WebPImagePlugin,
-)
-from PIL.Image import Image
+import numpy as np
+from numpy.typing import NDArray
+from PIL import BmpImagePlugin, PpmImagePlugin
+from PIL.Image import getmodebands
 
-from genpr.images.pieces import MeteredFile, TooManyPiecesError
-from genpr.images.slow_plugins import FastBmp, FastPpm
+_T = TypeVar("_T")
 
-_BITS_PER_SAMPLE, _PHOTOMETRIC, _ORIENTATION, _PLANAR = 258, 262, 274, 284  # TIFF tags
-_WHITE_IS_ZERO = 0
-_SEPARATE_PLANES = 2
-_EXIF_LONG = 4
-_SMALL_FILE = 2**16  # bytes, which cannot be read in so many pieces
+MOST_PIECES = 2**18  # that genpr goes through itself: a 1-kilobyte chunk for all of 89 megapixels
+_MOST_READS = 2**20  # of Pillow's parsers, several to a piece; 89 megapixels of noise as GIF take 850,000
+_READ_AGAIN = 4  # times that the same bytes may be read on average, besides these:
+_BYTES_READ = 2**26
 
 
-class UnsupportedPixelsError(Exception):
-    """The pixels have no agreed meaning as 8-bit RGB; the message says why."""
+class TooManyPiecesError(Exception):
+    """Parsing a file takes too long; the message says why."""
 
 
-class _StoredTiff(TiffImagePlugin.TiffImageFile):
-    """A TIFF as it is stored. Pillow turns TIFFs, and only TIFFs, by their orientation while loading."""
-
-    def load_end(self) -> None:
-        self._size = self.im.size
+def too_many_pieces() -> TooManyPiecesError:
+    """The error for more than `MOST_PIECES`."""
+    return TooManyPiecesError(f"it is made of more than {MOST_PIECES:,} pieces")
 
 
-# The JPEG plugin reads an MPO as its first picture, which is the one to use.
-_PLUGINS: dict[str, type[ImageFile.ImageFile]] = {
-    "AVIF": AvifImagePlugin.AvifImageFile,
-    "BMP": FastBmp,
-    "GIF": GifImagePlugin.GifImageFile,
-    "JPEG": JpegImagePlugin.JpegImageFile,
-    "PNG": PngImagePlugin.PngImageFile,
-    "PPM": FastPpm,
-    "TIFF": _StoredTiff,
-    "WEBP": WebPImagePlugin.WebPImageFile,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Depth:
-    """How channel values are stored.
-
-    Attributes:
-        bits: Significant bits of a value: at most 8, or 12 or 16.
-        inverted: Gray values count from white, and Pillow has not turned them round.
-    """
-
-    bits: int = 8
-    inverted: bool = False
-
-
-def open_image(data: bytes, format_name: str) -> ImageFile.ImageFile:
-    """Parse the header of a file; no pixel is decoded."""
-    is_metered = len(data) > _SMALL_FILE or format_name == "TIFF"  # whose tags may be the same bytes
-    return _PLUGINS[format_name](MeteredFile(data) if is_metered else io.BytesIO(data))
-
-
-def depth_of(image: ImageFile.ImageFile) -> Depth:
-    """How an opened image stores its values; to be asked before loading.
+def counted(pieces: Iterable[_T]) -> Iterator[_T]:
+    """Pass pieces on, up to a number that no image has.
 
     Raises:
-        UnsupportedPixelsError: Pillow would misread the file.
+        TooManyPiecesError: There are more.
     """
-    if isinstance(image, TiffImagePlugin.TiffImageFile):
-        return _depth_of_tiff(image)
-    args = image.tile[0].args if image.tile else None
-    if isinstance(image, PngImagePlugin.PngImageFile):
-        return Depth(16) if isinstance(args, str) and args.endswith(";16B") else Depth()
-    if isinstance(image, PpmImagePlugin.PpmImageFile) and image.mode != "F":
-        # Pillow scales every maxval to the full range of the mode it chooses.
-        wide = image.mode == "I" or (isinstance(args, tuple) and args[1] > 255)
-        return Depth(16) if wide else Depth()
-    return Depth()
+    for number, piece in enumerate(pieces):
+        if number == MOST_PIECES:
+            raise too_many_pieces()
+        yield piece
 
 
-def _depth_of_tiff(image: TiffImagePlugin.TiffImageFile) -> Depth:
-    tags = image.tag_v2
-    bits = max(tags.get(_BITS_PER_SAMPLE, (1,)))
-    if image.mode in {"I", "F"} or bits not in {12, 16}:
-        return Depth()
-    if tags.get(_PLANAR) == _SEPARATE_PLANES and len(image.getbands()) > 1:
-        # Uncompressed ones come out as noise, without an error (Pillow 13 takes each plane as 8-bit).
-        raise UnsupportedPixelsError(f"a {bits}-bit TIFF in separate colour planes, which Pillow misreads")
-    return Depth(bits, inverted=image.mode.startswith("I;16") and tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO)
+class MeteredFile(io.BytesIO):
+    """A file whose reads and bytes read are limited, for Pillow's parsers.
 
-
-def is_animated(image: ImageFile.ImageFile) -> bool:
-    """Whether there are more frames or pages than the first; to be asked last, as it may move on to the second."""
-    try:
-        return bool(getattr(image, "is_animated", False))
-    except TooManyPiecesError:
-        raise
-    except Exception:  # noqa: BLE001 - a second frame that cannot be parsed is a second frame
-        return True
-
-
-def orientation_of(image: Image) -> int:
-    """Orientation 1 to 8 by the image's TIFF or EXIF tag; 1 if it has none or a broken one."""
-    if isinstance(image, TiffImagePlugin.TiffImageFile):
-        value = image.tag_v2.get(_ORIENTATION, 1)
-    else:
-        exif = image.info.get("exif", b"")
-        value = _exif_orientation(exif) if isinstance(exif, bytes) else 1
-    return value if value in range(1, 9) else 1
-
-
-def _exif_orientation(exif: bytes) -> int:
-    """The orientation tag of an EXIF block, 1 if it cannot be found.
-
-    `Image.getexif` would parse all of the block, warn about every flaw in it and raise for some.
+    `read` raises `TooManyPiecesError`, which is no `OSError`: Pillow takes these for damaged metadata and goes on.
     """
-    body = exif.removeprefix(b"Exif\0\0")
-    if body[:2] not in {b"II", b"MM"}:
-        return 1
 
-    def number(at: int, size: int) -> int:
-        return int.from_bytes(body[at : at + size], "little" if body[:1] == b"I" else "big")
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self._reads_left = _MOST_READS
+        self._bytes_left = _BYTES_READ + _READ_AGAIN * len(data)
 
-    first = number(4, 4) + 2
-    for entry in range(first, min(first + 12 * number(first - 2, 2), len(body)), 12):
-        if number(entry, 2) == _ORIENTATION:
-            return number(entry + 8, 4 if number(entry + 2, 2) == _EXIF_LONG else 2)
-    return 1
+    def read(self, size: int | None = -1, /) -> bytes:
+        """As of `io.BytesIO`."""
+        data = super().read(size)
+        self._reads_left -= 1
+        self._bytes_left -= len(data)
+        if self._reads_left < 0:
+            raise TooManyPiecesError(f"it is read in more than {_MOST_READS:,} pieces")
+        if self._bytes_left < 0:
+            raise TooManyPiecesError("many of its parts are the same bytes")
+        return data
+
+
+_PART = 2**20  # values
+_END_OF_LINE, _END_OF_BITMAP, _MOVE = 0, 1, 2
+_COMMENT = re.compile(rb"#[^\r\n]*[\r\n]?")
+
+
+class FastBmp(BmpImagePlugin.BmpImageFile):
+    """A BMP whose runs genpr expands."""
+
+    def load(self) -> Any:  # noqa: ANN401 - Pillow's own type is private
+        """Read the pixels."""
+        if self.tile and self.tile[0].codec_name == "bmp_rle" and self.fp is not None:
+            tile = self.tile[0]
+            _, is_rle4, direction = cast("tuple[str, bool, int]", tile.args)
+            self.fp.seek(tile.offset)
+            values = _expanded(self.fp.read(), tile.offset, self.size, is_rle4=is_rle4)
+            raw_mode = "L" if self.mode in {"1", "L"} else "P"
+            self.tile = [tile._replace(codec_name="raw", offset=0, args=(raw_mode, 0, direction))]
+            self.fp = io.BytesIO(values)
+        return super().load()
+
+
+def _expanded(data: bytes, offset: int, size: tuple[int, int], *, is_rle4: bool) -> bytearray:
+    """Values of all pixels, row after row; `offset` is where in the file `data` begins, which runs are aligned to."""
+    width, height = size
+    wanted = width * height
+    values = bytearray()
+    at = column = 0
+    while len(values) < wanted and at + 2 <= len(data):
+        count, value = data[at : at + 2]
+        at += 2
+        if count:
+            count = min(count, max(0, width - column))
+            pair = bytes((value >> 4, value & 15)) if is_rle4 else bytes((value, value))
+            values += (pair * (count // 2 + 1))[:count]
+            column += count
+        elif value == _END_OF_LINE:
+            values += bytes(-len(values) % width)
+            column = 0
+        elif value == _END_OF_BITMAP:
+            break
+        elif value == _MOVE:
+            if at + 2 > len(data):
+                break
+            values += bytes(min(wanted - len(values), data[at] + data[at + 1] * width))
+            at += 2
+            column = len(values) % width
+        else:
+            count = min(wanted - len(values), value)
+            stored = data[at : at + ((count + 1) // 2 if is_rle4 else count)]
+            at += len(stored)
+            if is_rle4:
+                stored = bytes(half for byte in stored for half in (byte >> 4, byte & 15))[:count]
+            values += stored
+            if len(stored) < count:
+                break
+            column += value
+            at += (offset + at) % 2
+    return values
+
+
+class FastPpm(PpmImagePlugin.PpmImageFile):
+    """A binary PPM whose values genpr scales to the full range, or a plain one without its comments.
+
+    Pillow removes one comment at a time and copies what follows it.
+    """
+
+    def load(self) -> Any:  # noqa: ANN401 - as above
+        """Read the pixels."""
+        if self.tile and self.tile[0].codec_name == "ppm" and self.fp is not None:
+            tile = self.tile[0]
+            raw_mode, largest = cast("tuple[str, int]", tile.args)
+            wanted = self.size[0] * self.size[1] * getmodebands(self.mode)
+            self.fp.seek(tile.offset)
+            values = _scaled(self.fp.read(wanted * (1 if largest < 256 else 2)), largest, self.mode)
+            args = ("I;32" if self.mode == "I" else raw_mode, 0, 1)
+            self.tile = [tile._replace(codec_name="raw", offset=0, args=args)]
+            self.fp = io.BytesIO(values)
+        elif self.tile and self.tile[0].codec_name == "ppm_plain" and self.fp is not None:
+            self.fp.seek(self.tile[0].offset)
+            self.fp = io.BytesIO(_COMMENT.sub(b"", self.fp.read()))
+            self.tile = [self.tile[0]._replace(offset=0)]
+        return super().load()
+
+
+def _scaled(data: bytes, largest: int, mode: str) -> bytes:
+    """Values of 0 to `largest`, stored in one or two bytes, scaled to the range of a mode."""
+    stored = np.dtype(np.uint8 if largest < 256 else ">u2")
+    kept, top = (np.dtype("<i4"), 65535) if mode == "I" else (np.dtype(np.uint8), 255)
+    by_value = np.rint(
+        np.arange(2 ** (8 * stored.itemsize)) / largest * top
+    )  # halves to even, as `round` does
+    table = np.minimum(by_value, top).astype(kept)
+    values: NDArray[np.unsignedinteger] = np.frombuffer(data, stored, len(data) // stored.itemsize)
+    scaled = np.empty(len(values), kept)
+    for start in range(0, len(values), _PART):  # numpy makes 8-byte indices
+        part = slice(start, start + _PART)
+        np.take(table, values[part], out=scaled[part])
+    return scaled.tobytes()

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from genpr.errors import UsageError
-from genpr.images.item import ImageSource, known_length, printable
-from genpr.images.part import PartSource
+from genpr.images.item import ImageSource, PartSource, known_length, printable
 
 BLOCK = 2048
 """Consecutive images that stay together."""

@@ -1,27 +1,146 @@
-"""The door to all images: one function that takes whatever holds them, and one that takes a sample of it."""
+"""Open whatever holds images: paths, arrays, data sets, iterables; and choose a random part of it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from genpr.errors import UsageError
-from genpr.images.arrays import open_array, open_tensor
-from genpr.images.datasets import BatchSource, open_dataset
-from genpr.images.file_list import Communicator
-from genpr.images.huggingface import is_huggingface, open_huggingface
-from genpr.images.item import ImageSource, Item
-from genpr.images.layout import is_tensor
-from genpr.images.part import PartSource
-from genpr.images.paths import open_path
+from genpr.errors import DataError, ResourceError, UsageError
+from genpr.images.archive import open_tar, open_zip
+from genpr.images.arrays import is_tensor, open_array, open_npy, open_npz, open_tensor
+from genpr.images.arrow import is_saved_dataset, open_arrow, open_saved_dataset
+from genpr.images.datasets import BatchSource, is_huggingface, open_dataset, open_huggingface
+from genpr.images.folder import Communicator, ListSource, open_folder, open_list, open_stdin_list
+from genpr.images.item import IMAGE_SUFFIXES, ImageSource, Item, PartSource, joined, printable, suffix_of
+from genpr.images.parquet import open_parquet, open_parquet_files, parquet_files
+from genpr.images.paths import STDIN, _exists, _nothing_at, expand, split_choice
 
 __all__ = ["ImageSource", "Item", "choose_rows", "open_source", "subset"]
+
+_FILE_READERS: tuple[tuple[tuple[str, ...], Callable[[Path, str], ImageSource]], ...] = (
+    ((".zip",), open_zip),
+    ((".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tbz2", ".tar.xz", ".txz"), open_tar),
+    ((".npz",), open_npz),
+    ((".npy",), open_npy),
+    ((".txt",), open_list),
+)
+_COLUMN_READERS: dict[str, Callable[[Path, str, str | None], ImageSource]] = {
+    ".parquet": open_parquet,
+    ".arrow": open_arrow,
+}
+_IMAGE = "image"
+_UNSAFE_SUFFIXES = {".pkl", ".pickle", ".pt", ".pth"}
+_FILE_SUFFIXES = ", ".join(
+    [*_COLUMN_READERS, *(suffix for suffixes, _ in _FILE_READERS for suffix in suffixes)]
+)
+_ACCEPTED = f"a folder of images, or a file with one of {_FILE_SUFFIXES} (a list of files)"
+
+
+def open_path(
+    text: str, name: str, *, follow_symlinks: bool = False, communicator: Communicator | None = None
+) -> ImageSource:
+    """Open what lies at a path, or what a pattern of paths stands for (`genpr.images.paths.expand`).
+
+    Args:
+        text: As the user wrote it.
+        name: What to call it in messages.
+        follow_symlinks: Look into folders that a folder only links to, too.
+        communicator: See `genpr.images.source.open_source`.
+
+    Raises:
+        UsageError: There is nothing, or nothing that could hold images, or several kinds of things ("mixed-kinds").
+        DataError: It holds no images, or is damaged.
+        ResourceError: Reading it could execute code.
+    """
+    if text == STDIN:
+        return open_stdin_list(name, communicator)
+    text, choice = split_choice(text)
+    several = expand(text)
+    if several is None:
+        return _open_one(text, name, choice, follow_symlinks=follow_symlinks)
+    kinds = {_kind_of(path): path for path in reversed(several)}
+    if len(kinds) > 1:
+        found = ", ".join(f"{kind} ({printable(str(path))})" for kind, path in sorted(kinds.items()))
+        raise UsageError(
+            f"the pattern {printable(text)!r} names different kinds of things: {found}; all of one source are of one "
+            "kind, so make the pattern narrower",
+            code="mixed-kinds",
+            path=text,
+        )
+    if kinds.keys() == {_IMAGE}:
+        return ListSource(name, Path(), tuple(map(str, several)))
+    return joined(name, several, partial(_open_part, choice=choice, follow_symlinks=follow_symlinks))
+
+
+def _open_part(path: Path, *, choice: str | None, follow_symlinks: bool) -> ImageSource:
+    return _open_one(str(path), str(path), choice, follow_symlinks=follow_symlinks)
+
+
+def _open_one(text: str, name: str, choice: str | None, *, follow_symlinks: bool) -> ImageSource:
+    path = Path(text)
+    shown = printable(text)
+    if not text or not _exists(path):
+        raise _nothing_at(text)
+    if path.is_dir():
+        return _open_folder(path, name, choice, follow_symlinks=follow_symlinks)
+    if not path.is_file():  # reading a pipe or a device may never end
+        raise UsageError(
+            f"{shown} is neither a folder nor a regular file; needed is {_ACCEPTED}",
+            code="source-kind",
+            path=text,
+        )
+    suffix = suffix_of(text)
+    if suffix in _COLUMN_READERS:
+        return _COLUMN_READERS[suffix](path, name, choice)
+    if choice is not None:
+        raise UsageError(
+            f"{shown} has no columns, so none can be chosen with '#{printable(choice)}'",
+            code="no-column",
+            path=text,
+        )
+    if suffix in _UNSAFE_SUFFIXES:
+        raise ResourceError(
+            f"{shown}: {suffix} files can execute code when they are loaded, so genpr never does; save images as "
+            ".npz, features as .npy or .safetensors",
+            code="unsafe-format",
+            path=text,
+        )
+    for suffixes, opener in _FILE_READERS:
+        if text.lower().endswith(suffixes):
+            return opener(path, name)
+    kind = "a single image" if suffix in IMAGE_SUFFIXES else f"of unknown kind ({suffix or 'no suffix'})"
+    raise UsageError(f"{shown} is {kind}; needed is {_ACCEPTED}", code="source-kind", path=text)
+
+
+def _open_folder(folder: Path, name: str, choice: str | None, *, follow_symlinks: bool) -> ImageSource:
+    """Images below a folder; where there are none, what Hugging Face's tools leave in one."""
+    if is_saved_dataset(folder):
+        return open_saved_dataset(folder, name, choice)
+    try:
+        return open_folder(folder, name, follow_symlinks=follow_symlinks)
+    except DataError as error:
+        if error.code != "no-images" or not (files := parquet_files(folder)):
+            raise
+    return open_parquet_files(folder, files, name, choice)
+
+
+def _kind_of(path: Path) -> str:
+    """Folder, image, or the suffix that decides who reads it."""
+    if path.is_dir():
+        return "folder"
+    if suffix_of(str(path)) in IMAGE_SUFFIXES:
+        return _IMAGE
+    text = str(path).lower()
+    known = (suffixes[0] for suffixes, _ in _FILE_READERS if text.endswith(suffixes))
+    return next(known, suffix_of(text) or "no suffix")
 
 
 def open_source(
@@ -35,7 +154,7 @@ def open_source(
 
     Args:
         source: The path of a folder or an archive (zip, tar), of .npz with `arr_0` or .npy, both uint8
-            (n, h, w, 3); a pattern of such paths, all of one kind (`genpr.images.patterns.expand`); a numpy
+            (n, h, w, 3); a pattern of such paths, all of one kind (`genpr.images.paths.expand`); a numpy
             array uint8 (n, h, w, 3); a torch tensor uint8 (n, 3, h, w); a map-style dataset of PIL images,
             uint8 tensors (3, h, w) or uint8 arrays (h, w, 3), alone or first in a tuple; or an iterable of
             uint8 batches, tensors (n, 3, h, w) or arrays (n, h, w, 3).

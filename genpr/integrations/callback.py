@@ -10,7 +10,7 @@ from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Result
 from genpr.features.extractor import FeatureExtractor
-from genpr.images.float_range import ImageRange, checked_range
+from genpr.images.arrays import ImageRange, checked_range
 from genpr.integrations.drawn import Drawn, Generate, Model, check_count, undisturbed
 from genpr.integrations.history import History, Mode, Record, check_monitor
 from genpr.integrations.reals import GivenReals

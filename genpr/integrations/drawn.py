@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from genpr.errors import DataError, UsageError
-from genpr.images.float_range import ImageRange
+from genpr.images.arrays import ImageRange
 from genpr.integrations.pixels import as_uint8
 
 Model = TypeVar("Model")

@@ -8,7 +8,7 @@ from typing import Any
 from genpr.distributed import TrainingRanks, check_seconds
 from genpr.errors import ResourceError
 from genpr.features.extractor import FeatureExtractor
-from genpr.images.float_range import ImageRange, checked_range
+from genpr.images.arrays import ImageRange, checked_range
 from genpr.integrations.callback import GenprCallback
 from genpr.integrations.drawn import Images, check_count
 from genpr.integrations.history import History, Mode, Record

@@ -7,7 +7,7 @@ import warnings
 from torch import Tensor
 
 from genpr.errors import DataError, UsageError
-from genpr.images.float_range import MOST_OUTSIDE, ImageRange, checked_range, levels_of
+from genpr.images.arrays import MOST_OUTSIDE, ImageRange, checked_range, levels_of
 
 
 def declared_range(*, normalize: bool, image_range: ImageRange | None) -> ImageRange | None:
@@ -24,7 +24,7 @@ def declared_range(*, normalize: bool, image_range: ImageRange | None) -> ImageR
 def as_uint8(images: Tensor, image_range: ImageRange | None) -> Tensor:
     """Images as uint8; uint8 ones as they are.
 
-    Floats are rounded half up (see `genpr.images.float_range`); truncation, which torchmetrics' own metrics use, makes
+    Floats are rounded half up (see `genpr.images.arrays`); truncation, which torchmetrics' own metrics use, makes
     every image half a level darker.
 
     Args:

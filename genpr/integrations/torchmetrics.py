@@ -21,7 +21,7 @@ from genpr.evaluation.result import Result
 from genpr.features.agreement import check_same_extractor
 from genpr.features.extractor import ExtractorInfo, FeatureExtractor
 from genpr.features.feature_set import FeatureSet
-from genpr.images.float_range import ImageRange
+from genpr.images.arrays import ImageRange
 from genpr.integrations.pixels import as_uint8, declared_range
 from genpr.integrations.reals import GivenReals
 from genpr.integrations.rows import RowMaker, content_of

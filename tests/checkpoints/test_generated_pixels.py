@@ -8,7 +8,7 @@ import torch
 
 from genpr.checkpoints.generator import to_uint8
 from genpr.errors import DataError, UsageError
-from genpr.images.float_range import checked_range
+from genpr.images.arrays import checked_range
 
 GRID = torch.arange(2 * 3 * 4 * 5).view(2, 3, 4, 5).to(torch.uint8)
 

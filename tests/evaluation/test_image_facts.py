@@ -19,7 +19,7 @@ from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet, load_features, save_features
 from genpr.features.image_facts import ImageFacts
-from genpr.images.sniff import codec_name
+from genpr.images.formats import codec_name
 
 OPTIONS = {"extractor": "pixels", "device": "cpu", "control": False, "intervals": False, "k": 1}
 INFO = ExtractorInfo("inception", 3, "none", None, comparable=True, cache_key="0" * 64)

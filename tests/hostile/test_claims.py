@@ -30,12 +30,12 @@ from genpr.errors import DataError, GenprError, ImageError
 from genpr.evaluation.compare import load_results
 from genpr.evaluation.labels import open_labels
 from genpr.features.feature_set import load_features
-from genpr.images import file_list
+from genpr.images import folder
+from genpr.images.archive import _Unpacked
 from genpr.images.decode import decode
 from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source
 from genpr.images.statistics import read_statistics
-from genpr.images.tar_archive import _Unpacked
 from genpr.limits import RESULT_BYTES
 
 MOST_BYTES = 100 * 2**20
@@ -338,7 +338,7 @@ def test_a_list_on_standard_input_is_read_as_far_as_a_list_may_go(monkeypatch):
             return len(buffer)
 
     endless = Endless()
-    monkeypatch.setattr(file_list, "TEXT_BYTES", 2**22)
+    monkeypatch.setattr(folder, "TEXT_BYTES", 2**22)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(endless)))
     with pytest.raises(DataError) as caught:
         open_source("-")

@@ -18,7 +18,7 @@ from genpr.evaluation.labels import open_labels
 from genpr.evaluation.modes import find_modes
 from genpr.features.feature_set import load_features
 from genpr.features.inputs import open_side
-from genpr.images.file_list import _piped
+from genpr.images.folder import _piped
 from genpr.images.pack import pack
 from genpr.images.source import open_source, subset
 from genpr.limits import TEXT_BYTES

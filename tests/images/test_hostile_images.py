@@ -20,8 +20,8 @@ from PIL.PpmImagePlugin import PpmImageFile
 
 import genpr
 from genpr.errors import BadImagesError
+from genpr.images.formats import workload
 from genpr.images.policy import MAX_PIXELS
-from genpr.images.workload import workload
 
 MOST_SECONDS = 3.0  # of processor time; each took 5 to 50 s, or gigabytes
 

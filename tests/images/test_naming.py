@@ -2,7 +2,7 @@
 
 import pytest
 
-from genpr.images.naming import file_of, known_as, plain_path, stem_of
+from genpr.images.item import file_of, known_as, plain_path, stem_of
 
 PATHS = ["cats/a.png", "dogs/b.png"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
-from genpr.images.others import OtherFiles, no_images
+from genpr.images.item import OtherFiles, no_images
 
 
 def test_the_first_names_in_order_are_kept_and_all_are_counted():

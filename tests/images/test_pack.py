@@ -14,7 +14,6 @@ from image_files import encode, noise, stack
 from PIL import Image
 
 from genpr.errors import BadImagesError, DataError, ResourceError, UsageError
-from genpr.images import npz_writer
 from genpr.images import pack as pack_module
 from genpr.images.item import Item
 from genpr.images.pack import check_output, pack, pack_source
@@ -295,7 +294,7 @@ def test_a_disk_that_fills_up_leaves_nothing(out, monkeypatch):
     def full(*_args, **_options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(npz_writer, "_header", full)
+    monkeypatch.setattr(pack_module, "_header", full)
     error = refused(IMAGES, out, ResourceError)
     assert error.code == "output-unwritable"
     assert "No space left on device" in str(error)

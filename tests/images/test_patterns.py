@@ -11,7 +11,7 @@ import pytest
 from image_files import SMALL, encode
 
 from genpr.errors import DataError, ImageError, UsageError
-from genpr.images.patterns import expand
+from genpr.images.paths import expand
 from genpr.images.source import open_source, subset
 
 PNG = encode(SMALL)

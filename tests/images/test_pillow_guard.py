@@ -12,8 +12,7 @@ from image_files import SAMPLES, encode, noise
 from PIL import Image, ImageFile
 
 from genpr.errors import ImageError
-from genpr.images.decode import decode
-from genpr.images.pillow_guard import PillowGuard
+from genpr.images.decode import PillowGuard, decode
 from genpr.images.policy import DecodePolicy
 
 POLICY = DecodePolicy()

@@ -275,7 +275,7 @@ def test_large_images_are_converted_in_parts_to_the_same_pixels(sample, alpha, m
     for data in (SAMPLES[sample], encode(HALF_CLEAR, "PNG"), encode(HALF_CLEAR, "WEBP", lossless=True)):
         whole = decode(data, name="x", policy=policy)
         with monkeypatch.context() as patch:
-            patch.setattr("genpr.images.pixels._PART_PIXELS", 2 * whole.pixels.shape[1])
+            patch.setattr("genpr.images.decode._PART_PIXELS", 2 * whole.pixels.shape[1])
             parts = decode(data, name="x", policy=policy)
         np.testing.assert_array_equal(parts.pixels, whole.pixels)
         assert parts.flags == whole.flags

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 import genpr
-from genpr.images.float_range import levels_of
+from genpr.images.arrays import levels_of
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 

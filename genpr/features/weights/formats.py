@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from genpr.errors import WeightsError
 from genpr.features.weights.known import WeightsFile
-from genpr.images.damage import DAMAGE
+from genpr.images.archive import DAMAGE
 from genpr.images.item import printable
 from genpr.limits import ARCHIVED_PARSED_BYTES, parse_json
 
