@@ -1,4 +1,12 @@
-"""The sizes of the AV1 frames in an AVIF file."""
+"""The sizes of the AV1 frames in an AVIF file.
+
+libavif believes the sizes in the boxes of a file, lets the AV1 decoder decode frames of any other size, and then scales
+them. So the boxes are followed to the frames, and the headers of these are read.
+
+References:
+    ISO/IEC 14496-12 (boxes, tracks) and 23008-12 (items).
+    AV1 Bitstream & Decoding Process Specification, sections 5.3 (OBUs), 5.5 (sequence header), 5.9 (frame header).
+"""
 
 from __future__ import annotations
 
@@ -6,13 +14,47 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from genpr.images.plugins import counted
+from genpr.images.formats import LEAST_PASS, Workload, counted
 
-Size = tuple[int, int]
+_Size = tuple[int, int]
+
+_SEQUENCE_HEADER, _FRAME_HEADER, _FRAME = 1, 3, 6
+_SELECT = 2  # "each frame says so itself"
+_KEY_FRAME, _SWITCH_FRAME = 0, 3
+_HEADER_BYTES = 1024  # more than the longest header has up to the sizes
+
+
+def avif_workload(data: bytes) -> Workload:
+    """What decoding the images of a file takes, and the first pictures of its sequences.
+
+    Frames that choose their size themselves count with the largest that they can choose.
+
+    Raises:
+        TooManyPiecesError: It is made of very many units.
+        ValueError: A frame is larger than the file says that its images are, there is none, or images are made of the
+            same bytes again and again.
+    """
+    boxes = _find_boxes(data)
+    stated = max((width * height for width, height in boxes.sizes), default=0)
+    frames: list[int] = []
+    sequence: _Sequence | None = None
+    for kind, body in counted(each for coded in boxes.coded for each in _units(coded)):
+        if kind == _SEQUENCE_HEADER:
+            sequence = _read_sequence(_Bits(body))
+            if sequence.width * sequence.height > stated:
+                raise ValueError(
+                    f"frames of {sequence.width} x {sequence.height} pixels in images of {stated:,} pixels"
+                )
+        elif kind in {_FRAME_HEADER, _FRAME} and sequence is not None:
+            width, height = _frame_size(_Bits(body), sequence)
+            frames.append(width * height)
+    if not frames:
+        raise ValueError("no AV1 frame where its boxes say that there are some")
+    return Workload(max(frames), sum(max(pixels, LEAST_PASS) for pixels in frames))
 
 
 @dataclass(frozen=True, slots=True)
-class AvifBoxes:
+class _Boxes:
     """What the boxes of an AVIF file say.
 
     Attributes:
@@ -20,17 +62,13 @@ class AvifBoxes:
         coded: AV1 data of each image or piece, and of the first picture of each sequence.
     """
 
-    sizes: list[Size]
+    sizes: list[_Size]
     coded: list[memoryview]
 
 
-def avif_boxes(data: bytes) -> AvifBoxes:
-    """Find the images of a file.
-
-    Raises:
-        ValueError: Images are made of the same bytes again and again.
-    """
-    found = AvifBoxes([], [])
+def _find_boxes(data: bytes) -> _Boxes:
+    """Find the images of a file."""
+    found = _Boxes([], [])
     view = memoryview(data)
     for kind, body in _children(view):
         if kind == b"meta":
@@ -67,7 +105,7 @@ def _number(body: memoryview, at: int, size: int) -> int:
     return int.from_bytes(body[at : at + size], "big")
 
 
-def _read_items(view: memoryview, meta: memoryview, found: AvifBoxes) -> None:
+def _read_items(view: memoryview, meta: memoryview, found: _Boxes) -> None:
     """Images that are items: their types by `iinf`, places by `iloc`, sizes by `ispe`."""
     children = list(_children(meta[4:]))
     inside = next((body for kind, body in children if kind == b"idat"), memoryview(b""))
@@ -130,7 +168,7 @@ def _places(iloc: memoryview) -> Iterator[tuple[int, list[tuple[bool, int, int]]
             yield item, extents
 
 
-def _read_track(view: memoryview, track: memoryview, found: AvifBoxes) -> None:
+def _read_track(view: memoryview, track: memoryview, found: _Boxes) -> None:
     """The first picture of a sequence: its size by `tkhd`, its place by `stco`, its length by `stsz`."""
     for _, header in _below(track, b"tkhd"):
         at = 88 if _number(header, 0, 1) == 1 else 76
@@ -145,38 +183,6 @@ def _read_track(view: memoryview, track: memoryview, found: AvifBoxes) -> None:
         start = _number(offsets, 8, width)
         length = _number(lengths, 4, 4) or _number(lengths, 12, 4)
         found.coded.append(view[start : start + length])
-
-
-_SEQUENCE_HEADER, _FRAME_HEADER, _FRAME = 1, 3, 6
-_SELECT = 2  # "each frame says so itself"
-_KEY_FRAME, _SWITCH_FRAME = 0, 3
-_HEADER_BYTES = 1024  # more than the longest header has up to the sizes
-
-
-def avif_frames(data: bytes) -> list[Size]:
-    """(width, height) of every frame in the images of a file, and in the first pictures of its sequences.
-
-    Frames that choose their size themselves count with the largest that they can choose.
-
-    Raises:
-        ValueError: A frame is larger than the file says that its images are, or there is none.
-    """
-    boxes = avif_boxes(data)
-    stated = max((width * height for width, height in boxes.sizes), default=0)
-    frames: list[Size] = []
-    sequence: _Sequence | None = None
-    for kind, body in counted(each for coded in boxes.coded for each in _units(coded)):
-        if kind == _SEQUENCE_HEADER:
-            sequence = _read_sequence(_Bits(body))
-            if sequence.width * sequence.height > stated:
-                raise ValueError(
-                    f"frames of {sequence.width} x {sequence.height} pixels in images of {stated:,} pixels"
-                )
-        elif kind in {_FRAME_HEADER, _FRAME} and sequence is not None:
-            frames.append(_frame_size(_Bits(body), sequence))
-    if not frames:
-        raise ValueError("no AV1 frame where its boxes say that there are some")
-    return frames
 
 
 def _units(coded: memoryview) -> Iterator[tuple[int, memoryview]]:
@@ -236,7 +242,7 @@ class _Sequence(NamedTuple):
 
     width: int
     height: int
-    size_bits: Size
+    size_bits: _Size
     is_reduced: bool
     time_bits: int = 0
     screen_content: int = _SELECT
@@ -293,7 +299,7 @@ def _skip_operating_points(bits: _Bits) -> int:
     return time_bits
 
 
-def _frame_size(bits: _Bits, sequence: _Sequence) -> Size:
+def _frame_size(bits: _Bits, sequence: _Sequence) -> _Size:
     """The size of a frame, or the largest that it can choose."""
     if sequence.is_reduced:
         return sequence.width, sequence.height

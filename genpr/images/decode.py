@@ -12,7 +12,6 @@ import hashlib
 import io
 import re
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, cast
@@ -20,33 +19,29 @@ from typing import Any, cast
 import numpy as np
 import PIL
 from numpy.typing import NDArray
-from PIL import (
-    AvifImagePlugin,
-    GifImagePlugin,
-    Image,
-    ImageFile,
-    JpegImagePlugin,
-    PngImagePlugin,
-    PpmImagePlugin,
-    TiffImagePlugin,
-    WebPImagePlugin,
-    features,
-)
+from PIL import Image, ImageFile, features
 from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngImageFile
+from PIL.PpmImagePlugin import PpmImageFile
+from PIL.TiffImagePlugin import TiffImageFile
 
-from genpr.errors import GenprError, ImageError
+from genpr.errors import GenprError, ImageError, printable
+from genpr.images.avif import avif_workload
 from genpr.images.formats import (
+    JPEG_END,
+    TooManyPiecesError,
     Workload,
     ends_early,
     image_format,
     jpeg_passes,
-    missed_damage,
+    jpeg_without_metadata,
+    png_damage,
+    png_without_metadata,
     refusal,
-    without_metadata,
     workload,
 )
-from genpr.images.item import ImageData, printable
-from genpr.images.plugins import FastBmp, FastPpm, MeteredFile, TooManyPiecesError
+from genpr.images.item import ImageData
+from genpr.images.plugins import PLUGINS, MeteredFile
 from genpr.images.policy import FLAGS, MAX_PIXELS, DecodePolicy
 
 __all__ = [
@@ -60,11 +55,37 @@ __all__ = [
     "rgb_of_image",
 ]
 
+# Pixels that a decoder may fill for a small image, however low the limit; they fit anywhere.
+_LEAST_LIMIT = 2**24
+_LONGEST_SIDE = 2**20  # pixels; decoders hold several rows at once, and resizing stretches them
+_SMALL_FILE = 2**16  # bytes, which cannot be read in very many pieces
+_PART_PIXELS = 2**22  # pixels that are converted at once, as several copies of a large image fill the memory
+_BOMB = "; a decompression bomb? If it is genuine, raise max_pixels"
 _QUIET = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
+
+_BITS_PER_SAMPLE, _PHOTOMETRIC, _ORIENTATION, _PLANAR = 258, 262, 274, 284  # TIFF tags
+_WHITE_IS_ZERO = 0
+_SEPARATE_PLANES = 2
+_EXIF_LONG = 4
+
+_Color = tuple[int, int, int]
+
+_CONVERTED = {"1", "L", "P", "LA", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"}
+_PREMULTIPLIED = {"La": "LA", "RGBa": "RGBA"}
+_UNKNOWN_RANGE = {"F": "32-bit float", "I": "32-bit integer"}
+
+
+class UnsupportedPixelsError(Exception):
+    """The pixels have no agreed meaning as 8-bit RGB; the message says why."""
 
 
 class PillowGuard:
-    """Context manager; the first thread in sets the switches, the last one out restores them.
+    """Makes Pillow's process-wide switches strict and silent; the first thread in sets, the last one out restores them.
+
+    Two of them reach into every decode. `ImageFile.LOAD_TRUNCATED_IMAGES`, which training code likes to set, fills
+    what is missing of a file with gray. And broken metadata makes Pillow warn, which raises where warnings are
+    errors. Neither can be set for one thread only (`warnings.catch_warnings` is not safe between threads before
+    Python 3.14), so all decoding threads share one guard, which counts them.
 
     What another thread changes meanwhile is set again when the next decode begins. The filter silences
     warnings from Pillow's own modules only, and is taken out of the very lists it was put into, so it stays
@@ -101,226 +122,6 @@ class PillowGuard:
 
 
 pillow_guard = PillowGuard()
-
-
-_BITS_PER_SAMPLE, _PHOTOMETRIC, _ORIENTATION, _PLANAR = 258, 262, 274, 284  # TIFF tags
-_WHITE_IS_ZERO = 0
-_SEPARATE_PLANES = 2
-_EXIF_LONG = 4
-_SMALL_FILE = 2**16  # bytes, which cannot be read in so many pieces
-
-
-class UnsupportedPixelsError(Exception):
-    """The pixels have no agreed meaning as 8-bit RGB; the message says why."""
-
-
-class _StoredTiff(TiffImagePlugin.TiffImageFile):
-    """A TIFF as it is stored. Pillow turns TIFFs, and only TIFFs, by their orientation while loading."""
-
-    def load_end(self) -> None:
-        self._size = self.im.size
-
-
-# The JPEG plugin reads an MPO as its first picture, which is the one to use.
-_PLUGINS: dict[str, type[ImageFile.ImageFile]] = {
-    "AVIF": AvifImagePlugin.AvifImageFile,
-    "BMP": FastBmp,
-    "GIF": GifImagePlugin.GifImageFile,
-    "JPEG": JpegImagePlugin.JpegImageFile,
-    "PNG": PngImagePlugin.PngImageFile,
-    "PPM": FastPpm,
-    "TIFF": _StoredTiff,
-    "WEBP": WebPImagePlugin.WebPImageFile,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Depth:
-    """How channel values are stored.
-
-    Attributes:
-        bits: Significant bits of a value: at most 8, or 12 or 16.
-        inverted: Gray values count from white, and Pillow has not turned them round.
-    """
-
-    bits: int = 8
-    inverted: bool = False
-
-
-def open_image(data: bytes, format_name: str) -> ImageFile.ImageFile:
-    """Parse the header of a file; no pixel is decoded."""
-    is_metered = len(data) > _SMALL_FILE or format_name == "TIFF"  # whose tags may be the same bytes
-    return _PLUGINS[format_name](MeteredFile(data) if is_metered else io.BytesIO(data))
-
-
-def depth_of(image: ImageFile.ImageFile) -> Depth:
-    """How an opened image stores its values; to be asked before loading.
-
-    Raises:
-        UnsupportedPixelsError: Pillow would misread the file.
-    """
-    if isinstance(image, TiffImagePlugin.TiffImageFile):
-        return _depth_of_tiff(image)
-    args = image.tile[0].args if image.tile else None
-    if isinstance(image, PngImagePlugin.PngImageFile):
-        return Depth(16) if isinstance(args, str) and args.endswith(";16B") else Depth()
-    if isinstance(image, PpmImagePlugin.PpmImageFile) and image.mode != "F":
-        # Pillow scales every maxval to the full range of the mode it chooses.
-        wide = image.mode == "I" or (isinstance(args, tuple) and args[1] > 255)
-        return Depth(16) if wide else Depth()
-    return Depth()
-
-
-def _depth_of_tiff(image: TiffImagePlugin.TiffImageFile) -> Depth:
-    tags = image.tag_v2
-    bits = max(tags.get(_BITS_PER_SAMPLE, (1,)))
-    if image.mode in {"I", "F"} or bits not in {12, 16}:
-        return Depth()
-    if tags.get(_PLANAR) == _SEPARATE_PLANES and len(image.getbands()) > 1:
-        # Uncompressed ones come out as noise, without an error (Pillow 13 takes each plane as 8-bit).
-        raise UnsupportedPixelsError(f"a {bits}-bit TIFF in separate colour planes, which Pillow misreads")
-    return Depth(bits, inverted=image.mode.startswith("I;16") and tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO)
-
-
-def is_animated(image: ImageFile.ImageFile) -> bool:
-    """Whether there are more frames or pages than the first; to be asked last, as it may move on to the second."""
-    try:
-        return bool(getattr(image, "is_animated", False))
-    except TooManyPiecesError:
-        raise
-    except Exception:  # noqa: BLE001 - a second frame that cannot be parsed is a second frame
-        return True
-
-
-def orientation_of(image: Image.Image) -> int:
-    """Orientation 1 to 8 by the image's TIFF or EXIF tag; 1 if it has none or a broken one."""
-    if isinstance(image, TiffImagePlugin.TiffImageFile):
-        value = image.tag_v2.get(_ORIENTATION, 1)
-    else:
-        exif = image.info.get("exif", b"")
-        value = _exif_orientation(exif) if isinstance(exif, bytes) else 1
-    return value if value in range(1, 9) else 1
-
-
-def _exif_orientation(exif: bytes) -> int:
-    """The orientation tag of an EXIF block, 1 if it cannot be found.
-
-    `Image.getexif` would parse all of the block, warn about every flaw in it and raise for some.
-    """
-    body = exif.removeprefix(b"Exif\0\0")
-    if body[:2] not in {b"II", b"MM"}:
-        return 1
-
-    def number(at: int, size: int) -> int:
-        return int.from_bytes(body[at : at + size], "little" if body[:1] == b"I" else "big")
-
-    first = number(4, 4) + 2
-    for entry in range(first, min(first + 12 * number(first - 2, 2), len(body)), 12):
-        if number(entry, 2) == _ORIENTATION:
-            return number(entry + 8, 4 if number(entry + 2, 2) == _EXIF_LONG else 2)
-    return 1
-
-
-_CONVERTED = {"1", "L", "P", "LA", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"}
-_PREMULTIPLIED = {"La": "LA", "RGBa": "RGBA"}
-_PART_PIXELS = 2**22
-_UNKNOWN_RANGE = {"F": "32-bit float", "I": "32-bit integer"}
-
-
-Colour = tuple[int, int, int]
-
-
-def rgb_pixels(
-    image: Image.Image, depth: Depth, background: Colour | None = None
-) -> tuple[NDArray[np.uint8], set[str]]:
-    """Convert a loaded image.
-
-    Args:
-        image: In any mode.
-        depth: How its file stores values.
-        background: The colour behind transparent pixels; None leaves transparency out.
-
-    Returns:
-        Pixels (h, w, 3), writable, and those flags that tell of values changed or left out.
-
-    Raises:
-        UnsupportedPixelsError: The mode has no agreed meaning as 8-bit RGB.
-    """
-    if image.mode.startswith("I;16") or (image.mode == "I" and depth.bits == 16):
-        return _scaled_gray(image, depth, background)
-    if image.mode in _PREMULTIPLIED:
-        image = image.convert(_PREMULTIPLIED[image.mode])
-    if image.mode in _UNKNOWN_RANGE:
-        raise UnsupportedPixelsError(
-            f"{_UNKNOWN_RANGE[image.mode]} pixels (mode {image.mode}), whose range is unknown"
-        )
-    if image.mode not in _CONVERTED:
-        raise UnsupportedPixelsError(f"pixels of mode {image.mode}")
-    flags = {"16bit-scaled"} if depth.bits > 8 else set()
-    if image.mode == "CMYK":
-        flags.add("cmyk-converted")
-    pixels = np.empty((image.height, image.width, 3), np.uint8)
-    for top, part in _parts(image):
-        rows = pixels[top : top + part.height]
-        if not image.has_transparency_data:
-            rows[:] = np.asarray(part if part.mode == "RGB" else part.convert("RGB"))
-            continue
-        rgba = np.asarray(part if part.mode == "RGBA" else part.convert("RGBA"))
-        rows[:] = rgba[..., :3] if background is None else _laid_on(background, rgba)
-        if background is None and rgba[..., 3].min() < 255:
-            flags.add("alpha-dropped")
-    return pixels, flags
-
-
-def _parts(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
-    """A large image in rows of some megabytes, each with its first row: several copies of all of it fill the memory."""
-    height = max(1, _PART_PIXELS // max(1, image.width))
-    if height >= image.height:
-        yield 0, image
-        return
-    for top in range(0, image.height, height):
-        yield top, image.crop((0, top, image.width, min(top + height, image.height)))
-
-
-def turned(pixels: NDArray[np.uint8], orientation: int) -> NDArray[np.uint8]:
-    """Pixels (h, w, 3) turned upright by their EXIF orientation, 1 to 8: mirrored, rotated, or both."""
-    if orientation >= 5:
-        pixels = pixels.swapaxes(0, 1)
-    if orientation in {3, 4, 7, 8}:
-        pixels = pixels[::-1]
-    if orientation in {2, 3, 6, 7}:
-        pixels = pixels[:, ::-1]
-    return np.ascontiguousarray(pixels)
-
-
-def _laid_on(background: Colour, rgba: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Pixels (h, w, 4) over a colour, each value rounded to the nearest level."""
-    alpha = rgba[..., 3:].astype(np.uint16)
-    mixed = rgba[..., :3] * alpha + np.array(background, np.uint16) * (255 - alpha)  # at most 255 * 255
-    return ((mixed.astype(np.uint32) + 127) // 255).astype(np.uint8)
-
-
-def _scaled_gray(
-    image: Image.Image, depth: Depth, background: Colour | None
-) -> tuple[NDArray[np.uint8], set[str]]:
-    """Keep the high 8 bits, as readers of 16-bit colour do."""
-    values = np.asarray(image)
-    flags = {"16bit-scaled"}
-    gray = (values >> max(depth.bits - 8, 0)).astype(np.uint8)
-    pixels = np.repeat((255 - gray if depth.inverted else gray)[..., None], 3, axis=2)
-    hidden = values == image.info.get("transparency", -1)
-    if background is not None:
-        pixels[hidden] = background
-    elif hidden.any():
-        flags.add("alpha-dropped")
-    return pixels, flags
-
-
-_LEAST_LIMIT = (
-    2**24
-)  # pixels that a decoder may fill for a small image, however low the limit; they fit anywhere
-_BOMB = "; a decompression bomb? If it is genuine, raise max_pixels"
-_LONGEST_SIDE = 2**20  # pixels; decoders hold several rows at once, and resizing stretches them
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +175,41 @@ def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
             raise _damaged(data, format_name, name, error) from error
 
 
+def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy) -> Decoded:
+    exif = None
+    if format_name == "PNG":
+        data = png_without_metadata(data)
+    elif format_name == "JPEG":
+        data, exif = jpeg_without_metadata(data)
+    elif format_name != "AVIF":
+        _check_work(workload(data, format_name), format_name, name, policy)
+    is_metered = len(data) > _SMALL_FILE or format_name == "TIFF"  # whose tags may be the same bytes
+    image = PLUGINS[format_name](MeteredFile(data) if is_metered else io.BytesIO(data))
+    if exif is not None:
+        image.info["exif"] = exif
+    if format_name == "AVIF":  # whose boxes libavif has read by now, and says best what is wrong with them
+        _check_work(avif_workload(data), format_name, name, policy)
+    _check_size(image.size, name, policy)
+    header_end = image.fp.tell() if image.fp else 0
+    if isinstance(image, JpegImageFile):
+        components = 0 if "progressive" in image.info else image.layers
+        passes = jpeg_passes(data, image.size, components=components, at=header_end)
+        _check_work(Workload(total=passes), format_name, name, policy)
+    depth = depth_of(image)
+    damage = png_damage(data) if format_name == "PNG" else None
+    if (
+        format_name == "JPEG" and data.rfind(JPEG_END, header_end) < 0
+    ):  # that of an embedded preview lies before
+        damage = "truncated"
+    if damage:
+        raise _damaged(data, format_name, name, ValueError(f"{damage} data"))
+    image.load()
+    pixels, flags = rgb_pixels(image, depth, policy)
+    if is_animated(image):
+        flags.add("multi-frame")
+    return Decoded(pixels, tuple(sorted(flags, key=FLAGS.index)))
+
+
 def loaded(image: Image.Image, *, name: str) -> Image.Image:
     """A Pillow image that someone else opened, with its pixels read.
 
@@ -391,12 +227,28 @@ def loaded(image: Image.Image, *, name: str) -> Image.Image:
 
 
 def rgb_of_image(image: Image.Image, *, name: str) -> NDArray[np.uint8]:
-    """Pixels (h, w, 3) of a Pillow image that someone else opened, by the rules for files that nobody changed.
+    """Pixels (h, w, 3) of a Pillow image that someone else opened, by the default rules for files.
 
     Raises:
         ImageError: Its mode is refused, or it was not loaded yet and loading failed.
     """
     return _convert(loaded(image, name=name), name, DecodePolicy()).pixels
+
+
+def _convert(image: Image.Image, name: str, policy: DecodePolicy) -> Decoded:
+    """Pixels of a loaded image that someone else opened."""
+    _check_size(image.size, name, policy)
+    with pillow_guard:
+        try:
+            depth = Depth(16) if image.mode.startswith("I;16") else Depth()
+            pixels, flags = rgb_pixels(image, depth, policy)
+        except MemoryError:
+            raise
+        except UnsupportedPixelsError as error:
+            raise _unsupported(name, error) from error
+        except Exception as error:  # as in `decode`
+            raise _error(name, f"cannot be converted ({printable(str(error))})", "image-corrupt") from error
+    return Decoded(pixels, tuple(sorted(flags, key=FLAGS.index)))
 
 
 def content_sha256(data: ImageData) -> str:
@@ -412,67 +264,186 @@ def content_sha256(data: ImageData) -> str:
 
 def decoder_versions() -> dict[str, str]:
     """Versions of what turns bytes into pixels; lossy decoders change pixels between versions."""
-    libraries = {name: features.version(name) for name in ("libjpeg_turbo", "webp", "avif")}
-    return {"pillow": PIL.__version__, **{name: str(found) for name, found in libraries.items() if found}}
+    versions = {"pillow": PIL.__version__}
+    for library in ("libjpeg_turbo", "webp", "avif"):
+        if found := features.version(library):
+            versions[library] = str(found)
+    return versions
 
 
-def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy) -> Decoded:
-    if format_name != "AVIF":
-        _check_work(workload(data, format_name), format_name, name, policy)
-    data, exif = without_metadata(data, format_name)
-    image = open_image(data, format_name)
-    if exif is not None:
-        image.info["exif"] = exif
-    if format_name == "AVIF":  # whose boxes libavif has read by now, and says best what is wrong with them
-        _check_work(workload(data, format_name), format_name, name, policy)
-    _check_size(image.size, name, policy)
-    header_end = image.fp.tell() if image.fp else 0
-    if isinstance(image, JpegImageFile):
-        components = 0 if "progressive" in image.info else image.layers
-        passes = jpeg_passes(data, image.size, components=components, at=header_end)
-        _check_work(Workload(total=passes), format_name, name, policy)
-    depth = depth_of(image)
-    damage = missed_damage(data, format_name, header_end=header_end)
-    if damage:
-        raise _damaged(data, format_name, name, ValueError(f"{damage} data"))
-    image.load()
-    pixels, flags = _upright_rgb(image, depth, policy)
-    if is_animated(image):
-        flags.add("multi-frame")
-    return Decoded(pixels, _in_order(flags))
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """How channel values are stored.
+
+    Attributes:
+        bits: Significant bits of a value: at most 8, or 12 or 16.
+        inverted: Gray values count from white, and Pillow has not turned them round.
+    """
+
+    bits: int = 8
+    inverted: bool = False
 
 
-def _convert(image: Image.Image, name: str, policy: DecodePolicy) -> Decoded:
-    """Pixels of a loaded image that someone else opened."""
-    _check_size(image.size, name, policy)
-    with pillow_guard:
-        try:
-            depth = Depth(16) if image.mode.startswith("I;16") else Depth()
-            pixels, flags = _upright_rgb(image, depth, policy)
-        except MemoryError:
-            raise
-        except UnsupportedPixelsError as error:
-            raise _unsupported(name, error) from error
-        except Exception as error:  # as in `decode`
-            raise _error(name, f"cannot be converted ({printable(str(error))})", "image-corrupt") from error
-    return Decoded(pixels, _in_order(flags))
+def depth_of(image: ImageFile.ImageFile) -> Depth:
+    """How an opened image stores its values; to be called before loading.
+
+    Raises:
+        UnsupportedPixelsError: Pillow would misread the file.
+    """
+    if isinstance(image, TiffImageFile):
+        return _depth_of_tiff(image)
+    args = image.tile[0].args if image.tile else None
+    if isinstance(image, PngImageFile):
+        return Depth(16) if isinstance(args, str) and args.endswith(";16B") else Depth()
+    if isinstance(image, PpmImageFile) and image.mode != "F":
+        # Pillow scales every maxval to the full range of the mode it chooses.
+        wide = image.mode == "I" or (isinstance(args, tuple) and args[1] > 255)
+        return Depth(16) if wide else Depth()
+    return Depth()
 
 
-def _upright_rgb(
-    image: Image.Image, depth: Depth, policy: DecodePolicy
-) -> tuple[NDArray[np.uint8], set[str]]:
-    """Pixels, and what was done on the way to them."""
-    pixels, flags = rgb_pixels(image, depth, policy.background)
+def _depth_of_tiff(image: TiffImageFile) -> Depth:
+    tags = image.tag_v2
+    bits = max(tags.get(_BITS_PER_SAMPLE, (1,)))
+    if image.mode in {"I", "F"} or bits not in {12, 16}:
+        return Depth()
+    if tags.get(_PLANAR) == _SEPARATE_PLANES and len(image.getbands()) > 1:
+        # Uncompressed ones come out as noise, without an error (Pillow 13 takes each plane as 8-bit).
+        raise UnsupportedPixelsError(f"a {bits}-bit TIFF in separate color planes, which Pillow misreads")
+    return Depth(bits, inverted=image.mode.startswith("I;16") and tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO)
+
+
+def rgb_pixels(image: Image.Image, depth: Depth, policy: DecodePolicy) -> tuple[NDArray[np.uint8], set[str]]:
+    """Convert a loaded image to 8-bit RGB.
+
+    The rule is `image.convert("RGB")`, as every loader does it, except where that ruins an image in silence: it
+    saturates 16-bit gray, and turns float and 32-bit integer images black or white.
+
+    Args:
+        image: In any mode.
+        depth: How its file stores values.
+        policy: What becomes of transparency and orientation.
+
+    Returns:
+        Pixels (h, w, 3), writable, and those flags that report values changed or left out.
+
+    Raises:
+        UnsupportedPixelsError: The mode has no agreed meaning as 8-bit RGB.
+    """
+    is_deep_gray = image.mode.startswith("I;16") or (image.mode == "I" and depth.bits == 16)
+    convert = _scaled_gray if is_deep_gray else _converted
+    pixels, flags = convert(image, depth, policy.background)
     orientation = orientation_of(image)
     if policy.exif == "apply":
-        pixels = turned(pixels, orientation)
+        pixels = _turned(pixels, orientation)
     elif orientation != 1:
         flags.add("exif-orientation")
     return pixels, flags
 
 
-def _in_order(flags: set[str]) -> tuple[str, ...]:
-    return tuple(flag for flag in FLAGS if flag in flags) if flags else ()
+def _converted(
+    image: Image.Image, depth: Depth, background: _Color | None
+) -> tuple[NDArray[np.uint8], set[str]]:
+    """Pixels by Pillow's own conversion, a few million at once."""
+    if image.mode in _PREMULTIPLIED:
+        image = image.convert(_PREMULTIPLIED[image.mode])
+    if image.mode in _UNKNOWN_RANGE:
+        raise UnsupportedPixelsError(
+            f"{_UNKNOWN_RANGE[image.mode]} pixels (mode {image.mode}), whose range is unknown"
+        )
+    if image.mode not in _CONVERTED:
+        raise UnsupportedPixelsError(f"pixels of mode {image.mode}")
+    flags = {"16bit-scaled"} if depth.bits > 8 else set()
+    if image.mode == "CMYK":
+        flags.add("cmyk-converted")
+    width, height = image.size
+    pixels = np.empty((height, width, 3), np.uint8)
+    step = max(1, _PART_PIXELS // max(1, width))
+    for top in range(0, max(1, height), step):
+        end = min(top + step, height)
+        part = image if step >= height else image.crop((0, top, width, end))
+        rows = pixels[top:end]
+        if not image.has_transparency_data:
+            rows[:] = np.asarray(part if part.mode == "RGB" else part.convert("RGB"))
+            continue
+        rgba = np.asarray(part if part.mode == "RGBA" else part.convert("RGBA"))
+        rows[:] = rgba[..., :3] if background is None else _laid_on(background, rgba)
+        if background is None and rgba[..., 3].min() < 255:
+            flags.add("alpha-dropped")
+    return pixels, flags
+
+
+def _scaled_gray(
+    image: Image.Image, depth: Depth, background: _Color | None
+) -> tuple[NDArray[np.uint8], set[str]]:
+    """Keep the high 8 bits, as readers of 16-bit color do."""
+    values = np.asarray(image)
+    flags = {"16bit-scaled"}
+    gray = (values >> max(depth.bits - 8, 0)).astype(np.uint8)
+    pixels = np.repeat((255 - gray if depth.inverted else gray)[..., None], 3, axis=2)
+    hidden = values == image.info.get("transparency", -1)
+    if background is not None:
+        pixels[hidden] = background
+    elif hidden.any():
+        flags.add("alpha-dropped")
+    return pixels, flags
+
+
+def _laid_on(background: _Color, rgba: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Pixels (h, w, 4) over a color, each value rounded to the nearest level."""
+    alpha = rgba[..., 3:].astype(np.uint16)
+    mixed = rgba[..., :3] * alpha + np.array(background, np.uint16) * (255 - alpha)  # at most 255 * 255
+    return ((mixed.astype(np.uint32) + 127) // 255).astype(np.uint8)
+
+
+def _turned(pixels: NDArray[np.uint8], orientation: int) -> NDArray[np.uint8]:
+    """Pixels (h, w, 3) turned upright by their EXIF orientation, 1 to 8: mirrored, rotated, or both."""
+    if orientation >= 5:
+        pixels = pixels.swapaxes(0, 1)
+    if orientation in {3, 4, 7, 8}:
+        pixels = pixels[::-1]
+    if orientation in {2, 3, 6, 7}:
+        pixels = pixels[:, ::-1]
+    return np.ascontiguousarray(pixels)
+
+
+def orientation_of(image: Image.Image) -> int:
+    """Orientation 1 to 8 by the image's TIFF or EXIF tag; 1 if it has none or a broken one."""
+    if isinstance(image, TiffImageFile):
+        value = image.tag_v2.get(_ORIENTATION, 1)
+    else:
+        exif = image.info.get("exif")
+        value = _exif_orientation(exif) if exif and isinstance(exif, bytes) else 1
+    return value if value in range(1, 9) else 1
+
+
+def _exif_orientation(exif: bytes) -> int:
+    """The orientation tag of an EXIF block, 1 if it cannot be found.
+
+    `Image.getexif` would parse all of the block, warn about every flaw in it and raise for some.
+    """
+    body = exif.removeprefix(b"Exif\0\0")
+    if body[:2] not in {b"II", b"MM"}:
+        return 1
+
+    def number(at: int, size: int) -> int:
+        return int.from_bytes(body[at : at + size], "little" if body[:1] == b"I" else "big")
+
+    first = number(4, 4) + 2
+    for entry in range(first, min(first + 12 * number(first - 2, 2), len(body)), 12):
+        if number(entry, 2) == _ORIENTATION:
+            return number(entry + 8, 4 if number(entry + 2, 2) == _EXIF_LONG else 2)
+    return 1
+
+
+def is_animated(image: ImageFile.ImageFile) -> bool:
+    """Whether there are more frames or pages than the first; to be called last, as it may move on to the second."""
+    try:
+        return bool(getattr(image, "is_animated", False))
+    except TooManyPiecesError:
+        raise
+    except Exception:  # noqa: BLE001 - a second frame that cannot be parsed is a second frame
+        return True
 
 
 def _pass_through(pixels: NDArray[np.uint8], name: str, policy: DecodePolicy) -> Decoded:

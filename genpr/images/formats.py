@@ -1,16 +1,20 @@
-"""Image files as bytes, before Pillow sees them: their format, damage, metadata, and the work to decode them."""
+"""Image files as bytes, before Pillow sees them: their format, what they are made of, and the work to decode them.
+
+The first bytes of a file decide its format, and its name decides nothing: that is Pillow's habit too, and wrong names
+are common. Deciding here which plugin reads a file keeps all others, Ghostscript behind EPS among them, out of reach.
+"""
 
 from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TypeVar
 
-from genpr.images.avif import avif_frames
-from genpr.images.item import printable
-from genpr.images.plugins import MOST_PIECES, counted, too_many_pieces
+from genpr.errors import printable
+
+_T = TypeVar("_T")
 
 _TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+", b"MM*\0", b"II\0*")
 _ACCEPTED: tuple[tuple[bytes, str], ...] = (
@@ -50,6 +54,53 @@ _PNM = re.compile(rb"P(?:[1-6]|[Ff]\s)[\s#]?")
 _HTML = re.compile(  # atomic and possessive: a comment that was read once is never tried at another length
     rb"\s*+(?:<!--(?>.*?-->)\s*+)*+<(?:!doctype\s+html|html|head|body)", re.IGNORECASE | re.DOTALL
 )
+
+
+# Parsers in Python take a microsecond or more for a piece of a few bytes, and keep many of them. Files of images have
+# some dozens of pieces, and at most one for every few hundred bytes of pixels.
+MOST_PIECES = 2**18  # a 1-kilobyte chunk for all of 89 megapixels
+
+# Chunks besides the critical ones (those with a capital first letter) that change pixels, flags or the first frame.
+_KEPT_CHUNKS = frozenset({b"tRNS", b"eXIf", b"acTL", b"fcTL", b"fdAT"})
+_CHUNK_NAME = re.compile(rb"[a-z][A-Za-z]{3}")
+
+_MARKER = re.compile(rb"\xff+([^\xff])")
+_START_OF_SCAN, _END_OF_IMAGE, _APP1, _COMMENT = 0xDA, 0xD9, 0xE1, 0xFE
+# All of APP1 to APP15 and comments, but for APP14, which like APP0 says what the colors are.
+_DROPPED_SEGMENTS = frozenset({*range(_APP1, 0xF0), _COMMENT}) - {0xEE}
+_NO_SEGMENT = frozenset({0x00, 0x01, *range(0xD0, 0xDA), 0xFF})
+_EMPTY_COMMENT = b"\xff\xfe\0\2"  # in place of what is dropped, so that no new marker arises there
+JPEG_END = b"\xff\xd9"
+_SCAN = re.compile(rb"\xff\xda")
+_NEXT_MARKER = re.compile(rb"\xff+([^\x00\x01\xff\xd0-\xd7])")  # that ends the coded data of a scan
+
+# Times the pixel limit that the passes over an image may come to. What is allowed takes about 4 s for each format at
+# the default limit: a pass of a progressive JPEG costs 2 ns a pixel, a TIFF 10, AV1 20.
+_PASSES = {"JPEG": 20, "TIFF": 2, "AVIF": 3}
+_LEAST_TILE = 2**10  # pixels that a smaller TIFF tile counts as, for its fixed cost of 10 microseconds
+LEAST_PASS = 2**12  # pixels that a pass over a smaller image counts as, for its fixed cost
+_ANIMATION = 2  # flag of an extended WebP
+_WIDTH, _HEIGHT, _TILE_WIDTH, _TILE_HEIGHT = 256, 257, 322, 323  # TIFF tags
+_INTEGER_SIZES = {1: 1, 3: 2, 4: 4, 6: 1, 8: 2, 9: 4, 16: 8, 17: 8}  # bytes by TIFF type
+
+
+class TooManyPiecesError(Exception):
+    """Parsing a file takes too long; the message says why."""
+
+    def __init__(self, reason: str = f"it is made of more than {MOST_PIECES:,} pieces") -> None:
+        super().__init__(reason)
+
+
+def counted(pieces: Iterable[_T]) -> Iterator[_T]:
+    """Pass pieces on, up to a number that no image has.
+
+    Raises:
+        TooManyPiecesError: There are more.
+    """
+    for number, piece in enumerate(pieces):
+        if number == MOST_PIECES:
+            raise TooManyPiecesError
+        yield piece
 
 
 def image_format(data: bytes) -> str | None:
@@ -112,29 +163,12 @@ def _brands(data: bytes) -> set[bytes]:
     return {data[8:12], *(data[at : at + 4] for at in range(16, size, 4))}
 
 
-_JPEG_END = b"\xff\xd9"
+def png_damage(data: bytes) -> str | None:
+    """Whether a PNG is "truncated" or "corrupt", by its structure and the checksums of its pixels; or `None`.
 
-
-def missed_damage(data: bytes, format_name: str, *, header_end: int) -> str | None:
-    """What is wrong with a file although Pillow may decode it: "truncated", "corrupt" or nothing (`None`).
-
-    Pillow stops reading when it has all rows. So it misses about one flipped bit in a hundred of a PNG, whose
-    chunks have checksums, and in some modes the lost end of a JPEG.
-
-    Args:
-        data: The file.
-        format_name: Its format.
-        header_end: Where Pillow stopped parsing; in a JPEG the end marker of an embedded preview lies before.
+    Pillow stops reading when it has all rows, and compares the checksums of all other chunks only. So it misses about
+    one flipped bit in a hundred.
     """
-    if format_name == "PNG":
-        return _png_damage(data)
-    if format_name == "JPEG" and data.rfind(_JPEG_END, header_end) < 0:
-        return "truncated"
-    return None
-
-
-def _png_damage(data: bytes) -> str | None:
-    """Compare the checksums of the pixel chunks; Pillow does so for all others."""
     at = 8
     while at + 12 <= len(data):
         size, kind = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
@@ -155,9 +189,9 @@ def ends_early(data: bytes, format_name: str) -> bool:
     """Whether a file that failed to decode was cut short, by its own structure; a guess for the message."""
     match format_name:
         case "PNG":
-            return _png_damage(data) == "truncated"
+            return png_damage(data) == "truncated"
         case "JPEG":
-            return _JPEG_END not in data
+            return JPEG_END not in data
         case "GIF":
             return not data.endswith(b";")
         case "WEBP":
@@ -186,89 +220,20 @@ def _boxes_end(data: bytes) -> int:
     return at
 
 
-# Chunks besides the critical ones (those with a capital first letter) that change pixels, flags or the first frame.
-_KEPT_CHUNKS = frozenset({b"tRNS", b"eXIf", b"acTL", b"fcTL", b"fdAT"})
-_CHUNK_NAME = re.compile(rb"[a-z][A-Za-z]{3}")
-_MARKER = re.compile(rb"\xff+([^\xff])")
-_START_OF_SCAN, _APP1, _COMMENT = 0xDA, 0xE1, 0xFE
-_DROPPED_SEGMENTS = frozenset({*range(_APP1, 0xF0), _COMMENT}) - {
-    0xEE
-}  # APP0 and APP14 say what the colors are
-_NO_SEGMENT = frozenset({0x00, 0x01, *range(0xD0, 0xDA), 0xFF})
-_EMPTY_COMMENT = b"\xff\xfe\0\2"  # in place of what is dropped, so that no new marker arises there
+def jpeg_without_metadata(data: bytes) -> tuple[bytes, bytes | None]:
+    """A JPEG without what pixels do not depend on, and its EXIF block if it has one.
 
-
-class Segment(NamedTuple):
-    """A segment of a JPEG.
-
-    Attributes:
-        marker: Its kind, the byte after 0xFF.
-        start: Where its marker begins, with the fill bytes before it.
-        body: Where its content begins, after the length.
-        end: Where it ends, which may lie beyond the file.
-    """
-
-    marker: int
-    start: int
-    body: int
-    end: int
-
-
-def segments(data: bytes) -> list[Segment]:
-    """Segments of a JPEG up to the start of its first scan, as Pillow and libjpeg find them.
+    Pillow would join EXIF segments one by one (quadratic in their number), parse them, and keep a list of all segments.
+    genpr needs none of these but the orientation.
 
     Raises:
-        TooManyPiecesError: There are very many.
+        TooManyPiecesError: There are very many segments.
     """
-    found: list[Segment] = []
-    marker, at, size = 0, 2, len(data)
-    while marker != _START_OF_SCAN and at + 4 <= size:
-        start = at
-        marker = data[at + 1]
-        if data[at] != 0xFF or marker in _NO_SEGMENT:  # fill bytes, or others between segments
-            match = _MARKER.search(data, at)
-            if match is None:
-                break
-            marker, start, at = match[1][0], match.start(), match.end() - 2
-            if marker in _NO_SEGMENT:
-                at += 2
-                continue
-        at += 4
-        end = at - 2 + max(2, data[at - 2] << 8 | data[at - 1]) if at <= size else at
-        found.append(Segment(marker, start, at, end))
-        at = end
-        if len(found) > MOST_PIECES:
-            raise too_many_pieces()
-    return found
-
-
-def chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Name, start and end of each chunk of a PNG up to its last; the end may lie beyond that of the file."""
-    at = 8
-    kind = b""
-    while at + 12 <= len(data) and kind != b"IEND":
-        start, kind = at, data[at + 4 : at + 8]
-        at += 12 + int.from_bytes(data[at : at + 4], "big")
-        yield kind, start, at
-
-
-def without_metadata(data: bytes, format_name: str) -> tuple[bytes, bytes | None]:
-    """A file that decodes to the same pixels, and its EXIF block if that was taken out."""
-    match format_name:
-        case "JPEG":
-            return _jpeg_without_metadata(data)
-        case "PNG":
-            return _png_without_metadata(data), None
-        case _:
-            return data, None
-
-
-def _jpeg_without_metadata(data: bytes) -> tuple[bytes, bytes | None]:
     view = memoryview(data)
     kept: list[bytes | memoryview] = []
     exif: list[memoryview] = []
     kept_to = 0
-    for marker, start, body, end in segments(data):
+    for marker, start, body, end in counted(_jpeg_segments(data)):
         if marker in _DROPPED_SEGMENTS and end <= len(data):
             if start > kept_to:
                 kept.extend((view[kept_to:start], _EMPTY_COMMENT))
@@ -280,13 +245,50 @@ def _jpeg_without_metadata(data: bytes) -> tuple[bytes, bytes | None]:
     return b"".join((*kept, view[kept_to:])), b"Exif\0\0" + b"".join(exif) if exif else None
 
 
-def _png_without_metadata(data: bytes) -> bytes:
-    """Before the pixels, a chunk with a wrong checksum stays: damage may have changed its name, and Pillow refuses it."""
+def _jpeg_segments(data: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Segments up to the start of the first scan, as Pillow and libjpeg find them.
+
+    Yields:
+        Marker; where it begins, with the fill bytes before it; where its content begins, after the length; and where it
+        ends, which may lie beyond the file.
+    """
+    marker, at, size = 0, 2, len(data)
+    while marker != _START_OF_SCAN and at + 4 <= size:
+        start = at
+        marker = data[at + 1]
+        if data[at] != 0xFF or marker in _NO_SEGMENT:  # fill bytes, or others between segments
+            match = _MARKER.search(data, at)
+            if match is None:
+                return
+            marker, start, at = match[1][0], match.start(), match.end() - 2
+            if marker in _NO_SEGMENT:
+                at += 2
+                continue
+        at += 4
+        end = at - 2 + max(2, data[at - 2] << 8 | data[at - 1]) if at <= size else at
+        yield marker, start, at, end
+        at = end
+
+
+def png_without_metadata(data: bytes) -> bytes:
+    """A PNG without the chunks that pixels do not depend on, such as color profiles and texts, which Pillow would unfold.
+
+    Before the pixels, a chunk with a wrong checksum stays: damage may have changed its name, and Pillow refuses it.
+
+    Raises:
+        TooManyPiecesError: There are very many chunks.
+    """
     view = memoryview(data)
     kept: list[memoryview] = []
-    kept_to = 0
+    kept_to = chunks = 0
     is_before_pixels = True
-    for kind, start, end in counted(chunks(data)):
+    end, kind = 8, b""
+    while end + 12 <= len(data) and kind != b"IEND":
+        start, kind = end, data[end + 4 : end + 8]
+        end += 12 + int.from_bytes(data[start : start + 4], "big")
+        if chunks == MOST_PIECES:
+            raise TooManyPiecesError
+        chunks += 1
         if end > len(data):
             break
         if kind == b"IDAT":
@@ -299,22 +301,12 @@ def _png_without_metadata(data: bytes) -> bytes:
     return b"".join((*kept, view[kept_to:])) if kept_to else data
 
 
-# Times the pixel limit that the passes over an image may come to. What is allowed takes about 4 s for each format at
-# the default limit: a pass of a progressive JPEG costs 2 ns a pixel, a TIFF 10, AV1 20.
-_PASSES = {"JPEG": 20, "TIFF": 2, "AVIF": 3}
-_LEAST_TILE = 2**10  # pixels that a smaller TIFF tile counts as, for its fixed cost of 10 microseconds
-_LEAST_PASS = 2**12  # pixels that a pass over a smaller image counts as, for its fixed cost
-_ANIMATION = 2  # flag of an extended WebP
-_SCAN_MARKER, _END_OF_IMAGE = 0xDA, 0xD9
-_SCAN = re.compile(rb"\xff\xda")
-_NEXT_MARKER = re.compile(rb"\xff+([^\x00\x01\xff\xd0-\xd7])")  # that ends the coded data of a scan
-_WIDTH, _HEIGHT, _TILE_WIDTH, _TILE_HEIGHT = 256, 257, 322, 323  # TIFF tags
-_INTEGER_SIZES = {1: 1, 3: 2, 4: 4, 6: 1, 8: 2, 9: 4, 16: 8, 17: 8}  # bytes by TIFF type
-
-
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Pixels that a decoder fills.
+    """Pixels that a decoder fills, by the file's own structure.
+
+    The size that an image claims says little of the work behind it: libtiff fills whole tiles, a JPEG is gone through
+    once per scan, AV1 frames may be larger than the image that is made of them, and an animation has canvases.
 
     Attributes:
         largest: In memory at once, or 0 where that is the size of the image.
@@ -332,15 +324,8 @@ class Workload:
         return passes if self.total > passes else None
 
 
-_NO_MORE = Workload()
-
-
 def workload(data: bytes, format_name: str) -> Workload:
-    """What decoding a file takes, but for the scans of a JPEG; what cannot be found out is left to the decoder.
-
-    Raises:
-        ValueError: An AVIF has frames larger than it says, or none where it says.
-    """
+    """What decoding a TIFF, GIF or WebP takes; what cannot be found out is left to the decoder."""
     match format_name:
         case "TIFF":
             return _tiff_tiles(data)
@@ -348,11 +333,8 @@ def workload(data: bytes, format_name: str) -> Workload:
             return Workload(largest=_gif_canvas(data))
         case "WEBP":
             return Workload(largest=_webp_canvases(data))
-        case "AVIF":
-            sizes = [width * height for width, height in avif_frames(data)]
-            return Workload(max(sizes), sum(max(size, _LEAST_PASS) for size in sizes))
         case _:
-            return _NO_MORE
+            return Workload()
 
 
 def jpeg_passes(data: bytes, size: tuple[int, int], *, components: int, at: int) -> int:
@@ -370,10 +352,10 @@ def jpeg_passes(data: bytes, size: tuple[int, int], *, components: int, at: int)
     header = 6 + 2 * components
     if components and data[at - header : at - header + 3] == header.to_bytes(2, "big") + bytes([components]):
         return 0
-    pixels = max(size[0] * size[1], _LEAST_PASS)
+    pixels = max(size[0] * size[1], LEAST_PASS)
     scans = 1 + len(_SCAN.findall(data, at))
     if scans > _PASSES["JPEG"]:  # some may be of other pictures in the file
-        scans = 1 + sum(marker == _SCAN_MARKER for marker in counted(_markers(data, at)))
+        scans = 1 + sum(marker == _START_OF_SCAN for marker in counted(_markers(data, at)))
     return pixels * scans
 
 
