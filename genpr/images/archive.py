@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, BinaryIO, NoReturn, cast
 
-from genpr.errors import DataError, ImageError
+from genpr.errors import DataError, ImageError, printable
 from genpr.images.item import (
     MAX_ENCODED_BYTES,
     ImageSource,
@@ -32,8 +32,6 @@ from genpr.images.item import (
     is_image_name,
     log_others,
     no_images,
-    printable,
-    read_at,
     too_large_to_read,
     unreadable,
 )
@@ -574,11 +572,17 @@ def _read_note(file: IO[bytes], name: str, offset: int, size: int) -> bytes:
 
 
 def _read_member(path: Path, name: str, offset: int, size: int) -> bytes:
+    if size > MAX_ENCODED_BYTES:
+        raise too_large_to_read(name, size)
     try:
         with open_regular(path) as file:
-            return read_at(file, name, offset=offset, size=size)
+            file.seek(offset)
+            data = file.read(size)
     except OSError as error:
         raise unreadable(name, error.strerror) from error
+    if len(data) != size:
+        raise unreadable(name, f"{len(data):,} of {size:,} bytes are there; did the file change?")
+    return data
 
 
 def _stream_reader(stream: IO[bytes], name: str, member: TarMember) -> Callable[[], bytes]:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from genpr.errors import DataError, UsageError, some
+from genpr.errors import DataError, UsageError, printable, some
 from genpr.images.archive import DAMAGE, damage_reported, open_member
 from genpr.images.item import ImageSource, Item, names_of_places, printable
 from genpr.images.policy import MAX_PIXELS

@@ -14,7 +14,7 @@ from pathlib import Path
 from struct import unpack_from
 from typing import Any, cast
 
-from genpr.errors import DataError, GenprError, ImageError, ResourceError, UsageError, short, some
+from genpr.errors import DataError, GenprError, ImageError, ResourceError, UsageError, printable, short, some
 from genpr.images.item import (
     MAX_ENCODED_BYTES,
     ImageSource,
@@ -404,7 +404,7 @@ def _vector(data: memoryview, table: int, field: int) -> tuple[int, int]:
     return (0, 0) if start is None else (start + 4, int(unpack_from("<I", data, start)[0]))
 
 
-_STATE, _SPLITS = "state.json", "dataset_dict.json"
+STATE_FILE, SPLITS_FILE = "state.json", "dataset_dict.json"
 
 
 @dataclass(frozen=True)
@@ -498,11 +498,6 @@ def open_arrow(path: Path, name: str, choice: str | None = None) -> ArrowSource:
     return ArrowSource(name, columns, kept[columns.image], {label: kept[label] for label in columns.labels})
 
 
-def is_saved_dataset(folder: Path) -> bool:
-    """Whether a folder is what `save_to_disk` writes, of one data set or of several splits."""
-    return any((folder / each).is_file() for each in (_STATE, _SPLITS))
-
-
 def open_saved_dataset(folder: Path, name: str, choice: str | None = None) -> JoinedSource:
     """Open the Arrow files that a saved data set lists, in its order.
 
@@ -510,12 +505,12 @@ def open_saved_dataset(folder: Path, name: str, choice: str | None = None) -> Jo
         UsageError: It holds several splits ("several-splits"), or several columns of images.
         DataError: It is damaged, or holds no images.
     """
-    if (folder / _SPLITS).is_file() and not (folder / _STATE).is_file():
-        splits = sorted(each.name for each in folder.iterdir() if (each / _STATE).is_file())
+    if (folder / SPLITS_FILE).is_file() and not (folder / STATE_FILE).is_file():
+        splits = sorted(each.name for each in folder.iterdir() if (each / STATE_FILE).is_file())
         if len(splits) == 1:
             return open_saved_dataset(folder / splits[0], name, choice)
         raise several_splits(name, splits, [str(folder / each) for each in splits])
-    files = [folder / each for each in _listed_files(folder / _STATE)]
+    files = [folder / each for each in _listed_files(folder / STATE_FILE)]
     missing = [path for path in files if not path.is_file()]
     if missing or not files:
         what = (
@@ -536,7 +531,7 @@ def _listed_files(state: Path) -> Sequence[str]:
             )
         record = parse_json(data)
         if not isinstance(record, dict):
-            raise _damaged_dataset(state.parent, f"{_STATE} is something else")
+            raise _damaged_dataset(state.parent, f"{STATE_FILE} is something else")
         if record.get("_indices_files"):
             raise _damaged_dataset(
                 state.parent,
@@ -546,7 +541,7 @@ def _listed_files(state: Path) -> Sequence[str]:
     strange = [each for each in names if not isinstance(each, str) or Path(each).name != each]
     if strange:
         raise _damaged_dataset(
-            state.parent, f"{_STATE} names {short(repr(strange[0]))}, which is no file in it"
+            state.parent, f"{STATE_FILE} names {short(repr(strange[0]))}, which is no file in it"
         )
     return names
 

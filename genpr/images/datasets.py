@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from genpr.errors import DataError, ImageError, UsageError, short
+from genpr.errors import DataError, ImageError, UsageError, printable, short
 from genpr.images.arrays import check_nchw, check_nhwc, is_tensor, pixels_of_tensor
 from genpr.images.arrow import Columns, columns_of, given, labels_in, several_splits
 from genpr.images.decode import loaded, rgb_of_image
@@ -304,6 +304,6 @@ def _bytes_of(value: object, name: str) -> bytes | ImageError:
     if is_remote(path) or "::" in path:
         return unreadable(name, f"it lies at {short(path)}, which is no file here")
     try:
-        return read_file(Path(path), name)
+        return read_file(Path(), path, name)
     except ImageError as error:
         return error

@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO, Protocol, TextIO
 
-from genpr.errors import DataError, ImageError, ResourceError, UsageError
+from genpr.errors import DataError, ImageError, ResourceError, UsageError, printable
 from genpr.images.archive import damage_reported
 from genpr.images.formats import image_format
 from genpr.images.item import (
@@ -24,7 +24,6 @@ from genpr.images.item import (
     is_image_name,
     log_others,
     no_images,
-    printable,
     too_large_to_read,
     unreadable,
 )
@@ -53,7 +52,7 @@ class FolderSource(ImageSource):
 
     def __iter__(self) -> Iterator[Item]:
         for member in self.members:
-            yield Item(member, partial(_read_member, self.root, member))
+            yield Item(member, partial(read_file, self.root, member))
 
     def names(self) -> Iterator[str]:
         """Relative paths."""
@@ -100,7 +99,7 @@ def walk_files(root: Path, *, follow_symlinks: bool = False) -> Iterator[str]:
 
     Folders before links to folders, and these in order: so the paths do not hang on the order of entries.
     """
-    follow_symlinks = follow_symlinks or links_are_followed()
+    follow_symlinks = follow_symlinks or _are_followed.get()
     pending, links, visited = [""], list[str](), set[tuple[int, int]]()
     while pending or links:
         if not pending:
@@ -119,7 +118,7 @@ def walk_files(root: Path, *, follow_symlinks: bool = False) -> Iterator[str]:
                         pending.append(member + "/")
                     elif follow_symlinks and _is_linked_folder(entry):
                         links.append(member + "/")
-                    elif _may_be_file(entry):
+                    elif entry.is_file(follow_symlinks=False) or _may_lead_to_file(entry):
                         yield member
         except OSError as error:
             folder = str(root / prefix)
@@ -151,26 +150,28 @@ def _is_linked_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _may_be_file(entry: os.DirEntry[str]) -> bool:
-    """Regular files, links to them and broken links; not pipes and devices, whose reading may never end."""
+def _may_lead_to_file(entry: os.DirEntry[str]) -> bool:
+    """Links to regular files and broken links; not pipes and devices, whose reading may never end."""
     try:
         return stat.S_ISREG(entry.stat().st_mode)
     except OSError:
         return True
 
 
-def _read_member(root: Path, member: str) -> bytes:
-    return read_file(root / member, member)
-
-
-def read_file(path: Path, name: str) -> bytes:
+def read_file(folder: Path, path: str, name: str | None = None) -> bytes:
     """The bytes of a file.
+
+    Args:
+        folder: What `path` is relative to.
+        path: The file, relative or not.
+        name: What to call it in messages; the path by default.
 
     Raises:
         ImageError: It cannot be read, or is too large to be an image.
     """
+    name = path if name is None else name
     try:
-        with open_regular(path) as file:
+        with open_regular(folder / path) as file:
             size = file.seek(0, os.SEEK_END)
             if size > MAX_ENCODED_BYTES:
                 raise too_large_to_read(name, size)
@@ -234,7 +235,7 @@ class ListSource(ImageSource):
         """The images at some places; others are not looked at."""
         for place in places:
             path = self.paths[place]
-            yield Item(path, partial(_read_listed, self.root, path))
+            yield Item(path, partial(read_file, self.root, path))
 
     def names(self) -> Iterator[str]:
         """Paths as they stand in the list."""
@@ -325,7 +326,3 @@ def _paths_in(data: bytes, name: str) -> tuple[str, ...]:
     if not paths:
         raise DataError(f"{printable(name)} has no images (the list is empty)", code="no-images", path=name)
     return paths
-
-
-def _read_listed(root: Path, path: str) -> bytes:
-    return read_file(root / path, path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import posixpath
+import re
 from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, chain, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,9 @@ IMAGE_SUFFIXES = (
     *(".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm"),
     *(".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
 )
+
+# A part of a path that is "__MACOSX", or that begins with a dot and is neither "." nor "..".
+_HIDDEN = re.compile(r"(?:\A|[/\\])(?:__MACOSX(?:[/\\]|\Z)|\.(?!\.?(?:[/\\]|\Z)))")
 
 # No image below any sensible pixel limit needs more, and a file is held in memory while it is decoded.
 MAX_ENCODED_BYTES = 2**30
@@ -109,15 +113,6 @@ def known_length(source: ImageSource) -> int | None:
         return None
 
 
-def names_at(source: ImageSource, places: Iterable[int]) -> Iterator[str] | None:
-    """What the images at some places, ascending, are called; None where that cannot be known without reading them."""
-    names = source.names()
-    if names is None:
-        return None
-    everywhere = enumerate(names)
-    return (next(name for at, name in everywhere if at == place) for place in places)
-
-
 def names_of_places(count: int) -> Iterator[str]:
     """What images are called that have no names.
 
@@ -137,13 +132,12 @@ def suffix_of(name: str) -> str:
 
 def is_hidden(name: str) -> bool:
     """Whether a relative name lies in a hidden file or folder, or in what macOS adds to archives."""
-    parts = name.replace("\\", "/").split("/")
-    return any(part == "__MACOSX" or (part[:1] == "." and part not in {".", ".."}) for part in parts)
+    return _HIDDEN.search(name) is not None
 
 
 def is_image_name(name: str) -> bool:
     """Whether a member counts as an image: known suffix, not hidden."""
-    return name.lower().endswith(IMAGE_SUFFIXES) and not is_hidden(name)
+    return name.lower().endswith(IMAGE_SUFFIXES) and _HIDDEN.search(name) is None
 
 
 def too_large_to_read(name: str, size: int) -> ImageError:
@@ -159,17 +153,6 @@ def too_large_to_read(name: str, size: int) -> ImageError:
 def unreadable(name: str, reason: object) -> ImageError:
     """The error for an image whose bytes cannot be had."""
     return ImageError(f"{printable(name)}: cannot be read ({reason})", code="unreadable", path=name)
-
-
-def read_at(file: BinaryIO, name: str, *, offset: int, size: int) -> bytes:
-    """Read exactly `size` bytes of an open file from `offset` on, or say that they are missing."""
-    if size > MAX_ENCODED_BYTES:
-        raise too_large_to_read(name, size)
-    file.seek(offset)
-    data = file.read(size)
-    if len(data) != size:
-        raise unreadable(name, f"{len(data):,} of {size:,} bytes are there; did the file change?")
-    return data
 
 
 def plain_path(name: str) -> str:
@@ -272,10 +255,11 @@ def no_images(name: str, others: OtherFiles) -> DataError:
 
 def log_others(name: str, others: OtherFiles) -> None:
     """Say, where anybody listens, which files of a source are no images by their suffix; some of them by name."""
-    if others.count:
-        shown = ", ".join(short(other, 200) for other in others.first)
-        more = f" and {others.count - len(others.first):,} more" if others.count > len(others.first) else ""
-        _log.info("%s: %d other files are left out: %s%s", printable(name), others.count, shown, more)
+    if not others.suffixes:
+        return
+    shown = ", ".join(short(other, 200) for other in others.first)
+    more = f" and {others.count - len(others.first):,} more" if others.count > len(others.first) else ""
+    _log.info("%s: %d other files are left out: %s%s", printable(name), others.count, shown, more)
 
 
 @dataclass(frozen=True)
@@ -304,7 +288,11 @@ class PartSource(ImageSource):
 
     def names(self) -> Iterator[str] | None:
         """Of the part, if the source knows."""
-        return names_at(self.source, self.rows)
+        names = self.source.names()
+        if names is None:
+            return None
+        numbered = enumerate(names)
+        return (next(name for index, name in numbered if index == row) for row in self.rows)
 
     @property
     def notices(self) -> tuple[Notice, ...]:

@@ -25,9 +25,9 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from genpr.errors import BadImagesError, DataError, ImageError, ResourceError, UsageError
+from genpr.errors import BadImagesError, DataError, ImageError, ResourceError, UsageError, printable
 from genpr.images.decode import Decoded, decode
-from genpr.images.item import ImageSource, Item, known_length, printable
+from genpr.images.item import ImageSource, Item, known_length
 from genpr.images.policy import MAX_PIXELS, BadImagePolicy, DecodePolicy
 from genpr.images.source import open_source, subset
 from genpr.runtime import usable_cores

@@ -13,7 +13,7 @@ from itertools import accumulate, groupby
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from genpr.errors import DataError, short
+from genpr.errors import DataError, printable, short
 from genpr.images.arrow import (
     Columns,
     arrow_damage_reported,

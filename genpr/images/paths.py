@@ -14,9 +14,9 @@ from fnmatch import translate
 from math import prod
 from pathlib import Path
 
-from genpr.errors import DataError, UsageError
-from genpr.images.item import printable
+from genpr.errors import DataError, UsageError, printable
 
+STDIN = "-"
 _MOST_PATHS = 1_000_000  # of one pattern; more are a slip of the pen, and would fill the memory
 _MOST_DIGITS = 18
 _LONGEST = 4096  # characters of one path with wildcards, as no system has longer paths; translating them is quadratic
@@ -52,9 +52,19 @@ def expand(text: str) -> tuple[Path, ...] | None:
         ...     [path.name for path in expand(f"{folder}/b-{{0..1}}.tar") or ()]
         ['b-0.tar', 'b-1.tar']
     """
-    if not text or exists(text):
+    if not text or os.path.lexists(text):
         return None
-    _refuse_remote(text)
+    if is_remote(text):
+        how = (
+            "download it first with `hf download`"
+            if text.startswith("hf://")
+            else "download it, or mount where it lies"
+        )
+        raise UsageError(
+            f"{printable(text)} is a remote address, and genpr reads files only; {how}, and give the path",
+            code="remote-source",
+            path=text,
+        )
     alternatives = _without_braces(text)
     if len(alternatives) == 1 and not _WILD.search(alternatives[0]):
         return None
@@ -69,37 +79,15 @@ def split_choice(text: str) -> tuple[str, str | None]:
         (('data/*.parquet', 'photo'), ('issue#9.zip', None))
     """
     base, sign, choice = text.rpartition("#")
-    if not sign or not base or exists(text):
+    if not sign or not base or os.path.lexists(text):
         return text, None
     is_meant = base.lower().endswith((".parquet", ".arrow")) or Path(base).is_dir() or _WILD.search(base)
     return (base, choice) if is_meant else (text, None)
 
 
-def exists(path: str | os.PathLike[str]) -> bool:
-    """Whether there is anything at a path, even a link to nothing; False for what can be no path."""
-    try:
-        return os.path.lexists(path)
-    except (OSError, ValueError):  # a name that is too long, or holds a NUL
-        return False
-
-
 def is_remote(text: str) -> bool:
     """Whether a text is the address of something on another machine, or a command to run."""
     return _REMOTE.match(text) is not None
-
-
-def _refuse_remote(text: str) -> None:
-    if is_remote(text):
-        how = (
-            "download it first with `hf download`"
-            if text.startswith("hf://")
-            else "download it, or mount where it lies"
-        )
-        raise UsageError(
-            f"{printable(text)} is a remote address, and genpr reads files only; {how}, and give the path",
-            code="remote-source",
-            path=text,
-        )
 
 
 def _without_braces(text: str) -> list[str]:
@@ -156,7 +144,9 @@ def _too_many(text: str) -> UsageError:
 def _existing(alternatives: Sequence[str], text: str) -> tuple[Path, ...]:
     found, missing = set[str](), list[str]()
     for each in alternatives:
-        matches = [each] if exists(each) else list(_matches(each, text)) if _WILD.search(each) else []
+        matches = (
+            [each] if os.path.lexists(each) else list(_matches(each, text)) if _WILD.search(each) else []
+        )
         found.update(matches)
         if not matches:
             missing.append(each)
@@ -194,15 +184,15 @@ def _matches(pattern: str, text: str) -> Iterator[str]:
         )
     bases = [""]
     for part in parts:
-        wanted = re.compile(translate(part))
+        matcher = re.compile(translate(part))
         found = []
         for base in bases:
-            if exists(os.path.join(base, part)):  # noqa: PTH118 - a Path would lose how it is spelt
+            if os.path.lexists(os.path.join(base, part)):  # noqa: PTH118 - a Path would lose how it is spelt
                 found.append(os.path.join(base, part))  # noqa: PTH118
             elif _WILD.search(part):
-                is_asked_for = part.startswith(".")
-                names = (name for name in _names_in(base) if is_asked_for or not name.startswith("."))
-                found += [os.path.join(base, name) for name in names if wanted.match(name)]  # noqa: PTH118
+                with_hidden = part.startswith(".")
+                names = (name for name in _names_in(base) if with_hidden or not name.startswith("."))
+                found += [os.path.join(base, name) for name in names if matcher.match(name)]  # noqa: PTH118
         bases = found
     return iter(bases)
 
@@ -227,21 +217,12 @@ def check_there(text: str) -> None:
         UsageError: There is nothing ("path-not-found").
     """
     text, _ = split_choice(text)
-    if text != STDIN and expand(text) is None and (not text or not _exists(Path(text))):
-        raise _nothing_at(text)
+    if text != STDIN and expand(text) is None and (not text or not os.path.exists(Path(text))):  # noqa: PTH110 - a Path raises for long names
+        raise nothing_at(text)
 
 
-def _nothing_at(text: str) -> UsageError:
+def nothing_at(text: str) -> UsageError:
+    """The error for a path of nothing."""
     return UsageError(
         f"there is nothing at {printable(text)!r}; check the spelling", code="path-not-found", path=text
     )
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a name that is too long, or a folder that may not be entered
-        return False
-
-
-STDIN = "-"

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from genpr.errors import UsageError
-from genpr.images.item import ImageSource, PartSource, known_length, printable
+from genpr.errors import UsageError, printable
+from genpr.images.item import ImageSource, PartSource, known_length
 
 BLOCK = 2048
 """Consecutive images that stay together."""

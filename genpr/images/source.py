@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import cast
@@ -13,15 +13,15 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from genpr.errors import DataError, ResourceError, UsageError
+from genpr.errors import DataError, ResourceError, UsageError, printable
 from genpr.images.archive import open_tar, open_zip
 from genpr.images.arrays import is_tensor, open_array, open_npy, open_npz, open_tensor
-from genpr.images.arrow import is_saved_dataset, open_arrow, open_saved_dataset
+from genpr.images.arrow import SPLITS_FILE, STATE_FILE, open_arrow, open_saved_dataset
 from genpr.images.datasets import BatchSource, is_huggingface, open_dataset, open_huggingface
 from genpr.images.folder import Communicator, ListSource, open_folder, open_list, open_stdin_list
 from genpr.images.item import IMAGE_SUFFIXES, ImageSource, Item, PartSource, joined, printable, suffix_of
 from genpr.images.parquet import open_parquet, open_parquet_files, parquet_files
-from genpr.images.paths import STDIN, _exists, _nothing_at, expand, split_choice
+from genpr.images.paths import STDIN, expand, nothing_at, split_choice
 
 __all__ = ["ImageSource", "Item", "choose_rows", "open_source", "subset"]
 
@@ -62,8 +62,10 @@ def open_path(
     """
     if text == STDIN:
         return open_stdin_list(name, communicator)
-    text, choice = split_choice(text)
-    several = expand(text)
+    choice = several = None
+    if not os.path.lexists(text):
+        text, choice = split_choice(text)
+        several = expand(text)
     if several is None:
         return _open_one(text, name, choice, follow_symlinks=follow_symlinks)
     kinds = {_kind_of(path): path for path in reversed(several)}
@@ -77,21 +79,36 @@ def open_path(
         )
     if kinds.keys() == {_IMAGE}:
         return ListSource(name, Path(), tuple(map(str, several)))
-    return joined(name, several, partial(_open_part, choice=choice, follow_symlinks=follow_symlinks))
-
-
-def _open_part(path: Path, *, choice: str | None, follow_symlinks: bool) -> ImageSource:
-    return _open_one(str(path), str(path), choice, follow_symlinks=follow_symlinks)
+    return joined(
+        name,
+        several,
+        lambda path: _open_one(str(path), str(path), choice, follow_symlinks=follow_symlinks),
+    )
 
 
 def _open_one(text: str, name: str, choice: str | None, *, follow_symlinks: bool) -> ImageSource:
     path = Path(text)
+    try:
+        mode = path.stat().st_mode if text else 0
+    except (OSError, ValueError):  # such as a name that is too long, or that holds a NUL
+        mode = 0
+    if not mode:
+        raise nothing_at(text)
+    if not stat.S_ISDIR(mode):
+        return _open_file(path, text, name, choice, is_regular=stat.S_ISREG(mode))
+    if (path / STATE_FILE).is_file() or (path / SPLITS_FILE).is_file():
+        return open_saved_dataset(path, name, choice)
+    try:
+        return open_folder(path, name, follow_symlinks=follow_symlinks)
+    except DataError as error:  # perhaps it is a folder as `hf download` leaves it
+        if error.code != "no-images" or not (files := parquet_files(path)):
+            raise
+    return open_parquet_files(path, files, name, choice)
+
+
+def _open_file(path: Path, text: str, name: str, choice: str | None, *, is_regular: bool) -> ImageSource:
     shown = printable(text)
-    if not text or not _exists(path):
-        raise _nothing_at(text)
-    if path.is_dir():
-        return _open_folder(path, name, choice, follow_symlinks=follow_symlinks)
-    if not path.is_file():  # reading a pipe or a device may never end
+    if not is_regular:  # reading a pipe or a device may never end
         raise UsageError(
             f"{shown} is neither a folder nor a regular file; needed is {_ACCEPTED}",
             code="source-kind",
@@ -118,18 +135,6 @@ def _open_one(text: str, name: str, choice: str | None, *, follow_symlinks: bool
             return opener(path, name)
     kind = "a single image" if suffix in IMAGE_SUFFIXES else f"of unknown kind ({suffix or 'no suffix'})"
     raise UsageError(f"{shown} is {kind}; needed is {_ACCEPTED}", code="source-kind", path=text)
-
-
-def _open_folder(folder: Path, name: str, choice: str | None, *, follow_symlinks: bool) -> ImageSource:
-    """Images below a folder; where there are none, what Hugging Face's tools leave in one."""
-    if is_saved_dataset(folder):
-        return open_saved_dataset(folder, name, choice)
-    try:
-        return open_folder(folder, name, follow_symlinks=follow_symlinks)
-    except DataError as error:
-        if error.code != "no-images" or not (files := parquet_files(folder)):
-            raise
-    return open_parquet_files(folder, files, name, choice)
 
 
 def _kind_of(path: Path) -> str:

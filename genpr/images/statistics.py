@@ -17,10 +17,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from genpr.errors import DataError
+from genpr.errors import DataError, printable
 from genpr.images.archive import damage_reported, open_member
 from genpr.images.arrays import Header, read_header, read_uint8
-from genpr.images.item import printable
 
 _DIM_MAX = 4096  # a sigma of 128 MiB, four times OpenAI's
 _BYTES_MAX = 8 * _DIM_MAX**2 + 2**14
