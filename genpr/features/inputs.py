@@ -61,7 +61,7 @@ def labels_lie_in(source: object, opened: OpenedSide) -> object:
 
 
 def _open_path(text: str) -> OpenedSide:
-    if text == STDIN:
+    if text == STDIN or os.path.isdir(text):  # noqa: PTH112 - a Path raises for names that are too long
         return _images(text)
     several = None if split_choice(text)[1] else expand(text)
     if several is None:
