@@ -59,11 +59,22 @@ DAMAGE = (
     ValueError,
     RuntimeError,  # zipfile's word for encrypted, and NotImplementedError
 )
+_LZMA_HEADER = struct.Struct(
+    "<2xHBL"
+)  # version, size of the properties; literal and position bits, dictionary size
+_ENCRYPTED = 0x1  # zip flag bit
+_LABEL_KEYS = ("label", "class", "cls")  # of a .json file, the first that is there
+_MOST_TEXT = 1000  # characters of the name of a class
+_COMPRESSED: dict[bytes, Any] = {
+    b"\x1f\x8b": lambda raw: gzip.GzipFile(fileobj=raw),
+    b"BZh": bz2.BZ2File,
+    b"\xfd7zXZ\0": lzma.LZMAFile,
+}
 
 
 @contextmanager
 def damage_reported(path: Path, kind: str, *, code: str) -> Iterator[None]:
-    """Report damage met while reading `path` as a `DataError` with `code`, and failing to read as "unreadable".
+    """Report damage found while reading `path` as a `DataError` with `code`, and failing to read as "unreadable".
 
     Args:
         path: The file being read.
@@ -76,9 +87,8 @@ def damage_reported(path: Path, kind: str, *, code: str) -> Iterator[None]:
         raise
     except (*DAMAGE, OSError) as error:
         shown = printable(str(path))
-        if (
-            isinstance(error, OSError) and error.errno is not None
-        ):  # bz2 and gzip raise bare ones for bad data
+        # bz2 and gzip raise OSErrors without a number for bad data.
+        if isinstance(error, OSError) and error.errno is not None:
             message, code = f"{shown} cannot be read ({error.strerror})", "unreadable"
         else:
             reason = printable(str(error)) or type(error).__name__
@@ -86,15 +96,13 @@ def damage_reported(path: Path, kind: str, *, code: str) -> Iterator[None]:
         raise DataError(message, code=code, path=str(path)) from error
 
 
-_LZMA_HEADER = struct.Struct(
-    "<2xHBL"
-)  # version, size of the properties; literal and position bits, dictionary size
-
-
 def open_member(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo | str, *, is_streamed: bool = False
 ) -> IO[bytes]:
-    """Open a member to read it forwards.
+    """Open a member to read it forwards: its size is checked against the archive, and memory stays bounded.
+
+    An archive says twice how large a member is, and may lie both times. `zipfile` decompresses all that it is given before
+    it cuts the result to the size that was said, and with bzip2 or LZMA it does so even when a few bytes are requested.
 
     Args:
         archive: The archive.
@@ -120,7 +128,7 @@ def open_member(
     raw = copy.copy(info)
     raw.compress_type, raw.file_size = zipfile.ZIP_STORED, info.compress_size
     del raw.CRC  # of the decompressed data
-    return cast("IO[bytes]", _Member(archive.open(raw), info))
+    return cast("IO[bytes]", _PackedMember(archive.open(raw), info))
 
 
 def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo | str) -> bytes:
@@ -134,13 +142,13 @@ def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo | str) -> byte
         return file.read(info.file_size)  # without a size, zipfile decompresses whatever is there
 
 
-class _Member(io.RawIOBase):
+class _PackedMember(io.RawIOBase):
     """A member that bzip2 or LZMA compressed: never more of it in memory than was requested."""
 
     def __init__(self, packed: IO[bytes], info: zipfile.ZipInfo) -> None:
         self._packed, self._info = packed, info
         self._stream: Any = (
-            bz2.BZ2File(packed) if info.compress_type == zipfile.ZIP_BZIP2 else _lzma(packed, info)
+            bz2.BZ2File(packed) if info.compress_type == zipfile.ZIP_BZIP2 else _lzma_file(packed, info)
         )
         self._at, self._crc = 0, 0
 
@@ -164,7 +172,7 @@ class _Member(io.RawIOBase):
         super().close()
 
 
-def _lzma(packed: IO[bytes], info: zipfile.ZipInfo) -> lzma.LZMAFile:
+def _lzma_file(packed: IO[bytes], info: zipfile.ZipInfo) -> lzma.LZMAFile:
     """LZMA as zip archives have it: the properties first, and an end that may be left out."""
     size, bits, dictionary = _LZMA_HEADER.unpack(packed.read(_LZMA_HEADER.size))
     if size != 5 or bits >= 9 * 5 * 5:
@@ -177,9 +185,6 @@ def _lzma(packed: IO[bytes], info: zipfile.ZipInfo) -> lzma.LZMAFile:
         "dict_size": max(4096, min(dictionary, info.file_size)),  # it never needs more than there is to read
     }
     return lzma.LZMAFile(packed, format=lzma.FORMAT_RAW, filters=[chosen])
-
-
-_ENCRYPTED = 0x1  # zip flag bit
 
 
 @dataclass(frozen=True)
@@ -198,7 +203,7 @@ class ZipSource(ImageSource):
 
     def __iter__(self) -> Iterator[Item]:
         for member in self.members:
-            yield Item(member.filename, partial(_read_zip_member, self.archive, member))
+            yield Item(member.filename, partial(_read_from_zip, self.archive, member))
 
     def names(self) -> Iterator[str]:
         """Of the members."""
@@ -213,9 +218,16 @@ def open_zip(path: Path, name: str) -> ZipSource:
     """
     with damage_reported(path, "zip archive", code="archive-damaged"):
         archive = zipfile.ZipFile(path)
-    files = [member for member in archive.infolist() if not _is_folder(member) and not _is_zip_link(member)]
-    images = sorted((member for member in files if is_image_name(member.filename)), key=_zip_name_bytes)
-    others = OtherFiles(member.filename for member in files if not is_image_name(member.filename))
+    images, others = list[zipfile.ZipInfo](), OtherFiles()
+    for member in archive.infolist():
+        # Not `ZipInfo.is_dir`, which fails at a member without a name before Python 3.12.
+        if member.filename.endswith("/") or stat.S_ISLNK(member.external_attr >> 16):
+            continue
+        if is_image_name(member.filename):
+            images.append(member)
+        else:
+            others.add(member.filename)
+    images.sort(key=lambda member: member.filename.encode("utf-8", "surrogateescape"))
     if not images:
         archive.close()
         raise no_images(name, others)
@@ -230,20 +242,7 @@ def open_zip(path: Path, name: str) -> ZipSource:
     return ZipSource(name, archive, tuple(images))
 
 
-def _is_folder(member: zipfile.ZipInfo) -> bool:
-    """As `ZipInfo.is_dir`, which fails at a member without a name before Python 3.12."""
-    return member.filename.endswith("/")
-
-
-def _is_zip_link(member: zipfile.ZipInfo) -> bool:
-    return stat.S_ISLNK(member.external_attr >> 16)
-
-
-def _zip_name_bytes(member: zipfile.ZipInfo) -> bytes:
-    return member.filename.encode("utf-8", "surrogateescape")
-
-
-def _read_zip_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+def _read_from_zip(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     name, size = member.filename, member.file_size
     if size > MAX_ENCODED_BYTES:
         raise too_large_to_read(name, size)
@@ -292,9 +291,9 @@ class MemberTable:
     def __len__(self) -> int:
         return len(self._offsets)
 
-    def __getitem__(self, place: int) -> tuple[str, int, int]:
-        """Name, offset and size of the member at a place."""
-        at = place if self._order is None else self._order[place]
+    def __getitem__(self, index: int) -> tuple[str, int, int]:
+        """Name, offset and size of a member."""
+        at = index if self._order is None else self._order[index]
         return self._name(at).decode("utf-8", "surrogateescape"), self._offsets[at], self._sizes[at]
 
     def __iter__(self) -> Iterator[tuple[str, int, int]]:
@@ -304,12 +303,8 @@ class MemberTable:
         return bytes(self._names[self._ends[at] : self._ends[at + 1]])
 
 
-_LABEL_KEYS = ("label", "class", "cls")  # of a .json file, the first that is there
-_MOST_TEXT = 1000  # characters of the name of a class
-
-
 def key_of(name: str) -> str:
-    """What the files of one sample share.
+    """What the files of one WebDataset sample share: the path up to the first dot of the file's name.
 
     Example:
         >>> key_of("train.v1/0007.seg.png"), key_of("0007")
@@ -319,12 +314,12 @@ def key_of(name: str) -> str:
     return f"{folder}{slash}{file.partition('.')[0]}"
 
 
-def is_note(name: str) -> bool:
+def _is_note(name: str) -> bool:
     """Whether a file may hold the label of a sample."""
     return name.endswith((".cls", ".json")) and not is_hidden(name)
 
 
-def labels_by_key(notes: Iterable[tuple[str, Callable[[], bytes]]], origin: str) -> dict[str, object]:
+def _labels_by_key(notes: Iterable[tuple[str, Callable[[], bytes]]], origin: str) -> dict[str, object]:
     """The labels of samples.
 
     Args:
@@ -337,17 +332,17 @@ def labels_by_key(notes: Iterable[tuple[str, Callable[[], bytes]]], origin: str)
     Raises:
         DataError: One of them is broken ("labels-damaged").
     """
-    found: dict[str, object] = {}
-    weak: dict[str, object] = {}
+    by_cls: dict[str, object] = {}
+    by_json: dict[str, object] = {}
     for name, read in notes:
         if name.endswith(".cls"):
-            found[key_of(name)] = _in_cls(read(), name, origin)
+            by_cls[key_of(name)] = _in_cls(read(), name, origin)
         elif (label := _in_json(read(), name, origin)) is not None:
-            weak[key_of(name)] = label
-    return weak | found
+            by_json[key_of(name)] = label
+    return by_json | by_cls
 
 
-def labels_of(names: Iterable[str], labels: Mapping[str, object], origin: str) -> StatedLabels | None:
+def _labels_of(names: Iterable[str], labels: Mapping[str, object], origin: str) -> StatedLabels | None:
     """The label of each image by its key; None where no image has one."""
     found = [labels.get(key_of(name)) for name in names] if labels else []
     if all(label is None for label in found):
@@ -384,13 +379,6 @@ def _damaged(name: str, origin: str, reason: str) -> DataError:
     )
 
 
-_COMPRESSED: dict[bytes, Any] = {
-    b"\x1f\x8b": lambda raw: gzip.GzipFile(fileobj=raw),
-    b"BZh": bz2.BZ2File,
-    b"\xfd7zXZ\0": lzma.LZMAFile,
-}
-
-
 @dataclass(frozen=True)
 class TarSource(ImageSource):
     """The images of an uncompressed tar archive, ordered by the bytes of their names; equal names in archive order.
@@ -412,11 +400,11 @@ class TarSource(ImageSource):
     def __iter__(self) -> Iterator[Item]:
         return self.pick(range(len(self)))
 
-    def pick(self, places: Iterable[int]) -> Iterator[Item]:
-        """The images at some places; others are not looked at."""
-        for place in places:
-            name, offset, size = self.members[place]
-            yield Item(name, partial(_read_member, self.path, name, offset, size))
+    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
+        """The images at some indices; the others are not touched."""
+        for index in indices:
+            name, offset, size = self.members[index]
+            yield Item(name, partial(_read_from_tar, self.path, name, offset, size))
 
     def names(self) -> Iterator[str]:
         """Of the members."""
@@ -426,8 +414,8 @@ class TarSource(ImageSource):
         """The labels of WebDataset samples, where there are any."""
         with _damage_reported(self.path), open_regular(self.path) as file:
             notes = ((name, partial(_read_note, file, name, at, size)) for name, at, size in self.notes)
-            labels = labels_by_key(notes, self.name)
-        return labels_of(self.names(), labels, self.name)
+            labels = _labels_by_key(notes, self.name)
+        return _labels_of(self.names(), labels, self.name)
 
 
 @dataclass(frozen=True)
@@ -456,15 +444,15 @@ class CompressedTarSource(ImageSource):
         """The labels of WebDataset samples, where there are any; the archive is read once for them."""
         names = list[str]()
         with _damage_reported(self.path), open_regular(self.path) as raw, _decompressed(raw) as stream:
-            labels = labels_by_key(self._notes(stream, names), self.name)
-        return labels_of(names, labels, self.name)
+            labels = _labels_by_key(self._notes(stream, names), self.name)
+        return _labels_of(names, labels, self.name)
 
     def _notes(self, stream: IO[bytes], names: list[str]) -> Iterator[tuple[str, Callable[[], bytes]]]:
         """The members that may hold labels, to be read as they come; the names of images go to `names`."""
         for name, member in _files(stream):
             if is_image_name(name):
                 names.append(name)
-            elif is_note(name):
+            elif _is_note(name):
                 yield name, partial(_read_note, stream, name, member.offset, member.size)
 
 
@@ -487,7 +475,7 @@ def open_tar(path: Path, name: str) -> TarSource | CompressedTarSource:
                 count += is_image
                 if not is_image:
                     others.add(file_name)
-                if is_plain and (is_image or is_note(file_name)):
+                if is_plain and (is_image or _is_note(file_name)):
                     (images if is_image else notes).add(member.name, member.offset, member.size)
     images.sort()
     source = TarSource(name, path, images, notes) if is_plain else CompressedTarSource(name, path, count)
@@ -502,7 +490,7 @@ def _damage_reported(path: Path) -> AbstractContextManager[None]:
 
 
 def _decompressor(raw: BinaryIO) -> Callable[[BinaryIO], IO[bytes]] | None:
-    """What undoes the compression of a file, told by its first bytes; `None` if there is none."""
+    """What undoes the compression of a file, by its first bytes; `None` if there is none."""
     start = raw.read(6)
     raw.seek(0)
     return next((opener for magic, opener in _COMPRESSED.items() if start.startswith(magic)), None)
@@ -528,10 +516,10 @@ class _Unpacked:
     def __init__(self, stream: IO[bytes], packed: int) -> None:
         self._stream, self._packed = stream, packed
 
-    def seek(self, place: int) -> int:
-        """Go on to a place, if it may exist."""
-        self._check(place)
-        return self._stream.seek(place)
+    def seek(self, offset: int) -> int:
+        """Move to an offset, if it may exist."""
+        self._check(offset)
+        return self._stream.seek(offset)
 
     def read(self, size: int) -> bytes:
         """The next bytes, if there may be so many."""
@@ -551,7 +539,7 @@ def _files(stream: IO[bytes]) -> Iterator[tuple[str, TarMember]]:
     """The regular files of a tar stream in archive order, each with its name as text."""
     for member in regular_files(stream):
         name = member.name.decode("utf-8", "surrogateescape")
-        if member.is_sparse and (is_image_name(name) or is_note(name)):
+        if member.is_sparse and (is_image_name(name) or _is_note(name)):
             raise tarfile.ReadError(f"{name!r} is stored as sparse; repack without --sparse")
         yield name, member
 
@@ -571,7 +559,7 @@ def _read_note(file: IO[bytes], name: str, offset: int, size: int) -> bytes:
     return data
 
 
-def _read_member(path: Path, name: str, offset: int, size: int) -> bytes:
+def _read_from_tar(path: Path, name: str, offset: int, size: int) -> bytes:
     if size > MAX_ENCODED_BYTES:
         raise too_large_to_read(name, size)
     try:
@@ -588,7 +576,7 @@ def _read_member(path: Path, name: str, offset: int, size: int) -> bytes:
 def _stream_reader(stream: IO[bytes], name: str, member: TarMember) -> Callable[[], bytes]:
     """Read a member's bytes now, while the stream stands there, and hand them out later."""
     if member.size > MAX_ENCODED_BYTES:
-        return partial(_refuse, too_large_to_read(name, member.size))
+        return partial(_raise, too_large_to_read(name, member.size))
     stream.seek(member.offset)
     data = stream.read(member.size)
     if len(data) != member.size:
@@ -596,5 +584,5 @@ def _stream_reader(stream: IO[bytes], name: str, member: TarMember) -> Callable[
     return partial(bytes, data)
 
 
-def _refuse(error: ImageError) -> NoReturn:
+def _raise(error: ImageError) -> NoReturn:
     raise error

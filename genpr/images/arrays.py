@@ -27,12 +27,23 @@ from numpy.typing import NDArray
 
 from genpr.errors import DataError, UsageError, printable, some
 from genpr.images.archive import DAMAGE, damage_reported, open_member
-from genpr.images.item import ImageSource, Item, names_of_places, printable
+from genpr.images.item import ImageSource, Item, index_names
 from genpr.images.policy import MAX_PIXELS
 from genpr.storage import open_regular
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+ImageRange = tuple[float, float]
+"""The floats that are black and white."""
+MOST_OUTSIDE = 0.1
+"""Share of values outside of the declared range above which it is doubted."""
+_BATCH_BYTES = 16 * 2**20
+_BLOCK_BYTES = 2**20
+_PART_BYTES = 2**18  # zipfile holds several times what is requested at once
+_HEADER_BYTES_MAX = 10_000  # numpy's own limit, which it checks after reading
+_IMAGE_BYTES_MAX = 3 * MAX_PIXELS  # a batch holds at least one image, so none may be a bomb
+_KEY = "arr_0"
 
 
 @dataclass(frozen=True)
@@ -143,13 +154,6 @@ def _shape_fix(shape: tuple[int, ...], layout: _Layout) -> str:
     return "are these images?"
 
 
-ImageRange = tuple[float, float]
-"""The floats that are black and white."""
-
-MOST_OUTSIDE = 0.1
-"""Share of values outside of the declared range above which it is doubted."""
-
-
 def checked_range(image_range: Sequence[float] | None) -> ImageRange | None:
     """The declared range of float images as two floats.
 
@@ -189,14 +193,6 @@ def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
-_BATCH_BYTES = 16 * 2**20
-_BLOCK_BYTES = 2**20
-_PART_BYTES = 2**18  # zipfile holds several times what it is asked for at once
-_HEADER_BYTES_MAX = 10_000  # numpy's own limit, which it checks after reading
-_IMAGE_BYTES_MAX = 3 * MAX_PIXELS  # a batch holds at least one image, so none may be a bomb
-_KEY = "arr_0"
-
-
 @dataclass(frozen=True)
 class ArraySource(ImageSource):
     """Images in a numpy array, uint8 (n, h, w, 3); items are views of it."""
@@ -212,8 +208,8 @@ class ArraySource(ImageSource):
             yield Item(f"[{index}]", partial(self.images.__getitem__, index))
 
     def names(self) -> Iterator[str]:
-        """Places in the array."""
-        return names_of_places(len(self))
+        """Indices in the array."""
+        return index_names(len(self))
 
 
 @dataclass(frozen=True)
@@ -231,8 +227,8 @@ class TensorSource(ImageSource):
             yield Item(f"[{index}]", partial(pixels_of_tensor, self.images, index))
 
     def names(self) -> Iterator[str]:
-        """Places in the array."""
-        return names_of_places(len(self))
+        """Indices in the array."""
+        return index_names(len(self))
 
 
 @dataclass(frozen=True)
@@ -280,13 +276,13 @@ class NpzSource(ImageSource):
                     yield Item(f"[{row}]", partial(np.asarray, image))
 
     def names(self) -> Iterator[str]:
-        """Places in the array."""
-        return names_of_places(len(self))
+        """Indices in the array."""
+        return index_names(len(self))
 
 
 @dataclass(frozen=True)
 class NpySource(ImageSource):
-    """The images in a .npy file, in array order, read from the file when they are asked for.
+    """The images in a .npy file, in array order, read from the file when they are requested.
 
     They are not mapped into memory: a file that is cut short meanwhile would end the process without a message.
     """
@@ -308,8 +304,8 @@ class NpySource(ImageSource):
                 yield Item(f"[{start + row}]", partial(block.image, row))
 
     def names(self) -> Iterator[str]:
-        """Places in the array."""
-        return names_of_places(len(self))
+        """Indices in the array."""
+        return index_names(len(self))
 
     def read(self, start: int, rows: int) -> NDArray[np.uint8]:
         """The images (rows, h, w, 3) from `start` on.
@@ -329,7 +325,7 @@ class NpySource(ImageSource):
 
 
 class _Block:
-    """Images of a .npy file that are read together, when the first of them is asked for."""
+    """Images of a .npy file that are read together, when the first of them is requested."""
 
     def __init__(self, source: NpySource, start: int, rows: int) -> None:
         self.rows = rows
@@ -379,7 +375,7 @@ def open_npz(path: Path, name: str) -> NpzSource:
 
 
 def open_npy(path: Path, name: str) -> NpySource:
-    """Check the header of a .npy file of images; pixels are read when they are asked for.
+    """Check the header of a .npy file of images; pixels are read when they are requested.
 
     Raises:
         DataError: The file is damaged, or does not hold uint8 (n, h, w, 3).
@@ -508,8 +504,8 @@ def read_npy(
 
     Args:
         path: The file.
-        mapped: Leave it on disk, and read what is asked for.
-        check: Gets the header before any value is read, and raises an error where the array is not wanted.
+        mapped: Leave it on disk, and read what is accessed.
+        check: Gets the header before any value is read, and raises an error where the array must not be read.
 
     Raises:
         ValueError: It holds something else, Python objects among them, or less than its header says.

@@ -21,9 +21,8 @@ from genpr.images.item import (
     Item,
     JoinedSource,
     StatedLabels,
+    index_names,
     joined,
-    names_of_places,
-    printable,
     too_large_to_read,
     unreadable,
 )
@@ -32,6 +31,11 @@ from genpr.storage import open_regular
 
 _LABEL_NAME = "label"  # of a column of which nothing says that it holds classes
 _MOST_TEXT = 1000  # characters of the name of a class
+_MAGIC = b"ARROW1"
+_CONTINUATION = 0xFFFFFFFF
+_DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
+_EXPERIMENTAL = b"ARROW:experimental_compression"  # how Arrow 0.17 marked it
+STATE_FILE, SPLITS_FILE = "state.json", "dataset_dict.json"
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ class Columns:
     classes: dict[str, tuple[str, ...]]
 
 
-def load_pyarrow(path: Path | str) -> Any:  # noqa: ANN401 - it has no types
+def import_pyarrow(path: Path | str) -> Any:  # noqa: ANN401 - it has no types
     """The library that reads parquet and Arrow files.
 
     Raises:
@@ -120,10 +124,10 @@ def columns_of(schema: Any, choice: str | None, name: str) -> Columns:  # noqa: 
     """
     image, _, label = (choice or "").partition(",")
     base = name.removesuffix(f"#{choice}")
-    for asked in filter(None, (image, label)):
-        if asked not in schema.names:
+    for column in filter(None, (image, label)):
+        if column not in schema.names:
             raise UsageError(
-                f"{printable(name)} has no column {short(asked)!r}; {_listed(schema)}",
+                f"{printable(name)} has no column {short(column)!r}; {_listed(schema)}",
                 code="no-column",
                 path=name,
             )
@@ -133,16 +137,16 @@ def columns_of(schema: Any, choice: str | None, name: str) -> Columns:  # noqa: 
         each: is_struct for each, kind in fields.items() if (is_struct := _holds_bytes(kind)) is not None
     }
     said = [each for each in binary if features.get(each, {}).get("_type") == "Image"]
-    wanted = [image] if image else said or [each for each in binary if binary[each]] or list(binary)
-    if len(wanted) > 1:
-        shown = ", ".join(short(each) for each in wanted)
+    candidates = [image] if image else said or [each for each in binary if binary[each]] or list(binary)
+    if len(candidates) > 1:
+        shown = ", ".join(short(each) for each in candidates)
         raise UsageError(
             f"{printable(name)} has several columns that may be the images: {shown}; name one, as in "
-            f"'{printable(base)}#{short(wanted[0])}'",
+            f"'{printable(base)}#{short(candidates[0])}'",
             code="several-columns",
             path=name,
         )
-    if not wanted or wanted[0] not in binary:
+    if not candidates or candidates[0] not in binary:
         raise DataError(
             f"{printable(name)} has no column of images (needed: their bytes, alone or as {{bytes, path}}); {_listed(schema)}",
             code="no-images",
@@ -157,7 +161,7 @@ def columns_of(schema: Any, choice: str | None, name: str) -> Columns:  # noqa: 
             path=name,
         )
     labels = [label] if label else [each for each in classes if _is_class(fields[each])] or guessed
-    return Columns(wanted[0], bool(binary[wanted[0]]), tuple(labels), classes)
+    return Columns(candidates[0], bool(binary[candidates[0]]), tuple(labels), classes)
 
 
 def _features(metadata: dict[bytes, bytes] | None) -> dict[str, dict[str, Any]]:
@@ -285,128 +289,6 @@ def _class_of(value: object, names: Sequence[str] | None, label: str, origin: st
     )
 
 
-_MAGIC = b"ARROW1"
-_CONTINUATION = 0xFFFFFFFF
-_DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
-_EXPERIMENTAL = b"ARROW:experimental_compression"  # how Arrow 0.17 marked it
-
-
-def check_buffers(data: memoryview, name: str) -> None:
-    """Refuse an Arrow file, or stream, whose buffers claim more than genuine ones could hold.
-
-    Args:
-        data: The whole file.
-        name: Of the file, for the message.
-
-    Raises:
-        DataError: "arrow-bomb".
-        ValueError, struct.error: The file is damaged.
-    """
-    unpacked = used = 0
-    for metadata, body in _of_file(data) if data[:6] == _MAGIC else _of_stream(data):
-        used += body - metadata + _body_bytes(data, metadata)
-        if used > len(data):
-            raise ValueError("its messages overlap")
-        unpacked += _claimed(data, metadata, body)
-        if is_bomb(unpacked, len(data)):
-            raise DataError(
-                f"{printable(name)} claims {unpacked:,} bytes or more in {len(data):,} compressed ones, like a decompression "
-                "bomb; write it without compression if it is genuine",
-                code="arrow-bomb",
-                path=name,
-            )
-
-
-def _of_stream(data: memoryview) -> Iterator[tuple[int, int]]:
-    """Where the metadata and the body of each message begin."""
-    at = 0
-    while at + 4 <= len(data):
-        metadata, size = _prefix(data, at)
-        if not size:
-            return
-        yield metadata, metadata + size
-        at = metadata + size + _body_bytes(data, metadata)
-
-
-def _of_file(data: memoryview) -> Iterator[tuple[int, int]]:
-    """The same, of what the footer lists: dictionaries, then record batches."""
-    (size,) = unpack_from("<i", data, len(data) - 10)
-    footer = _root(data, len(data) - 10 - size)
-    for field in (2, 3):
-        start, count = _vector(data, footer, field)
-        for number in range(count):
-            offset, length = unpack_from("<qi", data, start + 24 * number)
-            yield _prefix(data, offset)[0], offset + length
-
-
-def _body_bytes(data: memoryview, metadata: int) -> int:
-    size = _scalar(data, _root(data, metadata), 3, "<q")
-    if size < 0:
-        raise ValueError("a message claims a negative size")
-    return size
-
-
-def _prefix(data: memoryview, at: int) -> tuple[int, int]:
-    """Where the metadata of a message begin, and their size."""
-    first, second = unpack_from("<II", data, at) if at + 8 <= len(data) else (0, 0)
-    return (at + 8, second) if first == _CONTINUATION else (at + 4, first)
-
-
-def _claimed(data: memoryview, metadata: int, body: int) -> int:
-    """The bytes of all buffers of a message once they are decompressed; 0 where they are not compressed."""
-    message = _root(data, metadata)
-    kind = _scalar(data, message, 1, "<B")
-    if kind not in {_DICTIONARY_BATCH, _RECORD_BATCH}:
-        return 0
-    batch = _table(data, message, 2)
-    if batch is not None and kind == _DICTIONARY_BATCH:
-        batch = _table(data, batch, 1)
-    if batch is None:
-        raise ValueError("a message has no content")
-    if _place(data, batch, 3) is None and _EXPERIMENTAL not in bytes(data[metadata:body]):
-        return 0
-    start, count = _vector(data, batch, 2)
-    if 16 * count > body - metadata:
-        raise ValueError("a message claims more buffers than it can describe")
-    total = 0
-    for number in range(count):
-        offset, length = unpack_from("<qq", data, start + 16 * number)
-        if length >= 8:
-            total += max(0, *unpack_from("<q", data, body + offset))
-    return total
-
-
-def _root(data: memoryview, at: int) -> int:
-    return at + int(unpack_from("<I", data, at)[0])
-
-
-def _place(data: memoryview, table: int, field: int) -> int | None:
-    """Where a field of a table is; None where it has its default."""
-    fields = table - unpack_from("<i", data, table)[0]
-    (size,) = unpack_from("<H", data, fields)
-    (offset,) = unpack_from("<H", data, fields + 4 + 2 * field) if 6 + 2 * field <= size else (0,)
-    return table + int(offset) if offset else None
-
-
-def _scalar(data: memoryview, table: int, field: int, form: str) -> int:
-    place = _place(data, table, field)
-    return 0 if place is None else int(unpack_from(form, data, place)[0])
-
-
-def _table(data: memoryview, table: int, field: int) -> int | None:
-    place = _place(data, table, field)
-    return None if place is None else _root(data, place)
-
-
-def _vector(data: memoryview, table: int, field: int) -> tuple[int, int]:
-    """Where the entries of a vector begin, and how many there are."""
-    start = _table(data, table, field)
-    return (0, 0) if start is None else (start + 4, int(unpack_from("<I", data, start)[0]))
-
-
-STATE_FILE, SPLITS_FILE = "state.json", "dataset_dict.json"
-
-
 @dataclass(frozen=True)
 class ArrowSource(ImageSource):
     """The images in one column of an Arrow file, in its order.
@@ -430,14 +312,14 @@ class ArrowSource(ImageSource):
     def __iter__(self) -> Iterator[Item]:
         return self.pick(range(len(self)))
 
-    def pick(self, places: Iterable[int]) -> Iterator[Item]:
-        """The images at some places; others are not touched."""
+    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
+        """The images at some indices; others are not touched."""
         ends = list(accumulate(map(len, self.images)))
-        for place in places:
-            number = bisect_right(ends, place)
+        for index in indices:
+            number = bisect_right(ends, index)
             piece = self.images[number]
             yield Item(
-                f"[{place}]", partial(self._read, piece, place - ends[number] + len(piece), f"[{place}]")
+                f"[{index}]", partial(self._read, piece, index - ends[number] + len(piece), f"[{index}]")
             )
 
     def _read(self, piece: Any, row: int, name: str) -> bytes:  # noqa: ANN401 - pyarrow has no types
@@ -445,7 +327,7 @@ class ArrowSource(ImageSource):
 
     def names(self) -> Iterator[str]:
         """Row numbers."""
-        return names_of_places(len(self))
+        return index_names(len(self))
 
     def stated_labels(self) -> StatedLabels | None:
         """The values of the label column."""
@@ -471,7 +353,7 @@ def open_arrow(path: Path, name: str, choice: str | None = None) -> ArrowSource:
         DataError: It is damaged, or holds no images.
         ResourceError: pyarrow is not installed.
     """
-    pa = load_pyarrow(path)
+    pa = import_pyarrow(path)
     with arrow_damage_reported(path, "arrow"):
         mapped = pa.memory_map(os.fsencode(path))
         check_buffers(memoryview(mapped.read_buffer()), name)
@@ -563,3 +445,123 @@ def _damaged_dataset(folder: Path, reason: str) -> DataError:
         code="arrow-damaged",
         path=str(folder),
     )
+
+
+def check_buffers(data: memoryview, name: str) -> None:
+    """Refuse an Arrow file, or stream, whose compressed buffers claim more than genuine ones could hold.
+
+    This is called before pyarrow decompresses any. A message has metadata, which is a FlatBuffers table, and a body. Each
+    compressed buffer in the body begins with its size.
+
+    Args:
+        data: The whole file.
+        name: Of the file, for the message.
+
+    Raises:
+        DataError: "arrow-bomb".
+        ValueError, struct.error: The file is damaged.
+
+    References:
+        arrow.apache.org/docs/format/Columnar.html; github.com/apache/arrow, format/{Message,File}.fbs;
+        flatbuffers.dev/internals.
+    """
+    unpacked = used = 0
+    for metadata, body in _messages_of_file(data) if data[:6] == _MAGIC else _messages_of_stream(data):
+        used += body - metadata + _body_bytes(data, metadata)
+        if used > len(data):
+            raise ValueError("its messages overlap")
+        unpacked += _claimed(data, metadata, body)
+        if is_bomb(unpacked, len(data)):
+            raise DataError(
+                f"{printable(name)} claims {unpacked:,} bytes or more in {len(data):,} compressed ones, like a decompression "
+                "bomb; write it without compression if it is genuine",
+                code="arrow-bomb",
+                path=name,
+            )
+
+
+def _messages_of_stream(data: memoryview) -> Iterator[tuple[int, int]]:
+    """Where the metadata and the body of each message begin."""
+    at = 0
+    while at + 4 <= len(data):
+        metadata, size = _prefix(data, at)
+        if not size:
+            return
+        yield metadata, metadata + size
+        at = metadata + size + _body_bytes(data, metadata)
+
+
+def _messages_of_file(data: memoryview) -> Iterator[tuple[int, int]]:
+    """The same, of what the footer lists: dictionaries, then record batches."""
+    (size,) = unpack_from("<i", data, len(data) - 10)
+    footer = _root(data, len(data) - 10 - size)
+    for field in (2, 3):
+        start, count = _vector(data, footer, field)
+        for number in range(count):
+            offset, length = unpack_from("<qi", data, start + 24 * number)
+            yield _prefix(data, offset)[0], offset + length
+
+
+def _body_bytes(data: memoryview, metadata: int) -> int:
+    size = _scalar(data, _root(data, metadata), 3, "<q")
+    if size < 0:
+        raise ValueError("a message claims a negative size")
+    return size
+
+
+def _prefix(data: memoryview, at: int) -> tuple[int, int]:
+    """Where the metadata of a message begin, and their size."""
+    first, second = unpack_from("<II", data, at) if at + 8 <= len(data) else (0, 0)
+    return (at + 8, second) if first == _CONTINUATION else (at + 4, first)
+
+
+def _claimed(data: memoryview, metadata: int, body: int) -> int:
+    """The bytes of all buffers of a message once they are decompressed; 0 where they are not compressed."""
+    message = _root(data, metadata)
+    kind = _scalar(data, message, 1, "<B")
+    if kind not in {_DICTIONARY_BATCH, _RECORD_BATCH}:
+        return 0
+    batch = _table(data, message, 2)
+    if batch is not None and kind == _DICTIONARY_BATCH:
+        batch = _table(data, batch, 1)
+    if batch is None:
+        raise ValueError("a message has no content")
+    if _field(data, batch, 3) is None and _EXPERIMENTAL not in bytes(data[metadata:body]):
+        return 0
+    start, count = _vector(data, batch, 2)
+    if 16 * count > body - metadata:
+        raise ValueError("a message claims more buffers than it can describe")
+    total = 0
+    for number in range(count):
+        offset, length = unpack_from("<qq", data, start + 16 * number)
+        if length >= 8:
+            total += max(0, *unpack_from("<q", data, body + offset))
+    return total
+
+
+def _root(data: memoryview, at: int) -> int:
+    return at + int(unpack_from("<I", data, at)[0])
+
+
+def _field(data: memoryview, table: int, field: int) -> int | None:
+    """Where a field of a table is; None where it has its default."""
+    fields = table - unpack_from("<i", data, table)[0]
+    (size,) = unpack_from("<H", data, fields)
+    (offset,) = unpack_from("<H", data, fields + 4 + 2 * field) if 6 + 2 * field <= size else (0,)
+    return table + int(offset) if offset else None
+
+
+def _scalar(data: memoryview, table: int, field: int, form: str) -> int:
+    at = _field(data, table, field)
+    return 0 if at is None else int(unpack_from(form, data, at)[0])
+
+
+def _table(data: memoryview, table: int, field: int) -> int | None:
+    at = _field(data, table, field)
+    return None if at is None else _root(data, at)
+
+
+def _vector(data: memoryview, table: int, field: int) -> tuple[int, int]:
+    """Where the entries of a vector begin, and how many there are."""
+    start = _table(data, table, field)
+    return (0, 0) if start is None else (start + 4, int(unpack_from("<I", data, start)[0]))

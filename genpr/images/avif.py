@@ -106,7 +106,7 @@ def _number(body: memoryview, at: int, size: int) -> int:
 
 
 def _read_items(view: memoryview, meta: memoryview, found: _Boxes) -> None:
-    """Images that are items: their types by `iinf`, places by `iloc`, sizes by `ispe`."""
+    """Images that are items: their types by `iinf`, locations by `iloc`, sizes by `ispe`."""
     children = list(_children(meta[4:]))
     inside = next((body for kind, body in children if kind == b"idat"), memoryview(b""))
     coded: set[int] = set()
@@ -122,7 +122,9 @@ def _read_items(view: memoryview, meta: memoryview, found: _Boxes) -> None:
                 if bytes(entry[6 + id_size : 10 + id_size]) == b"av01":
                     coded.add(_number(entry, 4, id_size))
     room = 4 * len(view)  # extents may overlap, and copies of them fill the memory
-    for item, extents in (each for kind, body in children if kind == b"iloc" for each in _places(body)):
+    for item, extents in (
+        each for kind, body in children if kind == b"iloc" for each in _item_locations(body)
+    ):
         if item not in coded:
             continue
         pieces = [
@@ -135,7 +137,7 @@ def _read_items(view: memoryview, meta: memoryview, found: _Boxes) -> None:
         found.coded.append(pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces)))
 
 
-def _places(iloc: memoryview) -> Iterator[tuple[int, list[tuple[bool, int, int]]]]:
+def _item_locations(iloc: memoryview) -> Iterator[tuple[int, list[tuple[bool, int, int]]]]:
     """Each item with its extents: whether they lie in the `idat` box, start, and length (0 for all that follows)."""
     version = _number(iloc, 0, 1)
     sizes = _number(iloc, 4, 2)
@@ -169,7 +171,7 @@ def _places(iloc: memoryview) -> Iterator[tuple[int, list[tuple[bool, int, int]]
 
 
 def _read_track(view: memoryview, track: memoryview, found: _Boxes) -> None:
-    """The first picture of a sequence: its size by `tkhd`, its place by `stco`, its length by `stsz`."""
+    """The first picture of a sequence: its size by `tkhd`, its offset by `stco`, its length by `stsz`."""
     for _, header in _below(track, b"tkhd"):
         at = 88 if _number(header, 0, 1) == 1 else 76
         found.sizes.append((_number(header, at, 4) >> 16, _number(header, at + 4, 4) >> 16))
@@ -194,10 +196,10 @@ def _units(coded: memoryview) -> Iterator[tuple[int, memoryview]]:
         size = len(coded) - at
         if head & 2:
             size = 0
-            for place in range(8):
+            for part in range(8):
                 byte = coded[at] if at < len(coded) else 0
                 at += 1
-                size |= (byte & 127) << 7 * place
+                size |= (byte & 127) << 7 * part
                 if byte < 128:
                     break
         yield head >> 3 & 15, coded[at : at + size]

@@ -25,8 +25,7 @@ from genpr.images.item import (
     ImageSource,
     Item,
     StatedLabels,
-    names_of_places,
-    printable,
+    index_names,
     too_large_to_read,
     unreadable,
 )
@@ -34,6 +33,7 @@ from genpr.images.paths import is_remote
 from genpr.notices import Notice
 
 _ELEMENTS = "PIL images, uint8 tensors (3, h, w) or uint8 arrays (h, w, 3), alone or first in a tuple"
+_LABELS_AT_ONCE = 8192
 
 
 class Dataset(Protocol):
@@ -63,13 +63,13 @@ class CountedBatches(Iterable[object]):
 
     @property
     def drawn_by(self) -> Mapping[str, object] | None:
-        """What drew the images, as plain JSON types, once they were read; None if nobody can tell."""
+        """What drew the images, as plain JSON types, once they were read; None if unknown."""
         return None
 
 
 @dataclass(frozen=True)
 class DatasetSource(ImageSource):
-    """Images of a map-style dataset, which is asked for one image at a time.
+    """Images of a map-style dataset, from which images are read one at a time.
 
     Datasets are written for worker processes, not for threads, so reads take turns. The dataset must give the
     same image for the same index: one that augments at random gives features that are random too.
@@ -104,8 +104,8 @@ class DatasetSource(ImageSource):
 class BatchSource(ImageSource):
     """Images of an iterable: batches uint8 (n, 3, h, w) or (n, h, w, 3), or single images.
 
-    It has a length if the iterable is `CountedBatches`. An iterator gives its images only once, and says so when it is
-    asked again.
+    It has a length if the iterable is `CountedBatches`. An iterator gives its images only once, and raises an error when it
+    is iterated again.
     """
 
     name: str
@@ -190,12 +190,12 @@ def _pixels(element: object, name: str) -> NDArray[np.uint8]:
     raise DataError(f"{printable(name)} needs {_ELEMENTS}; got {came}", code="array-type", path=name)
 
 
-_LABELS_AT_ONCE = 8192
-
-
 @dataclass(frozen=True)
 class HuggingFaceSource(ImageSource):
     """The images in one column of a `datasets.Dataset`, in its order; reads take turns.
+
+    genpr takes the bytes that it holds. Left to itself it opens images with Pillow, turns them by their EXIF orientation,
+    and runs what `set_transform` was given, so that the numbers would depend on how a data set was handed over.
 
     Attributes:
         dataset: Without format and transforms, its column of images undecoded.
@@ -213,20 +213,20 @@ class HuggingFaceSource(ImageSource):
     def __iter__(self) -> Iterator[Item]:
         return self.pick(range(len(self)))
 
-    def pick(self, places: Iterable[int]) -> Iterator[Item]:
-        """The images at some places; others are not read."""
+    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
+        """The images at some indices; others are not read."""
         images = self.dataset.select_columns([self.columns.image])
-        for place in places:
-            yield Item(f"[{place}]", partial(self._read, images, place))
+        for index in indices:
+            yield Item(f"[{index}]", partial(self._read, images, index))
 
-    def _read(self, images: Any, place: int) -> bytes:  # noqa: ANN401 - untyped
+    def _read(self, images: Any, index: int) -> bytes:  # noqa: ANN401 - untyped
         with self._turn:
-            value = images[place][self.columns.image]
-        return given(_bytes_of(value, f"[{place}]"))
+            value = images[index][self.columns.image]
+        return given(_bytes_of(value, f"[{index}]"))
 
     def names(self) -> Iterator[str]:
         """Row numbers."""
-        return names_of_places(len(self))
+        return index_names(len(self))
 
     def stated_labels(self) -> StatedLabels | None:
         """The values of the label column."""
@@ -245,8 +245,8 @@ class StreamedSource(ImageSource):
         raise TypeError(f"{self.name} is streamed and does not know its number of images")
 
     def __iter__(self) -> Iterator[Item]:
-        for place, row in enumerate(self.dataset):
-            name = f"[{place}]"
+        for index, row in enumerate(self.dataset):
+            name = f"[{index}]"
             yield Item(name, partial(given, _bytes_of(row[self.columns.image], name)))
 
     def stated_labels(self) -> StatedLabels | None:

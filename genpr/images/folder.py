@@ -32,6 +32,10 @@ from genpr.limits import TEXT_BYTES, check_lines, read_bytes
 from genpr.runtime import is_launched
 from genpr.storage import open_regular
 
+_are_followed: ContextVar[bool] = ContextVar("genpr_links_are_followed", default=False)
+_STDIN_NAME = "<stdin>"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
 
 @dataclass(frozen=True)
 class FolderSource(ImageSource):
@@ -62,9 +66,9 @@ class FolderSource(ImageSource):
 def open_folder(root: Path, name: str, *, follow_symlinks: bool = False) -> FolderSource:
     """List the images below `root`.
 
-    Links to files are followed. Links to folders are not, unless told to; then each folder counts once, however many
-    ways lead to it, under the path without links or else the first in order. Hidden files and folders are left out. A
-    link to nothing is listed: that an image is missing must be told.
+    Links to files are followed. Links to folders are not, unless `follow_symlinks` is set; then each folder counts once,
+    however many ways lead to it, under the path without links or else the first in order. Hidden files and folders are
+    left out. A link to nothing is listed: that an image is missing must be reported.
 
     Raises:
         DataError: There are no images, or a folder below `root` cannot be listed.
@@ -77,9 +81,6 @@ def open_folder(root: Path, name: str, *, follow_symlinks: bool = False) -> Fold
         raise no_images(name, others)
     log_others(name, others)
     return FolderSource(name, root, tuple(sorted(images, key=os.fsencode)))
-
-
-_are_followed: ContextVar[bool] = ContextVar("genpr_links_are_followed", default=False)
 
 
 def follow_links() -> None:
@@ -133,10 +134,10 @@ def walk_files(root: Path, *, follow_symlinks: bool = False) -> Iterator[str]:
 def is_new(folder: Path, visited: set[tuple[int, int]]) -> bool:
     """Whether a folder was not among those visited, where it is from now on."""
     status = folder.stat()
-    place = status.st_dev, status.st_ino
-    if place in visited:
+    identity = status.st_dev, status.st_ino
+    if identity in visited:
         return False
-    visited.add(place)
+    visited.add(identity)
     return True
 
 
@@ -194,10 +195,6 @@ def read_file(folder: Path, path: str, name: str | None = None) -> bytes:
     return data
 
 
-_STDIN_NAME = "<stdin>"
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
-
 class Communicator(Protocol):
     """The processes that read one source together, as far as standard input needs them; see `genpr.distributed`."""
 
@@ -231,10 +228,10 @@ class ListSource(ImageSource):
     def __iter__(self) -> Iterator[Item]:
         return self.pick(range(len(self)))
 
-    def pick(self, places: Iterable[int]) -> Iterator[Item]:
-        """The images at some places; others are not looked at."""
-        for place in places:
-            path = self.paths[place]
+    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
+        """The images at some indices; the others are not touched."""
+        for index in indices:
+            path = self.paths[index]
             yield Item(path, partial(read_file, self.root, path))
 
     def names(self) -> Iterator[str]:

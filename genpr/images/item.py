@@ -41,9 +41,27 @@ _HIDDEN = re.compile(r"(?:\A|[/\\])(?:__MACOSX(?:[/\\]|\Z)|\.(?!\.?(?:[/\\]|\Z))
 # No image below any sensible pixel limit needs more, and a file is held in memory while it is decoded.
 MAX_ENCODED_BYTES = 2**30
 
-
+# What is known of an image before it is decoded: the bytes of a file, pixels (h, w, 3), or what Pillow has loaded.
 ImageData: TypeAlias = "bytes | NDArray[np.uint8] | Image"
-"""What is known of an image before it is decoded: the bytes of a file, pixels (h, w, 3), or what Pillow has loaded."""
+
+_MOST_NAMES = 20
+_MOST_SUFFIXES = 1000  # different ones; what comes after these is hostile, or no suffix
+_CONTAINERS = (".tar", ".zip", ".npz", ".arrow")
+_log = logging.getLogger(__name__)
+# Of containers whose own names say nothing about what is in them.
+SHARD_SUFFIXES = (
+    ".zip",
+    ".tar",
+    ".tar.gz",
+    ".tgz",
+    ".tar.bz2",
+    ".tbz",
+    ".tbz2",
+    ".tar.xz",
+    ".txz",
+    ".parquet",
+    ".arrow",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +108,11 @@ class ImageSource(Protocol):
         """The images in a fixed order that depends on no locale, file system or hash seed."""
         ...
 
-    def pick(self, places: Iterable[int]) -> Iterator[Item]:
-        """The images at some places, ascending; a source that can overrides this, so as not to pass by all others."""
+    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
+        """The images at some indices, ascending; a source that need not go through the others overrides this."""
         items = enumerate(self)
-        for wanted in places:
-            yield next(item for place, item in items if place == wanted)
+        for index in indices:
+            yield next(item for at, item in items if at == index)
 
     def names(self) -> Iterator[str] | None:
         """What the images are called, in order; None where that cannot be known without reading them."""
@@ -113,19 +131,19 @@ def known_length(source: ImageSource) -> int | None:
         return None
 
 
-def names_of_places(count: int) -> Iterator[str]:
-    """What images are called that have no names.
+def index_names(count: int) -> Iterator[str]:
+    """What images without names are called.
 
     Example:
-        >>> list(names_of_places(2))
+        >>> list(index_names(2))
         ['[0]', '[1]']
     """
-    return (f"[{place}]" for place in range(count))
+    return (f"[{index}]" for index in range(count))
 
 
 def suffix_of(name: str) -> str:
     """Lower-case suffix of a file or member name, "" if it has none."""
-    # Not by pathlib, which interns every name that it is asked about.
+    # Not by pathlib, which interns every name that it parses.
     suffix = posixpath.splitext(name.rstrip("/"))[1].lower()
     return "" if suffix == "." else suffix
 
@@ -153,57 +171,6 @@ def too_large_to_read(name: str, size: int) -> ImageError:
 def unreadable(name: str, reason: object) -> ImageError:
     """The error for an image whose bytes cannot be had."""
     return ImageError(f"{printable(name)}: cannot be read ({reason})", code="unreadable", path=name)
-
-
-def plain_path(name: str) -> str:
-    r"""With POSIX separators, without "./" in front.
-
-    Example:
-        >>> plain_path(r"cats\a.png"), plain_path("./a.png")
-        ('cats/a.png', 'a.png')
-    """
-    return name.replace("\\", "/").removeprefix("./")
-
-
-def file_of(name: str) -> str:
-    """The name of a file without its folders."""
-    return plain_path(name).rpartition("/")[2]
-
-
-def stem_of(name: str) -> str:
-    """A relative path without the suffix of its file.
-
-    Example:
-        >>> stem_of("v1.2/a.png"), stem_of("v1.2/a"), stem_of(".hidden")
-        ('v1.2/a', 'v1.2/a', '.hidden')
-    """
-    folder, slash, file = plain_path(name).rpartition("/")
-    stem = file.rpartition(".")[0]
-    return f"{folder}{slash}{stem or file}"
-
-
-def known_as(names: Sequence[str], known: Collection[str]) -> list[str]:
-    """Under which name a file may know each image.
-
-    Args:
-        names: Of images, as paths relative to their source or by stems of these.
-        known: The names in the file.
-
-    Returns:
-        Their paths; or their file names, where no path is known, no known name has a folder, and files differ.
-    """
-    wanted = [plain_path(name) for name in names]
-    if not any(name in known for name in wanted) and not any("/" in name for name in known):
-        files = [file_of(name) for name in wanted]
-        if len(set(files)) == len(files):
-            return files
-    return wanted
-
-
-_MOST_NAMES = 20
-_MOST_SUFFIXES = 1000  # different ones; what comes after these is hostile, or no suffix
-_CONTAINERS = (".tar", ".zip", ".npz", ".arrow")
-_log = logging.getLogger(__name__)
 
 
 class OtherFiles:
@@ -234,7 +201,7 @@ class OtherFiles:
 
 
 def no_images(name: str, others: OtherFiles) -> DataError:
-    """The error for a source without images, telling what was found instead."""
+    """The error for a source without images, with what was found instead."""
     total = others.count
     if total:
         commonest = sorted(others.suffixes.items(), key=lambda entry: (-entry[1], entry[0]))[:5]
@@ -254,7 +221,7 @@ def no_images(name: str, others: OtherFiles) -> DataError:
 
 
 def log_others(name: str, others: OtherFiles) -> None:
-    """Say, where anybody listens, which files of a source are no images by their suffix; some of them by name."""
+    """Log how many files of a source are no images by their suffix, and some of their names."""
     if not others.suffixes:
         return
     shown = ", ".join(short(other, 200) for other in others.first)
@@ -264,12 +231,12 @@ def log_others(name: str, others: OtherFiles) -> None:
 
 @dataclass(frozen=True)
 class PartSource(ImageSource):
-    """The images at some places of a source; others are listed and, where that is possible, never read.
+    """The images at some indices of a source; others are listed and, where that is possible, never read.
 
     Attributes:
         name: What to call it in messages.
         source: The whole.
-        rows: Places in it, ascending.
+        rows: Indices in it, ascending.
     """
 
     name: str
@@ -282,9 +249,9 @@ class PartSource(ImageSource):
     def __iter__(self) -> Iterator[Item]:
         return self.source.pick(self.rows)
 
-    def pick(self, places: Iterable[int]) -> Iterator[Item]:
-        """The images at some places of the part."""
-        return self.source.pick(self.rows[place] for place in places)
+    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
+        """The images at some indices of the part."""
+        return self.source.pick(self.rows[index] for index in indices)
 
     def names(self) -> Iterator[str] | None:
         """Of the part, if the source knows."""
@@ -296,25 +263,9 @@ class PartSource(ImageSource):
 
     @property
     def notices(self) -> tuple[Notice, ...]:
-        """What the whole source has to tell."""
-        told: tuple[Notice, ...] = getattr(self.source, "notices", ())
-        return told
-
-
-SHARD_SUFFIXES = (
-    ".zip",
-    ".tar",
-    ".tar.gz",
-    ".tgz",
-    ".tar.bz2",
-    ".tbz",
-    ".tbz2",
-    ".tar.xz",
-    ".txz",
-    ".parquet",
-    ".arrow",
-)
-"""Of containers whose own names tell nothing of what is in them."""
+        """Those of the whole source."""
+        notices: tuple[Notice, ...] = getattr(self.source, "notices", ())
+        return notices
 
 
 @dataclass(frozen=True)
@@ -338,12 +289,13 @@ class JoinedSource(ImageSource):
         for prefix, part in zip(self.prefixes, self.parts, strict=True):
             yield from _prefixed(part, prefix)
 
-    def pick(self, places: Iterable[int]) -> Iterator[Item]:
-        """The images at some places, ascending; parts without any are not looked into."""
+    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
+        """The images at some indices, ascending; parts without any are not opened."""
         ends = list(accumulate(map(len, self.parts)))
-        for at, group in groupby(places, key=partial(bisect_right, ends)):
-            start = ends[at] - len(self.parts[at])
-            yield from _prefixed(self.parts[at].pick(place - start for place in group), self.prefixes[at])
+        for number, group in groupby(indices, key=partial(bisect_right, ends)):
+            part, prefix = self.parts[number], self.prefixes[number]
+            start = ends[number] - len(part)
+            yield from _prefixed(part.pick(index - start for index in group), prefix)
 
     def names(self) -> Iterator[str] | None:
         """What the images are called, if all parts know."""
@@ -394,3 +346,48 @@ def _read(read: Callable[[], ImageData], prefix: str) -> ImageData:
         raise ImageError(
             f"{printable(prefix)}{error}", code=error.code, path=f"{prefix}{error.path}"
         ) from error
+
+
+def plain_path(name: str) -> str:
+    r"""With POSIX separators, without "./" in front.
+
+    Example:
+        >>> plain_path(r"cats\a.png"), plain_path("./a.png")
+        ('cats/a.png', 'a.png')
+    """
+    return name.replace("\\", "/").removeprefix("./")
+
+
+def file_of(name: str) -> str:
+    """The name of a file without its folders."""
+    return plain_path(name).rpartition("/")[2]
+
+
+def stem_of(name: str) -> str:
+    """A relative path without the suffix of its file.
+
+    Example:
+        >>> stem_of("v1.2/a.png"), stem_of("v1.2/a"), stem_of(".hidden")
+        ('v1.2/a', 'v1.2/a', '.hidden')
+    """
+    folder, slash, file = plain_path(name).rpartition("/")
+    stem = file.rpartition(".")[0]
+    return f"{folder}{slash}{stem or file}"
+
+
+def known_as(names: Sequence[str], known: Collection[str]) -> list[str]:
+    """Under which name a file may know each image.
+
+    Args:
+        names: Of images, as paths relative to their source or by stems of these.
+        known: The names in the file.
+
+    Returns:
+        Their paths; or their file names, where no path is known, no known name has a folder, and files differ.
+    """
+    paths = [plain_path(name) for name in names]
+    if not any(path in known for path in paths) and not any("/" in name for name in known):
+        files = [file_of(path) for path in paths]
+        if len(set(files)) == len(files):
+            return files
+    return paths

@@ -35,75 +35,6 @@ from genpr.storage import atomic_path, check_place
 
 _MEMBER = "arr_0.npy"
 _COPY_BYTES = 2**20
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Report a failure to write `path` as a `ResourceError`; the block must turn those of reading into others."""
-    try:
-        yield
-    except OSError as error:
-        shown = printable(str(path))
-        raise ResourceError(
-            f"{shown} cannot be written ({error.strerror or error}); nothing is left of it",
-            code="output-unwritable",
-            path=str(path),
-        ) from error
-
-
-def check_room(path: Path, shape: tuple[int, ...], *, compressed: bool) -> None:
-    """Refuse at once what the disk cannot take; how small a compressed array gets, nobody knows before."""
-    needed, free = math.prod(shape), shutil.disk_usage(path.parent).free
-    if needed > free and not compressed:
-        raise ResourceError(
-            f"{printable(str(path))} needs {needed / 1e6:,.1f} MB, and its disk has {free / 1e6:,.1f} MB free",
-            code="disk-full",
-            path=str(path),
-        )
-
-
-def _header(shape: tuple[int, ...]) -> bytes:
-    header = io.BytesIO()
-    npy.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": shape})
-    return header.getvalue()
-
-
-@contextmanager
-def _member(path: Path, *, compressed: bool) -> Iterator[IO[bytes]]:
-    """A new .npz file with one array, open for writing; 64-bit sizes, as numpy writes them."""
-    compression = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
-    with (
-        zipfile.ZipFile(path, "w", compression) as archive,
-        archive.open(_MEMBER, "w", force_zip64=True) as file,
-    ):
-        yield file
-
-
-def write_rows(
-    path: Path, shape: tuple[int, ...], rows: Iterable[NDArray[np.uint8]], *, compressed: bool
-) -> int:
-    """Write a header for `shape` and all `rows`; how many there were."""
-    n = 0
-    with _member(path, compressed=compressed) as file:
-        file.write(_header(shape))
-        for n, pixels in enumerate(rows, 1):  # noqa: B007 - the last is the count
-            file.write(pixels.data)
-    return n
-
-
-def correct_count(path: Path, shape: tuple[int, ...], n: int, *, compressed: bool) -> None:
-    """Copy the file once more, with `n` in its header instead of `shape[0]`."""
-    with (
-        atomic_path(path) as corrected,
-        zipfile.ZipFile(path) as archive,
-        archive.open(_MEMBER) as old,
-        _member(corrected, compressed=compressed) as new,
-    ):
-        old.read(len(_header(shape)))
-        new.write(_header((n, *shape[1:])))
-        shutil.copyfileobj(old, new, _COPY_BYTES)
-
-
 _AHEAD = 4  # images per thread; bounds the decoded pixels that wait
 
 
@@ -257,7 +188,7 @@ def pack_source(
 
 @dataclass
 class _Seen:
-    """What the images told on their way: how many came, which cannot be used, and the first one's name."""
+    """Counts of the images so far, those that cannot be used, and the name of the first."""
 
     count: int = 0
     first: str = ""
@@ -314,7 +245,7 @@ def _decoded(
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-    except OSError as error:  # of reading; those of writing are told apart by this
+    except OSError as error:  # of reading, so that it differs from those of writing
         raise DataError(
             f"{printable(source.name)} cannot be read ({error})", code="unreadable", path=source.name
         ) from error
@@ -343,3 +274,70 @@ def _nothing(source: ImageSource, bad: list[ImageError]) -> DataError:
         text = f"none of the {len(bad)} images in {name} can be used; the first: {bad[0]}"
         return BadImagesError(text, bad=bad, path=name)
     return DataError(f"{printable(name)} has no images", code="no-images", path=name)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Report a failure to write `path` as a `ResourceError`; the block must turn those of reading into others."""
+    try:
+        yield
+    except OSError as error:
+        shown = printable(str(path))
+        raise ResourceError(
+            f"{shown} cannot be written ({error.strerror or error}); nothing is left of it",
+            code="output-unwritable",
+            path=str(path),
+        ) from error
+
+
+def check_room(path: Path, shape: tuple[int, ...], *, compressed: bool) -> None:
+    """Refuse at once what the disk cannot take; the size of a compressed array is not known before."""
+    needed, free = math.prod(shape), shutil.disk_usage(path.parent).free
+    if needed > free and not compressed:
+        raise ResourceError(
+            f"{printable(str(path))} needs {needed / 1e6:,.1f} MB, and its disk has {free / 1e6:,.1f} MB free",
+            code="disk-full",
+            path=str(path),
+        )
+
+
+def _header(shape: tuple[int, ...]) -> bytes:
+    header = io.BytesIO()
+    npy.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    return header.getvalue()
+
+
+@contextmanager
+def _member(path: Path, *, compressed: bool) -> Iterator[IO[bytes]]:
+    """A new .npz file with one array, open for writing; 64-bit sizes, as numpy writes them."""
+    compression = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
+    with (
+        zipfile.ZipFile(path, "w", compression) as archive,
+        archive.open(_MEMBER, "w", force_zip64=True) as file,
+    ):
+        yield file
+
+
+def write_rows(
+    path: Path, shape: tuple[int, ...], rows: Iterable[NDArray[np.uint8]], *, compressed: bool
+) -> int:
+    """Write a header for `shape` and all `rows`; how many there were."""
+    n = 0
+    with _member(path, compressed=compressed) as file:
+        file.write(_header(shape))
+        for n, pixels in enumerate(rows, 1):  # noqa: B007 - the last is the count
+            file.write(pixels.data)
+    return n
+
+
+def correct_count(path: Path, shape: tuple[int, ...], n: int, *, compressed: bool) -> None:
+    """Copy the file once more, with `n` in its header instead of `shape[0]`."""
+    with (
+        atomic_path(path) as corrected,
+        zipfile.ZipFile(path) as archive,
+        archive.open(_MEMBER) as old,
+        _member(corrected, compressed=compressed) as new,
+    ):
+        old.read(len(_header(shape)))
+        new.write(_header((n, *shape[1:])))
+        shutil.copyfileobj(old, new, _COPY_BYTES)

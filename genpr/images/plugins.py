@@ -87,10 +87,10 @@ class FastBmp(BmpImagePlugin.BmpImageFile):
 def _expanded(data: bytes, offset: int, size: tuple[int, int], *, is_rle4: bool) -> bytearray:
     """Values of all pixels, row after row; `offset` is where in the file `data` begins, which runs are aligned to."""
     width, height = size
-    wanted = width * height
+    n_values = width * height
     values = bytearray()
     at = column = 0
-    while len(values) < wanted and at + 2 <= len(data):
+    while len(values) < n_values and at + 2 <= len(data):
         count, value = data[at : at + 2]
         at += 2
         if count:
@@ -106,11 +106,11 @@ def _expanded(data: bytes, offset: int, size: tuple[int, int], *, is_rle4: bool)
         elif value == _MOVE:
             if at + 2 > len(data):
                 break
-            values += bytes(min(wanted - len(values), data[at] + data[at + 1] * width))
+            values += bytes(min(n_values - len(values), data[at] + data[at + 1] * width))
             at += 2
             column = len(values) % width
         else:
-            count = min(wanted - len(values), value)
+            count = min(n_values - len(values), value)
             stored = data[at : at + ((count + 1) // 2 if is_rle4 else count)]
             at += len(stored)
             if is_rle4:
@@ -134,9 +134,9 @@ class FastPpm(PpmImagePlugin.PpmImageFile):
         if self.tile and self.tile[0].codec_name == "ppm" and self.fp is not None:
             tile = self.tile[0]
             raw_mode, largest = cast("tuple[str, int]", tile.args)
-            wanted = self.size[0] * self.size[1] * getmodebands(self.mode)
+            n_values = self.size[0] * self.size[1] * getmodebands(self.mode)
             self.fp.seek(tile.offset)
-            values = _scaled(self.fp.read(wanted * (1 if largest < 256 else 2)), largest, self.mode)
+            values = _scaled(self.fp.read(n_values * (1 if largest < 256 else 2)), largest, self.mode)
             args = ("I;32" if self.mode == "I" else raw_mode, 0, 1)
             self.tile = [tile._replace(codec_name="raw", offset=0, args=args)]
             self.fp = io.BytesIO(values)

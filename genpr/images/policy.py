@@ -1,4 +1,4 @@
-"""What may be chosen about decoding, and what is told about it. Needs no Pillow, so that `--help` stays fast."""
+"""Options of decoding, and the flags that report what it did. Needs no Pillow, so that `--help` stays fast."""
 
 from __future__ import annotations
 
@@ -11,19 +11,16 @@ from genpr.errors import BadImagesError, ImageError, UsageError
 
 # Stable order: cache files store flags as bits, so new ones go to the end.
 FLAGS = ("multi-frame", "16bit-scaled", "cmyk-converted", "alpha-dropped", "exif-orientation")
-
-
-def in_order(flags: Mapping[str, int]) -> dict[str, int]:
-    """Counts by flag in the order of `FLAGS`, whichever was met first: ranks and shards meet them as they come."""
-    return {flag: flags[flag] for flag in FLAGS if flag in flags}
-
-
 # Where Pillow begins to warn (a quarter of a gigabyte of RGB). Twice as much, which it still opens, includes
 # the common 100-megapixel bombs, while generative models make images of a few megapixels.
 MAX_PIXELS = 89_478_485
-
 _NAMED = {"white": "#ffffff", "black": "#000000"}
-_COLOUR = re.compile(r"#[0-9a-f]{6}")
+_COLOR = re.compile(r"#[0-9a-f]{6}")
+
+
+def in_order(flags: Mapping[str, int]) -> dict[str, int]:
+    """Counts by flag in the order of `FLAGS`, since ranks and shards add them in any order."""
+    return {flag: flags[flag] for flag in FLAGS if flag in flags}
 
 
 @dataclass(frozen=True)
@@ -32,8 +29,8 @@ class DecodePolicy:
 
     Attributes:
         max_pixels: Images with more pixels (width times height) are refused before any pixel is decoded.
-        alpha: "drop" leaves transparency out, so that hidden colours show, as the loaders of the reference
-            implementations do; "white", "black" or "#rrggbb" is a colour that images are laid on.
+        alpha: "drop" leaves transparency out, so that hidden colors show, as the loaders of the reference
+            implementations do; "white", "black" or "#rrggbb" is a color that images are laid on.
         exif: "ignore" takes pixels as they are stored, as those do too; "apply" turns them by their EXIF orientation.
 
     Raises:
@@ -55,11 +52,11 @@ class DecodePolicy:
 
     @property
     def background(self) -> tuple[int, int, int] | None:
-        """The colour behind transparent pixels, 0 to 255 each; None to leave transparency out."""
-        colour = _NAMED.get(self.alpha, str(self.alpha).lower())
-        if not _COLOUR.fullmatch(colour):
+        """The color behind transparent pixels, 0 to 255 each; None to leave transparency out."""
+        color = _NAMED.get(self.alpha, str(self.alpha).lower())
+        if not _COLOR.fullmatch(color):
             return None
-        red, green, blue = bytes.fromhex(colour[1:])
+        red, green, blue = bytes.fromhex(color[1:])
         return red, green, blue
 
     @property

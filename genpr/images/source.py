@@ -19,7 +19,7 @@ from genpr.images.arrays import is_tensor, open_array, open_npy, open_npz, open_
 from genpr.images.arrow import SPLITS_FILE, STATE_FILE, open_arrow, open_saved_dataset
 from genpr.images.datasets import BatchSource, is_huggingface, open_dataset, open_huggingface
 from genpr.images.folder import Communicator, ListSource, open_folder, open_list, open_stdin_list
-from genpr.images.item import IMAGE_SUFFIXES, ImageSource, Item, PartSource, joined, printable, suffix_of
+from genpr.images.item import IMAGE_SUFFIXES, ImageSource, Item, PartSource, joined, suffix_of
 from genpr.images.parquet import open_parquet, open_parquet_files, parquet_files
 from genpr.images.paths import STDIN, expand, nothing_at, split_choice
 
@@ -44,6 +44,59 @@ _FILE_SUFFIXES = ", ".join(
 _ACCEPTED = f"a folder of images, or a file with one of {_FILE_SUFFIXES} (a list of files)"
 
 
+def open_source(
+    source: object,
+    *,
+    name: str | None = None,
+    follow_symlinks: bool = False,
+    communicator: Communicator | None = None,
+) -> ImageSource:
+    """Open anything that holds images.
+
+    Args:
+        source: The path of a folder or an archive (zip, tar), of .npz with `arr_0` or .npy, both uint8
+            (n, h, w, 3); a pattern of such paths, all of one kind (`genpr.images.paths.expand`); a numpy
+            array uint8 (n, h, w, 3); a torch tensor uint8 (n, 3, h, w); a map-style dataset of PIL images,
+            uint8 tensors (3, h, w) or uint8 arrays (h, w, 3), alone or first in a tuple; or an iterable of
+            uint8 batches, tensors (n, 3, h, w) or arrays (n, h, w, 3).
+        name: What to call it in messages; a path is called what it is.
+        follow_symlinks: Look into folders that a folder only links to, too; each folder counts once.
+        communicator: The processes that open this source together, of which one reads standard input
+            (`genpr.distributed.current_communicator`); None for this process alone.
+
+    Raises:
+        UsageError: There is nothing at that path, or it is nothing that could hold images.
+        DataError: It holds no images, or is damaged.
+        ResourceError: Reading it could execute code.
+
+    Example:
+        >>> source = open_source(np.zeros((2, 8, 8, 3), np.uint8))
+        >>> [item.name for item in source]
+        ['[0]', '[1]']
+    """
+    if isinstance(source, str | os.PathLike):
+        path = os.fsdecode(source)
+        return open_path(path, name or path, follow_symlinks=follow_symlinks, communicator=communicator)
+    if ImageSource in type(source).__mro__:
+        return cast("ImageSource", source)
+    if isinstance(source, np.ndarray):
+        return open_array(source, name or "<array>")
+    if is_tensor(source):
+        return open_tensor(source, name or "<tensor>")
+    if is_huggingface(source):
+        return open_huggingface(source, name or "<dataset>")
+    if not isinstance(source, bytes | bytearray | dict | set | frozenset):
+        if hasattr(source, "__len__") and hasattr(source, "__getitem__"):
+            return open_dataset(source, name or "<dataset>")
+        if isinstance(source, Iterable):
+            return BatchSource(name or "<iterable>", source)
+    raise UsageError(
+        f"{type(source).__name__} cannot be read as images; needed is a path, a uint8 array (n, h, w, 3), a "
+        "uint8 tensor (n, 3, h, w), a dataset, or an iterable of such batches",
+        code="source-kind",
+    )
+
+
 def open_path(
     text: str, name: str, *, follow_symlinks: bool = False, communicator: Communicator | None = None
 ) -> ImageSource:
@@ -53,7 +106,7 @@ def open_path(
         text: As the user wrote it.
         name: What to call it in messages.
         follow_symlinks: Look into folders that a folder only links to, too.
-        communicator: See `genpr.images.source.open_source`.
+        communicator: See `open_source`.
 
     Raises:
         UsageError: There is nothing, or nothing that could hold images, or several kinds of things ("mixed-kinds").
@@ -146,59 +199,6 @@ def _kind_of(path: Path) -> str:
     text = str(path).lower()
     known = (suffixes[0] for suffixes, _ in _FILE_READERS if text.endswith(suffixes))
     return next(known, suffix_of(text) or "no suffix")
-
-
-def open_source(
-    source: object,
-    *,
-    name: str | None = None,
-    follow_symlinks: bool = False,
-    communicator: Communicator | None = None,
-) -> ImageSource:
-    """Open anything that holds images.
-
-    Args:
-        source: The path of a folder or an archive (zip, tar), of .npz with `arr_0` or .npy, both uint8
-            (n, h, w, 3); a pattern of such paths, all of one kind (`genpr.images.paths.expand`); a numpy
-            array uint8 (n, h, w, 3); a torch tensor uint8 (n, 3, h, w); a map-style dataset of PIL images,
-            uint8 tensors (3, h, w) or uint8 arrays (h, w, 3), alone or first in a tuple; or an iterable of
-            uint8 batches, tensors (n, 3, h, w) or arrays (n, h, w, 3).
-        name: What to call it in messages; a path is called what it is.
-        follow_symlinks: Look into folders that a folder only links to, too; each folder counts once.
-        communicator: The processes that open this source together, of which one reads standard input
-            (`genpr.distributed.current_communicator`); None for this process alone.
-
-    Raises:
-        UsageError: There is nothing at that path, or it is nothing that could hold images.
-        DataError: It holds no images, or is damaged.
-        ResourceError: Reading it could execute code.
-
-    Example:
-        >>> source = open_source(np.zeros((2, 8, 8, 3), np.uint8))
-        >>> [item.name for item in source]
-        ['[0]', '[1]']
-    """
-    if isinstance(source, str | os.PathLike):
-        path = os.fsdecode(source)
-        return open_path(path, name or path, follow_symlinks=follow_symlinks, communicator=communicator)
-    if ImageSource in type(source).__mro__:
-        return cast("ImageSource", source)
-    if isinstance(source, np.ndarray):
-        return open_array(source, name or "<array>")
-    if is_tensor(source):
-        return open_tensor(source, name or "<tensor>")
-    if is_huggingface(source):
-        return open_huggingface(source, name or "<dataset>")
-    if not isinstance(source, bytes | bytearray | dict | set | frozenset):
-        if hasattr(source, "__len__") and hasattr(source, "__getitem__"):
-            return open_dataset(source, name or "<dataset>")
-        if isinstance(source, Iterable):
-            return BatchSource(name or "<iterable>", source)
-    raise UsageError(
-        f"{type(source).__name__} cannot be read as images; needed is a path, a uint8 array (n, h, w, 3), a "
-        "uint8 tensor (n, 3, h, w), a dataset, or an iterable of such batches",
-        code="source-kind",
-    )
 
 
 def subset(source: ImageSource, max_images: int, seed: int) -> ImageSource:

@@ -15,7 +15,7 @@ from zlib import adler32
 
 _BLOCK = tarfile.BLOCKSIZE
 _END = bytes(_BLOCK)
-_REGULAR = b"0\x007"  # regular, regular as V7 writes it, contiguous; sparse is told apart
+_REGULAR = b"0\x007"  # regular, regular as V7 writes it, contiguous; sparse is handled apart
 _SPARSE = b"S"
 _WITHOUT_DATA = b"123456"  # links, devices, folders, pipes: whatever size they claim
 _MOST_EXTRA = 2**20  # bytes of a long name or of PAX records
