@@ -21,8 +21,8 @@ import genpr
 from genpr.demo import KINDS, ShapesGenerator, draw_latents
 from genpr.errors import DataError, UsageError
 from genpr.evaluation.label_metrics import RecognizedLabels
-from genpr.images.likeness import Likeness
 from genpr.images.policy import DecodePolicy
+from genpr.report.likeness import Likeness
 from genpr.report.pages import evidence_page, near_copies
 from genpr.report.pages.album import Album
 from genpr.report.pages.evidence_page import class_figures, evidence_report

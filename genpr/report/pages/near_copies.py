@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from genpr.evaluation.per_image import PerImageScores
-from genpr.images.likeness import LEAST_DETAIL, Likeness, likeness
 from genpr.metrics.samples import nearest_others
+from genpr.report.likeness import LEAST_DETAIL, Likeness, likeness
 from genpr.report.pages.album import Album
 from genpr.report.pages.picks import Pick, Selection
 

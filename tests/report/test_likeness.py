@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from genpr.demo import KINDS, ShapesGenerator, draw_latents
-from genpr.images.likeness import Likeness, likeness
+from genpr.report.likeness import Likeness, likeness
 
 
 @pytest.fixture(scope="module")
