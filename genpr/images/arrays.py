@@ -48,7 +48,10 @@ _KEY = "arr_0"
 
 @dataclass(frozen=True)
 class _Layout:
-    """A layout, and how to get to it from what people have instead."""
+    """A layout of image arrays, and how to convert others to it. Nothing is converted silently.
+
+    Whether a float array runs to 1 or to 255, only its owner knows.
+    """
 
     text: str
     channels: int  # axis
@@ -115,8 +118,14 @@ def pixels_of_tensor(images: Tensor, index: int) -> NDArray[np.uint8]:
 def _check_layout(layout: _Layout, shape: tuple[int, ...], dtype: str, name: str, kind: str) -> None:
     shown = printable(name)
     if dtype not in {"uint8", "torch.uint8"}:
+        if "float" in dtype:
+            fix = f"for values in 0..1 convert with (x * 255).round(){layout.to_uint8}"
+        elif "bool" in dtype:
+            fix = f"pass x{layout.to_uint8} * 255"
+        else:
+            fix = f"pass x{layout.to_uint8} if all values are in 0..255"
         raise DataError(
-            f"{shown} needs uint8 values, got {dtype}; {_dtype_fix(dtype, layout)}",
+            f"{shown} needs uint8 values, got {dtype}; {fix}",
             code=f"{kind}-dtype",
             path=name,
         )
@@ -128,14 +137,6 @@ def _check_layout(layout: _Layout, shape: tuple[int, ...], dtype: str, name: str
         )
     if not shape[0]:
         raise DataError(f"{shown} has no images (its shape is {shape})", code="no-images", path=name)
-
-
-def _dtype_fix(dtype: str, layout: _Layout) -> str:
-    if "float" in dtype:
-        return f"for values in 0..1 convert with (x * 255).round(){layout.to_uint8}"
-    if "bool" in dtype:
-        return f"pass x{layout.to_uint8} * 255"
-    return f"pass x{layout.to_uint8} if all values are in 0..255"
 
 
 def _shape_fix(shape: tuple[int, ...], layout: _Layout) -> str:
@@ -174,6 +175,11 @@ def checked_range(image_range: Sequence[float] | None) -> ImageRange | None:
 
 def levels_of(images: Tensor, image_range: ImageRange) -> tuple[Tensor, float]:
     """Floats of any shape, all finite, as uint8, cut off at both ends of the range.
+
+    Floats are scaled to 0..255 and rounded half up: floor(x * scale + offset + 0.5). That is what the field does when it
+    saves images: StyleGAN's `(x * 127.5 + 128).clamp(0, 255).to(uint8)` for -1..1, and torchvision's `save_image`,
+    `x.mul(255).add(0.5).clamp(0, 255).to(uint8)` for 0..1. Both are reproduced bit by bit. Networks without a last tanh
+    overshoot, so what lies outside of the range is cut off, as both do it too.
 
     Returns:
         The levels, and the share of values that were more than one level of 255 outside of the range.
@@ -366,7 +372,16 @@ def open_npz(path: Path, name: str) -> NpzSource:
     """
     with _damage_reported(path, "npz"), zipfile.ZipFile(path) as archive:
         if f"{_KEY}.npy" not in archive.namelist():
-            raise _wrong_keys(name, archive.namelist())
+            keys = [member.removesuffix(".npy") for member in archive.namelist()]
+            if {"mu", "sigma"} <= set(keys):
+                cause = "these look like FID statistics, from which no precision or recall can be computed"
+            else:
+                cause = "np.savez(path, images) without a keyword writes it"
+            raise DataError(
+                f"{printable(name)} needs the key {_KEY!r} and has {some(keys, 5) or 'none'}; {cause}",
+                code="npz-key",
+                path=name,
+            )
         info = archive.getinfo(f"{_KEY}.npy")
         with open_member(archive, info, is_streamed=True) as member:
             header = read_header(member)
@@ -478,19 +493,6 @@ def _check(header: Header, file_bytes: int, name: str, kind: str) -> None:
             code=f"{kind}-damaged",
             path=name,
         )
-
-
-def _wrong_keys(name: str, members: list[str]) -> DataError:
-    keys = [member.removesuffix(".npy") for member in members]
-    if {"mu", "sigma"} <= set(keys):
-        cause = "these look like FID statistics, from which no precision or recall can be computed"
-    else:
-        cause = "np.savez(path, images) without a keyword writes it"
-    return DataError(
-        f"{printable(name)} needs the key {_KEY!r} and has {some(keys, 5) or 'none'}; {cause}",
-        code="npz-key",
-        path=name,
-    )
 
 
 def _damage_reported(path: Path, kind: str) -> AbstractContextManager[None]:

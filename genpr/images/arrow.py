@@ -208,11 +208,6 @@ def _listed(schema: Any) -> str:  # noqa: ANN401 - pyarrow has no types
     return f"its columns: {some(columns, 12, longest=90)}"
 
 
-def item_of(value: Any, name: str, *, is_struct: bool) -> Item:  # noqa: ANN401 - pyarrow has no types
-    """One image of a column, with its bytes already in hand."""
-    return Item(name, partial(given, bytes_of(value, name, is_struct=is_struct)))
-
-
 def bytes_of(value: Any, name: str, *, is_struct: bool) -> bytes | ImageError:  # noqa: ANN401 - pyarrow has no types
     """The bytes of a scalar, or why there are none."""
     data = value["bytes"] if is_struct and value.is_valid else value
@@ -234,7 +229,7 @@ def bytes_of(value: Any, name: str, *, is_struct: bool) -> bytes | ImageError:  
     )
 
 
-def given(data: bytes | ImageError) -> bytes:
+def require_bytes(data: bytes | ImageError) -> bytes:
     """The bytes, where there are some.
 
     Raises:
@@ -323,7 +318,7 @@ class ArrowSource(ImageSource):
             )
 
     def _read(self, piece: Any, row: int, name: str) -> bytes:  # noqa: ANN401 - pyarrow has no types
-        return given(bytes_of(piece[row], name, is_struct=self.columns.is_struct))
+        return require_bytes(bytes_of(piece[row], name, is_struct=self.columns.is_struct))
 
     def names(self) -> Iterator[str]:
         """Row numbers."""

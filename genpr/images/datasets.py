@@ -17,7 +17,7 @@ from PIL import Image
 
 from genpr.errors import DataError, ImageError, UsageError, printable, short
 from genpr.images.arrays import check_nchw, check_nhwc, is_tensor, pixels_of_tensor
-from genpr.images.arrow import Columns, columns_of, given, labels_in, several_splits
+from genpr.images.arrow import Columns, columns_of, labels_in, require_bytes, several_splits
 from genpr.images.decode import loaded, rgb_of_image
 from genpr.images.folder import read_file
 from genpr.images.item import (
@@ -222,7 +222,7 @@ class HuggingFaceSource(ImageSource):
     def _read(self, images: Any, index: int) -> bytes:  # noqa: ANN401 - untyped
         with self._turn:
             value = images[index][self.columns.image]
-        return given(_bytes_of(value, f"[{index}]"))
+        return require_bytes(_bytes_of(value, f"[{index}]"))
 
     def names(self) -> Iterator[str]:
         """Row numbers."""
@@ -247,7 +247,7 @@ class StreamedSource(ImageSource):
     def __iter__(self) -> Iterator[Item]:
         for index, row in enumerate(self.dataset):
             name = f"[{index}]"
-            yield Item(name, partial(given, _bytes_of(row[self.columns.image], name)))
+            yield Item(name, partial(require_bytes, _bytes_of(row[self.columns.image], name)))
 
     def stated_labels(self) -> StatedLabels | None:
         """The values of the label column, for which the data set is streamed once more."""

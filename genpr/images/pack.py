@@ -188,10 +188,9 @@ def pack_source(
 
 @dataclass
 class _Seen:
-    """Counts of the images so far, those that cannot be used, and the name of the first."""
+    """Counts of the images so far, and those that cannot be used."""
 
     count: int = 0
-    first: str = ""
     bad: list[ImageError] = field(default_factory=list)
     flags: Counter[str] = field(default_factory=Counter)
 
@@ -207,6 +206,7 @@ def _rows(
 ) -> Iterator[NDArray[np.uint8]]:
     """The pixels of usable images, all of one size; with `lists_only`, none after an unusable one."""
     shape: tuple[int, ...] = ()
+    first = ""
     for name, image in decoded:
         seen.count += 1
         if progress is not None:
@@ -217,9 +217,16 @@ def _rows(
         if seen.bad and lists_only:
             continue
         if not shape:
-            shape, seen.first = image.pixels.shape, name
+            shape, first = image.pixels.shape, name
         if image.pixels.shape != shape:
-            raise _mixed_sizes(source, seen.first, shape, name, image.pixels.shape)
+            height, width, _ = image.pixels.shape
+            sizes = f"{printable(name)} is {width} x {height} pixels, but {printable(first)} is {shape[1]} x {shape[0]}"
+            raise DataError(
+                f"{printable(source.name)} has images of different sizes: {sizes}; an array holds one size, so resize "
+                "them first",
+                code="mixed-sizes",
+                path=name,
+            )
         seen.flags.update(image.flags)
         yield image.pixels
 
@@ -251,21 +258,6 @@ def _decoded(
         ) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _mixed_sizes(
-    source: ImageSource, first: str, shape: tuple[int, ...], odd: str, odd_shape: tuple[int, ...]
-) -> DataError:
-    sizes = (
-        f"{printable(odd)} is {odd_shape[1]} x {odd_shape[0]} pixels, but {printable(first)} is "
-        f"{shape[1]} x {shape[0]}"
-    )
-    return DataError(
-        f"{printable(source.name)} has images of different sizes: {sizes}; an array holds one size, so resize them "
-        "first",
-        code="mixed-sizes",
-        path=odd,
-    )
 
 
 def _nothing(source: ImageSource, bad: list[ImageError]) -> DataError:

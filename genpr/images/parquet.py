@@ -17,11 +17,12 @@ from genpr.errors import DataError, printable, short
 from genpr.images.arrow import (
     Columns,
     arrow_damage_reported,
+    bytes_of,
     columns_of,
     import_pyarrow,
     is_part,
-    item_of,
     labels_in,
+    require_bytes,
     several_splits,
 )
 from genpr.images.folder import walk_files
@@ -89,7 +90,9 @@ class ParquetSource(ImageSource):
                     code="parquet-damaged",
                     path=str(self.path),
                 )
-            yield item_of(batch[0], f"[{index}]", is_struct=self.columns.is_struct)
+            name = f"[{index}]"
+            data = bytes_of(batch[0], name, is_struct=self.columns.is_struct)
+            yield Item(name, partial(require_bytes, data))
 
     def names(self) -> Iterator[str]:
         """Row numbers."""
