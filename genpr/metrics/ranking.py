@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Integral, Real
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -304,6 +304,14 @@ class RankingMetrics(QueryMetrics):
         return f"{super(RankingMetrics, self)._head()}, equal scores: {how}"
 
 
+class ComparisonKeywords(TypedDict, total=False):
+    """How features of queries and candidates are compared: keyword arguments of `ranking_metrics`, which describes them."""
+
+    similarity: Similarity
+    device: str | torch.device
+    block_bytes: int | None
+
+
 def ranking_metrics(
     scores: Features | tuple[Features, Features],
     relevant: Relevant,
@@ -313,12 +321,10 @@ def ranking_metrics(
     gain: Gain = "linear",
     pools: NDArray[Any] | Tensor | None = None,
     ties: Ties = "expected",
-    similarity: Similarity = "cosine",
     groups: Sequence[Hashable] | None = None,
     seed: int = 0,
-    device: str | torch.device = "auto",
-    block_bytes: int | None = None,
     progress: PairProgress | None = None,
+    **comparison: Unpack[ComparisonKeywords],
 ) -> RankingMetrics:
     """Metrics of rankings by score, over whole pools of candidates.
 
@@ -338,14 +344,13 @@ def ranking_metrics(
         pools: (q, p) candidates that each query ranks, -1 where it has fewer than p; what is relevant among them. None
             for all. See `distractor_pools`.
         ties: "expected", or "pessimistic", which puts what is relevant after all of equal score.
-        similarity: Of features: "cosine" or "inner" (product).
         groups: Of each query (q,), for intervals: queries of one group, such as images of one prompt, are drawn together.
             None if each is drawn alone.
         seed: Of the halves for intervals.
-        device: Where features are compared: "auto" is where the tensors are if that is a GPU, else the best device here.
-        block_bytes: Most that a block of similarities takes; None for a small share of what is free. No number depends
-            on it.
         progress: Called with the pairs that are done and their number.
+        **comparison: Of features. `similarity`: "cosine" (default) or "inner" (product). `device`: where they are compared;
+            "auto" (default) is where the tensors are if that is a GPU, else the best device here. `block_bytes`: most that
+            a block of similarities takes; None (default) for a small share of what is free. No number depends on it.
 
     Returns:
         Metrics with their intervals and chance levels, by name.
@@ -367,7 +372,7 @@ def ranking_metrics(
         ties, "ties", {"expected": "the mean over all orders", "pessimistic": "what is relevant last"}
     )
     check_count(seed, "seed", least=0, most=MOST)
-    scorer = scorer_of(scores, pools, similarity=similarity, device=device, block_bytes=block_bytes)
+    scorer = scorer_of(scores, pools, **comparison)
     cuts = check_ks(ks, most=int(scorer.pool.min()))
     relevant_items, index = check_relevant(
         relevant, relevance, gain=gain, n=scorer.n_queries, candidates=scorer.n_candidates

@@ -165,9 +165,9 @@ def scorer_of(
     scores: Scores,
     pools: NDArray[Any] | Tensor | None,
     *,
-    similarity: Similarity,
-    device: str | torch.device,
-    block_bytes: int | None,
+    similarity: Similarity = "cosine",
+    device: str | torch.device = "auto",
+    block_bytes: int | None = None,
 ) -> Scorer:
     """Check what users give to rank by.
 
