@@ -5,20 +5,20 @@ Images and prompts are embedded by one model. Each image ranks its own prompt am
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
-from typing import Literal
+from typing import Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.conditional.copies import Copies, CopyDetectionConfig, copy_config, copy_values, find_copies
+from genpr.conditional.copies import Copies, CopyDetectionConfig, copy_values, find_copies
+from genpr.conditional.options import AlignKeywords, AlignOptions
 from genpr.conditional.prompt_ranking import (
     ImageRank,
     PromptAssignment,
@@ -42,18 +42,16 @@ from genpr.evaluation.result import (
 from genpr.features.cpu_fallback import going_on
 from genpr.features.embedded_source import SideFeatures
 from genpr.features.embedder import Embedder, Space
-from genpr.features.extractor import FeatureExtractor
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedSide, open_side
 from genpr.features.lookup import canonical_name
-from genpr.features.options import EmbedOptions, StageProgress
+from genpr.features.options import takes_options
 from genpr.features.row_names import names_of, rows_in_source
 from genpr.features.text import check_has_text
 from genpr.features.text_encoder import TextEncoder
 from genpr.features.text_pairs import check_pair, text_encoder_for
 from genpr.images.item import known_length
-from genpr.images.policy import MAX_PIXELS
-from genpr.memory import memory_limit, parse_size
+from genpr.memory import memory_limit
 from genpr.metrics.halved import LEAST_UNITS
 from genpr.metrics.similarity import FeaturePairs
 from genpr.metrics.value import MetricValue
@@ -112,33 +110,8 @@ class Aligned:
     copies: Copies | None = None
 
 
-def align(
-    images: object,
-    prompts: object,
-    *,
-    extractor: str | FeatureExtractor = DEFAULT_EXTRACTOR,
-    distractors: int = 99,
-    text_to_image: bool = True,
-    prefix: str = "",
-    copies_of: object = None,
-    threshold: float = 0.5,
-    pairs: object = None,
-    max_images: int | None = None,
-    seed: int = 0,
-    device: str | torch.device = "auto",
-    batch_size: int = 64,
-    weights: str | os.PathLike[str] | None = None,
-    offline: bool = False,
-    cache: bool = True,
-    cache_dir: str | os.PathLike[str] | None = None,
-    on_bad: Literal["error", "skip"] = "error",
-    max_bad: float = 0.01,
-    max_pixels: int = MAX_PIXELS,
-    alpha: str = "drop",
-    exif: Literal["ignore", "apply"] = "ignore",
-    max_memory: str | int | None = None,
-    progress: StageProgress | None = None,
-) -> Result:
+@takes_options(AlignOptions)
+def align(images: object, prompts: object, **options: Unpack[AlignKeywords]) -> Result:
     """Score how well images fit the prompts that they were made from.
 
     Each image ranks its own prompt among those of other images by the cosine of their embeddings, and each prompt its
@@ -149,29 +122,7 @@ def align(
         images: Anything that `genpr.score` takes: a folder, an archive, an array, a feature file.
         prompts: A file (.csv, .tsv, .jsonl, .json, .txt), a folder of .txt files, "beside", a mapping from names to prompts, or
             a list in the order of the images: see `genpr.conditional.prompts.open_prompts`.
-        extractor: A CLIP model, or a custom extractor that has `encode_text`: see `genpr.features.text.load_text_encoder`.
-        distractors: How many others each is ranked among; fewer, with a notice, where there are not so many.
-        text_to_image: Whether prompts rank images, too.
-        prefix: Put in front of every prompt, as "A photo depicts " for the CLIPScore of its authors.
-        copies_of: Training images, or their features: adds `retrieval.copy_rate`, the share of images with a cosine above
-            `threshold` to one of them, beside what training images score among themselves.
-        threshold: The cosine; .5 is meant for features of copy detection (SSCD), so choose it by the null for others.
-        pairs: Known copies, as pairs of names or a .csv file of image,training image: adds `retrieval.copy_ap`.
-        max_images: Use a random subset of at most so many images.
-        seed: Chooses distractors, subset, and the halves of intervals.
-        device: "auto", "cpu", "cuda", "cuda:1" or a `torch.device`.
-        batch_size: Images per forward pass.
-        weights: File that holds the published weights.
-        offline: Never download.
-        cache: Keep the features of images on disk for later runs.
-        cache_dir: Where to keep them.
-        on_bad: Unusable images: refuse the source with a list of them ("error"), or leave them out ("skip").
-        max_bad: The share of unusable images above which "skip" refuses all the same.
-        max_pixels: Larger images are refused before decoding.
-        alpha: "drop" leaves transparency out; "white", "black" or "#rrggbb" is laid behind it.
-        exif: "ignore" takes pixels as stored; "apply" turns them by their EXIF orientation.
-        max_memory: Plan with at most so much, as "8GiB".
-        progress: Called with (stage, done, total).
+        **options: The fields of `AlignOptions`.
 
     Returns:
         A result with metrics `retrieval.*` and `alignment.clip_score`; `alignment` says which images failed. Its `real` side
@@ -183,6 +134,7 @@ def align(
         ResourceError: Weights, device or memory are missing.
 
     Example:
+        >>> import torch
         >>> class Colours:
         ...     dim = 3
         ...
@@ -201,33 +153,25 @@ def align(
         >>> worst.image, worst.prompt, worst.rank
         ('[2]', 'green', 1.5)
     """
-    embedder = Embedder(
-        EmbedOptions(
-            device=device,
-            weights=weights,
-            offline=offline,
-            max_images=max_images,
-            seed=seed,
-            batch_size=batch_size,
-            cache=cache,
-            cache_dir=cache_dir,
-            on_bad=on_bad,
-            max_bad=max_bad,
-            max_pixels=max_pixels,
-            alpha=alpha,
-            exif=exif,
-            progress=progress,
+    return align_with(images, prompts, AlignOptions(**options)).result
+
+
+def align_with(images: object, prompts: object, options: AlignOptions) -> Aligned:
+    """As `align`, with what is known of each image."""
+    copies = None
+    if options.copies_of is not None:
+        copies = CopyDetectionConfig(
+            train=options.copies_of, threshold=options.threshold, pairs=options.pairs
         )
-    )
     config = AlignmentConfig(
-        distractors=distractors,
-        text_to_image=text_to_image,
-        prefix=prefix,
-        seed=seed,
-        copies=copy_config(copies_of, threshold, pairs),
+        distractors=options.distractors,
+        text_to_image=options.text_to_image,
+        prefix=options.prefix,
+        seed=options.seed,
+        copies=copies,
     )
-    with memory_limit(None if max_memory is None else parse_size(max_memory)):
-        return aligned(images, prompts, extractor, config, embedder).result
+    with memory_limit(options.max_memory):
+        return aligned(images, prompts, options.extractor, config, Embedder(options))
 
 
 def aligned(

@@ -7,11 +7,10 @@ images.
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Unpack, cast
 
 import torch
 from torch import Tensor
@@ -32,6 +31,7 @@ from genpr.conditional.entity_scores import (
     nothing_expected_notices,
     sha256_of_rows,
 )
+from genpr.conditional.options import EntityKeywords, EntityOptions
 from genpr.conditional.vocabulary import (
     CanonicalNames,
     Vocabulary,
@@ -54,11 +54,10 @@ from genpr.features.embedded_source import SideFeatures
 from genpr.features.embedder import Embedder
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedSide, open_side
-from genpr.features.options import EmbedOptions, StageProgress
+from genpr.features.options import takes_options
 from genpr.features.row_names import names_of, rows_in_source
 from genpr.images.item import file_of, known_length, plain_path, stem_of
-from genpr.images.policy import MAX_PIXELS
-from genpr.memory import memory_limit, parse_size
+from genpr.memory import memory_limit
 from genpr.metrics.entities import EntityMetrics, entity_set_metrics
 from genpr.metrics.presence import LEAST_EXAMPLES, calibrate, present_by_halves
 from genpr.notices import Notice, notice
@@ -96,31 +95,9 @@ class EntityRequest:
             )
 
 
+@takes_options(EntityOptions, without={"by"})
 def score_entities_in_images(
-    expected: object,
-    images: object,
-    *,
-    by: ClassifierSpec,
-    vocabulary: Words | None = None,
-    aliases: Words | None = None,
-    exclude: Words | None = None,
-    calibrate_on: object = None,
-    calibrate_expected: object = None,
-    max_images: int | None = None,
-    seed: int = 0,
-    device: str | torch.device = "auto",
-    batch_size: int = 64,
-    weights: str | os.PathLike[str] | None = None,
-    offline: bool = False,
-    cache: bool = True,
-    cache_dir: str | os.PathLike[str] | None = None,
-    on_bad: Literal["error", "skip"] = "error",
-    max_bad: float = 0.01,
-    max_pixels: int = MAX_PIXELS,
-    alpha: str = "drop",
-    exif: Literal["ignore", "apply"] = "ignore",
-    max_memory: str | int | None = None,
-    progress: StageProgress | None = None,
+    expected: object, images: object, *, by: ClassifierSpec, **options: Unpack[EntityKeywords]
 ) -> Result:
     """Find the entities of a vocabulary in images, and score them against what should be there.
 
@@ -130,27 +107,7 @@ def score_entities_in_images(
         images: Anything that `genpr.score` takes: a folder, an archive, an array, a feature file.
         by: What classifies: "clip", a CLIP model, a detector such as "fasterrcnn_resnet50_fpn_v2", a user's
             "path/to/file.py:factory", or an object: a pair of encoders, a detector, or a `ZeroShot`.
-        vocabulary: All that is looked for; None for all classes of a detector.
-        aliases: Names that mean the same entity.
-        exclude: What must not be in any image; part of the vocabulary.
-        calibrate_on: Labeled images that thresholds are chosen on. Without, a detection counts from .3 on; those of a pair of
-            encoders are chosen on the scored images by what is expected, each half's on the other half.
-        calibrate_expected: What is in each of them, as `expected`; what is not in its list is not there.
-        max_images: Use a random subset of at most so many images.
-        seed: Chooses subset, halves of thresholds, and halves of intervals.
-        device: "auto", "cpu", "cuda", "cuda:1" or a `torch.device`.
-        batch_size: Images per forward pass; detectors see one at a time.
-        weights: File that holds the published weights, or a folder of such files.
-        offline: Never download.
-        cache: Keep the features of images, or the scores of detectors, on disk for later runs.
-        cache_dir: Where to keep them.
-        on_bad: Unusable images: refuse the source with a list of them ("error"), or leave them out ("skip").
-        max_bad: The share of unusable images above which "skip" refuses all the same.
-        max_pixels: Larger images are refused before decoding.
-        alpha: "drop" leaves transparency out; "white", "black" or "#rrggbb" is laid behind it.
-        exif: "ignore" takes pixels as stored; "apply" turns them by their EXIF orientation.
-        max_memory: Plan with at most so much, as "8GiB".
-        progress: Called with (stage, done, total).
+        **options: The fields of `EntityOptions` but for `by`.
 
     Returns:
         A result with metrics `entity.*`; `entities.recogniser` says by which thresholds. Its `real` side are the expectations.
@@ -161,6 +118,7 @@ def score_entities_in_images(
         ResourceError: Weights, device or memory are missing.
 
     Example:
+        >>> import torch
         >>> class Bright:
         ...     names = ("lamp", "night")
         ...
@@ -172,27 +130,21 @@ def score_entities_in_images(
         >>> result["entity.recall"], result.entities.rows[0].entity
         (0.8333333333333334, 'night')
     """
-    embedder = Embedder(
-        EmbedOptions(
-            device=device,
-            weights=weights,
-            offline=offline,
-            max_images=max_images,
-            seed=seed,
-            batch_size=batch_size,
-            cache=cache,
-            cache_dir=cache_dir,
-            on_bad=on_bad,
-            max_bad=max_bad,
-            max_pixels=max_pixels,
-            alpha=alpha,
-            exif=exif,
-            progress=progress,
-        )
+    return score_entities_with(expected, images, EntityOptions(by=by, **options))
+
+
+def score_entities_with(expected: object, images: object, options: EntityOptions) -> Result:
+    """As `score_entities_in_images`."""
+    request = EntityRequest(
+        expected,
+        options.vocabulary,
+        options.aliases,
+        options.exclude,
+        options.calibrate_on,
+        options.calibrate_expected,
     )
-    request = EntityRequest(expected, vocabulary, aliases, exclude, calibrate_on, calibrate_expected)
-    with memory_limit(None if max_memory is None else parse_size(max_memory)):
-        return score_images(request, images, by, embedder)
+    with memory_limit(options.max_memory):
+        return score_images(request, images, cast("ClassifierSpec", options.by), Embedder(options))
 
 
 def score_images(request: EntityRequest, images: object, by: ClassifierSpec, embedder: Embedder) -> Result:

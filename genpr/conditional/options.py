@@ -1,0 +1,170 @@
+"""Options of alignment and of entities in images as records. Importing this module does not import torch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from genpr.errors import UsageError
+from genpr.features.extractor import FeatureExtractor
+from genpr.features.options import EmbedKeywords, EmbedOptions, option
+from genpr.features.text import check_has_text
+from genpr.metrics.registry import CONDITIONAL
+
+if TYPE_CHECKING:
+    from genpr.conditional.vocabulary import Words
+
+
+def _parse_cosine(text: str) -> float:
+    try:
+        cosine = float(text)
+    except ValueError:
+        cosine = math.nan
+    if not -1 <= cosine <= 1:
+        raise UsageError(f"{text!r} is not a cosine, from -1 to 1", code="bad-threshold")
+    return cosine
+
+
+class AlignKeywords(EmbedKeywords, total=False):
+    """The fields of `AlignOptions` as keyword arguments."""
+
+    extractor: str | FeatureExtractor
+    distractors: int
+    text_to_image: bool
+    prefix: str
+    copies_of: object
+    threshold: float
+    pairs: object
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlignOptions(EmbedOptions):
+    """How images are compared with their prompts.
+
+    Raises:
+        UsageError: An option is impossible ("bad-option"), or the extractor embeds no texts.
+    """
+
+    extractor: str | FeatureExtractor = option(
+        "clip-vit-b-32",
+        "A CLIP model (see `genpr list extractors`), package.module:factory, or path/file.py:factory; in Python also an "
+        "object that has `encode_text`: see `genpr.features.text.load_text_encoder`.",
+        metavar="NAME",
+    )
+    distractors: int = option(
+        99,
+        "Prompts of other images that each image ranks beside its own; fewer where there are not so many, which is "
+        "reported.",
+        least=1,
+    )
+    text_to_image: bool = option(True, "Let each prompt rank images, too.")
+    prefix: str = option(
+        "",
+        'Put in front of every prompt, such as "A photo depicts " for the CLIPScore of its authors.',
+        metavar="TEXT",
+    )
+    copies_of: object = option(
+        None,
+        "Training images, or their features: adds `retrieval.copy_rate`, the share of images with a cosine above the "
+        "threshold to one of them, beside what training images score among themselves.",
+        metavar="TRAIN",
+    )
+    threshold: float = option(
+        0.5,
+        "Cosine above which an image counts as a copy; 0.5 is meant for features of copy detection (SSCD), so choose it by "
+        "the null for others.",
+        parse=_parse_cosine,
+        metavar="COSINE",
+    )
+    pairs: object = option(
+        None,
+        "Known copies, a .csv of image,training image (in Python also pairs of names): adds `retrieval.copy_ap`, how well "
+        "they are told from all other pairs.",
+        metavar="FILE",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.extractor, str):
+            check_has_text(self.extractor)
+        if self.pairs is not None and self.copies_of is None:
+            raise UsageError(
+                "pairs name copies of training images, which copies_of (--copies-of) must give",
+                code="bad-option",
+            )
+
+    @property
+    def names(self) -> list[str]:
+        """The metrics that a result will have, if they have a value."""
+        is_left_out = {"retrieval.copy_rate": self.copies_of is None, "retrieval.copy_ap": self.pairs is None}
+        names = [name for name in CONDITIONAL if name.startswith(("retrieval.", "alignment."))]
+        return [
+            name
+            for name in names
+            if not is_left_out.get(name, name.startswith("retrieval.t2i_") and not self.text_to_image)
+        ]
+
+
+class EntityKeywords(EmbedKeywords, total=False):
+    """The fields of `EntityOptions` but for `by` as keyword arguments."""
+
+    vocabulary: Words | None
+    aliases: Words | None
+    exclude: Words | None
+    calibrate_on: object
+    calibrate_expected: object
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntityOptions(EmbedOptions):
+    """How entities are recognized in images.
+
+    Raises:
+        UsageError: An option is impossible ("bad-option").
+    """
+
+    by: object = option(
+        None,
+        "What recognises entities where FOUND is images: clip, another CLIP model, fasterrcnn_resnet50_fpn_v2, "
+        "retinanet_resnet50_fpn_v2, or path/file.py:factory.",
+        metavar="NAME",
+    )
+    vocabulary: Words | None = option(
+        None,
+        "All entities that could be there (.txt, .csv, .json): finds them in prompts and images, and gives precision. "
+        "Detectors do without: they have classes.",
+        parse=Path,
+        metavar="FILE",
+    )
+    aliases: Words | None = option(
+        None,
+        "Names that mean the same entity (.csv of entity,alias,... or .json).",
+        parse=Path,
+        metavar="FILE",
+    )
+    exclude: Words | None = option(
+        None,
+        "Entities that must not be in any image (.txt, .csv, .json); part of the vocabulary.",
+        parse=Path,
+        metavar="FILE",
+    )
+    calibrate_on: object = option(
+        None,
+        "Labelled images, best real ones, on which thresholds are chosen. Without, a detection counts from 0.3 on; those of "
+        "a pair of encoders are chosen on the scored images by what was expected, each half's on the other half.",
+        metavar="IMAGES",
+    )
+    calibrate_expected: object = option(
+        None,
+        "The entities that are in each of them, written as EXPECTED; what is not in its list is not there.",
+        parse=Path,
+        metavar="FILE",
+    )
+
+    @property
+    def names(self) -> list[str]:
+        """The metrics that a result will have, if they have a value."""
+        names = [name for name, info in CONDITIONAL.items() if info.family == "entity"]
+        return [name for name in names if self.by is None or name != "entity.failure_rate"]
