@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import Any, Unpack
 
 from genpr.checkpoints.criterion import Objective, Point, dominated_area, knee, pareto_front
+from genpr.checkpoints.options import SamplerKeywords, SamplerOptions
 from genpr.checkpoints.sampler import Sampler
 from genpr.checkpoints.sweep_folder import SweepFolder
 from genpr.errors import GenprError, UsageError
 from genpr.evaluation.compare import compare
 from genpr.evaluation.evaluator import Evaluator
 from genpr.evaluation.result import Result
+from genpr.features.options import takes_options
 from genpr.metrics.f_beta import F_SCORE_METRICS, f_beta
 from genpr.metrics.value import MetricValue
 
@@ -235,22 +235,16 @@ def sweep_sampler(
     return sweep(evaluator, sources, axis=sampler.axis, keys=keys, folder=folder, progress=progress)
 
 
+@takes_options(SamplerOptions)
 def truncation_sweep(
     generator: object,
     evaluator: Evaluator,
     psis: Iterable[float],
     *,
     n: int,
-    seed: int = 0,
-    axis: str = "psi",
-    rule: str | None = None,
-    latent_dim: int | None = None,
-    labels: object = None,
-    image_range: Sequence[float] | None = None,
-    batch_size: int = 64,
-    device: str | torch.device = "auto",
     out: str | os.PathLike[str] | None = None,
     progress: PointProgress | None = None,
+    **options: Unpack[SamplerKeywords],
 ) -> Sweep:
     """Score a generator at each of some truncation psis, or at settings of another axis.
 
@@ -262,18 +256,11 @@ def truncation_sweep(
         evaluator: The reals, fitted once.
         psis: Settings of the axis.
         n: Images per setting.
-        seed: Of latents and noise.
-        axis: Name under which the generator takes its setting, such as "guidance".
-        rule: How psi truncates, if not the generator does it; see `genpr.Sampler.of`.
-        latent_dim: Coordinates of a latent; None takes the generator's `z_dim` or `latent_dim`.
-        labels: (n,) or (n, c), one row per image.
-        image_range: Black and white of float images, such as (-1, 1); uint8 images need none.
-        batch_size: Images per call of the generator.
-        device: "auto" is where the generator's networks are.
         out: Folder where finished points are saved; the same call resumes the sweep after an interruption. A generator is
             identified by its weights and code where it has any, and a plain function by its name alone: use another
             folder after changing it.
         progress: Called after each setting: how many are done, of how many, which one, and its result.
+        **options: The fields of `SamplerOptions`.
 
     Raises:
         UsageError: Something of this is impossible, or `out` holds points of another sweep.
@@ -289,18 +276,7 @@ def truncation_sweep(
         >>> found.points[0].result["recall"] < found.points[1].result["recall"]
         True
     """
-    sampler = Sampler.of(
-        generator,
-        n=n,
-        latent_dim=latent_dim,
-        seed=seed,
-        axis=axis,
-        rule=rule,
-        labels=labels,
-        image_range=image_range,
-        batch_size=batch_size,
-        device=device,
-    )
+    sampler = Sampler.of(generator, n=n, **vars(SamplerOptions(**options)))
     folder = None if out is None else SweepFolder(Path(out))
     return sweep_sampler(sampler, evaluator, psis, folder=folder, progress=progress)
 

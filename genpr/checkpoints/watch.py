@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
+from genpr.checkpoints.options import WatchKeywords, WatchOptions
 from genpr.checkpoints.score_log import (
     Record,
     ScoreLog,
@@ -25,6 +26,7 @@ from genpr.checkpoints.score_log import (
     scored_record,
 )
 from genpr.errors import DataError, ResourceError, UsageError
+from genpr.features.options import takes_options
 from genpr.images.datasets import CountedBatches
 from genpr.images.folder import is_new, links_are_followed
 from genpr.images.item import is_image_name
@@ -167,6 +169,7 @@ class _Failure:
     delay: float
 
 
+@takes_options(WatchOptions)
 class Watcher:
     """Scores the sources that appear in a folder, and writes the scores to a log.
 
@@ -177,19 +180,14 @@ class Watcher:
         evaluator: Scores one source; its real side is fitted once.
         folder: Where samples appear: folders of images, archives, .npz or feature files; or whatever `source_of` knows.
         log: Where scores go.
-        settle: Seconds for which nothing about a source may have changed before it is scored.
-        give_up: Seconds after which a source that still fails as it is, is recorded as failed.
-        done_file: Name of a file that marks complete folders; then no folder is scored without it.
-        cache_fakes: Keep features of what is scored in the cache, if the evaluator does.
-        keep_results: Keep every whole result in a file of its own, too.
         source_of: What in `folder` is scored, and how it is read.
-        ignored: Files and folders that are not scored, such as the reals.
         on_message: Called with one line about events other than scores.
         on_record: Called with each new record.
         on_result: Called with what a source scored.
         clock: Monotonic seconds.
         sleep: Waits so many seconds.
         now: Seconds since 1970.
+        **options: The fields of `WatchOptions`.
 
     Raises:
         UsageError: `folder` does not exist, or a number of seconds is negative.
@@ -201,19 +199,14 @@ class Watcher:
         folder: Path,
         log: ScoreLog,
         *,
-        settle: float = 10.0,
-        give_up: float = 600.0,
-        done_file: str | None = None,
-        cache_fakes: bool = False,
-        keep_results: bool = False,
         source_of: SourceOf = samples_at,
-        ignored: Collection[Path] = (),
         on_message: Callable[[str], None] = lambda _line: None,
         on_record: Callable[[Record], None] = lambda _record: None,
         on_result: Callable[[Result], None] = lambda _result: None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], float] = time.time,
+        **options: Unpack[WatchKeywords],
     ) -> None:
         if not folder.is_dir():
             raise UsageError(
@@ -221,19 +214,16 @@ class Watcher:
                 code="path-not-found",
                 path=str(folder),
             )
-        if not (settle >= 0 and give_up >= 0):
-            raise UsageError(
-                f"settle and give_up must be seconds from 0 on, not {settle!r} and {give_up!r}",
-                code="bad-option",
-            )
+        chosen = WatchOptions(**options)
         self._evaluator, self._folder, self._log = evaluator, folder, log
-        self._settle, self._give_up = settle, give_up
-        self._done_file, self._source_of, self._ignored = done_file, source_of, (*ignored, *log.paths)
-        self._cache = None if cache_fakes else False
-        self._keep_results = keep_results
+        self._settle, self._give_up = chosen.settle, chosen.give_up
+        self._done_file, self._source_of = chosen.done_file, source_of
+        self._ignored = (*chosen.ignored, *log.paths)
+        self._cache = None if chosen.cache_fakes else False
+        self._keep_results = chosen.keep_results
         self._on_message, self._on_record, self._on_result = on_message, on_record, on_result
         self._clock, self._sleep, self._now = clock, sleep, now
-        self._stability = StabilityTracker(settle)
+        self._stability = StabilityTracker(chosen.settle)
         self._failures: dict[str, _Failure] = {}
         self._scored = {record["name"] for record in log.scored}
         failed = [record for record in log.records if record["status"] == "failed"]

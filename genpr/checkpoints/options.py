@@ -1,0 +1,148 @@
+"""Options of drawing images and of watching a folder as records. Importing this module does not import torch."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+from genpr.errors import UsageError
+from genpr.features.options import option
+
+if TYPE_CHECKING:
+    import torch
+
+_MOST_STEPS = 10_000
+
+
+def parse_numbers(text: str) -> list[float]:
+    """The numbers in `0.5,0.7,1`, or in `0.2:1:0.1`, which are first, last and step.
+
+    Raises:
+        UsageError: There are none ("bad-option").
+    """
+    try:
+        numbers = _range(*map(float, text.split(":"))) if ":" in text else list(map(float, text.split(",")))
+    except (TypeError, ValueError, ZeroDivisionError):
+        numbers = []
+    if not numbers:
+        raise UsageError(
+            f"{text!r}: needed numbers, such as 0.5,0.7,1, or first:last:step, such as 0.2:1:0.1",
+            code="bad-option",
+        )
+    return numbers
+
+
+def _range(first: float, last: float, step: float) -> list[float]:
+    """Nothing where no whole number of steps leads to the last."""
+    steps = (last - first) / step
+    if not 0 <= steps <= _MOST_STEPS or abs(steps - round(steps)) > 1e-6:
+        return []
+    return [round(first + index * step, 12) for index in range(round(steps) + 1)]
+
+
+def parse_seconds(text: str) -> float:
+    """Seconds from 0 on.
+
+    Raises:
+        UsageError: It is no such number ("bad-option").
+    """
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0:
+        raise UsageError(f"{text!r} is not a number of seconds from 0 on", code="bad-option")
+    return seconds
+
+
+class SamplerKeywords(TypedDict, total=False):
+    """The fields of `SamplerOptions` as keyword arguments."""
+
+    seed: int
+    axis: str
+    rule: str | None
+    latent_dim: int | None
+    labels: object
+    image_range: Sequence[float] | None
+    batch_size: int
+    device: str | torch.device
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplerOptions:
+    """How a generator draws images; see `genpr.Sampler.of`, which checks them."""
+
+    seed: int = option(0, "Seed of latents and noise.")
+    axis: str = option("psi", 'Name under which the generator takes its setting, such as "guidance".')
+    rule: str | None = option(
+        None,
+        "How psi truncates; see `genpr.Sampler.of`.",
+        unset="the generator does it",
+        choices=("w-interpolate", "z-resample", "z-scale", "z-clip"),
+    )
+    latent_dim: int | None = option(
+        None, "Coordinates of a latent.", unset="the generator's", least=1, most=2**31
+    )
+    labels: object = option(None, "(n,) or (n, c), one row per image.", in_cli=False)
+    image_range: Sequence[float] | None = option(
+        None,
+        "Black and white of float images, such as -1,1; uint8 images need none.",
+        parse=parse_numbers,
+        metavar="LOW,HIGH",
+    )
+    batch_size: int = option(64, "Images per call of the generator.", least=1)
+    device: str | torch.device = option("auto", "auto is where the generator's networks are.")
+
+
+class WatchKeywords(TypedDict, total=False):
+    """The fields of `WatchOptions` as keyword arguments."""
+
+    settle: float
+    give_up: float
+    done_file: str | None
+    cache_fakes: bool
+    keep_results: bool
+    ignored: Collection[Path]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchOptions:
+    """When a source in a watched folder is scored, and what is kept.
+
+    Raises:
+        UsageError: A number of seconds is negative ("bad-option").
+    """
+
+    settle: float = option(
+        10.0,
+        "A source is complete when nothing about it has changed for so many seconds.",
+        parse=parse_seconds,
+        metavar="S",
+    )
+    give_up: float = option(
+        600.0,
+        "Seconds until a source that fails and does not change is recorded as failed.",
+        parse=parse_seconds,
+        metavar="S",
+    )
+    done_file: str | None = option(
+        None, "Folders are complete when they hold this file, and not before.", metavar="NAME"
+    )
+    cache_fakes: bool = option(
+        False, "Keep features of the samples in the cache, too, if the evaluator does."
+    )
+    keep_results: bool = option(
+        False, "Keep each whole result in genpr-results/NAME.json, for `genpr compare`."
+    )
+    ignored: Collection[Path] = option(
+        (), "Files and folders that are not scored, such as the reals.", in_cli=False
+    )
+
+    def __post_init__(self) -> None:
+        if not (self.settle >= 0 and self.give_up >= 0):
+            raise UsageError(
+                f"settle and give_up must be seconds from 0 on, not {self.settle!r} and {self.give_up!r}",
+                code="bad-option",
+            )
