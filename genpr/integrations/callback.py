@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic
+from dataclasses import dataclass
+from typing import Any, Generic, TypedDict, Unpack
 
 from genpr.evaluation.evaluator import Evaluator
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Result
 from genpr.features.extractor import FeatureExtractor
+from genpr.features.options import option, takes_options
 from genpr.images.arrays import ImageRange, checked_range
 from genpr.integrations.drawn import Drawn, Generate, Model, check_count, undisturbed
 from genpr.integrations.history import History, Mode, Record, check_monitor
@@ -19,6 +21,50 @@ from genpr.metrics.f_beta import F_SCORE_METRICS
 Log = Callable[[dict[str, float], int], object]
 
 
+class CallbackKeywords(TypedDict, total=False):
+    """The fields of `CallbackOptions` as keyword arguments."""
+
+    every: int
+    n: int | None
+    monitor: str
+    mode: Mode
+    intervals: bool
+    image_range: ImageRange | None
+    seed: int
+    extractor: str | FeatureExtractor | None
+    metrics: Sequence[str] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallbackOptions:
+    """What a callback draws, scores and monitors.
+
+    Raises:
+        UsageError: An option is impossible ("bad-option").
+    """
+
+    every: int = option(1, "Score after every so many steps, or epochs.")
+    n: int | None = option(None, "Images to score.", unset="all that `generate` gives")
+    monitor: str = option("genpr/f1", "The score that decides which step is the best.")
+    mode: Mode = option("max", 'Whether more ("max") or less ("min") of it is better.')
+    intervals: bool = option(
+        False, "Add both ends of 95 % intervals, as `genpr/precision_low` and `genpr/precision_high`."
+    )
+    image_range: ImageRange | None = option(None, "What float images run from and to, such as (-1, 1).")
+    seed: int = option(0, "Seed of random numbers while drawing.")
+    extractor: str | FeatureExtractor | None = option(
+        None, "See `genpr.Evaluator`; it belongs to it if `real` is one, and so do metrics."
+    )
+    metrics: Sequence[str] | None = option(None, "Names.")
+
+    def __post_init__(self) -> None:
+        check_count("every", self.every)
+        if self.n is not None:
+            check_count("n", self.n)
+        checked_range(self.image_range)
+
+
+@takes_options(CallbackOptions)
 class GenprCallback(Generic[Model]):
     """Scores a model every so many steps of a training loop, and remembers the best.
 
@@ -30,16 +76,8 @@ class GenprCallback(Generic[Model]):
         real: An `Evaluator`, or what it takes as reals.
         generate: Called with the model; gives batches of images, uint8 (b, 3, h, w), or floats of the declared range. Draw
             them from fixed latents, so that two steps differ by the model alone.
-        every: Score at the steps that are a multiple of it.
-        n: Images to score; None for all that `generate` gives.
-        monitor: The score that decides which step is the best.
-        mode: Whether more ("max") or less ("min") of it is better.
         log: Called with the scores and the step.
-        intervals: Add both ends of 95 % intervals, as `genpr/precision_low` and `_high`.
-        image_range: What float images run from and to, such as (-1, 1).
-        seed: Of random numbers while drawing.
-        extractor: See `genpr.Evaluator`; it belongs to it if `real` is one, and so do metrics.
-        metrics: Names.
+        **options: The fields of `CallbackOptions`.
 
     Attributes:
         history: All scores, and the best.
@@ -64,32 +102,20 @@ class GenprCallback(Generic[Model]):
         real: object,
         generate: Generate[Model],
         *,
-        every: int = 1,
-        n: int | None = None,
-        monitor: str = "genpr/f1",
-        mode: Mode = "max",
         log: Log | None = None,
-        intervals: bool = False,
-        image_range: ImageRange | None = None,
-        seed: int = 0,
-        extractor: str | FeatureExtractor | None = None,
-        metrics: Sequence[str] | None = None,
+        **options: Unpack[CallbackKeywords],
     ) -> None:
-        check_count("every", every)
-        if n is not None:
-            check_count("n", n)
-        self.history = History(monitor, mode)
-        options = ScoreOptions(extractor=extractor, metrics=metrics, intervals=intervals)
-        reals = GivenReals.of(real, options, of_evaluator=("extractor", "metrics"))
-        check_monitor(monitor, _score_names(reals.plan, intervals=intervals))
+        chosen = CallbackOptions(**options)
+        self.history = History(chosen.monitor, chosen.mode)
+        of_score = ScoreOptions(
+            extractor=chosen.extractor, metrics=chosen.metrics, intervals=chosen.intervals
+        )
+        reals = GivenReals.of(real, of_score, of_evaluator=("extractor", "metrics"))
+        check_monitor(chosen.monitor, _score_names(reals.plan, intervals=chosen.intervals))
         self._evaluator = reals.evaluator or Evaluator(real)  # which says what is wrong with None
         self._generate = generate
-        self._every = every
-        self._n = n
         self._log = log
-        self._intervals = intervals
-        self._image_range = checked_range(image_range)
-        self._seed = seed
+        self._options = chosen
         self.result: Result | None = None
 
     @property
@@ -106,14 +132,15 @@ class GenprCallback(Generic[Model]):
         Raises:
             DataError: The images cannot be scored, or are fewer than `n`.
         """
-        return self.score(step, model) if step % self._every == 0 else {}
+        return self.score(step, model) if step % self._options.every == 0 else {}
 
     def score(self, step: int, model: Model) -> dict[str, float]:
         """The same at any step."""
-        images = Drawn(self._generate, model, self._n, self._seed, self._image_range)
+        chosen = self._options
+        images = Drawn(self._generate, model, chosen.n, chosen.seed, checked_range(chosen.image_range))
         with undisturbed(model):
             self.result = self._evaluator.score(images)
-        scores = self.result.to_flat_dict(intervals=self._intervals)
+        scores = self.result.to_flat_dict(intervals=chosen.intervals)
         self.history.add(step, scores)
         if self._log is not None:
             self._log(dict(scores), step)

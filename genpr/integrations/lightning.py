@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Unpack
 
 from genpr.distributed import TrainingRanks, check_seconds
 from genpr.errors import ResourceError
-from genpr.features.extractor import FeatureExtractor
-from genpr.images.arrays import ImageRange, checked_range
-from genpr.integrations.callback import GenprCallback
-from genpr.integrations.drawn import Images, check_count
-from genpr.integrations.history import History, Mode, Record
+from genpr.features.options import takes_options
+from genpr.integrations.callback import CallbackKeywords, CallbackOptions, GenprCallback
+from genpr.integrations.drawn import Images
+from genpr.integrations.history import History, Record
 
 try:
     import lightning.pytorch as pl
@@ -24,11 +24,12 @@ except ModuleNotFoundError:
         ) from error
 
 
+@takes_options(CallbackOptions)
 class GenprLightningCallback(pl.Callback):
     """Scores the module every so many epochs and logs the scores.
 
     With a validation loop it runs after it, else at the end of the training epoch; in both cases before
-    `ModelCheckpoint(monitor="genpr/f1", mode="max")` looks. In a distributed run the first rank draws and scores, the
+    `ModelCheckpoint(monitor="genpr/f1", mode="max")` looks, which needs `every_n_epochs` of the same as `every`. In a distributed run the first rank draws and scores, the
     others wait and log the same; so the module must be whole on one rank, which it is not under FSDP or DeepSpeed stage 3.
 
     Logged values are float32, as Lightning keeps them; those in `history` are as computed. The history is part of
@@ -36,18 +37,10 @@ class GenprLightningCallback(pl.Callback):
 
     Args:
         real: An `Evaluator`, or what it takes as reals. It is fitted at the first score, on the first rank only.
-        generate: Called with the module; see `GenprCallback`, as for all down to `metrics`.
-        every: Score after each `every` epochs; a `ModelCheckpoint` that monitors a score needs `every_n_epochs` of the same.
-        n: Images to score.
-        monitor: The score that decides which epoch is the best.
-        mode: Whether more ("max") or less ("min") of it is better.
-        intervals: Add both ends of 95 % intervals.
-        image_range: What float images run from and to.
-        seed: Of random numbers while drawing.
-        extractor: See `genpr.Evaluator`.
-        metrics: Names.
+        generate: Called with the module; see `GenprCallback`.
         prog_bar: Show the monitored score beside the progress.
         timeout: Seconds that the other ranks wait for the first.
+        **options: The fields of `CallbackOptions`.
 
     Attributes:
         history: All scores, with epochs (from 0) as steps, and the best; the same on every rank.
@@ -61,45 +54,19 @@ class GenprLightningCallback(pl.Callback):
         real: object,
         generate: Callable[[Any], Iterable[Images]],
         *,
-        every: int = 1,
-        n: int | None = None,
-        monitor: str = "genpr/f1",
-        mode: Mode = "max",
-        intervals: bool = False,
-        image_range: ImageRange | None = None,
-        seed: int = 0,
-        extractor: str | FeatureExtractor | None = None,
-        metrics: Sequence[str] | None = None,
         prog_bar: bool = True,
         timeout: float = 3600.0,
+        **options: Unpack[CallbackKeywords],
     ) -> None:
         super().__init__()
-        check_count("every", every)
-        if n is not None:
-            check_count("n", n)
-        checked_range(image_range)
+        chosen = CallbackOptions(**options)
         check_seconds("timeout", timeout)
-        self.history = History(monitor, mode)
-        self._every = every
+        self.history = History(chosen.monitor, chosen.mode)
+        self._every = chosen.every
         self._prog_bar = prog_bar
         self._timeout = timeout
         self._scorer: GenprCallback[Any] | None = None
-
-        def make() -> GenprCallback[Any]:
-            return GenprCallback(
-                real,
-                generate,
-                n=n,
-                monitor=monitor,
-                mode=mode,
-                intervals=intervals,
-                image_range=image_range,
-                seed=seed,
-                extractor=extractor,
-                metrics=metrics,
-            )
-
-        self._make = make
+        self._make = partial(GenprCallback[Any], real, generate, **options)
 
     @property
     def best(self) -> Record | None:
