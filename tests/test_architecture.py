@@ -193,6 +193,27 @@ def test_functions_stay_short(path):
             assert code <= 50, f"{node.name} has {code} lines"
 
 
+MANY_PARAMETERS = {"PrecisionRecallDensityCoverage.__init__"}
+
+
+def names_with_many_parameters(path: Path) -> set[str]:
+    found = set()
+    for owner in ast.walk(ast.parse(path.read_text())):
+        for node in getattr(owner, "body", ()) if not isinstance(owner, ast.Lambda | ast.IfExp) else ():
+            if isinstance(node, ast.FunctionDef):
+                each = node.args
+                count = len([*each.posonlyargs, *each.args, *each.kwonlyargs, each.vararg, each.kwarg])
+                count -= (each.vararg is None) + (each.kwarg is None)
+                if count > 12:
+                    found.add(f"{owner.name}.{node.name}" if isinstance(owner, ast.ClassDef) else node.name)
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_functions_have_few_parameters(path):
+    assert names_with_many_parameters(path) <= MANY_PARAMETERS
+
+
 def test_facade_is_sorted_and_complete():
     assert genpr.__all__ == sorted(genpr.__all__)
     assert dir(genpr) == genpr.__all__

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from genpr.cli.console import complain, emit, printable, progress_bars
-from genpr.cli.options import device_option
+from genpr.cli.options import click_option
+from genpr.features.options import EmbedOptions
 
 if TYPE_CHECKING:
     from genpr.demo import Demo
@@ -34,7 +35,7 @@ These numbers come from weight-free features and compare with nothing published.
 @click.option(
     "--seed", default=0, show_default=True, type=click.IntRange(0, 2**63 - 1), help="Chooses the pictures."
 )
-@device_option
+@click_option(EmbedOptions.__dataclass_fields__["device"])
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bars.")
 def command(*, save: Path | None, n: int, seed: int, device: str, as_json: bool, quiet: bool) -> None:
@@ -42,6 +43,7 @@ def command(*, save: Path | None, n: int, seed: int, device: str, as_json: bool,
 
     Nothing is downloaded. The table shows which of the four numbers notices which failure.
     """
+    EmbedOptions(device=device)  # which checks it
     from genpr.demo import build_demo
 
     demo = build_demo(n=n, seed=seed)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
 from genpr.cli.console import complain, emit, progress_bars, show_notices
-from genpr.cli.options import embedding_options
-from genpr.cli.thresholds import check_thresholds, exit_code_of, threshold_options
+from genpr.cli.options import option_group, source_flags
+from genpr.cli.thresholds import Thresholds
+from genpr.conditional.options import EntityOptions
 from genpr.storage import check_place
 
 if TYPE_CHECKING:
-    from genpr.conditional.recognition import EntityRequest
     from genpr.evaluation.result import Result
 
 _ANSWERS = {".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".txt"}
@@ -38,42 +39,8 @@ _GATES = {"fail_under", "fail_over"}
 @click.command(name="entities")
 @click.argument("expected", type=click.Path(path_type=Path))
 @click.argument("found")
-@click.option(
-    "--by",
-    metavar="NAME",
-    help="What recognises entities where FOUND is images: clip, another CLIP model, fasterrcnn_resnet50_fpn_v2, "
-    "retinanet_resnet50_fpn_v2, or path/file.py:factory.",
-)
-@click.option(
-    "--vocabulary",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="All entities that could be there (.txt, .csv, .json): finds them in prompts and images, and gives precision.",
-)
-@click.option(
-    "--aliases",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Names that mean the same entity (.csv of entity,alias,... or .json).",
-)
-@click.option(
-    "--exclude",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Entities that must not be in any image (.txt, .csv, .json).",
-)
-@click.option(
-    "--calibrate-on",
-    metavar="IMAGES",
-    help="Labelled images, best real ones, on which --by learns from which score on an entity is there.",
-)
-@click.option(
-    "--calibrate-expected",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The entities that are in each of them, written as EXPECTED.",
-)
-@embedding_options
+@option_group(EntityOptions)
+@source_flags
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the tables.")
 @click.option(
     "--html",
@@ -81,24 +48,16 @@ _GATES = {"fail_under", "fail_over"}
     metavar="FILE",
     help="Write a page with all scores, entities and unreadable answers to FILE.",
 )
-@threshold_options
+@option_group(Thresholds, "thresholds")
 def command(
     expected: Path,
     found: str,
     *,
-    by: str | None,
-    vocabulary: Path | None,
-    aliases: Path | None,
-    exclude: Path | None,
-    calibrate_on: str | None,
-    calibrate_expected: Path | None,
-    seed: int,
+    options: EntityOptions,
     as_json: bool,
     html: Path | None,
-    fail_under: tuple[tuple[str, float], ...],
-    fail_over: tuple[tuple[str, float], ...],
+    thresholds: Thresholds,
     quiet: bool,
-    **options: Any,  # noqa: ANN401 - passed to Embedder, whose fields they are
 ) -> int:
     """Which of the entities in EXPECTED were found, by answers or in images.
 
@@ -114,36 +73,38 @@ def command(
     genpr entities prompts.csv images/ --vocabulary objects.txt --by clip
     genpr entities expected.csv answers.csv --json > a.json    for compare, rank
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    check_thresholds(_computed(in_images=by is not None), fail_under, fail_over)
+    thresholds.check(options.names)
     if html is not None:
         check_place(html)
     from genpr.images.paths import check_there
 
     for file in (expected, found):
         check_there(str(file))
-    if by is None:
+    if options.by is None:
         _check_no_image_options()
-        from genpr.conditional.entity_scores import score_entities
-
-        result = score_entities(
-            expected, found, vocabulary=vocabulary, aliases=aliases, exclude=exclude, seed=seed
-        )
+        result = _of_answers(expected, found, options)
     else:
         _check_images(found)
-        from genpr.conditional.recognition import EntityRequest
+        from genpr.conditional.recognition import score_entities_with
 
-        request = EntityRequest(expected, vocabulary, aliases, exclude, calibrate_on, calibrate_expected)
-        result = _recognised(request, found, by, quiet=quiet, seed=seed, **options)
+        # What a custom recogniser prints must not end up in the result.
+        with redirect_stdout(sys.stderr), progress_bars(quiet=quiet) as progress:
+            result = score_entities_with(expected, found, replace(options, progress=progress))
     _show(result, html, as_json=as_json, quiet=quiet)
-    return exit_code_of([result], fail_under, fail_over)
+    return thresholds.exit_code([result])
 
 
-def _computed(*, in_images: bool) -> list[str]:
-    """Names of the metrics that there will be, if they have a value."""
-    from genpr.metrics.registry import CONDITIONAL
+def _of_answers(expected: Path, found: str, options: EntityOptions) -> Result:
+    from genpr.conditional.entity_scores import score_entities
 
-    names = [name for name, info in CONDITIONAL.items() if info.family == "entity"]
-    return [name for name in names if not in_images or name != "entity.failure_rate"]
+    return score_entities(
+        expected,
+        found,
+        vocabulary=options.vocabulary,
+        aliases=options.aliases,
+        exclude=options.exclude,
+        seed=options.seed,
+    )
 
 
 def _check_no_image_options() -> None:
@@ -166,28 +127,6 @@ def _check_images(found: str) -> None:
         raise click.UsageError(
             f"--by recognises entities in images, and {printable(found)} is a file of answers; give images, or leave --by out"
         )
-
-
-def _recognised(
-    request: EntityRequest,
-    images: str,
-    by: str,
-    *,
-    quiet: bool,
-    device: str,
-    max_memory: str | None,
-    **options: Any,  # noqa: ANN401 - passed to Embedder, whose fields they are
-) -> Result:
-    from genpr.conditional.recognition import score_images
-    from genpr.features.embedder import Embedder
-    from genpr.features.options import EmbedOptions
-    from genpr.memory import memory_limit
-
-    # What a custom recogniser prints must not end up in the result.
-    stderr = redirect_stdout(sys.stderr)
-    with stderr, memory_limit(max_memory), progress_bars(quiet=quiet) as progress:
-        embedder = Embedder(EmbedOptions(device=device, progress=progress, **options))
-        return score_images(request, images, by, embedder)
 
 
 def _show(result: Result, html: Path | None, *, as_json: bool, quiet: bool) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import redirect_stdout
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from genpr.cli.console import emit, printable, progress_bars, show_notices
-from genpr.cli.options import image_options
+from genpr.cli.options import option_group, source_flags
+from genpr.features.options import EmbedOptions, option
 from genpr.storage import check_feature_file
 
 if TYPE_CHECKING:
@@ -20,27 +21,36 @@ if TYPE_CHECKING:
     from genpr.features.inputs import OpenedSide
 
 
+@dataclass(frozen=True, kw_only=True)
+class FeatureFlags(EmbedOptions):
+    """What is embedded by which network, and how."""
+
+    extractor: str | None = option(
+        None,
+        "See `genpr list extractors`; or package.module:factory or path/file.py:factory.",
+        unset="inception, or that of the feature files",
+        metavar="NAME",
+    )
+    shard: str | None = option(
+        None,
+        "Embed only the I-th of N shares, counted from 1, for a task of N that embed SOURCE together.",
+        metavar="I/N",
+    )
+
+
 @click.command(name="features")
 @click.argument("source")
 @click.argument("out", type=click.Path(path_type=Path))
-@image_options
-@click.option(
-    "--shard",
-    metavar="I/N",
-    help="Embed only the I-th of N shares, counted from 1, for a task of N that embed SOURCE together.",
-)
+@option_group(FeatureFlags)
+@source_flags
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a sentence.")
 def command(
     source: str,
     out: Path,
     *,
-    extractor: str | None,
-    device: str,
-    shard: str | None,
+    options: FeatureFlags,
     as_json: bool,
     quiet: bool,
-    max_memory: str | None,
-    **options: Any,  # noqa: ANN401 - passed to Embedder, whose fields they are
 ) -> None:
     """Embed the images in SOURCE once and write their features to OUT (.safetensors).
 
@@ -60,17 +70,16 @@ def command(
     from genpr.features.embedder import Embedder
     from genpr.features.feature_set import FeatureSet, save_features
     from genpr.features.inputs import open_side
-    from genpr.features.options import EmbedOptions
     from genpr.features.sharding import features_for_file
     from genpr.images.shards import Share
     from genpr.memory import memory_limit
 
-    share = None if shard is None else Share.parse(shard)
-    with redirect_stdout(sys.stderr), memory_limit(max_memory), progress_bars(quiet=quiet) as progress:
+    share = None if options.shard is None else Share.parse(options.shard)
+    with redirect_stdout(sys.stderr), memory_limit(options.max_memory), progress_bars(quiet=quiet) as bars:
         side = open_side(source, "source")
         _refuse_one_file(source, side)
-        embedder = Embedder(EmbedOptions(device=device, progress=progress, **options))
-        space = _space(extractor, are_images=not isinstance(side, FeatureSet))
+        embedder = Embedder(replace(options, progress=bars))
+        space = _space(options.extractor, are_images=not isinstance(side, FeatureSet))
         features = features_for_file(side, space, embedder, share)
     if not rank_zero_only():
         return

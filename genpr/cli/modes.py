@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout
-from typing import Any
+from dataclasses import replace
 
 import click
 
-from genpr.cli.class_options import label_options
 from genpr.cli.console import emit, progress_bars, show_notices
-from genpr.cli.options import image_options
+from genpr.cli.options import option_group, source_flags
+from genpr.evaluation.options import ModesOptions
 
 
 @click.command(name="modes")
 @click.argument("real")
 @click.argument("fake")
-@image_options
-@label_options
-@click.option("--k", type=int, help="Neighbours that set a ball's radius.  [default: 5 missed, 3 invented]")
-@click.option(
-    "--clusters",
-    type=click.IntRange(min=2),
-    help="Kinds to look for.  [default: sqrt(images / 4), 2 to 50]",
-)
+@option_group(ModesOptions)
+@source_flags
 @click.option(
     "--all", "every", is_flag=True, help="Show every cluster, not only what chance does not explain."
 )
@@ -32,10 +26,10 @@ def command(
     real: str,
     fake: str,
     *,
+    options: ModesOptions,
     every: bool,
     as_json: bool,
     quiet: bool,
-    **options: Any,  # noqa: ANN401 - passed to genpr.find_modes, which checks them
 ) -> None:
     """Which kinds of images in REAL the generator misses, and which kinds in FAKE it invents.
 
@@ -47,12 +41,12 @@ def command(
 
     for source in (real, fake):
         check_there(source)
-    from genpr.evaluation.modes import find_modes
+    from genpr.evaluation.modes import find_modes_with
     from genpr.report.text.modes_table import modes_table
 
     # What a custom extractor prints must not end up in the result.
     with redirect_stdout(sys.stderr), progress_bars(quiet=quiet) as progress:
-        found = find_modes(real, fake, progress=progress, **options)
+        found = find_modes_with(real, fake, replace(options, progress=progress))
     if not quiet:
         show_notices(found.notices)
     emit(found.to_json() if as_json else modes_table(found, every=every))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
 from genpr.cli.console import emit, printable, progress_bars, show_notices
-from genpr.cli.options import source_options
-from genpr.images.policy import DecodePolicy
+from genpr.cli.options import option_group, source_flags
+from genpr.features.options import SourceOptions
 
 if TYPE_CHECKING:
     from genpr.images.pack import Packed
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 @click.command(name="pack")
 @click.argument("source")
 @click.argument("out", type=click.Path(path_type=Path))
-@source_options
+@option_group(SourceOptions)
+@source_flags
 @click.option("--compressed/--no-compressed", help="Deflate the array.  [default: no-compressed]")
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a sentence.")
@@ -29,13 +30,7 @@ def command(
     source: str,
     out: Path,
     *,
-    max_images: int | None,
-    seed: int,
-    on_bad: Literal["error", "skip"],
-    max_bad: float,
-    max_pixels: int,
-    alpha: str,
-    exif: Literal["ignore", "apply"],
+    options: SourceOptions,
     compressed: bool,
     force: bool,
     as_json: bool,
@@ -50,17 +45,16 @@ def command(
     from genpr.images.source import open_source, subset
 
     check_output(out, source, force=force)
-    policy = DecodePolicy(max_pixels, alpha, exif)
     images = open_source(source)
-    if max_images is not None:
-        images = subset(images, max_images, seed)
+    if options.max_images is not None:
+        images = subset(images, options.max_images, options.seed)
     with progress_bars(quiet=quiet) as progress:
         packed = pack_source(
             images,
             out,
-            on_bad=on_bad,
-            max_bad=max_bad,
-            policy=policy,
+            on_bad=options.on_bad,
+            max_bad=options.max_bad,
+            policy=options.decoding,
             compressed=compressed,
             progress=None if progress is None else partial(progress, "packed"),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,44 +15,55 @@ import click
 from genpr.cli.console import complain, progress_bars
 from genpr.cli.options import Command, with_options
 from genpr.errors import DataError, UsageError
+from genpr.features.options import StageProgress, option
 
 if TYPE_CHECKING:
     from genpr.cli.score_run import ScoreRun
     from genpr.evaluation.result import Result
-    from genpr.features.options import StageProgress
     from genpr.images.datasets import CountedBatches
     from genpr.images.policy import DecodePolicy
 
 
-def page_options(command: Command) -> Command:
-    """`--html` and `--earlier`."""
-    return with_options(command, _PAGE_OPTIONS)
+@dataclass(frozen=True, kw_only=True)
+class PageFlags:
+    """The page of one score."""
 
+    html: Path | None = option(
+        None,
+        "Also write the score as one page for a browser, which needs no other file.",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+    )
+    earlier: Sequence[Path] = option(
+        (),
+        "A result of `genpr score --json` to show in that page's plane; may be repeated.",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        multiple=True,
+    )
 
-def check_page_options(
-    html: Path | None, earlier: Sequence[Path], protocols: Sequence[str]
-) -> dict[str, Result]:
-    """Refuse what cannot be written, and read the earlier results, before anything is computed.
+    def check(self, protocols: Sequence[str]) -> dict[str, Result]:
+        """Refuse what cannot be written, and read the earlier results, before anything is computed.
 
-    Returns:
-        Earlier results by name.
+        Returns:
+            Earlier results by name.
 
-    Raises:
-        UsageError: The page has no place, there are several results for it, or an earlier file does not exist.
-        DataError: An earlier file holds no result.
-    """
-    if html is None:
-        if earlier:
-            raise click.UsageError("--earlier puts results on the page of --html FILE, which is missing")
-        return {}
-    if len(protocols) > 1:
-        raise click.UsageError("--html shows one score: give one --protocol, or run once for each")
-    from genpr.storage import check_place
+        Raises:
+            UsageError: The page has no place, there are several results for it, or an earlier file does not exist.
+            DataError: An earlier file holds no result.
+        """
+        if self.html is None:
+            if self.earlier:
+                raise click.UsageError("--earlier puts results on the page of --html FILE, which is missing")
+            return {}
+        if len(protocols) > 1:
+            raise click.UsageError("--html shows one score: give one --protocol, or run once for each")
+        from genpr.storage import check_place
 
-    check_place(html)
-    from genpr.evaluation.compare import load_all
+        check_place(self.html)
+        from genpr.evaluation.compare import load_all
 
-    return load_all(earlier) if earlier else {}
+        return load_all(self.earlier) if self.earlier else {}
 
 
 def write_score_page(
@@ -173,19 +185,4 @@ _SEVERAL_HTML = click.option(
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Also write the comparison as one page for a browser, which needs no other file.",
-)
-_PAGE_OPTIONS = (
-    click.option(
-        "--html",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Also write the score as one page for a browser, which needs no other file.",
-    ),
-    click.option(
-        "--earlier",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        multiple=True,
-        help="A result of `genpr score --json` to show in that page's plane; may be repeated.",
-    ),
 )

@@ -7,17 +7,19 @@ from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
 from genpr.cli.console import emit, inner_workings, progress_bars, show_notices
-from genpr.cli.generator_options import CheckpointOptions, checkpoint_options
-from genpr.cli.label_options import label_options, labels_taken
-from genpr.cli.options import names_in, recipe_options
+from genpr.cli.generator_options import DRAWN_BY_SCORE, CheckpointFlags
+from genpr.cli.label_options import LabelFlags
+from genpr.cli.options import option_group, source_flags
 from genpr.cli.page_options import check_several_page, html_option, write_several_page
 from genpr.errors import some
+from genpr.evaluation.options import ScoreOptions
+from genpr.evaluation.plan import ScorePlan
 
 if TYPE_CHECKING:
     from genpr.checkpoints.rank import Ranking
@@ -44,10 +46,10 @@ _FREE = {"sources", "by", "from_results", "force", "html", "as_json", "quiet"}
     is_flag=True,
     help="Rank files that `genpr score --json` wrote: no REAL, and nothing is computed.",
 )
-@checkpoint_options
-@click.option("--protocol", default="genpr", show_default=True, metavar="NAME", help="Named recipe.")
-@recipe_options
-@label_options
+@option_group(CheckpointFlags, "drawn", without=DRAWN_BY_SCORE)
+@option_group(ScoreOptions, without={"held_out", "equal_sizes"})
+@source_flags
+@option_group(LabelFlags, "labels")
 @click.option("--skip-bad", is_flag=True, help="Leave out checkpoints that cannot be scored, and say so.")
 @click.option(
     "--force", is_flag=True, help="Rank even what was not made alike, or has other numbers of images."
@@ -62,12 +64,14 @@ def command(
     *,
     by: str,
     from_results: bool,
+    drawn: CheckpointFlags,
+    options: ScoreOptions,
+    labels: LabelFlags,
     skip_bad: bool,
     force: bool,
     html: Path | None,
     as_json: bool,
     quiet: bool,
-    **options: Any,  # noqa: ANN401 - passed to genpr.Evaluator, which checks them
 ) -> None:
     """Rank checkpoints by their generated images: which is best, and which cannot be told from it.
 
@@ -86,7 +90,6 @@ def command(
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     from genpr.checkpoints.criterion import PARETO
 
-    drawn = CheckpointOptions.taken(options)
     images: Mapping[str, CountedBatches] = {}
     if from_results:
         _refuse_recipe(context)
@@ -95,8 +98,8 @@ def command(
     else:
         if len(sources) < 2:
             raise click.UsageError("needed REAL and at least one CHECKPOINT, found one path (or --results)")
-        options["labels"] = labels_taken(options)
-        _check_order(by, options["labels"])  # what can be wrong at once is said at once
+        options = replace(options, labels=labels.chosen())
+        _check_order(by, options.labels)  # what can be wrong at once is said at once
         drawn.check()
         check_several_page(html, len(sources) - 1, "checkpoints")
         ranking, images = _of_images(sources, by, options, drawn, skip_bad=skip_bad, force=force, quiet=quiet)
@@ -115,8 +118,8 @@ def command(
 def _of_images(
     sources: Sequence[str],
     by: str,
-    options: dict[str, Any],
-    drawn: CheckpointOptions,
+    options: ScoreOptions,
+    drawn: CheckpointFlags,
     *,
     skip_bad: bool,
     force: bool,
@@ -136,16 +139,13 @@ def _of_images(
     images: Mapping[str, CountedBatches] = {}
     if drawn.generator is not None:
         _check_there(given)
-    metrics = names_in(options.pop("metrics"))
+    options = replace(options, metrics=_with_needed(options, by))
     # What a custom extractor prints must not end up in the ranking.
     stderr = redirect_stdout(sys.stderr)
     with stderr, inner_workings(shown=False), progress_bars(quiet=quiet) as progress:
-        evaluator = Evaluator(
-            real, metrics=_with_needed(metrics, by, options["protocol"]), progress=progress, **options
-        )
+        evaluator = Evaluator.from_options(real, replace(options, progress=progress))
         if drawn.generator is not None:
-            own = {name: options[name] for name in ("seed", "batch_size", "device")}
-            images_of = drawn.images_of(evaluator, **own)
+            images_of = drawn.images_of(evaluator, options)
             images = {name: images_of(Path(path)) for name, path in checkpoints.items()}
         ranking = rank_checkpoints(evaluator, images or checkpoints, by=by, skip_bad=skip_bad, force=force)
         return ranking, images
@@ -162,29 +162,27 @@ def _check_there(paths: Sequence[str]) -> None:
 def _check_order(by: str, labels: LabelOptions | None) -> None:
     """Before anything is embedded: an order that exists, and that this run can tell."""
     from genpr.checkpoints.criterion import check_computed, criterion_of
-    from genpr.metrics.f_beta import F_SCORE_METRICS
     from genpr.metrics.registry import CONDITIONAL
 
     asked = [need for each in criterion_of(by) for need in each.needs if need in CONDITIONAL]
     if asked:
-        computed = (*F_SCORE_METRICS, *(() if labels is None else labels.names))
+        computed = ("precision", "recall", *(() if labels is None else labels.names))
         check_computed(by, computed, "this ranking does not compute; label.* come with --labels")
 
 
-def _with_needed(metrics: list[str] | None, by: str, protocol: str) -> list[str] | None:
-    """The metrics that were asked for, and those that the ranking needs."""
+def _with_needed(options: ScoreOptions, by: str) -> Sequence[str] | None:
+    """The metrics that were requested, and those that the ranking needs."""
     from genpr.checkpoints.criterion import criterion_of
-    from genpr.evaluation.protocols import find_protocol
     from genpr.metrics.registry import CONDITIONAL
 
-    chosen = find_protocol(protocol).choose_metrics(metrics)
+    chosen = ScorePlan.of(options.protocol, None, options).spaces
     needs = [
         need
         for each in criterion_of(by)
         for need in each.needs
         if need not in chosen and need not in CONDITIONAL
     ]
-    return metrics if not needs else [*chosen, *needs]
+    return options.metrics if not needs else [*chosen, *needs]
 
 
 def _of_files(paths: Sequence[Path], by: str, *, force: bool) -> Ranking:

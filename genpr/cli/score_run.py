@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-from genpr.cli.class_options import ClassOptions
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from genpr.evaluation.per_class import ClassScores
+    from genpr.evaluation.options import ScoreOptions
+    from genpr.evaluation.per_class import ClassOptions, ClassScores
     from genpr.evaluation.per_image import PerImageScores
     from genpr.evaluation.result import Result
 
@@ -32,14 +31,14 @@ class ScoreRun:
 
 
 def score_run(
-    real: object,
-    fake: object,
+    real: str,
+    fake: str,
     protocols: Sequence[str],
-    by_class: ClassOptions | None,
+    options: ScoreOptions,
+    classes: ClassOptions | None,
     *,
     by_image: bool,
     must_tell: bool,
-    **options: Any,  # noqa: ANN401 - passed to genpr.Evaluator, which checks them
 ) -> ScoreRun:
     """Score once.
 
@@ -47,39 +46,29 @@ def score_run(
         real: Source of the reals.
         fake: Of the fakes.
         protocols: Several only without classes and without evidence.
-        by_class: Options of classes; None for none.
+        options: Of the score; their protocol is not used.
+        classes: Options of classes; None for none.
         by_image: Find out about each image.
-        must_tell: Refuse what tells nothing of single images, rather than go on without.
-        **options: Of `genpr.Evaluator`.
+        must_tell: Refuse what has no numbers of single images, rather than go on without.
 
     Raises:
         GenprError: As `genpr.Evaluator` and its methods.
     """
-    if by_class is None and not by_image:
-        from genpr.evaluation.evaluator import score_protocols
+    from genpr.evaluation.evaluator import Evaluator, check_before_embedding, score_with
 
-        return ScoreRun(list(score_protocols(real, fake, protocols=protocols, **options).values()))
-    from genpr.evaluation.evaluator import Evaluator
-    from genpr.evaluation.label_metrics import check_labels
-    from genpr.features.inputs import check_same_kind, open_side
-    from genpr.memory import memory_limit
-
-    if by_class is not None:
-        by_class.check(str(real), str(fake), options)  # labels lie beside images: these are paths
-    with memory_limit(options["max_memory"]):
-        # Both are found and compared in kind before the first image is embedded.
-        opened = open_side(real, "real"), open_side(fake, "fake")
-        check_same_kind(*opened)
-        check_labels(options["labels"], *opened, on_bad=options["on_bad"], max_bad=options["max_bad"])
-    # For the same reason who looks for labels must be given the paths.
-    reals, fakes = opened if by_class is None else (real, fake)
-    evaluator = Evaluator(reals, protocol=protocols[0], **options)
+    names = list(dict.fromkeys(protocols))
+    if classes is None and not by_image:
+        return ScoreRun(list(score_with(real, fake, names, options).values()))
+    options = replace(options, protocol=names[0])
+    opened = check_before_embedding(real, fake, options, classes)
+    # Who looks for labels must be given the paths.
+    reals, fakes = opened if classes is None else (real, fake)
+    evaluator = Evaluator.from_options(reals, options)
     if by_image and (must_tell or evaluator.tells_of_images):
-        given = None if by_class is None else by_class.given
-        found = evaluator.evidence(fakes, classes=given)
-        labels = (None, None) if given is None else (given.get("real_labels"), given.get("fake_labels"))
+        found = evaluator.evidence(fakes, classes=classes)
+        labels = (None, None) if classes is None else (classes.get("real_labels"), classes.get("fake_labels"))
         return ScoreRun([found.result], found.classes, found, labels)
-    if by_class is None:
+    if classes is None:
         return ScoreRun([evaluator.score(fakes)])
-    classes = evaluator.score_classes(fakes, **by_class.given)
-    return ScoreRun([classes.overall], classes)
+    scored = evaluator.score_classes(fakes, **classes)
+    return ScoreRun([scored.overall], scored)

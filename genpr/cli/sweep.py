@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from genpr.checkpoints.options import parse_numbers
 from genpr.cli.console import complain, emit, progress_bars, show_notices
-from genpr.cli.generator_options import check_needs_generator, generator_options, number_list
-from genpr.cli.label_options import label_options, labels_taken
-from genpr.cli.options import names_in, recipe_options, threshold
+from genpr.cli.generator_options import DRAWN_BY_SCORE, GeneratorFlags, check_needs_generator
+from genpr.cli.label_options import LabelFlags
+from genpr.cli.options import option_group, source_flags, threshold
 from genpr.cli.page_options import check_several_page, html_option, write_several_page
+from genpr.evaluation.options import ScoreOptions
+from genpr.features.options import option
 
 if TYPE_CHECKING:
     from genpr.checkpoints.criterion import Objective
@@ -41,64 +45,67 @@ def point(text: str) -> tuple[float, str]:
     return number, source
 
 
+@dataclass(frozen=True, kw_only=True)
+class SweepFlags(GeneratorFlags):
+    """What is varied, what the best setting is, and where the sweep goes; with the generator, if there is one."""
+
+    checkpoint: str | None = option(None, "What the factory is called with.", metavar="PATH")
+    settings: Sequence[float] | None = option(
+        None,
+        "Settings for --generator: 0.5,0.7,1 or first:last:step, such as 0.2:1:0.1.",
+        parse=parse_numbers,
+        flag=("--psi", "--settings"),
+        metavar="LIST",
+    )
+    varied: str = option("psi", "Name of what is varied.", flag="--axis")
+    maximize: str = option("f1", "What the best setting has most of.", metavar="METRIC")
+    at_least: Sequence[tuple[str, float]] = option(
+        (),
+        "The best setting must have as much, such as recall=0.5; may be repeated.",
+        type=threshold,
+        metavar="METRIC=X",
+        multiple=True,
+    )
+    recall_at_least: float | None = option(None, "The same as --at-least recall=X.", metavar="X")
+    out: Path | None = option(
+        None,
+        "Folder for sweep.json, sweep.csv, sweep.png and sweep.svg; run again, the sweep resumes.",
+        type=click.Path(file_okay=False, path_type=Path),
+    )
+    restart: bool = option(False, "Score again what --out holds of another sweep.")
+
+    @property
+    def of_generator(self) -> dict[str, object]:
+        """What needs --generator, by flag."""
+        return {
+            "checkpoint": self.checkpoint,
+            "psi": self.settings,
+            "n": self.n,
+            "rule": self.rule,
+            "latent_dim": self.latent_dim,
+            "image_range": self.image_range,
+        }
+
+
 @click.command(name="sweep")
 @click.argument("real")
 @click.argument("points", metavar="[SETTING=FAKES]...", nargs=-1, type=point)
-@generator_options
-@click.option("--checkpoint", metavar="PATH", help="What the factory is called with.")
-@click.option(
-    "--psi",
-    "--settings",
-    "settings",
-    type=number_list,
-    metavar="LIST",
-    help="Settings for --generator: 0.5,0.7,1 or first:last:step, such as 0.2:1:0.1.",
-)
-@click.option("--axis", default="psi", show_default=True, help="Name of what is varied.")
-@click.option(
-    "--maximize", default="f1", show_default=True, metavar="METRIC", help="What the best setting has most of."
-)
-@click.option(
-    "--at-least",
-    multiple=True,
-    type=threshold,
-    metavar="METRIC=X",
-    help="The best setting must have as much, such as recall=0.5; may be repeated.",
-)
-@click.option("--recall-at-least", type=float, metavar="X", help="The same as --at-least recall=X.")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for sweep.json, sweep.csv, sweep.png and sweep.svg; run again, it is gone on with.",
-)
-@click.option("--restart", is_flag=True, help="Score again what --out holds of another sweep.")
-@click.option("--protocol", default="genpr", show_default=True, metavar="NAME", help="Named recipe.")
-@recipe_options
-@label_options
+@option_group(SweepFlags, "flags", without=DRAWN_BY_SCORE)
+@option_group(ScoreOptions, without={"held_out", "equal_sizes"})
+@source_flags
+@option_group(LabelFlags, "labels")
 @html_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
 def command(
     real: str,
     points: tuple[tuple[float, str], ...],
     *,
-    generator: str | None,
-    checkpoint: str | None,
-    settings: list[float] | None,
-    n: int | None,
-    rule: str | None,
-    latent_dim: int | None,
-    image_range: list[float] | None,
-    axis: str,
-    maximize: str,
-    at_least: tuple[tuple[str, float], ...],
-    recall_at_least: float | None,
-    out: Path | None,
-    restart: bool,
-    metrics: str | None,
+    flags: SweepFlags,
+    options: ScoreOptions,
+    labels: LabelFlags,
     html: Path | None,
     as_json: bool,
     quiet: bool,
-    **options: Any,  # noqa: ANN401 - passed to genpr.Evaluator, which checks them
 ) -> int:
     """Score a generator at several settings of one axis against REAL: what does truncation or guidance trade?
 
@@ -110,9 +117,8 @@ def command(
     Each FAKES is a folder, archive, .npz or feature file, as for `genpr score`. Of a generator, every setting gets the
     same latents, drawn with --seed. Exits 5 if no setting reaches --at-least.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    of_generator = {"rule": rule, "latent_dim": latent_dim, "image_range": image_range}
-    options["labels"] = labels_taken(options)
-    _check_sources(points, generator, {"checkpoint": checkpoint, "psi": settings, "n": n, **of_generator})
+    options, settings = replace(options, labels=labels.chosen()), flags.settings
+    _check_sources(points, flags)
     check_several_page(html, len(set(settings or dict(points))), "settings")
     from genpr.images.paths import check_there
 
@@ -122,22 +128,23 @@ def command(
     from genpr.checkpoints.sweep_folder import SweepFolder
     from genpr.evaluation.evaluator import Evaluator
 
-    floors = dict(at_least) | ({} if recall_at_least is None else {"recall": recall_at_least})
-    objective = Objective(maximize, floors)
-    folder = None if out is None else SweepFolder(out, restart=restart)
-    told = None if quiet else _teller(axis)
+    floors = dict(flags.at_least) | (
+        {} if flags.recall_at_least is None else {"recall": flags.recall_at_least}
+    )
+    objective = Objective(flags.maximize, floors)
+    folder = None if flags.out is None else SweepFolder(flags.out, restart=flags.restart)
+    report = None if quiet else _reporter(flags.varied)
     drawn: Mapping[float, CountedBatches] = {}
     with redirect_stdout(sys.stderr), progress_bars(quiet=quiet) as progress:
-        loaded = None if generator is None else _loaded(generator, checkpoint, options["device"])
-        evaluator = Evaluator(real, metrics=names_in(metrics), progress=progress, **options)
+        loaded = _loaded(flags, options)
+        evaluator = Evaluator.from_options(real, replace(options, progress=progress))
         objective.check(evaluator.metrics)
         if loaded is None:
-            found = sweep(evaluator, dict(points), axis=axis, folder=folder, progress=told)
+            found = sweep(evaluator, dict(points), axis=flags.varied, folder=folder, progress=report)
         else:
-            own = {"n": n or evaluator.n_real, "seed": options["seed"], "batch_size": options["batch_size"]}
-            sampler = _sampler(loaded, axis, options["device"], own | of_generator)
-            found = sweep_sampler(sampler, evaluator, settings or [], folder=folder, progress=told)
-            drawn = {place: sampler.images(place) for place in dict.fromkeys(settings or [])}
+            sampler = _sampler(loaded, flags, options, n=flags.n or evaluator.n_real)
+            found = sweep_sampler(sampler, evaluator, settings or [], folder=folder, progress=report)
+            drawn = {setting: sampler.images(setting) for setting in dict.fromkeys(settings or [])}
     status = _shown(found, objective, folder, as_json=as_json, quiet=quiet)
     _write_page(html, found, drawn, quiet=quiet)
     return status
@@ -157,25 +164,35 @@ def _write_page(
     )
 
 
-def _loaded(spec: str, checkpoint: str | None, device: str) -> LoadedGenerator:
+def _loaded(flags: SweepFlags, options: ScoreOptions) -> LoadedGenerator | None:
     """Before the reals are embedded: what is wrong with it is said at once."""
+    if flags.generator is None:
+        return None
     from genpr.checkpoints.generator import load_generator
 
-    return load_generator(spec, checkpoint, device=device)
+    return load_generator(flags.generator, flags.checkpoint, device=options.device)
 
 
-def _sampler(loaded: LoadedGenerator, axis: str, device: str, options: Mapping[str, Any]) -> Sampler:
+def _sampler(loaded: LoadedGenerator, flags: SweepFlags, options: ScoreOptions, *, n: int) -> Sampler:
     from genpr.checkpoints.sampler import Sampler
 
-    return Sampler.of(loaded, axis=axis, device=device, **options)
+    return Sampler.of(
+        loaded,
+        n=n,
+        latent_dim=flags.latent_dim,
+        seed=options.seed,
+        axis=flags.varied,
+        rule=flags.rule,
+        image_range=flags.image_range,
+        batch_size=options.batch_size,
+        device=options.device,
+    )
 
 
-def _check_sources(
-    points: tuple[tuple[float, str], ...], generator: str | None, of_generator: Mapping[str, object]
-) -> None:
+def _check_sources(points: tuple[tuple[float, str], ...], flags: SweepFlags) -> None:
     """Fakes for each setting, or a generator with its settings."""
-    if generator is None:
-        check_needs_generator(generator, of_generator)
+    if flags.generator is None:
+        check_needs_generator(flags.generator, flags.of_generator)
         if not points:
             raise click.UsageError(
                 "needed SETTING=FAKES, such as 0.7=samples/psi0.7, or --generator with --psi"
@@ -184,11 +201,11 @@ def _check_sources(
             raise click.UsageError("each setting may be given once")
     elif points:
         raise click.UsageError("needed either SETTING=FAKES or --generator, found both")
-    elif of_generator["psi"] is None:
+    elif flags.settings is None:
         raise click.UsageError("--generator needs its settings, such as --psi 0.2:1:0.1")
 
 
-def _teller(axis: str) -> PointProgress:
+def _reporter(axis: str) -> PointProgress:
     """One line per finished setting, with the time that is left."""
     started = time.monotonic()
 

@@ -6,97 +6,72 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from genpr.checkpoints.options import WatchOptions
 from genpr.cli.console import complain, emit, progress_bars, show_notices
-from genpr.cli.generator_options import CheckpointOptions, checkpoint_options
-from genpr.cli.label_options import label_options, labels_taken
-from genpr.cli.options import names_in, recipe_options
+from genpr.cli.generator_options import DRAWN_BY_SCORE, CheckpointFlags
+from genpr.cli.label_options import LabelFlags
+from genpr.cli.options import option_group, source_flags
 from genpr.errors import UsageError
+from genpr.evaluation.options import ScoreOptions
+from genpr.evaluation.plan import ScorePlan
+from genpr.features.options import option
 
 if TYPE_CHECKING:
     from genpr.checkpoints.score_log import ScoreLog
     from genpr.checkpoints.watch import SourceOf
     from genpr.evaluation.evaluator import Evaluator
-    from genpr.evaluation.label_options import LabelOptions
     from genpr.evaluation.result import Result
 
-_seconds = click.FloatRange(min=0)
+
+@dataclass(frozen=True, kw_only=True)
+class WatchFlags(WatchOptions):
+    """Where scores go, how long is watched, and what is complete."""
+
+    out: Path | None = option(
+        None,
+        "Where scores go; other files lie beside it.",
+        unset="DIR/genpr.jsonl",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+    )
+    by: str = option(
+        "f1",
+        "What best.json is chosen by: f1, f0.5, f2 or any F-score of precision and recall, or a metric.",
+        metavar="NAME",
+    )
+    file_format: str = option(
+        "genpr",
+        "stylegan also writes metric-genpr.jsonl, as StyleGAN's metric files are.",
+        choices=("genpr", "stylegan"),
+        flag="--format",
+    )
+    once: bool = option(False, "Score what is there and complete, and leave.")
+    until: int | None = option(None, "Leave when N sources are recorded.", least=1, metavar="N")
+    interval: float = option(
+        10.0, "Seconds between two looks.", type=click.FloatRange(min=0, min_open=True), metavar="S"
+    )
+    pattern: str | None = option(
+        None,
+        "Names of checkpoints, such as '*ema.pt'.",
+        unset="*.pt, .pth, .ckpt, .pkl, .safetensors, .bin",
+        metavar="GLOB",
+    )
 
 
 @click.command(name="watch")
 @click.argument("real")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option(
-    "--out",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Where scores go; other files lie beside it.  [default: DIR/genpr.jsonl]",
-)
-@click.option(
-    "--by",
-    default="f1",
-    metavar="NAME",
-    show_default=True,
-    help="What best.json is chosen by: f1, f0.5, f2 or any F-score of precision and recall, or a metric.",
-)
-@click.option(
-    "--format",
-    "file_format",
-    type=click.Choice(["genpr", "stylegan"]),
-    default="genpr",
-    show_default=True,
-    help="stylegan also writes metric-genpr.jsonl, as StyleGAN's metric files are.",
-)
-@click.option("--once", is_flag=True, help="Score what is there and complete, and leave.")
-@click.option("--until", type=click.IntRange(min=1), metavar="N", help="Leave when N sources are recorded.")
-@click.option(
-    "--interval",
-    type=click.FloatRange(min=0, min_open=True),
-    default=10,
-    show_default=True,
-    metavar="S",
-    help="Seconds between two looks.",
-)
-@click.option(
-    "--settle",
-    type=_seconds,
-    default=10,
-    show_default=True,
-    metavar="S",
-    help="A source is complete when nothing about it has changed for so many seconds.",
-)
-@click.option(
-    "--done-file", metavar="NAME", help="Folders are complete when they hold this file, and not before."
-)
-@click.option(
-    "--give-up",
-    type=_seconds,
-    default=600,
-    show_default=True,
-    metavar="S",
-    help="Seconds until a source that fails and does not change is recorded as failed.",
-)
-@click.option(
-    "--keep-results",
-    is_flag=True,
-    help="Keep each whole result in genpr-results/NAME.json, for `genpr compare`.",
-)
-@checkpoint_options
-@click.option(
-    "--pattern",
-    metavar="GLOB",
-    help="Names of checkpoints, such as '*ema.pt'.  [default: *.pt, .pth, .ckpt, .pkl, .safetensors, .bin]",
-)
-@click.option("--cache-fakes", is_flag=True, help="Keep features of the samples in the cache, too.")
-@click.option(
-    "--protocol", default="genpr", metavar="NAME", show_default=True, help="See `genpr list protocols`."
-)
-@recipe_options
-@label_options
+@option_group(WatchFlags, "flags")
+@option_group(CheckpointFlags, "drawn", without=DRAWN_BY_SCORE)
+@option_group(ScoreOptions, without={"held_out", "equal_sizes"})
+@source_flags
+@option_group(LabelFlags, "labels")
 @click.option(
     "--json", "as_json", is_flag=True, help="In the end print one JSON object instead of the table."
 )
@@ -104,23 +79,12 @@ def command(
     real: str,
     folder: Path,
     *,
-    out: Path | None,
-    by: str,
-    file_format: str,
-    once: bool,
-    until: int | None,
-    interval: float,
-    settle: float,
-    done_file: str | None,
-    give_up: float,
-    pattern: str | None,
-    cache_fakes: bool,
-    keep_results: bool,
-    protocol: str,
-    metrics: str | None,
+    flags: WatchFlags,
+    drawn: CheckpointFlags,
+    options: ScoreOptions,
+    labels: LabelFlags,
     quiet: bool,
     as_json: bool,
-    **options: Any,  # noqa: ANN401 - passed to genpr.Evaluator, which checks them
 ) -> None:
     """Score new samples or checkpoints in DIR against REAL as a training run writes them.
 
@@ -134,53 +98,45 @@ def command(
     genpr watch real/ runs/7/samples
     genpr watch real/ runs/7 --generator gan.py:load --n 2000 --psi 0.7
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    chosen = names_in(metrics)
-    drawn = CheckpointOptions.taken(options)
-    labels = options["labels"] = labels_taken(options)
-    _check(real, folder, protocol, chosen, by, labels)
-    _check_drawn(drawn, pattern, done_file, cache_fakes=cache_fakes)
+    options = replace(options, labels=labels.chosen())
+    _check(real, folder, flags.by, options)
+    _check_drawn(drawn, flags)
     from genpr.checkpoints.score_log import ScoreLog
 
-    with ScoreLog(out or folder / "genpr.jsonl", by=by, stylegan=file_format == "stylegan") as log:
+    path, stylegan = flags.out or folder / "genpr.jsonl", flags.file_format == "stylegan"
+    with ScoreLog(path, by=flags.by, stylegan=stylegan) as log:
         if log.dropped:
             complain("note: the last line was cut short when an earlier watch was killed; it is scored again")
         with _summary(log, as_json=as_json), redirect_stdout(sys.stderr), progress_bars(quiet=quiet) as bars:
             from genpr.checkpoints.watch import Watcher
             from genpr.evaluation.evaluator import Evaluator
 
-            evaluator = Evaluator(real, protocol=protocol, metrics=chosen, progress=bars, **options)
+            evaluator = Evaluator.from_options(real, replace(options, progress=bars))
             watcher = Watcher(
                 evaluator,
                 folder,
                 log,
-                source_of=_source_of(drawn, evaluator, pattern, options),
-                settle=settle,
-                give_up=give_up,
-                done_file=done_file,
-                cache_fakes=cache_fakes,
-                keep_results=keep_results,
+                source_of=_source_of(drawn, evaluator, flags.pattern, options),
+                settle=flags.settle,
+                give_up=flags.give_up,
+                done_file=flags.done_file,
+                cache_fakes=flags.cache_fakes,
+                keep_results=flags.keep_results,
                 ignored=[Path(real)],
                 on_message=complain,
-                on_record=_teller(log, quiet=quiet),
-                on_result=_noticer(quiet=quiet),
+                on_record=_reporter(log, quiet=quiet),
+                on_result=_notice_printer(quiet=quiet),
             )
-            watcher.run(once=once, until=until, interval=interval)
+            watcher.run(once=flags.once, until=flags.until, interval=flags.interval)
 
 
-def _check(
-    real: str,
-    folder: Path,
-    protocol: str,
-    metrics: list[str] | None,
-    by: str,
-    labels: LabelOptions | None,
-) -> None:
+def _check(real: str, folder: Path, by: str, options: ScoreOptions) -> None:
     """What can be wrong at once is said at once: importing torch alone takes seconds."""
     from genpr.checkpoints.criterion import check_computed, number_of
-    from genpr.evaluation.protocols import find_protocol
 
     number_of(by)
-    computed = (*find_protocol(protocol).choose_metrics(metrics), *(() if labels is None else labels.names))
+    plan = ScorePlan.of(options.protocol, None, options)
+    computed = (*plan.spaces, *(() if options.labels is None else options.labels.names))
     check_computed(by, computed, "this watch does not compute")
     if not folder.is_dir():
         raise UsageError(
@@ -196,22 +152,23 @@ def _check(
         )
 
 
-def _check_drawn(
-    drawn: CheckpointOptions, pattern: str | None, done_file: str | None, *, cache_fakes: bool
-) -> None:
-    drawn.check(pattern=pattern)
+def _check_drawn(drawn: CheckpointFlags, flags: WatchFlags) -> None:
+    drawn.check(pattern=flags.pattern)
     if drawn.generator is None:
         return
-    for option, is_given in (("--done-file", done_file is not None), ("--cache-fakes", cache_fakes)):
+    for option_name, is_given in (
+        ("--done-file", flags.done_file is not None),
+        ("--cache-fakes", flags.cache_fakes),
+    ):
         if is_given:
-            what = "is for folders of samples" if option == "--done-file" else "keeps features of files"
+            what = "is for folders of samples" if option_name == "--done-file" else "keeps features of files"
             raise click.UsageError(
-                f"{option} {what}, and --generator scores what it draws from checkpoint files"
+                f"{option_name} {what}, and --generator scores what it draws from checkpoint files"
             )
 
 
 def _source_of(
-    drawn: CheckpointOptions, evaluator: Evaluator, pattern: str | None, options: dict[str, Any]
+    drawn: CheckpointFlags, evaluator: Evaluator, pattern: str | None, options: ScoreOptions
 ) -> SourceOf:
     """What in the folder is scored: samples, or what a generator draws from checkpoints."""
     if drawn.generator is None:
@@ -220,8 +177,7 @@ def _source_of(
         return samples_at
     from genpr.checkpoints.sampler import checkpoints_at
 
-    own = {name: options[name] for name in ("seed", "batch_size", "device")}
-    return checkpoints_at(drawn.images_of(evaluator, **own), pattern=pattern)
+    return checkpoints_at(drawn.images_of(evaluator, options), pattern=pattern)
 
 
 @contextmanager
@@ -247,7 +203,7 @@ def _show(log: ScoreLog, *, as_json: bool) -> None:
         complain("no samples were scored: there was none that is complete")
 
 
-def _teller(log: ScoreLog, *, quiet: bool) -> Callable[[Any], None]:
+def _reporter(log: ScoreLog, *, quiet: bool) -> Callable[[Any], None]:
     """One line per record on stderr; if `quiet`, only of what has no score."""
     from genpr.report.text.watched import score_line
 
@@ -261,7 +217,7 @@ def _teller(log: ScoreLog, *, quiet: bool) -> Callable[[Any], None]:
     return tell
 
 
-def _noticer(*, quiet: bool) -> Callable[[Result], None]:
+def _notice_printer(*, quiet: bool) -> Callable[[Result], None]:
     """Each kind of notice once, at the first source that has it."""
     seen: set[str] = set()
 

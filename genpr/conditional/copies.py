@@ -69,19 +69,6 @@ class CopyDetectionConfig:
         return [(plain_path(image), plain_path(train)) for image, train in found]
 
 
-def copy_config(train: object, threshold: float, pairs: object) -> CopyDetectionConfig | None:
-    """The configuration for these options; None where no training images are given.
-
-    Raises:
-        UsageError: There are known copies, and no training images.
-    """
-    if train is not None:
-        return CopyDetectionConfig(train=train, threshold=threshold, pairs=pairs)
-    if pairs is not None:
-        raise UsageError("pairs name copies of training images, which copies_of must give", code="bad-option")
-    return None
-
-
 @dataclass(frozen=True)
 class Copies:
     """Which images are near a training image.

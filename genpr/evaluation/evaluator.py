@@ -9,7 +9,7 @@ from typing import Any, Self, Unpack
 
 from genpr.errors import GenprError, UsageError
 from genpr.evaluation.held_out import embedded_held_out
-from genpr.evaluation.label_metrics import LabelConfig
+from genpr.evaluation.label_metrics import LabelConfig, check_labels
 from genpr.evaluation.options import ProtocolFreeKeywords, ScoreKeywords, ScoreOptions
 from genpr.evaluation.per_class import (
     MIN_IMAGES,
@@ -117,6 +117,25 @@ def score_with(
             plan.protocol.name: FittedReference(plan, reals, embedder, kept, recipe).score(fakes)
             for plan in plans
         }
+
+
+def check_before_embedding(
+    real: object, fake: object, options: ScoreOptions, classes: ClassOptions | None = None
+) -> tuple[OpenedSide, OpenedSide]:
+    """Find two sources, and refuse what can be seen to be wrong before the first image of either is embedded.
+
+    Raises:
+        UsageError: A path or name does not exist, or an option is impossible.
+        DataError: The two do not belong together, or labels do not fit them.
+    """
+    with memory_limit(options.max_memory):
+        opened = open_side(real, "real"), open_side(fake, "fake")
+        check_same_kind(*opened)
+        check_labels(options.labels, *opened, policy=options.bad_images)
+        if classes is not None:
+            plan = ScorePlan.of(options.protocol, opened[0], options)
+            ClassScorer.of(plan, Embedder(options), sources=(real, fake), opened=opened, **classes)
+    return opened
 
 
 def _embedded(

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -173,12 +173,7 @@ def _hash(content: object) -> str:
 
 
 def check_labels(
-    options: LabelOptions | None,
-    real: OpenedSide,
-    fake: OpenedSide,
-    *,
-    on_bad: Literal["error", "skip"] = "error",
-    max_bad: float = 0.01,
+    options: LabelOptions | None, real: OpenedSide, fake: OpenedSide, *, policy: BadImagePolicy
 ) -> None:
     """Refuse labels that do not fit two sources, as far as that is known before an image of either is embedded.
 
@@ -186,7 +181,7 @@ def check_labels(
         UsageError: There is no such file.
         DataError: Labels cannot be read, or do not belong to the images.
     """
-    config = LabelConfig.of(options, real, BadImagePolicy(on_bad, max_bad))
+    config = LabelConfig.of(options, real, policy)
     if config is None:
         return
     config.check(fake)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from numbers import Integral
-from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 import torch
@@ -31,7 +30,7 @@ from genpr.features.cpu_fallback import going_on
 from genpr.features.embedded_source import SideFeatures
 from genpr.features.embedder import Embedder
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedSide, check_same_kind, holds_features, labels_lie_in, open_side
+from genpr.features.inputs import OpenedSide, labels_lie_in
 from genpr.images.policy import BadImagePolicy
 from genpr.metrics.neighbor_metrics import least_images
 from genpr.metrics.registry import BALLS, DEFAULT_METRICS
@@ -465,34 +464,6 @@ def check_classes(real: LabeledImages, fake: LabeledImages, policy: BadImagePoli
             code="one-class",
         )
     check_shared(real, fake)
-
-
-def check_sources(
-    real: str,
-    fake: str,
-    *,
-    real_labels: object = None,
-    fake_labels: object = None,
-    on_bad: Literal["error", "skip"] = "error",
-    max_bad: float = 0.01,
-) -> None:
-    """Refuse labels that do not fit two paths, before an image of either is embedded.
-
-    Labels of feature files are checked when these are scored, which takes no time.
-
-    Raises:
-        UsageError: There is no such path or file.
-        DataError: The labels cannot be read, or do not belong together.
-    """
-    if all(holds_features(Path(path)) for path in (real, fake)):
-        return
-    opened = open_side(real, "real"), open_side(fake, "fake")
-    check_same_kind(*opened)
-    labels = (
-        open_labels(real_labels, labels_lie_in(real, opened[0]), "real"),
-        open_labels(fake_labels, labels_lie_in(fake, opened[1]), "fake"),
-    )
-    _check_names(opened, labels, BadImagePolicy(on_bad, max_bad))
 
 
 def _check_names(sides: Sequence[OpenedSide], labels: Sequence[Labels], policy: BadImagePolicy) -> None:

@@ -5,16 +5,20 @@ Importing this module does not import torch, so that what is impossible is said 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from genpr.errors import UsageError
+from genpr.errors import GenprError, UsageError, WeightsError
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.protocols import EvaluationProtocol, Ties, find_protocol
 from genpr.features.extractor import FeatureExtractor
-from genpr.features.lookup import canonical_name, with_variants_of
-from genpr.features.registry import describe
+from genpr.features.lookup import canonical_name, group_by_network, with_variants_of
+from genpr.features.options import EmbedOptions
+from genpr.features.registry import describe, require_weights, weights_of
+from genpr.images.arrays import peek_array
+from genpr.images.paths import expand
 from genpr.metrics.neighbor_metrics import least_images
 from genpr.metrics.registry import METRICS, SIZE_SENSITIVE
 
@@ -153,6 +157,62 @@ def space_of(metric: str, own: Space) -> Space:
     if space is None:
         return own
     return with_variants_of(space, own) if isinstance(own, str) else space
+
+
+def check_weights(
+    spaces: Iterable[Space], sources: Sequence[str], options: EmbedOptions, *, of_features: bool = False
+) -> None:
+    """Refuse missing weights before any image is listed, and without importing torch.
+
+    A source that is missing, empty or of another kind is the likelier mistake, and reported first.
+
+    Args:
+        spaces: Whose weights are needed where a source holds images.
+        sources: Paths.
+        options: Where the weights are.
+        of_features: Weights are needed for features, too.
+
+    Raises:
+        WeightsError: They are missing, or are not the published ones.
+        UsageError: A source does not exist.
+        DataError: A source is empty, or one holds images and the other features.
+    """
+    images = [source for source in sources if _may_hold_images(source)]
+    names = [space for space in spaces if isinstance(space, str)]
+    try:
+        for name, *_ in group_by_network(names) if images or of_features else ():
+            require_weights(name, weights=weights_of(name, options.weights), offline=options.offline)
+    except WeightsError:
+        from genpr.distributed import current_communicator
+        from genpr.images.source import open_source
+
+        for source in images:
+            open_source(source, communicator=current_communicator())
+        if len(images) == 1 and len(sources) == 2:
+            from genpr.features.inputs import check_same_kind, open_side  # which imports torch
+
+            check_same_kind(open_side(sources[0], "real"), open_side(sources[1], "fake"))
+        raise
+
+
+def _may_hold_images(source: str) -> bool:
+    """By suffix, and for array files by their header: images are 4-D. What is missing or damaged is reported later."""
+    try:
+        paths = expand(source)
+    except GenprError:
+        paths = None
+    return any(map(_may_be_images, paths or [Path(source)]))
+
+
+def _may_be_images(path: Path) -> bool:
+    suffix = path.suffix.lower()
+    if suffix not in {".npy", ".npz"}:
+        return suffix != ".safetensors"
+    try:
+        header = peek_array(path) if path.is_file() else None
+    except GenprError:
+        return False
+    return header is not None and len(header[0]) == 4
 
 
 def _name(space: Space) -> str:

@@ -51,7 +51,7 @@ def option(
         description: For docstrings and `--help`.
         unset: What None stands for.
         least: The smallest integer allowed.
-        most: The largest one; 2^31 - 1 where only `least` is given.
+        most: The largest one; None for 2^31 - 1.
         choices: The texts allowed.
         parse: From the text of a command line to the value; raises UsageError.
         in_cli: Whether commands have it as a flag.
@@ -61,7 +61,7 @@ def option(
         "description": description,
         "unset": unset,
         "least": least,
-        "most": _MOST if most is None and least is not None else most,
+        "most": most,
         "choices": tuple(choices),
         "parse": parse,
         "in_cli": in_cli,
@@ -84,8 +84,9 @@ def check_ranges(options: Any) -> None:  # noqa: ANN401 - any option record
     """
     for each in fields(options):
         value, least, most = getattr(options, each.name), each.metadata["least"], each.metadata["most"]
-        if value is None or most is None:
+        if value is None or (least is None and most is None):
             continue
+        most = _MOST if most is None else most
         if not isinstance(value, Integral) or int(value) > most or (least is not None and int(value) < least):
             lower = "of at most" if least is None else f"from {least} to"
             raise UsageError(

@@ -300,7 +300,7 @@ def test_a_bug_is_called_a_bug(genpr, folders, monkeypatch):
     def broken(*_args, **_kwargs):
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr("genpr.evaluation.evaluator.score_protocols", broken)
+    monkeypatch.setattr("genpr.evaluation.evaluator.score_with", broken)
     code, out, err = genpr("score", *folders, *GABOR)
     assert (code, out) == (1, "")
     assert "this is a bug in genpr: ZeroDivisionError: planted" in err
@@ -322,7 +322,7 @@ def test_a_machine_without_memory_is_no_bug(genpr, folders, monkeypatch, error):
     def exhausted(*_args, **_kwargs):
         raise error
 
-    monkeypatch.setattr("genpr.evaluation.evaluator.score_protocols", exhausted)
+    monkeypatch.setattr("genpr.evaluation.evaluator.score_with", exhausted)
     code, out, err = genpr("score", *folders, *GABOR, "--json")
     assert code == 4
     assert json.loads(out)["error"]["code"] == "oom"
@@ -348,7 +348,7 @@ def test_interruption_exits_130(genpr, folders, monkeypatch):
     def interrupted(*_args, **_kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("genpr.evaluation.evaluator.score_protocols", interrupted)
+    monkeypatch.setattr("genpr.evaluation.evaluator.score_with", interrupted)
     code, out, err = genpr("score", *folders, *GABOR)
     assert (code, out, err.strip()) == (130, "", "error: interrupted")
 

@@ -18,11 +18,11 @@ def features(path, array):
 def test_every_option_of_score_reaches_the_api(genpr, folders, tmp_path, monkeypatch):
     seen = {}
 
-    def record(*sides, **options):
-        seen.update(options, sides=sides)
+    def record(real, fake, protocols, options):
+        seen.update(vars(options), sides=(real, fake), protocols=tuple(protocols))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("genpr.evaluation.evaluator.score_protocols", record)
+    monkeypatch.setattr("genpr.evaluation.evaluator.score_with", record)
     expected = {
         "protocols": ("prdc", "genpr"),
         "metrics": ["recall", "density"],
@@ -57,7 +57,7 @@ def test_every_option_of_score_reaches_the_api(genpr, folders, tmp_path, monkeyp
     assert genpr("score", *folders, *arguments.split())[0] == 130
     assert seen.pop("sides") == tuple(map(str, folders))
     assert seen.pop("progress") is not None
-    assert seen == expected
+    assert seen == expected | {"protocol": "genpr"}
 
 
 def test_a_threshold_that_is_just_met_is_not_missed(genpr, tmp_path, rng):

@@ -1,0 +1,148 @@
+"""Options: one field in a record is all of them, in Python and on the command line."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+
+import click
+import numpy as np
+import pytest
+
+import genpr
+from genpr.checkpoints.options import SamplerKeywords, SamplerOptions, WatchKeywords, WatchOptions
+from genpr.checkpoints.watch import Watcher
+from genpr.cli import align, entities, features, modes, pack, rank, score, sweep, watch
+from genpr.conditional.options import AlignKeywords, AlignOptions, EntityKeywords, EntityOptions
+from genpr.errors import UsageError
+from genpr.evaluation.options import (
+    ModesKeywords,
+    ModesOptions,
+    ProtocolFreeKeywords,
+    ScoreKeywords,
+    ScoreOptions,
+)
+from genpr.features.options import EmbedKeywords, EmbedOptions, SourceKeywords, SourceOptions
+from genpr.integrations.callback import CallbackKeywords, CallbackOptions, GenprCallback
+
+RECORDS = [
+    (SourceOptions, SourceKeywords),
+    (EmbedOptions, EmbedKeywords),
+    (ScoreOptions, ScoreKeywords),
+    (ModesOptions, ModesKeywords),
+    (AlignOptions, AlignKeywords),
+    (SamplerOptions, SamplerKeywords),
+    (WatchOptions, WatchKeywords),
+    (CallbackOptions, CallbackKeywords),
+]
+FUNCTIONS = [
+    (genpr.score, ScoreOptions, set()),
+    (genpr.Evaluator, ScoreOptions, set()),
+    (genpr.score_protocols, ScoreOptions, {"protocol"}),
+    (genpr.find_modes, ModesOptions, set()),
+    (genpr.align, AlignOptions, set()),
+    (genpr.score_entities_in_images, EntityOptions, {"by"}),
+    (genpr.truncation_sweep, SamplerOptions, set()),
+    (Watcher, WatchOptions, set()),
+    (GenprCallback, CallbackOptions, set()),
+]
+COMMANDS = [
+    (score, ScoreOptions, {"protocol"}),  # --protocol may be repeated
+    (rank, ScoreOptions, {"held_out", "equal_sizes"}),
+    (sweep, ScoreOptions, {"held_out", "equal_sizes"}),
+    (watch, ScoreOptions, {"held_out", "equal_sizes"}),
+    (modes, ModesOptions, set()),
+    (align, AlignOptions, set()),
+    (entities, EntityOptions, set()),
+    (features, EmbedOptions, set()),
+    (pack, SourceOptions, set()),
+    (watch, WatchOptions, set()),
+]
+
+
+def keywords_of(typed_dict):
+    return {name: hint.__forward_arg__ for name, hint in typed_dict.__annotations__.items()}
+
+
+@pytest.mark.parametrize(("record", "keywords"), RECORDS, ids=lambda each: each.__name__)
+def test_keywords_are_the_fields_of_their_record(record, keywords):
+    assert keywords_of(keywords) == {each.name: each.type for each in fields(record)}
+
+
+def test_keywords_without_one_field_lack_that_one():
+    assert {*keywords_of(ScoreKeywords)} - {*keywords_of(ProtocolFreeKeywords)} == {"protocol"}
+    assert {each.name for each in fields(EntityOptions)} - {*keywords_of(EntityKeywords)} == {"by"}
+
+
+@pytest.mark.parametrize(("function", "record", "without"), FUNCTIONS)
+def test_signature_and_docstring_show_every_field(function, record, without):
+    shown = inspect.signature(function).parameters
+    for each in fields(record):
+        if each.name in without:
+            continue
+        assert shown[each.name].kind is inspect.Parameter.KEYWORD_ONLY
+        assert shown[each.name].default is each.default
+        assert shown[each.name].annotation == each.type
+        assert f"        {each.name}: " in function.__doc__ or f"    {each.name}: " in function.__doc__
+    assert "options" not in shown
+    assert "**options" not in function.__doc__
+
+
+@pytest.mark.parametrize(("module", "record", "without"), COMMANDS)
+def test_commands_have_every_field(module, record, without):
+    shown = {each.name: each for each in module.command.params}
+    help_text = " ".join(module.command.get_help(click.Context(module.command)).split())
+    for each in fields(record):
+        if each.name in without or not each.metadata["in_cli"]:
+            continue
+        assert shown[each.name].default == each.default
+        start = " ".join(each.metadata["description"].split())[:20]
+        assert start in help_text
+
+
+def test_only_python_objects_have_no_flag():
+    hidden = {each.name for each in fields(ScoreOptions) if not each.metadata["in_cli"]}
+    assert hidden == {"labels", "progress"}
+
+
+def test_commands_keep_their_flags():
+    known = {flag for each in score.command.params for flag in (*each.opts, *each.secondary_opts)}
+    assert {"--no-cache", "--no-intervals", "--no-control", "--held-out", "--equal-sizes", "--alpha"} <= known
+
+
+@pytest.mark.parametrize("function", [genpr.score, genpr.find_modes, genpr.align])
+def test_an_unknown_keyword_is_a_type_error(function):
+    sides = np.zeros((2, 60, 4))
+    with pytest.raises(TypeError, match="nonsense"):
+        function(*sides, nonsense=1)
+
+
+def test_an_evaluator_refuses_unknown_keywords_too():
+    with pytest.raises(TypeError, match="nonsense"):
+        genpr.Evaluator(np.zeros((60, 4)), nonsense=1)
+    with pytest.raises(TypeError, match="protocol"):
+        genpr.score_protocols(*np.zeros((2, 60, 4)), protocols=["genpr"], protocol="prdc")
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"max_images": 0}, "bad-option"),
+        ({"batch_size": 2**31}, "bad-option"),
+        ({"batch_size": 1.5}, "bad-option"),
+        ({"max_pixels": "many"}, "bad-option"),
+        ({"seed": 2**63}, "bad-option"),
+        ({"on_bad": "ignore"}, "bad-option"),
+        ({"max_bad": 2}, "bad-option"),
+        ({"alpha": "blue-ish"}, "bad-option"),
+        ({"exif": "maybe"}, "bad-option"),
+        ({"max_memory": "much"}, "bad-option"),
+        ({"device": "nonsense"}, "unknown-device"),
+        ({"ties": "open"}, "bad-ties"),
+    ],
+    ids=str,
+)
+def test_impossible_options_are_refused_when_the_record_is_made(options, code):
+    with pytest.raises(UsageError) as raised:
+        ScoreOptions(**options)
+    assert raised.value.code == code
