@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,9 @@ from numpy.typing import NDArray
 from genpr.audit.criteria import Kind
 from genpr.errors import UsageError, some
 from genpr.features.run_file import running_file
-from genpr.metrics.registry import BALLS, needed_balls
+from genpr.metrics.ball_metrics import precision, recall
+from genpr.metrics.metric import Metric
+from genpr.metrics.registry import BALLS, PAIRWISE, needed_balls
 from genpr.runtime import expanded, torch_threads
 
 Features = NDArray[np.float32]
@@ -64,8 +65,8 @@ class AuditedMetric:
         return {self.name: float(self.function(real.copy(), fake.copy()))}
 
 
-_K_IMPROVED = 3
 _K = 5
+_OTHER_K = {precision.name: 3, recall.name: 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,19 +87,19 @@ def _counted(names: tuple[str, ...], real: Features, fake: Features) -> Mapping[
     from genpr.metrics.manifold import ball_scores
     from genpr.metrics.real_side import RealSide
 
-    ks = {name: _K_IMPROVED if name in {"precision", "recall"} else _K for name in names}
+    ks = {name: _OTHER_K.get(name, _K) for name in names}
     with torch_threads(1):  # two would wait for each other on sets this small
         side = RealSide.fit(real, balls=needed_balls(ks)[0], device="cpu")
         return ball_scores(side, fake, ks=ks)
 
 
 def _probabilistic(names: tuple[str, ...], real: Features, fake: Features) -> Mapping[str, float]:
-    """Both, whichever is wanted: they share their scan."""
+    """Both, whichever is requested: they share their scan."""
     from genpr.metrics.probabilistic import probabilistic_precision_recall
 
     with torch_threads(1):
-        precision, recall = probabilistic_precision_recall(real, fake, device="cpu")
-    return {"p_precision": precision, "p_recall": recall}
+        values = probabilistic_precision_recall(real, fake, device="cpu")
+    return {f"p_{name}": value for name, value in values._asdict().items()}
 
 
 def _witnessed(names: tuple[str, ...], real: Features, fake: Features) -> Mapping[str, float]:
@@ -110,23 +111,18 @@ def _witnessed(names: tuple[str, ...], real: Features, fake: Features) -> Mappin
     return {f"witnessed_{name}": value for name, value in values._asdict().items()}
 
 
+def _kinds_of(metrics: Mapping[str, Metric], prefix: str = "") -> Mapping[str, Kind]:
+    return {
+        name: metric.measures
+        for name, metric in metrics.items()
+        if metric.measures is not None and name.startswith(prefix)
+    }
+
+
 _SHIPPED = (
-    _Shipped(
-        MappingProxyType({name: metric.measures for name, metric in BALLS.items() if metric.measures}),
-        _counted,
-    ),
-    _Shipped(MappingProxyType({"p_precision": "fidelity", "p_recall": "diversity"}), _probabilistic),
-    _Shipped(
-        MappingProxyType(
-            {
-                "witnessed_fidelity": "fidelity",
-                "witnessed_diversity": "diversity",
-                "witnessed_support": "diversity",
-                "witnessed_coverage": "diversity",
-            }
-        ),
-        _witnessed,
-    ),
+    _Shipped(_kinds_of(BALLS), _counted),
+    _Shipped(_kinds_of(PAIRWISE, "p_"), _probabilistic),
+    _Shipped(_kinds_of(PAIRWISE, "witnessed_"), _witnessed),
 )
 """Everything that ships and claims to measure fidelity or diversity, in display order."""
 
