@@ -16,9 +16,8 @@ from PIL import Image
 from torch import Tensor, nn
 
 import genpr
-from genpr.features.catalogue import BUILT_IN
 from genpr.features.extractor import FeatureExtractor
-from genpr.features.names import ExtractorName
+from genpr.features.registry import BUILT_IN, ExtractorName
 from genpr.runtime import usable_cores
 from genpr.storage import sha256_of_file
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from genpr.features.catalogue import BUILT_IN
-from genpr.features.names import ExtractorName
+from genpr.features.registry import BUILT_IN, ExtractorName
 
 TIMM_DINOV2 = {
     "dinov2-vits14": "vit_small_patch14_dinov2",

@@ -92,7 +92,7 @@ UNLIMITED = {
     "memory.py",  # control groups
     "distributed.py",
     "storage.py",  # headers that safetensors accepted
-    "features/code_closure.py",  # the user's own code
+    "features/fingerprint.py",  # the user's own code
     "features/weights",  # accepted by their sha256
     "report/pages",  # its own templates
 }

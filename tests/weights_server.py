@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from genpr.features.weights.known import WeightsFile
-from genpr.features.weights.places import weights_folder
+from genpr.features.weights.known import WeightsFile, weights_folder
 
 CONTENT = bytes(range(256)) * 8192  # 2 MiB: several pieces
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from genpr.audit.criteria import Kind
 from genpr.errors import UsageError, some
-from genpr.features.run_file import running_file
+from genpr.features.user_code import running_file
 from genpr.metrics.ball_metrics import precision, recall
 from genpr.metrics.metric import Metric
 from genpr.metrics.registry import BALLS, PAIRWISE, needed_balls

@@ -67,10 +67,9 @@ def command(
     check_feature_file(out)
     check_there(source)
     from genpr.distributed import rank_zero_only
-    from genpr.features.embedder import Embedder
     from genpr.features.feature_set import FeatureSet, save_features
     from genpr.features.inputs import open_side
-    from genpr.features.sharding import features_for_file
+    from genpr.features.source_features import Embedder, features_for_file
     from genpr.images.shards import Share
     from genpr.memory import memory_limit
 
@@ -104,7 +103,7 @@ def _refuse_one_file(source: str, side: OpenedSide) -> None:
 
 def _space(extractor: str | None, *, are_images: bool) -> str | None:
     from genpr.evaluation.protocols import find_protocol
-    from genpr.features.lookup import canonical_name
+    from genpr.features.registry import canonical_name
 
     if extractor is None and not are_images:
         return None

@@ -14,8 +14,7 @@ from genpr.errors import UsageError, WeightsError, some
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from genpr.features.weights.files import Progress
-    from genpr.features.weights.known import WeightsFile
+    from genpr.features.weights.known import Progress, WeightsFile
 
 _BAD = WeightsError.exit_code
 
@@ -62,7 +61,7 @@ def fetch(names: Sequence[str], *, offline: bool, quiet: bool) -> None:
 def verify(names: Sequence[str]) -> int:
     """Hash the files that are here, one line each; exit code 4 if one is damaged or named and missing."""
     from genpr.features.weights.files import cached_path, known_files, verify_file
-    from genpr.features.weights.places import weights_folder
+    from genpr.features.weights.known import weights_folder
 
     outcomes = []
     for entry in _chosen(names) if names else known_files():
@@ -107,7 +106,7 @@ def _chosen(names: Sequence[str]) -> list[WeightsFile]:
 
 def _row(entry: WeightsFile) -> dict[str, object]:
     from genpr.features.weights.files import cached_path
-    from genpr.features.weights.trust import pinned_by, record_of
+    from genpr.features.weights.verify import pinned_by, record_of
 
     record = None if entry.sha256 else record_of(entry)
     path = cached_path(entry)

@@ -39,17 +39,13 @@ from genpr.evaluation.result import (
     SideSummary,
     package_versions,
 )
-from genpr.features.cpu_fallback import going_on
-from genpr.features.embedded_source import SideFeatures
-from genpr.features.embedder import Embedder, Space
+from genpr.features.extractor import TextEncoder
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedSide, open_side
-from genpr.features.lookup import canonical_name
+from genpr.features.inputs import OpenedSide, names_of, open_side, rows_in_source
 from genpr.features.options import takes_options
-from genpr.features.row_names import names_of, rows_in_source
-from genpr.features.text import check_has_text
-from genpr.features.text_encoder import TextEncoder
-from genpr.features.text_pairs import check_pair, text_encoder_for
+from genpr.features.registry import canonical_name
+from genpr.features.source_features import Embedder, SideFeatures, Space, going_on
+from genpr.features.text import check_has_text, check_pair, text_encoder_for
 from genpr.images.item import known_length
 from genpr.memory import memory_limit
 from genpr.metrics.halved import LEAST_UNITS

@@ -14,18 +14,14 @@ from torch import Tensor
 from genpr.conditional.vocabulary import Vocabulary
 from genpr.distributed import current_communicator
 from genpr.errors import DataError, UsageError, some
-from genpr.features.custom import adopt, load_own
-from genpr.features.custom_text import CustomTextEncoder
-from genpr.features.detecting import DetectingExtractor
-from genpr.features.detectors import DETECTORS, Detector, load_detector
+from genpr.features.custom import CustomTextEncoder, adopt, load_own
+from genpr.features.detectors import DETECTORS, DetectingExtractor, Detector, load_detector
 from genpr.features.embed import embed_source
-from genpr.features.embedder import Embedder, Space
-from genpr.features.extractor import FeatureExtractor
+from genpr.features.extractor import FeatureExtractor, TextEncoder
 from genpr.features.feature_set import FeatureSet
-from genpr.features.lookup import canonical_name
-from genpr.features.text import check_has_text
-from genpr.features.text_encoder import TextEncoder
-from genpr.features.text_pairs import check_pair, is_own, text_encoder_for
+from genpr.features.registry import canonical_name
+from genpr.features.source_features import Embedder, Space
+from genpr.features.text import check_has_text, check_pair, is_own, text_encoder_for
 from genpr.images.source import open_source
 from genpr.metrics.presence import Calibration, zero_shot_scores
 

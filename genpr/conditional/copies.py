@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from genpr.conditional.prompt_ranking import metric_value
 from genpr.conditional.text_files import is_file, read_csv, read_text
 from genpr.errors import DataError, UsageError, short
-from genpr.features.embedded_source import SideFeatures
-from genpr.features.embedder import Embedder, Space
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedSide, open_side
+from genpr.features.source_features import Embedder, SideFeatures, Space
 from genpr.images.item import plain_path
 from genpr.metrics.copy_detection import CopyDetection, copy_detection
 from genpr.metrics.value import MetricValue

@@ -50,12 +50,10 @@ from genpr.evaluation.result import (
     SideSummary,
     package_versions,
 )
-from genpr.features.embedded_source import SideFeatures
-from genpr.features.embedder import Embedder
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedSide, open_side
+from genpr.features.inputs import OpenedSide, names_of, open_side, rows_in_source
 from genpr.features.options import takes_options
-from genpr.features.row_names import names_of, rows_in_source
+from genpr.features.source_features import Embedder, SideFeatures
 from genpr.images.item import file_of, known_length, plain_path, stem_of
 from genpr.memory import memory_limit
 from genpr.metrics.entities import EntityMetrics, entity_set_metrics

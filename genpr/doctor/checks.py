@@ -292,7 +292,7 @@ def check_weights(*, full: bool = False) -> Iterator[Finding]:
     """
     from genpr.errors import WeightsError
     from genpr.features.weights.files import cached_path, known_files, verify_file
-    from genpr.features.weights.places import weights_folder
+    from genpr.features.weights.known import weights_folder
     from genpr.runtime import is_offline
 
     seen, left = _WeightsSeen(), _HASHED_BYTES

@@ -23,11 +23,10 @@ from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import find_protocol
 from genpr.evaluation.reference import FittedReference
 from genpr.evaluation.result import Result
-from genpr.features.embedded_source import SideFeatures
-from genpr.features.embedder import Embedder
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedSide, check_same_kind, open_side
 from genpr.features.options import takes_options
+from genpr.features.source_features import Embedder, SideFeatures
 from genpr.memory import memory_limit
 
 

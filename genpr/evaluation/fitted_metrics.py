@@ -14,9 +14,8 @@ from torch import Tensor
 from genpr.distributed import current_communicator, single_process
 from genpr.evaluation.fitted_neighbors import FittedNeighbors, NeighborResult, mean_over_networks
 from genpr.evaluation.plan import ScorePlan
-from genpr.features.embedded_source import SideFeatures
-from genpr.features.embedder import Embedder
 from genpr.features.feature_set import FeatureSet
+from genpr.features.source_features import Embedder, SideFeatures
 from genpr.metrics.frechet import Gaussian
 from genpr.metrics.metric import DistributionMetric, DistributionOptions, HeldOutMetric
 from genpr.metrics.neighbor_metrics import Values

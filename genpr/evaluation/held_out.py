@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from genpr.evaluation.plan import ScorePlan
-from genpr.features.embedded_source import SideFeatures
-from genpr.features.embedder import Embedder
 from genpr.features.inputs import OpenedSide, check_same_kind, open_side
+from genpr.features.source_features import Embedder, SideFeatures
 
 
 def embedded_held_out(

@@ -36,10 +36,9 @@ from genpr.evaluation.labels import (
 )
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Confusion, LabelRow, LabelSummary, Result
-from genpr.features.embedded_source import SideFeatures
-from genpr.features.embedder import Embedder
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedSide, labels_lie_in
+from genpr.features.source_features import Embedder, SideFeatures
 from genpr.images.policy import BadImagePolicy
 from genpr.metrics.classification_accuracy import (
     LEAST_IN_HALF,

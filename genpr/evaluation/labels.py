@@ -17,8 +17,7 @@ import numpy as np
 
 from genpr.errors import DataError, UsageError, short, some
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedSide
-from genpr.features.row_names import names_of, rows_in_source
+from genpr.features.inputs import OpenedSide, names_of, rows_in_source
 from genpr.images.archive import damage_reported, open_member
 from genpr.images.arrays import Header, read_array, read_npy
 from genpr.images.item import (

@@ -11,13 +11,11 @@ from typing import Any, Literal, Unpack
 from genpr.evaluation.labels import LabeledImages, OptionalLabels
 from genpr.evaluation.options import ModesKeywords, ModesOptions, ScoreOptions
 from genpr.evaluation.plan import ScorePlan
-from genpr.features.cpu_fallback import going_on
-from genpr.features.embedded_source import SideFeatures
-from genpr.features.embedder import Embedder
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedSide, check_same_kind, check_untrained, labels_lie_in, open_side
 from genpr.features.options import StageProgress, takes_options
+from genpr.features.source_features import Embedder, SideFeatures, going_on
 from genpr.memory import memory_limit
 from genpr.metrics.ball_metrics import coverage, precision
 from genpr.metrics.modes import ClassShare, ModeCluster, Modes, modes_of

@@ -26,11 +26,9 @@ from genpr.evaluation.labels import (
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import EvaluationProtocol
 from genpr.evaluation.result import Result
-from genpr.features.cpu_fallback import going_on
-from genpr.features.embedded_source import SideFeatures
-from genpr.features.embedder import Embedder
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedSide, labels_lie_in
+from genpr.features.source_features import Embedder, SideFeatures, going_on
 from genpr.images.policy import BadImagePolicy
 from genpr.metrics.neighbor_metrics import least_images
 from genpr.metrics.registry import BALLS, DEFAULT_METRICS

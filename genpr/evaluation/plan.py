@@ -13,18 +13,24 @@ from typing import TYPE_CHECKING
 from genpr.errors import GenprError, UsageError, WeightsError
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.protocols import EvaluationProtocol, Ties, find_protocol
+from genpr.features.custom import describe
 from genpr.features.extractor import FeatureExtractor
-from genpr.features.lookup import canonical_name, group_by_network, with_variants_of
 from genpr.features.options import EmbedOptions
-from genpr.features.registry import describe, require_weights, weights_of
+from genpr.features.registry import (
+    canonical_name,
+    group_by_network,
+    require_weights,
+    weights_of,
+    with_variants_of,
+)
 from genpr.images.arrays import peek_array
 from genpr.images.paths import expand
 from genpr.metrics.neighbor_metrics import least_images
 from genpr.metrics.registry import METRICS, SIZE_SENSITIVE
 
 if TYPE_CHECKING:
-    from genpr.features.embedder import Space
     from genpr.features.inputs import OpenedSide
+    from genpr.features.source_features import Space
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,8 +246,8 @@ def _own_space(
 
 def _space_of_side(real: OpenedSide, recipe: EvaluationProtocol) -> Space:
     """The space of feature files, and the protocol's for images."""
-    from genpr.features.embedded_source import OWN
     from genpr.features.feature_set import FeatureSet
+    from genpr.features.source_features import OWN
 
     if not isinstance(real, FeatureSet):
         return recipe.extractor

@@ -18,12 +18,10 @@ from genpr.evaluation.label_metrics import LabelConfig, LabelScorer, RecognizedL
 from genpr.evaluation.per_image import PerImageScores
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import HubSummary, Identities, Result, SideSummary, package_versions
-from genpr.features.cpu_fallback import going_on
-from genpr.features.embedded_source import SideFeatures
-from genpr.features.embedder import Embedder, Space
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import check_untrained
+from genpr.features.source_features import Embedder, SideFeatures, Space, going_on
 from genpr.images.policy import choices_in
 from genpr.images.statistics import read_statistics
 from genpr.metrics.clusters import RealKinds

@@ -1,15 +1,15 @@
-"""What an extractor is: the protocol it follows, and the record that identifies it.
+"""Protocols of extractors and text encoders, and the records that identify them.
 
 Importing this module does not import torch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from genpr.errors import DataError
+from genpr.errors import DataError, FeatureError
 
 if TYPE_CHECKING:
     import torch
@@ -125,3 +125,81 @@ def prepare_batch(extractor: PreparingExtractor, images: Tensor) -> Tensor:
             code="image-tensor",
         )
     return torch.stack([extractor.prepare(image) for image in images.cpu()])
+
+
+def check_same_extractor(name: str, info: ExtractorInfo, other_name: str, other: ExtractorInfo) -> None:
+    """Refuse features of two different functions; `name` and `other_name` say whose they are.
+
+    Raises:
+        FeatureError: They differ in name, width, resize rule, weights or code.
+    """
+    if info.cache_key is not None and info.cache_key == other.cache_key:
+        return
+    identity = (info.name, info.dim, info.resize, info.weights_sha256)
+    if identity == (other.name, other.dim, other.resize, other.weights_sha256):
+        if info.cache_key == other.cache_key or None in (info.cache_key, other.cache_key):
+            return
+        difference = "its code or settings have changed in between"
+    else:
+        difference = f"{_describe(other)} there, {_describe(info)} here"
+    raise FeatureError(
+        f"{name} and {other_name} were not embedded by the same extractor ({difference}); embed both again with one",
+        code="other-extractor",
+    )
+
+
+def _describe(info: ExtractorInfo) -> str:
+    weights = f", weights {info.weights_sha256[:8]}" if info.weights_sha256 else ""
+    return f"{info.name} ({info.dim}-d, {info.resize}{weights})"
+
+
+TextProgress = Callable[[int, int], None]
+"""Called with the texts that are done, and how many there are."""
+
+
+@dataclass(frozen=True)
+class TextEncoderInfo:
+    """Which function from texts to vectors an encoder is.
+
+    Attributes:
+        name: That of the extractor whose images it belongs to.
+        dim: Length of a vector.
+        tokenizer: What cuts texts into tokens; "unknown" where a user's own does not say.
+        context: Tokens that are read of a text, its two ends among them; None where that is unknown.
+        weights_sha256: Hash of the weights file; for a user's own of the network, None if it is none.
+        comparable: Whether the weights are the published ones.
+        logit_scale: What the network was trained to multiply a cosine by before the softmax; None where it does not say.
+    """
+
+    name: str
+    dim: int
+    tokenizer: str
+    context: int | None
+    weights_sha256: str | None
+    comparable: bool
+    logit_scale: float | None
+
+
+class TextEncoder(Protocol):
+    """Anything that turns texts into vectors.
+
+    Attributes:
+        name: That of the extractor whose images it belongs to.
+        dim: Length of a vector.
+    """
+
+    name: str
+    dim: int
+
+    @property
+    def info(self) -> TextEncoderInfo:
+        """What it is."""
+        ...
+
+    def encode_text(self, texts: Sequence[str], /, *, progress: TextProgress | None = None) -> Tensor:
+        """Embed n texts, empty ones too, as float32 (n, dim) on the CPU; not scaled to length 1."""
+        ...
+
+    def truncated(self, texts: Sequence[str], /) -> list[bool] | None:
+        """Of which of the texts the end is not read; None where that is unknown."""
+        ...

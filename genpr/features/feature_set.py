@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from zipfile import ZipFile
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from genpr.errors import FeatureError, ImageError, UsageError
+from genpr.errors import FeatureError, ImageError, UsageError, some
 from genpr.features.extractor import ExtractorInfo
-from genpr.features.foreign_files import load_array, only_matrix
-from genpr.features.image_facts import ImageFacts
-from genpr.features.packing import pack_names, pack_sizes, unpack_names, unpack_sizes
-from genpr.images.arrays import peek_array
+from genpr.images.archive import DAMAGE
+from genpr.images.arrays import peek_array, read_array, read_npy
 from genpr.images.policy import FLAGS
 from genpr.images.shards import ShardPlace
 from genpr.limits import parse_json
-from genpr.memory import part_of
+from genpr.memory import fits, float_rows, part_of
 from genpr.notices import Notice
 from genpr.storage import (
     check_feature_file,
@@ -30,6 +31,161 @@ from genpr.storage import (
     read_metadata,
     save_tensors,
 )
+
+_SHOWN = 5
+_SMALL = 32  # pixels; the smallest images that networks were trained on
+_LOSSLESS = {"PNG", "BMP", "PPM", "TIFF", "WEBP lossless"}
+
+
+@dataclass(frozen=True)
+class ImageFacts:
+    """Of the images that came as files.
+
+    Attributes:
+        formats: How many are of which format, such as {"PNG": 900}.
+        sizes: The commonest sizes, such as {"640 x 480": 900}, at most five; of images whose size is known.
+        n_sizes: How many different sizes there are.
+        n_small: Images with a side of less than 32 pixels.
+    """
+
+    formats: Mapping[str, int] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    n_sizes: int = 0
+    n_small: int = 0
+
+    @classmethod
+    def of(cls, formats: Counter[str], sizes: Counter[tuple[int, int]]) -> ImageFacts:
+        """From counts of formats and of (width, height)."""
+        ordered = sorted(sizes.items(), key=lambda entry: (-entry[1], entry[0]))
+        return cls(
+            formats=dict(sorted(formats.items())),
+            sizes={f"{width} x {height}": count for (width, height), count in ordered[:_SHOWN]},
+            n_sizes=len(sizes),
+            n_small=sum(count for size, count in sizes.items() if min(size) < _SMALL),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[ImageFacts]) -> ImageFacts:
+        """Of several sets together; of a set with many sizes only the commonest are known, so there are at least so many."""
+        formats: Counter[str] = Counter()
+        sizes: Counter[str] = Counter()
+        for part in parts:
+            formats.update(part.formats)
+            sizes.update(part.sizes)
+        return cls(
+            formats=dict(sorted(formats.items())),
+            sizes=dict(sorted(sizes.items(), key=lambda entry: (-entry[1], entry[0]))[:_SHOWN]),
+            n_sizes=max([len(sizes), *(part.n_sizes for part in parts)]),
+            n_small=sum(part.n_small for part in parts),
+        )
+
+    @property
+    def codec(self) -> str | None:
+        """How most images are compressed: "lossless", or a format that loses something; None if none prevails."""
+        codecs: Counter[str] = Counter()
+        for name, count in self.formats.items():
+            codecs["lossless" if name in _LOSSLESS else name] += count
+        for codec, count in codecs.items():
+            if 2 * count > codecs.total():
+                return codec
+        return None
+
+    @property
+    def shown_sizes(self) -> str:
+        """The commonest sizes in words."""
+        rest = self.n_sizes - len(self.sizes)
+        listed = [f"{size} ({count:,})" for size, count in self.sizes.items()]
+        return ", ".join([*listed, f"and {rest:,} more"] if rest else listed)
+
+
+def pack_names(names: tuple[str, ...]) -> Tensor:
+    """NUL-separated bytes: the one character that no file name holds."""
+    data = bytearray()
+    for name in names:  # one by one: joined, encoded and copied, a million names would be there three times
+        data += name.encode("utf-8", "surrogateescape") + b"\0"
+    del data[-1:]
+    return torch.frombuffer(data or bytearray(1), dtype=torch.uint8)
+
+
+def unpack_names(packed: Tensor) -> tuple[str, ...]:
+    """Names back from what `pack_names` gave.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if packed.dtype != torch.uint8:
+        raise TypeError(f"names in {packed.dtype}")
+    return tuple(packed.numpy().tobytes().decode("utf-8", "surrogateescape").split("\0"))
+
+
+def pack_sizes(sizes: Mapping[tuple[int, int], int]) -> Tensor:
+    """int64 (m, 3): width, height, and how many."""
+    return torch.tensor([[*size, count] for size, count in sorted(sizes.items())], dtype=torch.int64).view(
+        -1, 3
+    )
+
+
+def unpack_sizes(packed: Tensor) -> dict[tuple[int, int], int]:
+    """Sizes back from what `pack_sizes` gave.
+
+    Raises:
+        TypeError, ValueError: It is something else.
+    """
+    return {(width, height): count for width, height, count in packed.tolist()}
+
+
+def load_array(path: Path) -> Tensor:
+    """The array of a `.npy` or `.npz` file, as float32 if it has two dimensions.
+
+    Raises:
+        FeatureError: The file is damaged ("file-damaged"), or holds something other than floats ("feature-shape").
+    """
+    try:
+        if path.suffix.lower() == ".npy":
+            array = read_npy(path, mapped=not fits(path.stat().st_size))
+        else:
+            with ZipFile(path) as archive:
+                array = read_array(archive, _only_array(archive.namelist()))
+    except (*DAMAGE, KeyError, OSError) as error:
+        raise FeatureError(
+            f"{path} is not a readable array file ({error}); was it cut short, or does it hold pickled objects?",
+            code="file-damaged",
+            path=str(path),
+        ) from error
+    if array.dtype.kind != "f" or not array.ndim:
+        raise FeatureError(
+            f"{path} holds {array.dtype} of shape {array.shape}; features are a 2-D array of floats, (images, dimensions)",
+            code="feature-shape",
+            path=str(path),
+        )
+    return float_rows(array) if array.ndim == 2 else torch.from_numpy(array.astype(np.float32))
+
+
+def _only_array(members: list[str]) -> str:
+    """`arr_0`, or the single array under another name."""
+    if "arr_0.npy" not in members and len(members) != 1:
+        found = some([member.removesuffix(".npy") for member in members], 5) or "none"
+        raise ValueError(f"needed arr_0 or exactly one array, found {found}")
+    return "arr_0.npy" if "arr_0.npy" in members else members[0]
+
+
+def only_matrix(tensors: Mapping[str, Tensor], path: Path) -> Tensor:
+    """The features among the tensors of a safetensors file.
+
+    Raises:
+        FeatureError: Which they are is not clear ("feature-shape").
+    """
+    if "features" in tensors and tensors["features"].ndim and not tensors["features"].is_complex():
+        return tensors["features"].float()
+    matrices = [tensor for tensor in tensors.values() if tensor.ndim == 2 and tensor.is_floating_point()]
+    if len(matrices) != 1:
+        raise FeatureError(
+            f"{path} holds {some(sorted(tensors), 5) or 'nothing'}; needed a tensor named 'features', or exactly one 2-D tensor of floats",
+            code="feature-shape",
+            path=str(path),
+        )
+    return matrices[0].float()
+
 
 _FORMAT = "genpr.features/1"
 

@@ -1,24 +1,29 @@
-"""The two sides of a comparison: recognise what a source is, and whether the two belong together."""
+"""Inputs of a comparison: recognize images or features, name their rows, and read single images again."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.distributed import current_communicator
-from genpr.errors import FeatureError, UsageError
-from genpr.features.agreement import check_same_extractor
+from genpr.errors import DataError, FeatureError, ImageError, UsageError
+from genpr.features.extractor import check_same_extractor
 from genpr.features.feature_set import FeatureSet, load_features
 from genpr.features.joined_features import load_joined
 from genpr.images.arrays import peek_array
 from genpr.images.datasets import BatchSource
+from genpr.images.decode import content_sha256, decode
 from genpr.images.folder import FolderSource, ListSource
-from genpr.images.item import ImageSource, printable
+from genpr.images.item import ImageData, ImageSource, Item, printable
 from genpr.images.paths import STDIN, expand, split_choice
+from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source
 from genpr.notices import notice
 from genpr.validation import check_features
@@ -167,3 +172,157 @@ def check_untrained(real: FeatureSet, fake: FeatureSet) -> None:
             "make a new Evaluator, or score with a frozen copy",
             code="other-extractor",
         )
+
+
+def names_of(opened: OpenedSide) -> list[str] | None:
+    """What the images of a side are called, in order; None where that cannot be known without reading them."""
+    if isinstance(opened, FeatureSet):
+        return [opened.name_of(row) for row in range(len(opened))]
+    names = opened.source.names()
+    return None if names is None else list(names)
+
+
+def rows_in_source(opened: OpenedSide, features: FeatureSet, total: int | None) -> Sequence[int]:
+    """Where each image stands in its source, of which a part may have been chosen and unusable ones left out.
+
+    Raises:
+        DataError: One of them is not there any more ("changed").
+    """
+    if total == len(features):
+        return range(total)
+    if not isinstance(opened, FeatureSet) and all(_is_place(name) for name in features.names):
+        rows = [int(name[1:-1]) for name in features.names]
+        gone = next(
+            (name for name, row in zip(features.names, rows, strict=True) if row >= (total or row + 1)), None
+        )
+        return _known(rows, gone, features)
+    listed: Iterable[str] = (
+        map(opened.name_of, range(len(opened)))
+        if isinstance(opened, FeatureSet)
+        else opened.source.names() or (item.name for item in opened.source)
+    )
+    places = {name: place for place, name in enumerate(listed)}
+    gone = next((name for name in features.names if name not in places), None)
+    return _known([places.get(name, 0) for name in features.names], gone, features)
+
+
+def _known(rows: list[int], gone: str | None, features: FeatureSet) -> list[int]:
+    if gone is not None:
+        raise DataError(
+            f"{printable(gone)} was scored and is not in {printable(features.source)} any more; was the source changed?",
+            code="changed",
+            path=features.source,
+        )
+    return rows
+
+
+def _is_place(name: str) -> bool:
+    return name.startswith("[") and name.endswith("]") and name[1:-1].isdecimal()
+
+
+Pixels = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Pictures of the images of one side of a score.
+
+    Attributes:
+        source: Where they are.
+        names: Of the images that were scored, as `genpr.evaluation.per_image.FakeSamples.names`.
+        identities: (n, 32) uint8, sha256 of their bytes; None where they are not known.
+        policy: How they are decoded.
+        keep: What is kept of the pixels of each, since thousands of large pictures fill the memory; None for all of them.
+    """
+
+    source: ImageSource
+    names: Sequence[str]
+    identities: Pixels | None = None
+    policy: DecodePolicy = field(default_factory=DecodePolicy)
+    keep: Callable[[Pixels], Pixels] | None = None
+
+    def read(self, rows: Iterable[int]) -> dict[int, Pixels]:
+        """The pixels (h, w, 3) uint8 of the wanted rows, in one pass over the names of the source.
+
+        Only wanted images are decoded; an .npz file and a compressed archive are read up to the last of them. A row
+        is missing where the image is gone, has changed since it was scored, or cannot be decoded.
+
+        Args:
+            rows: Of the score, 0 to n - 1, in any order.
+
+        Raises:
+            DataError: The source as a whole cannot be read any more.
+        """
+        wanted: dict[str, list[int]] = defaultdict(list)
+        for each in dict.fromkeys(rows):
+            wanted[self.names[each]].append(each)
+        found: dict[int, Pixels] = {}
+        for item in self._items_called(wanted) if wanted else ():
+            if item.name not in wanted:
+                continue
+            try:
+                data = item.read()
+                row = self._row_of(data, wanted[item.name])
+                pixels = None if row is None else decode(data, name=item.name, policy=self.policy).pixels
+            except ImageError:
+                continue
+            if row is not None and pixels is not None:
+                found[row] = pixels if self.keep is None else self.keep(pixels)
+                wanted[item.name].remove(row)
+                if not wanted[item.name]:
+                    del wanted[item.name]
+            if not wanted:
+                break
+        return found
+
+    def _items_called(self, wanted: Collection[str]) -> Iterator[Item]:
+        """The images of some names, as long as these are wanted; where names are known, no others are looked at."""
+        names = self.source.names()
+        if names is None:
+            return iter(self.source)
+        return self.source.pick(place for place, name in enumerate(names) if name in wanted)
+
+    def _row_of(self, data: ImageData, rows: Sequence[int]) -> int | None:
+        """Which of `rows`, which share a name, an image is; None if it is none of them."""
+        if self.identities is None:
+            return rows[0]
+        digest = bytes.fromhex(content_sha256(data))
+        return next((row for row in rows if self.identities[row].tobytes() == digest), None)
+
+
+def pictures_of(
+    source: object,
+    names: Sequence[str],
+    *,
+    identities: Pixels | None = None,
+    policy: DecodePolicy | None = None,
+    keep: Callable[[Pixels], Pixels] | None = None,
+) -> Pictures | None:
+    """The pictures behind one side of a score; None where the source holds features, or gives its images once.
+
+    Args:
+        source: As it was given to the score: a folder, archive, .npz or .npy file, array, tensor or dataset.
+        names: What the scored images are called, as `Evidence.fake.names` or `Evidence.real.names`.
+        identities: Their hashes, as `Evidence` gives them too.
+        policy: How images are decoded; None for the default limits.
+        keep: As of `Pictures`.
+
+    Raises:
+        UsageError: The path does not exist any more.
+        DataError: It is empty or damaged.
+
+    Example:
+        >>> images = np.zeros((2, 4, 4, 3), np.uint8)
+        >>> pictures = pictures_of(images, ["[0]", "[1]"])
+        >>> {row: pixels.shape for row, pixels in pictures.read([1]).items()}
+        {1: (4, 4, 3)}
+        >>> pictures_of(np.zeros((2, 8)), ["row 0", "row 1"]) is None  # features
+        True
+    """
+    opened = open_side(source, "source")
+    if isinstance(opened, FeatureSet):
+        return None
+    images = opened.source
+    if isinstance(images, BatchSource) and images.is_one_shot:
+        return None
+    return Pictures(images, names, identities, policy or DecodePolicy(), keep)

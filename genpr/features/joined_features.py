@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from genpr.errors import FeatureError, some
-from genpr.features.agreement import check_same_extractor
-from genpr.features.feature_set import FeatureHead, FeatureSet, read_features, read_head
-from genpr.features.image_facts import ImageFacts
+from genpr.features.extractor import check_same_extractor
+from genpr.features.feature_set import FeatureHead, FeatureSet, ImageFacts, read_features, read_head
 from genpr.images.item import printable, short_names
 from genpr.images.policy import BadImagePolicy, choices_in, in_order
 from genpr.images.shards import ShardPlace, Share

@@ -1,4 +1,10 @@
-"""Which extractors are built in, and how any extractor is loaded by name or described.
+"""Extractors by name: how a name is parsed, which are built in, and how any of them is loaded.
+
+    inception                       the published recipe
+    inception@torch-bilinear        the same network behind pytorch-fid's resize
+    dinov2-vitl14@bfloat16          the same network in bfloat16
+    timm:resnet50.a1_in1k           any model of timm
+    open_clip:ViT-B-16:laion2b_s34b_b88k    any model and training run of open_clip
 
 Importing this module does not import torch: listing extractors and finding that weights are missing are quick.
 """
@@ -6,21 +12,311 @@ Importing this module does not import torch: listing extractors and finding that
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
 
 from genpr.errors import GenprError, ResourceError, UsageError, some
-from genpr.features.catalogue import BUILT_IN, BuiltIn, Request
-from genpr.features.extractor import ExtractorInfo, FeatureExtractor
-from genpr.features.lookup import canonical_name, check_known, family_loader, parse_name
-from genpr.features.names import ExtractorName
-from genpr.features.weights.files import Progress, find_or_fetch, is_cached
+from genpr.features.extractor import FeatureExtractor
+from genpr.features.weights.files import find_or_fetch, is_cached
+from genpr.features.weights.known import (
+    CLIP,
+    DINOV2,
+    INCEPTION_2015,
+    INCEPTION_TORCHVISION,
+    VGG16,
+    Progress,
+    WeightsFile,
+)
 
 if TYPE_CHECKING:
     import torch
+
+Precision = Literal["float32", "bfloat16"]
+
+RESIZE_NAMES = (
+    "tf1-bilinear",
+    "torch-bilinear",
+    "torch-bilinear-antialias",
+    "pil-bicubic-float",
+    "pil-bicubic-uint8",
+    "torch-bicubic-antialias",
+    "clip",
+)
+"""The rules of `genpr.features.resize`, which needs torch."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractorName:
+    """A name taken apart.
+
+    Attributes:
+        base: The name without variants.
+        resize: Another resize rule than the network's own; None for that.
+        precision: In which the network computes.
+    """
+
+    base: str
+    resize: str | None = None
+    precision: Precision = "float32"
+
+    @classmethod
+    def parse(cls, text: str) -> ExtractorName:
+        """Take `NAME[@VARIANT]...` apart.
+
+        Raises:
+            UsageError: A variant is neither "bfloat16" nor a resize rule, or two contradict each other.
+        """
+        base, *variants = text.split("@")
+        name = cls(base)
+        for variant in variants:
+            if variant == "bfloat16" and name.precision == "float32":
+                name = replace(name, precision="bfloat16")
+            elif variant in RESIZE_NAMES and name.resize is None:
+                name = replace(name, resize=variant)
+            else:
+                raise UsageError(
+                    f"extractor {text!r}: {variant!r} is no further variant; known are bfloat16 and one of the resize "
+                    f"rules {', '.join(RESIZE_NAMES)}",
+                    code="unknown-variant",
+                )
+        return name
+
+    def __str__(self) -> str:
+        resize = f"@{self.resize}" if self.resize else ""
+        return f"{self.base}{resize}{'' if self.precision == 'float32' else '@' + self.precision}"
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltIn:
+    """One built-in extractor.
+
+    Attributes:
+        layer: Which features of the network, in the words of its publication.
+        dim: Length of a feature vector.
+        resize: Name of its published resize rule.
+        side: Of the square it sees, in pixels.
+        loader: "module:function" that takes a `Request`; extractors with the same one share a network if they share
+            their weights.
+        weights: Its weights file; None for weight-free extractors.
+        comparable: Whether scores may be compared with published ones.
+        members: Random networks side by side.
+        published: Other resize rules under which numbers were published.
+    """
+
+    layer: str
+    dim: int
+    resize: str
+    side: int
+    loader: str
+    weights: WeightsFile | None = None
+    comparable: bool = True
+    members: int = 1
+    published: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """What a loader is asked for.
+
+    Attributes:
+        names: Layers of one network, under one resize rule and in one precision.
+        entry: The published weights of a built-in extractor.
+        weights: The verified weights file of a built-in extractor, or one given by the user.
+        device: Where to compute.
+        offline: Never download.
+        progress: Told how a download is going.
+    """
+
+    names: tuple[ExtractorName, ...]
+    weights: Path | None
+    device: torch.device
+    entry: WeightsFile | None = None
+    offline: bool = False
+    progress: Progress | None = None
+
+    @property
+    def file(self) -> tuple[WeightsFile, Path]:
+        """The published weights of a built-in extractor, and where the registry has found them."""
+        assert self.entry is not None
+        assert self.weights is not None
+        return self.entry, self.weights
+
+
+_INCEPTION = "genpr.features.networks.inception:load"
+_CLIP = "genpr.features.networks.clip:load"
+_DINOV2 = "genpr.features.networks.dinov2:load"
+
+
+def _inception(layer: str, dim: int) -> BuiltIn:
+    # By pytorch-fid, torchmetrics and clean-fid.
+    others = ("torch-bilinear", "torch-bilinear-antialias", "pil-bicubic-float")
+    return BuiltIn(layer, dim, "tf1-bilinear", 299, _INCEPTION, INCEPTION_2015, published=others)
+
+
+def _clip(dim: int, side: int, model: str) -> BuiltIn:
+    """OpenAI's weights, in the conversion that open_clip itself points to."""
+    return BuiltIn("image embedding", dim, "clip", side, _CLIP, CLIP[model])
+
+
+def _dinov2(dim: int, letter: str) -> BuiltIn:
+    others = (
+        "torch-bicubic-antialias",
+        "pil-bicubic-float",
+        "tf1-bilinear",
+    )  # EDM2, dgm-eval, torch-fidelity
+    return BuiltIn("CLS token", dim, "pil-bicubic-uint8", 224, _DINOV2, DINOV2[letter], published=others)
+
+
+BUILT_IN: Mapping[str, BuiltIn] = MappingProxyType(
+    {
+        "inception": _inception("pool3", 2048),
+        "inception-768": _inception("mixed 6e, mean", 768),
+        "inception-192": _inception("second max pool, mean", 192),
+        "inception-64": _inception("first max pool, mean", 64),
+        "inception-spatial": _inception("mixed_6/conv, 7 channels (sFID)", 2023),
+        "inception-softmax": _inception("softmax without bias (IS)", 1008),
+        "inception-torchvision": BuiltIn(
+            "pool",
+            2048,
+            "torch-bilinear",
+            299,
+            "genpr.features.networks.torchvision_models:load",
+            INCEPTION_TORCHVISION,
+        ),
+        "vgg16": BuiltIn(
+            "fc2 after ReLU",
+            4096,
+            "tf1-bilinear",
+            224,
+            "genpr.features.networks.torchvision_models:load",
+            VGG16,
+        ),
+        "clip-vit-b-32": _clip(512, 224, "vit-b-32"),
+        "clip-vit-l-14": _clip(768, 224, "vit-l-14"),
+        "clip-vit-l-14-336": _clip(768, 336, "vit-l-14-336"),
+        "dinov2-vits14": _dinov2(384, "s"),
+        "dinov2-vitb14": _dinov2(768, "b"),
+        "dinov2-vitl14": _dinov2(1024, "l"),
+        "dinov2-vitg14": _dinov2(1536, "g"),
+        "random-vgg16": BuiltIn(
+            "3 random networks",
+            192,
+            "tf1-bilinear",
+            224,
+            "genpr.features.networks.random_vgg16:load",
+            comparable=False,
+            members=3,
+        ),
+        "gabor": BuiltIn(
+            "moduli", 736, "bicubic-antialias", 64, "genpr.features.networks.gabor:load", comparable=False
+        ),
+        "pixels": BuiltIn(
+            "RGB",
+            3072,
+            "torch-bicubic-antialias",
+            32,
+            "genpr.features.networks.pixels:load",
+            comparable=False,
+        ),
+    }
+)
+"""By name, in the order in which they are listed."""
+
+OPEN_FAMILIES: Mapping[str, str] = MappingProxyType(
+    {"timm": "genpr.features.networks.timm_models:load", "open_clip": _CLIP}
+)
+"""Loaders of extractors named `FAMILY:MODEL`, which are only known once their library is asked."""
+
+
+def check_known(name: str) -> None:
+    """Refuse a name that is neither built in nor of the form of a custom extractor.
+
+    Raises:
+        UsageError: "unknown-extractor", or "unknown-variant".
+    """
+    if parse_name(name).base not in BUILT_IN and ":" not in name:
+        close = get_close_matches(name, BUILT_IN, n=1)
+        meant = f"; did you mean {close[0]}?" if close else ""
+        raise UsageError(
+            f"unknown extractor {name!r}{meant}; known are {', '.join(BUILT_IN)}, timm:MODEL, open_clip:MODEL:PRETRAINED, "
+            "and custom ones as path/to/file.py:factory or package.module:factory",
+            code="unknown-extractor",
+        )
+
+
+def canonical_name(name: str) -> str:
+    """The same extractor by its shortest name: variants that are the network's own are left out.
+
+    Raises:
+        UsageError: As `check_known`.
+    """
+    check_known(name)
+    parsed = parse_name(name)
+    known = BUILT_IN.get(parsed.base)
+    return str(replace(parsed, resize=None)) if known and parsed.resize == known.resize else str(parsed)
+
+
+def is_same_extractor(name: str, other: str) -> bool:
+    """Whether two names stand for the same extractor, such as "inception" and "inception@tf1-bilinear"."""
+    names = [name, other]
+    return name == other or (
+        all(parse_name(each).base in BUILT_IN for each in names)
+        and canonical_name(name) == canonical_name(other)
+    )
+
+
+def dim_of(name: str) -> int | None:
+    """Length of the features of a built-in extractor; None for others."""
+    known = BUILT_IN.get(parse_name(name).base)
+    return known.dim if known else None
+
+
+def members_of(name: str) -> int:
+    """How many networks a built-in extractor holds side by side."""
+    known = BUILT_IN.get(parse_name(name).base)
+    return known.members if known else 1
+
+
+def with_variants_of(name: str, other: str) -> str:
+    """The built-in extractor `name`, with the resize rule and precision of `other` if that is of the same network."""
+    ours, theirs = parse_name(name), parse_name(other)
+    known, like = BUILT_IN[ours.base], BUILT_IN.get(theirs.base)
+    if like is None or (known.loader, known.weights) != (like.loader, like.weights):
+        return name
+    return canonical_name(str(replace(ours, resize=theirs.resize, precision=theirs.precision)))
+
+
+def group_by_network(names: Iterable[str]) -> tuple[tuple[str, ...], ...]:
+    """Put together what one pass through one network can give, in the order of first mention, without repeats."""
+    groups: dict[object, list[str]] = {}
+    for name in dict.fromkeys(names):
+        groups.setdefault(_network(name), []).append(name)
+    return tuple(tuple(group) for group in groups.values())
+
+
+def _network(name: str) -> object:
+    """Equal for layers of the same network, under the same resize rule and precision."""
+    parsed = parse_name(name)
+    known = BUILT_IN.get(parsed.base)
+    if known is None or known.weights is None:
+        return name
+    return known.loader, known.weights.name, parsed.resize or known.resize, known.side, parsed.precision
+
+
+def parse_name(name: str) -> ExtractorName:
+    """Custom extractors may have any character in their path, and have no variants."""
+    own = name.partition("@")[0]
+    return ExtractorName.parse(name) if own in BUILT_IN or family_loader(name) else ExtractorName(name)
+
+
+def family_loader(name: str) -> str | None:
+    """Loader of an open family, such as that of "timm:MODEL"."""
+    return OPEN_FAMILIES.get(name.partition(":")[0]) if ":" in name else None
 
 
 @dataclass(frozen=True)
@@ -225,24 +521,6 @@ def check_weights_used(names: Iterable[str], weights: str | os.PathLike[str] | N
             f"weights {os.fspath(weights)!r} belong to none of the extractors {some(wanted, 10)}",
             code="weights-unused",
         )
-
-
-def describe(extractor: FeatureExtractor) -> ExtractorInfo:
-    """What is known about an extractor: its own `info`, or what inspecting a custom one shows.
-
-    A custom extractor is hashed anew at each call, since its owner may have trained it in between.
-
-    Raises:
-        UsageError: It does not follow the `FeatureExtractor` protocol.
-    """
-    info = getattr(extractor, "info", None)
-    if isinstance(info, ExtractorInfo):
-        return info
-    from genpr.features.custom import adopt
-
-    adopted_info = getattr(adopt(extractor), "info", None)
-    assert isinstance(adopted_info, ExtractorInfo)
-    return adopted_info
 
 
 def _path(path: str | os.PathLike[str] | None) -> Path | None:

@@ -12,9 +12,9 @@ from genpr.errors import UsageError
 from genpr.evaluation.evaluator import Evaluator
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan
-from genpr.features.embedder import Embedder
 from genpr.features.inputs import OpenedImages
 from genpr.features.options import changed_options
+from genpr.features.source_features import Embedder
 from genpr.images.arrays import TensorSource
 
 

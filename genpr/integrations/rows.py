@@ -9,12 +9,11 @@ from torch import Tensor
 
 from genpr.errors import UsageError
 from genpr.evaluation.plan import ScorePlan
-from genpr.features.embedded_source import OWN
-from genpr.features.embedder import Embedder, Space
+from genpr.features.custom import describe
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedImages
-from genpr.features.registry import describe
+from genpr.features.source_features import OWN, Embedder, Space
 from genpr.images.source import open_source
 
 _HASH = 32

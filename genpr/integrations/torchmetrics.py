@@ -18,8 +18,7 @@ from genpr.errors import ResourceError, UsageError
 from genpr.evaluation.evaluator import Evaluator
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.result import Result
-from genpr.features.agreement import check_same_extractor
-from genpr.features.extractor import ExtractorInfo, FeatureExtractor
+from genpr.features.extractor import ExtractorInfo, FeatureExtractor, check_same_extractor
 from genpr.features.feature_set import FeatureSet
 from genpr.images.arrays import ImageRange
 from genpr.integrations.pixels import as_uint8, declared_range

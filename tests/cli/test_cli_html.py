@@ -110,7 +110,7 @@ def without_times(record):
 def test_one_score_serves_the_page_the_table_and_the_classes(genpr, classes, tmp_path, monkeypatch):
     from genpr.evaluation.per_class import ClassScorer
     from genpr.evaluation.reference import FittedReference
-    from genpr.features.embedded_source import SideFeatures
+    from genpr.features.source_features import SideFeatures
 
     plain = genpr("score", *classes, *PIXELS, "--per-class", "--min-per-class", "12", "--json")
     scored = [counted(monkeypatch, FittedReference, name) for name in ("score", "per_image")]

@@ -14,8 +14,8 @@ from weights_server import checkpoint, left_behind, put, serving, use_own_folder
 
 from genpr.cli.main import run
 from genpr.features.weights import known as known_weights
-from genpr.features.weights.places import weights_folder
-from genpr.features.weights.trust import record_path
+from genpr.features.weights.known import weights_folder
+from genpr.features.weights.verify import record_path
 
 GOOD = checkpoint()
 DIGEST = hashlib.sha256(GOOD).hexdigest()

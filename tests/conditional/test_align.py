@@ -15,8 +15,8 @@ from genpr.conditional.align import AlignmentConfig, aligned
 from genpr.conditional.prompt_ranking import worst_first
 from genpr.errors import DataError, FeatureError, UsageError
 from genpr.evaluation.result import result_of
-from genpr.features.embedder import Embedder
 from genpr.features.options import EmbedOptions
+from genpr.features.source_features import Embedder
 
 N = 200
 I2T = [f"retrieval.{name}" for name in ("r_precision", "hit_1", "hit_5", "hit_10", "mrr", "ndcg", "map")]

@@ -380,8 +380,7 @@ def test_features_of_another_model_are_refused(write_images):
 
 def test_variant_of_published_weights_is_in_the_record(tmp_path):
     """What identifies a detector of torchvision: its name, and the bytes of its weights."""
-    from genpr.features.detecting import DetectingExtractor
-    from genpr.features.detectors import TorchvisionDetector
+    from genpr.features.detectors import DetectingExtractor, TorchvisionDetector
 
     def info(name, sha):
         network = nn.Identity()

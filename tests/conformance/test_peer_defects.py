@@ -17,8 +17,8 @@ from PIL import Image
 
 import genpr
 from genpr.features.cache import FeatureCache
+from genpr.features.custom import describe
 from genpr.features.embed import embed_source
-from genpr.features.registry import describe
 from genpr.images.source import open_source
 from genpr.metrics.manifold import manifold_metrics, precision_recall
 

@@ -10,8 +10,8 @@ import re
 import pytest
 import torch
 
-from genpr.features.names import ExtractorName
 from genpr.features.networks import clip
+from genpr.features.registry import ExtractorName
 from genpr.features.weights.known import CLIP
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -12,8 +12,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from genpr.features.names import ExtractorName
 from genpr.features.networks import dinov2
+from genpr.features.registry import ExtractorName
 from genpr.features.weights.known import DINOV2
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

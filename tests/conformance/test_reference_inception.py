@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from genpr.features.names import ExtractorName
 from genpr.features.networks.inception import InceptionNetwork, build
+from genpr.features.registry import ExtractorName
 from genpr.features.resize import tf1_bilinear
 from genpr.features.weights.known import INCEPTION_2015
 

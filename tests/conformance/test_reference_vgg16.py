@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from genpr.features.names import ExtractorName
 from genpr.features.networks import torchvision_models
+from genpr.features.registry import ExtractorName
 from genpr.features.resize import tf1_bilinear
 from genpr.features.weights.known import VGG16
 

@@ -22,7 +22,7 @@ import torch
 import genpr
 from genpr.distributed import current_communicator
 from genpr.errors import BadImagesError
-from genpr.features import collected, embed
+from genpr.features import embed
 from genpr.neighbors import counts, engine, nearest, resample, search
 from genpr.neighbors.engine import choose_engine
 
@@ -37,7 +37,7 @@ def small_pieces():
     search._FEWEST_ROWS, search._BLOCKS, search._PORTION = 16, 1000, 512
     nearest._VERIFIED = counts._LISTED = resample._LISTED = 64
     search._HELD_PORTION = 256
-    collected.BLOCK = embed.BLOCK = BLOCK
+    embed.BLOCK = embed.BLOCK = BLOCK
     engine.TorchEngine.tiles = lambda _, width, device: engine.TorchTiles.allocate(24, 40, device)
 
 
@@ -160,7 +160,7 @@ PYTHON = {each.__name__: each for each in (scores, every_score, embedded, exchan
 
 def break_rank(how, rank):
     """Let one rank fail, or talk, while it embeds."""
-    before = collected.Collected.put
+    before = embed.Collected.put
 
     def put(self, rows, features):
         before(self, rows, features)
@@ -173,7 +173,7 @@ def break_rank(how, rank):
                 return
             raise genpr.ResourceError("no room here", code="oom")
 
-    collected.Collected.put = put
+    embed.Collected.put = put
 
 
 def run(job, rank):

@@ -18,10 +18,9 @@ import torch
 
 import genpr
 from genpr.distributed import Communicator, use_communicator
-from genpr.features.collected import Collected, RankShare
-from genpr.features.cpu_fallback import going_on
-from genpr.features.embedder import Embedder
+from genpr.features.embed import Collected, RankShare
 from genpr.features.options import EmbedOptions
+from genpr.features.source_features import Embedder, going_on
 from genpr.images.policy import FLAGS
 from genpr.images.shards import ShardSource, Share
 from genpr.images.source import open_source, subset
@@ -50,7 +49,7 @@ def ranks_of(rank: int, size: int) -> SimpleNamespace:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_ranks_share_a_source_block_by_block(sources, size, monkeypatch):
-    monkeypatch.setattr("genpr.features.collected.BLOCK", 2)
+    monkeypatch.setattr("genpr.features.embed.BLOCK", 2)
     for source in sources:
         taken = {}
         for rank in range(size):
@@ -65,7 +64,7 @@ def test_ranks_share_a_source_block_by_block(sources, size, monkeypatch):
 @pytest.fixture
 def half_damaged(tmp_path, monkeypatch):
     """Six images in three blocks of a parquet file, of which the second block cannot be read."""
-    monkeypatch.setattr("genpr.features.collected.BLOCK", 2)
+    monkeypatch.setattr("genpr.features.embed.BLOCK", 2)
     path = tmp_path / "x.parquet"
     images = [np.random.default_rng(number).bytes(500) for number in range(6)]
     pq.write_table(

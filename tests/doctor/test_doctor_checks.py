@@ -317,8 +317,7 @@ def test_damaged_features_are_found_in_a_sample_or_in_all(tmp_path):
 
 def test_weights(monkeypatch):
     from genpr.features.weights import known
-    from genpr.features.weights.known import WeightsFile
-    from genpr.features.weights.places import make_weights_folder
+    from genpr.features.weights.known import WeightsFile, make_weights_folder
 
     sha256 = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"  # of "hello"
     usual = WeightsFile("usual.pth", "https://x.invalid/usual.pth", 5, sha256, "MIT", used_by=("inception",))

@@ -11,7 +11,7 @@ from types import MappingProxyType
 import pytest
 import torch
 
-from genpr.features import catalogue, registry
+from genpr.features import registry
 from genpr.features.networks.inception import InceptionNetwork
 from genpr.features.weights.known import INCEPTION_2015
 
@@ -42,7 +42,7 @@ def replaced_inception(folder: Path) -> Iterator[Path]:
     entry = replace(INCEPTION_2015, size=len(data), sha256=hashlib.sha256(data).hexdigest())
     known = {
         name: replace(item, weights=entry) if item.weights is INCEPTION_2015 else item
-        for name, item in catalogue.BUILT_IN.items()
+        for name, item in registry.BUILT_IN.items()
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "BUILT_IN", MappingProxyType(known))

@@ -312,7 +312,9 @@ class TestImages:
     def test_labels_that_do_not_fit_are_told_before_anything_is_embedded(
         self, folders, tmp_path, capsys, monkeypatch
     ):
-        monkeypatch.setattr("genpr.features.embedder.embed_source", lambda *_, **__: pytest.fail("embedded"))
+        monkeypatch.setattr(
+            "genpr.features.source_features.embed_source", lambda *_, **__: pytest.fail("embedded")
+        )
         (tmp_path / "fake.csv").write_text(
             "".join(f"{c}/{i}.png,{n}\n" for n, c in enumerate(("cat", "dog")) for i in range(14))
         )
@@ -330,7 +332,9 @@ class TestImages:
             )
 
     def test_features_against_images(self, folders, tmp_path, rng, capsys, monkeypatch):
-        monkeypatch.setattr("genpr.features.embedder.embed_source", lambda *_, **__: pytest.fail("embedded"))
+        monkeypatch.setattr(
+            "genpr.features.source_features.embed_source", lambda *_, **__: pytest.fail("embedded")
+        )
         np.save(tmp_path / "fake.npy", rng.normal(size=(20, 3)))
         assert run(["score", str(folders[0]), str(tmp_path / "fake.npy"), *self.OPTIONS]) == 3
         assert "holds features but" in capsys.readouterr().err
@@ -374,7 +378,9 @@ class TestImages:
         ids=str,
     )
     def test_usage(self, folders, capsys, arguments, words, monkeypatch):
-        monkeypatch.setattr("genpr.features.embedder.embed_source", lambda *_, **__: pytest.fail("embedded"))
+        monkeypatch.setattr(
+            "genpr.features.source_features.embed_source", lambda *_, **__: pytest.fail("embedded")
+        )
         assert run(["score", *map(str, folders), "--extractor", "pixels", "-q", *arguments]) == 2
         assert words in capsys.readouterr().err
 

@@ -10,10 +10,9 @@ import pytest
 import genpr
 from genpr.evaluation import reference
 from genpr.evaluation.result import result_of
-from genpr.features.embedded_source import OWN, SideFeatures
-from genpr.features.embedder import Embedder
 from genpr.features.inputs import open_side
 from genpr.features.options import EmbedOptions
+from genpr.features.source_features import OWN, Embedder, SideFeatures
 from genpr.metrics.registry import BALLS, METRICS
 from genpr.metrics.value import Control
 

@@ -19,8 +19,8 @@ from genpr.evaluation.fitted_neighbors import FittedNeighbors
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import find_protocol
 from genpr.evaluation.result import result_of
-from genpr.features.embedded_source import OWN
 from genpr.features.feature_set import FeatureSet
+from genpr.features.source_features import OWN
 from genpr.metrics.equal_blocks import equal_blocks
 from genpr.metrics.null import balls_hit
 from genpr.metrics.registry import METRICS, SIZE_SENSITIVE

@@ -17,8 +17,7 @@ from genpr.evaluation.result import Identities
 from genpr.features import cache as cache_module
 from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.extractor import ExtractorInfo
-from genpr.features.feature_set import FeatureSet, load_features, save_features
-from genpr.features.image_facts import ImageFacts
+from genpr.features.feature_set import FeatureSet, ImageFacts, load_features, save_features
 from genpr.images.formats import codec_name
 
 OPTIONS = {"extractor": "pixels", "device": "cpu", "control": False, "intervals": False, "k": 1}

@@ -14,8 +14,8 @@ from genpr.cli.main import run
 from genpr.errors import DataError, UsageError
 from genpr.evaluation.labels import FolderLabels, NamedLabels, OptionalLabels, look_like_classes
 from genpr.evaluation.modes import find_modes
-from genpr.features.embedder import Embedder
 from genpr.features.feature_set import FeatureSet, save_features
+from genpr.features.source_features import Embedder
 from genpr.images.policy import BadImagePolicy
 from genpr.report.text.modes_table import modes_table
 

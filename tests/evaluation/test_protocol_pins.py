@@ -15,9 +15,9 @@ from genpr.evaluation.evaluator import score_protocols
 from genpr.evaluation.fitted_metrics import FittedMetrics
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import find_protocol
-from genpr.features.embedder import Embedder
 from genpr.features.feature_set import FeatureSet
 from genpr.features.options import EmbedOptions
+from genpr.features.source_features import Embedder
 from genpr.images.source import choose_rows
 from genpr.metrics.frechet import Gaussian, frechet_distance
 from genpr.metrics.inception_score import inception_score

@@ -46,7 +46,7 @@ def test_every_metric_without_neighbours_is_expected_below():
 
 @pytest.mark.parametrize("metric", EXPECTED_COMPANIONS)
 def test_each_metric_of_a_score_is_the_function_of_its_name(rng, metric, monkeypatch):
-    monkeypatch.setattr("genpr.features.embedded_source.dim_of", lambda _name: None)  # five columns will do
+    monkeypatch.setattr("genpr.features.source_features.dim_of", lambda _name: None)  # five columns will do
     real, fake = (rng.dirichlet([spread] * 5, n).astype(np.float32) for n, spread in ((40, 0.4), (45, 1.0)))
     result = genpr.score(real, fake, metrics=[metric], extractor=METRICS[metric].space, device="cpu")
     assert result[metric] == pytest.approx(EXPECTED_COMPANIONS[metric](real, fake), rel=1e-9)
@@ -54,7 +54,7 @@ def test_each_metric_of_a_score_is_the_function_of_its_name(rng, metric, monkeyp
 
 @pytest.mark.parametrize("metric", ["kid", "kd"])
 def test_a_kernel_distance_tells_its_spread_and_that_its_subsets_were_small(rng, metric, monkeypatch):
-    monkeypatch.setattr("genpr.features.embedded_source.dim_of", lambda _name: None)
+    monkeypatch.setattr("genpr.features.source_features.dim_of", lambda _name: None)
     real, fake = rng.normal(size=(40, 5)), rng.normal(size=(45, 5))
     value = genpr.score(real, fake, metrics=[metric], extractor=METRICS[metric].space).metrics[metric]
     assert value.spread == pytest.approx(kernel_distance(real, fake).std, rel=1e-9)
@@ -130,7 +130,7 @@ def test_only_images_from_files_are_kept_in_the_cache(write_images, rng):
     ids=str,
 )
 def test_the_evaluator_takes_every_option_of_score(options, rng, monkeypatch):
-    monkeypatch.setattr("genpr.features.embedded_source.dim_of", lambda _name: None)
+    monkeypatch.setattr("genpr.features.source_features.dim_of", lambda _name: None)
     real, fake = (
         rng.integers(0, 4, (40, 3)).astype(np.float32),
         rng.integers(0, 5, (35, 3)).astype(np.float32),

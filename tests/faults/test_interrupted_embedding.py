@@ -46,7 +46,7 @@ class Stuck:
 
 
 def test_what_was_embedded_is_written_before_what_runs_is_waited_for(write_images, monkeypatch):
-    monkeypatch.setattr("genpr.features.forward_pass.usable_cores", lambda: 2)
+    monkeypatch.setattr("genpr.features.embed.usable_cores", lambda: 2)
     cache = Cache()
     extractor = Stuck(cache)
     folder = write_images("images", np.arange(40, dtype=np.uint8).repeat(192).reshape(40, 8, 8, 3))

@@ -17,9 +17,8 @@ from genpr.conditional import align, copies
 from genpr.errors import ResourceError
 from genpr.evaluation import modes, reference
 from genpr.evaluation import per_class as class_scoring
-from genpr.features import embedder as embedding
-from genpr.features.embed import embed_source
-from genpr.features.forward_pass import ForwardPass
+from genpr.features import source_features as embedding
+from genpr.features.embed import ForwardPass, embed_source
 from genpr.features.options import EmbedOptions
 from genpr.images.source import open_source
 from genpr.neighbors.engine import TorchEngine, TorchTiles
@@ -93,7 +92,7 @@ def test_what_libraries_raise_of_this_machine_is_known(make):
 @pytest.mark.parametrize("name", ERRORS)
 @pytest.mark.parametrize("thread_safe", [False, True])
 def test_batches_are_halved_whatever_says_that_memory_ran_out(images, monkeypatch, name, thread_safe):
-    monkeypatch.setattr("genpr.features.forward_pass.usable_cores", lambda: 4)
+    monkeypatch.setattr("genpr.features.embed.usable_cores", lambda: 4)
     extractor = Hungry(3, ERRORS[name], thread_safe=thread_safe)
     with collect_notices() as told:
         found = embed_source(open_source(images), extractor, batch_size=16)

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from genpr.features import cache_index
-from genpr.features.cache import FeatureCache
-from genpr.features.cache_index import CacheIndex
+from genpr.features import cache
+from genpr.features.cache import CacheIndex, FeatureCache
 from genpr.features.extractor import ExtractorInfo
 
 INFO = ExtractorInfo("toy", 3, "none", None, comparable=False, cache_key="a" * 64)
@@ -23,7 +22,7 @@ def identities(rng, n):
 
 @pytest.mark.parametrize("most_new", [0, 25, 10**6], ids=["sorted at once", "now and then", "never sorted"])
 def test_every_image_is_found_where_it_is_however_they_are_kept(rng, monkeypatch, most_new):
-    monkeypatch.setattr(cache_index, "_NEW_ROWS", most_new)
+    monkeypatch.setattr(cache, "_NEW_ROWS", most_new)
     index, rows = CacheIndex(), identities(rng, 60)
     for start in range(0, 60, 10):
         index.add(Path(str(start)), rows[start : start + 10])
@@ -41,9 +40,9 @@ def test_every_image_is_found_where_it_is_however_they_are_kept(rng, monkeypatch
 def test_of_several_places_the_last_comes_first(rng, monkeypatch):
     index, rows = CacheIndex(), identities(rng, 2)
     index.add(Path("a"), rows)
-    monkeypatch.setattr(cache_index, "_NEW_ROWS", 0)
+    monkeypatch.setattr(cache, "_NEW_ROWS", 0)
     assert len(list(index.find(rows[0].tobytes()))) == 1
-    monkeypatch.setattr(cache_index, "_NEW_ROWS", 10)
+    monkeypatch.setattr(cache, "_NEW_ROWS", 10)
     index.add(Path("b"), rows[::-1].copy())
     assert list(index.find(rows[0].tobytes())) == [(Path("b"), 1), (Path("a"), 0)]
 

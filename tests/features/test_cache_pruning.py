@@ -249,10 +249,10 @@ def test_scores_with_and_without_the_cache_share_one_network(write_images, rng, 
         write_images(name, rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)) for name in ("r", "f")
     )
     loaded = []
-    from genpr.features import embedder
+    from genpr.features import source_features
 
-    load = embedder.load_joint
-    monkeypatch.setattr(embedder, "load_joint", lambda *a, **k: (loaded.append(a), load(*a, **k))[1])
+    load = source_features.load_joint
+    monkeypatch.setattr(source_features, "load_joint", lambda *a, **k: (loaded.append(a), load(*a, **k))[1])
     evaluator = genpr.Evaluator(real, extractor="gabor", device="cpu")
     evaluator.score(fake, cache=False)
     evaluator.score(fake, cache=True)

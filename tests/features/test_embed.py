@@ -18,8 +18,8 @@ from torch import nn
 import genpr
 from genpr.errors import BadImagesError, FeatureError, ResourceError
 from genpr.features.cache import FeatureCache, JoinedCache
+from genpr.features.custom import describe
 from genpr.features.embed import embed_source
-from genpr.features.registry import describe
 from genpr.images.policy import BadImagePolicy
 from genpr.images.source import open_source
 
@@ -209,7 +209,7 @@ class Parallel(Counting):
 
 
 def test_thread_safe_extractors_run_in_parallel_with_the_same_rows(write_images, pixels, monkeypatch):
-    monkeypatch.setattr("genpr.features.forward_pass.usable_cores", lambda: 3)
+    monkeypatch.setattr("genpr.features.embed.usable_cores", lambda: 3)
     threads_before = torch.get_num_threads()
     extractor = Parallel()
     features = genpr.embed(write_images("a", pixels), extractor, batch_size=2)
@@ -220,7 +220,7 @@ def test_thread_safe_extractors_run_in_parallel_with_the_same_rows(write_images,
 
 
 def test_other_extractors_run_one_block_at_a_time_in_the_callers_thread(write_images, pixels, monkeypatch):
-    monkeypatch.setattr("genpr.features.forward_pass.usable_cores", lambda: 3)
+    monkeypatch.setattr("genpr.features.embed.usable_cores", lambda: 3)
     extractor = Parallel()
     extractor.thread_safe = False
     genpr.embed(write_images("a", pixels), extractor, batch_size=2)

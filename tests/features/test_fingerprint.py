@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from genpr.features.custom import adopt
-from genpr.features.registry import describe, load_extractor
+from genpr.features.custom import adopt, describe
+from genpr.features.registry import load_extractor
 
 NET = """
 import torch

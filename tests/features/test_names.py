@@ -3,9 +3,7 @@ from __future__ import annotations
 import pytest
 
 from genpr.errors import UsageError
-from genpr.features.lookup import canonical_name, group_by_network
-from genpr.features.names import RESIZE_NAMES, ExtractorName
-from genpr.features.registry import weights_of
+from genpr.features.registry import RESIZE_NAMES, ExtractorName, canonical_name, group_by_network, weights_of
 from genpr.features.resize import RESIZE_RULES
 
 

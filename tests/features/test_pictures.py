@@ -12,7 +12,7 @@ from PIL import Image
 
 import genpr
 from genpr.errors import UsageError
-from genpr.features.pictures import pictures_of
+from genpr.features.inputs import pictures_of
 
 OPTIONS = {"extractor": "pixels", "control": False, "intervals": False, "device": "cpu"}
 

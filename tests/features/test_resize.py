@@ -9,8 +9,8 @@ from torch import Tensor
 
 from genpr.errors import UsageError
 from genpr.features import resize
-from genpr.features.names import RESIZE_NAMES
 from genpr.features.networks.open_families import pillow_rule
+from genpr.features.registry import RESIZE_NAMES
 from genpr.features.resize import (
     RESIZE_RULES,
     bicubic_antialias,
@@ -117,7 +117,7 @@ def test_the_middle_alone_is_that_of_the_whole(monkeypatch):
     """But for tall images, where Pillow chooses by the size which axis it rounds first."""
     images = [random_image(9, 400), random_image(40, 900), random_image(1, 6000), random_image(700, 13)]
     whole = [FUNCTIONS["clip"](image, 32) for image in images]
-    monkeypatch.setattr("genpr.features.pillow_images._MOST_RESIZED", 0)
+    monkeypatch.setattr("genpr.features.resize._MOST_RESIZED", 0)
     middles = [FUNCTIONS["clip"](image, 32) for image in images]
     for middle, expected in zip(middles[:-1], whole[:-1], strict=True):
         assert torch.equal(middle, expected)

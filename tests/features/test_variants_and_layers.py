@@ -11,13 +11,11 @@ from torch import nn
 import genpr
 from genpr.features import resize
 from genpr.features.cache import FeatureCache, JoinedCache
-from genpr.features.catalogue import BUILT_IN, Request
+from genpr.features.custom import describe
 from genpr.features.embed import embed_source
-from genpr.features.lookup import group_by_network
-from genpr.features.names import ExtractorName
 from genpr.features.networks import random_vgg16, torchvision_models
 from genpr.features.networks.network import InputRule, describe_part, joint_info
-from genpr.features.registry import describe
+from genpr.features.registry import BUILT_IN, ExtractorName, Request, group_by_network
 from genpr.features.resize import find_rule
 from genpr.images.source import open_source
 

@@ -21,7 +21,7 @@ from PIL import Image
 
 from genpr.errors import DataError, GenprError, ImageError, ResourceError, UsageError
 from genpr.evaluation.labels import open_labels
-from genpr.features.pictures import pictures_of
+from genpr.features.inputs import pictures_of
 from genpr.images.decode import decode
 from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source, subset

@@ -12,8 +12,8 @@ from toy_pair import ToyPair, chosen, drawings, words
 
 from genpr.conditional.align import AlignmentConfig, aligned
 from genpr.evaluation.result import Misranked
-from genpr.features.embedder import Embedder
 from genpr.features.options import EmbedOptions
+from genpr.features.source_features import Embedder
 from genpr.report.pages.align_page import align_report
 from genpr.report.pages.gallery import data_uri
 from genpr.report.pages.thumbnails import thumbnail

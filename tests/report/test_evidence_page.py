@@ -283,7 +283,7 @@ def calls(monkeypatch, owner, name):
 
 
 def test_each_side_is_read_once(evidence, folders, given, monkeypatch):
-    from genpr.features.pictures import Pictures
+    from genpr.features.inputs import Pictures
 
     reads, told = calls(monkeypatch, Pictures, "read"), []
     found = evidence_report(evidence, *folders, device="cpu", progress=lambda *each: told.append(each))

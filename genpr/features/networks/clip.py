@@ -24,8 +24,6 @@ import torch
 from torch import Tensor, nn
 
 from genpr.errors import UsageError
-from genpr.features.catalogue import BUILT_IN, Request
-from genpr.features.names import ExtractorName
 from genpr.features.networks.network import InputRule, NetworkExtractor, single_layer
 from genpr.features.networks.open_families import (
     find_family_weights,
@@ -34,6 +32,7 @@ from genpr.features.networks.open_families import (
     pillow_rule,
     unknown_model,
 )
+from genpr.features.registry import BUILT_IN, ExtractorName, Request
 from genpr.features.resize import ResizeRule, find_rule
 from genpr.features.weights.files import load_state_dict, loaded_sha256
 from genpr.features.weights.known import WeightsFile, hub_file

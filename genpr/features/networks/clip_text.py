@@ -20,8 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from genpr.errors import FeatureError, UsageError
-from genpr.features.catalogue import BUILT_IN, Request
-from genpr.features.names import ExtractorName
+from genpr.features.extractor import TextEncoderInfo, TextProgress
 from genpr.features.networks.clip import (
     ClipModel,
     check_quick_gelu,
@@ -30,7 +29,7 @@ from genpr.features.networks.clip import (
     without_wrapper,
 )
 from genpr.features.networks.open_families import find_family_weights, misfit
-from genpr.features.text_encoder import TextEncoderInfo, TextProgress
+from genpr.features.registry import BUILT_IN, ExtractorName, Request
 from genpr.features.weights.files import load_state_dict, loaded_sha256
 from genpr.features.weights.known import WeightsFile
 from genpr.runtime import state_guard

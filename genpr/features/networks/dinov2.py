@@ -23,9 +23,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from genpr.features.catalogue import BUILT_IN, Request
-from genpr.features.names import ExtractorName
 from genpr.features.networks.network import InputRule, NetworkExtractor, single_layer
+from genpr.features.registry import BUILT_IN, ExtractorName, Request
 from genpr.features.resize import find_rule
 from genpr.features.weights.files import load_state_dict, loaded_sha256
 from genpr.features.weights.known import WeightsFile

@@ -28,8 +28,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from genpr.errors import UsageError
-from genpr.features.catalogue import Request
 from genpr.features.extractor import ExtractorInfo, prepare_batch
+from genpr.features.registry import Request
 from genpr.features.resize import bicubic_antialias
 from genpr.runtime import resolve_device
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from genpr.features.catalogue import BUILT_IN
 from genpr.features.extractor import ExtractorInfo, prepare_batch
-from genpr.features.names import ExtractorName
+from genpr.features.registry import BUILT_IN, ExtractorName
 from genpr.features.resize import ResizeRule
 from genpr.runtime import state_guard
 

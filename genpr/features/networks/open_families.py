@@ -11,10 +11,9 @@ from PIL import Image
 from torch import Tensor
 
 from genpr.errors import UsageError, WeightsError
-from genpr.features.catalogue import Request
 from genpr.features.networks.network import Colour
-from genpr.features.pillow_images import resized_middle
-from genpr.features.resize import ResizeRule
+from genpr.features.registry import Request
+from genpr.features.resize import ResizeRule, resized_middle
 from genpr.features.weights.files import find_or_fetch, is_cached
 from genpr.features.weights.known import WeightsFile
 from genpr.runtime import expanded
@@ -70,7 +69,7 @@ def grey_levels(colour: Sequence[float]) -> Colour:
 def find_family_weights(request: Request, published: Sequence[WeightsFile]) -> tuple[WeightsFile, Path]:
     """The weights of a model of an open family: the file that was given, else a published one.
 
-    A published file is trusted at its first use (see `genpr.features.weights.trust`). For the one that is given only its
+    A published file is trusted at its first use (see `genpr.features.weights.verify`). For the one that is given only its
     user vouches, so it is held to nothing but its own sha256, and nothing is remembered.
 
     Args:

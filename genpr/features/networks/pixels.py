@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from genpr.features.catalogue import BUILT_IN, Request
 from genpr.features.networks.network import InputRule, NetworkExtractor, single_layer
+from genpr.features.registry import BUILT_IN, Request
 from genpr.features.resize import find_rule
 
 

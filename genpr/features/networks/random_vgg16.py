@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from genpr.features.catalogue import BUILT_IN, Request
 from genpr.features.networks.network import InputRule, NetworkExtractor, single_layer
+from genpr.features.registry import BUILT_IN, Request
 from genpr.features.resize import find_rule
 
 SEEDS = (0, 1, 2)

@@ -19,8 +19,6 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from genpr.errors import UsageError
-from genpr.features.catalogue import Request
-from genpr.features.names import ExtractorName
 from genpr.features.networks.network import InputRule, NetworkExtractor, single_layer
 from genpr.features.networks.open_families import (
     find_family_weights,
@@ -29,6 +27,7 @@ from genpr.features.networks.open_families import (
     pillow_rule,
     unknown_model,
 )
+from genpr.features.registry import ExtractorName, Request
 from genpr.features.resize import find_rule
 from genpr.features.weights.files import load_state_dict, loaded_sha256
 from genpr.features.weights.known import WeightsFile, hub_file

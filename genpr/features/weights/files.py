@@ -1,8 +1,8 @@
 """Published weight files: found on this machine or downloaded, and verified before anything of them is used.
 
 A file is used only if the sha256 of all its bytes is the published one, or the one recorded at its first use
-here (`genpr.features.weights.trust`), at every load and not just after a download; only then is it deserialised, and
-never with code execution (`genpr.features.weights.formats`). There is no fallback to other weights.
+here (`genpr.features.weights.verify`), at every load and not just after a download; only then is it deserialised, and
+never with code execution (`genpr.features.weights.verify`). There is no fallback to other weights.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genpr.errors import ResourceError, UsageError, WeightsError
-from genpr.features.weights.formats import format_of, read_tensors
-from genpr.features.weights.known import INCEPTION_2015, Progress, WeightsFile, hub_file
-from genpr.features.weights.places import (
+from genpr.features.weights.known import (
+    INCEPTION_2015,
+    Progress,
+    WeightsFile,
+    hub_file,
     is_trusted,
     make_weights_folder,
     sha256_of_blob,
     shared_copy,
     weights_folder,
 )
-from genpr.features.weights.trust import accept, record_of, records
+from genpr.features.weights.verify import accept, format_of, read_tensors, record_of, records
 from genpr.runtime import expanded, is_offline
 from genpr.storage import atomic_path, open_regular
 

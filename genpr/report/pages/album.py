@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from genpr.errors import GenprError
 from genpr.evaluation.per_image import FakeSamples, PerImageScores, RealSamples
-from genpr.features.pictures import Pictures, pictures_of
+from genpr.features.inputs import Pictures, pictures_of
 from genpr.images.policy import DecodePolicy
 from genpr.report.pages.gallery import Gallery, Picture
 from genpr.report.pages.picks import Image, Pick, Selection, Side

@@ -12,7 +12,7 @@ from genpr.conditional.align import Aligned
 from genpr.conditional.copies import Copies
 from genpr.conditional.prompt_ranking import worst_first
 from genpr.evaluation.result import Result
-from genpr.features.pictures import Pictures, pictures_of
+from genpr.features.inputs import Pictures, pictures_of
 from genpr.images.policy import DecodePolicy
 from genpr.report.pages.album import Album
 from genpr.report.pages.picks import Pick, Selection, Side

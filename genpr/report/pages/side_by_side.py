@@ -15,8 +15,7 @@ from genpr.checkpoints.rank import listed
 from genpr.errors import DataError, ImageError, UsageError
 from genpr.evaluation.result import Identities, Result
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import open_side
-from genpr.features.pictures import Pictures
+from genpr.features.inputs import Pictures, open_side
 from genpr.images.datasets import BatchSource, CountedBatches
 from genpr.images.decode import content_sha256
 from genpr.images.item import ImageSource, known_length

@@ -7,10 +7,9 @@ import torch
 from torch import nn
 
 from genpr.errors import UsageError, WeightsError
-from genpr.features.catalogue import BUILT_IN
-from genpr.features.names import ExtractorName
+from genpr.features.custom import describe
 from genpr.features.networks import clip
-from genpr.features.registry import describe, load_extractor
+from genpr.features.registry import BUILT_IN, ExtractorName, load_extractor
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

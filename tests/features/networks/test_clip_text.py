@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from genpr.errors import FeatureError, UsageError, WeightsError
-from genpr.features.names import ExtractorName
 from genpr.features.networks import clip, clip_text
+from genpr.features.registry import ExtractorName
 from genpr.features.text import load_text_encoder
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from genpr.errors import WeightsError
-from genpr.features.catalogue import BUILT_IN
-from genpr.features.names import ExtractorName
+from genpr.features.custom import describe
 from genpr.features.networks import dinov2
-from genpr.features.registry import describe, load_extractor
+from genpr.features.registry import BUILT_IN, ExtractorName, load_extractor
 from genpr.features.resize import find_rule
 from genpr.features.weights.known import DINOV2
 

@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from genpr.features.custom import describe
 from genpr.features.networks import gabor
 from genpr.features.networks.gabor import GaborExtractor
-from genpr.features.registry import describe, list_extractors, load_extractor
+from genpr.features.registry import list_extractors, load_extractor
 from genpr.features.resize import bicubic_antialias
 from genpr.runtime import state_guard
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from genpr.errors import DataError, WeightsError
+from genpr.features.custom import describe
 from genpr.features.extractor import PreparingExtractor
-from genpr.features.names import ExtractorName
 from genpr.features.networks.inception import InceptionNetwork, build
 from genpr.features.networks.network import NetworkExtractor
-from genpr.features.registry import describe
+from genpr.features.registry import ExtractorName
 from genpr.features.resize import tf1_bilinear
 from genpr.features.weights.known import INCEPTION_2015, WeightsFile
 

@@ -10,12 +10,11 @@ import torch
 from torch import nn
 
 from genpr.errors import DataError, UsageError, WeightsError
-from genpr.features.catalogue import BUILT_IN
+from genpr.features.custom import describe
 from genpr.features.extractor import PreparingExtractor
-from genpr.features.names import ExtractorName
 from genpr.features.networks import torchvision_models
 from genpr.features.networks.network import InputRule, NetworkExtractor, describe_part, joint_info
-from genpr.features.registry import describe, load_extractor
+from genpr.features.registry import BUILT_IN, ExtractorName, load_extractor
 from genpr.features.resize import find_rule
 
 CPU = torch.device("cpu")

@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from genpr.features.catalogue import BUILT_IN, Request
-from genpr.features.names import ExtractorName
 from genpr.features.networks import random_vgg16
 from genpr.features.networks.random_vgg16 import SEEDS, weights_sha256
+from genpr.features.registry import BUILT_IN, ExtractorName, Request
 
 SHA256 = {
     0: "030d6c66bade42da1f00d5cdec7ace93eb66c26d0b9961123beba6acae449641",

@@ -5,14 +5,12 @@ import pytest
 import torch
 
 from genpr.errors import UsageError, WeightsError
-from genpr.features.catalogue import Request
-from genpr.features.names import ExtractorName
+from genpr.features.custom import describe
 from genpr.features.networks import open_families, timm_models
 from genpr.features.networks.open_families import find_family_weights, pillow_rule
 from genpr.features.networks.timm_models import feature_dim, published_weights
-from genpr.features.registry import describe, load_extractor
-from genpr.features.weights.known import hub_file
-from genpr.features.weights.places import weights_folder
+from genpr.features.registry import ExtractorName, Request, load_extractor
+from genpr.features.weights.known import hub_file, weights_folder
 
 MODEL = "test_vit.r160_in1k"
 

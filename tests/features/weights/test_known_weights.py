@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from genpr.errors import UsageError
-from genpr.features.weights.formats import format_of
 from genpr.features.weights.known import CLIP, DINOV2, KNOWN_WEIGHTS, hub_file
+from genpr.features.weights.verify import format_of
 
 
 @pytest.mark.parametrize("entry", KNOWN_WEIGHTS, ids=lambda entry: entry.name)

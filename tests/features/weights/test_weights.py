@@ -16,8 +16,7 @@ from weights_server import CONTENT, Server, left_behind, put, serving, use_own_f
 from genpr.errors import UsageError, WeightsError
 from genpr.features.weights import files as weights_module
 from genpr.features.weights.files import find_or_fetch, is_cached, load_state_dict
-from genpr.features.weights.known import INCEPTION_2015, WeightsFile
-from genpr.features.weights.places import weights_folder
+from genpr.features.weights.known import INCEPTION_2015, WeightsFile, weights_folder
 
 
 @pytest.fixture

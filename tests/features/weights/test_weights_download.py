@@ -14,7 +14,7 @@ from weights_server import CONTENT, checkpoint, left_behind, serving, use_own_fo
 from genpr.errors import WeightsError
 from genpr.features.weights.download import DownloadError, download
 from genpr.features.weights.files import find_or_fetch
-from genpr.features.weights.places import weights_folder
+from genpr.features.weights.known import weights_folder
 
 GOOD = checkpoint()
 

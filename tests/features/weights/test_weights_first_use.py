@@ -15,9 +15,8 @@ from weights_server import checkpoint, left_behind, put, serving, use_own_folder
 
 from genpr.errors import ResourceError, WeightsError
 from genpr.features.weights.files import find_or_fetch, is_cached, load_state_dict, loaded_sha256, verify_file
-from genpr.features.weights.known import hub_file
-from genpr.features.weights.places import weights_folder
-from genpr.features.weights.trust import record_of, record_path, records
+from genpr.features.weights.known import hub_file, weights_folder
+from genpr.features.weights.verify import record_of, record_path, records
 
 GOOD, OTHER = checkpoint(1.0), checkpoint(2.0)
 DIGEST = hashlib.sha256(GOOD).hexdigest()

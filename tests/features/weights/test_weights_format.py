@@ -16,9 +16,8 @@ from weights_server import checkpoint, left_behind, put, serving, use_own_folder
 
 from genpr.errors import WeightsError
 from genpr.features.weights.files import find_or_fetch, load_state_dict
-from genpr.features.weights.known import WeightsFile
-from genpr.features.weights.places import weights_folder
-from genpr.features.weights.trust import record_path
+from genpr.features.weights.known import WeightsFile, weights_folder
+from genpr.features.weights.verify import record_path
 
 
 @pytest.fixture(autouse=True)

@@ -1,29 +1,150 @@
-"""Objects of the user's own: what a factory in a file or package gives, and the networks that an object runs.
+"""Load objects from user code: what a factory in a file or package returns, and the networks an object runs.
 
-A factory is named `path/to/file.py:factory` or `package.module:factory`. A file may import modules beside it (see
-`genpr.features.run_file`).
+A factory is named `path/to/file.py:factory` or `package.module:factory`. A file can import the modules beside it.
+`sys.path` is not changed for that: while the file runs, and while its factory is called, an import finder offers the
+modules and packages of its folder. Afterwards they are removed from `sys.modules`, so that two files with different
+helpers of one name do not mix, and a second run sees what was edited. Helpers must therefore be imported at the top of
+the file or in the factory, not later while images are embedded.
+
+Sources are compiled from the very bytes that are kept for hashing; no `.pyc` is read or written.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import operator
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
+from importlib.abc import MetaPathFinder
+from importlib.machinery import FileFinder, ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
-from types import FunctionType, MethodType, ModuleType
-
-import torch
-from torch import nn
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING
 
 from genpr.errors import GenprError, UsageError, some
-from genpr.features.run_file import LoadedCode, running_file
 from genpr.runtime import expanded
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass(frozen=True)
+class LoadedCode:
+    """The modules that were run from one folder, and the bytes each was compiled from."""
+
+    modules: dict[str, ModuleType] = field(default_factory=dict)
+    sources: dict[str, bytes] = field(default_factory=dict)
+
+
+@contextmanager
+def running_file(path: Path) -> Iterator[tuple[ModuleType, LoadedCode]]:
+    """Run the file `path`; inside the block, the modules beside it can be imported.
+
+    Yields:
+        The module it became, and a record of all code that was run, which grows until the block ends.
+    """
+    code = LoadedCode()
+    folder = path.parent.resolve()
+    finder = _FolderFinder(folder, code)
+    hidden = _hide_namesakes(folder)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield finder.run(path), code
+    finally:
+        sys.meta_path.remove(finder)
+        for name in finder.found:
+            sys.modules.pop(name, None)
+        sys.modules.update(hidden)
+
+
+def module_origin(module: ModuleType) -> Path | None:
+    """The file of a module, or the folder of a package without one; None for code that came from no file."""
+    file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
+    return Path(file) if isinstance(file, str) else None
+
+
+def is_installed(path: Path) -> bool:
+    """Whether a file belongs to an installed distribution, which its version identifies."""
+    return not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
+
+
+def _hide_namesakes(folder: Path) -> dict[str, ModuleType]:
+    """Take modules out of `sys.modules` that have the name of one in `folder` but came from elsewhere.
+
+    Libraries stay: a folder called `torch` beside the file does not replace torch.
+    """
+    names = {entry.stem for entry in folder.iterdir() if entry.suffix == ".py" or entry.is_dir()}
+    hidden = {}
+    for name, module in list(sys.modules.items()):
+        top = name.partition(".")[0]
+        if top not in names or top in sys.stdlib_module_names or top in {"__main__", "genpr"}:
+            continue
+        origin = module_origin(module)
+        if origin is not None and not is_installed(origin) and not origin.resolve().is_relative_to(folder):
+            hidden[name] = sys.modules.pop(name)
+    return hidden
+
+
+class _FolderFinder(MetaPathFinder):
+    """Finds modules in one folder and its packages, ahead of everything that is not imported yet."""
+
+    def __init__(self, folder: Path, code: LoadedCode) -> None:
+        self.found: set[str] = set()
+        self._folder = folder
+        self._code = code
+
+    def run(self, path: Path) -> ModuleType:
+        name = f"_genpr_custom_{path.stem.replace('.', '_')}"
+        loader = _RecordingLoader(name, str(path), code=self._code)
+        spec = ModuleSpec(name, loader, origin=str(path))
+        spec.has_location = True
+        module = importlib.util.module_from_spec(spec)
+        self.found.add(name)
+        sys.modules[name] = module  # dataclasses and others look their module up while it runs
+        loader.exec_module(module)
+        return module
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        places = [str(self._folder)] if path is None else [p for p in path if self._holds(p)]
+        loader = partial(_RecordingLoader, code=self._code)
+        for place in places:
+            spec = FileFinder(place, (loader, [".py"])).find_spec(fullname)  # type: ignore[arg-type]
+            # A folder without __init__.py counts only where nothing else has that name, as in Python itself.
+            if spec is not None and (spec.loader or PathFinder.find_spec(fullname, path) is None):
+                self.found.add(fullname)
+                return spec
+        return None
+
+    def _holds(self, place: str) -> bool:
+        return Path(place).resolve().is_relative_to(self._folder)
+
+
+class _RecordingLoader(SourceFileLoader):
+    """Compiles a source file as it is now, and records what it ran."""
+
+    def __init__(self, fullname: str, path: str, *, code: LoadedCode) -> None:
+        super().__init__(fullname, path)
+        self._record = code
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        source = self._record.sources[fullname] = self.get_data(path)
+        code: CodeType = self.source_to_code(source, path)
+        return code
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._record.modules[module.__name__] = module
+        super().exec_module(module)
+
 
 _DEEPEST = 3  # a function, the pipeline it captured, the pipeline's attributes
 _LARGEST = 100  # entries of a container that may hold networks; longer ones hold data
@@ -80,6 +201,8 @@ def takes_device(factory: Callable[..., object]) -> bool:
 
 def signature_of(function: Callable[..., object]) -> inspect.Signature | None:
     """What a callable, or the `forward` of a network, takes; None for built-in ones that do not say."""
+    from torch import nn
+
     try:
         return inspect.signature(function.forward if isinstance(function, nn.Module) else function)
     except (TypeError, ValueError):
@@ -92,6 +215,8 @@ def evaluation_mode(owner: object) -> Iterator[None]:
 
     The training flag of every submodule is restored, since a callback may run in the middle of training.
     """
+    import torch
+
     networks = networks_of(owner)
     flags = [(module, module.training) for network in networks for module in network.modules()]
     try:
@@ -110,6 +235,8 @@ def networks_of(owner: object) -> list[nn.Module]:
     An object that is no network is searched in its attributes, a function in what it captured and in the globals
     that it names, a bound method in its object, and all of these in turn, a few levels deep.
     """
+    from torch import nn
+
     found: list[nn.Module] = []
     seen: set[int] = set()
     pending: deque[tuple[object, int]] = deque([(owner, 0)])
