@@ -27,7 +27,8 @@ from torch import Tensor, nn
 
 from genpr.checkpoints.latents import W_RULE, MappingNetwork, check_psi
 from genpr.errors import DataError, GenprError, ResourceError, UsageError
-from genpr.features.user_code import evaluation_mode, load_object, networks_of, signature_of, takes_device
+from genpr.features.custom import evaluation_mode, networks_of
+from genpr.features.user_code import load_object, signature_of, takes_device
 from genpr.images.arrays import ImageRange, levels_of
 from genpr.runtime import expanded, is_out_of_memory, resolve_device, state_guard
 from genpr.storage import sha256_of_file

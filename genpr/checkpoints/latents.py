@@ -29,8 +29,9 @@ import torch
 from torch import Tensor
 
 from genpr.errors import DataError, UsageError, some
+from genpr.features.custom import networks_of
 from genpr.features.fingerprint import UncoveredError, weights_sha256
-from genpr.features.user_code import networks_of, signature_of
+from genpr.features.user_code import signature_of
 
 W_RULE = "w-interpolate"
 MEAN_LATENTS = 10_000

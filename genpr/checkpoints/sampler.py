@@ -33,8 +33,8 @@ from genpr.checkpoints.generator import (
 )
 from genpr.checkpoints.latents import Latents, check_count, check_psi
 from genpr.errors import DataError, UsageError
+from genpr.features.custom import networks_of
 from genpr.features.fingerprint import UncoveredError, weights_sha256
-from genpr.features.user_code import networks_of
 from genpr.images.arrays import MOST_OUTSIDE, ImageRange, checked_range
 from genpr.images.datasets import CountedBatches
 from genpr.notices import Notice, notice

@@ -5,7 +5,7 @@ checksummed file of up to `SHARD_ROWS` images; shards are written when full and 
 interrupted run keeps what it embedded. Extractor, weights, resize rule, decoder and device kind choose the folder.
 
 The modification time of a shard is when it was last used, which is what `genpr cache prune` goes by. A shard that
-another process removes is embedded anew.
+another process removes is embedded again.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class FeatureCache:
             with safe_open(shard, framework="pt") as file:
                 identities = file.get_tensor("identities").numpy()
         except OSError as error:
-            self._pass_over(shard, error)
+            self._skip_unreadable(shard, error)
             return
         except (SafetensorError, ValueError, KeyError, TypeError):  # TypeError of what numpy has no type for
             self._discard(shard)
@@ -198,7 +198,7 @@ class FeatureCache:
             self._check(tensors, shard)
         except DataError as error:
             if isinstance(error.__cause__, OSError):
-                self._pass_over(shard, error.__cause__)
+                self._skip_unreadable(shard, error.__cause__)
             else:
                 self._discard(shard)
             self._index.remove(shard)
@@ -223,9 +223,9 @@ class FeatureCache:
         if found != {name: facts for name, facts in needed.items() if name != "sizes" or name in tensors}:
             raise DataError(f"{shard} is no shard of this cache", code="file-damaged", path=str(shard))
 
-    def _pass_over(self, shard: Path, error: OSError) -> None:
-        """Leave what cannot be read as it is: the next run may be luckier, as after a failure of the network."""
-        if not isinstance(error, FileNotFoundError):  # else somebody pruned it
+    def _skip_unreadable(self, shard: Path, error: OSError) -> None:
+        """Leave a shard that cannot be read now: a network file system may have failed for a moment."""
+        if not isinstance(error, FileNotFoundError):  # else another process pruned it
             reason = error.strerror or error
             self.notices.append(notice("cache-unreadable", file=shard.name, reason=reason))
 
@@ -245,7 +245,7 @@ class FeatureCache:
 class JoinedCache:
     """Features of several layers side by side, each kept in a cache of its own; known where all of them are.
 
-    So what one run kept of one layer serves the next run, whatever other layers that asks for.
+    A layer that one run stored is used by the next run, whichever other layers that needs.
 
     Args:
         caches: One per layer.

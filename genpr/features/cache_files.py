@@ -1,7 +1,7 @@
 """What the feature cache holds on disk, and how it is made smaller: the longest unused files go first.
 
 Only files that genpr wrote are counted or removed. A running genpr may share the folder: a shard is one file that is
-there or not, and one that goes is embedded anew. Importing this module does not import torch.
+there or not, and one that goes is embedded again. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def choose_files(
 
 
 def remove_files(files: Sequence[CacheFile]) -> list[CacheFile]:
-    """Remove those that nobody has used since they were listed.
+    """Remove those that were not used since they were listed.
 
     Returns:
         What was removed.
@@ -160,7 +160,7 @@ def remove_files(files: Sequence[CacheFile]) -> list[CacheFile]:
                 continue  # in use again
             file.path.unlink()
         except FileNotFoundError:
-            continue  # somebody else prunes
+            continue  # another process prunes
         except OSError as error:
             raise _unusable(file.path, "removed", error) from error
         removed.append(file)

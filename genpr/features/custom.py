@@ -11,7 +11,11 @@ mixed sizes share a batch, and `prepares_on_device` (see `PreparingExtractor`). 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from types import FunctionType, MethodType, ModuleType
 
 import numpy as np
 import torch
@@ -19,17 +23,19 @@ from torch import Tensor, nn
 
 from genpr.errors import FeatureError, UsageError
 from genpr.features.extractor import (
+    DescribedExtractor,
     ExtractorInfo,
     FeatureExtractor,
     TextEncoderInfo,
     TextProgress,
-    extractor_device,
     prepare_batch,
 )
 from genpr.features.fingerprint import UncoveredError, fingerprint, weights_sha256
-from genpr.features.user_code import LoadedCode, evaluation_mode, load_object, takes_device
+from genpr.features.user_code import LoadedCode, captured, load_object, takes_device
 from genpr.runtime import state_guard
 
+_DEEPEST = 3  # a function, the pipeline it captured, the pipeline's attributes
+_LARGEST = 100  # entries of a container that may hold networks; longer ones hold data
 _CODE = "custom-extractor"
 
 
@@ -106,7 +112,7 @@ def identity_of(wrapped: object, code: LoadedCode) -> tuple[str | None, str | No
         return weights, None, str(error)
 
 
-def load_custom(spec: str, *, device: torch.device) -> FeatureExtractor:
+def load_custom(spec: str, *, device: torch.device) -> DescribedExtractor:
     """Load "path/to/file.py:factory" or "package.module:factory".
 
     Raises:
@@ -133,7 +139,9 @@ def load_own(spec: str, *, kind: str, device: torch.device) -> tuple[object, Loa
     return wrapped, code
 
 
-def adopt(extractor: object, *, name: str | None = None, code: LoadedCode | None = None) -> FeatureExtractor:
+def adopt(
+    extractor: object, *, name: str | None = None, code: LoadedCode | None = None
+) -> DescribedExtractor:
     """Make any callable with `dim` an extractor that is fully described; what already is one comes back.
 
     The object itself is not changed, moved or copied.
@@ -146,7 +154,8 @@ def adopt(extractor: object, *, name: str | None = None, code: LoadedCode | None
     Raises:
         UsageError: It is not callable, or has no `dim`.
     """
-    if isinstance(getattr(extractor, "info", None), ExtractorInfo):
+    # `info` of a custom extractor is not read here: that hashes its weights.
+    if isinstance(extractor, CustomExtractor) or isinstance(getattr(extractor, "info", None), ExtractorInfo):
         return extractor  # type: ignore[return-value]
     name = name or type(extractor).__name__
     if not callable(extractor):
@@ -163,7 +172,8 @@ def adopt(extractor: object, *, name: str | None = None, code: LoadedCode | None
             code=_CODE,
         )
     own_name = getattr(extractor, "name", None)
-    kind = PreparingCustomExtractor if _prepares(extractor) else CustomExtractor
+    prepares = all(callable(getattr(extractor, method, None)) for method in ("prepare", "forward"))
+    kind = PreparingCustomExtractor if prepares else CustomExtractor
     return kind(
         extractor, name=own_name if isinstance(own_name, str) else name, dim=dim, code=code or LoadedCode()
     )
@@ -172,24 +182,80 @@ def adopt(extractor: object, *, name: str | None = None, code: LoadedCode | None
 def describe(extractor: FeatureExtractor) -> ExtractorInfo:
     """What is known about an extractor: its own `info`, or what inspecting a custom one shows.
 
-    A custom extractor is hashed anew at each call, since its owner may have trained it in between.
+    A custom extractor is hashed again at each call, since its owner may have trained it in between.
 
     Raises:
         UsageError: It does not follow the `FeatureExtractor` protocol.
     """
-    info = getattr(extractor, "info", None)
-    if isinstance(info, ExtractorInfo):
-        return info
-    adopted_info = getattr(adopt(extractor), "info", None)
-    assert isinstance(adopted_info, ExtractorInfo)
-    return adopted_info
+    return adopt(extractor).info
 
 
-def _prepares(extractor: object) -> bool:
-    return callable(getattr(extractor, "prepare", None)) and callable(getattr(extractor, "forward", None))
+def extractor_device(extractor: object) -> torch.device:
+    """Where an extractor wants its input: its `device`, else where its parameters are, else the CPU."""
+    device = getattr(extractor, "device", None)
+    if isinstance(device, str | torch.device):
+        return torch.device(device)
+    if isinstance(extractor, nn.Module):
+        for tensor in (*extractor.parameters(), *extractor.buffers()):
+            return tensor.device
+    return torch.device("cpu")
 
 
-_BATCH = 64  # texts in one call: a user's own need not split them
+@contextmanager
+def evaluation_mode(owner: object) -> Iterator[None]:
+    """Put the networks of an object into evaluation mode, and torch into inference mode; undo both afterwards.
+
+    The training flag of every submodule is restored, since a callback may run in the middle of training.
+    """
+    networks = networks_of(owner)
+    flags = [(module, module.training) for network in networks for module in network.modules()]
+    try:
+        for network in networks:
+            network.eval()
+        with torch.inference_mode():
+            yield
+    finally:
+        for module, training in flags:
+            module.training = training
+
+
+def networks_of(owner: object) -> list[nn.Module]:
+    """The networks that an object runs, as far as can be seen, nearest first.
+
+    An object that is no network is searched in its attributes, a function in what it captured and in the globals
+    that it names, a bound method in its object, and all of these in turn, a few levels deep.
+    """
+    found: list[nn.Module] = []
+    seen: set[int] = set()
+    pending: deque[tuple[object, int]] = deque([(owner, 0)])
+    while pending:
+        thing, depth = pending.popleft()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        parts: Iterable[object] = ()
+        if isinstance(thing, nn.Module):
+            found.append(thing)
+        elif depth == _DEEPEST or isinstance(thing, type | ModuleType):
+            continue
+        elif isinstance(thing, MethodType):
+            parts = [thing.__self__]
+        elif isinstance(thing, partial):
+            parts = [thing.func, *thing.args, *thing.keywords.values()]
+        elif isinstance(thing, FunctionType):
+            named = [thing.__globals__[name] for name in thing.__code__.co_names if name in thing.__globals__]
+            parts = [*(value for _, value in captured(thing)), *(thing.__defaults__ or ()), *named]
+        elif isinstance(thing, list | tuple | dict):
+            if len(thing) <= _LARGEST:
+                parts = thing.values() if isinstance(thing, dict) else thing
+        else:
+            parts = getattr(thing, "__dict__", {}).values()
+        for part in tuple(parts):
+            pending.append((part, depth + 1))
+    return found
+
+
+_TEXT_BATCH = 64  # texts in one call: a user's own need not split them
 
 
 class CustomTextEncoder:
@@ -229,10 +295,10 @@ class CustomTextEncoder:
         """
         rows = [torch.empty(0, self.dim)]
         with evaluation_mode(self._owner), state_guard():
-            for start in range(0, len(texts), _BATCH):
-                rows.append(self._checked(list(texts[start : start + _BATCH])))
+            for start in range(0, len(texts), _TEXT_BATCH):
+                rows.append(self._checked(list(texts[start : start + _TEXT_BATCH])))
                 if progress is not None:
-                    progress(min(start + _BATCH, len(texts)), len(texts))
+                    progress(min(start + _TEXT_BATCH, len(texts)), len(texts))
         return torch.cat(rows)
 
     def truncated(self, texts: Sequence[str], /) -> list[bool] | None:
@@ -240,13 +306,13 @@ class CustomTextEncoder:
         function = getattr(self._owner, "truncated", None)
         if not callable(function):
             return None
-        told = [bool(each) for each in function(list(texts))]
-        if len(told) != len(texts):
+        is_cut = [bool(each) for each in function(list(texts))]
+        if len(is_cut) != len(texts):
             raise FeatureError(
-                f"truncated of {self.name} must say yes or no for each of {len(texts)} texts, but said {len(told)} times",
+                f"truncated of {self.name} must say yes or no for each of {len(texts)} texts, but said {len(is_cut)} times",
                 code="feature-shape",
             )
-        return told
+        return is_cut
 
     def _checked(self, texts: list[str]) -> Tensor:
         try:

@@ -110,7 +110,7 @@ def load_detector(
             published file.
         device: "auto", "cpu", "cuda" or "cuda:N".
         offline: Never download.
-        progress: Told how a download is going.
+        progress: Called as a download proceeds.
 
     Raises:
         UsageError: There is no such detector or file.

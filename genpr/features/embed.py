@@ -7,33 +7,26 @@ Blocks share no batch, so that it does not matter which rank embeds which of the
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from genpr.distributed import Communicator, current_communicator
 from genpr.errors import DataError, FeatureError, ImageError, ResourceError
 from genpr.features.cache import FeatureCache, JoinedCache
-from genpr.features.custom import adopt, describe
-from genpr.features.extractor import (
-    FeatureExtractor,
-    PreparingExtractor,
-    device_preparation,
-    extractor_device,
-    host_preparation,
-    prepares_on_device,
-)
+from genpr.features.custom import adopt, evaluation_mode, extractor_device
+from genpr.features.extractor import ExtractorInfo, FeatureExtractor, PreparingExtractor
 from genpr.features.feature_set import FeatureSet, ImageFacts
-from genpr.features.user_code import evaluation_mode
 from genpr.images.decode import content_sha256, decode, decoder_versions
 from genpr.images.formats import codec_name
 from genpr.images.item import ImageSource, Item, known_length, printable
@@ -44,409 +37,14 @@ from genpr.memory import empty_rows
 from genpr.notices import emit_notice
 from genpr.runtime import empty_device_cache, is_out_of_memory, state_guard, torch_threads, usable_cores
 
-_HASH = 32
-
-
-class RankShare:
-    """The images of a source that are this rank's: block r, r + size, r + 2 size, ...
-
-    Every rank goes through the whole list, and reads only its own images.
-
-    Args:
-        source: The same on every rank.
-        communicator: The ranks that share it.
-
-    Attributes:
-        names: Of all images met so far, the other ranks' too.
-        total: How many images the source has; None if it does not know.
-
-    Raises:
-        DataError: It has another number of images elsewhere ("ranks-differ").
-    """
-
-    def __init__(self, source: ImageSource, communicator: Communicator) -> None:
-        self._source, self._communicator = source, communicator
-        self.names: list[str] = []
-        self.total = known_length(source)
-        self._check(self.total, "images")
-
-    def __iter__(self) -> Iterator[Item]:
-        rank, size = self._communicator.rank, self._communicator.size
-        names = None if self._communicator.is_single_process or self.total is None else self._source.names()
-        if (
-            names is not None
-        ):  # others' images are not even passed by, which for parquet would be to read them
-            self.names.extend(names)
-            own = (start for start in range(0, self.total or 0, BLOCK) if start // BLOCK % size == rank)
-            places = (place for start in own for place in range(start, min(start + BLOCK, self.total or 0)))
-            yield from self._source.pick(places)
-            return
-        for position, item in enumerate(self._source):
-            self.names.append(item.name)
-            if position // BLOCK % size == rank:
-                yield item
-
-    def check_names(self) -> None:
-        """Make sure that all ranks went through the same list.
-
-        Raises:
-            DataError: They did not ("ranks-differ").
-        """
-        if not self._communicator.is_single_process:
-            facts = [len(self.names), names_sha256(self.names)[:16]]
-            self._check(facts, "images and hash of their names")
-
-    def place(self, number: int) -> int:
-        """Where in the source this rank's image of a `number` (from 0) is."""
-        block, row = divmod(number, BLOCK)
-        return (block * self._communicator.size + self._communicator.rank) * BLOCK + row
-
-    @property
-    def most(self) -> int | None:
-        """How many images this rank has at most; None if unknown."""
-        blocks = None if self.total is None else -(-self.total // BLOCK)
-        if self.total is None or blocks is None:
-            return None
-        return min(self.total, -(-blocks // self._communicator.size) * BLOCK)
-
-    def _check(self, own: Any, what: str) -> None:  # noqa: ANN401 - plain JSON types
-        if self._communicator.is_single_process:
-            return
-        for rank, other in enumerate(self._communicator.all_gather_object(own)):
-            if other != own:
-                raise DataError(
-                    f"{printable(self._source.name)} is not the same everywhere: {what} are {own} on rank "
-                    f"{self._communicator.rank} and {other} on rank {rank}; do all machines see one file system?",
-                    code="ranks-differ",
-                    path=self._source.name,
-                )
-
-
-@dataclass
-class Collected:
-    """What is known of the images of one rank, or of all, in source order whatever the order of batches.
-
-    Attributes:
-        features: float32, a row per usable image, and perhaps room for more.
-        counts: Usable images by block.
-        identities: sha256 of each usable image, 32 bytes after 32 bytes, where bytes objects take 90.
-        flags: How many images each decoding flag applies to.
-        formats: How many files are of which format.
-        sizes: How many are of which (width, height).
-        bad: By position in the source, the images that cannot be used.
-        n_cached: Images whose features were known.
-    """
-
-    features: Tensor
-    counts: Counter[int] = field(default_factory=Counter)
-    identities: bytearray = field(default_factory=bytearray)
-    flags: Counter[str] = field(default_factory=Counter)
-    formats: Counter[str] = field(default_factory=Counter)
-    sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
-    bad: dict[int, ImageError] = field(default_factory=dict)
-    n_cached: int = 0
-
-    def new_row(self, image: LoadedImage, place: int) -> int:
-        """The row of a usable image at `place` in the source; images come in order."""
-        self.counts[place // BLOCK] += 1
-        self.identities += image.identity
-        self.flags.update(image.flags)
-        if image.format is not None:
-            self.formats[image.format] += 1
-        if image.size is not None:
-            self.sizes[image.size] += 1
-        if self.n > len(self.features):
-            n, dim = self.features.shape
-            more = empty_rows(2 * n, dim, torch.float32)
-            more[:n] = self.features
-            self.features = more
-        return self.n - 1
-
-    @property
-    def n(self) -> int:
-        """Usable images."""
-        return len(self.identities) // _HASH
-
-    def put(self, rows: list[int], features: Tensor) -> None:
-        """Features (r, d) of some rows."""
-        self.features[rows] = features
-
-    def of_all(self, communicator: Communicator) -> Collected:
-        """The same of the images of all ranks."""
-        if communicator.is_single_process:
-            return self
-        told = communicator.all_gather_object(self._record())
-        counts = {int(block): count for each in told for block, count in each["counts"].items()}
-        rows, hashes = self.features[: self.n], self._hashes()
-        errors = sorted(entry for each in told for entry in each["bad"])
-        return Collected(
-            features=_in_order(rows, counts, communicator),
-            counts=Counter(counts),
-            identities=bytearray(_in_order(hashes, counts, communicator).numpy()),
-            flags=_summed(each["flags"].items() for each in told),
-            formats=_summed(each["formats"].items() for each in told),
-            sizes=_summed((((w, h), count) for w, h, count in each["sizes"]) for each in told),
-            bad={place: ImageError(text, code=code, path=path) for place, code, text, path in errors},
-            n_cached=sum(each["n_cached"] for each in told),
-        )
-
-    def _hashes(self) -> Tensor:
-        """(n, 32) uint8, in the same memory."""
-        if not self.n:
-            return torch.empty(0, _HASH, dtype=torch.uint8)
-        return torch.frombuffer(self.identities, dtype=torch.uint8).view(self.n, _HASH)
-
-    def _record(self) -> dict[str, Any]:
-        """What is not a tensor, as plain JSON types."""
-        return {
-            "counts": self.counts,
-            "flags": self.flags,
-            "formats": self.formats,
-            "sizes": [[*size, count] for size, count in self.sizes.items()],
-            "bad": [[place, error.code, str(error), error.path] for place, error in self.bad.items()],
-            "n_cached": self.n_cached,
-        }
-
-    def feature_set(
-        self, source: str, names: list[str], extractor: FeatureExtractor, *, seconds: float
-    ) -> FeatureSet:
-        """All rows, called by the `names` of all images of the source."""
-        n = self.n
-        return FeatureSet(
-            features=self.features[:n],
-            source=source,
-            extractor=describe(extractor),
-            names=tuple(name for place, name in enumerate(names) if place not in self.bad),
-            identities=self._hashes(),
-            flags=in_order(self.flags),
-            facts=ImageFacts.of(self.formats, self.sizes),
-            sizes=self.sizes,
-            skipped=tuple(self.bad.values()),
-            n_embedded=n - self.n_cached,
-            n_cached=self.n_cached,
-            seconds=seconds,
-        )
-
-
-def _in_order(rows: Tensor, counts: dict[int, int], communicator: Communicator) -> Tensor:
-    """The rows of all blocks, of which this rank has its own: (n, ...)."""
-    blocks = sorted(counts)
-    every = empty_rows(sum(counts.values()), rows.shape[1], rows.dtype)
-    parts = dict(zip(blocks, torch.split(every, [counts[block] for block in blocks]), strict=True))
-    own = [block for block in blocks if block % communicator.size == communicator.rank]
-    for block, part in zip(own, torch.split(rows, [counts[block] for block in own]), strict=True):
-        parts[block].copy_(part)
-    communicator.broadcast_parts([(block % communicator.size, parts[block]) for block in blocks])
-    return every
-
-
-def _summed(entries: Any) -> Counter[Any]:  # noqa: ANN401 - pairs of some key and a count, of each rank
-    total: Counter[Any] = Counter()
-    for each in entries:
-        for key, count in each:
-            total[key] += count
-    return total
-
-
-_CHUNK = 8  # images per task of a thread
-_CHUNKS_AHEAD = 3  # per thread; bounds the decoded pixels that wait
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedImage:
-    """One image on its way: its input to the network, or its known features, or its error.
-
-    Attributes:
-        name: Its label in the source.
-        identity: sha256 of its bytes.
-        flags: What decoding noticed.
-        format: Of the file; None for what came as pixels.
-        size: (width, height) of the picture in that file; None if that is not known.
-        pixels: uint8 (3, h, w), or float32 (3, s, s) from the extractor's `prepare`, unless that runs on its device.
-        features: float32 (d,) from the cache.
-        error: Why it cannot be used.
-    """
-
-    name: str
-    identity: bytes = b""
-    flags: tuple[str, ...] = ()
-    format: str | None = None
-    size: tuple[int, int] | None = None
-    pixels: Tensor | None = None
-    features: Tensor | None = None
-    error: ImageError | None = None
-
-
-def read_ahead(
-    source: Iterable[Item],
-    extractor: FeatureExtractor,
-    cache: FeatureCache | JoinedCache | None,
-    policy: DecodePolicy,
-) -> Generator[LoadedImage]:
-    """Load every item of `source` in threads, a bounded distance ahead, and yield them in order.
-
-    Threads and not processes: Pillow and torch release the interpreter lock while they work, and nothing
-    needs shared memory, which containers often limit to 64 MB.
-    """
-
-    def load_chunk(chunk: tuple[Item, ...]) -> list[LoadedImage]:
-        return [_load(item, prepare, cache, policy) for item in chunk]
-
-    prepare = host_preparation(extractor)
-    threads = max(1, min(32, usable_cores() - 1))  # one core is busy with the network
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="genpr-decode")
-    waiting: deque[Future[list[LoadedImage]]] = deque()
-    try:
-        for chunk in _chunks(source):
-            waiting.append(pool.submit(load_chunk, chunk))
-            if len(waiting) > threads * _CHUNKS_AHEAD:
-                yield from waiting.popleft().result()
-        while waiting:
-            yield from waiting.popleft().result()
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _load(
-    item: Item,
-    prepare: Callable[[Tensor], Tensor] | None,
-    cache: FeatureCache | JoinedCache | None,
-    policy: DecodePolicy,
-) -> LoadedImage:
-    try:
-        data = item.read()
-        identity = bytes.fromhex(content_sha256(data))
-        known = None if cache is None else cache.get(identity)
-        codec = codec_name(data) if isinstance(data, bytes) else None
-        if known is not None:
-            return LoadedImage(item.name, identity, known.flags, codec, known.size, features=known.features)
-        decoded = decode(data, name=item.name, policy=policy)
-    except ImageError as error:
-        return LoadedImage(item.name, error=error.detached())
-    height, width, _ = decoded.pixels.shape
-    size = None if codec is None else (width, height)
-    pixels = torch.from_numpy(decoded.pixels).permute(2, 0, 1)
-    if prepare is not None:
-        with torch.inference_mode():  # each thread has its own mode
-            pixels = prepare(pixels)
-    return LoadedImage(item.name, identity, decoded.flags, codec, size, pixels=pixels)
-
-
-def _chunks(items: Iterable[Item]) -> Iterator[tuple[Item, ...]]:
-    iterator = iter(items)
-    while chunk := tuple(itertools.islice(iterator, _CHUNK)):
-        yield chunk
-
-
-_MAX_WORKERS = 4  # each holds the activations of one batch, about 1 GB for Inception
-
-
-class ForwardPass:
-    """Context manager that runs blocks of prepared images; results come as futures.
-
-    On a CPU several blocks run side by side, each on its share of the cores: that keeps every core busy with
-    small networks too, and does not collapse when other processes compete for the cores, as one network on all
-    of them does (measured: 5x slower). It needs an extractor that says `thread_safe = True`, as the built-in
-    ones do; a user's network may keep state between its layers, so it runs one block at a time.
-
-    Args:
-        extractor: What to run.
-        batch_size: Images per pass.
-    """
-
-    def __init__(self, extractor: FeatureExtractor, batch_size: int) -> None:
-        self._extractor = extractor
-        self._run = extractor.forward if isinstance(extractor, PreparingExtractor) else extractor
-        self._prepare = device_preparation(extractor)
-        self._device = extractor_device(extractor)
-        self._asked, self.batch_size = batch_size, batch_size  # halved when the device runs out of memory
-        parallel = self._device.type == "cpu" and getattr(extractor, "thread_safe", False)
-        self.workers = min(usable_cores(), _MAX_WORKERS) if parallel else 1
-        self._stack = ExitStack()
-        self._pool: ThreadPoolExecutor | None = None
-
-    def __enter__(self) -> Self:
-        if self.workers > 1:
-            self._stack.enter_context(torch_threads(usable_cores() // self.workers))
-            self._pool = self._stack.enter_context(ThreadPoolExecutor(self.workers, "genpr-embed"))
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-        self._stack.close()
-        if self.batch_size < self._asked:
-            emit_notice("oom-smaller-batches", device=self._device, asked=self._asked, size=self.batch_size)
-
-    def submit(self, images: Sequence[Tensor]) -> Future[Tensor]:
-        """Embed n images, (3, h, w) each: float32 (n, dim) on the CPU, now or soon.
-
-        They are of one size, unless the extractor prepares them on its device.
-
-        The future raises FeatureError if the extractor returns something else, and ResourceError if the device
-        has no memory for a single image.
-        """
-        if self._pool is not None:
-            return self._pool.submit(self._embed, images)
-        done: Future[Tensor] = Future()
-        done.set_result(self._embed(images))
-        return done
-
-    def _embed(self, images: Sequence[Tensor]) -> Tensor:
-        # Both modes belong to a thread; a training loop's autocast would turn features into bfloat16.
-        with torch.inference_mode(), torch.autocast(self._device.type, enabled=False):
-            return self._embed_in_memory(images)
-
-    def _embed_in_memory(self, images: Sequence[Tensor]) -> Tensor:
-        while True:
-            size = self.batch_size  # another thread may halve it meanwhile
-            try:
-                starts = range(0, len(images), size)
-                return torch.cat([self._embed_batch(images[start : start + size], size) for start in starts])
-            except Exception as error:
-                if not is_out_of_memory(error):
-                    raise
-                if size == 1:
-                    remedy = "free it" if self._device.type == "cpu" else "free it or use --device cpu"
-                    raise ResourceError(
-                        f"{self._device} has no memory left for one image of {tuple(images[0].shape[1:])} pixels; "
-                        + remedy,
-                        code="oom",
-                    ) from error
-            empty_device_cache(self._device.type)  # here, where the error no longer holds what the batch took
-            self.batch_size = min(self.batch_size, (size + 1) // 2)
-
-    def _call(self, batch: Tensor) -> Tensor:
-        try:
-            return self._run(batch)
-        except Exception as error:
-            if not is_out_of_memory(error):
-                error.add_note(f"extractor {self._extractor.name} failed")
-            raise
-
-    def _embed_batch(self, images: Sequence[Tensor], size: int) -> Tensor:
-        padded = [*images, *[images[-1]] * (size - len(images))]
-        if self._prepare is None:
-            batch = torch.stack(padded).to(self._device)
-        else:
-            batch = torch.stack([self._prepare(image.to(self._device)) for image in padded])
-        output = self._call(batch)
-        expected = (size, self._extractor.dim)
-        if not isinstance(output, Tensor) or output.shape != expected:
-            came = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-            raise FeatureError(
-                f"extractor {self._extractor.name} must return one row of {self._extractor.dim} numbers per "
-                f"image, {expected} for this batch, but returned {came}",
-                code="feature-shape",
-            )
-        return output[: len(images)].float().cpu()
-
-
 Progress = Callable[[int, int | None], None]
+Preparation = Callable[[Tensor], Tensor]
 
+_CHUNK = 8  # images per task of a decoding thread
+_CHUNKS_AHEAD = 3  # per thread; bounds the decoded pixels that wait
 _WAITING_BATCHES = 4  # of images of different sizes, before the fullest batch is run unfilled
+_MAX_WORKERS = 4  # each holds the activations of one batch, about 1 GB for Inception
+_HASH = 32
 
 
 def embed(
@@ -471,8 +69,12 @@ def embed(
         BadImagesError: The source holds unusable images.
         UsageError: There is no such source.
     """
-    opened = open_source(source, communicator=current_communicator())
-    return embed_source(opened, extractor, batch_size=batch_size, progress=progress).features
+    return embed_source(
+        open_source(source, communicator=current_communicator()),
+        extractor,
+        batch_size=batch_size,
+        progress=progress,
+    ).features
 
 
 def embed_source(
@@ -493,126 +95,240 @@ def embed_source(
         ResourceError: The device has no memory for a single image.
     """
     started = time.perf_counter()
-    extractor = adopt(extractor)
+    described = adopt(extractor)
     policy = decode_policy or DecodePolicy()
     communicator = current_communicator()
     share = RankShare(source, communicator)
-    collected = Collected(empty_rows(share.most or 1024, extractor.dim, torch.float32))
-    loaded = read_ahead(share, extractor, cache, policy)
+    embedded = EmbeddedImages(empty_rows(share.most or 1024, described.dim, torch.float32))
+    running: deque[tuple[list[_Row], Future[Tensor]]] = deque()
+    with (
+        state_guard(),
+        evaluation_mode(described),
+        ForwardPass(described, batch_size) as forward,
+        closing(read_ahead(share, forward.prepare_on_host, cache, policy)) as images,
+    ):
+        try:
+            batches = _batches(images, batch_size, embedded, share, progress, mixed=forward.mixes_sizes)
+            for batch in batches:
+                pixels = [image.pixels for _, image in batch if image.pixels is not None]
+                running.append((batch, forward.submit(pixels)))
+                if len(running) > forward.workers:
+                    _store(*running.popleft(), embedded, cache)
+            while running:
+                _store(*running.popleft(), embedded, cache)
+        finally:  # however it ends, before anything else that is under way is waited for
+            if cache is not None:
+                cache.flush()
+    if not communicator.is_single_process:
+        share.check_names()
+        embedded = embedded.of_all(communicator)
+    total = source.total if isinstance(source, ShardSource) else len(share.names)
+    (bad_images or BadImagePolicy()).check(list(embedded.bad.values()), total=total, source=source.name)
+    found = embedded.feature_set(source.name, share.names, described.info)
+    return replace(found, seconds=time.perf_counter() - started, decoder=decoder_versions() | policy.choices)
+
+
+class RankShare:
+    """The images of a source that are this rank's: block r, r + size, r + 2 size, ...
+
+    Every rank goes through the whole list, and reads only its own images.
+
+    Args:
+        source: The same on every rank.
+        communicator: Who shares it.
+
+    Attributes:
+        names: Of all images visited so far, the other ranks' too.
+        total: How many images the source has; None if it does not know.
+        most: How many images this rank has at most; None if unknown.
+        size: How many ranks there are.
+
+    Raises:
+        DataError: It has another number of images elsewhere ("ranks-differ").
+    """
+
+    def __init__(self, source: ImageSource, communicator: Communicator) -> None:
+        self._source, self._communicator = source, communicator
+        self.names: list[str] = []
+        self.size = communicator.size
+        self.total = known_length(source)
+        self.most = self.total
+        if not communicator.is_single_process:
+            self._check(self.total, "images")
+            if self.total is not None:
+                blocks_of_rank = -(-self.total // (BLOCK * communicator.size))
+                self.most = min(self.total, blocks_of_rank * BLOCK)
+
+    def __iter__(self) -> Iterator[tuple[int, Item]]:
+        """This rank's images, each with its position in the source."""
+        rank, size = self._communicator.rank, self._communicator.size
+        names = None if self._communicator.is_single_process or self.total is None else self._source.names()
+        if names is None:
+            for position, item in enumerate(self._source):
+                self.names.append(item.name)
+                if position // BLOCK % size == rank:
+                    yield position, item
+            return
+        # Images of other ranks are not even passed over, which for parquet would be to read them.
+        self.names.extend(names)
+        total = self.total or 0
+        starts = range(rank * BLOCK, total, size * BLOCK)
+        positions = (at for start in starts for at in range(start, min(start + BLOCK, total)))
+        for number, item in enumerate(self._source.pick(positions)):
+            block, row = divmod(number, BLOCK)
+            yield (block * size + rank) * BLOCK + row, item
+
+    def check_names(self) -> None:
+        """Make sure that all ranks went through the same list.
+
+        Raises:
+            DataError: They did not ("ranks-differ").
+        """
+        self._check([len(self.names), names_sha256(self.names)[:16]], "images and hash of their names")
+
+    def _check(self, own: Any, what: str) -> None:  # noqa: ANN401 - plain JSON types
+        for rank, other in enumerate(self._communicator.all_gather_object(own)):
+            if other != own:
+                raise DataError(
+                    f"{printable(self._source.name)} is not the same everywhere: {what} are {own} on rank "
+                    f"{self._communicator.rank} and {other} on rank {rank}; do all machines see one file system?",
+                    code="ranks-differ",
+                    path=self._source.name,
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedImage:
+    """One image on its way: its input to the network, or its known features, or its error.
+
+    Attributes:
+        position: In the source.
+        name: Its label in the source.
+        identity: sha256 of its bytes.
+        flags: What decoding noticed.
+        format: Of the file; None for what came as pixels.
+        size: (width, height) of the picture in that file; None if that is not known.
+        pixels: uint8 (3, h, w), or float32 (3, s, s) from the extractor's `prepare`, unless that runs on its device.
+        features: float32 (d,) from the cache.
+        error: Why it cannot be used.
+    """
+
+    position: int
+    name: str
+    identity: bytes = b""
+    flags: tuple[str, ...] = ()
+    format: str | None = None
+    size: tuple[int, int] | None = None
+    pixels: Tensor | None = None
+    features: Tensor | None = None
+    error: ImageError | None = None
+
+
+_Row = tuple[int, LoadedImage]
+
+
+def read_ahead(
+    items: Iterable[tuple[int, Item]],
+    prepare: Preparation | None,
+    cache: FeatureCache | JoinedCache | None,
+    policy: DecodePolicy,
+) -> Generator[LoadedImage]:
+    """Load items with their positions in threads, a bounded distance ahead, and yield them in order.
+
+    Threads and not processes: Pillow and torch release the interpreter lock while they work, and nothing
+    needs shared memory, which containers often limit to 64 MB.
+    """
+    threads = max(1, min(32, usable_cores() - 1))  # one core is busy with the network
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="genpr-decode")
+    waiting: deque[Future[list[LoadedImage]]] = deque()
+    iterator = iter(items)
     try:
-        with (
-            state_guard(),
-            evaluation_mode(extractor),
-            ForwardPass(extractor, batch_size) as forward,
-            _kept(cache),
-        ):
-            batches = _Batches(forward, batch_size, collected, cache, mixed=prepares_on_device(extractor))
-            for number, image in enumerate(loaded):
-                batches.take(image, share.place(number))
-                if progress is not None:
-                    done = (number + 1) * communicator.size  # by all ranks, if they are as fast
-                    progress(done if share.total is None else min(done, share.total), share.total)
-            batches.finish()
+        while chunk := tuple(islice(iterator, _CHUNK)):
+            waiting.append(pool.submit(_load, chunk, prepare, cache, policy))
+            if len(waiting) > threads * _CHUNKS_AHEAD:
+                yield from waiting.popleft().result()
+        while waiting:
+            yield from waiting.popleft().result()
     finally:
-        loaded.close()
-    share.check_names()
-    everything = collected.of_all(communicator)
-    names, bad = share.names, list(everything.bad.values())
-    total = source.total if isinstance(source, ShardSource) else len(names)
-    (bad_images or BadImagePolicy()).check(bad, total=total, source=source.name)
-    found = everything.feature_set(source.name, names, extractor, seconds=time.perf_counter() - started)
-    return replace(found, decoder=decoder_versions() | policy.choices)
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
-@contextmanager
-def _kept(cache: FeatureCache | JoinedCache | None) -> Iterator[None]:
-    """Write what was embedded in the block, however it ends, before anything else that is under way is waited for."""
-    try:
-        yield
-    finally:
-        if cache is not None:
-            cache.flush()
+def _load(
+    items: Iterable[tuple[int, Item]],
+    prepare: Preparation | None,
+    cache: FeatureCache | JoinedCache | None,
+    policy: DecodePolicy,
+) -> list[LoadedImage]:
+    """Read, look up in the cache, decode and prepare images."""
+    loaded = []
+    for at, item in items:
+        try:
+            data = item.read()
+            identity = bytes.fromhex(content_sha256(data))
+            known = None if cache is None else cache.get(identity)
+            codec = codec_name(data) if isinstance(data, bytes) else None
+            if known is not None:
+                facts = (known.flags, codec, known.size)
+                loaded.append(LoadedImage(at, item.name, identity, *facts, features=known.features))
+                continue
+            decoded = decode(data, name=item.name, policy=policy)
+        except ImageError as error:
+            loaded.append(LoadedImage(at, item.name, error=error.detached()))
+            continue
+        height, width, _ = decoded.pixels.shape
+        size = None if codec is None else (width, height)
+        pixels = torch.from_numpy(decoded.pixels).permute(2, 0, 1)
+        if prepare is not None:
+            with torch.inference_mode():  # each thread has its own mode
+                pixels = prepare(pixels)
+        loaded.append(LoadedImage(at, item.name, identity, decoded.flags, codec, size, pixels=pixels))
+    return loaded
 
 
-class _Batches:
-    """Gathers batches of images, sends full ones through the network, and puts the rows in place.
+def _batches(
+    images: Iterable[LoadedImage],
+    size: int,
+    embedded: EmbeddedImages,
+    share: RankShare,
+    progress: Progress | None,
+    *,
+    mixed: bool,
+) -> Iterator[list[_Row]]:
+    """Record each image, and yield batches of those that have to be embedded, with the rows of their features.
 
     The images of a batch are of one size, unless they may be `mixed`, and of one block of the source.
     """
-
-    def __init__(
-        self,
-        forward: ForwardPass,
-        size: int,
-        collected: Collected,
-        cache: FeatureCache | JoinedCache | None,
-        *,
-        mixed: bool,
-    ) -> None:
-        self._forward = forward
-        self._size = size
-        self._collected = collected
-        self._cache = cache
-        self._mixed = mixed
-        self._block = 0
-        self._gathering: dict[torch.Size | None, list[tuple[int, LoadedImage]]] = {}
-        self._running: deque[tuple[list[tuple[int, LoadedImage]], Future[Tensor]]] = deque()
-
-    def take(self, image: LoadedImage, place: int) -> None:
-        """The next image, at its place in the source."""
-        if place // BLOCK != self._block:
-            self._end_block()
-            self._block = place // BLOCK
-        if image.error is not None:
-            self._collected.bad[place] = image.error
-            return
-        row = self._collected.new_row(image, place)
-        if image.features is not None:
-            self._collected.n_cached += 1
-            self._collected.put([row], image.features[None])
-            return
-        assert image.pixels is not None
-        key = None if self._mixed else image.pixels.shape
-        batch = self._gathering.setdefault(key, [])
-        batch.append((row, image))
-        if len(batch) == self._size:
-            self._run(self._gathering.pop(key))
-        elif sum(map(len, self._gathering.values())) >= _WAITING_BATCHES * self._size:
-            self._run(self._gathering.pop(max(self._gathering, key=lambda key: len(self._gathering[key]))))
-
-    def _end_block(self) -> None:
-        for batch in self._gathering.values():
-            self._run(batch)
-        self._gathering = {}
-
-    def finish(self) -> None:
-        """Run what was not enough for a batch, and wait for all."""
-        self._end_block()
-        while self._running:
-            self._store_first()
-
-    def _run(self, batch: list[tuple[int, LoadedImage]]) -> None:
-        pixels = [image.pixels for _, image in batch if image.pixels is not None]
-        self._running.append((batch, self._forward.submit(pixels)))
-        if len(self._running) > self._forward.workers:
-            self._store_first()
-
-    def _store_first(self) -> None:
-        batch, running = self._running.popleft()
-        rows, images = [row for row, _ in batch], [image for _, image in batch]
-        features = running.result()
-        _check_finite(features, images)
-        self._collected.put(rows, features)
-        if self._cache is not None:
-            self._cache.add(
-                [image.identity for image in images],
-                features,
-                [image.flags for image in images],
-                [image.size for image in images],
-            )
+    waiting: dict[torch.Size | None, list[_Row]] = {}
+    block = 0
+    for number, image in enumerate(images, 1):
+        if image.position // BLOCK != block:
+            block = image.position // BLOCK
+            yield from waiting.values()
+            waiting = {}
+        row = embedded.add(image)
+        if image.pixels is not None:
+            key = None if mixed else image.pixels.shape
+            batch = waiting.setdefault(key, [])
+            batch.append((row, image))
+            if len(batch) == size:
+                yield waiting.pop(key)
+            elif not mixed and sum(map(len, waiting.values())) >= _WAITING_BATCHES * size:
+                yield waiting.pop(max(waiting, key=lambda key: len(waiting[key])))
+        if progress is not None:
+            done = number * share.size  # by all ranks, if they are as fast
+            progress(done if share.total is None else min(done, share.total), share.total)
+    yield from waiting.values()
 
 
-def _check_finite(features: Tensor, images: list[LoadedImage]) -> None:
+def _store(
+    batch: Sequence[_Row],
+    running: Future[Tensor],
+    embedded: EmbeddedImages,
+    cache: FeatureCache | JoinedCache | None,
+) -> None:
+    """Wait for the features of a batch, and put them into their rows and the cache."""
+    rows, images = zip(*batch, strict=True)
+    features = running.result()
     finite = features.isfinite().all(dim=1)
     if not finite.all():
         first = images[int((~finite).nonzero()[0])].name
@@ -622,3 +338,242 @@ def _check_finite(features: Tensor, images: list[LoadedImage]) -> None:
             code="non-finite",
             path=first,
         )
+    embedded.features[list(rows)] = features
+    if cache is not None:
+        cache.add(
+            [image.identity for image in images],
+            features,
+            [image.flags for image in images],
+            [image.size for image in images],
+        )
+
+
+@dataclass
+class EmbeddedImages:
+    """What is known of the images of one rank, or of all, in source order whatever the order of batches.
+
+    Attributes:
+        features: float32, a row per usable image, and perhaps room for more.
+        n: Usable images.
+        counts: Usable images by block.
+        identities: sha256 of each usable image, 32 bytes after 32 bytes, where bytes objects take 90.
+        flags: How many images each decoding flag applies to.
+        formats: How many files are of which format.
+        sizes: How many are of which (width, height).
+        bad: By position in the source, the images that cannot be used.
+        n_cached: Images whose features were known.
+    """
+
+    features: Tensor
+    n: int = 0
+    counts: Counter[int] = field(default_factory=Counter)
+    identities: bytearray = field(default_factory=bytearray)
+    flags: Counter[str] = field(default_factory=Counter)
+    formats: Counter[str] = field(default_factory=Counter)
+    sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
+    bad: dict[int, ImageError] = field(default_factory=dict)
+    n_cached: int = 0
+
+    def add(self, image: LoadedImage) -> int:
+        """Record the next image in source order; the row of its features, -1 if it cannot be used."""
+        if image.error is not None:
+            self.bad[image.position] = image.error
+            return -1
+        row, self.n = self.n, self.n + 1
+        self.counts[image.position // BLOCK] += 1
+        self.identities += image.identity
+        self.flags.update(image.flags)
+        if image.format is not None:
+            self.formats[image.format] += 1
+        if image.size is not None:
+            self.sizes[image.size] += 1
+        if self.n > len(self.features):
+            n, dim = self.features.shape
+            more = empty_rows(2 * n, dim, torch.float32)
+            more[:n] = self.features
+            self.features = more
+        if image.features is not None:
+            self.n_cached += 1
+            self.features[row] = image.features
+        return row
+
+    def of_all(self, communicator: Communicator) -> EmbeddedImages:
+        """The same of the images of all ranks."""
+        own = {
+            "counts": self.counts,
+            "flags": self.flags,
+            "formats": self.formats,
+            "sizes": [[*size, count] for size, count in self.sizes.items()],
+            "bad": [[position, error.code, str(error), error.path] for position, error in self.bad.items()],
+            "n_cached": self.n_cached,
+        }
+        hashes = torch.from_numpy(np.frombuffer(self.identities, np.uint8).reshape(-1, _HASH))
+        records = communicator.all_gather_object(own)
+        counts = {int(block): count for each in records for block, count in each["counts"].items()}
+        errors = sorted(entry for each in records for entry in each["bad"])
+        return EmbeddedImages(
+            features=_in_order(self.features[: self.n], counts, communicator),
+            n=sum(counts.values()),
+            counts=Counter(counts),
+            identities=bytearray(_in_order(hashes, counts, communicator).numpy()),
+            flags=_summed(each["flags"].items() for each in records),
+            formats=_summed(each["formats"].items() for each in records),
+            sizes=_summed((((w, h), count) for w, h, count in each["sizes"]) for each in records),
+            bad={position: ImageError(text, code=code, path=path) for position, code, text, path in errors},
+            n_cached=sum(each["n_cached"] for each in records),
+        )
+
+    def feature_set(self, source: str, names: Sequence[str], info: ExtractorInfo) -> FeatureSet:
+        """All rows, called by the `names` of all images of the source."""
+        if self.bad:
+            names = [name for position, name in enumerate(names) if position not in self.bad]
+        return FeatureSet(
+            features=self.features[: self.n],
+            source=source,
+            extractor=info,
+            names=tuple(names),
+            identities=torch.from_numpy(np.frombuffer(self.identities, np.uint8).reshape(-1, _HASH)),
+            flags=in_order(self.flags),
+            facts=ImageFacts.of(self.formats, self.sizes),
+            sizes=self.sizes,
+            skipped=tuple(self.bad.values()),
+            n_embedded=self.n - self.n_cached,
+            n_cached=self.n_cached,
+        )
+
+
+def _in_order(rows: Tensor, counts: dict[int, int], communicator: Communicator) -> Tensor:
+    """The rows of all blocks, of which this rank has its own: (n, ...)."""
+    blocks = sorted(counts)
+    every = empty_rows(sum(counts.values()), rows.shape[1], rows.dtype)
+    parts = dict(zip(blocks, torch.split(every, [counts[block] for block in blocks]), strict=True))
+    own = [block for block in blocks if block % communicator.size == communicator.rank]
+    for block, part in zip(own, torch.split(rows, [counts[block] for block in own]), strict=True):
+        parts[block].copy_(part)
+    communicator.broadcast_parts([(block % communicator.size, parts[block]) for block in blocks])
+    return every
+
+
+def _summed(entries: Any) -> Counter[Any]:  # noqa: ANN401 - pairs of some key and a count, of each rank
+    total: Counter[Any] = Counter()
+    for each in entries:
+        for key, count in each:
+            total[key] += count
+    return total
+
+
+class ForwardPass:
+    """Context manager that runs batches of prepared images; results come as futures.
+
+    On a CPU several batches run side by side, each on its share of the cores: that keeps every core busy with
+    small networks too, and does not collapse when other processes compete for the cores, as one network on all
+    of them does (measured: 5x slower). It needs an extractor that says `thread_safe = True`, as the built-in
+    ones do; a user's network may keep state between its layers, so it runs one batch at a time.
+
+    Args:
+        extractor: What to run.
+        batch_size: Images per pass.
+
+    Attributes:
+        batch_size: Images per pass; halved when the device runs out of memory.
+        workers: How many batches run side by side.
+        prepare_on_host: The extractor's `prepare`, if images are prepared on the CPU while they are decoded.
+        mixes_sizes: Whether the images of a batch may be of different sizes, since they are prepared on the device.
+    """
+
+    def __init__(self, extractor: FeatureExtractor, batch_size: int) -> None:
+        self._extractor = extractor
+        self._device = extractor_device(extractor)
+        self._run: Callable[[Tensor], Tensor] = extractor
+        self._prepare: Preparation | None = None
+        self.prepare_on_host: Preparation | None = None
+        if isinstance(extractor, PreparingExtractor):
+            self._run = extractor.forward
+            if getattr(extractor, "prepares_on_device", False) is True:
+                self._prepare = extractor.prepare
+            else:
+                self.prepare_on_host = extractor.prepare
+        self.mixes_sizes = self._prepare is not None
+        self._requested, self.batch_size = batch_size, batch_size
+        parallel = self._device.type == "cpu" and getattr(extractor, "thread_safe", False)
+        self.workers = min(usable_cores(), _MAX_WORKERS) if parallel else 1
+        self._stack = ExitStack()
+        self._pool: ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        if self.workers > 1:
+            self._stack.enter_context(torch_threads(usable_cores() // self.workers))
+            self._pool = self._stack.enter_context(ThreadPoolExecutor(self.workers, "genpr-embed"))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+        self._stack.close()
+        if self.batch_size < self._requested:
+            emit_notice(
+                "oom-smaller-batches", device=self._device, asked=self._requested, size=self.batch_size
+            )
+
+    def submit(self, images: Sequence[Tensor]) -> Future[Tensor]:
+        """Embed n images, (3, h, w) each: float32 (n, dim) on the CPU, now or soon.
+
+        They are of one size, unless the extractor prepares them on its device.
+
+        The future raises FeatureError if the extractor returns something else, and ResourceError if the device
+        has no memory for a single image.
+        """
+        if self._pool is not None:
+            return self._pool.submit(self._embed, images)
+        done: Future[Tensor] = Future()
+        done.set_result(self._embed(images))
+        return done
+
+    def _embed(self, images: Sequence[Tensor]) -> Tensor:
+        # Both modes belong to a thread; a training loop's autocast would turn features into bfloat16.
+        with torch.inference_mode(), torch.autocast(self._device.type, enabled=False):
+            while True:
+                size = self.batch_size  # another thread may halve it meanwhile
+                try:
+                    starts = range(0, len(images), size)
+                    return torch.cat(
+                        [self._embed_batch(images[start : start + size], size) for start in starts]
+                    )
+                except Exception as error:
+                    if not is_out_of_memory(error):
+                        raise
+                    if size == 1:
+                        remedy = "free it" if self._device.type == "cpu" else "free it or use --device cpu"
+                        raise ResourceError(
+                            f"{self._device} has no memory left for one image of {tuple(images[0].shape[1:])} pixels; "
+                            + remedy,
+                            code="oom",
+                        ) from error
+                empty_device_cache(
+                    self._device.type
+                )  # here, where the error no longer holds what the batch took
+                self.batch_size = min(self.batch_size, (size + 1) // 2)
+
+    def _embed_batch(self, images: Sequence[Tensor], size: int) -> Tensor:
+        padded = [*images, *[images[-1]] * (size - len(images))]
+        if self._prepare is None:
+            batch = torch.stack(padded).to(self._device)
+        else:
+            batch = torch.stack([self._prepare(image.to(self._device)) for image in padded])
+        try:
+            output = self._run(batch)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                error.add_note(f"extractor {self._extractor.name} failed")
+            raise
+        expected = (size, self._extractor.dim)
+        if not isinstance(output, Tensor) or output.shape != expected:
+            came = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+            raise FeatureError(
+                f"extractor {self._extractor.name} must return one row of {self._extractor.dim} numbers per "
+                f"image, {expected} for this batch, but returned {came}",
+                code="feature-shape",
+            )
+        return output[: len(images)].float().cpu()

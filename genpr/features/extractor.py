@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from genpr.errors import DataError, FeatureError
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     Preparation = Callable[[Tensor], Tensor]
@@ -59,6 +58,15 @@ class FeatureExtractor(Protocol):
         ...
 
 
+class DescribedExtractor(FeatureExtractor, Protocol):
+    """An extractor that says which function it is."""
+
+    @property
+    def info(self) -> ExtractorInfo:
+        """What it is now."""
+        ...
+
+
 @runtime_checkable
 class PreparingExtractor(FeatureExtractor, Protocol):
     """An extractor that resizes each image by itself, so that a batch may mix sizes.
@@ -73,41 +81,6 @@ class PreparingExtractor(FeatureExtractor, Protocol):
     def forward(self, batch: Tensor, /) -> Tensor:
         """Embed prepared float32 (n, 3, s, s) inputs on the extractor's device as float32 (n, dim)."""
         ...
-
-
-def extractor_device(extractor: object) -> torch.device:
-    """Where an extractor wants its input: its `device`, else where its parameters are, else the CPU."""
-    import torch
-    from torch import nn
-
-    device = getattr(extractor, "device", None)
-    if isinstance(device, str | torch.device):
-        return torch.device(device)
-    if isinstance(extractor, nn.Module):
-        for tensor in (*extractor.parameters(), *extractor.buffers()):
-            return tensor.device
-    return torch.device("cpu")
-
-
-def prepares_on_device(extractor: object) -> bool:
-    """Whether images go to the extractor's device as they are decoded, and are prepared there."""
-    return (
-        isinstance(extractor, PreparingExtractor) and getattr(extractor, "prepares_on_device", False) is True
-    )
-
-
-def device_preparation(extractor: FeatureExtractor) -> Preparation | None:
-    """The extractor's `prepare`, if it runs on the extractor's device."""
-    if isinstance(extractor, PreparingExtractor) and prepares_on_device(extractor):
-        return extractor.prepare
-    return None
-
-
-def host_preparation(extractor: FeatureExtractor) -> Preparation | None:
-    """The extractor's `prepare`, if it runs on the CPU while images are decoded."""
-    if isinstance(extractor, PreparingExtractor) and not prepares_on_device(extractor):
-        return extractor.prepare
-    return None
 
 
 def prepare_batch(extractor: PreparingExtractor, images: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from operator import itemgetter
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -56,13 +57,14 @@ class ImageFacts:
     @classmethod
     def of(cls, formats: Counter[str], sizes: Counter[tuple[int, int]]) -> ImageFacts:
         """From counts of formats and of (width, height)."""
-        ordered = sorted(sizes.items(), key=lambda entry: (-entry[1], entry[0]))
-        return cls(
-            formats=dict(sorted(formats.items())),
-            sizes={f"{width} x {height}": count for (width, height), count in ordered[:_SHOWN]},
-            n_sizes=len(sizes),
-            n_small=sum(count for size, count in sizes.items() if min(size) < _SMALL),
-        )
+        commonest: dict[str, int] = {}
+        n_small = 0
+        for (width, height), count in sorted(sorted(sizes.items()), key=itemgetter(1), reverse=True):
+            if len(commonest) < _SHOWN:
+                commonest[f"{width} x {height}"] = count
+            if min(width, height) < _SMALL:
+                n_small += count
+        return cls(dict(sorted(formats.items())), commonest, len(sizes), n_small)
 
     @classmethod
     def joined(cls, parts: Sequence[ImageFacts]) -> ImageFacts:
@@ -323,17 +325,17 @@ def read_features(path: Path, into: Tensor | None = None) -> FeatureSet:
         FeatureError: It holds no 2-D array of floats.
     """
     if path.suffix.lower() != ".safetensors":
-        return FeatureSet(_put(load_array(path), into), source=str(path))
+        return FeatureSet(_copy_into(load_array(path), into), source=str(path))
     if read_metadata(path).get("format") != _FORMAT:
         tensors, _ = load_tensors(path, require_checksum=False)
-        return FeatureSet(_put(only_matrix(tensors, path), into), source=str(path))
+        return FeatureSet(_copy_into(only_matrix(tensors, path), into), source=str(path))
     places = None if into is None else {"features": into}
     tensors, metadata = load_tensors(path, require_checksum=False, into=places)
-    with _damage_told(path):
-        return _set_of(tensors, metadata, str(path))
+    with _reporting_damage(path):
+        return _parse(tensors, metadata, str(path))
 
 
-def _set_of(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], source: str) -> FeatureSet:
+def _parse(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], source: str) -> FeatureSet:
     """What `save_features` wrote. A checksum is no signature: nothing is taken for what it should be."""
     features, identities = tensors["features"], tensors.get("identities")
     names = unpack_names(tensors["names"]) if "names" in tensors else ()
@@ -397,7 +399,7 @@ def read_head(path: Path) -> FeatureHead:
     metadata, shapes = read_header(path)
     if metadata.get("format") != _FORMAT:
         return FeatureHead(shapes.get("features") or tuple(read_features(path).features.shape))
-    with _damage_told(path):
+    with _reporting_damage(path):
         return FeatureHead(
             shapes["features"],
             _extractor_of(metadata),
@@ -407,7 +409,7 @@ def read_head(path: Path) -> FeatureHead:
 
 
 @contextmanager
-def _damage_told(path: Path) -> Iterator[None]:
+def _reporting_damage(path: Path) -> Iterator[None]:
     """Whatever may be wrong with what a file says of itself."""
     try:
         yield
@@ -439,7 +441,7 @@ def _shard_of(metadata: Mapping[str, str]) -> ShardPlace | None:
     return from_dict(ShardPlace, parse_json(metadata["shard"])) if "shard" in metadata else None
 
 
-def _put(rows: Tensor, into: Tensor | None) -> Tensor:
+def _copy_into(rows: Tensor, into: Tensor | None) -> Tensor:
     if into is not None and rows.shape != into.shape:
         raise FeatureError(
             f"features of shape {tuple(rows.shape)} where {tuple(into.shape)} were; did the file change?",

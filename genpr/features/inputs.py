@@ -52,7 +52,14 @@ def open_side(source: object, role: str) -> OpenedSide:
     if isinstance(source, OpenedImages | FeatureSet):
         return source
     if isinstance(source, str | os.PathLike):
-        return _open_path(os.fsdecode(source))
+        text = os.fsdecode(source)
+        features = None if text == STDIN else _open_features(text)
+        if features is None:
+            return OpenedImages(open_source(text, communicator=current_communicator()), on_disk=True)
+        if features.extractor is not None:
+            return features
+        unlabeled = notice("unlabelled-features", source=features.source)
+        return replace(features, notices=(*features.notices, unlabeled))
     if isinstance(source, np.ndarray | Tensor) and source.ndim != 4:
         return FeatureSet(check_features(source, role).cpu(), source=f"<{role} features>")
     return OpenedImages(
@@ -65,15 +72,14 @@ def labels_lie_in(source: object, opened: OpenedSide) -> object:
     return opened.source if isinstance(opened, OpenedImages) else source
 
 
-def _open_path(text: str) -> OpenedSide:
-    if text == STDIN or os.path.isdir(text):  # noqa: PTH112 - a Path raises for names that are too long
-        return _images(text)
+def _open_features(text: str) -> FeatureSet | None:
+    """The features in the file or files that a path or pattern names; None if it names images."""
     several = None if split_choice(text)[1] else expand(text)
     if several is None:
-        return _told(load_features(Path(text))) if text and holds_features(Path(text)) else _images(text)
+        return load_features(Path(text)) if text and holds_features(Path(text)) else None
     are_features = [holds_features(path) for path in several]
     if not any(are_features):
-        return _images(text)
+        return None
     if not all(are_features):
         other = several[are_features.index(False)]
         raise UsageError(
@@ -82,18 +88,7 @@ def _open_path(text: str) -> OpenedSide:
             code="mixed-kinds",
             path=text,
         )
-    return _told(load_joined(several, text))
-
-
-def _images(text: str) -> OpenedImages:
-    return OpenedImages(open_source(text, communicator=current_communicator()), on_disk=True)
-
-
-def _told(features: FeatureSet) -> FeatureSet:
-    if features.extractor is not None:
-        return features
-    told = notice("unlabelled-features", source=features.source)
-    return replace(features, notices=(*features.notices, told))
+    return load_joined(several, text)
 
 
 def holds_features(path: Path) -> bool:
@@ -113,7 +108,8 @@ def check_same_kind(real: OpenedSide, fake: OpenedSide) -> None:
         UsageError: Both are lists on standard input ("stdin-twice").
         FeatureError: The two do not belong together.
     """
-    if _is_stdin(real) and _is_stdin(fake):
+    one, other = real.source, fake.source
+    if isinstance(one, ListSource) and isinstance(other, ListSource) and one.is_stdin and other.is_stdin:
         raise UsageError(
             "both sides are lists on standard input (-), of which there is one; write one of them to a .txt file",
             code="stdin-twice",
@@ -132,36 +128,11 @@ def check_same_kind(real: OpenedSide, fake: OpenedSide) -> None:
         check_same_extractor(real.source, real.extractor, fake.source, fake.extractor)
 
 
-def is_one_shot(source: ImageSource) -> bool:
-    """Whether images come once, out of an iterator."""
-    return isinstance(source, BatchSource) and source.is_one_shot
-
-
-def _is_stdin(side: OpenedSide) -> bool:
-    return isinstance(side, OpenedImages) and isinstance(side.source, ListSource) and side.source.is_stdin
-
-
-def refuse_one_shot(source: ImageSource, *, is_for_control: bool) -> None:
-    """Refuse images that come once where several networks, or those of the control, need them.
-
-    Raises:
-        UsageError: They come out of an iterator ("one-shot").
-    """
-    if is_one_shot(source):
-        who = "the control needs" if is_for_control else "the metrics need"
-        otherwise = "; or leave the control out (control=False)" if is_for_control else ""
-        raise UsageError(
-            f"{source.name} is an iterator, which gives its images once, but {who} several networks; pass something "
-            f"that can be iterated again, such as a list, a DataLoader or a folder{otherwise}",
-            code="one-shot",
-        )
-
-
 def check_untrained(real: FeatureSet, fake: FeatureSet) -> None:
     """Refuse fakes embedded after the extractor's weights changed, as in a training loop.
 
     Raises:
-        FeatureError: The real side has to be embedded anew.
+        FeatureError: The real side has to be embedded again.
     """
     if real.extractor is None or fake.extractor is None:
         return
@@ -242,9 +213,9 @@ class Pictures:
     keep: Callable[[Pixels], Pixels] | None = None
 
     def read(self, rows: Iterable[int]) -> dict[int, Pixels]:
-        """The pixels (h, w, 3) uint8 of the wanted rows, in one pass over the names of the source.
+        """The pixels (h, w, 3) uint8 of the requested rows, in one pass over the names of the source.
 
-        Only wanted images are decoded; an .npz file and a compressed archive are read up to the last of them. A row
+        Only requested images are decoded; an .npz file and a compressed archive are read up to the last of them. A row
         is missing where the image is gone, has changed since it was scored, or cannot be decoded.
 
         Args:
@@ -253,34 +224,34 @@ class Pictures:
         Raises:
             DataError: The source as a whole cannot be read any more.
         """
-        wanted: dict[str, list[int]] = defaultdict(list)
+        requested: dict[str, list[int]] = defaultdict(list)
         for each in dict.fromkeys(rows):
-            wanted[self.names[each]].append(each)
+            requested[self.names[each]].append(each)
         found: dict[int, Pixels] = {}
-        for item in self._items_called(wanted) if wanted else ():
-            if item.name not in wanted:
+        for item in self._items_called(requested) if requested else ():
+            if item.name not in requested:
                 continue
             try:
                 data = item.read()
-                row = self._row_of(data, wanted[item.name])
+                row = self._row_of(data, requested[item.name])
                 pixels = None if row is None else decode(data, name=item.name, policy=self.policy).pixels
             except ImageError:
                 continue
             if row is not None and pixels is not None:
                 found[row] = pixels if self.keep is None else self.keep(pixels)
-                wanted[item.name].remove(row)
-                if not wanted[item.name]:
-                    del wanted[item.name]
-            if not wanted:
+                requested[item.name].remove(row)
+                if not requested[item.name]:
+                    del requested[item.name]
+            if not requested:
                 break
         return found
 
-    def _items_called(self, wanted: Collection[str]) -> Iterator[Item]:
-        """The images of some names, as long as these are wanted; where names are known, no others are looked at."""
+    def _items_called(self, requested: Collection[str]) -> Iterator[Item]:
+        """The images of some names, as long as they are requested; where names are known, no others are visited."""
         names = self.source.names()
         if names is None:
             return iter(self.source)
-        return self.source.pick(place for place, name in enumerate(names) if name in wanted)
+        return self.source.pick(place for place, name in enumerate(names) if name in requested)
 
     def _row_of(self, data: ImageData, rows: Sequence[int]) -> int | None:
         """Which of `rows`, which share a name, an image is; None if it is none of them."""

@@ -40,7 +40,7 @@ def load_joined(paths: Sequence[Path], name: str) -> FeatureSet:
 
     Raises:
         DataError: One of them is damaged.
-        BadImagesError: More images of all are unusable than the shards were told to accept.
+        BadImagesError: More images of all are unusable than the shards accept.
         FeatureError: Shards are missing ("shards-missing") or there twice ("shards-twice"); or the files are of different
             extractors ("other-extractor"), sources or decodings ("features-differ").
     """
@@ -49,13 +49,13 @@ def load_joined(paths: Sequence[Path], name: str) -> FeatureSet:
     if not shards and len(files) == 1:
         return read_features(paths[0])
     if not shards:
-        return _one_after_another(files, name)
+        return _concatenate(files, name)
     if len(shards) < len(files):
         whole = next(path for path, head in files if head.shard is None)
-        raise _differ(
+        raise _mismatch(
             name, f"{_shown(shards[0].path)} is a shard, and {_shown(whole)} is none; name the shards only"
         )
-    return _in_their_order(sorted(shards, key=lambda shard: shard.place.index), name)
+    return _join_shards(sorted(shards, key=lambda shard: shard.place.index), name)
 
 
 class _Shard(NamedTuple):
@@ -64,16 +64,16 @@ class _Shard(NamedTuple):
     place: ShardPlace
 
 
-def _in_their_order(shards: Sequence[_Shard], name: str) -> FeatureSet:
+def _join_shards(shards: Sequence[_Shard], name: str) -> FeatureSet:
     _check_complete(shards, name)
     for shard in shards:
-        _check_alike(shards[0][:2], shard[:2], name, shards[0].head.decoder == shard.head.decoder)
+        _check_compatible(shards[0][:2], shard[:2], name, shards[0].head.decoder == shard.head.decoder)
     parts, rows = _read([shard[:2] for shard in shards])
     for shard, part in zip(shards, parts, strict=True):
         if len(part) + len(part.skipped) != shard.place.end - shard.place.start:
             images = f"the {shard.place.end - shard.place.start:,} images of its shard"
-            raise _differ(name, f"{_shown(shard.path)} has not {images}")
-    joined = _together(parts, rows, name)
+            raise _mismatch(name, f"{_shown(shard.path)} has not {images}")
+    joined = _merge(parts, rows, name)
     most = min(shard.place.max_bad for shard in shards)
     BadImagePolicy("skip", most).check(joined.skipped, total=shards[0].place.total, source=name)
     sizes: Counter[tuple[int, int]] = Counter()
@@ -90,13 +90,13 @@ def _check_complete(shards: Sequence[_Shard], name: str) -> None:
     for path, _, place in shards:
         pair = f"{_shown(first_path)} and {_shown(path)}"
         if place.count != first.count:
-            raise _differ(name, f"{pair} are of {first.count} and of {place.count} shards")
+            raise _mismatch(name, f"{pair} are of {first.count} and of {place.count} shards")
         if place.total != first.total:
-            raise _differ(name, f"{pair} are of sources of {first.total:,} and of {place.total:,} images")
+            raise _mismatch(name, f"{pair} are of sources of {first.total:,} and of {place.total:,} images")
         if place.names_sha256 != first.names_sha256:
-            raise _differ(name, f"{pair} are of sources whose images have different names")
+            raise _mismatch(name, f"{pair} are of sources whose images have different names")
         if Share(place.index, place.count).rows(place.total) != range(place.start, place.end):
-            raise _differ(
+            raise _mismatch(
                 name, f"{_shown(path)} holds other images than its shard has; was it made by another version?"
             )
     by_index: dict[int, Path] = {}
@@ -119,30 +119,30 @@ def _check_complete(shards: Sequence[_Shard], name: str) -> None:
         )
 
 
-def _one_after_another(files: Sequence[_File], name: str) -> FeatureSet:
+def _concatenate(files: Sequence[_File], name: str) -> FeatureSet:
     chosen = choices_in(files[0][1].decoder)
     for file in files:
-        _check_alike(files[0], file, name, chosen == choices_in(file[1].decoder))
+        _check_compatible(files[0], file, name, chosen == choices_in(file[1].decoder))
     parts, rows = _read(files)
-    joined = _together(parts, rows, name)
+    joined = _merge(parts, rows, name)
     if len(set(joined.names)) < len(joined.names):
         prefixes = short_names([path for path, _ in files])
         names = (
             f"{prefix}/{each}" for prefix, part in zip(prefixes, parts, strict=True) for each in part.names
         )
         joined = replace(joined, names=tuple(names))
-    told = notice("features-joined", source=printable(name), count=len(parts))
-    return replace(joined, notices=(told,), facts=ImageFacts.joined([part.facts for part in parts]))
+    joined_files = notice("features-joined", source=printable(name), count=len(parts))
+    return replace(joined, notices=(joined_files,), facts=ImageFacts.joined([part.facts for part in parts]))
 
 
-def _check_alike(first: _File, file: _File, name: str, is_decoded_alike: bool) -> None:
+def _check_compatible(first: _File, file: _File, name: str, is_decoded_alike: bool) -> None:
     """Features of one function, from images that were decoded in one way."""
     (first_path, known), (path, head) = first, file
     pair = f"{_shown(first_path)} and {_shown(path)}"
     if known.extractor is not None and head.extractor is not None:
         check_same_extractor(_shown(first_path), known.extractor, _shown(path), head.extractor)
     elif known.extractor != head.extractor:
-        raise _differ(name, f"only one of {pair} says what made it")
+        raise _mismatch(name, f"only one of {pair} says what made it")
     if len(head.shape) != 2 or head.shape[1] != known.shape[-1]:
         raise FeatureError(
             f"{_shown(path)} holds {head.shape} where {_shown(first_path)} holds {known.shape}; features are (images, "
@@ -154,7 +154,7 @@ def _check_alike(first: _File, file: _File, name: str, is_decoded_alike: bool) -
         keys = sorted({*known.decoder, *head.decoder})
         ways = [(key, known.decoder.get(key, "default"), head.decoder.get(key, "default")) for key in keys]
         unlike = some([f"{key} {a} and {b}" for key, a, b in ways if a != b], 5, longest=100)
-        raise _differ(name, f"{pair} were decoded in different ways: {unlike}")
+        raise _mismatch(name, f"{pair} were decoded in different ways: {unlike}")
 
 
 def _read(files: Sequence[_File]) -> tuple[list[FeatureSet], Tensor]:
@@ -167,7 +167,7 @@ def _read(files: Sequence[_File]) -> tuple[list[FeatureSet], Tensor]:
     return parts, rows
 
 
-def _together(parts: Sequence[FeatureSet], rows: Tensor, name: str) -> FeatureSet:
+def _merge(parts: Sequence[FeatureSet], rows: Tensor, name: str) -> FeatureSet:
     """What all files have, of what is there without them."""
     named = all(len(part.names) == len(part) for part in parts)
     identities = [part.identities for part in parts if part.identities is not None]
@@ -186,7 +186,7 @@ def _together(parts: Sequence[FeatureSet], rows: Tensor, name: str) -> FeatureSe
     )
 
 
-def _differ(name: str, difference: str) -> FeatureError:
+def _mismatch(name: str, difference: str) -> FeatureError:
     return FeatureError(
         f"the files of {printable(name)} do not belong together: {difference}",
         code="features-differ",

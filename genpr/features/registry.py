@@ -15,13 +15,14 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from genpr.errors import GenprError, ResourceError, UsageError, some
-from genpr.features.extractor import FeatureExtractor
+from genpr.features.extractor import DescribedExtractor, FeatureExtractor
 from genpr.features.weights.files import find_or_fetch, is_cached
 from genpr.features.weights.known import (
     CLIP,
@@ -32,11 +33,13 @@ from genpr.features.weights.known import (
     Progress,
     WeightsFile,
 )
+from genpr.runtime import resolve_device
 
 if TYPE_CHECKING:
     import torch
 
 Precision = Literal["float32", "bfloat16"]
+_Extractor = TypeVar("_Extractor")
 
 RESIZE_NAMES = (
     "tf1-bilinear",
@@ -100,8 +103,8 @@ class BuiltIn:
         dim: Length of a feature vector.
         resize: Name of its published resize rule.
         side: Of the square it sees, in pixels.
-        loader: "module:function" that takes a `Request`; extractors with the same one share a network if they share
-            their weights.
+        network: Module of `genpr.features.networks` whose `load` takes a `Request`; extractors with the same one share a
+            network if they share their weights.
         weights: Its weights file; None for weight-free extractors.
         comparable: Whether scores may be compared with published ones.
         members: Random networks side by side.
@@ -112,7 +115,7 @@ class BuiltIn:
     dim: int
     resize: str
     side: int
-    loader: str
+    network: str
     weights: WeightsFile | None = None
     comparable: bool = True
     members: int = 1
@@ -121,7 +124,7 @@ class BuiltIn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """What a loader is asked for.
+    """What a loader of `genpr.features.networks` is to load.
 
     Attributes:
         names: Layers of one network, under one resize rule and in one precision.
@@ -129,7 +132,7 @@ class Request:
         weights: The verified weights file of a built-in extractor, or one given by the user.
         device: Where to compute.
         offline: Never download.
-        progress: Told how a download is going.
+        progress: Called as a download proceeds.
     """
 
     names: tuple[ExtractorName, ...]
@@ -147,20 +150,15 @@ class Request:
         return self.entry, self.weights
 
 
-_INCEPTION = "genpr.features.networks.inception:load"
-_CLIP = "genpr.features.networks.clip:load"
-_DINOV2 = "genpr.features.networks.dinov2:load"
-
-
 def _inception(layer: str, dim: int) -> BuiltIn:
     # By pytorch-fid, torchmetrics and clean-fid.
     others = ("torch-bilinear", "torch-bilinear-antialias", "pil-bicubic-float")
-    return BuiltIn(layer, dim, "tf1-bilinear", 299, _INCEPTION, INCEPTION_2015, published=others)
+    return BuiltIn(layer, dim, "tf1-bilinear", 299, "inception", INCEPTION_2015, published=others)
 
 
 def _clip(dim: int, side: int, model: str) -> BuiltIn:
     """OpenAI's weights, in the conversion that open_clip itself points to."""
-    return BuiltIn("image embedding", dim, "clip", side, _CLIP, CLIP[model])
+    return BuiltIn("image embedding", dim, "clip", side, "clip", CLIP[model])
 
 
 def _dinov2(dim: int, letter: str) -> BuiltIn:
@@ -169,7 +167,7 @@ def _dinov2(dim: int, letter: str) -> BuiltIn:
         "pil-bicubic-float",
         "tf1-bilinear",
     )  # EDM2, dgm-eval, torch-fidelity
-    return BuiltIn("CLS token", dim, "pil-bicubic-uint8", 224, _DINOV2, DINOV2[letter], published=others)
+    return BuiltIn("CLS token", dim, "pil-bicubic-uint8", 224, "dinov2", DINOV2[letter], published=others)
 
 
 BUILT_IN: Mapping[str, BuiltIn] = MappingProxyType(
@@ -185,7 +183,7 @@ BUILT_IN: Mapping[str, BuiltIn] = MappingProxyType(
             2048,
             "torch-bilinear",
             299,
-            "genpr.features.networks.torchvision_models:load",
+            "torchvision_models",
             INCEPTION_TORCHVISION,
         ),
         "vgg16": BuiltIn(
@@ -193,7 +191,7 @@ BUILT_IN: Mapping[str, BuiltIn] = MappingProxyType(
             4096,
             "tf1-bilinear",
             224,
-            "genpr.features.networks.torchvision_models:load",
+            "torchvision_models",
             VGG16,
         ),
         "clip-vit-b-32": _clip(512, 224, "vit-b-32"),
@@ -208,38 +206,45 @@ BUILT_IN: Mapping[str, BuiltIn] = MappingProxyType(
             192,
             "tf1-bilinear",
             224,
-            "genpr.features.networks.random_vgg16:load",
+            "random_vgg16",
             comparable=False,
             members=3,
         ),
-        "gabor": BuiltIn(
-            "moduli", 736, "bicubic-antialias", 64, "genpr.features.networks.gabor:load", comparable=False
-        ),
+        "gabor": BuiltIn("moduli", 736, "bicubic-antialias", 64, "gabor", comparable=False),
         "pixels": BuiltIn(
             "RGB",
             3072,
             "torch-bicubic-antialias",
             32,
-            "genpr.features.networks.pixels:load",
+            "pixels",
             comparable=False,
         ),
     }
 )
 """By name, in the order in which they are listed."""
 
-OPEN_FAMILIES: Mapping[str, str] = MappingProxyType(
-    {"timm": "genpr.features.networks.timm_models:load", "open_clip": _CLIP}
-)
-"""Loaders of extractors named `FAMILY:MODEL`, which are only known once their library is asked."""
+OPEN_FAMILIES: Mapping[str, str] = MappingProxyType({"timm": "timm_models", "open_clip": "clip"})
+"""Modules that load extractors named `FAMILY:MODEL`, which only their library knows."""
 
 
-def check_known(name: str) -> None:
-    """Refuse a name that is neither built in nor of the form of a custom extractor.
+@lru_cache
+def parse_name(name: str) -> ExtractorName:
+    """Custom extractors may have any character in their path, and have no variants."""
+    is_built_in = name.partition("@")[0] in BUILT_IN
+    return ExtractorName.parse(name) if is_built_in or _family(name) else ExtractorName(name)
+
+
+@lru_cache
+def canonical_name(name: str) -> str:
+    """The same extractor by its shortest name: variants that are the network's own are left out.
 
     Raises:
-        UsageError: "unknown-extractor", or "unknown-variant".
+        UsageError: It is neither built in nor of the form of a custom extractor ("unknown-extractor"), or
+            "unknown-variant".
     """
-    if parse_name(name).base not in BUILT_IN and ":" not in name:
+    parsed = parse_name(name)
+    known = BUILT_IN.get(parsed.base)
+    if known is None and ":" not in name:
         close = get_close_matches(name, BUILT_IN, n=1)
         meant = f"; did you mean {close[0]}?" if close else ""
         raise UsageError(
@@ -247,18 +252,17 @@ def check_known(name: str) -> None:
             "and custom ones as path/to/file.py:factory or package.module:factory",
             code="unknown-extractor",
         )
-
-
-def canonical_name(name: str) -> str:
-    """The same extractor by its shortest name: variants that are the network's own are left out.
-
-    Raises:
-        UsageError: As `check_known`.
-    """
-    check_known(name)
-    parsed = parse_name(name)
-    known = BUILT_IN.get(parsed.base)
     return str(replace(parsed, resize=None)) if known and parsed.resize == known.resize else str(parsed)
+
+
+def network_module(name: str) -> str | None:
+    """Module of `genpr.features.networks` that loads an extractor; None for custom ones."""
+    known = BUILT_IN.get(parse_name(name).base)
+    return known.network if known else _family(name)
+
+
+def _family(name: str) -> str | None:
+    return OPEN_FAMILIES.get(name.partition(":")[0]) if ":" in name else None
 
 
 def is_same_extractor(name: str, other: str) -> bool:
@@ -276,47 +280,32 @@ def dim_of(name: str) -> int | None:
     return known.dim if known else None
 
 
-def members_of(name: str) -> int:
-    """How many networks a built-in extractor holds side by side."""
-    known = BUILT_IN.get(parse_name(name).base)
-    return known.members if known else 1
-
-
 def with_variants_of(name: str, other: str) -> str:
     """The built-in extractor `name`, with the resize rule and precision of `other` if that is of the same network."""
     ours, theirs = parse_name(name), parse_name(other)
     known, like = BUILT_IN[ours.base], BUILT_IN.get(theirs.base)
-    if like is None or (known.loader, known.weights) != (like.loader, like.weights):
+    if like is None or (known.network, known.weights) != (like.network, like.weights):
         return name
     return canonical_name(str(replace(ours, resize=theirs.resize, precision=theirs.precision)))
 
 
-def group_by_network(names: Iterable[str]) -> tuple[tuple[str, ...], ...]:
-    """Put together what one pass through one network can give, in the order of first mention, without repeats."""
-    groups: dict[object, list[str]] = {}
-    for name in dict.fromkeys(names):
-        groups.setdefault(_network(name), []).append(name)
-    return tuple(tuple(group) for group in groups.values())
+def group_by_network(extractors: Iterable[_Extractor]) -> tuple[tuple[_Extractor, ...], ...]:
+    """Put together what one pass through one network can give, in the order of first mention, without repeats.
 
-
-def _network(name: str) -> object:
-    """Equal for layers of the same network, under the same resize rule and precision."""
-    parsed = parse_name(name)
-    known = BUILT_IN.get(parsed.base)
-    if known is None or known.weights is None:
-        return name
-    return known.loader, known.weights.name, parsed.resize or known.resize, known.side, parsed.precision
-
-
-def parse_name(name: str) -> ExtractorName:
-    """Custom extractors may have any character in their path, and have no variants."""
-    own = name.partition("@")[0]
-    return ExtractorName.parse(name) if own in BUILT_IN or family_loader(name) else ExtractorName(name)
-
-
-def family_loader(name: str) -> str | None:
-    """Loader of an open family, such as that of "timm:MODEL"."""
-    return OPEN_FAMILIES.get(name.partition(":")[0]) if ":" in name else None
+    Extractors are names or objects; an object is a group of its own. Layers of one network have the same weights, resize
+    rule and precision.
+    """
+    groups: dict[object, list[_Extractor]] = {}
+    for extractor in dict.fromkeys(extractors):
+        network: object = extractor
+        if isinstance(extractor, str):
+            name = parse_name(extractor)
+            known = BUILT_IN.get(name.base)
+            if known is not None and known.weights is not None:
+                resize = name.resize or known.resize
+                network = known.network, known.weights.name, resize, known.side, name.precision
+        groups.setdefault(network, []).append(extractor)
+    return tuple(map(tuple, groups.values()))
 
 
 @dataclass(frozen=True)
@@ -388,7 +377,7 @@ def load_extractor(
         weights: File that holds the published weights, if it is in neither genpr's nor torch.hub's cache.
         device: "auto", "cpu", "cuda", "cuda:1" or a `torch.device`.
         offline: Never download; GENPR_OFFLINE=1 says the same.
-        progress: Told (bytes received, bytes in all) while weights are downloaded.
+        progress: Called with (bytes received, bytes in all) while weights are downloaded.
 
     Raises:
         UsageError: No such extractor or device, or a custom one that cannot be loaded.
@@ -405,42 +394,38 @@ def load_joint(
     device: str | torch.device = "auto",
     offline: bool = False,
     progress: Progress | None = None,
-) -> FeatureExtractor:
+) -> DescribedExtractor:
     """Several layers of one network (see `group_by_network`) in one pass; the rest is as in `load_extractor`.
 
     Returns:
         An extractor whose rows hold the layers side by side; with more than one, `parts` describes each.
     """
-    names = [canonical_name(name) for name in names]
-    path = require_weights(names[0], weights=weights, offline=offline, progress=progress)
-
-    from genpr.runtime import resolve_device
-
+    first = canonical_name(names[0])
+    path = require_weights(first, weights=weights, offline=offline, progress=progress)
     resolved = resolve_device(device)
-    known = BUILT_IN.get(parse_name(names[0]).base)
-    loader = known.loader if known else family_loader(names[0])
-    if loader is None:
+    known = BUILT_IN.get(parse_name(first).base)
+    network = known.network if known else _family(first)
+    if network is None:
         from genpr.features.custom import load_custom
 
-        return load_custom(names[0], device=resolved)
-    module, _, function = loader.partition(":")
+        return load_custom(first, device=resolved)
     request = Request(
-        names=tuple(ExtractorName.parse(name) for name in names),
-        weights=path if path is not None else _path(weights),
+        names=tuple(map(parse_name, map(canonical_name, names))),
+        weights=path if path is not None or weights is None else Path(weights),
         entry=known.weights if known else None,
         device=resolved,
         offline=offline,
         progress=progress,
     )
     try:
-        extractor: FeatureExtractor = getattr(import_module(module), function)(request)
+        extractor: DescribedExtractor = import_module(f"genpr.features.networks.{network}").load(request)
     except (ImportError, RuntimeError) as error:
         # A torchvision of another torch fails either way, and timm and open_clip fail with it.
         if isinstance(error, GenprError) or not (
             isinstance(error, ImportError) or "torchvision" in str(error)
         ):
             raise
-        raise _broken_library(names[0], error) from error
+        raise _broken_library(first, error) from error
     return extractor
 
 
@@ -471,20 +456,17 @@ def require_weights(
         UsageError: No such extractor, or it takes no weights file.
         WeightsError: The weights are missing or are not the published ones.
     """
-    check_known(name)
-    parsed = parse_name(name)
-    known = BUILT_IN.get(parsed.base)
+    known = BUILT_IN.get(parse_name(canonical_name(name)).base)
     file = known.weights if known else None
-    if weights is not None and file is None and family_loader(name) is None:
+    if file is not None:
+        given = None if weights is None else Path(weights)
+        return find_or_fetch(file, weights=given, offline=offline, progress=progress)
+    if weights is not None and not _family(name):
         raise UsageError(
             f"weights {os.fspath(weights)!r} were given, but extractor {name!r} takes no weights file",
             code="weights-unused",
         )
-    return (
-        None
-        if file is None
-        else find_or_fetch(file, weights=_path(weights), offline=offline, progress=progress)
-    )
+    return None
 
 
 def weights_of(name: str, weights: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
@@ -500,28 +482,24 @@ def weights_of(name: str, weights: str | os.PathLike[str] | None) -> str | os.Pa
     path, known = Path(weights), BUILT_IN.get(parse_name(name).base)
     own = known.weights.name if known and known.weights else None
     if path.is_dir():
-        if own is None and family_loader(name):
+        if own is None and _family(name):
             return weights  # its library knows the name of the file
         return path / own if own is not None and (path / own).is_file() else None
     others = {each.weights.name for each in BUILT_IN.values() if each.weights}
     return None if path.name in others - {own} else weights
 
 
-def check_weights_used(names: Iterable[str], weights: str | os.PathLike[str] | None) -> None:
-    """Refuse a weights file that belongs to none of the extractors, by its name.
+def check_weights_used(extractors: Iterable[object], weights: str | os.PathLike[str] | None) -> None:
+    """Refuse a weights file that belongs to none of the extractors that are given by name.
 
     Raises:
         UsageError: "weights-unused".
     """
-    wanted = list(dict.fromkeys(names))
-    if weights is None or Path(weights).is_dir() or not wanted:
+    if weights is None or Path(weights).is_dir():
         return
-    if all(weights_of(name, weights) is None for name in wanted):
+    names = list(dict.fromkeys(each for each in extractors if isinstance(each, str)))
+    if names and all(weights_of(name, weights) is None for name in names):
         raise UsageError(
-            f"weights {os.fspath(weights)!r} belong to none of the extractors {some(wanted, 10)}",
+            f"weights {os.fspath(weights)!r} belong to none of the extractors {some(names, 10)}",
             code="weights-unused",
         )
-
-
-def _path(path: str | os.PathLike[str] | None) -> Path | None:
-    return None if path is None else Path(path)

@@ -6,37 +6,40 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar, Unpack
+from typing import TypeVar, Unpack, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from genpr import runtime
 from genpr.distributed import current_communicator
 from genpr.errors import DataError, FeatureError, ResourceError, UsageError
 from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.custom import adopt, describe
 from genpr.features.embed import embed_source
-from genpr.features.extractor import ExtractorInfo, FeatureExtractor, check_same_extractor
+from genpr.features.extractor import DescribedExtractor, ExtractorInfo, FeatureExtractor, check_same_extractor
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedImages, OpenedSide, is_one_shot, refuse_one_shot
+from genpr.features.inputs import OpenedImages, OpenedSide
 from genpr.features.options import EmbedKeywords, EmbedOptions, StageProgress
 from genpr.features.registry import (
+    BUILT_IN,
     check_weights_used,
     dim_of,
     group_by_network,
     is_same_extractor,
     load_joint,
-    members_of,
+    parse_name,
     weights_of,
 )
 from genpr.features.weights.verify import records
-from genpr.images.item import known_length, printable
+from genpr.images.datasets import BatchSource
+from genpr.images.item import ImageSource, known_length, printable
 from genpr.images.policy import DecodePolicy
 from genpr.images.shards import Share, shard_of
 from genpr.images.source import choose_rows, subset
 from genpr.notices import Notice, notice
-from genpr.runtime import cache_root, resolve_device, with_cpu_fallback
+from genpr.runtime import cache_root, resolve_device
 from genpr.validation import check_features
 
 Space = str | FeatureExtractor
@@ -54,7 +57,7 @@ class Embedder:
 
     options: EmbedOptions = field(default_factory=EmbedOptions)
     device: torch.device = field(init=False)
-    _loaded: dict[tuple[str, ...], FeatureExtractor] = field(default_factory=dict, repr=False)
+    _loaded: dict[tuple[str, ...], DescribedExtractor] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "device", resolve_device(self.options.device))
@@ -92,16 +95,17 @@ class Embedder:
         """How images are decoded."""
         return self.options.decoding
 
-    def load(self, spaces: Sequence[Space]) -> FeatureExtractor:
+    def load(self, spaces: Sequence[Space]) -> DescribedExtractor:
         """The extractor of one space, or of several layers of one network."""
         first = spaces[0]
         if not isinstance(first, str):
             return adopt(first)
-        names = tuple(space for space in spaces if isinstance(space, str))
+        names = cast("tuple[str, ...]", tuple(spaces))
         if names not in self._loaded:
+            weights = self.options.weights
             self._loaded[names] = load_joint(
                 names,
-                weights=weights_of(names[0], self.options.weights),
+                weights=None if weights is None else weights_of(names[0], weights),
                 device=self.device,
                 offline=self.options.offline,
             )
@@ -111,57 +115,53 @@ class Embedder:
         self, side: OpenedImages, role: str, spaces: Sequence[Space], limit: int | None
     ) -> list[FeatureSet]:
         """The features of `side` in each of `spaces`, which share a network; of at most `limit` images."""
-        source = side.source if limit is None else subset(side.source, limit, self.seed)
+        options = self.options
+        source = side.source if limit is None else subset(side.source, limit, options.seed)
         extractor = self.load(spaces)
-        parts: Sequence[ExtractorInfo] = getattr(extractor, "parts", (describe(extractor),))
-        cache, notices = self._open_cache(parts) if side.on_disk else (None, [])
-        notices += _notices_of_weights(parts)
-        report = None if self.progress is None else partial(self.progress, role)
+        parts: Sequence[ExtractorInfo] = getattr(extractor, "parts", ()) or (extractor.info,)
+        cache, notices = self._open_cache(parts) if side.on_disk and options.cache else (None, [])
+        weights = parts[0].weights_sha256  # of the one network that all of them are layers of
+        if weights is not None:
+            first_used = [record for record in records() if record.sha256 == weights]
+            notices += [notice("weights-first-use", file=each.name, date=each.date) for each in first_used]
         features = embed_source(
             source,
             extractor,
-            batch_size=self.options.batch_size,
+            batch_size=options.batch_size,
             cache=cache,
-            decode_policy=self.decoding,
-            bad_images=self.options.bad_images,
-            progress=report,
+            decode_policy=options.decoding,
+            bad_images=options.bad_images,
+            progress=None if options.progress is None else partial(options.progress, role),
         )
         if cache is not None:
             notices += cache.notices
-        told = told_by_ranks(notices)  # each has opened the cache for itself
-        features = replace(features, notices=(*told, *getattr(side.source, "notices", ())))
+        everywhere = notices_of_all_ranks(notices)  # each has opened the cache for itself
+        features = replace(features, notices=(*everywhere, *getattr(side.source, "notices", ())))
         return [features] if len(parts) == 1 else features.split(parts)
 
     def _open_cache(
         self, parts: Sequence[ExtractorInfo]
     ) -> tuple[FeatureCache | JoinedCache | None, list[Notice]]:
-        if not self.options.cache:
-            return None, []
         for info in parts:
             if info.cache_key is None:
-                return None, [
-                    notice("extractor-not-cached", extractor=info.name, reason=info.uncached_reason)
-                ]
-        cache_dir = self.options.cache_dir
+                reason = info.uncached_reason
+                return None, [notice("extractor-not-cached", extractor=info.name, reason=reason)]
+        cache_dir, decoding = self.options.cache_dir, self.options.decoding
         root = Path(cache_dir) if cache_dir else cache_root()
         try:
-            caches = [FeatureCache(root, info, self.device.type, policy=self.decoding) for info in parts]
+            caches = [FeatureCache(root, info, self.device.type, policy=decoding) for info in parts]
         except ResourceError as error:
             return None, [notice("cache-unusable", reason=error)]
         return (caches[0] if len(caches) == 1 else JoinedCache(caches, [info.dim for info in parts])), []
 
 
-def _notices_of_weights(parts: Iterable[ExtractorInfo]) -> list[Notice]:
-    """Which weights were not published with a sha256."""
-    digests = {info.weights_sha256 for info in parts} - {None}
-    found = [record for record in records() if record.sha256 in digests] if digests else []
-    return [notice("weights-first-use", file=record.name, date=record.date) for record in found]
-
-
-def told_by_ranks(notices: Iterable[Notice]) -> tuple[Notice, ...]:
+def notices_of_all_ranks(notices: Iterable[Notice]) -> tuple[Notice, ...]:
     """The notices of every rank, each once: rank 0 shows them all."""
-    told = current_communicator().all_gather_object([asdict(item) for item in notices])
-    return tuple(dict.fromkeys(Notice(**item) for each in told for item in each))
+    communicator = current_communicator()
+    if not communicator.is_single_process:
+        gathered = communicator.all_gather_object([asdict(item) for item in notices])
+        notices = [Notice(**item) for each in gathered for item in each]
+    return tuple(dict.fromkeys(notices))
 
 
 _Found = TypeVar("_Found")
@@ -170,39 +170,21 @@ _Found = TypeVar("_Found")
 def going_on(
     embedder: Embedder, work: Callable[[Embedder], _Found], what: str, *, can_move: bool = True
 ) -> tuple[_Found, tuple[Notice, ...]]:
-    """`with_cpu_fallback` for work that takes an embedder; the CPU is used only where "auto" chose a GPU.
+    """`genpr.runtime.with_cpu_fallback` for work that takes an embedder, where "auto" chose its GPU.
 
     Ranks that share a score stay together: one that started again would leave the others waiting.
     """
-    first = embedder.device
 
     def run(device: torch.device) -> _Found:
-        return work(embedder if device == first else embedder.on_cpu())
+        return work(embedder if device == embedder.device else embedder.on_cpu())
 
-    may_move = can_move and embedder.on == "auto" and current_communicator().is_single_process
-    found, notices = with_cpu_fallback(first, run, what, can_move=may_move)
-    return found, told_by_ranks(notices)
-
-
-def embed_patiently(
-    embedder: Embedder, side: OpenedImages, role: str, spaces: Sequence[Space], limit: int | None
-) -> list[FeatureSet]:
-    """As `Embedder.embed`, and the features say what was done about memory.
-
-    Those of a CPU differ from those of a GPU in their last bits, so all images of the side are embedded anew there.
-    """
-
-    def embedded(where: Embedder) -> list[FeatureSet]:
-        return where.embed(side, role, spaces, limit)
-
-    # An object of the user's is where the user put it.
-    can_move = all(isinstance(space, str) for space in spaces) and not is_one_shot(side.source)
-    sets, told = going_on(embedder, embedded, f"for {role} images", can_move=can_move)
-    return [replace(features, notices=(*features.notices, *told)) for features in sets]
+    may_move = can_move and embedder.options.device == "auto" and current_communicator().is_single_process
+    found, notices = runtime.with_cpu_fallback(embedder.device, run, what, can_move=may_move)
+    return found, notices_of_all_ranks(notices)
 
 
 OWN = "<as in the feature file>"
-"""The space of a feature file for which no extractor was asked for."""
+"""Key of a feature file's own features, where no extractor was requested."""
 
 
 class SideFeatures:
@@ -229,8 +211,8 @@ class SideFeatures:
         self.role = role
         self._own = own
         self._embedder = embedder
-        limits = [number for number in (limit, embedder.max_images) if number is not None]
-        self._limit = min(limits, default=None)
+        most = embedder.options.max_images
+        self._limit = most if limit is None else limit if most is None else min(limit, most)
         self._known: dict[Space, FeatureSet] = {}
         self._total = len(side) if isinstance(side, FeatureSet) else known_length(side.source)
 
@@ -249,20 +231,28 @@ class SideFeatures:
         """
         missing = [space for space in dict.fromkeys(spaces) if space not in self._known]
         if isinstance(self.side, FeatureSet):
-            self._known.update({space: self._checked(self.side, space) for space in missing})
+            for space in missing:
+                self._known[space] = self._checked(self.side, space)
         else:
             if self._total is not None and self._total < minimum:
                 raise self._too_few(self.side.source.name, self._total, minimum)
-            check_weights_used(
-                [space for space in missing if isinstance(space, str)], self._embedder.options.weights
-            )
-            groups = _groups(missing)
-            if len(groups) > 1:
-                fewer = _groups(list(dict.fromkeys(for_metrics)))
-                refuse_one_shot(self.side.source, is_for_control=len(fewer) == 1)
+            if (weights := self._embedder.options.weights) is not None:
+                check_weights_used(missing, weights)
+            groups = group_by_network(missing)
+            is_one_shot = isinstance(self.side.source, BatchSource) and self.side.source.is_one_shot
+            if len(groups) > 1 and is_one_shot:
+                raise _comes_once(self.side.source, for_control=len(group_by_network(for_metrics)) == 1)
             for group in groups:
-                sets = embed_patiently(self._embedder, self.side, self.role, group, self._limit)
-                self._known.update(zip(group, sets, strict=True))
+                # Features of a CPU differ from those of a GPU in their last bits, so all images are embedded again.
+                work = partial(
+                    Embedder.embed, side=self.side, role=self.role, spaces=group, limit=self._limit
+                )
+                can_move = (
+                    isinstance(group[0], str) and not is_one_shot
+                )  # an object is where its owner put it
+                sets, notices = going_on(self._embedder, work, f"for {self.role} images", can_move=can_move)
+                for space, found in zip(group, sets, strict=True):
+                    self._known[space] = replace(found, notices=(*found.notices, *notices))
         for space in missing:
             if len(self._known[space]) < minimum:
                 raise self._too_few(self._known[space].source, len(self._known[space]), minimum)
@@ -289,7 +279,7 @@ class SideFeatures:
 
     def halves(self) -> tuple[SideFeatures, SideFeatures]:
         """Two random halves of the images, disjoint, by the embedder's seed; the first is not smaller."""
-        sizes, seed = {len(features) for features in self._known.values()}, self._embedder.seed
+        sizes, seed = {len(features) for features in self._known.values()}, self._embedder.options.seed
         order = {n: torch.randperm(n, generator=torch.Generator().manual_seed(seed)) for n in sizes}
         return (
             self._part(lambda n: order[n][: -(-n // 2)].sort().values),
@@ -304,7 +294,7 @@ class SideFeatures:
 
     def _rows_of_limit(self, n: int, most: int) -> Tensor:
         """Which of n known rows a limit of `most` chooses out of the whole source."""
-        total, seed = self._total, self._embedder.seed
+        total, seed = self._total, self._embedder.options.seed
         if total is None or n != min(total, self._limit or total):  # an iterator, or images were left out
             return torch.as_tensor(choose_rows(n, most, seed))
         positions = np.searchsorted(choose_rows(total, n, seed), choose_rows(total, most, seed))
@@ -318,16 +308,18 @@ class SideFeatures:
         elif isinstance(space, str):
             self._check_name(features, features.extractor, space)
         else:
-            check_same_extractor("--extractor", describe(adopt(space)), features.source, features.extractor)
+            check_same_extractor("--extractor", describe(space), features.source, features.extractor)
         if self._limit is None or self._limit >= len(features):
             return features
-        return features.select(torch.as_tensor(choose_rows(len(features), self._limit, self._embedder.seed)))
+        return features.select(
+            torch.as_tensor(choose_rows(len(features), self._limit, self._embedder.options.seed))
+        )
 
     def _check_name(self, features: FeatureSet, info: ExtractorInfo, space: str) -> None:
         if space in {OWN, info.name} or is_same_extractor(info.name, space):
             return
         if dim_of(space) is None:  # one of the user's own may call itself as it likes
-            check_same_extractor("--extractor", describe(self._embedder.load([space])), features.source, info)
+            check_same_extractor("--extractor", self._embedder.load([space]).info, features.source, info)
         else:
             raise FeatureError(
                 f"{features.source} holds {info.name} features, but {space} features are needed; embed the images with "
@@ -346,14 +338,15 @@ class SideFeatures:
                 code="unlabelled-features",
                 path=features.source,
             )
-        dim, members = features.features.shape[1], members_of(space)
-        known = dim_of(space)
+        dim, known = features.features.shape[1], dim_of(space)
         if known is not None and known != dim:
             raise FeatureError(
                 f"{features.source} has {dim} features per image, but {space} has {known}",
                 code="feature-shape",
                 path=features.source,
             )
+        built_in = BUILT_IN.get(parse_name(space).base)
+        members = built_in.members if built_in else 1
         info = ExtractorInfo(space, dim, "unknown", None, comparable=False, members=members)
         return replace(features, extractor=info)
 
@@ -366,11 +359,15 @@ class SideFeatures:
         )
 
 
-def _groups(spaces: Sequence[Space]) -> list[tuple[Space, ...]]:
-    """What one pass through one network gives."""
-    names = [space for space in spaces if isinstance(space, str)]
-    own: list[tuple[Space, ...]] = [(space,) for space in spaces if not isinstance(space, str)]
-    return [*own, *group_by_network(names)]
+def _comes_once(source: ImageSource, *, for_control: bool) -> UsageError:
+    """The error for images that come once where several networks, or those of the control, need them."""
+    who = "the control needs" if for_control else "the metrics need"
+    otherwise = "; or leave the control out (control=False)" if for_control else ""
+    return UsageError(
+        f"{source.name} is an iterator, which gives its images once, but {who} several networks; pass something "
+        f"that can be iterated again, such as a list, a DataLoader or a folder{otherwise}",
+        code="one-shot",
+    )
 
 
 def features_for_file(
@@ -385,7 +382,7 @@ def features_for_file(
         share: Embed this share only; the limit of unusable images is one of all images all the same.
 
     Raises:
-        UsageError: `share` is asked of features ("already-features"), or of images that cannot be counted before they are
+        UsageError: `share` is requested of features ("already-features"), or of images that cannot be counted before they are
             read ("unknown-length").
         DataError: There are no or unusable images, or the features are of another extractor.
         ResourceError: Weights, device or memory are missing.
@@ -400,8 +397,10 @@ def features_for_file(
             code="already-features",
             path=side.source,
         )
-    most = embedder.max_images
-    source = shard_of(side.source if most is None else subset(side.source, most, embedder.seed), share)
+    most = embedder.options.max_images
+    source = shard_of(
+        side.source if most is None else subset(side.source, most, embedder.options.seed), share
+    )
     part = SideFeatures(OpenedImages(source, side.on_disk), "images", embedder.with_options(max_images=None))
     part.require([space or OWN], minimum=0)  # a share of few images may be empty
     max_bad = embedder.options.max_bad if embedder.options.on_bad == "skip" else 0.0

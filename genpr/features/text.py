@@ -22,12 +22,13 @@ from genpr.features.registry import (
     Request,
     canonical_name,
     check_weights_used,
-    family_loader,
+    network_module,
     parse_name,
     require_weights,
     weights_of,
 )
 from genpr.features.weights.known import Progress
+from genpr.runtime import resolve_device
 
 if TYPE_CHECKING:
     import torch
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from genpr.features.feature_set import FeatureSet
     from genpr.features.source_features import Embedder, Space
 
-_IMAGE_TOWER = "genpr.features.networks.clip:load"
 _NEEDED = (
     "clip-vit-b-32, clip-vit-l-14, clip-vit-l-14-336, open_clip:MODEL:PRETRAINED, or path/to/file.py:factory whose object "
     "also has encode_text"
@@ -60,7 +60,7 @@ def load_text_encoder(
         weights: File that holds the published weights, both towers in one.
         device: "auto", "cpu", "cuda", "cuda:1" or a `torch.device`.
         offline: Never download; GENPR_OFFLINE=1 says the same.
-        progress: Told (bytes received, bytes in all) while weights are downloaded.
+        progress: Called with (bytes received, bytes in all) while weights are downloaded.
 
     Raises:
         UsageError: No such extractor, or it has no text encoder ("no-text-encoder").
@@ -68,19 +68,15 @@ def load_text_encoder(
     """
     check_has_text(name)
     name = canonical_name(name)
-    known = BUILT_IN.get(parse_name(name).base)
-    if known is None and family_loader(name) is None:
+    if is_own(name):
         from genpr.features.custom import load_custom
-        from genpr.runtime import resolve_device
 
         return text_encoder_of(load_custom(name, device=resolve_device(device)))
     path = require_weights(name, weights=weights, offline=offline, progress=progress)
-    from genpr.runtime import resolve_device
-
-    given = None if weights is None else Path(weights)
+    known = BUILT_IN.get(parse_name(name).base)
     request = Request(
         names=(parse_name(name),),
-        weights=path if path is not None else given,
+        weights=path if path is not None or weights is None else Path(weights),
         entry=known.weights if known else None,
         device=resolve_device(device),
         offline=offline,
@@ -97,9 +93,7 @@ def check_has_text(name: str) -> None:
         UsageError: "no-text-encoder", or there is no such extractor.
     """
     name = canonical_name(name)
-    known = BUILT_IN.get(parse_name(name).base)
-    loader = known.loader if known else family_loader(name)
-    if loader is not None and loader != _IMAGE_TOWER:
+    if network_module(name) not in {"clip", None}:
         raise _no_text(name)
 
 
@@ -126,7 +120,7 @@ def _no_text(name: str) -> UsageError:
 
 def is_own(name: str) -> bool:
     """Whether a name stands for an object of the user's own."""
-    return parse_name(name).base not in BUILT_IN and family_loader(name) is None
+    return network_module(name) is None
 
 
 def text_encoder_for(space: Space, embedder: Embedder) -> TextEncoder:

@@ -17,22 +17,21 @@ import inspect
 import operator
 import os
 import sys
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import FileFinder, ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
 from genpr.errors import GenprError, UsageError, some
 from genpr.runtime import expanded
 
 if TYPE_CHECKING:
-    from torch import nn
+    pass
 
 
 @dataclass(frozen=True)
@@ -146,10 +145,6 @@ class _RecordingLoader(SourceFileLoader):
         super().exec_module(module)
 
 
-_DEEPEST = 3  # a function, the pipeline it captured, the pipeline's attributes
-_LARGEST = 100  # entries of a container that may hold networks; longer ones hold data
-
-
 def load_object(
     spec: str, *, kind: str, code: str, call: Callable[[Callable[..., object]], object]
 ) -> tuple[object, LoadedCode]:
@@ -159,7 +154,7 @@ def load_object(
         spec: Where the factory is.
         kind: What it should give, for messages: "extractor", "generator".
         code: Of the errors.
-        call: Calls the factory; anything that it raises is told as an error of the factory.
+        call: Calls the factory; anything that it raises becomes an error that names the factory.
 
     Returns:
         The object, and the code that was run for it from a folder.
@@ -170,7 +165,7 @@ def load_object(
     target, _, factory_name = spec.rpartition(":")
     is_path = target.endswith(".py") or "/" in target or os.sep in target
     loaded = LoadedCode()
-    with ExitStack() as stack, _blamed_on(spec, kind, code):
+    with ExitStack() as stack, _naming(spec, kind, code):
         _add_working_directory()
         if is_path:
             path = expanded(target)
@@ -209,49 +204,6 @@ def signature_of(function: Callable[..., object]) -> inspect.Signature | None:
         return None
 
 
-@contextmanager
-def evaluation_mode(owner: object) -> Iterator[None]:
-    """Put the networks of an object into evaluation mode, and torch into inference mode; undo both afterwards.
-
-    The training flag of every submodule is restored, since a callback may run in the middle of training.
-    """
-    import torch
-
-    networks = networks_of(owner)
-    flags = [(module, module.training) for network in networks for module in network.modules()]
-    try:
-        for network in networks:
-            network.eval()
-        with torch.inference_mode():
-            yield
-    finally:
-        for module, training in flags:
-            module.training = training
-
-
-def networks_of(owner: object) -> list[nn.Module]:
-    """The networks that an object runs, as far as can be seen, nearest first.
-
-    An object that is no network is searched in its attributes, a function in what it captured and in the globals
-    that it names, a bound method in its object, and all of these in turn, a few levels deep.
-    """
-    from torch import nn
-
-    found: list[nn.Module] = []
-    seen: set[int] = set()
-    pending: deque[tuple[object, int]] = deque([(owner, 0)])
-    while pending:
-        thing, depth = pending.popleft()
-        if id(thing) in seen:
-            continue
-        seen.add(id(thing))
-        if isinstance(thing, nn.Module):
-            found.append(thing)
-        elif depth < _DEEPEST:
-            pending.extend((part, depth + 1) for part in _parts(thing))
-    return found
-
-
 def captured(function: FunctionType) -> Iterator[tuple[str, object]]:
     """Name and value of what a function carries along from the one it was defined in."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -261,25 +213,9 @@ def captured(function: FunctionType) -> Iterator[tuple[str, object]]:
             continue
 
 
-def _parts(thing: object) -> Iterable[object]:
-    if isinstance(thing, MethodType):
-        return [thing.__self__]
-    if isinstance(thing, partial):
-        return [thing.func, *thing.args, *thing.keywords.values()]
-    if isinstance(thing, FunctionType):
-        named = [thing.__globals__[name] for name in thing.__code__.co_names if name in thing.__globals__]
-        return [*(value for _, value in captured(thing)), *(thing.__defaults__ or ()), *named]
-    if isinstance(thing, list | tuple | dict):
-        values = thing.values() if isinstance(thing, dict) else thing
-        return values if len(thing) <= _LARGEST else ()
-    if isinstance(thing, type | ModuleType):
-        return ()
-    return list(getattr(thing, "__dict__", {}).values())
-
-
 @contextmanager
-def _blamed_on(spec: str, kind: str, code: str) -> Iterator[None]:
-    """Turn whatever a user's code raises into one line about the object `spec`."""
+def _naming(spec: str, kind: str, code: str) -> Iterator[None]:
+    """Turn whatever user code raises into a one-line error that names `spec`."""
     try:
         yield
     except GenprError:

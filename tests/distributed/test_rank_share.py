@@ -18,7 +18,8 @@ import torch
 
 import genpr
 from genpr.distributed import Communicator, use_communicator
-from genpr.features.embed import Collected, RankShare
+from genpr.features.custom import describe
+from genpr.features.embed import EmbeddedImages, RankShare
 from genpr.features.options import EmbedOptions
 from genpr.features.source_features import Embedder, going_on
 from genpr.images.policy import FLAGS
@@ -54,8 +55,8 @@ def test_ranks_share_a_source_block_by_block(sources, size, monkeypatch):
         taken = {}
         for rank in range(size):
             share = RankShare(source, ranks_of(rank, size))
-            for number, item in enumerate(share):
-                taken[share.place(number)] = item.read()
+            for position, item in share:
+                taken[position] = item.read()
             assert share.names == [item.name for item in source]
             share.check_names()
         assert [taken[place] for place in range(11)] == FILES
@@ -81,7 +82,7 @@ def half_damaged(tmp_path, monkeypatch):
 def test_images_of_other_ranks_are_not_read(half_damaged):
     source, images = half_damaged
     share = RankShare(source, ranks_of(0, 2))
-    assert [item.read() for item in share] == images[:2] + images[4:]
+    assert [item.read() for _, item in share] == images[:2] + images[4:]
 
 
 def test_images_of_other_ranks_are_not_read_of_a_part_of_a_source(half_damaged, monkeypatch):
@@ -93,7 +94,7 @@ def test_images_of_other_ranks_are_not_read_of_a_part_of_a_source(half_damaged, 
         (ShardSource("x", source, range(4, 6), Share(2, 2)), images[4:]),
     ):
         share = RankShare(part, ranks_of(0, 2))
-        assert [item.read() for item in share] == own
+        assert [item.read() for _, item in share] == own
         assert share.names == [f"[{images.index(each)}]" for each in images if each in part_of(part, images)]
 
 
@@ -105,8 +106,8 @@ def part_of(source, images):
 def test_flags_come_in_one_order_whoever_met_them_first():
     gabor = genpr.load_extractor("gabor", device="cpu")
     for flags in (FLAGS, FLAGS[::-1]):
-        collected = Collected(torch.empty(0, gabor.dim), flags=Counter(flags))
-        assert tuple(collected.feature_set("x", [], gabor, seconds=0).flags) == FLAGS
+        embedded = EmbeddedImages(torch.empty(0, gabor.dim), flags=Counter(flags))
+        assert tuple(embedded.feature_set("x", [], describe(gabor)).flags) == FLAGS
 
 
 SEARCHES = {

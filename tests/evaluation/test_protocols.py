@@ -69,7 +69,7 @@ def test_every_protocol_is_complete(name):
     assert all(protocol.k[metric] >= 1 for metric in protocol.metrics if METRICS[metric].uses_k)
     assert protocol.equals
     assert protocol.reference
-    genpr.features.registry.check_known(protocol.extractor)
+    genpr.features.registry.canonical_name(protocol.extractor)
 
 
 @pytest.mark.parametrize(

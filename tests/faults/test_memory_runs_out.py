@@ -210,9 +210,9 @@ def full_gpu(monkeypatch):
         monkeypatch.setattr(embedding, "resolve_device", lambda on: gpu.get(on) or resolve(on))
         embed, load = embedding.Embedder.embed, embedding.load_joint
 
-        def checked_embed(self, side, role, *rest):
-            check(self, f"embed {role}")
-            return embed(self, side, role, *rest)
+        def checked_embed(self, **given):
+            check(self, f"embed {given['role']}")
+            return embed(self, **given)
 
         class Fitted(reference.FittedMetrics):
             def __init__(self, plan, real, embedder, **rest):

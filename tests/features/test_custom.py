@@ -9,10 +9,9 @@ import torch
 from torch import nn
 
 from genpr.errors import GenprError, UsageError
-from genpr.features.custom import adopt, describe
-from genpr.features.extractor import PreparingExtractor, extractor_device
+from genpr.features.custom import adopt, describe, evaluation_mode, extractor_device
+from genpr.features.extractor import PreparingExtractor
 from genpr.features.registry import load_extractor
-from genpr.features.user_code import evaluation_mode
 
 NET = """
 import torch

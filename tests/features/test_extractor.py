@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from genpr.errors import ResourceError, UsageError
-from genpr.features.custom import describe
-from genpr.features.extractor import ExtractorInfo, PreparingExtractor, extractor_device, prepare_batch
+from genpr.features.custom import describe, extractor_device
+from genpr.features.extractor import ExtractorInfo, PreparingExtractor, prepare_batch
 from genpr.features.registry import list_extractors, load_extractor
 from genpr.features.weights.known import INCEPTION_2015
 

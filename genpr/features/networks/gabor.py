@@ -22,6 +22,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
@@ -29,7 +30,7 @@ from torch import Tensor
 
 from genpr.errors import UsageError
 from genpr.features.extractor import ExtractorInfo, prepare_batch
-from genpr.features.registry import Request
+from genpr.features.registry import ExtractorName, Request
 from genpr.features.resize import bicubic_antialias
 from genpr.runtime import resolve_device
 
@@ -131,14 +132,15 @@ def load(request: Request) -> GaborExtractor:
     """The Gabor features; they have no variants.
 
     Raises:
-        UsageError: A variant is asked for.
+        UsageError: The name has a variant.
     """
     (name,) = request.names
-    if str(name) != "gabor":
+    if name != ExtractorName("gabor"):
         raise UsageError(f"extractor {str(name)!r}: gabor has no variants", code="unknown-variant")
     return GaborExtractor(request.device)
 
 
+@lru_cache
 def _gabor_filters(orientations: int) -> Tensor:
     """Even filters, then odd ones, float64 (2 * orientations, 1, side, side), each with mean zero.
 

@@ -145,7 +145,7 @@ def single_layer(
     device: torch.device,
     members: int = 1,
 ) -> NetworkExtractor:
-    """A network of which one layer is wanted; arguments are those of `describe_part` and `NetworkExtractor`."""
+    """A network of which one layer is used; arguments are those of `describe_part` and `NetworkExtractor`."""
     part = describe_part(
         name, rule, dim=dim, weights_sha256=weights_sha256, comparable=comparable, members=members
     )

@@ -150,7 +150,7 @@ def feature_dim(network: nn.Module, side: int, name: str) -> int:
 
 
 def input_rule(name: ExtractorName, network: nn.Module) -> InputRule:
-    """The evaluation transform of a timm model, or another resize rule if `name` asks for one.
+    """The evaluation transform of a timm model, or another resize rule if `name` has one.
 
     Raises:
         UsageError: The transform is none of those that genpr knows.

@@ -17,7 +17,7 @@ from genpr.features.weights.known import Progress
 
 _PIECE_BYTES = 2**20
 _BUSY = {408, 425, 429, 500, 502, 503, 504}  # what a server answers that may be well again in a moment
-_LONGEST = 2**40  # where nobody says how long a file is
+_LONGEST = 2**40  # where the length of a file is unknown
 
 
 class DownloadError(Exception):
@@ -39,7 +39,7 @@ class Arrival:
 
     Attributes:
         size: Bytes that were written.
-        is_too_long: Whether the server had more than was asked for; the rest was not read.
+        is_too_long: Whether the server had more than expected; the rest was not read.
         announced_sha256: The digest that the server named, as the Hugging Face hub does.
     """
 
@@ -59,7 +59,7 @@ def download(
         size: Its length, if that is known; at most one byte more is read, since a wrong answer must not fill
             the disk.
         trust_tags: The server is a Hugging Face hub, whose entity tags of 64 digits are sha256 digests.
-        progress: Told how it is going.
+        progress: Called as the download proceeds.
         timeout_s: To connect, and between two pieces.
 
     Raises:
@@ -75,7 +75,7 @@ def download(
                 raise DownloadError("the server does not say how long the file is, so it may come cut short")
             received = _copy(response, file, expected=expected, progress=progress)
             tag = redirects.tag
-            if redirects.is_asked_host(response.url):
+            if redirects.is_requested_host(response.url):
                 tag = tag or _sha256_in(response.headers, "X-Linked-ETag", "ETag")
     except (OSError, HTTPException) as error:
         reason: object = error
@@ -112,15 +112,15 @@ class _Redirects(HTTPRedirectHandler):
     """Follows redirects, though never from a protected to an open connection.
 
     The hub names a file's digest in the answer that hands over to its file server, so it is kept from there,
-    and only from the host that was asked.
+    and only from the host of the requested address.
     """
 
     def __init__(self, url: str) -> None:
         self._host = urlsplit(url).netloc
         self.tag: str | None = None
 
-    def is_asked_host(self, url: str) -> bool:
-        """Whether `url` is at the host that was asked first."""
+    def is_requested_host(self, url: str) -> bool:
+        """Whether `url` is at the host of the requested address."""
         return urlsplit(url).netloc == self._host
 
     def redirect_request(
@@ -129,7 +129,7 @@ class _Redirects(HTTPRedirectHandler):
         if req.type == "https" and urlsplit(newurl).scheme != "https":
             fp.close()
             raise URLError(f"it was redirected from a protected connection to {newurl}")
-        if self.is_asked_host(req.full_url):
+        if self.is_requested_host(req.full_url):
             self.tag = self.tag or _sha256_in(headers, "X-Linked-ETag")
         return super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]
 

@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING
 
 from genpr.errors import ResourceError, UsageError, WeightsError
 from genpr.features.weights.known import (
-    INCEPTION_2015,
     Progress,
     WeightsFile,
-    hub_file,
     is_trusted,
     make_weights_folder,
     sha256_of_blob,
@@ -35,21 +33,6 @@ if TYPE_CHECKING:
 
     from genpr.features.weights.download import Arrival
 
-__all__ = [
-    "INCEPTION_2015",
-    "Progress",
-    "WeightsFile",
-    "cached_path",
-    "find_or_fetch",
-    "hub_file",
-    "is_cached",
-    "known_files",
-    "load_state_dict",
-    "loaded_sha256",
-    "verify_file",
-    "weights_folder",
-]
-
 _TIMEOUT_S = 5.0  # to connect, and between two pieces of a download
 _PAUSES_S = (1.0, 4.0)  # before the second and the third attempt
 _DAMAGED = "it was damaged or replaced; delete it to download it again"
@@ -64,13 +47,13 @@ def find_or_fetch(
 ) -> Path:
     """Find verified weights on this machine, or download them.
 
-    Looked at in this order: the explicit path, genpr's cache, the cache of torch.hub or Hugging Face, the network.
+    Searched in this order: the explicit path, genpr's cache, the cache of torch.hub or Hugging Face, the network.
 
     Args:
-        entry: What is wanted.
+        entry: Which file.
         weights: A file given by the user; it must be exactly the published one.
         offline: Never use the network; GENPR_OFFLINE=1 and HF_HUB_OFFLINE=1 say the same.
-        progress: Told how a download is going.
+        progress: Called as a download proceeds.
 
     Returns:
         Path of a file whose sha256 was just verified.
@@ -86,12 +69,13 @@ def find_or_fetch(
     own = weights_folder() / entry.name
     if own.is_file():
         if entry.sha256 is None and not is_trusted(own):  # nothing but its place says what it is
-            raise _planted(own)
-        _verify(entry, own, hint=_DAMAGED)
+            raise _untrusted(own)
+        verify_file(entry, own)
         return own
     if (shared := _usable_shared_copy(entry)) is not None:
         return shared
-    if is_offline(offline) or _is_hub_offline():
+    is_hub_offline = os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes", "on"}
+    if is_offline(offline) or is_hub_offline:
         raise _missing(entry, "downloads are switched off (--offline, GENPR_OFFLINE=1 or HF_HUB_OFFLINE=1)")
     return _fetch(entry, own, progress)
 
@@ -99,7 +83,7 @@ def find_or_fetch(
 def load_state_dict(entry: WeightsFile, path: Path) -> dict[str, Tensor]:
     """Read the tensors of a weights file, on the CPU, after checking the very bytes that are then read.
 
-    The file is read once, into one buffer that is hashed and then deserialised, so that nobody can exchange it
+    The file is read once, into one buffer that is hashed and then deserialised, so that it cannot be exchanged
     in between. While the tensors are built, memory holds the file twice; the buffer is then freed.
 
     Raises:
@@ -127,13 +111,23 @@ def loaded_sha256(entry: WeightsFile, path: Path) -> str:
     return verify_file(entry, path) if record is None else record.sha256
 
 
-def verify_file(entry: WeightsFile, path: Path) -> str:
+def verify_file(entry: WeightsFile, path: Path, *, hint: str = _DAMAGED, announced: str | None = None) -> str:
     """Hash the file at `path` and return its sha256.
+
+    Args:
+        entry: What it should be.
+        path: The file.
+        hint: The likely cause of a refusal.
+        announced: The digest that its source claims, if it claims one.
 
     Raises:
         WeightsError: It is not `entry`, or cannot be read.
     """
-    return _verify(entry, path, hint=_DAMAGED)
+    try:
+        with open_regular(path) as file:
+            return accept(entry, file, path, hint=hint, announced=announced)
+    except OSError as error:
+        raise _unreadable(path, error) from error
 
 
 def known_files() -> list[WeightsFile]:
@@ -158,10 +152,6 @@ def is_cached(entry: WeightsFile) -> bool:
     return cached_path(entry) is not None
 
 
-def _is_hub_offline() -> bool:
-    return os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes", "on"}
-
-
 def _explicit(entry: WeightsFile, path: Path) -> Path:
     if not path.is_file():
         raise UsageError(
@@ -171,7 +161,7 @@ def _explicit(entry: WeightsFile, path: Path) -> Path:
         f"other weights would give scores that are not {entry.name}'s; "
         "use them through a custom extractor (--extractor path/to/file.py:factory)"
     )
-    _verify(entry, path, hint=hint)
+    verify_file(entry, path, hint=hint)
     return path
 
 
@@ -181,7 +171,7 @@ def _usable_shared_copy(entry: WeightsFile) -> Path | None:
     if not path.is_file() or entry.size not in {None, path.stat().st_size}:
         return None
     try:
-        _verify(entry, path, hint=_DAMAGED, announced=sha256_of_blob(path))
+        verify_file(entry, path, announced=sha256_of_blob(path))
     except WeightsError:
         return None  # it is not genpr's to complain about: a good one is downloaded instead
     return path
@@ -194,7 +184,7 @@ def _fetch(entry: WeightsFile, target: Path, progress: Progress | None) -> Path:
     try:
         with FileLock(str(folder / f".{entry.name}.lock")):
             if target.is_file():  # another process fetched it while this one waited
-                _verify(entry, target, hint=_DAMAGED)
+                verify_file(entry, target)
                 return target
             _remove_partial(folder, entry)
             with atomic_path(target) as temporary:
@@ -216,7 +206,7 @@ def _remove_partial(folder: Path, entry: WeightsFile) -> None:
             path.unlink(missing_ok=True)
 
 
-def _arrival(entry: WeightsFile, path: Path, progress: Progress | None) -> Arrival:
+def _attempt_download(entry: WeightsFile, path: Path, progress: Progress | None) -> Arrival:
     """Fetch `entry` into `path`, again after a pause where a server is busy or the connection breaks."""
     from genpr.features.weights.download import DownloadError, download
 
@@ -239,21 +229,13 @@ def _arrival(entry: WeightsFile, path: Path, progress: Progress | None) -> Arriv
 
 def _download(entry: WeightsFile, path: Path, progress: Progress | None) -> None:
     """Put `entry` into `path`, or raise."""
-    arrival = _arrival(entry, path, progress)
+    arrival = _attempt_download(entry, path, progress)
     came = f"{arrival.size:,}" if entry.size is None else f"{arrival.size:,} of {entry.size:,}"
     if arrival.is_too_long:
         came = f"more than {arrival.size - 1:,}"
     hint = f"{came} bytes came; a proxy or login page may have answered, nothing was kept"
     with path.open("rb") as file:
         accept(entry, file, entry.url, hint=hint, announced=arrival.announced_sha256)
-
-
-def _verify(entry: WeightsFile, path: Path, *, hint: str, announced: str | None = None) -> str:
-    try:
-        with open_regular(path) as file:
-            return accept(entry, file, path, hint=hint, announced=announced)
-    except OSError as error:
-        raise _unreadable(path, error) from error
 
 
 def _missing(entry: WeightsFile, reason: str) -> WeightsError:
@@ -269,7 +251,7 @@ def _missing(entry: WeightsFile, reason: str) -> WeightsError:
     )
 
 
-def _planted(path: Path) -> WeightsError:
+def _untrusted(path: Path) -> WeightsError:
     return WeightsError(
         f"the weights {path} have no published sha256, and other users can write to this file or to its folder; remove the "
         "file, or run chmod go-w on the folder if you trust it",

@@ -236,7 +236,7 @@ def make_weights_folder() -> Path:
     """Create `weights_folder` for this user alone.
 
     Raises:
-        ResourceError: It cannot be created, or belongs to somebody else.
+        ResourceError: It cannot be created, or belongs to another user.
     """
     return private_folder(cache_root(), weights_folder().name)
 

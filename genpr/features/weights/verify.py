@@ -98,7 +98,7 @@ def read_tensors(entry: WeightsFile, file: io.BytesIO, source: object) -> dict[s
     """The tensors in `file`, on the CPU; no code of the file runs.
 
     Raises:
-        WeightsError: It asks for code ("unsafe-format") or holds anything but named tensors ("weights-format").
+        WeightsError: It needs code to be run ("unsafe-format") or holds anything but named tensors ("weights-format").
     """
     import torch
 
@@ -129,13 +129,13 @@ def read_tensors(entry: WeightsFile, file: io.BytesIO, source: object) -> dict[s
 
 
 def _refused(source: object, error: pickle.UnpicklingError) -> WeightsError:
-    wanted = re.search(r"GLOBAL (\S+)", str(error))  # the rest of torch's message advises to trust the file
-    if wanted is None:
+    named = re.search(r"GLOBAL (\S+)", str(error))  # the rest of torch's message advises to trust the file
+    if named is None:
         return WeightsError(
             f"{source} is damaged: it is no pickle of tensors", code="weights-format", path=str(source)
         )
     return WeightsError(
-        f"{source} holds more than tensors: it asks for {printable(wanted[1])} to be called. Nothing of it was run or used; "
+        f"{source} holds more than tensors: it asks for {printable(named[1])} to be called. Nothing of it was run or used; "
         "weights from a trustworthy source need no code",
         code="unsafe-format",
         path=str(source),
@@ -305,7 +305,7 @@ def _first_use(
     hint: str,
     announced: str | None,
 ) -> str:
-    with _alone(entry):
+    with _locked(entry):
         held = _recorded_sha256(entry)  # another process may have been first
         if held is None:
             size = file.seek(0, 2)
@@ -345,7 +345,7 @@ def _write(entry: WeightsFile, digest: str, size: int, *, announced: bool) -> No
 
 
 @contextlib.contextmanager
-def _alone(entry: WeightsFile) -> Iterator[None]:
+def _locked(entry: WeightsFile) -> Iterator[None]:
     from filelock import FileLock
 
     lock = FileLock(str(make_weights_folder() / f".{entry.name}.record.lock"))
