@@ -162,11 +162,12 @@ def _check_there(paths: Sequence[str]) -> None:
 def _check_order(by: str, labels: LabelOptions | None) -> None:
     """Before anything is embedded: an order that exists, and that this run can tell."""
     from genpr.checkpoints.criterion import check_computed, criterion_of
+    from genpr.metrics.f_beta import F_SCORE_METRICS
     from genpr.metrics.registry import CONDITIONAL
 
     asked = [need for each in criterion_of(by) for need in each.needs if need in CONDITIONAL]
     if asked:
-        computed = ("precision", "recall", *(() if labels is None else labels.names))
+        computed = (*F_SCORE_METRICS, *(() if labels is None else labels.names))
         check_computed(by, computed, "this ranking does not compute; label.* come with --labels")
 
 

@@ -53,7 +53,6 @@ from genpr.metrics.similarity import FeaturePairs
 from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice
 
-DEFAULT_EXTRACTOR = "clip-vit-b-32"
 PROTOCOL = "align"
 _MOST_FAILURES = 200
 

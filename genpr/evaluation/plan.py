@@ -25,7 +25,6 @@ from genpr.features.registry import (
 )
 from genpr.images.arrays import peek_array
 from genpr.images.paths import expand
-from genpr.metrics.neighbor_metrics import least_images
 from genpr.metrics.registry import METRICS, SIZE_SENSITIVE
 
 if TYPE_CHECKING:
@@ -153,6 +152,7 @@ class ScorePlan:
 
 
 def _least_images(ks: Mapping[str, int]) -> tuple[int, int]:
+    from genpr.metrics.neighbor_metrics import least_images  # which imports torch
 
     return least_images(ks)
 
