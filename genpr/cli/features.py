@@ -18,7 +18,7 @@ from genpr.storage import check_feature_file
 
 if TYPE_CHECKING:
     from genpr.features.feature_set import FeatureSet
-    from genpr.features.inputs import OpenedSide
+    from genpr.features.inputs import OpenedInput
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,14 +68,14 @@ def command(
     check_there(source)
     from genpr.distributed import rank_zero_only
     from genpr.features.feature_set import FeatureSet, save_features
-    from genpr.features.inputs import open_side
+    from genpr.features.inputs import open_input
     from genpr.features.source_features import Embedder, features_for_file
     from genpr.images.shards import Share
     from genpr.memory import memory_limit
 
     share = None if options.shard is None else Share.parse(options.shard)
     with redirect_stdout(sys.stderr), memory_limit(options.max_memory), progress_bars(quiet=quiet) as bars:
-        side = open_side(source, "source")
+        side = open_input(source, "source")
         _refuse_one_file(source, side)
         embedder = Embedder(replace(options, progress=bars))
         space = _space(options.extractor, are_images=not isinstance(side, FeatureSet))
@@ -91,7 +91,7 @@ def command(
         emit(printable(_sentence(features, out)))
 
 
-def _refuse_one_file(source: str, side: OpenedSide) -> None:
+def _refuse_one_file(source: str, side: OpenedInput) -> None:
     """One feature file is what it would become; several, named by a pattern, are joined."""
     from genpr.errors import UsageError
     from genpr.features.feature_set import FeatureSet

@@ -41,10 +41,10 @@ from genpr.evaluation.result import (
 )
 from genpr.features.extractor import TextEncoder
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedSide, names_of, open_side, rows_in_source
+from genpr.features.inputs import OpenedInput, image_names, open_input, source_rows
 from genpr.features.options import takes_options
 from genpr.features.registry import canonical_name
-from genpr.features.source_features import Embedder, SideFeatures, Space, going_on
+from genpr.features.source_features import Embedder, ExtractorKey, SourceFeatures, with_cpu_fallback
 from genpr.features.text import check_has_text, check_pair, text_encoder_for
 from genpr.images.item import known_length
 from genpr.memory import memory_limit
@@ -170,31 +170,31 @@ def align_with(images: object, prompts: object, options: AlignOptions) -> Aligne
 
 
 def aligned(
-    images: object, prompts: object, extractor: Space, config: AlignmentConfig, embedder: Embedder
+    images: object, prompts: object, extractor: ExtractorKey, config: AlignmentConfig, embedder: Embedder
 ) -> Aligned:
     """As `align`, with what is known of each image."""
-    space: Space = extractor
+    space: ExtractorKey = extractor
     if isinstance(extractor, str):
         check_has_text(extractor)
         space = canonical_name(extractor)
-    opened, table = open_side(images, "fake"), open_prompts(prompts, images)
+    opened, table = open_input(images, "fake"), open_prompts(prompts, images)
     _check_before_embedding(opened, table, config)
     encoder = text_encoder_for(space, embedder)
-    side = SideFeatures(opened, "images", embedder, own=(space,))
+    side = SourceFeatures(opened, "images", embedder, declared=(space,))
     side.require([space], minimum=1)
     features = side[space]
     assignment = _assignment(_captions(opened, features, table), table.origin)
     started = time.perf_counter()
-    report = None if embedder.progress is None else partial(embedder.progress, "prompts")
+    report = None if embedder.options.progress is None else partial(embedder.options.progress, "prompts")
     vectors = encoder.encode_text([config.prefix + text for text in assignment.texts], progress=report)
     encoded = time.perf_counter()
     check_pair(features, encoder, vectors, assignment.texts)
-    ranked, ranking_notices = going_on(
+    ranked, ranking_notices = with_cpu_fallback(
         embedder,
         lambda where: _rank(features, assignment, vectors, config, where, encoder.name),
         "for the ranking",
     )
-    copies, copy_notices = going_on(
+    copies, copy_notices = with_cpu_fallback(
         embedder,
         lambda where: None if config.copies is None else find_copies(features, config.copies, space, where),
         "for copies",
@@ -248,8 +248,8 @@ def _result(
         fake=SideSummary.of(features, Identities.of(features)),
         n_shared=0,
         device=str(embedder.device),
-        seed=embedder.seed,
-        max_images=embedder.max_images,
+        seed=embedder.options.seed,
+        max_images=embedder.options.max_images,
         seconds=seconds,
         versions=package_versions(),
         notices=notices,
@@ -258,22 +258,22 @@ def _result(
     )
 
 
-def _check_before_embedding(opened: OpenedSide, table: Prompts, config: AlignmentConfig) -> None:
+def _check_before_embedding(opened: OpenedInput, table: Prompts, config: AlignmentConfig) -> None:
     """Refuse what names alone show to be wrong before images are embedded, which may take hours."""
     if config.copies is not None:
         _ = config.copies.opened(), config.copies.named_pairs()
-    names = names_of(opened)
+    names = image_names(opened)
     if names is not None:
         table.check_used(names)
         _assignment(table.of(names, range(len(names)), len(names)), table.origin)
 
 
-def _captions(opened: OpenedSide, features: FeatureSet, table: Prompts) -> list[Captions]:
+def _captions(opened: OpenedInput, features: FeatureSet, table: Prompts) -> list[Captions]:
     """The prompts of each embedded image."""
     total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
     names = [features.name_of(row) for row in range(len(features))]
     is_whole = total is None and not features.skipped
-    rows = range(len(features)) if is_whole else rows_in_source(opened, features, total)
+    rows = range(len(features)) if is_whole else source_rows(opened, features, total)
     return table.of(names, rows, total)
 
 
@@ -320,7 +320,7 @@ def _rank(
         distractors=config.distractors,
         seed=config.seed,
         device=embedder.device,
-        progress=None if embedder.progress is None else partial(embedder.progress, "ranking"),
+        progress=None if embedder.options.progress is None else partial(embedder.options.progress, "ranking"),
     )
     by_image = rank(
         images,

@@ -14,14 +14,14 @@ from torch import Tensor
 from genpr.conditional.vocabulary import Vocabulary
 from genpr.distributed import current_communicator
 from genpr.errors import DataError, UsageError, some
-from genpr.features.custom import CustomTextEncoder, adopt, load_own
+from genpr.features.custom import CustomTextEncoder, load_user_object, wrap_extractor
 from genpr.features.detectors import DETECTORS, DetectingExtractor, Detector, load_detector
 from genpr.features.embed import embed_source
 from genpr.features.extractor import FeatureExtractor, TextEncoder
 from genpr.features.feature_set import FeatureSet
 from genpr.features.registry import canonical_name
-from genpr.features.source_features import Embedder, Space
-from genpr.features.text import check_has_text, check_pair, is_own, text_encoder_for
+from genpr.features.source_features import Embedder, ExtractorKey
+from genpr.features.text import check_has_text, check_pair, is_custom, text_encoder_for
 from genpr.images.source import open_source
 from genpr.metrics.presence import Calibration, zero_shot_scores
 
@@ -216,7 +216,7 @@ class EntityClassifier:
     """
 
     name: str
-    space: Space
+    space: ExtractorKey
     classes: tuple[str, ...] | None
     embedder: Embedder
     encoder: TextEncoder | None = None
@@ -261,7 +261,7 @@ def load_classifier(by: ClassifierSpec, embedder: Embedder) -> EntityClassifier:
         WeightsError: The weights of a detector are missing. Those of encoders are looked for when they are needed.
     """
     if isinstance(by, ZeroShot):
-        extractor = adopt(by.extractor)
+        extractor = wrap_extractor(by.extractor)
         encoder = CustomTextEncoder(extractor, by)
         return EntityClassifier(extractor.name, extractor, None, embedder, encoder, by.templates)
     if not isinstance(by, str):
@@ -280,7 +280,7 @@ def load_classifier(by: ClassifierSpec, embedder: Embedder) -> EntityClassifier:
             f"open_clip:MODEL:PRETRAINED), a detector ({', '.join(DETECTORS)}), or path/to/file.py:factory",
             code=error.code,
         ) from error
-    if is_own(name):
+    if is_custom(name):
         return _from_object(name, name, embedder)
     name = canonical_name(name)
     return EntityClassifier(name, name, None, embedder)
@@ -295,10 +295,10 @@ def _from_object(by: object, name: str, embedder: Embedder) -> EntityClassifier:
         )
     code = None
     if isinstance(by, str):
-        by, code = load_own(by, kind="recogniser", device=embedder.device)
+        by, code = load_user_object(by, kind="recogniser", device=embedder.device)
     owner = getattr(by, "wrapped", by)
     if callable(getattr(owner, "encode_text", None)):
-        extractor = adopt(by, name=name, code=code)
+        extractor = wrap_extractor(by, name=name, code=code)
         return EntityClassifier(extractor.name, extractor, None, embedder)
     custom_name = getattr(by, "name", None)
     detector = cast("Detector", by)  # checked next

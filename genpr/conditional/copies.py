@@ -14,8 +14,8 @@ from genpr.conditional.prompt_ranking import metric_value
 from genpr.conditional.text_files import is_file, read_csv, read_text
 from genpr.errors import DataError, UsageError, short
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedSide, open_side
-from genpr.features.source_features import Embedder, SideFeatures, Space
+from genpr.features.inputs import OpenedInput, open_input
+from genpr.features.source_features import Embedder, ExtractorKey, SourceFeatures
 from genpr.images.item import plain_path
 from genpr.metrics.copy_detection import CopyDetection, copy_detection
 from genpr.metrics.value import MetricValue
@@ -44,9 +44,9 @@ class CopyDetectionConfig:
                 f"threshold must be a cosine, from -1 to 1, not {number!r}", code="bad-threshold"
             )
 
-    def opened(self) -> OpenedSide:
+    def opened(self) -> OpenedInput:
         """The training images, found and not read yet."""
-        return open_side(self.train, "real")
+        return open_input(self.train, "real")
 
     def named_pairs(self) -> list[tuple[str, str]] | None:
         """Known copies by name.
@@ -85,13 +85,15 @@ class Copies:
     identities: NDArray[np.uint8] | None
 
 
-def find_copies(images: FeatureSet, config: CopyDetectionConfig, space: Space, embedder: Embedder) -> Copies:
+def find_copies(
+    images: FeatureSet, config: CopyDetectionConfig, space: ExtractorKey, embedder: Embedder
+) -> Copies:
     """Compare images with training images, which are embedded alike.
 
     Raises:
         GenprError: Training images cannot be used, or pairs name others.
     """
-    side = SideFeatures(config.opened(), "training images", embedder, own=(space,))
+    side = SourceFeatures(config.opened(), "training images", embedder, declared=(space,))
     side.require([space], minimum=2)
     train = side[space]
     names = [train.name_of(row) for row in range(len(train))]
@@ -102,7 +104,7 @@ def find_copies(images: FeatureSet, config: CopyDetectionConfig, space: Space, e
         train.features.float(),
         threshold=config.threshold,
         true_pairs=rows,
-        seed=embedder.seed,
+        seed=embedder.options.seed,
         device=embedder.device,
     )
     hashes = None if train.identities is None else train.identities.numpy()

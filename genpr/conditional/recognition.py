@@ -51,9 +51,9 @@ from genpr.evaluation.result import (
     package_versions,
 )
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedSide, names_of, open_side, rows_in_source
+from genpr.features.inputs import OpenedInput, image_names, open_input, source_rows
 from genpr.features.options import takes_options
-from genpr.features.source_features import Embedder, SideFeatures
+from genpr.features.source_features import Embedder, SourceFeatures
 from genpr.images.item import file_of, known_length, plain_path, stem_of
 from genpr.memory import memory_limit
 from genpr.metrics.entities import EntityMetrics, entity_set_metrics
@@ -147,8 +147,8 @@ def score_entities_with(expected: object, images: object, options: EntityOptions
 
 def score_images(request: EntityRequest, images: object, by: ClassifierSpec, embedder: Embedder) -> Result:
     """As `score_entities_in_images`."""
-    opened = open_side(images, "fake")
-    calibration = None if request.calibrate_on is None else open_side(request.calibrate_on, "real")
+    opened = open_input(images, "fake")
+    calibration = None if request.calibrate_on is None else open_input(request.calibrate_on, "real")
     started = time.perf_counter()
     closed, _ = load_vocabulary(request.vocabulary, request.aliases)
     classifier = load_classifier(by, embedder)
@@ -162,7 +162,7 @@ def score_images(request: EntityRequest, images: object, by: ClassifierSpec, emb
         )
         _check_matched(calibration, labels)
     elif not classifier.is_detector:
-        _check_halves(expectations, vocabulary, embedder.seed)
+        _check_halves(expectations, vocabulary, embedder.options.seed)
     scorer = classifier.scorer(vocabulary)
     read = time.perf_counter()
     scored = _scored(opened, "images", expectations, classifier)
@@ -174,7 +174,7 @@ def score_images(request: EntityRequest, images: object, by: ClassifierSpec, emb
     elif classifier.is_detector:
         presence = _fixed_thresholds(scores, vocabulary)
     else:
-        second = _check_halves(scored.expectations, vocabulary, embedder.seed)
+        second = _check_halves(scored.expectations, vocabulary, embedder.options.seed)
         presence = _prompt_thresholds(scores, vocabulary, scored.expectations, second)
     seconds = {"reading": read - started}
     return _result(scored, presence, vocabulary, classifier, labeled, seconds)
@@ -235,27 +235,27 @@ class _Scored:
     order: Tensor
 
 
-def _check_matched(opened: OpenedSide, expectations: Expectations) -> None:
+def _check_matched(opened: OpenedInput, expectations: Expectations) -> None:
     """Refuse ids without an image and images without an id, if names are known without reading images."""
-    names = names_of(opened)
+    names = image_names(opened)
     if names is not None:
         _match_images(expectations, names, _name_of(opened))
 
 
 def _scored(
-    opened: OpenedSide, role: str, expectations: Expectations, classifier: EntityClassifier
+    opened: OpenedInput, role: str, expectations: Expectations, classifier: EntityClassifier
 ) -> _Scored:
     """Embed images, and match them with expectations; those of unusable images are left out."""
-    side = SideFeatures(opened, role, classifier.embedder, own=(classifier.space,))
+    side = SourceFeatures(opened, role, classifier.embedder, declared=(classifier.space,))
     side.require([classifier.space], minimum=1)
     features = side[classifier.space]
-    names = names_of(opened)
+    names = image_names(opened)
     if names is None:  # only known now, and of the images that could be read
         names = [features.name_of(row) for row in range(len(features))]
         used: Sequence[int] = range(len(names))
     else:
         total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
-        used = list(rows_in_source(opened, features, total))
+        used = list(source_rows(opened, features, total))
     matched = _match_images(expectations, names, _name_of(opened))
     # In the order of the expectations: pairs of results are drawn alike, whatever their images are called.
     rows = [matched[row] for row in used]
@@ -263,7 +263,7 @@ def _scored(
     return _Scored(expectations.select([rows[row] for row in order]), features, torch.tensor(order))
 
 
-def _name_of(opened: OpenedSide) -> str:
+def _name_of(opened: OpenedInput) -> str:
     return opened.source if isinstance(opened, FeatureSet) else opened.source.name
 
 
@@ -446,7 +446,7 @@ def _result(
         vocabulary=entities,
         excluded=expectations.excluded,
         groups=expectations.groups,
-        seed=embedder.seed,
+        seed=embedder.options.seed,
     )
     # The extractor may be that of published numbers; entities found by it are not.
     info = None if features.extractor is None else replace(features.extractor, comparable=False)
@@ -467,8 +467,8 @@ def _result(
         fake=SideSummary.of(features, Identities.of(features)),
         n_shared=0,
         device=str(embedder.device),
-        seed=embedder.seed,
-        max_images=embedder.max_images,
+        seed=embedder.options.seed,
+        max_images=embedder.options.max_images,
         seconds={**seconds, "score": time.perf_counter() - started},
         versions=package_versions(),
         notices=(

@@ -24,9 +24,9 @@ from genpr.evaluation.protocols import find_protocol
 from genpr.evaluation.reference import FittedReference
 from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedSide, check_same_kind, open_side
+from genpr.features.inputs import OpenedInput, check_same_kind, open_input
 from genpr.features.options import takes_options
-from genpr.features.source_features import Embedder, SideFeatures
+from genpr.features.source_features import Embedder, SourceFeatures
 from genpr.memory import memory_limit
 
 
@@ -100,7 +100,7 @@ def score_with(
         find_protocol(name)
     embedder = Embedder(options)
     with memory_limit(options.max_memory):
-        opened_real, opened_fake = open_side(real, "real"), open_side(fake, "fake")
+        opened_real, opened_fake = open_input(real, "real"), open_input(fake, "fake")
         check_same_kind(opened_real, opened_fake)
         plans = [ScorePlan.of(name, opened_real, options) for name in protocols]
         recipe = LabelConfig.of(options.labels, opened_real, options.bad_images)
@@ -120,7 +120,7 @@ def score_with(
 
 def check_before_embedding(
     real: object, fake: object, options: ScoreOptions, classes: ClassOptions | None = None
-) -> tuple[OpenedSide, OpenedSide]:
+) -> tuple[OpenedInput, OpenedInput]:
     """Find two sources, and refuse what can be seen to be wrong before the first image of either is embedded.
 
     Raises:
@@ -128,7 +128,7 @@ def check_before_embedding(
         DataError: The two do not belong together, or labels do not fit them.
     """
     with memory_limit(options.max_memory):
-        opened = open_side(real, "real"), open_side(fake, "fake")
+        opened = open_input(real, "real"), open_input(fake, "fake")
         check_same_kind(*opened)
         check_labels(options.labels, *opened, policy=options.bad_images)
         if classes is not None:
@@ -138,17 +138,21 @@ def check_before_embedding(
 
 
 def _embedded(
-    plans: Sequence[ScorePlan], real: OpenedSide, fake: OpenedSide, embedder: Embedder
-) -> tuple[SideFeatures, SideFeatures]:
+    plans: Sequence[ScorePlan], real: OpenedInput, fake: OpenedInput, embedder: Embedder
+) -> tuple[SourceFeatures, SourceFeatures]:
     """Both sides in every space that some plan needs of them."""
     own = [plan.own for plan in plans]
-    reals = SideFeatures(real, "real", embedder, limit=_most(plan.most_real for plan in plans), own=own)
+    reals = SourceFeatures(
+        real, "real", embedder, limit=_most(plan.most_real for plan in plans), declared=own
+    )
     reals.require(
         [space for plan in plans for space in plan.real_spaces],
         minimum=max(plan.least_real for plan in plans),
         for_metrics=[space for plan in plans for space in plan.looked_at],
     )
-    fakes = SideFeatures(fake, "fake", embedder, limit=_most(plan.most_fake for plan in plans), own=own)
+    fakes = SourceFeatures(
+        fake, "fake", embedder, limit=_most(plan.most_fake for plan in plans), declared=own
+    )
     fakes.require(
         [space for plan in plans for space in plan.spaces.values()],
         minimum=max(plan.least_fake for plan in plans),
@@ -202,11 +206,15 @@ class Evaluator:
         self._embedder = Embedder(options)
         with memory_limit(options.max_memory, trim=True):
             self._real = real if isinstance(real, str | os.PathLike) else None  # where labels may be
-            self._opened_real = open_side(real, "real")
+            self._opened_real = open_input(real, "real")
             self._plan = ScorePlan.of(options.protocol, self._opened_real, options)
             self._labels = LabelConfig.of(options.labels, self._opened_real, options.bad_images)
-            reals = SideFeatures(
-                self._opened_real, "real", self._embedder, limit=self._plan.most_real, own=[self._plan.own]
+            reals = SourceFeatures(
+                self._opened_real,
+                "real",
+                self._embedder,
+                limit=self._plan.most_real,
+                declared=[self._plan.own],
             )
             reals.require(
                 self._plan.real_spaces, minimum=self._plan.least_real, for_metrics=self._plan.looked_at
@@ -340,20 +348,22 @@ class Evaluator:
             fakes = self._embedded(opened, None)
             return recipe.score(self._reference.real, fakes, self._reference.score(fakes))
 
-    def _class_recipe(self, fake: object, opened: OpenedSide, options: ClassOptions) -> ClassScorer:
+    def _class_recipe(self, fake: object, opened: OpenedInput, options: ClassOptions) -> ClassScorer:
         both = self._opened_real, opened
         return ClassScorer.of(self._plan, self._embedder, sources=(self._real, fake), opened=both, **options)
 
-    def _opened(self, fake: object) -> OpenedSide:
-        opened = open_side(fake, "fake")
+    def _opened(self, fake: object) -> OpenedInput:
+        opened = open_input(fake, "fake")
         if not (isinstance(fake, FeatureSet) and fake.extractor is not None):
             check_same_kind(self._opened_real, opened)
         if self._labels is not None:
             self._labels.check(opened)
         return opened
 
-    def _embedded(self, opened: OpenedSide, cache: bool | None) -> SideFeatures:
+    def _embedded(self, opened: OpenedInput, cache: bool | None) -> SourceFeatures:
         embedder = self._embedder if cache is None else self._embedder.with_options(cache=cache)
-        fakes = SideFeatures(opened, "fake", embedder, limit=self._plan.most_fake, own=[self._plan.own])
+        fakes = SourceFeatures(
+            opened, "fake", embedder, limit=self._plan.most_fake, declared=[self._plan.own]
+        )
         fakes.require(self._plan.spaces.values(), minimum=self._plan.least_fake)
         return fakes

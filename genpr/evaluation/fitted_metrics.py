@@ -15,7 +15,7 @@ from genpr.distributed import current_communicator, single_process
 from genpr.evaluation.fitted_neighbors import FittedNeighbors, NeighborResult, mean_over_networks
 from genpr.evaluation.plan import ScorePlan
 from genpr.features.feature_set import FeatureSet
-from genpr.features.source_features import Embedder, SideFeatures
+from genpr.features.source_features import Embedder, SourceFeatures
 from genpr.metrics.frechet import Gaussian
 from genpr.metrics.metric import DistributionMetric, DistributionOptions, HeldOutMetric
 from genpr.metrics.neighbor_metrics import Values
@@ -62,11 +62,11 @@ class FittedMetrics:
     def __init__(
         self,
         plan: ScorePlan,
-        real: SideFeatures,
+        real: SourceFeatures,
         embedder: Embedder,
         *,
         given: Moments,
-        held_out: SideFeatures | None = None,
+        held_out: SourceFeatures | None = None,
     ) -> None:
         self._plan, self._real, self._embedder = plan, real, embedder
         self._given, self._held_out = given, held_out
@@ -86,12 +86,12 @@ class FittedMetrics:
                     real[plan.own],
                     plan,
                     device=embedder.device,
-                    seed=embedder.seed,
+                    seed=embedder.options.seed,
                     progress=self._progress,
                 )
         self._fit_seconds = timer.seconds
 
-    def score(self, fake: SideFeatures, given: Moments) -> MetricScores:
+    def score(self, fake: SourceFeatures, given: Moments) -> MetricScores:
         """Every metric of one set of fakes; `given` is the mean and covariance that came with them."""
         plan = self._plan
         started = time.perf_counter()
@@ -131,7 +131,7 @@ class FittedMetrics:
                     for each in self._real[space].networks
                 )
 
-    def _distribution_values(self, fake: SideFeatures, given: Moments) -> Values:
+    def _distribution_values(self, fake: SourceFeatures, given: Moments) -> Values:
         """The metrics without neighbors: the first rank computes them for all."""
         spaces = {
             name: space
@@ -168,7 +168,7 @@ class FittedMetrics:
         ]
         return mean_over_networks(found, "; ".join(moments) or found[0].variant)
 
-    def _held_out_value(self, metric: HeldOutMetric, fake: SideFeatures) -> MetricValue | None:
+    def _held_out_value(self, metric: HeldOutMetric, fake: SourceFeatures) -> MetricValue | None:
         """Undefined for the control, which has no held-out reals."""
         if self._held_out is None:
             return None
@@ -176,8 +176,8 @@ class FittedMetrics:
         return metric.compute(*sets, device=self._embedder.device, progress=self._progress)
 
     def _progress(self, done: int, total: int) -> None:
-        if self._embedder.progress is not None:
-            self._embedder.progress("neighbours", 100 * done // max(total, 1), 100)
+        if self._embedder.options.progress is not None:
+            self._embedder.options.progress("neighbours", 100 * done // max(total, 1), 100)
 
     @contextmanager
     def _search(self) -> Iterator[_Timer]:
@@ -190,7 +190,7 @@ class FittedMetrics:
         self._progress(1, 1)
 
 
-def control_of(plan: ScorePlan, real: SideFeatures, embedder: Embedder) -> Control | None:
+def control_of(plan: ScorePlan, real: SourceFeatures, embedder: Embedder) -> Control | None:
     """One half of the reals scored against the other; None where a half is too small for a metric."""
     plan = replace(plan, intervals=False, equal_sizes=False)  # halves of an odd number differ by one
     reals, fakes = real.halves()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from genpr.evaluation.plan import ScorePlan
-from genpr.features.inputs import OpenedSide, check_same_kind, open_side
-from genpr.features.source_features import Embedder, SideFeatures
+from genpr.features.inputs import OpenedInput, check_same_kind, open_input
+from genpr.features.source_features import Embedder, SourceFeatures
 
 
 def embedded_held_out(
-    source: object, real: OpenedSide, plans: Sequence[ScorePlan], embedder: Embedder
-) -> SideFeatures | None:
+    source: object, real: OpenedInput, plans: Sequence[ScorePlan], embedder: Embedder
+) -> SourceFeatures | None:
     """The held-out reals, in the space of each plan's own extractor.
 
     Args:
@@ -26,9 +26,9 @@ def embedded_held_out(
     """
     if source is None:
         return None
-    opened = open_side(source, "held-out")
+    opened = open_input(source, "held-out")
     check_same_kind(real, opened)
     own = [plan.own for plan in plans]
-    side = SideFeatures(opened, "held-out", embedder, own=own)
+    side = SourceFeatures(opened, "held-out", embedder, declared=own)
     side.require(own, minimum=1)
     return side

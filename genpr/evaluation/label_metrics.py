@@ -37,8 +37,8 @@ from genpr.evaluation.labels import (
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Confusion, LabelRow, LabelSummary, Result
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedSide, labels_lie_in
-from genpr.features.source_features import Embedder, SideFeatures
+from genpr.features.inputs import OpenedInput, label_location
+from genpr.features.source_features import Embedder, SourceFeatures
 from genpr.images.policy import BadImagePolicy
 from genpr.metrics.classification_accuracy import (
     LEAST_IN_HALF,
@@ -84,7 +84,9 @@ class LabelConfig:
     policy: BadImagePolicy
 
     @classmethod
-    def of(cls, options: LabelOptions | None, real: OpenedSide, policy: BadImagePolicy) -> LabelConfig | None:
+    def of(
+        cls, options: LabelOptions | None, real: OpenedInput, policy: BadImagePolicy
+    ) -> LabelConfig | None:
         """Read the labels that need no fakes; None without options.
 
         Raises:
@@ -97,22 +99,22 @@ class LabelConfig:
             raise UsageError(f"labels must be genpr.LabelOptions(...), not {options!r}", code="bad-option")
         if options.is_file:
             return cls(options, None, open_labels(options.recogniser, None, "fake", sets=True), policy)
-        labels = open_labels(options.real_labels, labels_lie_in(None, real), "real")
+        labels = open_labels(options.real_labels, label_location(None, real), "real")
         config = cls(options, labels, None, policy)
         config._check_names("real", real, labels)
         return config
 
-    def open_fake(self, opened: OpenedSide) -> Labels:
+    def open_fake(self, opened: OpenedInput) -> Labels:
         """The labels that the fakes were generated for.
 
         Raises:
             UsageError: There is no such file.
             DataError: Labels cannot be read.
         """
-        source = labels_lie_in(None, opened)
+        source = label_location(None, opened)
         return open_labels(self.options.fake_labels, source, "fake", sets=self.recognized is not None)
 
-    def check(self, opened: OpenedSide) -> None:
+    def check(self, opened: OpenedInput) -> None:
         """Refuse fakes that labels do not fit, as far as that is known before they are embedded.
 
         Raises:
@@ -123,7 +125,7 @@ class LabelConfig:
         if self.recognized is not None:
             self._check_names("fake", opened, self.recognized)
 
-    def _check_names(self, role: str, opened: OpenedSide, labels: Labels) -> None:
+    def _check_names(self, role: str, opened: OpenedInput, labels: Labels) -> None:
         images = match_names(role, opened, labels)
         if images is not None:
             self._check_images(images)
@@ -135,13 +137,13 @@ class LabelConfig:
             )
         check_complete(images, self.policy)
 
-    def match(self, side: SideFeatures, features: FeatureSet, labels: Labels) -> LabeledImages:
+    def match(self, side: SourceFeatures, features: FeatureSet, labels: Labels) -> LabeledImages:
         """Each embedded image with its label.
 
         Raises:
             DataError: Labels do not belong to the images.
         """
-        images = match_labels(side.role, side.side, features, labels)
+        images = match_labels(side.role, side.opened, features, labels)
         self._check_images(images)
         return images
 
@@ -172,7 +174,7 @@ def _hash(content: object) -> str:
 
 
 def check_labels(
-    options: LabelOptions | None, real: OpenedSide, fake: OpenedSide, *, policy: BadImagePolicy
+    options: LabelOptions | None, real: OpenedInput, fake: OpenedInput, *, policy: BadImagePolicy
 ) -> None:
     """Refuse labels that do not fit two sources, as far as that is known before an image of either is embedded.
 
@@ -261,11 +263,16 @@ class LabelScorer:
     """
 
     def __init__(
-        self, config: LabelConfig, side: SideFeatures, reals: FeatureSet, plan: ScorePlan, embedder: Embedder
+        self,
+        config: LabelConfig,
+        side: SourceFeatures,
+        reals: FeatureSet,
+        plan: ScorePlan,
+        embedder: Embedder,
     ) -> None:
         self._config, self._options = config, config.options
-        self._intervals, self._seed, self._device = plan.intervals, embedder.seed, embedder.device
-        self._report = embedder.progress or (lambda *_: None)
+        self._intervals, self._seed, self._device = plan.intervals, embedder.options.seed, embedder.device
+        self._report = embedder.options.progress or (lambda *_: None)
         self._labeled: LabeledImages | None = None
         self._reals: ConditionalReals | None = None
         started = time.perf_counter()
@@ -279,7 +286,7 @@ class LabelScorer:
         """What decides a score beside the images, as plain JSON types."""
         return self._config.facts(() if self._labeled is None else self._labeled.labels)
 
-    def score(self, side: SideFeatures, fakes: FeatureSet) -> LabelScore:
+    def score(self, side: SourceFeatures, fakes: FeatureSet) -> LabelScore:
         """Score one fake set, of which `fakes` are the features.
 
         Raises:
@@ -287,7 +294,7 @@ class LabelScorer:
         """
         started = time.perf_counter()
         self._report("labels", 0, 1)
-        requested = self._config.match(side, fakes, self._config.open_fake(side.side))
+        requested = self._config.match(side, fakes, self._config.open_fake(side.opened))
         if self._config.recognized is None:
             found = self._by_reals(requested, fakes)
         else:

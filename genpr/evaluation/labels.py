@@ -17,7 +17,7 @@ import numpy as np
 
 from genpr.errors import DataError, UsageError, short, some
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedSide, names_of, rows_in_source
+from genpr.features.inputs import OpenedInput, image_names, source_rows
 from genpr.images.archive import damage_reported, open_member
 from genpr.images.arrays import Header, read_array, read_npy
 from genpr.images.item import (
@@ -497,9 +497,9 @@ def class_order(label: str) -> tuple[bool, int, str]:
     return not is_number, len(label) if is_number else 0, label
 
 
-def match_names(role: str, opened: OpenedSide, labels: Labels) -> LabeledImages | None:
+def match_names(role: str, opened: OpenedInput, labels: Labels) -> LabeledImages | None:
     """Each image of an opened source with its class; None where names are unknown before the images are read."""
-    names = names_of(opened)
+    names = image_names(opened)
     if names is None:
         return None
     source = opened.source if isinstance(opened, FeatureSet) else opened.source.name
@@ -507,7 +507,7 @@ def match_names(role: str, opened: OpenedSide, labels: Labels) -> LabeledImages 
     return LabeledImages(role, source, labels.origin, names, matched)
 
 
-def match_labels(role: str, opened: OpenedSide, features: FeatureSet, labels: Labels) -> LabeledImages:
+def match_labels(role: str, opened: OpenedInput, features: FeatureSet, labels: Labels) -> LabeledImages:
     """Each embedded image with its class.
 
     Args:
@@ -521,7 +521,7 @@ def match_labels(role: str, opened: OpenedSide, features: FeatureSet, labels: La
     """
     total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
     # Names are enough for all others, even where an image has gone since it was embedded.
-    rows = rows_in_source(opened, features, total) if isinstance(labels, RowLabels) else range(len(features))
+    rows = source_rows(opened, features, total) if isinstance(labels, RowLabels) else range(len(features))
     names = [features.name_of(row) for row in range(len(features))]
     return LabeledImages(role, features.source, labels.origin, names, labels.match(names, rows, total))
 
@@ -596,7 +596,7 @@ class OptionalLabels:
             raise
         return cls(role, labels, is_guess=given is None and isinstance(labels, FolderLabels))
 
-    def check(self, opened: OpenedSide, policy: BadImagePolicy) -> None:
+    def check(self, opened: OpenedInput, policy: BadImagePolicy) -> None:
         """Refuse labels that do not fit, from the names of the images alone, if these are known.
 
         Raises:
@@ -608,7 +608,9 @@ class OptionalLabels:
             if images is not None:
                 check_complete(images, policy)
 
-    def match(self, opened: OpenedSide, features: FeatureSet, policy: BadImagePolicy) -> LabeledImages | None:
+    def match(
+        self, opened: OpenedInput, features: FeatureSet, policy: BadImagePolicy
+    ) -> LabeledImages | None:
         """Each embedded image with its class; None where no classes are known.
 
         Raises:

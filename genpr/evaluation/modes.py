@@ -13,9 +13,9 @@ from genpr.evaluation.options import ModesKeywords, ModesOptions, ScoreOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedSide, check_same_kind, check_untrained, labels_lie_in, open_side
+from genpr.features.inputs import OpenedInput, check_same_kind, check_same_weights, label_location, open_input
 from genpr.features.options import StageProgress, takes_options
-from genpr.features.source_features import Embedder, SideFeatures, going_on
+from genpr.features.source_features import Embedder, SourceFeatures, with_cpu_fallback
 from genpr.memory import memory_limit
 from genpr.metrics.ball_metrics import coverage, precision
 from genpr.metrics.modes import ClassShare, ModeCluster, Modes, modes_of
@@ -131,10 +131,10 @@ def find_modes_with(real: object, fake: object, options: ModesOptions) -> FoundM
     """As `find_modes`."""
     embedder, progress = Embedder(options), options.progress
     with memory_limit(options.max_memory):
-        opened = open_side(real, "real"), open_side(fake, "fake")
+        opened = open_input(real, "real"), open_input(fake, "fake")
         given = (options.real_labels, options.fake_labels)
         sides = zip(given, (real, fake), opened, ("real", "fake"), strict=True)
-        labels = [OptionalLabels.open(each, labels_lie_in(side, at), role) for each, side, at, role in sides]
+        labels = [OptionalLabels.open(each, label_location(side, at), role) for each, side, at, role in sides]
         (reals, fakes), classes, ks = _embedded(*opened, options, embedder, labels)
         search = partial(
             modes_of,
@@ -148,7 +148,7 @@ def find_modes_with(real: object, fake: object, options: ModesOptions) -> FoundM
             seed=options.seed,
             progress=None if progress is None else partial(_report, progress),
         )
-        found, told = going_on(embedder, lambda where: search(device=where.device), "for the modes")
+        found, told = with_cpu_fallback(embedder, lambda where: search(device=where.device), "for the modes")
     known = [images for images in classes if images is not None]
     return FoundModes(
         found,
@@ -164,8 +164,8 @@ def find_modes_with(real: object, fake: object, options: ModesOptions) -> FoundM
 
 
 def _embedded(
-    opened_real: OpenedSide,
-    opened_fake: OpenedSide,
+    opened_real: OpenedInput,
+    opened_fake: OpenedInput,
     options: ModesOptions,
     embedder: Embedder,
     labels: Sequence[OptionalLabels],
@@ -182,10 +182,10 @@ def _embedded(
         (opened_real, "real", plan.least_real),
         (opened_fake, "fake", plan.least_fake),
     ):
-        side = SideFeatures(opened, role, embedder, own=[plan.own])
+        side = SourceFeatures(opened, role, embedder, declared=[plan.own])
         side.require([plan.own], minimum=least)
         sides.append(side[plan.own])
-    check_untrained(*sides)
+    check_same_weights(*sides)
     pairs = zip(labels, (opened_real, opened_fake), sides, strict=True)
     classes = [each.match(opened, found, policy) for each, opened, found in pairs]
     return (sides[0], sides[1]), classes, dict(plan.ks)

@@ -27,8 +27,8 @@ from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import EvaluationProtocol
 from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedSide, labels_lie_in
-from genpr.features.source_features import Embedder, SideFeatures, going_on
+from genpr.features.inputs import OpenedInput, label_location
+from genpr.features.source_features import Embedder, SourceFeatures, with_cpu_fallback
 from genpr.images.policy import BadImagePolicy
 from genpr.metrics.neighbor_metrics import least_images
 from genpr.metrics.registry import BALLS, DEFAULT_METRICS
@@ -254,7 +254,7 @@ class ClassScorer:
         embedder: Embedder,
         *,
         sources: tuple[object, object],
-        opened: tuple[OpenedSide, OpenedSide],
+        opened: tuple[OpenedInput, OpenedInput],
         real_labels: object = None,
         fake_labels: object = None,
         min_per_class: int = MIN_IMAGES,
@@ -285,14 +285,14 @@ class ClassScorer:
             worst_by=worst_by,
         )
         labels = (
-            open_labels(real_labels, labels_lie_in(sources[0], opened[0]), "real"),
-            open_labels(fake_labels, labels_lie_in(sources[1], opened[1]), "fake"),
+            open_labels(real_labels, label_location(sources[0], opened[0]), "real"),
+            open_labels(fake_labels, label_location(sources[1], opened[1]), "fake"),
         )
         scorer = cls(plan, embedder, *labels, int(min_per_class), worst_by)
         _check_names(opened, labels, scorer._policy)
         return scorer
 
-    def score(self, real: SideFeatures, fake: SideFeatures, overall: Result) -> ClassScores:
+    def score(self, real: SourceFeatures, fake: SourceFeatures, overall: Result) -> ClassScores:
         """Score every class that has enough images.
 
         Raises:
@@ -300,13 +300,13 @@ class ClassScorer:
         """
         own = self.plan.own
         labeled = (
-            match_labels(real.role, real.side, real[own], self.real),
-            match_labels(fake.role, fake.side, fake[own], self.fake),
+            match_labels(real.role, real.opened, real[own], self.real),
+            match_labels(fake.role, fake.opened, fake[own], self.fake),
         )
         check_classes(*labeled, self._policy)
         started = time.perf_counter()
         chosen, left_out = self._chosen(*labeled)
-        report = self.embedder.progress or (lambda *_: None)
+        report = self.embedder.options.progress or (lambda *_: None)
 
         def scored(where: Embedder) -> list[ClassScore]:
             found = []
@@ -320,7 +320,7 @@ class ClassScorer:
             report("classes", len(chosen), len(chosen))
             return found
 
-        found, told = going_on(self.embedder, scored, "for the classes")
+        found, told = with_cpu_fallback(self.embedder, scored, "for the classes")
         return ClassScores(
             overall=replace(overall, notices=tuple(dict.fromkeys((*overall.notices, *told)))),
             classes=worst_first(found, self.worst_by),
@@ -362,7 +362,9 @@ class ClassScorer:
 
     def _scored(self, label: str, real: FeatureSet, fake: FeatureSet, device: torch.device) -> ClassScore:
         plan = replace(self.plan, ks={name: self.plan.ks[name] for name in _metrics(self.plan.ks)})
-        fitted = FittedNeighbors(real, plan, device=device, seed=self.embedder.seed, diagnostics=False)
+        fitted = FittedNeighbors(
+            real, plan, device=device, seed=self.embedder.options.seed, diagnostics=False
+        )
         found = fitted.score(fake).values
         metrics = {name: value for name, value in found.items() if value is not None}
         return ClassScore(label, len(real), len(fake), metrics)
@@ -464,7 +466,7 @@ def check_classes(real: LabeledImages, fake: LabeledImages, policy: BadImagePoli
     check_shared(real, fake)
 
 
-def _check_names(sides: Sequence[OpenedSide], labels: Sequence[Labels], policy: BadImagePolicy) -> None:
+def _check_names(sides: Sequence[OpenedInput], labels: Sequence[Labels], policy: BadImagePolicy) -> None:
     """Check classes of opened sources, if the names of their images are known without reading them."""
     found = []
     for role, opened, each in zip(("real", "fake"), sides, labels, strict=True):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from genpr.errors import GenprError, UsageError, WeightsError
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.protocols import EvaluationProtocol, Ties, find_protocol
-from genpr.features.custom import describe
+from genpr.features.custom import extractor_info
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.options import EmbedOptions
 from genpr.features.registry import (
@@ -28,8 +28,8 @@ from genpr.images.paths import expand
 from genpr.metrics.registry import METRICS, SIZE_SENSITIVE
 
 if TYPE_CHECKING:
-    from genpr.features.inputs import OpenedSide
-    from genpr.features.source_features import Space
+    from genpr.features.inputs import OpenedInput
+    from genpr.features.source_features import ExtractorKey
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,15 +51,15 @@ class ScorePlan:
     protocol: EvaluationProtocol
     ks: Mapping[str, int]
     ties: Ties
-    own: Space
-    spaces: Mapping[str, Space]
+    own: ExtractorKey
+    spaces: Mapping[str, ExtractorKey]
     intervals: bool = True
     control: bool = True
     equal_sizes: bool = False
     k: int | None = None
 
     @classmethod
-    def of(cls, protocol: str, real: OpenedSide | None, options: ScoreOptions) -> ScorePlan:
+    def of(cls, protocol: str, real: OpenedInput | None, options: ScoreOptions) -> ScorePlan:
         """The plan of a score.
 
         Args:
@@ -105,12 +105,12 @@ class ScorePlan:
         return self.protocol.choose_ks(SAMPLE_METRICS, self.k)
 
     @property
-    def real_spaces(self) -> tuple[Space, ...]:
+    def real_spaces(self) -> tuple[ExtractorKey, ...]:
         """The spaces that are needed of the reals: of the metrics that look at them, and of all for the control."""
         return tuple(dict.fromkeys(self.spaces.values())) if self.control else self.looked_at
 
     @property
-    def looked_at(self) -> tuple[Space, ...]:
+    def looked_at(self) -> tuple[ExtractorKey, ...]:
         """The spaces of the metrics that look at reals; if none does, the reals are known by those of all."""
         looked_at = [space for name, space in self.spaces.items() if METRICS[name].uses_reals]
         return tuple(dict.fromkeys(looked_at or self.spaces.values()))
@@ -157,7 +157,7 @@ def _least_images(ks: Mapping[str, int]) -> tuple[int, int]:
     return least_images(ks)
 
 
-def space_of(metric: str, own: Space) -> Space:
+def space_of(metric: str, own: ExtractorKey) -> ExtractorKey:
     """The features of `metric` in a score whose own are `own`: of the same variant, if they are of the same network."""
     space = METRICS[metric].space
     if space is None:
@@ -166,7 +166,11 @@ def space_of(metric: str, own: Space) -> Space:
 
 
 def check_weights(
-    spaces: Iterable[Space], sources: Sequence[str], options: EmbedOptions, *, of_features: bool = False
+    spaces: Iterable[ExtractorKey],
+    sources: Sequence[str],
+    options: EmbedOptions,
+    *,
+    of_features: bool = False,
 ) -> None:
     """Refuse missing weights before any image is listed, and without importing torch.
 
@@ -195,9 +199,9 @@ def check_weights(
         for source in images:
             open_source(source, communicator=current_communicator())
         if len(images) == 1 and len(sources) == 2:
-            from genpr.features.inputs import check_same_kind, open_side  # which imports torch
+            from genpr.features.inputs import check_same_kind, open_input  # which imports torch
 
-            check_same_kind(open_side(sources[0], "real"), open_side(sources[1], "fake"))
+            check_same_kind(open_input(sources[0], "real"), open_input(sources[1], "fake"))
         raise
 
 
@@ -221,13 +225,13 @@ def _may_be_images(path: Path) -> bool:
     return header is not None and len(header[0]) == 4
 
 
-def _name(space: Space) -> str:
-    return space if isinstance(space, str) else describe(space).name
+def _name(space: ExtractorKey) -> str:
+    return space if isinstance(space, str) else extractor_info(space).name
 
 
 def _own_space(
-    extractor: str | FeatureExtractor | None, recipe: EvaluationProtocol, real: OpenedSide | None
-) -> Space:
+    extractor: str | FeatureExtractor | None, recipe: EvaluationProtocol, real: OpenedInput | None
+) -> ExtractorKey:
     """The space of the metrics that are not defined on one of their own.
 
     Raises:
@@ -236,7 +240,7 @@ def _own_space(
     if extractor is None:
         return recipe.extractor if real is None else _space_of_side(real, recipe)
     if not isinstance(extractor, str):
-        info = describe(extractor)
+        info = extractor_info(extractor)
         recipe.check_extractor(info.name, built_in=info.comparable)
         return extractor
     name = canonical_name(extractor)
@@ -244,15 +248,15 @@ def _own_space(
     return name
 
 
-def _space_of_side(real: OpenedSide, recipe: EvaluationProtocol) -> Space:
+def _space_of_side(real: OpenedInput, recipe: EvaluationProtocol) -> ExtractorKey:
     """The space of feature files, and the protocol's for images."""
     from genpr.features.feature_set import FeatureSet
-    from genpr.features.source_features import OWN
+    from genpr.features.source_features import FROM_FILE
 
     if not isinstance(real, FeatureSet):
         return recipe.extractor
     if real.extractor is None:
-        return OWN
+        return FROM_FILE
     info = real.extractor
     name = canonical_name(info.name) if info.comparable else info.name
     recipe.check_extractor(name, built_in=info.comparable)

@@ -20,8 +20,8 @@ from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import HubSummary, Identities, Result, SideSummary, package_versions
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import check_untrained
-from genpr.features.source_features import Embedder, SideFeatures, Space, going_on
+from genpr.features.inputs import check_same_weights
+from genpr.features.source_features import Embedder, ExtractorKey, SourceFeatures, with_cpu_fallback
 from genpr.images.policy import choices_in
 from genpr.images.statistics import read_statistics
 from genpr.metrics.clusters import RealKinds
@@ -53,9 +53,9 @@ class FittedReference:
     def __init__(
         self,
         plan: ScorePlan,
-        real: SideFeatures,
+        real: SourceFeatures,
         embedder: Embedder,
-        held_out: SideFeatures | None = None,
+        held_out: SourceFeatures | None = None,
         labels: LabelConfig | None = None,
     ) -> None:
         self.plan = plan
@@ -66,7 +66,7 @@ class FittedReference:
         if held_out is not None:
             kept = held_out[plan.own]
             self._held_out_summary = SideSummary.of(kept, Identities.of(kept))
-        trouble = gpu_trouble() if embedder.on == "auto" else None
+        trouble = gpu_trouble() if embedder.options.device == "auto" else None
         self._notices = () if trouble is None else (notice("gpu-unusable", reason=trouble),)
         self._fitted: FittedMetrics | None = None
         self._control: Control | None = None
@@ -88,7 +88,7 @@ class FittedReference:
             for info in infos
             if info is not None
         ]
-        decoding = {"real": choices_in(self.reals.decoder), "fake": embedder.decoding.choices}
+        decoding = {"real": choices_in(self.reals.decoder), "fake": embedder.options.decoding.choices}
         return {
             "genpr": __version__,
             "protocol": plan.protocol.name,
@@ -99,15 +99,15 @@ class FittedReference:
             "control": plan.control,
             "equal_sizes": plan.equal_sizes,
             "extractors": extractors,
-            "seed": embedder.seed,
-            "max_images": embedder.max_images,
+            "seed": embedder.options.seed,
+            "max_images": embedder.options.max_images,
             **({"decoding": decoding} if any(decoding.values()) else {}),
             "real": self._identities.order,
             "held_out": None if held_out is None else held_out.order,
             **({} if self._label_scorer is None else {"labels": self._label_scorer.recipe}),
         }
 
-    def score(self, fake: SideFeatures) -> Result:
+    def score(self, fake: SourceFeatures) -> Result:
         """Score one set of fakes that is embedded in every space of the plan.
 
         Raises:
@@ -116,7 +116,7 @@ class FittedReference:
         result, notices = self._with_fallback(lambda fitted: self._score(fitted, fake)[0])
         return replace(result, notices=(*result.notices, *notices))
 
-    def per_image(self, fake: SideFeatures) -> PerImageScores:
+    def per_image(self, fake: SourceFeatures) -> PerImageScores:
         """Score one set of fakes as `score` does, and keep the numbers of each image, as `check_samples` allows.
 
         Raises:
@@ -144,7 +144,7 @@ class FittedReference:
                 self._fitted = self._fit(embedder)
             return work(self._fitted)
 
-        found, notices = going_on(self._embedder, run, "for the metrics")
+        found, notices = with_cpu_fallback(self._embedder, run, "for the metrics")
         self._notices = tuple(dict.fromkeys((*self._notices, *notices)))
         return found, self._notices
 
@@ -161,12 +161,12 @@ class FittedReference:
         return fitted
 
     def _score(
-        self, fitted: FittedMetrics, fake: SideFeatures
+        self, fitted: FittedMetrics, fake: SourceFeatures
     ) -> tuple[Result, MetricScores, RecognizedLabels | None]:
         """The result, the values and searches behind it, and the labels if they are compared."""
         fakes = fake.cut(self.plan.most_fake)
         for space in self.plan.real_spaces:
-            check_untrained(self.real[space], fakes[space])
+            check_same_weights(self.real[space], fakes[space])
         scores = fitted.score(fakes, self._given_moments(fakes))
         result = self._result(fakes, scores)
         if self._label_scorer is None:
@@ -174,7 +174,7 @@ class FittedReference:
         labels = self._label_scorer.score(fakes, self._main(fakes))
         return labels.added_to(result), scores, labels.recognized
 
-    def _result(self, fake: SideFeatures, scores: MetricScores) -> Result:
+    def _result(self, fake: SourceFeatures, scores: MetricScores) -> Result:
         plan, embedder, neighbors = self.plan, self._embedder, scores.neighbors
         infos: dict[str, ExtractorInfo | None] = {}
         metrics: dict[str, MetricValue] = {}
@@ -201,7 +201,7 @@ class FittedReference:
             deviations=deviations,
             neighbors=neighbors,
             kinds=lambda: self._kinds,
-            seed=embedder.seed,
+            seed=embedder.options.seed,
         )
         return Result(
             metrics=metrics,
@@ -215,8 +215,8 @@ class FittedReference:
             fake=SideSummary.of(fakes, fake_ids),
             n_shared=fake_ids.n_shared_with(self._identities),
             device=str(embedder.device),
-            seed=embedder.seed,
-            max_images=embedder.max_images,
+            seed=embedder.options.seed,
+            max_images=embedder.options.max_images,
             seconds={**scores.seconds, "control": self._control_seconds},
             versions=package_versions(),
             notices=notices,
@@ -226,12 +226,12 @@ class FittedReference:
             undefined=tuple(name for name in plan.spaces if scores.values[name] is None),
         )
 
-    def _main(self, side: SideFeatures) -> FeatureSet:
+    def _main(self, side: SourceFeatures) -> FeatureSet:
         """The features that stand for a set: those of the score's own extractor, if they are used."""
         spaces = self.plan.real_spaces
         return side[self.plan.own if self.plan.own in spaces else spaces[0]]
 
-    def _real_extractor(self, space: Space) -> ExtractorInfo | None:
+    def _real_extractor(self, space: ExtractorKey) -> ExtractorInfo | None:
         return self.real[space].extractor if space in self.plan.real_spaces else None
 
     def _with_control(self, name: str, value: MetricValue) -> MetricValue:
@@ -244,15 +244,15 @@ class FittedReference:
     @cached_property
     def _kinds(self) -> RealKinds:
         """Computed when first needed: without neighbor metrics, nothing looks at them."""
-        return RealKinds.of(self.reals.features, seed=self._embedder.seed)
+        return RealKinds.of(self.reals.features, seed=self._embedder.options.seed)
 
-    def _given_moments(self, side: SideFeatures) -> Moments:
+    def _given_moments(self, side: SourceFeatures) -> Moments:
         """Mean and covariance by metric, where the protocol takes them from a source's file.
 
         Raises:
             DataError: They are damaged, or of other features.
         """
-        opened = side.side
+        opened = side.opened
         if (
             not self.plan.protocol.reference_statistics
             or isinstance(opened, FeatureSet)

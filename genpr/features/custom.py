@@ -118,11 +118,11 @@ def load_custom(spec: str, *, device: torch.device) -> DescribedExtractor:
     Raises:
         UsageError: There is no such file, module or factory, or it does not give an extractor.
     """
-    wrapped, code = load_own(spec, kind="extractor", device=device)
-    return adopt(wrapped, name=spec, code=code)
+    wrapped, code = load_user_object(spec, kind="extractor", device=device)
+    return wrap_extractor(wrapped, name=spec, code=code)
 
 
-def load_own(spec: str, *, kind: str, device: torch.device) -> tuple[object, LoadedCode]:
+def load_user_object(spec: str, *, kind: str, device: torch.device) -> tuple[object, LoadedCode]:
     """What a factory gives, on the device if it is a network, and the code that was run for it; `kind` is for messages.
 
     Raises:
@@ -139,7 +139,7 @@ def load_own(spec: str, *, kind: str, device: torch.device) -> tuple[object, Loa
     return wrapped, code
 
 
-def adopt(
+def wrap_extractor(
     extractor: object, *, name: str | None = None, code: LoadedCode | None = None
 ) -> DescribedExtractor:
     """Make any callable with `dim` an extractor that is fully described; what already is one comes back.
@@ -179,7 +179,7 @@ def adopt(
     )
 
 
-def describe(extractor: FeatureExtractor) -> ExtractorInfo:
+def extractor_info(extractor: FeatureExtractor) -> ExtractorInfo:
     """What is known about an extractor: its own `info`, or what inspecting a custom one shows.
 
     A custom extractor is hashed again at each call, since its owner may have trained it in between.
@@ -187,7 +187,7 @@ def describe(extractor: FeatureExtractor) -> ExtractorInfo:
     Raises:
         UsageError: It does not follow the `FeatureExtractor` protocol.
     """
-    return adopt(extractor).info
+    return wrap_extractor(extractor).info
 
 
 def extractor_device(extractor: object) -> torch.device:
@@ -275,7 +275,7 @@ class CustomTextEncoder:
     @property
     def info(self) -> TextEncoderInfo:
         """What the object says of itself; a network is hashed at each look."""
-        images = describe(self._extractor)
+        images = extractor_info(self._extractor)
         own = {key: getattr(self._owner, key, None) for key in ("tokenizer", "context", "logit_scale")}
         return TextEncoderInfo(
             name=self.name,

@@ -24,7 +24,7 @@ from torch import Tensor
 from genpr.distributed import Communicator, current_communicator
 from genpr.errors import DataError, FeatureError, ImageError, ResourceError
 from genpr.features.cache import FeatureCache, JoinedCache
-from genpr.features.custom import adopt, evaluation_mode, extractor_device
+from genpr.features.custom import evaluation_mode, extractor_device, wrap_extractor
 from genpr.features.extractor import ExtractorInfo, FeatureExtractor, PreparingExtractor
 from genpr.features.feature_set import FeatureSet, ImageFacts
 from genpr.images.decode import content_sha256, decode, decoder_versions
@@ -95,7 +95,7 @@ def embed_source(
         ResourceError: The device has no memory for a single image.
     """
     started = time.perf_counter()
-    described = adopt(extractor)
+    described = wrap_extractor(extractor)
     policy = decode_policy or DecodePolicy()
     communicator = current_communicator()
     share = RankShare(source, communicator)

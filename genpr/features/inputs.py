@@ -37,10 +37,10 @@ class OpenedImages:
     on_disk: bool  # only images from files are worth caching: arrays belong to a running program
 
 
-OpenedSide = OpenedImages | FeatureSet
+OpenedInput = OpenedImages | FeatureSet
 
 
-def open_side(source: object, role: str) -> OpenedSide:
+def open_input(source: object, role: str) -> OpenedInput:
     """Find `source` and say whether it is images or features, reading as little as possible.
 
     A 2-D array of floats is features, a 4-D array of uint8 is images; `.safetensors` is features.
@@ -67,7 +67,7 @@ def open_side(source: object, role: str) -> OpenedSide:
     )
 
 
-def labels_lie_in(source: object, opened: OpenedSide) -> object:
+def label_location(source: object, opened: OpenedInput) -> object:
     """What to look into for the labels of a side: its images as they were opened; of features, what the user gave."""
     return opened.source if isinstance(opened, OpenedImages) else source
 
@@ -101,7 +101,7 @@ def holds_features(path: Path) -> bool:
     return header is not None and len(header[0]) != 4
 
 
-def check_same_kind(real: OpenedSide, fake: OpenedSide) -> None:
+def check_same_kind(real: OpenedInput, fake: OpenedInput) -> None:
     """Refuse features against images, and features of different extractors.
 
     Raises:
@@ -128,7 +128,7 @@ def check_same_kind(real: OpenedSide, fake: OpenedSide) -> None:
         check_same_extractor(real.source, real.extractor, fake.source, fake.extractor)
 
 
-def check_untrained(real: FeatureSet, fake: FeatureSet) -> None:
+def check_same_weights(real: FeatureSet, fake: FeatureSet) -> None:
     """Refuse fakes embedded after the extractor's weights changed, as in a training loop.
 
     Raises:
@@ -145,7 +145,7 @@ def check_untrained(real: FeatureSet, fake: FeatureSet) -> None:
         )
 
 
-def names_of(opened: OpenedSide) -> list[str] | None:
+def image_names(opened: OpenedInput) -> list[str] | None:
     """What the images of a side are called, in order; None where that cannot be known without reading them."""
     if isinstance(opened, FeatureSet):
         return [opened.name_of(row) for row in range(len(opened))]
@@ -153,7 +153,7 @@ def names_of(opened: OpenedSide) -> list[str] | None:
     return None if names is None else list(names)
 
 
-def rows_in_source(opened: OpenedSide, features: FeatureSet, total: int | None) -> Sequence[int]:
+def source_rows(opened: OpenedInput, features: FeatureSet, total: int | None) -> Sequence[int]:
     """Where each image stands in its source, of which a part may have been chosen and unusable ones left out.
 
     Raises:
@@ -290,7 +290,7 @@ def pictures_of(
         >>> pictures_of(np.zeros((2, 8)), ["row 0", "row 1"]) is None  # features
         True
     """
-    opened = open_side(source, "source")
+    opened = open_input(source, "source")
     if isinstance(opened, FeatureSet):
         return None
     images = opened.source

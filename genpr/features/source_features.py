@@ -16,12 +16,12 @@ from genpr import runtime
 from genpr.distributed import current_communicator
 from genpr.errors import DataError, FeatureError, ResourceError, UsageError
 from genpr.features.cache import FeatureCache, JoinedCache
-from genpr.features.custom import adopt, describe
+from genpr.features.custom import extractor_info, wrap_extractor
 from genpr.features.embed import embed_source
 from genpr.features.extractor import DescribedExtractor, ExtractorInfo, FeatureExtractor, check_same_extractor
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import OpenedImages, OpenedSide
-from genpr.features.options import EmbedKeywords, EmbedOptions, StageProgress
+from genpr.features.inputs import OpenedImages, OpenedInput
+from genpr.features.options import EmbedKeywords, EmbedOptions
 from genpr.features.registry import (
     BUILT_IN,
     check_weights_used,
@@ -35,15 +35,14 @@ from genpr.features.registry import (
 from genpr.features.weights.verify import records
 from genpr.images.datasets import BatchSource
 from genpr.images.item import ImageSource, known_length, printable
-from genpr.images.policy import DecodePolicy
 from genpr.images.shards import Share, shard_of
 from genpr.images.source import choose_rows, subset
 from genpr.notices import Notice, notice
 from genpr.runtime import cache_root, resolve_device
 from genpr.validation import check_features
 
-Space = str | FeatureExtractor
-"""A space of features: the canonical name of an extractor, or an extractor of the user's own."""
+ExtractorKey = str | FeatureExtractor
+"""What identifies features: the canonical name of an extractor, or a custom extractor itself."""
 
 
 @dataclass(frozen=True)
@@ -70,37 +69,12 @@ class Embedder:
         """The same on the CPU, with networks of its own."""
         return Embedder(replace(self.options, device="cpu"))
 
-    @property
-    def on(self) -> str | torch.device:
-        """The device that was requested."""
-        return self.options.device
-
-    @property
-    def seed(self) -> int:
-        """Of everything that is random."""
-        return self.options.seed
-
-    @property
-    def max_images(self) -> int | None:
-        """Images of each source that are used at most."""
-        return self.options.max_images
-
-    @property
-    def progress(self) -> StageProgress | None:
-        """What is called as work proceeds."""
-        return self.options.progress
-
-    @property
-    def decoding(self) -> DecodePolicy:
-        """How images are decoded."""
-        return self.options.decoding
-
-    def load(self, spaces: Sequence[Space]) -> DescribedExtractor:
-        """The extractor of one space, or of several layers of one network."""
-        first = spaces[0]
+    def load(self, keys: Sequence[ExtractorKey]) -> DescribedExtractor:
+        """The extractor with one key, or one that gives several layers of one network."""
+        first = keys[0]
         if not isinstance(first, str):
-            return adopt(first)
-        names = cast("tuple[str, ...]", tuple(spaces))
+            return wrap_extractor(first)
+        names = cast("tuple[str, ...]", tuple(keys))
         if names not in self._loaded:
             weights = self.options.weights
             self._loaded[names] = load_joint(
@@ -112,14 +86,14 @@ class Embedder:
         return self._loaded[names]
 
     def embed(
-        self, side: OpenedImages, role: str, spaces: Sequence[Space], limit: int | None
+        self, images: OpenedImages, role: str, keys: Sequence[ExtractorKey], limit: int | None
     ) -> list[FeatureSet]:
-        """The features of `side` in each of `spaces`, which share a network; of at most `limit` images."""
+        """The features of `images` in each of `keys`, which share a network; of at most `limit` images."""
         options = self.options
-        source = side.source if limit is None else subset(side.source, limit, options.seed)
-        extractor = self.load(spaces)
+        source = images.source if limit is None else subset(images.source, limit, options.seed)
+        extractor = self.load(keys)
         parts: Sequence[ExtractorInfo] = getattr(extractor, "parts", ()) or (extractor.info,)
-        cache, notices = self._open_cache(parts) if side.on_disk and options.cache else (None, [])
+        cache, notices = self._open_cache(parts) if images.on_disk and options.cache else (None, [])
         weights = parts[0].weights_sha256  # of the one network that all of them are layers of
         if weights is not None:
             first_used = [record for record in records() if record.sha256 == weights]
@@ -136,7 +110,7 @@ class Embedder:
         if cache is not None:
             notices += cache.notices
         everywhere = notices_of_all_ranks(notices)  # each has opened the cache for itself
-        features = replace(features, notices=(*everywhere, *getattr(side.source, "notices", ())))
+        features = replace(features, notices=(*everywhere, *getattr(images.source, "notices", ())))
         return [features] if len(parts) == 1 else features.split(parts)
 
     def _open_cache(
@@ -167,7 +141,7 @@ def notices_of_all_ranks(notices: Iterable[Notice]) -> tuple[Notice, ...]:
 _Found = TypeVar("_Found")
 
 
-def going_on(
+def with_cpu_fallback(
     embedder: Embedder, work: Callable[[Embedder], _Found], what: str, *, can_move: bool = True
 ) -> tuple[_Found, tuple[Notice, ...]]:
     """`genpr.runtime.with_cpu_fallback` for work that takes an embedder, where "auto" chose its GPU.
@@ -183,44 +157,46 @@ def going_on(
     return found, notices_of_all_ranks(notices)
 
 
-OWN = "<as in the feature file>"
+FROM_FILE = "<as in the feature file>"
 """Key of a feature file's own features, where no extractor was requested."""
 
 
-class SideFeatures:
-    """The features of one side.
+class SourceFeatures:
+    """The features of one source, such as the real images of a score.
 
     Args:
-        side: The opened source.
+        opened: The source.
         role: "real" or "fake", for messages and progress.
         embedder: How images become features.
         limit: Use a random subset of at most so many images, beside the embedder's own limit.
-        own: What the user says that features are which do not say it themselves.
+        declared: What features are, by the user's word, of a file that does not say it.
     """
 
     def __init__(
         self,
-        side: OpenedSide,
+        opened: OpenedInput,
         role: str,
         embedder: Embedder,
         *,
         limit: int | None = None,
-        own: Collection[Space] = (),
+        declared: Collection[ExtractorKey] = (),
     ) -> None:
-        self.side = side
+        self.opened = opened
         self.role = role
-        self._own = own
+        self._declared = declared
         self._embedder = embedder
         most = embedder.options.max_images
         self._limit = most if limit is None else limit if most is None else min(limit, most)
-        self._known: dict[Space, FeatureSet] = {}
-        self._total = len(side) if isinstance(side, FeatureSet) else known_length(side.source)
+        self._known: dict[ExtractorKey, FeatureSet] = {}
+        self._total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
 
-    def require(self, spaces: Iterable[Space], *, minimum: int, for_metrics: Iterable[Space] = ()) -> None:
+    def require(
+        self, keys: Iterable[ExtractorKey], *, minimum: int, for_metrics: Iterable[ExtractorKey] = ()
+    ) -> None:
         """Embed what is not known yet, each network once.
 
         Args:
-            spaces: What is needed.
+            keys: What is needed.
             minimum: Of images.
             for_metrics: What the metrics need alone, were there no control; nothing for what has none.
 
@@ -229,46 +205,48 @@ class SideFeatures:
             DataError: Too few or unusable images, or a feature file of another extractor.
             ResourceError: Weights, device or memory are missing.
         """
-        missing = [space for space in dict.fromkeys(spaces) if space not in self._known]
-        if isinstance(self.side, FeatureSet):
-            for space in missing:
-                self._known[space] = self._checked(self.side, space)
+        missing = [key for key in dict.fromkeys(keys) if key not in self._known]
+        if isinstance(self.opened, FeatureSet):
+            for key in missing:
+                self._known[key] = self._checked(self.opened, key)
         else:
             if self._total is not None and self._total < minimum:
-                raise self._too_few(self.side.source.name, self._total, minimum)
+                raise self._too_few(self.opened.source.name, self._total, minimum)
             if (weights := self._embedder.options.weights) is not None:
                 check_weights_used(missing, weights)
             groups = group_by_network(missing)
-            is_one_shot = isinstance(self.side.source, BatchSource) and self.side.source.is_one_shot
+            is_one_shot = isinstance(self.opened.source, BatchSource) and self.opened.source.is_one_shot
             if len(groups) > 1 and is_one_shot:
-                raise _comes_once(self.side.source, for_control=len(group_by_network(for_metrics)) == 1)
+                raise _comes_once(self.opened.source, for_control=len(group_by_network(for_metrics)) == 1)
             for group in groups:
                 # Features of a CPU differ from those of a GPU in their last bits, so all images are embedded again.
                 work = partial(
-                    Embedder.embed, side=self.side, role=self.role, spaces=group, limit=self._limit
+                    Embedder.embed, images=self.opened, role=self.role, keys=group, limit=self._limit
                 )
                 can_move = (
                     isinstance(group[0], str) and not is_one_shot
                 )  # an object is where its owner put it
-                sets, notices = going_on(self._embedder, work, f"for {self.role} images", can_move=can_move)
-                for space, found in zip(group, sets, strict=True):
-                    self._known[space] = replace(found, notices=(*found.notices, *notices))
-        for space in missing:
-            if len(self._known[space]) < minimum:
-                raise self._too_few(self._known[space].source, len(self._known[space]), minimum)
+                sets, notices = with_cpu_fallback(
+                    self._embedder, work, f"for {self.role} images", can_move=can_move
+                )
+                for key, found in zip(group, sets, strict=True):
+                    self._known[key] = replace(found, notices=(*found.notices, *notices))
+        for key in missing:
+            if len(self._known[key]) < minimum:
+                raise self._too_few(self._known[key].source, len(self._known[key]), minimum)
 
-    def __getitem__(self, space: Space) -> FeatureSet:
-        """The features in a space that was required."""
-        return self._known[space]
+    def __getitem__(self, key: ExtractorKey) -> FeatureSet:
+        """The features by an extractor that was required."""
+        return self._known[key]
 
-    def cut(self, most: int | None) -> SideFeatures:
-        """The same side with at most `most` images: those that a limit of `most` would have chosen at once."""
+    def cut(self, most: int | None) -> SourceFeatures:
+        """The same source with at most `most` images: those that a limit of `most` would have chosen at once."""
         if most is None or all(len(features) <= most for features in self._known.values()):
             return self
-        part = SideFeatures(self.side, self.role, self._embedder, limit=most, own=self._own)
+        part = SourceFeatures(self.opened, self.role, self._embedder, limit=most, declared=self._declared)
         part._known = {
-            space: features.select(self._rows_of_limit(len(features), most))
-            for space, features in self._known.items()
+            key: features.select(self._rows_of_limit(len(features), most))
+            for key, features in self._known.items()
         }
         return part
 
@@ -277,7 +255,7 @@ class SideFeatures:
         """Images that were embedded."""
         return min(len(features) for features in self._known.values())
 
-    def halves(self) -> tuple[SideFeatures, SideFeatures]:
+    def halves(self) -> tuple[SourceFeatures, SourceFeatures]:
         """Two random halves of the images, disjoint, by the embedder's seed; the first is not smaller."""
         sizes, seed = {len(features) for features in self._known.values()}, self._embedder.options.seed
         order = {n: torch.randperm(n, generator=torch.Generator().manual_seed(seed)) for n in sizes}
@@ -286,10 +264,10 @@ class SideFeatures:
             self._part(lambda n: order[n][-(-n // 2) :].sort().values),
         )
 
-    def _part(self, rows: Callable[[int], Tensor]) -> SideFeatures:
+    def _part(self, rows: Callable[[int], Tensor]) -> SourceFeatures:
         """Of n images, those that `rows` of n names."""
-        part = SideFeatures(self.side, self.role, self._embedder, own=self._own)
-        part._known = {space: features.select(rows(len(features))) for space, features in self._known.items()}
+        part = SourceFeatures(self.opened, self.role, self._embedder, declared=self._declared)
+        part._known = {key: features.select(rows(len(features))) for key, features in self._known.items()}
         return part
 
     def _rows_of_limit(self, n: int, most: int) -> Tensor:
@@ -300,54 +278,54 @@ class SideFeatures:
         positions = np.searchsorted(choose_rows(total, n, seed), choose_rows(total, most, seed))
         return torch.as_tensor(positions)
 
-    def _checked(self, features: FeatureSet, space: Space) -> FeatureSet:
-        """A feature file, if it is of `space`; one that does not say what it holds is taken at the user's word."""
+    def _checked(self, features: FeatureSet, key: ExtractorKey) -> FeatureSet:
+        """Features from a file, if they are by `key`; what a file does not say, the user has to declare."""
         check_features(features.features, features.source)
         if features.extractor is None:
-            features = self._labelled(features, space)
-        elif isinstance(space, str):
-            self._check_name(features, features.extractor, space)
+            features = self._labelled(features, key)
+        elif isinstance(key, str):
+            self._check_name(features, features.extractor, key)
         else:
-            check_same_extractor("--extractor", describe(space), features.source, features.extractor)
+            check_same_extractor("--extractor", extractor_info(key), features.source, features.extractor)
         if self._limit is None or self._limit >= len(features):
             return features
         return features.select(
             torch.as_tensor(choose_rows(len(features), self._limit, self._embedder.options.seed))
         )
 
-    def _check_name(self, features: FeatureSet, info: ExtractorInfo, space: str) -> None:
-        if space in {OWN, info.name} or is_same_extractor(info.name, space):
+    def _check_name(self, features: FeatureSet, info: ExtractorInfo, key: str) -> None:
+        if key in {FROM_FILE, info.name} or is_same_extractor(info.name, key):
             return
-        if dim_of(space) is None:  # one of the user's own may call itself as it likes
-            check_same_extractor("--extractor", self._embedder.load([space]).info, features.source, info)
+        if dim_of(key) is None:  # a custom extractor may have any name
+            check_same_extractor("--extractor", self._embedder.load([key]).info, features.source, info)
         else:
             raise FeatureError(
-                f"{features.source} holds {info.name} features, but {space} features are needed; embed the images with "
-                f"that extractor (genpr features IMAGES OUT.safetensors --extractor {space})",
+                f"{features.source} holds {info.name} features, but {key} features are needed; embed the images with "
+                f"that extractor (genpr features IMAGES OUT.safetensors --extractor {key})",
                 code="other-extractor",
                 path=features.source,
             )
 
-    def _labelled(self, features: FeatureSet, space: Space) -> FeatureSet:
-        if space == OWN or not isinstance(space, str):
+    def _labelled(self, features: FeatureSet, key: ExtractorKey) -> FeatureSet:
+        if key == FROM_FILE or not isinstance(key, str):
             return features
-        if space not in self._own:
+        if key not in self._declared:
             raise FeatureError(
-                f"{features.source} does not say what it holds, but {space} features are needed; if that is what they "
-                f"are, say so with --extractor {space}",
+                f"{features.source} does not say what it holds, but {key} features are needed; if that is what they "
+                f"are, say so with --extractor {key}",
                 code="unlabelled-features",
                 path=features.source,
             )
-        dim, known = features.features.shape[1], dim_of(space)
+        dim, known = features.features.shape[1], dim_of(key)
         if known is not None and known != dim:
             raise FeatureError(
-                f"{features.source} has {dim} features per image, but {space} has {known}",
+                f"{features.source} has {dim} features per image, but {key} has {known}",
                 code="feature-shape",
                 path=features.source,
             )
-        built_in = BUILT_IN.get(parse_name(space).base)
+        built_in = BUILT_IN.get(parse_name(key).base)
         members = built_in.members if built_in else 1
-        info = ExtractorInfo(space, dim, "unknown", None, comparable=False, members=members)
+        info = ExtractorInfo(key, dim, "unknown", None, comparable=False, members=members)
         return replace(features, extractor=info)
 
     def _too_few(self, source: str, n: int, minimum: int) -> DataError:
@@ -371,13 +349,13 @@ def _comes_once(source: ImageSource, *, for_control: bool) -> UsageError:
 
 
 def features_for_file(
-    side: OpenedSide, space: Space | None, embedder: Embedder, share: Share | None = None
+    opened: OpenedInput, key: ExtractorKey | None, embedder: Embedder, share: Share | None = None
 ) -> FeatureSet:
-    """The features of `side` in `space`.
+    """The features of `opened` by the extractor `key`.
 
     Args:
-        side: Images, or feature files that were joined.
-        space: Which; None takes what feature files are.
+        opened: Images, or feature files that were joined.
+        key: Which; None takes what feature files are.
         embedder: How images become features, and of how many. That many are chosen first, and then divided.
         share: Embed this share only; the limit of unusable images is one of all images all the same.
 
@@ -388,20 +366,22 @@ def features_for_file(
         ResourceError: Weights, device or memory are missing.
     """
     if share is None:
-        whole = SideFeatures(side, "images", embedder)
-        whole.require([space or OWN], minimum=1)
-        return whole[space or OWN]
-    if isinstance(side, FeatureSet):
+        whole = SourceFeatures(opened, "images", embedder)
+        whole.require([key or FROM_FILE], minimum=1)
+        return whole[key or FROM_FILE]
+    if isinstance(opened, FeatureSet):
         raise UsageError(
-            f"{printable(side.source)} already holds features; --shard divides images",
+            f"{printable(opened.source)} already holds features; --shard divides images",
             code="already-features",
-            path=side.source,
+            path=opened.source,
         )
     most = embedder.options.max_images
     source = shard_of(
-        side.source if most is None else subset(side.source, most, embedder.options.seed), share
+        opened.source if most is None else subset(opened.source, most, embedder.options.seed), share
     )
-    part = SideFeatures(OpenedImages(source, side.on_disk), "images", embedder.with_options(max_images=None))
-    part.require([space or OWN], minimum=0)  # a share of few images may be empty
+    part = SourceFeatures(
+        OpenedImages(source, opened.on_disk), "images", embedder.with_options(max_images=None)
+    )
+    part.require([key or FROM_FILE], minimum=0)  # a share of few images may be empty
     max_bad = embedder.options.max_bad if embedder.options.on_bad == "skip" else 0.0
-    return replace(part[space or OWN], shard=source.place(max_bad=max_bad))
+    return replace(part[key or FROM_FILE], shard=source.place(max_bad=max_bad))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from genpr.features.extractor import FeatureExtractor
     from genpr.features.feature_set import FeatureSet
-    from genpr.features.source_features import Embedder, Space
+    from genpr.features.source_features import Embedder, ExtractorKey
 
 _NEEDED = (
     "clip-vit-b-32, clip-vit-l-14, clip-vit-l-14-336, open_clip:MODEL:PRETRAINED, or path/to/file.py:factory whose object "
@@ -68,7 +68,7 @@ def load_text_encoder(
     """
     check_has_text(name)
     name = canonical_name(name)
-    if is_own(name):
+    if is_custom(name):
         from genpr.features.custom import load_custom
 
         return text_encoder_of(load_custom(name, device=resolve_device(device)))
@@ -118,19 +118,19 @@ def _no_text(name: str) -> UsageError:
     )
 
 
-def is_own(name: str) -> bool:
+def is_custom(name: str) -> bool:
     """Whether a name stands for an object of the user's own."""
     return network_module(name) is None
 
 
-def text_encoder_for(space: Space, embedder: Embedder) -> TextEncoder:
+def text_encoder_for(space: ExtractorKey, embedder: Embedder) -> TextEncoder:
     """The text encoder of the extractor that embeds images, with the embedder's options.
 
     Raises:
         UsageError: It has none.
         WeightsError: Its weights are missing.
     """
-    if not isinstance(space, str) or is_own(space):
+    if not isinstance(space, str) or is_custom(space):
         return text_encoder_of(embedder.load([space]))
     check_weights_used([space], embedder.options.weights)
     return load_text_encoder(

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from genpr.errors import UsageError
 from genpr.evaluation.plan import ScorePlan
-from genpr.features.custom import describe
+from genpr.features.custom import extractor_info
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedImages
-from genpr.features.source_features import OWN, Embedder, Space
+from genpr.features.source_features import FROM_FILE, Embedder, ExtractorKey
 from genpr.images.source import open_source
 
 _HASH = 32
@@ -27,7 +27,7 @@ class RowMaker:
     """
 
     embedder: Embedder
-    space: Space
+    space: ExtractorKey
 
     @classmethod
     def of(cls, plan: ScorePlan, embedder: Embedder) -> RowMaker:
@@ -44,7 +44,7 @@ class RowMaker:
                 "object per network",
                 code="several-extractors",
             )
-        if spaces[0] == OWN:
+        if spaces[0] == FROM_FILE:
             raise UsageError(
                 "the real features do not say which extractor made them, so images cannot be embedded alike; give the "
                 "Evaluator extractor=NAME",
@@ -60,7 +60,7 @@ class RowMaker:
     @property
     def info(self) -> ExtractorInfo:
         """The extractor as it is now."""
-        return describe(self.embedder.load([self.space]))
+        return extractor_info(self.embedder.load([self.space]))
 
     def unloaded(self) -> RowMaker:
         """The same without its networks, which are loaded again when they are needed."""

@@ -110,12 +110,12 @@ def without_times(record):
 def test_one_score_serves_the_page_the_table_and_the_classes(genpr, classes, tmp_path, monkeypatch):
     from genpr.evaluation.per_class import ClassScorer
     from genpr.evaluation.reference import FittedReference
-    from genpr.features.source_features import SideFeatures
+    from genpr.features.source_features import SourceFeatures
 
     plain = genpr("score", *classes, *PIXELS, "--per-class", "--min-per-class", "12", "--json")
     scored = [counted(monkeypatch, FittedReference, name) for name in ("score", "per_image")]
     by_class = counted(monkeypatch, ClassScorer, "score")
-    embedded = counted(monkeypatch, SideFeatures, "__init__")
+    embedded = counted(monkeypatch, SourceFeatures, "__init__")
     page, table = tmp_path / "page.html", tmp_path / "rows.csv"
     both = ("--html", page, "--csv", table)
     code, out, err = genpr(

@@ -17,7 +17,7 @@ from PIL import Image
 
 import genpr
 from genpr.features.cache import FeatureCache
-from genpr.features.custom import describe
+from genpr.features.custom import extractor_info
 from genpr.features.embed import embed_source
 from genpr.images.source import open_source
 from genpr.metrics.manifold import manifold_metrics, precision_recall
@@ -257,7 +257,9 @@ def test_torch_fidelity_reads_features_of_other_weights_from_its_cache(
 
     one, two = (
         embed_source(
-            open_source(folder), network, cache=FeatureCache(tmp_path / "ours", describe(network), "cpu")
+            open_source(folder),
+            network,
+            cache=FeatureCache(tmp_path / "ours", extractor_info(network), "cpu"),
         ).features
         for network in (_Scaled(1), _Scaled(2))
     )

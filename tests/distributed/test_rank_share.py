@@ -18,10 +18,10 @@ import torch
 
 import genpr
 from genpr.distributed import Communicator, use_communicator
-from genpr.features.custom import describe
+from genpr.features.custom import extractor_info
 from genpr.features.embed import EmbeddedImages, RankShare
 from genpr.features.options import EmbedOptions
-from genpr.features.source_features import Embedder, going_on
+from genpr.features.source_features import Embedder, with_cpu_fallback
 from genpr.images.policy import FLAGS
 from genpr.images.shards import ShardSource, Share
 from genpr.images.source import open_source, subset
@@ -107,7 +107,7 @@ def test_flags_come_in_one_order_whoever_met_them_first():
     gabor = genpr.load_extractor("gabor", device="cpu")
     for flags in (FLAGS, FLAGS[::-1]):
         embedded = EmbeddedImages(torch.empty(0, gabor.dim), flags=Counter(flags))
-        assert tuple(embedded.feature_set("x", [], describe(gabor)).flags) == FLAGS
+        assert tuple(embedded.feature_set("x", [], extractor_info(gabor)).flags) == FLAGS
 
 
 SEARCHES = {
@@ -179,5 +179,5 @@ def test_what_another_rank_did_about_memory_is_told():
     there = notice("oom-smaller-batches", device="cuda:1", asked=64, size=32)
     here = notice("oom-smaller-tiles", device="cuda:0")
     with use_communicator(TwoRanks([asdict(each) for each in (there, here)])):
-        _, told = going_on(Embedder(EmbedOptions(device="cpu")), work, "for a test")
+        _, told = with_cpu_fallback(Embedder(EmbedOptions(device="cpu")), work, "for a test")
     assert told == (here, there)

@@ -10,9 +10,9 @@ import pytest
 import genpr
 from genpr.evaluation import reference
 from genpr.evaluation.result import result_of
-from genpr.features.inputs import open_side
+from genpr.features.inputs import open_input
 from genpr.features.options import EmbedOptions
-from genpr.features.source_features import OWN, Embedder, SideFeatures
+from genpr.features.source_features import FROM_FILE, Embedder, SourceFeatures
 from genpr.metrics.registry import BALLS, METRICS
 from genpr.metrics.value import Control
 
@@ -20,9 +20,11 @@ SOME = ["precision", "recall", "density", "coverage", "clipped_density", "f8", "
 
 
 def halves_of(features, seed=0):
-    side = SideFeatures(open_side(features, "real"), "real", Embedder(EmbedOptions(device="cpu", seed=seed)))
-    side.require([OWN], minimum=1)
-    return [half[OWN].features.numpy() for half in side.halves()]
+    side = SourceFeatures(
+        open_input(features, "real"), "real", Embedder(EmbedOptions(device="cpu", seed=seed))
+    )
+    side.require([FROM_FILE], minimum=1)
+    return [half[FROM_FILE].features.numpy() for half in side.halves()]
 
 
 @pytest.mark.parametrize("n", [40, 41])

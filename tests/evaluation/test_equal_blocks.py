@@ -20,7 +20,7 @@ from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.protocols import find_protocol
 from genpr.evaluation.result import result_of
 from genpr.features.feature_set import FeatureSet
-from genpr.features.source_features import OWN
+from genpr.features.source_features import FROM_FILE
 from genpr.metrics.equal_blocks import equal_blocks
 from genpr.metrics.null import balls_hit
 from genpr.metrics.registry import METRICS, SIZE_SENSITIVE
@@ -265,7 +265,7 @@ def test_emulated_distances_are_kept_in_blocks():
         protocol=find_protocol("stylegan3"),
         ks={"recall": 3, "coverage": 3, "complement_precision": 3},
         ties="closed",
-        own=OWN,
+        own=FROM_FILE,
         spaces={},
         equal_sizes=True,
     )

@@ -232,7 +232,7 @@ def full_gpu(monkeypatch):
         return refused
 
     def _on_cpu(embedder):
-        return embedding.Embedder(EmbedOptions(device="cpu", progress=embedder.progress))
+        return embedding.Embedder(EmbedOptions(device="cpu", progress=embedder.options.progress))
 
     return fill
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from genpr.errors import GenprError, UsageError
-from genpr.features.custom import adopt, describe, evaluation_mode, extractor_device
+from genpr.features.custom import evaluation_mode, extractor_device, extractor_info, wrap_extractor
 from genpr.features.extractor import PreparingExtractor
 from genpr.features.registry import load_extractor
 
@@ -56,7 +56,7 @@ def test_a_factory_in_a_file_gives_an_extractor(write):
     assert torch.equal(extractor(IMAGES), IMAGES.float().mean((2, 3)) * 2)
     assert extractor.dim == 3
     assert extractor.name.endswith("net.py:load")
-    info = describe(extractor)
+    info = extractor_info(extractor)
     assert (info.dim, info.resize, info.comparable) == (3, "unknown", False)
     assert not isinstance(extractor, PreparingExtractor)
 
@@ -78,7 +78,7 @@ def test_a_class_or_a_factory_in_a_class_is_a_factory_too(write):
 
 def test_the_object_may_say_its_name_and_resize_rule(write):
     source = NET.replace("dim = 3", "dim = 3; name = 'mine'; resize = 'bicubic-8'")
-    info = describe(load(write("net.py", source)))
+    info = extractor_info(load(write("net.py", source)))
     assert (info.name, info.resize) == ("mine", "bicubic-8")
 
 
@@ -99,7 +99,7 @@ def test_a_factory_that_wants_the_device_gets_it(write):
 def test_a_network_is_moved_to_the_device(write):
     extractor = load_extractor(f"{write('net.py', NET)}:load", device="cpu")
     assert extractor_device(extractor) == torch.device("cpu")
-    meta = adopt(extractor.wrapped.to("meta"))
+    meta = wrap_extractor(extractor.wrapped.to("meta"))
     assert extractor_device(meta) == torch.device("meta")
 
 
@@ -253,21 +253,21 @@ class Plain:
 
 
 def test_an_object_is_adopted_under_its_class_name_and_not_cached():
-    info = describe(Plain())
+    info = extractor_info(Plain())
     assert (info.name, info.dim, info.cache_key) == ("Plain", 1, None)
     assert "not a torch.nn.Module" in info.uncached_reason
 
 
 def test_adopting_twice_changes_nothing():
-    extractor = adopt(Plain())
-    assert adopt(extractor) is extractor
+    extractor = wrap_extractor(Plain())
+    assert wrap_extractor(extractor) is extractor
 
 
 def test_adopting_leaves_the_network_as_it_was():
     network = nn.Sequential(nn.Flatten(), nn.Linear(48, 2))
     network.dim = 2
     attributes = set(vars(network))
-    adopt(network)
+    wrap_extractor(network)
     assert network.training
     assert all(parameter.requires_grad for parameter in network.parameters())
     assert set(vars(network)) == attributes
@@ -300,7 +300,7 @@ class Holder:
         return self.net(images)
 
 
-@pytest.mark.parametrize("wrap", [lambda extractor: extractor, adopt], ids=["raw", "adopted"])
+@pytest.mark.parametrize("wrap", [lambda extractor: extractor, wrap_extractor], ids=["raw", "adopted"])
 @pytest.mark.parametrize("kind", [Normed, Holder])
 def test_networks_run_in_evaluation_mode_and_are_left_as_found(kind, wrap):
     extractor = kind()

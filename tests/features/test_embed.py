@@ -18,7 +18,7 @@ from torch import nn
 import genpr
 from genpr.errors import BadImagesError, FeatureError, ResourceError
 from genpr.features.cache import FeatureCache, JoinedCache
-from genpr.features.custom import describe
+from genpr.features.custom import extractor_info
 from genpr.features.embed import embed_source
 from genpr.images.policy import BadImagePolicy
 from genpr.images.source import open_source
@@ -258,7 +258,7 @@ def gabor():
 
 
 def embed_cached(folder, extractor, root):
-    cache = FeatureCache(root, describe(extractor), "cpu")
+    cache = FeatureCache(root, extractor_info(extractor), "cpu")
     return embed_source(open_source(folder), extractor, cache=cache), cache
 
 
@@ -317,7 +317,7 @@ def test_another_extractor_or_device_never_shares_features(write_images, pixels,
     from dataclasses import replace
 
     embed_cached(write_images("a", pixels), gabor, tmp_path / "cache")
-    info = describe(gabor)
+    info = extractor_info(gabor)
     folders = {
         FeatureCache(tmp_path / "cache", variant, device).folder
         for variant, device in [
@@ -345,13 +345,13 @@ def test_usable_images_stay_cached_when_others_are_bad(write_images, pixels, gab
 def test_many_shards_are_found_again_in_any_order(tmp_path, gabor, monkeypatch):
     monkeypatch.setattr("genpr.features.cache.SHARD_ROWS", 16)
     monkeypatch.setattr("genpr.features.cache._OPEN_SHARDS", 2)
-    cache = FeatureCache(tmp_path, describe(gabor), "cpu")
+    cache = FeatureCache(tmp_path, extractor_info(gabor), "cpu")
     identities = [bytes([i]) * 32 for i in range(100)]
     features = torch.arange(100.0)[:, None].expand(100, gabor.dim)
     cache.add(identities, features, [()] * 100)
     cache.flush()
     assert len(list(cache.folder.glob("*.safetensors"))) == 7
-    again = FeatureCache(tmp_path, describe(gabor), "cpu")
+    again = FeatureCache(tmp_path, extractor_info(gabor), "cpu")
     order = list(range(100))
     random.Random(0).shuffle(order)
     for i in order:
@@ -373,7 +373,7 @@ def test_a_full_disk_costs_the_cache_but_not_the_score(write_images, pixels, gab
 def test_layers_are_kept_apart_and_known_where_all_of_them_are(write_images, pixels, gabor, tmp_path):
     folder = write_images("a", pixels)
     features = embed_source(open_source(folder), gabor).features
-    info = describe(gabor)
+    info = extractor_info(gabor)
     left, right = (replace(info, dim=n, cache_key=letter * 64) for n, letter in ((700, "a"), (36, "b")))
     identities = [bytes([i]) * 32 for i in range(len(features))]
     flags = [("alpha-dropped",)] * len(features)

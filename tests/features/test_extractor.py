@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from genpr.errors import ResourceError, UsageError
-from genpr.features.custom import describe, extractor_device
+from genpr.features.custom import extractor_device, extractor_info
 from genpr.features.extractor import ExtractorInfo, PreparingExtractor, prepare_batch
 from genpr.features.registry import list_extractors, load_extractor
 from genpr.features.weights.known import INCEPTION_2015
@@ -40,7 +40,7 @@ def test_the_list_says_what_each_needs(tmp_path, monkeypatch):
 def test_the_list_agrees_with_the_extractors_themselves(name):
     loaded = load_extractor(name, device="cpu")
     (listed,) = [item for item in list_extractors() if item.name == name]
-    info = describe(loaded)
+    info = extractor_info(loaded)
     assert (listed.name, listed.dim, listed.resize, listed.comparable) == (
         info.name,
         info.dim,
@@ -106,12 +106,12 @@ class Described:
 
 
 def test_an_extractor_that_describes_itself_is_believed():
-    assert describe(Described()) is Described.info
+    assert extractor_info(Described()) is Described.info
 
 
 def test_something_that_is_no_extractor_cannot_be_described():
     with pytest.raises(UsageError, match="must be callable"):
-        describe(7)
+        extractor_info(7)
 
 
 def test_the_device_is_the_declared_one_or_that_of_the_parameters():

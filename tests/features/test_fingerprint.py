@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from genpr.features.custom import adopt, describe
+from genpr.features.custom import extractor_info, wrap_extractor
 from genpr.features.registry import load_extractor
 
 NET = """
@@ -62,7 +62,7 @@ def load(write):
 
 
 def key(extractor) -> str | None:
-    return describe(extractor).cache_key
+    return extractor_info(extractor).cache_key
 
 
 def test_the_key_is_the_same_for_the_same_code_and_weights(load):
@@ -115,9 +115,9 @@ def change_type(net):
 
 def add_unregistered_tensor(net):
     net.table = torch.eye(3)
-    first = key(adopt(net))
+    first = key(wrap_extractor(net))
     net.table[0, 1] = 1
-    assert key(adopt(net)) != first
+    assert key(wrap_extractor(net)) != first
 
 
 def exchange_a_part(net):
@@ -222,7 +222,7 @@ class Opaque:
 def test_an_attribute_that_cannot_be_hashed_means_no_key(value, reason, load):
     extractor = load()
     extractor.wrapped.extra = value
-    info = describe(extractor)
+    info = extractor_info(extractor)
     assert info.cache_key is None
     assert info.weights_sha256 is not None
     assert reason in info.uncached_reason
@@ -248,7 +248,7 @@ def test_a_patched_class_means_no_key(load):
 
 def test_a_network_among_the_globals_means_no_key(load):
     source = NET.replace("class Net", "TEACHER = nn.Linear(3, 3)\nclass Net")
-    info = describe(load(net=source))
+    info = extractor_info(load(net=source))
     assert info.cache_key is None
     assert "TEACHER holds a network that is not a submodule" in info.uncached_reason
 
@@ -256,7 +256,7 @@ def test_a_network_among_the_globals_means_no_key(load):
 def test_a_lazy_parameter_means_no_key():
     network = nn.LazyLinear(4)
     network.dim = 4
-    info = describe(network)
+    info = extractor_info(network)
     assert (info.cache_key, info.weights_sha256) == (None, None)
 
 
@@ -323,7 +323,7 @@ def test_a_source_edited_after_the_import_means_no_key(imported, write):
         "direct_pkg/nets.py",
         NET.replace("from helper", "from .parts").replace("mean((2, 3))", "amax((2, 3))"),
     )
-    info = describe(network)
+    info = extractor_info(network)
     assert info.cache_key is None
     assert "was it edited or replaced after the import" in info.uncached_reason
 

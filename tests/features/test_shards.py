@@ -17,7 +17,7 @@ import genpr
 from genpr.cli.main import run
 from genpr.errors import BadImagesError, FeatureError, UsageError
 from genpr.features.feature_set import FeatureSet, load_features, save_features
-from genpr.features.inputs import open_side
+from genpr.features.inputs import open_input
 from genpr.images.shards import ShardPlace, Share, names_sha256
 from genpr.storage import load_tensors, save_tensors
 
@@ -78,7 +78,7 @@ def test_joined_shards_are_the_file_of_one_run_byte_for_byte(files, tmp_path, co
 
 @pytest.mark.parametrize("count", CUTS)
 def test_a_pattern_of_shards_is_the_set_of_one_run(files, count):
-    whole, joined = load_features(files / "whole.safetensors"), open_side(pattern(files, count), "real")
+    whole, joined = load_features(files / "whole.safetensors"), open_input(pattern(files, count), "real")
     assert torch.equal(joined.features, whole.features)
     assert torch.equal(joined.identities, whole.identities)
     for name in (
@@ -169,7 +169,7 @@ def test_missing_shards_are_named(files, tmp_path):
     for index in (1, 7, 20):
         (tmp_path / "parts" / f"part_{index}.safetensors").unlink()
     with pytest.raises(FeatureError, match=r"17 of 20 shards; missing: 1, 7, 20; .* --shard 1/20") as caught:
-        open_side(str(tmp_path / "parts" / "*.safetensors"), "real")
+        open_input(str(tmp_path / "parts" / "*.safetensors"), "real")
     assert caught.value.code == "shards-missing"
 
 
@@ -187,7 +187,7 @@ def test_what_does_not_belong_together_is_refused(images, files, tmp_path):
         for number, path in enumerate(paths):
             shutil.copy(path, folder / f"{number}.safetensors")
         with pytest.raises(FeatureError, match=text) as caught:
-            open_side(str(folder / "*.safetensors"), "real")
+            open_input(str(folder / "*.safetensors"), "real")
         assert caught.value.code == code
 
     def part(index, count=2, *, name="part", extractor="pixels", source=images, more=()):
@@ -249,7 +249,7 @@ def test_many_shares_may_be_good_enough_each_and_too_bad_together(images, tmp_pa
     with pytest.raises(
         BadImagesError, match=r"2 of 46 images in .*, more than --max-bad 3\.0% allows"
     ) as caught:
-        open_side(str(tmp_path / "part_*.safetensors"), "real")
+        open_input(str(tmp_path / "part_*.safetensors"), "real")
     assert [bad.path for bad in caught.value.bad] == ["a/001.png", "b/038.png"]
 
 
@@ -258,7 +258,7 @@ def test_one_share_that_accepts_no_bad_images_speaks_for_all(images, tmp_path):
     skip = ["--on-bad", "skip", "--max-bad", "1"]
     features(images, tmp_path / "part_2.safetensors", "--shard", "2/2", *skip, cache=tmp_path)
     with pytest.raises(BadImagesError, match="1 of 46 images"):
-        open_side(str(tmp_path / "part_*.safetensors"), "real")
+        open_input(str(tmp_path / "part_*.safetensors"), "real")
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_what_a_shard_says_of_itself_is_not_trusted(files, tmp_path, edited):
     for index in (2, 3):
         shutil.copy(files / "of-3" / f"part_{index}.safetensors", tmp_path)
     with pytest.raises(FeatureError) as caught:
-        open_side(str(tmp_path / "part_*.safetensors"), "real")
+        open_input(str(tmp_path / "part_*.safetensors"), "real")
     assert caught.value.code == "file-damaged"
 
 
@@ -349,7 +349,7 @@ def test_shards_of_other_blocks_or_with_rows_left_out_are_refused(files, tmp_pat
         }
         save_tensors(tmp_path / "part_1.safetensors", kept, metadata | {"shard": json.dumps(place_of)})
         with pytest.raises(FeatureError, match=text) as caught:
-            open_side(str(tmp_path / "part_*.safetensors"), "real")
+            open_input(str(tmp_path / "part_*.safetensors"), "real")
         assert caught.value.code == "features-differ"
 
 
@@ -365,12 +365,12 @@ def test_a_join_holds_the_features_once(tmp_path, small_blocks):
     code = (
         "import sys, torch\n"
         "import genpr.images.shards; genpr.images.shards.BLOCK = 8\n"
-        "from genpr.features.inputs import open_side\n"
+        "from genpr.features.inputs import open_input\n"
         "anonymous = lambda: int(next(l for l in open('/proc/self/status') if l.startswith('RssAnon')).split()[1])\n"
         "most = [anonymous()] * 2\n"
         "def watch(*_): most[1] = max(most[1], anonymous())\n"
         "sys.setprofile(watch)\n"
-        "side = open_side(sys.argv[1], 'real')\n"
+        "side = open_input(sys.argv[1], 'real')\n"
         "sys.setprofile(None)\n"
         "print(most[1] - most[0])\n"
     )
@@ -389,13 +389,13 @@ def test_other_feature_files_are_put_one_after_another_and_told(tmp_path):
         np.save(tmp_path / f"{name}.npy", rows.astype(np.float64))
         save(tmp_path / f"{name}.safetensors", torch.from_numpy(rows))
     for suffix, more in (("npy", ["unlabelled-features"]), ("safetensors", [])):
-        joined = open_side(str(tmp_path / f"*.{suffix}"), "real")
+        joined = open_input(str(tmp_path / f"*.{suffix}"), "real")
         assert torch.equal(joined.features, torch.from_numpy(np.concatenate([parts[name] for name in "abc"])))
         assert [item.code for item in joined.notices] == ["features-joined", *more]
         assert "3 feature files" in joined.notices[0].message
     result = genpr.score(str(tmp_path / "*.npy"), parts["b"], intervals=False, control=False)
     assert "features-joined" in {item.code for item in result.notices}
-    (alone,) = [open_side(str(tmp_path / "b.n[p]y"), "real")]
+    (alone,) = [open_input(str(tmp_path / "b.n[p]y"), "real")]
     assert [item.code for item in alone.notices] == ["unlabelled-features"]
 
 
@@ -408,7 +408,7 @@ def test_whole_files_keep_what_is_known_of_all_images(images, tmp_path):
     features(images / "a", tmp_path / "1.safetensors", cache=tmp_path / "cache")
     features(half, tmp_path / "2.safetensors", cache=tmp_path / "cache")
     one, two = (load_features(tmp_path / f"{number}.safetensors") for number in (1, 2))
-    joined = open_side(str(tmp_path / "[12].safetensors"), "real")
+    joined = open_input(str(tmp_path / "[12].safetensors"), "real")
     assert joined.names == (
         *(f"1.safetensors/{name}" for name in one.names),
         *(f"2.safetensors/{name}" for name in two.names),
@@ -419,7 +419,7 @@ def test_whole_files_keep_what_is_known_of_all_images(images, tmp_path):
     assert joined.facts.sizes["9 x 8"] == one.facts.sizes["9 x 8"] + two.facts.sizes["9 x 8"]
     features(half, tmp_path / "3.safetensors", "--alpha", "white", cache=tmp_path / "cache")
     with pytest.raises(FeatureError, match="alpha default and #ffffff") as caught:
-        open_side(str(tmp_path / "[13].safetensors"), "real")
+        open_input(str(tmp_path / "[13].safetensors"), "real")
     assert caught.value.code == "features-differ"
 
 
@@ -436,7 +436,7 @@ def test_other_feature_files_that_do_not_agree_are_refused(tmp_path):
         ("a[34].npy", "feature-shape", r"a4.npy holds \(5, 3\) where .*a3.npy holds \(5, 4\)"),
     ):
         with pytest.raises(FeatureError, match=text) as caught:
-            open_side(str(tmp_path / wrong), "real")
+            open_input(str(tmp_path / wrong), "real")
         assert caught.value.code == code
     with pytest.raises(UsageError, match=r"feature files and others, such as .*images.npy"):
-        open_side(str(tmp_path / "*.npy"), "real")
+        open_input(str(tmp_path / "*.npy"), "real")

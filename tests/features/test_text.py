@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from genpr.errors import FeatureError, UsageError, WeightsError
-from genpr.features.custom import adopt
+from genpr.features.custom import wrap_extractor
 from genpr.features.text import load_text_encoder, text_encoder_of
 
 PAIR = """
@@ -80,7 +80,7 @@ def test_a_pair_of_the_users_own_embeds_texts(tmp_path):
 
 def test_one_that_embeds_no_texts_is_refused():
     with pytest.raises(UsageError, match="embeds images only") as caught:
-        text_encoder_of(adopt(NoText()))
+        text_encoder_of(wrap_extractor(NoText()))
     assert caught.value.code == "no-text-encoder"
 
 
@@ -93,14 +93,14 @@ class NoText:
 
 def test_networks_are_in_evaluation_mode_and_are_left_as_they_were():
     own = Own().train()
-    encoder = text_encoder_of(adopt(own))
+    encoder = text_encoder_of(wrap_extractor(own))
     assert torch.equal(encoder.encode_text(["a"] * 5), torch.ones(5, 3)), "without dropout"
     assert own.drop.training
 
 
 def test_texts_come_in_batches_and_progress_is_told():
     own, told = Own(), []
-    encoder = text_encoder_of(adopt(own))
+    encoder = text_encoder_of(wrap_extractor(own))
     encoder.encode_text(["a"] * 130, progress=lambda *done: told.append(done))
     assert own.calls == [64, 64, 2]
     assert told == [(64, 130), (128, 130), (130, 130)]
@@ -109,7 +109,7 @@ def test_texts_come_in_batches_and_progress_is_told():
 
 
 def test_arrays_are_as_good_as_tensors():
-    encoder = text_encoder_of(adopt(Own(lambda texts: np.full((len(texts), 3), 2.0))))
+    encoder = text_encoder_of(wrap_extractor(Own(lambda texts: np.full((len(texts), 3), 2.0))))
     assert encoder.encode_text(["a"]).tolist() == [[2, 2, 2]]
 
 
@@ -125,17 +125,17 @@ def test_arrays_are_as_good_as_tensors():
 )
 def test_what_is_no_vector_is_refused(given, needed):
     with pytest.raises(FeatureError, match=needed):
-        text_encoder_of(adopt(Own(given))).encode_text(["a"])
+        text_encoder_of(wrap_extractor(Own(given))).encode_text(["a"])
 
 
 def test_an_answer_for_some_texts_only_is_refused():
     own = Own()
     own.truncated = lambda texts: [True]
     with pytest.raises(FeatureError, match="each of 2 texts"):
-        text_encoder_of(adopt(own)).truncated(["a", "b"])
+        text_encoder_of(wrap_extractor(own)).truncated(["a", "b"])
 
 
 def test_what_fails_in_a_users_code_is_named():
     with pytest.raises(ZeroDivisionError) as caught:
-        text_encoder_of(adopt(Own(lambda texts: 1 / 0))).encode_text(["a"])
+        text_encoder_of(wrap_extractor(Own(lambda texts: 1 / 0))).encode_text(["a"])
     assert caught.value.__notes__ == ["encode_text of Own failed"]

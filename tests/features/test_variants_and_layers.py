@@ -11,7 +11,7 @@ from torch import nn
 import genpr
 from genpr.features import resize
 from genpr.features.cache import FeatureCache, JoinedCache
-from genpr.features.custom import describe
+from genpr.features.custom import extractor_info
 from genpr.features.embed import embed_source
 from genpr.features.networks import random_vgg16, torchvision_models
 from genpr.features.networks.network import InputRule, describe_part, joint_info
@@ -87,7 +87,7 @@ def test_it_has_variants(monkeypatch):
 
 
 def test_the_layers_of_a_joint_cache_keep_each_images_own_flags(gabor, tmp_path):
-    info = describe(gabor)
+    info = extractor_info(gabor)
     parts = [replace(info, dim=n, cache_key=letter * 64) for n, letter in ((2, "a"), (1, "b"))]
     identities = [bytes([i]) * 32 for i in range(6)]
     flags = [("alpha-dropped",) if i % 2 else ("multi-frame",) for i in range(6)]
@@ -109,7 +109,7 @@ def test_the_layers_of_a_joint_cache_keep_each_images_own_flags(gabor, tmp_path)
 
 
 def test_a_damaged_file_of_any_layer_is_noticed(gabor, tmp_path):
-    info = describe(gabor)
+    info = extractor_info(gabor)
     parts = [replace(info, dim=1, cache_key=letter * 64) for letter in "ab"]
     caches = [FeatureCache(tmp_path, part, "cpu") for part in parts]
     joined = JoinedCache(caches, [1, 1])

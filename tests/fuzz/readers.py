@@ -23,7 +23,7 @@ from genpr.evaluation.labels import open_labels
 from genpr.features.cache import CachedImage, FeatureCache
 from genpr.features.cache_files import find_folders
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import open_side
+from genpr.features.inputs import open_input
 from genpr.features.weights.files import load_state_dict
 from genpr.features.weights.known import WeightsFile
 from genpr.images.arrays import peek_array
@@ -100,7 +100,7 @@ def read_arrays(suffix: str) -> Read:
         header = peek_array(path)
         if suffix == ".npz" or header is None or len(header[0]) == 1:
             open_labels(path if suffix == ".npy" else None, path, "fake")
-        side = open_side(path, "fake")
+        side = open_input(path, "fake")
         if isinstance(side, FeatureSet):
             _score(side)
         else:
@@ -111,7 +111,7 @@ def read_arrays(suffix: str) -> Read:
 
 def read_side(data: bytes, folder: Path) -> None:
     """Features in safetensors."""
-    side = open_side(_written(data, folder, "x.safetensors"), "fake")
+    side = open_input(_written(data, folder, "x.safetensors"), "fake")
     assert isinstance(side, FeatureSet)
     _score(side)
 

@@ -17,7 +17,7 @@ from genpr.evaluation.evaluator import score
 from genpr.evaluation.labels import open_labels
 from genpr.evaluation.modes import find_modes
 from genpr.features.feature_set import load_features
-from genpr.features.inputs import open_side
+from genpr.features.inputs import open_input
 from genpr.images.folder import _piped
 from genpr.images.pack import pack
 from genpr.images.source import open_source, subset
@@ -228,9 +228,9 @@ def test_a_pattern_of_images_is_a_list(here):
 
 def test_a_list_of_features_commands_is_cached_like_files(here, piped):
     piped(b"a.png\n")
-    opened = open_side("-", "real")
+    opened = open_input("-", "real")
     assert opened.on_disk
-    assert open_side(opened.source, "real").on_disk
+    assert open_input(opened.source, "real").on_disk
 
 
 def test_a_list_is_piped_into_the_command_line(here, piped, capsys):

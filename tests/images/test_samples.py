@@ -14,7 +14,7 @@ from image_files import SMALL, encode
 
 from genpr.errors import DataError
 from genpr.evaluation.labels import FolderLabels, match_names, open_labels
-from genpr.features.inputs import labels_lie_in, open_side
+from genpr.features.inputs import label_location, open_input
 from genpr.images.archive import MemberTable
 from genpr.images.source import open_source, subset
 
@@ -22,8 +22,8 @@ PNG = encode(SMALL)
 
 
 def labels_of(path) -> list:
-    opened = open_side(path, "real")
-    labels = open_labels(None, labels_lie_in(path, opened), "real")
+    opened = open_input(path, "real")
+    labels = open_labels(None, label_location(path, opened), "real")
     names = opened.source.names()
     names = [item.name for item in opened.source] if names is None else list(names)
     return labels.match(names, range(len(names)), len(names))
@@ -85,8 +85,8 @@ def test_labels_of_shards_are_one_after_another(make_tar, tmp_path):
         label = {} if shard == 1 else {"0.cls": b"%d" % shard}
         make_tar({"0.png": PNG, "1.png": PNG, **label}, name=f"s{shard}.tar")
     assert labels_of(f"{tmp_path}/s*.tar") == ["0", None, None, None, "2", None]
-    opened = open_side(f"{tmp_path}/s*.tar", "real")
-    labels = open_labels(None, labels_lie_in("", opened), "real")
+    opened = open_input(f"{tmp_path}/s*.tar", "real")
+    labels = open_labels(None, label_location("", opened), "real")
     side = match_names("real", opened, labels)
     assert side is not None
     assert "s0.tar" in side.origin
@@ -180,21 +180,21 @@ def test_zips_and_arrays_that_a_pattern_names_state_their_labels(tmp_path):
     stated = json.dumps({"labels": [["00000/a.png", 7], ["00001/b.png", 8]]})
     zipped(tmp_path / "p0.zip", {"dataset.json": stated})
     zipped(tmp_path / "p1.zip", {})
-    opened = open_side(f"{tmp_path}/p?.zip", "real")
-    labels = open_labels(None, labels_lie_in("", opened), "real")
+    opened = open_input(f"{tmp_path}/p?.zip", "real")
+    labels = open_labels(None, label_location("", opened), "real")
     names = [item.name for item in opened.source]
     assert labels.match(names, range(4), 4) == ["7", "8", None, None]
     assert labels.origin == f"{tmp_path}/p0.zip/dataset.json and others"
     for number in (0, 1):
         pixels = np.zeros((2, 4, 4, 3), np.uint8)
         np.savez(tmp_path / f"n{number}.npz", arr_0=pixels, arr_1=np.array([number, 5]))
-    opened = open_side(f"{tmp_path}/n?.npz", "real")
-    labels = open_labels(None, labels_lie_in("", opened), "real")
+    opened = open_input(f"{tmp_path}/n?.npz", "real")
+    labels = open_labels(None, label_location("", opened), "real")
     assert labels.match(["x"] * 4, range(4), 4) == ["0", "5", "1", "5"]
 
 
 def test_parts_that_state_no_labels_have_sub_folders(tmp_path):
     zipped(tmp_path / "p0.zip", {})
     zipped(tmp_path / "p1.zip", {})
-    opened = open_side(f"{tmp_path}/p?.zip", "real")
-    assert isinstance(open_labels(None, labels_lie_in("", opened), "real"), FolderLabels)
+    opened = open_input(f"{tmp_path}/p?.zip", "real")
+    assert isinstance(open_labels(None, label_location("", opened), "real"), FolderLabels)

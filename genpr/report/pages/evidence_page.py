@@ -11,7 +11,7 @@ from genpr.evaluation.per_class import ClassScores
 from genpr.evaluation.per_image import PerImageScores
 from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import labels_lie_in, open_side
+from genpr.features.inputs import label_location, open_input
 from genpr.images.policy import BadImagePolicy, DecodePolicy
 from genpr.metrics.projection import Projection, project
 from genpr.report.pages.album import Album
@@ -130,8 +130,8 @@ def _map(points: Projection, album: Album) -> SetMap:
 def _labels(source: object, features: FeatureSet, role: Side, given: object) -> KnownLabels:
     """Classes that are known; a page can do without, and says nothing of them where they do not fit."""
     try:
-        opened = features if source is None else open_side(source, role)
-        found = OptionalLabels.open(given, labels_lie_in(source, opened), role).match(opened, features, _ANY)
+        opened = features if source is None else open_input(source, role)
+        found = OptionalLabels.open(given, label_location(source, opened), role).match(opened, features, _ANY)
     except GenprError:
         if given is not None:
             raise

@@ -15,7 +15,7 @@ from genpr.checkpoints.rank import listed
 from genpr.errors import DataError, ImageError, UsageError
 from genpr.evaluation.result import Identities, Result
 from genpr.features.feature_set import FeatureSet
-from genpr.features.inputs import Pictures, open_side
+from genpr.features.inputs import Pictures, open_input
 from genpr.images.datasets import BatchSource, CountedBatches
 from genpr.images.decode import content_sha256
 from genpr.images.item import ImageSource, known_length
@@ -101,7 +101,7 @@ def side_by_side(
 
 
 def _opened(name: str, source: object) -> _Shown:
-    opened = open_side(source, name)
+    opened = open_input(source, name)
     if isinstance(opened, FeatureSet):
         raise UsageError(
             f"{shown(name)} needs images to show, and {shown(opened.source)} holds features; give the images that they are of",

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from genpr.errors import UsageError, WeightsError
-from genpr.features.custom import describe
+from genpr.features.custom import extractor_info
 from genpr.features.networks import clip
 from genpr.features.registry import BUILT_IN, ExtractorName, load_extractor
 
@@ -125,7 +125,7 @@ def test_only_the_image_tower_is_kept(b32):
 
 
 def test_what_it_is_described_as(b32):
-    info = describe(b32)
+    info = extractor_info(b32)
     assert (info.name, info.dim, info.resize, info.comparable) == ("clip-vit-b-32", 512, "clip-224", True)
 
 
@@ -166,7 +166,7 @@ def test_tables_that_are_not_published_are_computed(images):
     extractor = build(name, random_state(name))
     assert torch.equal(torch.get_rng_state(), before)
     assert not any(tensor.is_meta for tensor in extractor._network.buffers())
-    assert describe(extractor).resize == "open_clip-bilinear-1.0-squash-384"
+    assert extractor_info(extractor).resize == "open_clip-bilinear-1.0-squash-384"
     assert extractor(images[:1]).isfinite().all()
 
 
@@ -257,5 +257,5 @@ def test_a_file_of_the_users_own_is_used_and_not_comparable(b32_state, tmp_path,
     path = tmp_path / "mine.safetensors"
     save_file(b32_state, path)
     extractor = load_extractor("open_clip:ViT-B-32:openai", weights=path, device="cpu")
-    assert not describe(extractor).comparable
+    assert not extractor_info(extractor).comparable
     assert torch.equal(extractor(images[:1]), build("clip-vit-b-32", b32_state)(images[:1]))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from genpr.errors import WeightsError
-from genpr.features.custom import describe
+from genpr.features.custom import extractor_info
 from genpr.features.networks import dinov2
 from genpr.features.registry import BUILT_IN, ExtractorName, load_extractor
 from genpr.features.resize import find_rule
@@ -74,7 +74,7 @@ def test_it_is_the_class_token_after_the_norm(ours, images):
 
 
 def test_what_it_is_described_as(ours):
-    info = describe(ours)
+    info = extractor_info(ours)
     assert (info.name, info.dim, info.comparable) == ("dinov2-vits14", 384, True)
     assert (info.resize, info.weights_sha256) == ("pil-bicubic-uint8-224", DINOV2["s"].sha256)
 
@@ -83,7 +83,7 @@ def test_behind_the_resize_of_edm2(state, ours, images):
     other = build(state, "dinov2-vits14@torch-bicubic-antialias")
     rule = find_rule("torch-bicubic-antialias")
     assert torch.equal(other.prepare(images[0]), rule.resize(images[0], 224))
-    assert describe(other).resize == "torch-bicubic-antialias-224"
+    assert extractor_info(other).resize == "torch-bicubic-antialias-224"
     assert not torch.equal(other(images[:1]), ours(images[:1]))
 
 

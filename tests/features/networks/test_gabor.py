@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from genpr.features.custom import describe
+from genpr.features.custom import extractor_info
 from genpr.features.networks import gabor
 from genpr.features.networks.gabor import GaborExtractor
 from genpr.features.registry import list_extractors, load_extractor
@@ -89,7 +89,7 @@ def test_shape_and_type(extractor):
 
 
 def test_description_says_what_it_is(extractor):
-    info = describe(extractor)
+    info = extractor_info(extractor)
     assert (info.name, info.dim, info.resize) == ("gabor", 736, "bicubic-antialias-64")
     assert info.weights_sha256 is None
     assert not info.comparable

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from genpr.errors import DataError, WeightsError
-from genpr.features.custom import describe
+from genpr.features.custom import extractor_info
 from genpr.features.extractor import PreparingExtractor
 from genpr.features.networks.inception import InceptionNetwork, build
 from genpr.features.networks.network import NetworkExtractor
@@ -92,7 +92,7 @@ def test_nothing_needs_gradients_and_the_input_is_untouched(inception, images):
 
 
 def test_it_is_a_preparing_extractor_described_by_its_weights(inception, weights):
-    info = describe(inception)
+    info = extractor_info(inception)
     assert isinstance(inception, PreparingExtractor)
     assert (info.name, info.dim, info.resize, info.comparable) == (
         "inception",

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from genpr.errors import DataError, UsageError, WeightsError
-from genpr.features.custom import describe
+from genpr.features.custom import extractor_info
 from genpr.features.extractor import PreparingExtractor
 from genpr.features.networks import torchvision_models
 from genpr.features.networks.network import InputRule, NetworkExtractor, describe_part, joint_info
@@ -76,7 +76,7 @@ def test_torchvisions_inception_gives_its_pool(inception_state, inception, image
         network(torch.stack([(resize(image, 299) / 255 - mean) / std for image in images]))
     assert seen[0].std(dim=0).median() > 1e-3 * seen[0].max()
     torch.testing.assert_close(inception(images), seen[0], rtol=0, atol=1e-5 * float(seen[0].max()))
-    assert (inception.dim, describe(inception).resize) == (2048, "torch-bilinear-299")
+    assert (inception.dim, extractor_info(inception).resize) == (2048, "torch-bilinear-299")
 
 
 @pytest.mark.parametrize("name", ["vgg16", "inception-torchvision"])
@@ -116,8 +116,8 @@ def test_pixels_have_variants(images):
     coarse = load_extractor("pixels@bfloat16", device="cpu")
     assert torch.equal(other(images)[0], find_rule("tf1-bilinear").resize(images[0], 32).flatten() / 255)
     assert 0 < (coarse(images) - plain(images)).abs().max() < 1e-2
-    assert len({describe(each).cache_key for each in (plain, other, coarse)}) == 3
-    assert not describe(plain).comparable
+    assert len({extractor_info(each).cache_key for each in (plain, other, coarse)}) == 3
+    assert not extractor_info(plain).comparable
     with pytest.raises(UsageError, match="no further variant"):
         load_extractor("pixels@nearest", device="cpu")
 

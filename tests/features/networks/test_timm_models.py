@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from genpr.errors import UsageError, WeightsError
-from genpr.features.custom import describe
+from genpr.features.custom import extractor_info
 from genpr.features.networks import open_families, timm_models
 from genpr.features.networks.open_families import find_family_weights, pillow_rule
 from genpr.features.networks.timm_models import feature_dim, published_weights
@@ -88,7 +88,7 @@ def test_it_gives_what_timm_gives_without_a_classifier(model, state, weights, im
 def test_it_is_described_by_its_rule_and_its_weights(weights, model):
     import hashlib
 
-    info = describe(load_extractor(f"timm:{model}", weights=weights, device="cpu"))
+    info = extractor_info(load_extractor(f"timm:{model}", weights=weights, device="cpu"))
     assert info.name == f"timm:{model}"
     assert info.resize in {"timm-bicubic-0.95-160", "timm-bilinear-0.95-160"}
     assert info.weights_sha256 == hashlib.sha256(weights.read_bytes()).hexdigest()
@@ -100,8 +100,8 @@ def test_another_resize_rule_and_precision(tmp_path, images):
     path = save(random_state(MODEL), tmp_path / "mine.safetensors")
     ours = load_extractor(f"timm:{MODEL}@tf1-bilinear", weights=path, device="cpu")
     coarse = load_extractor(f"timm:{MODEL}@tf1-bilinear@bfloat16", weights=path, device="cpu")
-    assert describe(ours).resize == "tf1-bilinear-160"
-    assert len({describe(ours).cache_key, describe(coarse).cache_key}) == 2
+    assert extractor_info(ours).resize == "tf1-bilinear-160"
+    assert len({extractor_info(ours).cache_key, extractor_info(coarse).cache_key}) == 2
     error = (ours(images) - coarse(images)).norm() / ours(images).norm()
     assert 1e-4 < error < 2e-2
 
