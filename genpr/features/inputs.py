@@ -53,7 +53,8 @@ def open_input(source: object, role: str) -> OpenedInput:
         return source
     if isinstance(source, str | os.PathLike):
         text = os.fsdecode(source)
-        features = None if text == STDIN else _open_features(text)
+        is_folder = text == STDIN or os.path.isdir(text)  # noqa: PTH112 - a Path raises for names that are too long
+        features = None if is_folder else _open_features(text)
         if features is None:
             return OpenedImages(open_source(text, communicator=current_communicator()), on_disk=True)
         if features.extractor is not None:
