@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from genpr.errors import DataError, GenprError, ResourceError, UsageError
     from genpr.evaluation.compare import compare, load_results
     from genpr.evaluation.evaluator import Evaluator, score
-    from genpr.evaluation.label_options import LabelOptions
     from genpr.evaluation.modes import find_modes
+    from genpr.evaluation.options import LabelOptions
     from genpr.evaluation.result import Result
     from genpr.features.embed import embed
     from genpr.features.extractor import FeatureExtractor
@@ -55,7 +55,7 @@ _HOME = {
     "FeatureExtractor": "genpr.features.extractor",
     "GenprError": "genpr.errors",
     "KNNManifold": "genpr.metrics.knn_manifold",
-    "LabelOptions": "genpr.evaluation.label_options",
+    "LabelOptions": "genpr.evaluation.options",
     "ResourceError": "genpr.errors",
     "Result": "genpr.evaluation.result",
     "Sampler": "genpr.checkpoints.sampler",

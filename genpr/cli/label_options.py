@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from genpr.evaluation.label_options import KNN, MOST_VOTERS, LabelOptions
+from genpr.evaluation.options import KNN, MOST_VOTERS, LabelOptions
 from genpr.features.options import option
 
 if TYPE_CHECKING:

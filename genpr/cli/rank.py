@@ -23,7 +23,7 @@ from genpr.evaluation.plan import ScorePlan
 
 if TYPE_CHECKING:
     from genpr.checkpoints.rank import Ranking
-    from genpr.evaluation.label_options import LabelOptions
+    from genpr.evaluation.options import LabelOptions
     from genpr.evaluation.result import Result
     from genpr.images.datasets import CountedBatches
     from genpr.notices import Notice

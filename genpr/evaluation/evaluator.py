@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self, Unpack
 
 from genpr.errors import GenprError, UsageError
-from genpr.evaluation.held_out import embedded_held_out
 from genpr.evaluation.label_metrics import LabelConfig, check_labels
 from genpr.evaluation.options import ProtocolFreeKeywords, ScoreKeywords, ScoreOptions
 from genpr.evaluation.per_class import (
@@ -103,17 +102,14 @@ def score_with(
         opened_real, opened_fake = open_input(real, "real"), open_input(fake, "fake")
         check_same_kind(opened_real, opened_fake)
         plans = [ScorePlan.of(name, opened_real, options) for name in protocols]
-        recipe = LabelConfig.of(options.labels, opened_real, options.bad_images)
-        if recipe is not None:
-            recipe.check(opened_fake)
-        reals, fakes = _embedded(plans, opened_real, opened_fake, embedder)
-        kept = (
-            None
-            if options.held_out is None
-            else embedded_held_out(options.held_out, opened_real, plans, embedder)
-        )
+        labels = LabelConfig.of(options.labels, opened_real, options.bad_images)
+        if labels is not None:
+            labels.check(opened_fake)
+        reals = _embed_reals(opened_real, plans, embedder)
+        fakes = _embed_fakes(opened_fake, plans, embedder)
+        held_out = _embed_held_out(options.held_out, opened_real, plans, embedder)
         return {
-            plan.protocol.name: FittedReference(plan, reals, embedder, kept, recipe).score(fakes)
+            plan.protocol.name: FittedReference(plan, reals, embedder, held_out, labels).score(fakes)
             for plan in plans
         }
 
@@ -137,33 +133,46 @@ def check_before_embedding(
     return opened
 
 
-def _embedded(
-    plans: Sequence[ScorePlan], real: OpenedInput, fake: OpenedInput, embedder: Embedder
-) -> tuple[SourceFeatures, SourceFeatures]:
-    """Both sides in every space that some plan needs of them."""
-    own = [plan.own for plan in plans]
-    reals = SourceFeatures(
-        real, "real", embedder, limit=_most(plan.most_real for plan in plans), declared=own
-    )
+def _embed_reals(opened: OpenedInput, plans: Sequence[ScorePlan], embedder: Embedder) -> SourceFeatures:
+    """The reals by every extractor that some plan needs of them."""
+    limit = _largest([plan.most_real for plan in plans])
+    reals = SourceFeatures(opened, "real", embedder, limit=limit, declared=[plan.own for plan in plans])
     reals.require(
-        [space for plan in plans for space in plan.real_spaces],
+        [key for plan in plans for key in plan.real_spaces],
         minimum=max(plan.least_real for plan in plans),
-        for_metrics=[space for plan in plans for space in plan.looked_at],
+        for_metrics=[key for plan in plans for key in plan.looked_at],
     )
-    fakes = SourceFeatures(
-        fake, "fake", embedder, limit=_most(plan.most_fake for plan in plans), declared=own
-    )
+    return reals
+
+
+def _embed_fakes(opened: OpenedInput, plans: Sequence[ScorePlan], embedder: Embedder) -> SourceFeatures:
+    """The fakes by every extractor that some plan needs."""
+    limit = _largest([plan.most_fake for plan in plans])
+    fakes = SourceFeatures(opened, "fake", embedder, limit=limit, declared=[plan.own for plan in plans])
     fakes.require(
-        [space for plan in plans for space in plan.spaces.values()],
+        [key for plan in plans for key in plan.spaces.values()],
         minimum=max(plan.least_fake for plan in plans),
     )
-    return reals, fakes
+    return fakes
 
 
-def _most(limits: Iterable[int | None]) -> int | None:
+def _embed_held_out(
+    source: object, real: OpenedInput, plans: Sequence[ScorePlan], embedder: Embedder
+) -> SourceFeatures | None:
+    """The held-out reals by each plan's own extractor; None if there are none."""
+    if source is None:
+        return None
+    opened = open_input(source, "held-out")
+    check_same_kind(real, opened)
+    own = [plan.own for plan in plans]
+    features = SourceFeatures(opened, "held-out", embedder, declared=own)
+    features.require(own, minimum=1)
+    return features
+
+
+def _largest(limits: Sequence[int | None]) -> int | None:
     """The largest limit; None where one of them is."""
-    found = list(limits)
-    return None if None in found else max(limit for limit in found if limit is not None)
+    return None if None in limits else max(limit for limit in limits if limit is not None)
 
 
 @takes_options(ScoreOptions)
@@ -209,18 +218,9 @@ class Evaluator:
             self._opened_real = open_input(real, "real")
             self._plan = ScorePlan.of(options.protocol, self._opened_real, options)
             self._labels = LabelConfig.of(options.labels, self._opened_real, options.bad_images)
-            reals = SourceFeatures(
-                self._opened_real,
-                "real",
-                self._embedder,
-                limit=self._plan.most_real,
-                declared=[self._plan.own],
-            )
-            reals.require(
-                self._plan.real_spaces, minimum=self._plan.least_real, for_metrics=self._plan.looked_at
-            )
-            kept = embedded_held_out(options.held_out, self._opened_real, [self._plan], self._embedder)
-            self._reference = FittedReference(self._plan, reals, self._embedder, kept, self._labels)
+            reals = _embed_reals(self._opened_real, [self._plan], self._embedder)
+            held_out = _embed_held_out(options.held_out, self._opened_real, [self._plan], self._embedder)
+            self._reference = FittedReference(self._plan, reals, self._embedder, held_out, self._labels)
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -362,8 +362,4 @@ class Evaluator:
 
     def _embedded(self, opened: OpenedInput, cache: bool | None) -> SourceFeatures:
         embedder = self._embedder if cache is None else self._embedder.with_options(cache=cache)
-        fakes = SourceFeatures(
-            opened, "fake", embedder, limit=self._plan.most_fake, declared=[self._plan.own]
-        )
-        fakes.require(self._plan.spaces.values(), minimum=self._plan.least_fake)
-        return fakes
+        return _embed_fakes(opened, [self._plan], embedder)

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import DataError, UsageError, some
-from genpr.evaluation.label_options import LINEAR, LabelOptions
 from genpr.evaluation.labels import (
     LABELS_HINT,
     FolderLabels,
@@ -34,6 +33,7 @@ from genpr.evaluation.labels import (
     open_labels,
     split_labels,
 )
+from genpr.evaluation.options import LINEAR, LabelOptions
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Confusion, LabelRow, LabelSummary, Result
 from genpr.features.feature_set import FeatureSet

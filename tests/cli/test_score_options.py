@@ -7,7 +7,7 @@ import torch
 from feature_files import save
 
 from genpr.cli.main import run
-from genpr.evaluation.label_options import LabelOptions
+from genpr.evaluation.options import LabelOptions
 
 
 def features(path, array):
