@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -76,7 +76,7 @@ class FittedMetrics:
         started = time.perf_counter()
         self._distributions: dict[str, tuple[Tensor | Gaussian, ...]] = {}
         if current_communicator().is_rank_zero:
-            with _whole_machine():
+            with _whole_machine(), single_process():
                 self._fit_distributions()
         self._distribution_seconds = time.perf_counter() - started
         self._neighbors = None
@@ -141,6 +141,8 @@ class FittedMetrics:
         if not spaces:
             return {}
 
+        machine = _whole_machine()
+
         def records() -> dict[str, Any]:
             with machine:
                 return {
@@ -148,7 +150,6 @@ class FittedMetrics:
                     for name, space in spaces.items()
                 }
 
-        machine = _whole_machine()
         found = current_communicator().broadcast_from_rank0(records)
         return {name: MetricValue(**record) for name, record in found.items()}
 
@@ -206,14 +207,9 @@ def control_of(plan: ScorePlan, real: SourceFeatures, embedder: Embedder) -> Con
     )
 
 
-def _whole_machine() -> AbstractContextManager[object]:
+def _whole_machine() -> AbstractContextManager[None]:
     """Use the cores of all ranks of this machine, while the others wait for this one."""
-    if current_communicator().is_single_process:
-        return nullcontext()
-    stack = ExitStack()
-    stack.enter_context(single_process())
-    stack.enter_context(all_cores())
-    return stack
+    return nullcontext() if current_communicator().is_single_process else all_cores()
 
 
 def _digest(moments: Gaussian) -> str:

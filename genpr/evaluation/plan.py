@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from genpr.errors import GenprError, UsageError, WeightsError
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.protocols import EvaluationProtocol, Ties, find_protocol
-from genpr.features.custom import extractor_info
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.options import EmbedOptions
 from genpr.features.registry import (
@@ -226,7 +225,11 @@ def _may_be_images(path: Path) -> bool:
 
 
 def _name(space: ExtractorKey) -> str:
-    return space if isinstance(space, str) else extractor_info(space).name
+    if isinstance(space, str):
+        return space
+    from genpr.features.custom import extractor_info  # which imports torch
+
+    return extractor_info(space).name
 
 
 def _own_space(
@@ -240,6 +243,8 @@ def _own_space(
     if extractor is None:
         return recipe.extractor if real is None else _space_of_side(real, recipe)
     if not isinstance(extractor, str):
+        from genpr.features.custom import extractor_info  # which imports torch
+
         info = extractor_info(extractor)
         recipe.check_extractor(info.name, built_in=info.comparable)
         return extractor

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import genpr as package
-from genpr.report.text.sample_table import COLUMNS, cell_of, name_in
+from genpr.report.text.sample_table import COLUMNS, cell_of, name_in, write_samples
 
 QUICK = ("--extractor", "pixels", "--no-intervals", "--no-control", "--device", "cpu")
 HOSTILE = [
@@ -128,7 +128,7 @@ def test_copies_have_infinite_realism_and_strangers_no_rarity(tmp_path, rng):
     found = package.Evaluator(real, metrics=["precision"], intervals=False, device="cpu").evidence(
         np.concatenate([real[:1], 1000 + real[:1]])
     )
-    assert package.write_samples(tmp_path / "a.csv", found) == 32
+    assert write_samples(tmp_path / "a.csv", found) == 32
     copy, stranger = rows_of(tmp_path / "a.csv")[:2]
     assert copy["realism"] == "inf"
     assert (copy["nearest"], copy["nearest_distance"]) == ("row 0", "0.0")

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 import genpr as package
-from genpr.evaluation.modes import find_modes
+from genpr.evaluation.modes import FoundModes, find_modes
 from genpr.features.feature_set import FeatureSet, save_features
 from genpr.report.text.modes_table import modes_table
 
@@ -106,7 +106,7 @@ def test_options_decide_what_is_found(files, found):
     part = find_modes(*files, max_images=100, device="cpu")
     assert (part.modes.n_real, part.modes.n_fake) == (100, 100)
     assert package.find_modes is find_modes
-    assert isinstance(found, package.FoundModes)
+    assert isinstance(found, FoundModes)
 
 
 def test_folders_of_images(genpr, tmp_path):

@@ -432,8 +432,7 @@ def test_an_extractor_may_prepare_images_on_its_device(rng):
 
 
 def test_blocks_of_images_share_no_batch(write_images, rng, monkeypatch):
-    for module in ("embed", "collected"):
-        monkeypatch.setattr(f"genpr.features.{module}.BLOCK", 8)
+    monkeypatch.setattr("genpr.features.embed.BLOCK", 8)
     folder = write_images("images", rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8))
     extractor, sizes = Counting(), []
 
