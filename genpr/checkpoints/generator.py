@@ -65,7 +65,7 @@ def load_generator(
     Args:
         spec: "path/to/file.py:factory" or "package.module:factory". The factory returns a generator (see
             `genpr.checkpoints.generator`). It is called with the path of the checkpoint, as text, or with nothing, and
-            with `device` by keyword if it has such a parameter. A file may import modules beside it.
+            with `device` by keyword if it has such a parameter. A file can import modules from its own folder.
         checkpoint: A file or folder; what is in it is the factory's business.
         device: "auto", "cpu", "cuda" or "cuda:N"; a `torch.nn.Module` is moved there.
 
@@ -396,7 +396,7 @@ def to_uint8(
     clamped = 0.0
     if images.dtype != torch.uint8:
         images, clamped = _float_to_uint8(images, image_range, who)
-    # Outside of inference mode, so that whoever gets the images may use them as any other tensor.
+    # Cloned outside of inference mode, so that callers can use the images like any other tensor.
     with torch.inference_mode(False):
         return images.expand(-1, 3, -1, -1).to("cpu", copy=True).contiguous(), clamped
 

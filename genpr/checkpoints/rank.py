@@ -47,8 +47,8 @@ class RankEntry:
         interval: 95 %, of this number alone; None where none is known.
         difference: The number minus that of the winner; None as for `value`.
         bounds: 95 %, of this difference, simultaneous over all checkpoints; None where no bounds are known.
-        is_contender: Whether it may be the best, or on the Pareto front: with 95 %, whoever truly is has True. None where
-            no bounds are known.
+        is_contender: Whether it may be the best, or on the Pareto front: True for the truly best with 95 % confidence. None
+            where no bounds are known.
         dominated_by: In a ranking by "pareto", who is at least as good in both and better in one, in order.
     """
 
@@ -398,7 +398,7 @@ def _summary(by: str, entries: Sequence[RankEntry]) -> str:
     else:
         ahead = f"{listed(first)} {'are equal first' if are_several else 'is first'} by {by}"
     if entries[0].is_contender is None:
-        return f"{ahead}; without bounds, nobody can say whether that is more than luck."
+        return f"{ahead}; no confidence bounds are available, so the difference may be chance."
     tied = [each.name for each in entries if each.is_contender and each.name not in first]
     count = sum(each.is_contender is not None for each in entries)
     if not tied:

@@ -51,7 +51,7 @@ class ScoreLog:
     """The lines of one file, under a lock; use it in a `with` block.
 
     Args:
-        path: The file of lines; `best.json` lies beside it.
+        path: The file of lines; `best.json` is written to the same folder.
         by: The number by which the best is chosen: a metric, or an F-score such as f1 or f0.5.
         stylegan: Also keep `metric-genpr.jsonl`, in the shape of StyleGAN's metric files.
 
@@ -196,8 +196,8 @@ class ScoreLog:
 
     def _damaged(self, number: int) -> DataError:
         return DataError(
-            f"line {number} of {self.path} is not of genpr's watch; was it edited, or is it another file? Nothing was "
-            "changed; mend or remove the line, or write to another file (--out)",
+            f"line {number} of {self.path} was not written by `genpr watch`. Nothing was changed; correct or remove "
+            "the line, or write to another file (--out)",
             code="file-damaged",
             path=str(self.path),
         )
