@@ -41,10 +41,9 @@ if TYPE_CHECKING:
     from genpr.metrics.probabilistic import probabilistic_precision_recall
     from genpr.metrics.ranking import ranking_metrics
     from genpr.metrics.retrieval import retrieval_metrics
-    from genpr.report.pages.compare_page import compare_report
-    from genpr.report.pages.evidence_page import evidence_report
-    from genpr.report.pages.score_page import html_report
-    from genpr.report.pages.side_by_side import side_by_side
+    from genpr.report.compare_page import compare_report
+    from genpr.report.score_page import evidence_report, html_report
+    from genpr.report.side_by_side import side_by_side
 
 __version__ = "0.1.0"
 
@@ -64,13 +63,13 @@ _HOME = {
     "align": "genpr.conditional.align",
     "all_ranks": "genpr.distributed",
     "compare": "genpr.evaluation.compare",
-    "compare_report": "genpr.report.pages.compare_page",
+    "compare_report": "genpr.report.compare_page",
     "embed": "genpr.features.embed",
     "entity_metrics": "genpr.conditional.entity_scores",
-    "evidence_report": "genpr.report.pages.evidence_page",
+    "evidence_report": "genpr.report.score_page",
     "find_modes": "genpr.evaluation.modes",
     "frechet_distance": "genpr.metrics.frechet",
-    "html_report": "genpr.report.pages.score_page",
+    "html_report": "genpr.report.score_page",
     "inception_score": "genpr.metrics.inception_score",
     "kernel_distance": "genpr.metrics.kernel",
     "label_metrics": "genpr.metrics.labels",
@@ -90,7 +89,7 @@ _HOME = {
     "score": "genpr.evaluation.evaluator",
     "score_entities": "genpr.conditional.entity_scores",
     "score_entities_in_images": "genpr.conditional.recognition",
-    "side_by_side": "genpr.report.pages.side_by_side",
+    "side_by_side": "genpr.report.side_by_side",
     "truncation_sweep": "genpr.checkpoints.sweep",
     "vendi_score": "genpr.metrics.diversity",
 }

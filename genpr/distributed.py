@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from genpr.errors import GenprError, ResourceError, UsageError
@@ -71,10 +72,14 @@ class Communicator:
     Attributes:
         rank: Number of this process, from 0.
         size: Number of processes.
+        is_single_process: Whether there are no other processes.
+        is_rank_zero: Whether this process writes the output.
     """
 
     rank = 0
     size = 1
+    is_single_process = True
+    is_rank_zero = True
 
     def __init__(self, group: Any = None, monitor: FailureMonitor | None = None) -> None:  # noqa: ANN401
         self._group, self._monitor = group, monitor
@@ -84,16 +89,7 @@ class Communicator:
             import torch.distributed as dist
 
             self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
-
-    @property
-    def is_single_process(self) -> bool:
-        """Whether there are no other processes."""
-        return self.size == 1
-
-    @property
-    def is_rank_zero(self) -> bool:
-        """Whether this process writes the output."""
-        return self.rank == 0
+            self.is_single_process, self.is_rank_zero = self.size == 1, self.rank == 0
 
     def share(self, items: Sequence[_Item]) -> Sequence[_Item]:
         """The `items` that this rank does: every `size`-th."""
@@ -291,11 +287,8 @@ def use_communicator(communicator: Communicator) -> Iterator[Communicator]:
         _current.communicator = before
 
 
-@contextmanager
-def single_process() -> Iterator[Communicator]:
-    """Do the work of this thread in the block without other processes."""
-    with use_communicator(_SINGLE_PROCESS) as communicator:
-        yield communicator
+single_process = partial(use_communicator, _SINGLE_PROCESS)
+"""Do the work of this thread in the block without other processes."""
 
 
 def rank_zero_only() -> bool:

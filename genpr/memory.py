@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from genpr.errors import ResourceError, UsageError
-from genpr.runtime import cache_root, malloc_trim, memory_sharers, private_folder
+from genpr.runtime import cache_root, malloc_trim, private_folder, sharers
 
 if TYPE_CHECKING:
     import torch
@@ -107,7 +107,7 @@ def free_memory() -> int:
     free = 4 * 2**30 if free is None else free  # not Linux: a careful guess
     in_group = cgroup_memory_left()
     free = free if in_group is None else min(free, in_group)
-    free //= memory_sharers()
+    free //= sharers["memory"]
     if _limits:
         taken = _bytes_in("/proc/self/status", "RssAnon:") or 0
         free = min(free, max(min(_limits.values()) - taken, 0))
@@ -151,8 +151,12 @@ class LimitedGroup:
 
 def cgroup_memory_left() -> int | None:
     """Bytes that this process may still use within the limits of its control groups; None without a limit."""
-    left = [count for group in _groups_of_this_process() if (count := group.left()) is not None]
-    return min(left, default=None)
+    least = None
+    for group in _groups_of_this_process():
+        left = group.left()
+        if left is not None and (least is None or left < least):
+            least = left
+    return least
 
 
 @cache
@@ -269,13 +273,16 @@ def float_rows(features: NDArray[Any] | Tensor) -> Tensor:
     import torch
 
     is_tensor = isinstance(features, torch.Tensor)
-    if isinstance(features, torch.Tensor) and features.device.type != "cpu":
-        return features.to(torch.float32).contiguous()
+    if isinstance(features, torch.Tensor):
+        if features.dtype == torch.float32 and features.is_contiguous():
+            return features
+        if features.device.type != "cpu":
+            return features.to(torch.float32).contiguous()
     n, d = features.shape
     is_large = n * d * 4 > free_memory() // _FLOAT32_SHARE
     keeps_half = is_large and features.dtype in (torch.float16, np.float16)
     if isinstance(features, torch.Tensor):
-        if features.dtype == (torch.float16 if keeps_half else torch.float32) and features.is_contiguous():
+        if keeps_half and features.is_contiguous():
             return features
     elif features.dtype == (np.float16 if keeps_half else np.float32) and features.flags.c_contiguous:
         return torch.from_numpy(features if features.flags.writeable else np.asarray(_Writable(features)))

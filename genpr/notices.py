@@ -309,8 +309,9 @@ class Notice:
 
     def __post_init__(self) -> None:
         """Leave out the middle of what would fill a screen, such as long names."""
-        object.__setattr__(self, "message", limited(self.message, 1200))
-        object.__setattr__(self, "hint", limited(self.hint, 300))
+        for name, text, most in (("message", self.message, 1200), ("hint", self.hint, 300)):
+            if len(text.encode("utf-8", "surrogatepass")) > most:
+                object.__setattr__(self, name, limited(text, most))
 
 
 def notice(code: str, **facts: object) -> Notice:
@@ -319,22 +320,22 @@ def notice(code: str, **facts: object) -> Notice:
     return Notice(code, level, message.format(**facts), hint.format(**facts))
 
 
-_collectors: list[dict[Notice, None]] = []
+_collectors: dict[object, dict[Notice, None]] = {}  # by a key of each open block
 
 
 @contextmanager
 def collect_notices() -> Iterator[dict[Notice, None]]:
     """Collect what any thread emits in the block, each notice once and in order."""
-    notices: dict[Notice, None] = {}
-    _collectors.append(notices)
+    key, notices = object(), dict[Notice, None]()
+    _collectors[key] = notices
     try:
         yield notices
     finally:
-        _collectors[:] = [each for each in _collectors if each is not notices]
+        del _collectors[key]
 
 
 def emit_notice(code: str, **facts: object) -> None:
     """Add the notice `code` to every open `collect_notices` block."""
     item = notice(code, **facts)
-    for notices in tuple(_collectors):
+    for notices in tuple(_collectors.values()):
         notices[item] = None

@@ -12,17 +12,15 @@ import re
 import stat
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from genpr.errors import ResourceError, UsageError
-from genpr.notices import Notice, collect_notices, emit_notice
 
 if TYPE_CHECKING:
     import torch
-
-_T = TypeVar("_T")
 
 # How libraries report it that raise no specific error: torch on a CPU, cuBLAS, cuDNN, C++ and the dynamic loader.
 _OUT_OF_MEMORY = (
@@ -34,7 +32,7 @@ _OUT_OF_MEMORY = (
 _MALLOPT = (-8, 1), (-3, 8 * 2**20), (-1, 32 * 2**20)
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
-_sharers = {"cores": 1, "memory": 1}  # processes that share this machine with this one and know of each other
+sharers = {"cores": 1, "memory": 1}  # processes that share this machine with this one and know of each other
 
 
 def resolve_device(device: str | torch.device = "auto") -> torch.device:
@@ -44,8 +42,7 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
         UsageError: No such kind of device.
         ResourceError: CUDA was asked for and is not there.
     """
-    if isinstance(device, str):
-        check_device(device)
+    check_device(device)
     import torch
 
     if device == "auto":
@@ -61,16 +58,17 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
     return resolved
 
 
-def check_device(device: str) -> None:
-    """Refuse what is no name of a device, without importing torch.
+def check_device(device: object) -> None:
+    """Refuse a text that is no name of a device, without importing torch.
 
     Raises:
         UsageError: "unknown-device".
     """
-    if not re.fullmatch(r"auto|(cpu|cuda)(:(0|[1-9][0-9]{0,8}))?", device):
+    if isinstance(device, str) and not re.fullmatch(r"auto|(cpu|cuda)(:(0|[1-9][0-9]{0,8}))?", device):
         raise UsageError(f"unknown device {device!r}; use auto, cpu, cuda or cuda:N", code="unknown-device")
 
 
+@cache
 def gpu_trouble() -> str | None:
     """What keeps torch from using a GPU whose driver is there, in words; None if nothing does, or there is none."""
     import torch
@@ -140,23 +138,18 @@ def own_cores() -> list[int]:
 
 def usable_cores() -> int:
     """Cores that this process should use: those it may run on, or its part where others share them (`shared_machine`)."""
-    return max(1, len(own_cores()) // _sharers["cores"])
-
-
-def memory_sharers() -> int:
-    """Processes that plan with the memory of this machine as one."""
-    return _sharers["memory"]
+    return max(1, len(own_cores()) // sharers["cores"])
 
 
 @contextmanager
 def shared_machine(*, cores: int, memory: int) -> Iterator[None]:
     """Plan with one part of the cores and of the memory of this machine, so many processes share them, for a while."""
-    before = dict(_sharers)
-    _sharers.update(cores=cores, memory=memory)
+    before = dict(sharers)
+    sharers.update(cores=cores, memory=memory)
     try:
         yield
     finally:
-        _sharers.update(before)
+        sharers.update(before)
 
 
 @contextmanager
@@ -198,37 +191,6 @@ def empty_device_cache(device_type: str) -> None:
         import torch
 
         torch.cuda.empty_cache()
-
-
-def with_cpu_fallback(
-    device: torch.device, work: Callable[[torch.device], _T], what: str, *, can_move: bool = True
-) -> tuple[_T, tuple[Notice, ...]]:
-    """Run `work` on a device, and again from the start on the CPU if a GPU runs out of memory.
-
-    Args:
-        device: Where to run first.
-        work: Called with the device.
-        what: What the work is for, in the notice ("for the metrics").
-        can_move: Whether the work may run on the CPU; False where the user chose the GPU.
-
-    Returns:
-        What `work` returned, and the notices about memory, each once.
-
-    Raises:
-        Exception: Whatever `work` raises, if it is not an out-of-memory error or cannot move.
-    """
-    with collect_notices() as notices:
-        try:
-            return work(device), tuple(notices)
-        except Exception as error:
-            if not (can_move and device.type != "cpu" and is_out_of_memory(error)):
-                raise
-        # The error is gone here, and with it the memory that the failed work held.
-        empty_device_cache(device.type)
-        emit_notice("oom-cpu", device=device, what=what)
-        import torch
-
-        return work(torch.device("cpu")), tuple(notices)
 
 
 def limit_malloc_arenas() -> bool:
@@ -363,7 +325,7 @@ def is_own_file(path: Path) -> bool:
 @contextmanager
 def all_cores() -> Iterator[None]:
     """Take every core that this process may run on for a while, also those that are the part of others."""
-    with shared_machine(cores=1, memory=_sharers["memory"]), torch_threads(usable_cores()):
+    with shared_machine(cores=1, memory=sharers["memory"]), torch_threads(usable_cores()):
         yield
 
 
@@ -376,43 +338,36 @@ def state_guard() -> Iterator[None]:
     """
     import torch
 
-    with ExitStack() as stack:
-        devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
-        stack.enter_context(torch.random.fork_rng(devices=devices))
-        stack.enter_context(_ieee_float32())
-        stack.enter_context(_attribute(torch.backends.cudnn, "benchmark", False))
-        stack.enter_context(_attribute(torch.backends.cudnn, "deterministic", True))
-        yield
-
-
-@contextmanager
-def _ieee_float32() -> Iterator[None]:
-    import torch
-
     backends: Any = torch.backends
-    with ExitStack() as stack:
-        if hasattr(backends.cudnn, "conv"):  # torch >= 2.9: one precision per backend and operation
-            for owner in (
-                backends.cuda.matmul,
-                backends.cudnn.conv,
-                backends.cudnn.rnn,
-                backends.mkldnn.matmul,
-                backends.mkldnn.conv,
-            ):
-                stack.enter_context(_attribute(owner, "fp32_precision", "ieee"))
-        else:
-            # Of products only the one name of their precision can be put back: "medium" means bfloat16 on CPUs, too.
-            stack.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
-            torch.set_float32_matmul_precision("highest")
-            stack.enter_context(_attribute(backends.cudnn, "allow_tf32", False))
-        yield
-
-
-@contextmanager
-def _attribute(owner: object, name: str, value: object) -> Iterator[None]:
-    before = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
+    settings: list[tuple[object, str, object]] = [
+        (backends.cudnn, "benchmark", False),
+        (backends.cudnn, "deterministic", True),
+    ]
+    has_precisions = hasattr(backends.cudnn, "conv")  # torch >= 2.9: one precision per backend and operation
+    if has_precisions:
+        settings += [
+            (backends.cuda.matmul, "fp32_precision", "ieee"),
+            (backends.cudnn.conv, "fp32_precision", "ieee"),
+            (backends.cudnn.rnn, "fp32_precision", "ieee"),
+            (backends.mkldnn.matmul, "fp32_precision", "ieee"),
+            (backends.mkldnn.conv, "fp32_precision", "ieee"),
+        ]
+    else:
+        settings.append((backends.cudnn, "allow_tf32", False))
+        # Of products only the one name of their precision can be put back: "medium" means bfloat16 on CPUs, too.
+        precision = torch.get_float32_matmul_precision()
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    before: list[tuple[object, str, object]] = []
+    with torch.random.fork_rng(devices=devices):
+        try:
+            for owner, name, value in settings:
+                before.append((owner, name, getattr(owner, name)))
+                setattr(owner, name, value)
+            if not has_precisions:
+                torch.set_float32_matmul_precision("highest")
+            yield
+        finally:
+            if not has_precisions:
+                torch.set_float32_matmul_precision(precision)
+            for owner, name, value in reversed(before):
+                setattr(owner, name, value)

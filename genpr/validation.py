@@ -53,7 +53,10 @@ def check_features(features: object, name: str) -> Tensor:
     if original.ndim != 2 or original.shape[1] == 0:
         raise _shape_error(name, came, _likely_cause(tuple(original.shape)))
     converted = float_rows(original)
-    _refuse_non_finite(converted, original, name)
+    step = max(1, _CHUNK_ELEMENTS // converted.shape[1])
+    for start in range(0, len(converted), step):
+        if not converted[start : start + step].isfinite().all():
+            raise _non_finite(converted, original, name)
     return converted
 
 
@@ -136,7 +139,8 @@ def _likely_cause(shape: tuple[int, ...]) -> str:
     return "flatten or pool to one vector per image first"
 
 
-def _refuse_non_finite(converted: Tensor, original: Features, name: str) -> None:
+def _non_finite(converted: Tensor, original: Features, name: str) -> FeatureError:
+    """The error for features of which some are NaN or infinite, with the first of them and how many there are."""
     count, first = 0, None
     step = max(1, _CHUNK_ELEMENTS // converted.shape[1])
     for start in range(0, len(converted), step):
@@ -145,15 +149,14 @@ def _refuse_non_finite(converted: Tensor, original: Features, name: str) -> None
             count += int(bad.sum())
             row, column = bad.nonzero()[0].tolist()
             first = first or (start + row, column)
-    if first is None:
-        return
+    assert first is not None
     value = original[first].item()
     cause = (
         "it overflows float32, in which genpr computes"
         if converted[first].isinf() and abs(value) < float("inf")
         else "did the extractor produce it, or the file get damaged?"
     )
-    raise FeatureError(
+    return FeatureError(
         f"{name} features must be finite, but {count} of {converted.numel()} values are not; the first is {value} in "
         f"row {first[0]}, column {first[1]} (counted from 0): {cause}",
         code="non-finite",

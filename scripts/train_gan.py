@@ -34,10 +34,9 @@ from genpr.checkpoints.criterion import Objective
 from genpr.checkpoints.rank import Ranking
 from genpr.checkpoints.sweep_folder import SweepFolder
 from genpr.integrations.callback import GenprCallback
-from genpr.report.plots.metric_curves import STYLE, draw_metrics, put_legend
-from genpr.report.sweep_files import write_sweep
-from genpr.report.text.ranking_table import ranking_table
-from genpr.report.text.sweep_table import sweep_table
+from genpr.report.checkpoint_tables import ranking_table, sweep_table
+from genpr.report.files import write_sweep
+from genpr.report.sweep_plot import STYLE, draw_metrics, put_legend
 
 IMAGES = (".jpg", ".jpeg", ".png", ".webp")
 

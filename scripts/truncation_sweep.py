@@ -15,8 +15,8 @@ import click
 import genpr
 from genpr.checkpoints.criterion import Objective
 from genpr.checkpoints.sweep_folder import SweepFolder
-from genpr.report.sweep_files import write_sweep
-from genpr.report.text.sweep_table import sweep_table
+from genpr.report.checkpoint_tables import sweep_table
+from genpr.report.files import write_sweep
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

@@ -28,5 +28,8 @@ class CountingEngine:
     def sq_differences(self, x, y, i, j):
         return self.engine.sq_differences(x, y, i, j)
 
+    def is_direct(self, n, m, d):
+        return False
+
     def communicator(self):
         return self.engine.communicator()

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import genpr
-from genpr import memory
+from genpr import memory, runtime
 from genpr.errors import ResourceError, UsageError
 from genpr.evaluation.result import Identities
 from genpr.features import feature_set
@@ -342,5 +342,5 @@ def test_free_memory_is_what_the_groups_leave(tmp_path, monkeypatch):
     unlimited = free_memory()
     monkeypatch.setattr(memory, "_groups_of_this_process", lambda: limited_groups(tmp_path, own))
     assert free_memory() == min(unlimited, 2**30) == 2**30
-    monkeypatch.setattr(memory, "memory_sharers", lambda: 4)
+    monkeypatch.setitem(runtime.sharers, "memory", 4)
     assert free_memory() == 2**28, "ranks share what the job may take"

@@ -19,7 +19,6 @@ from types import SimpleNamespace
 import pytest
 
 import genpr
-from genpr.conditional.answer_json import OPENING
 
 ROOT = Path(genpr.__file__).parent
 FLAGS_AT = {
@@ -46,8 +45,6 @@ BUILT = {
     r'rf"\.{re.escape(entry.name)}\.[^.]+\.tmp"': {"entry": SimpleNamespace(name="a.safetensors")},
     r'rf"\.(?:{names})\.[^.]+\.tmp"': {"names": "a|b"},
     "translate(part)": {"translate": fnmatch.translate, "part": "*a*[!b]?*c*"},
-    r'rf"[^\\{re.escape(quotes)}]*(?:\\.[^\\{re.escape(quotes)}]*)*"': {"quotes": "”“"},
-    'f"[{re.escape(OPENING)}]"': {"OPENING": OPENING},
 }
 
 

@@ -12,7 +12,7 @@ import torch
 
 import genpr
 from genpr.errors import ResourceError, UsageError
-from genpr.runtime import cache_root, is_offline, private_folder, resolve_device, state_guard
+from genpr.runtime import cache_root, gpu_trouble, is_offline, private_folder, resolve_device, state_guard
 
 
 def global_state():
@@ -118,8 +118,10 @@ def driver(monkeypatch):
         monkeypatch.setattr(
             torch.cuda, "device_count", lambda: counted
         )  # the management library counts it even so
+        gpu_trouble.cache_clear()
 
-    return said
+    yield said
+    gpu_trouble.cache_clear()
 
 
 def test_a_driver_that_is_too_old_is_told_from_a_missing_device(driver):

@@ -13,8 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from genpr.errors import DataError, UsageError
 from genpr.images.pack import check_output as check_packed
-from genpr.report.pages.page_file import write_page
-from genpr.report.text.sample_table import check_table
+from genpr.report.files import check_table, write_page
 from genpr.storage import (
     atomic_path,
     check_feature_file,

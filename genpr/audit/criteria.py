@@ -89,12 +89,12 @@ class Margin:
 
 def all_of(*margins: Margin) -> Margin:
     """The smallest."""
-    return min(margins, key=_order)
+    return min(margins, key=lambda margin: margin.value)
 
 
 def any_of(*margins: Margin) -> Margin:
     """The largest."""
-    return max(margins, key=_order)
+    return max(margins, key=lambda margin: margin.value)
 
 
 def close(curve: Curve, i: int, target: float) -> Margin:
@@ -180,10 +180,6 @@ def _margin(value: float, what: str, curve: Curve, *points: int) -> Margin:
     return Margin(value, se, what, curve.setting)
 
 
-def _order(margin: Margin) -> float:
-    return margin.value
-
-
 def _location(curve: Curve, i: int) -> str:
     return f"{curve.mean[i]:.3f} at {curve.x[i]:.3g}"
 
@@ -221,12 +217,8 @@ class Demand:
         return self.fidelity if kind == "fidelity" else self.diversity
 
 
-def _true(criterion: Criterion) -> Ways:
-    return MappingProxyType({"T": criterion})
-
-
-def _either(high: Criterion, low: Criterion) -> Ways:
-    return MappingProxyType({"H": high, "L": low})
+def _true(*criteria: Criterion) -> Ways:
+    return {"T": _all(*criteria)}
 
 
 def _both(check: str, desideratum: str, criterion: Criterion) -> Demand:
@@ -264,7 +256,7 @@ def _peak(check: str, x: float) -> tuple[Demand, Demand]:
 
 def _loss(check: str, q: float) -> tuple[Demand, Demand]:
     """Modes are lost, which costs diversity and no fidelity."""
-    bounds = Demand(check, "bounds", _true(_all(_first(1), _last(1))), _true(_first(1)))
+    bounds = Demand(check, "bounds", _true(_first(1), _last(1)), _true(_first(1)))
     return bounds, Demand(check, "property", _true(flat), _true(_part(q)))
 
 
@@ -272,15 +264,11 @@ def _size(check: str, desideratum: str) -> tuple[Demand, Demand]:
     return _both(check, desideratum, converged), _both(check, "property", _last(CUBE_OVERLAP))
 
 
-def _rounding_of_reals(curve: Curve) -> bool:
-    return curve.scenario == REALS_ROUNDED
-
-
 def _rounded(of_reals: tuple[float, float], of_fakes: tuple[float, float]) -> Criterion:
     """The values at both ends, by which side was rounded."""
 
     def criterion(curve: Curve) -> Margin:
-        first, last = of_reals if _rounding_of_reals(curve) else of_fakes
+        first, last = of_reals if curve.scenario == REALS_ROUNDED else of_fakes
         return all_of(close(curve, 0, first), close(curve, -1, last))
 
     return criterion
@@ -292,17 +280,17 @@ DEMANDS: tuple[Demand, ...] = (
     Demand(
         "std",
         "bounds",
-        _true(_all(_at(1, 1), _first(1), _last(0))),
-        _either(high=_all(_at(1, 1), _first(0), _last(1)), low=_all(_at(1, 1), _first(0), _last(0))),
+        _true(_at(1, 1), _first(1), _last(0)),
+        {"H": _all(_at(1, 1), _first(0), _last(1)), "L": _all(_at(1, 1), _first(0), _last(0))},
     ),
-    Demand("std", "property", _true(high_low), _either(high=low_high, low=_bell(1))),
+    Demand("std", "property", _true(high_low), {"H": low_high, "L": _bell(1)}),
     *_loss("simultaneous", 0.95),
     *_loss("sequential", 0.5),
     Demand(
         "invention",
         "bounds",
-        _true(_all(_at(REAL_PLANE_MODES, 1), _first(1))),
-        _true(_all(_at(REAL_PLANE_MODES, 1), _last(1))),
+        _true(_at(REAL_PLANE_MODES, 1), _first(1)),
+        _true(_at(REAL_PLANE_MODES, 1), _last(1)),
     ),
     Demand("invention", "property", _true(high_low), _true(low_high)),
     *_peak("hypersphere", 1),
@@ -311,7 +299,7 @@ DEMANDS: tuple[Demand, ...] = (
     _both("sphere-torus", "bounds", _last(0)),
     _both("sphere-torus", "property", converged),
     _both("collapse", "bounds", _first(1)),
-    Demand("collapse", "property", _true(high_low), _either(high=flat, low=high_low)),
+    Demand("collapse", "property", _true(high_low), {"H": flat, "L": high_low}),
     _both("scaling", "bounds", _all(_first(0), _last(0))),
     _both("scaling", "D5", flat),
     *_peak("pareto", 0),
@@ -320,10 +308,8 @@ DEMANDS: tuple[Demand, ...] = (
     Demand(
         "discrete",
         "bounds",
-        _true(_rounded(of_reals=(0, 0), of_fakes=(1, 1))),
-        _either(
-            high=_rounded(of_reals=(1, 1), of_fakes=(0, 0)), low=_rounded(of_reals=(0, 0), of_fakes=(0, 0))
-        ),
+        _true(_rounded((0, 0), (1, 1))),
+        {"H": _rounded((1, 1), (0, 0)), "L": _rounded((0, 0), (0, 0))},
     ),
     _both("discrete", "property", flat),
 )
@@ -369,16 +355,5 @@ COLUMN_OF = MappingProxyType(
 
 def published_mark(metric: str, row: int) -> Mark | None:
     """The published mark of a metric in row `row` of the matrix; None if it was not audited."""
-    column = COLUMN_OF.get(metric)
-    if column is None:
-        return None
-    mark: Mark = _MARKS[column][row]
-    return mark
-
-
-def _marks(column: str) -> tuple[Mark, ...]:
-    known: dict[str, Mark] = {"T": "T", "F": "F", "H": "H", "L": "L"}
-    return tuple(known[letter] for letter in column)
-
-
-_MARKS = {name: _marks(column) for name, column in _COLUMNS.items()}
+    marks: Mapping[str, Mark] = {"T": "T", "F": "F", "H": "H", "L": "L"}
+    return marks[_COLUMNS[COLUMN_OF[metric]][row]] if metric in COLUMN_OF else None

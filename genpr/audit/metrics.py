@@ -20,13 +20,11 @@ from genpr.audit.criteria import Kind
 from genpr.errors import UsageError, some
 from genpr.features.user_code import running_file
 from genpr.metrics.ball_metrics import precision, recall
-from genpr.metrics.metric import Metric
 from genpr.metrics.registry import BALLS, PAIRWISE, needed_balls
 from genpr.runtime import expanded, torch_threads
 
 Features = NDArray[np.float32]
-Function = Callable[[Features, Features], float]
-"""A metric of reals (n, d) and fakes (m, d)."""
+Values = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,51 +37,15 @@ class Family:
     """
 
     kinds: Mapping[str, Kind]
-    function: Callable[[Features, Features], Mapping[str, float]]
-
-
-@dataclass(frozen=True, slots=True)
-class AuditedMetric:
-    """One metric of the user's own.
-
-    Attributes:
-        name: What the matrix calls it.
-        kind: Whether fidelity or diversity is demanded of it.
-        function: From reals (n, d) and fakes (m, d), float32, standardised by the reals, to a number.
-    """
-
-    name: str
-    kind: Kind
-    function: Function
-
-    @property
-    def family(self) -> Family:
-        """The metric as a family of one."""
-        return Family({self.name: self.kind}, self._values)
-
-    def _values(self, real: Features, fake: Features) -> dict[str, float]:
-        return {self.name: float(self.function(real.copy(), fake.copy()))}
+    function: Callable[[Features, Features], Values]
 
 
 _K = 5
 _OTHER_K = {precision.name: 3, recall.name: 3}
 
 
-@dataclass(frozen=True, slots=True)
-class _Shipped:
-    """Metrics that can be computed together.
-
-    Attributes:
-        kinds: What each of them claims to measure.
-        function: From the names of those that are wanted, reals and fakes to their values, and perhaps others.
-    """
-
-    kinds: Mapping[str, Kind]
-    function: Callable[[tuple[str, ...], Features, Features], Mapping[str, float]]
-
-
-def _counted(names: tuple[str, ...], real: Features, fake: Features) -> Mapping[str, float]:
-    """Everything that is read off balls around reals and around fakes."""
+def _counted(names: tuple[str, ...], real: Features, fake: Features) -> Values:
+    """Everything that is counted in balls around reals and around fakes."""
     from genpr.metrics.manifold import ball_scores
     from genpr.metrics.real_side import RealSide
 
@@ -93,7 +55,7 @@ def _counted(names: tuple[str, ...], real: Features, fake: Features) -> Mapping[
         return ball_scores(side, fake, ks=ks)
 
 
-def _probabilistic(names: tuple[str, ...], real: Features, fake: Features) -> Mapping[str, float]:
+def _probabilistic(_names: tuple[str, ...], real: Features, fake: Features) -> Values:
     """Both, whichever is requested: they share their scan."""
     from genpr.metrics.probabilistic import probabilistic_precision_recall
 
@@ -102,7 +64,7 @@ def _probabilistic(names: tuple[str, ...], real: Features, fake: Features) -> Ma
     return {f"p_{name}": value for name, value in values._asdict().items()}
 
 
-def _witnessed(names: tuple[str, ...], real: Features, fake: Features) -> Mapping[str, float]:
+def _witnessed(_names: tuple[str, ...], real: Features, fake: Features) -> Values:
     """All four, for the same reason."""
     from genpr.metrics.witnessed import witnessed
 
@@ -111,25 +73,20 @@ def _witnessed(names: tuple[str, ...], real: Features, fake: Features) -> Mappin
     return {f"witnessed_{name}": value for name, value in values._asdict().items()}
 
 
-def _kinds_of(metrics: Mapping[str, Metric], prefix: str = "") -> Mapping[str, Kind]:
-    return {
-        name: metric.measures
-        for name, metric in metrics.items()
-        if metric.measures is not None and name.startswith(prefix)
-    }
-
-
 _SHIPPED = (
-    _Shipped(_kinds_of(BALLS), _counted),
-    _Shipped(_kinds_of(PAIRWISE, "p_"), _probabilistic),
-    _Shipped(_kinds_of(PAIRWISE, "witnessed_"), _witnessed),
+    ({name: metric.measures for name, metric in BALLS.items()}, _counted),
+    ({name: metric.measures for name, metric in PAIRWISE.items() if name.startswith("p_")}, _probabilistic),
+    (
+        {name: metric.measures for name, metric in PAIRWISE.items() if name.startswith("witnessed_")},
+        _witnessed,
+    ),
 )
-"""Everything that ships and claims to measure fidelity or diversity, in display order."""
+"""Metrics in display order with the function that computes those that are named; None for other kinds of metrics."""
 
 
 def shipped_kinds() -> dict[str, Kind]:
     """What each shipped metric claims to measure, in display order."""
-    return {name: kind for shipped in _SHIPPED for name, kind in shipped.kinds.items()}
+    return {name: kind for kinds, _ in _SHIPPED for name, kind in kinds.items() if kind is not None}
 
 
 def families_of(names: Iterable[str]) -> tuple[Family, ...]:
@@ -138,17 +95,17 @@ def families_of(names: Iterable[str]) -> tuple[Family, ...]:
     Raises:
         UsageError: A name is unknown ("unknown-metric").
     """
-    wanted, known = set(names), shipped_kinds()
-    if unknown := sorted(wanted - set(known)):
+    requested, known = set(names), shipped_kinds()
+    if unknown := sorted(requested - set(known)):
         raise UsageError(
             f"unknown metrics: {some(unknown)}; the audit knows {', '.join(known)}, and functions of your own",
             code="unknown-metric",
         )
     families = []
-    for shipped in _SHIPPED:
-        kinds = {name: kind for name, kind in shipped.kinds.items() if name in wanted}
-        if kinds:
-            families.append(Family(kinds, partial(shipped.function, tuple(kinds))))
+    for kinds, function in _SHIPPED:
+        found = {name: known[name] for name in kinds if name in requested}
+        if found:
+            families.append(Family(found, partial(function, tuple(found))))
     return tuple(families)
 
 
@@ -162,58 +119,49 @@ class UserFunction:
         spec: "path/to/file.py:function".
 
     Raises:
-        UsageError: There is no such file or function, or the file does not run.
+        UsageError: There is no such file or function, or the file does not run ("user-function").
     """
 
     def __init__(self, spec: str) -> None:
         self.spec = spec
         target, _, self.name = spec.rpartition(":")
-        self._path = expanded(target)
+        path = expanded(target)
         if not target or not self.name:
             raise UsageError(f"function {spec!r}: expected path/to/file.py:function", code=_CODE)
-        if not self._path.is_file():
-            raise UsageError(
-                f"function {spec!r}: there is no file {self._path}", code=_CODE, path=str(self._path)
-            )
-        self._function = self._load()
+        if not path.is_file():
+            raise UsageError(f"function {spec!r}: there is no file {path}", code=_CODE, path=str(path))
+        try:
+            with running_file(path) as (module, _):
+                self._function = getattr(module, self.name, None)
+        except Exception as error:
+            text = f"function {spec!r}: {path} fails with {type(error).__name__}: {error}"
+            raise UsageError(text, code=_CODE, path=str(path)) from error
+        if not callable(self._function):
+            text = f"function {spec!r}: {path} has no function {self.name!r}"
+            raise UsageError(text, code=_CODE, path=str(path))
 
     def __reduce__(self) -> tuple[type[UserFunction], tuple[str]]:
         return UserFunction, (self.spec,)
 
-    def __call__(self, real: NDArray[np.float32], fake: NDArray[np.float32]) -> float:
-        """The value for reals (n, d) and fakes (m, d).
+    def __call__(self, real: Features, fake: Features) -> Values:
+        """The value for reals (n, d) and fakes (m, d), which are copied, by name.
 
         Raises:
             UsageError: The function raises, or returns something else than one number.
         """
         try:
-            value = self._function(real, fake)  # type: ignore[operator]
+            value = self._function(real.copy(), fake.copy())  # type: ignore[misc]
         except Exception as error:
             text = f"function {self.spec!r} raised {type(error).__name__}: {' '.join(str(error).split())}"
             raise UsageError(text, code=_CODE) from error
         try:
-            return float(value)
+            return {self.name: float(value)}
         except (TypeError, ValueError) as error:
             text = f"function {self.spec!r} must return one number, not {type(value).__name__}"
             raise UsageError(text, code=_CODE) from error
 
-    def _load(self) -> object:
-        try:
-            with running_file(self._path) as (module, _):
-                function = getattr(module, self.name, None)
-        except Exception as error:
-            text = f"function {self.spec!r}: {self._path} fails with {type(error).__name__}: {error}"
-            raise UsageError(text, code=_CODE, path=str(self._path)) from error
-        if not callable(function):
-            raise UsageError(
-                f"function {self.spec!r}: {self._path} has no function {self.name!r}",
-                code=_CODE,
-                path=str(self._path),
-            )
-        return function
 
-
-def user_metric(spec: str, kind: Kind) -> AuditedMetric:
+def user_family(spec: str, kind: Kind) -> Family:
     """The function of `spec` as a metric that claims to measure `kind`. Errors are those of `UserFunction`."""
     function = UserFunction(spec)
-    return AuditedMetric(function.name, kind, function)
+    return Family({function.name: kind}, function)

@@ -7,11 +7,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 
@@ -154,13 +152,6 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def repair(path: Path) -> None:
-    """Cut off a last line that does not end, so that the next one starts on its own."""
-    with path.open("r+b") as file:
-        content = file.read()
-        file.truncate(content.rfind(b"\n") + 1)
-
-
 def _rounded(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}")
 
@@ -172,11 +163,7 @@ def _or_none(value: float) -> float | None:
 def _spread(mean: float | None, sd: float | None) -> Spread:
     if sd is not None and sd < 0:
         raise ValueError(f"a standard deviation is {sd:g}")
-    return Spread(_or_nan(mean), _or_nan(sd))
-
-
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else float(value)
+    return Spread(*(math.nan if value is None else float(value) for value in (mean, sd)))
 
 
 Progress = Callable[[str, int, int | None], None]
@@ -216,8 +203,8 @@ def run_audit(
         jobs: Processes. More than one needs functions that can be pickled, and, as always in Python, a script whose
             own work is under `if __name__ == "__main__"`.
         path: JSON lines file that keeps each point as soon as it is measured.
-        resume: Go on from what `path` holds.
-        progress: Told how far it is.
+        resume: Continue from what `path` holds.
+        progress: Called as `Progress` says.
 
     Raises:
         UsageError: A name is unknown or doubled, a number is impossible, or `path` holds something else.
@@ -238,15 +225,23 @@ def run_audit(
         for case in cases(names, grid)
         if (missing := tuple(family for family in families if not results.has(case, family.kinds)))
     ]
-    with ExitStack() as stack:
-        keep = stack.enter_context(_Keeper(path)) if path is not None else None
-        for done, (work, spreads) in enumerate(_measured(todo, run, jobs), start=1):
-            results.add(work.case, spreads)
-            if keep is not None:
-                keep.write(to_line(run, work.case, spreads))
-            if progress is not None:
-                progress("audit", done, len(todo))
+    for done, (work, spreads) in enumerate(_measured(todo, run, jobs), start=1):
+        results.add(work.case, spreads)
+        if path is not None:
+            _append(path, to_line(run, work.case, spreads))
+        if progress is not None:
+            progress("audit", done, len(todo))
     return results
+
+
+def _append(path: Path, line: str) -> None:
+    """One line: at most the last point is lost when a run is stopped."""
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+    except OSError as error:
+        text = f"{path} cannot be written ({error.strerror})"
+        raise ResourceError(text, code="unwritable", path=str(path)) from error
 
 
 def measure(case: Case, families: Sequence[Family], *, repeats: int, seed: int) -> dict[str, Spread]:
@@ -299,46 +294,18 @@ def _measure_apart(work: _Work, run: Run) -> dict[str, Spread] | tuple[str, str]
         return str(error), error.code
 
 
-class _Keeper:
-    """Appends lines to a file, each of them flushed: what is lost when a run is stopped is one point."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> Self:
-        try:
-            self._file = self._path.open("a", encoding="utf-8")
-        except OSError as error:
-            raise self._unwritable(error) from error
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def write(self, line: str) -> None:
-        """One line."""
-        try:
-            self._file.write(line + "\n")
-            self._file.flush()
-        except OSError as error:
-            raise self._unwritable(error) from error
-
-    def _unwritable(self, error: OSError) -> ResourceError:
-        text = f"{self._path} cannot be written ({error.strerror})"
-        return ResourceError(text, code="unwritable", path=str(self._path))
-
-
 def _begin(path: Path | None, run: Run, *, resume: bool) -> Results:
     if path is None or not path.exists():
         return Results(run)
     if not resume:
         raise UsageError(
-            f"{path} holds results already; go on from them with --resume, or choose another --out",
+            f"{path} holds results already; continue with --resume, or choose another --out",
             code="results-exist",
             path=str(path),
         )
     results = load(path, run)
-    repair(path)
+    with path.open("r+b") as file:  # a cut last line, so that the next one starts on its own
+        file.truncate(file.read().rfind(b"\n") + 1)
     return results
 
 

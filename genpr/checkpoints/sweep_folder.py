@@ -29,7 +29,7 @@ _LONGEST_NAME = 100
 _SCHEMA = "genpr.sweep-point/1"
 
 SWEEP_FILES = ("sweep.json", "sweep.csv", "sweep.png", "sweep.svg")
-"""What `genpr.report.sweep_files.write_sweep` writes into the folder."""
+"""What `genpr.report.files.write_sweep` writes into the folder."""
 
 
 class SweepFolder:

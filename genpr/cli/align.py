@@ -73,8 +73,8 @@ def command(
     check_weights([options.extractor], [images], options, of_features=True)
 
     from genpr.conditional.align import align_with
-    from genpr.report.text.alignment_table import failures_list
-    from genpr.report.text.terminal import score_table
+    from genpr.report.detail_tables import failures_list
+    from genpr.report.score_tables import score_table
 
     # What a custom encoder prints must not end up in the result.
     with redirect_stdout(sys.stderr), progress_bars(quiet=quiet) as progress:
@@ -100,7 +100,7 @@ def _check_outputs(html: Path | None, table: Path | None) -> None:
     if html is not None:
         check_place(html)
     if table is not None:
-        from genpr.report.text.sample_table import check_table
+        from genpr.report.files import check_table
 
         check_table(table)
 
@@ -116,15 +116,15 @@ def _write(
 ) -> None:
     """The page and the table, and say so."""
     if table is not None:
-        from genpr.report.text.alignment_table import write_ranks
+        from genpr.report.files import write_ranks
 
         rows = write_ranks(table, found.ranks, found.copies)
         if not quiet:
             complain(f"wrote {rows:,} rows to {table}")
     if html is None:
         return
-    from genpr.report.pages.align_page import align_report
-    from genpr.report.pages.page_file import write_page
+    from genpr.report.files import write_page
+    from genpr.report.score_page import align_report
 
     try:
         page = align_report(found, *sources, policy=policy)

@@ -124,7 +124,7 @@ def _families(
     functions: tuple[str, ...],
     kinds: tuple[Literal["fidelity", "diversity"], ...],
 ) -> tuple[Family, ...]:
-    from genpr.audit.metrics import families_of, shipped_kinds, user_metric
+    from genpr.audit.metrics import families_of, shipped_kinds, user_family
 
     if len(kinds) != len(functions) and not (functions and len(kinds) == 1):
         raise UsageError(
@@ -133,7 +133,7 @@ def _families(
         )
     names = metrics or (() if functions else tuple(shipped_kinds()))
     all_kinds = kinds if len(kinds) == len(functions) else kinds * len(functions)
-    own = (user_metric(spec, kind).family for spec, kind in zip(functions, all_kinds, strict=True))
+    own = (user_family(spec, kind) for spec, kind in zip(functions, all_kinds, strict=True))
     return (*families_of(names), *own)
 
 
@@ -164,11 +164,10 @@ def _folder(path: Path) -> Path:
 
 
 def _write(folder: Path, matrix: Matrix, results: Results) -> None:
-    from genpr.audit.matrix import markdown
-    from genpr.audit.page import html_page
+    from genpr.report.audit_report import audit_page, markdown
     from genpr.storage import atomic_path
 
-    for name, text in ((MARKDOWN, markdown(matrix, results.run)), (PAGE, html_page(matrix, results))):
+    for name, text in ((MARKDOWN, markdown(matrix, results.run)), (PAGE, audit_page(matrix, results))):
         try:
             with atomic_path(folder / name) as path:
                 path.write_text(text, "utf-8")
@@ -180,11 +179,11 @@ def _write(folder: Path, matrix: Matrix, results: Results) -> None:
 
 
 def _report(matrix: Matrix, results: Results) -> str:
-    from genpr.audit.matrix import legend, run_text, text_blocks
-    from genpr.report.text.layout import wrapped
+    from genpr.report.audit_report import audit_table, legend, run_text
+    from genpr.report.text import wrapped
 
     lines = [wrapped(line, others="   ") for line in legend(matrix)]
-    return "\n".join([text_blocks(matrix), "", *lines, run_text(results.run, matrix.seeds)])
+    return "\n".join([audit_table(matrix), "", *lines, run_text(results.run, matrix.seeds)])
 
 
 def _as_json(matrix: Matrix, results: Results) -> str:

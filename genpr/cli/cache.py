@@ -144,7 +144,7 @@ def _row(folder: CacheFolder) -> dict[str, Any]:
 
 def _table(root: Path, rows: Sequence[dict[str, Any]]) -> str:
     """Two lines per entry: what one would ask for, and the folder's name below."""
-    from genpr.report.text.layout import shortened
+    from genpr.report.text import shortened
 
     if not any(row["files"] for row in rows):
         return printable(f"no features are cached in {root}")

@@ -57,7 +57,7 @@ def command(
     _check_page(html, samples, rows)
     from genpr.evaluation.compare import compare, load_all
     from genpr.notices import notice
-    from genpr.report.text.terminal import side_by_side_table
+    from genpr.report.score_tables import side_by_side_table
 
     results = load_all(files)
     comparison = compare(results, force=force)
@@ -78,7 +78,7 @@ def command(
     else:
         emit(side_by_side_table(comparison))
     if html is not None and page is not None:
-        from genpr.report.pages.page_file import write_page
+        from genpr.report.files import write_page
 
         write_page(html, page)
         complain(f"wrote {html}")
@@ -97,8 +97,8 @@ def _check_page(html: Path | None, samples: Sequence[str], rows: int | None) -> 
 
 
 def _page(comparison: Comparison, samples: Sequence[str], rows: int | None) -> str:
-    from genpr.report.pages.compare_page import compare_report
-    from genpr.report.pages.side_by_side import MOST_ROWS, side_by_side
+    from genpr.report.compare_page import compare_report
+    from genpr.report.side_by_side import MOST_ROWS, side_by_side
 
     results = comparison.results
     if samples and len(samples) != len(results):

@@ -65,7 +65,7 @@ def _score(demo: Demo, *, device: str, quiet: bool) -> dict[str, Result]:
 
 
 def _report(demo: Demo, results: dict[str, Result], save: Path | None) -> str:
-    from genpr.report.text.terminal import comparison_table
+    from genpr.report.score_tables import comparison_table
 
     sets = "\n".join(f"  {shown.name:<13} {shown.story}" for shown in demo.sets)
     lessons = {fake.name: fake.lesson for fake in demo.fakes}

@@ -15,37 +15,46 @@ from genpr.cli.console import emit, printable
 from genpr.errors import ResourceError
 
 if TYPE_CHECKING:
-    from genpr.doctor.examine import Examination
+    from genpr.doctor import Report
 
 
 @click.command(name="doctor")
 @click.option("--full", is_flag=True, help="Hash all weights and all cached features, too: minutes.")
 @click.option(
-    "--cache-dir", type=click.Path(path_type=Path), help="The cache to look at.  [default: GENPR_CACHE]"
+    "--cache-dir", type=click.Path(path_type=Path), help="The cache to check.  [default: GENPR_CACHE]"
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the lines.")
 def command(*, full: bool, cache_dir: Path | None, as_json: bool) -> int:
-    """Look at all that a score needs on this machine, and say what is broken and how to mend it.
+    """Check everything that a score needs on this machine, and say what is broken and how to fix it.
 
-    Libraries and whether they belong together, GPUs, memory, the cache, weights, and ten seconds of work with known
-    answers. Exit code 0 if scores can be trusted, 4 if something is broken. Nothing is changed or downloaded. Put the
+    Libraries and their versions, GPUs, memory, the cache, weights, and a self-test of ten seconds with known answers. Exit code 0 if scores can be trusted, 4 if something is broken. Nothing is changed or downloaded. Put the
     output into bug reports.
     """
-    from genpr.doctor.examine import examine
+    from genpr.doctor import run_checks
     from genpr.runtime import cache_root
 
-    with redirect_stdout(sys.stderr):  # what libraries print is no finding
-        found = examine(__version__, root=cache_dir or cache_root(), full=full)
-    emit(json.dumps(found.to_record()) if as_json else _text(found))
-    return 0 if found.is_healthy else ResourceError.exit_code
+    with redirect_stdout(sys.stderr):  # what libraries print is not part of the output
+        report = run_checks(__version__, root=cache_dir or cache_root(), full=full)
+    emit(json.dumps(report.to_record()) if as_json else _text(report))
+    return 0 if report.is_healthy else ResourceError.exit_code
 
 
-def _text(found: Examination) -> str:
-    """Laid out, or line by line where what lays it out is broken itself."""
+def _text(report: Report) -> str:
+    """A line for each finding, what to do below it, and a summary; unwrapped where rich itself is broken."""
     try:
-        from genpr.report.text.doctor_table import doctor_table
+        from genpr.report.text import wrapped
+    except Exception:  # noqa: BLE001 - whatever a broken library raises
 
-        return doctor_table(found)
-    except Exception:  # noqa: BLE001 - a broken rich, say
-        lines = [f"{each.state}  {each.name}: {each.text}  {each.remedy}".rstrip() for each in found.findings]
-        return "\n".join(map(printable, lines))
+        def wrapped(text: str, *, first: str = "", others: str = "  ") -> str:
+            return printable(first + text)
+
+    lines = []
+    for each in report.findings:
+        lines.append(wrapped(each.text, first=f"{each.state:<6} {each.name:<13} ", others=" " * 21))
+        if each.remedy:
+            lines.append(wrapped(each.remedy, first=f"{'':7}fix: ", others=" " * 12))
+    warnings = sum(each.state == "warn" for each in report.findings)
+    verdict = (
+        f"healthy, {warnings} warnings" if report.is_healthy else "broken: fix this before you trust a score"
+    )
+    return "\n".join([*lines, f"{verdict}; {len(report.findings)} checks in {report.seconds:.0f} s"])

@@ -130,15 +130,15 @@ def _check_images(found: str) -> None:
 
 
 def _show(result: Result, html: Path | None, *, as_json: bool, quiet: bool) -> None:
-    from genpr.report.text.entity_table import entity_table
+    from genpr.report.detail_tables import entity_table
 
     if not quiet:
         show_notices(result.notices)
     emit(result.to_json() if as_json else entity_table(result))
     if html is None:
         return
-    from genpr.report.pages.page_file import write_page
-    from genpr.report.pages.score_page import html_report
+    from genpr.report.files import write_page
+    from genpr.report.score_page import html_report
 
     write_page(html, html_report(result))
     if not quiet:

@@ -18,7 +18,7 @@ def command(what: str, *, as_json: bool) -> None:
     """Show the known extractors (with their weights and licence), protocols or metrics."""
     import json
 
-    from genpr.report.text.terminal import listing
+    from genpr.report.score_tables import listing
 
     records, in_columns, details = _LISTS[what]
     if as_json:

@@ -32,7 +32,7 @@ _COMMANDS = {
     "pack": "Write images of one size to one .npz file, as OpenAI's evaluator reads them.",
     "demo": "See what the four numbers mean, on images drawn for the purpose.",
     "audit": "Hold metrics against sanity checks with known answers.",
-    "doctor": "Look at this machine: libraries, GPUs, cache, weights, and a self-test.",
+    "doctor": "Check this machine: libraries, GPUs, cache, weights, and a self-test.",
     "weights": "Show, download and check the weights of the extractors.",
     "cache": "Show what the feature cache holds, and make it smaller.",
     "list": "Show the known extractors, protocols and metrics.",

@@ -42,7 +42,7 @@ def command(
     for source in (real, fake):
         check_there(source)
     from genpr.evaluation.modes import find_modes_with
-    from genpr.report.text.modes_table import modes_table
+    from genpr.report.detail_tables import modes_table
 
     # What a custom extractor prints must not end up in the result.
     with redirect_stdout(sys.stderr), progress_bars(quiet=quiet) as progress:

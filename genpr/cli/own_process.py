@@ -9,7 +9,7 @@ import threading
 from contextlib import suppress
 from typing import TextIO
 
-from genpr.report.plots.drawing import ignore_matplotlib_configuration
+from genpr.report.drawing import ignore_matplotlib_configuration
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _OWN_THREADS = 2  # beside those of libraries

@@ -90,7 +90,7 @@ def write_score_page(
     """
     if html is None:
         return
-    from genpr.report.pages.page_file import write_page
+    from genpr.report.files import write_page
 
     with progress_bars(quiet=quiet) as progress:
         write_page(html, _score_page(run, sources, earlier, policy, progress))
@@ -105,10 +105,10 @@ def _score_page(
     policy: DecodePolicy,
     progress: StageProgress | None,
 ) -> str:
-    from genpr.report.pages.evidence_page import class_figures, evidence_report
+    from genpr.report.score_page import class_figures, evidence_report
 
     if run.evidence is None:
-        from genpr.report.pages.score_page import html_report
+        from genpr.report.score_page import html_report
 
         return html_report(run.results[0], figures=class_figures(run.classes), earlier=earlier)
     page = partial(
@@ -165,9 +165,9 @@ def write_several_page(
     if html is None:
         return
     from genpr.evaluation.compare import compare
-    from genpr.report.pages.compare_page import compare_report
-    from genpr.report.pages.page_file import write_page
-    from genpr.report.pages.side_by_side import side_by_side
+    from genpr.report.compare_page import compare_report
+    from genpr.report.files import write_page
+    from genpr.report.side_by_side import side_by_side
 
     if len(results) < 2:
         complain(f"no page {html}: there is one result, and nothing to compare it with")

@@ -108,7 +108,7 @@ def command(
     if as_json:
         emit(ranking.to_json())
     else:
-        from genpr.report.text.ranking_table import ranking_table
+        from genpr.report.checkpoint_tables import ranking_table
 
         emit(ranking_table(ranking))
     number = "f1" if by == PARETO else by

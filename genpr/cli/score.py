@@ -107,7 +107,7 @@ def command(
 
 def _text(run: ScoreRun, *, details: bool) -> str:
     """Every table of every protocol."""
-    from genpr.report.text.class_table import class_table
+    from genpr.report.detail_tables import class_table
 
     tables = [table for result in run.results for table in _tables(result, details=details)]
     return "\n\n".join([*tables, *([] if run.classes is None else [class_table(run.classes)])])
@@ -115,8 +115,8 @@ def _text(run: ScoreRun, *, details: bool) -> str:
 
 def _tables(result: Result, *, details: bool) -> list[str]:
     """The score, and the classes where labels were compared."""
-    from genpr.report.text.label_table import label_table
-    from genpr.report.text.terminal import score_table
+    from genpr.report.detail_tables import label_table
+    from genpr.report.score_tables import score_table
 
     by_label = [] if result.labels is None else [label_table(result.labels)]
     return [score_table(result, details=details), *by_label]

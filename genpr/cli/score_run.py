@@ -47,7 +47,7 @@ def score_run(
         fake: Of the fakes.
         protocols: Several only without classes and without evidence.
         options: Of the score; their protocol is not used.
-        classes: Options of classes; None for none.
+        classes: Options of classes; None to score without classes.
         by_image: Find out about each image.
         must_tell: Refuse what has no numbers of single images, rather than go on without.
 

@@ -223,8 +223,8 @@ def _reporter(axis: str) -> PointProgress:
 def _shown(
     found: Sweep, objective: Objective, folder: SweepFolder | None, *, as_json: bool, quiet: bool
 ) -> int:
-    from genpr.report.sweep_files import write_sweep
-    from genpr.report.text.sweep_table import sweep_table
+    from genpr.report.checkpoint_tables import sweep_table
+    from genpr.report.files import write_sweep
 
     if not quiet:
         notes = (item for each in found.points for item in each.result.notices if item.level == "note")

@@ -25,13 +25,13 @@ def check_table_options(table: Path | None, protocols: Sequence[str]) -> None:
 
     Raises:
         click.UsageError: There are several protocols.
-        UsageError, ResourceError: As `genpr.report.text.sample_table.check_table`.
+        UsageError, ResourceError: As `genpr.report.files.check_table`.
     """
     if table is None:
         return
     if len(set(protocols)) > 1:
         raise click.UsageError("--csv: a table is of one protocol; name one, or write one table for each")
-    from genpr.report.text.sample_table import check_table
+    from genpr.report.files import check_table
 
     check_table(table)
 
@@ -44,7 +44,7 @@ def write_table(table: Path | None, evidence: PerImageScores | None, *, quiet: b
     """
     if table is None or evidence is None:
         return
-    from genpr.report.text.sample_table import write_samples
+    from genpr.report.files import write_samples
 
     rows = write_samples(table, evidence)
     if not quiet:

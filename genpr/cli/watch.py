@@ -193,7 +193,7 @@ def _summary(log: ScoreLog, *, as_json: bool) -> Iterator[None]:
 
 
 def _show(log: ScoreLog, *, as_json: bool) -> None:
-    from genpr.report.text.watched import watched_table
+    from genpr.report.checkpoint_tables import watched_table
 
     if as_json:
         emit(json.dumps({"by": log.by, "best": log.best, "records": log.records}, allow_nan=False))
@@ -205,7 +205,7 @@ def _show(log: ScoreLog, *, as_json: bool) -> None:
 
 def _reporter(log: ScoreLog, *, quiet: bool) -> Callable[[Any], None]:
     """One line per record on stderr; if `quiet`, only of what has no score."""
-    from genpr.report.text.watched import score_line
+    from genpr.report.checkpoint_tables import score_line
 
     def tell(record: dict[str, Any]) -> None:
         if record["status"] == "failed":

@@ -126,7 +126,7 @@ def _row(entry: WeightsFile) -> dict[str, object]:
 
 def _table(rows: Sequence[dict[str, Any]]) -> str:
     """Two lines per file, since file names are long: what one would type, and the name below."""
-    from genpr.report.text.layout import shortened
+    from genpr.report.text import shortened
 
     lines = [_columns("used by", "size", "licence", "pinned by", "here")]
     for row in rows:

@@ -6,18 +6,17 @@ Images and prompts are embedded by one model. Each image ranks its own prompt am
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from numbers import Integral
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.conditional.copies import Copies, CopyDetectionConfig, copy_values, find_copies
+from genpr.conditional.copies import Copies, copy_values, find_copies, read_pairs
 from genpr.conditional.options import AlignKeywords, AlignOptions
 from genpr.conditional.prompt_ranking import (
     ImageRank,
@@ -29,7 +28,7 @@ from genpr.conditional.prompt_ranking import (
     worst_first,
 )
 from genpr.conditional.prompts import Captions, Prompts, open_prompts
-from genpr.errors import DataError, UsageError, short
+from genpr.errors import DataError, short
 from genpr.evaluation.diagnostics import decoding_notices
 from genpr.evaluation.result import (
     AlignmentSummary,
@@ -45,7 +44,7 @@ from genpr.features.inputs import OpenedInput, image_names, open_input, source_r
 from genpr.features.options import takes_options
 from genpr.features.registry import canonical_name
 from genpr.features.source_features import Embedder, ExtractorKey, SourceFeatures, with_cpu_fallback
-from genpr.features.text import check_has_text, check_pair, text_encoder_for
+from genpr.features.text import check_pair, text_encoder_for
 from genpr.images.item import known_length
 from genpr.memory import memory_limit
 from genpr.metrics.halved import LEAST_UNITS
@@ -55,35 +54,6 @@ from genpr.notices import Notice, notice
 
 PROTOCOL = "align"
 _MOST_FAILURES = 200
-
-
-@dataclass(frozen=True, kw_only=True)
-class AlignmentConfig:
-    """Options of an alignment beside those of embedding.
-
-    Attributes:
-        distractors: Prompts of other images that each image ranks beside its own.
-        text_to_image: Whether prompts rank images, too.
-        prefix: Put in front of every prompt before it is embedded.
-        seed: Chooses the distractors, and the halves of intervals.
-        copies: How copies of training images are found; None to leave them out.
-    """
-
-    distractors: int = 99
-    text_to_image: bool = True
-    prefix: str = ""
-    seed: int = 0
-    copies: CopyDetectionConfig | None = None
-
-    def __post_init__(self) -> None:
-        for name, least in (("distractors", 1), ("seed", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-                raise UsageError(
-                    f"{name} must be an integer of at least {least}, not {value!r}", code="bad-option"
-                )
-        if not isinstance(self.prefix, str) or "\0" in self.prefix:
-            raise UsageError(f"prefix must be a text, not {self.prefix!r}", code="bad-option")
 
 
 @dataclass(frozen=True)
@@ -153,143 +123,113 @@ def align(images: object, prompts: object, **options: Unpack[AlignKeywords]) -> 
 
 def align_with(images: object, prompts: object, options: AlignOptions) -> Aligned:
     """As `align`, with what is known of each image."""
-    copies = None
-    if options.copies_of is not None:
-        copies = CopyDetectionConfig(
-            train=options.copies_of, threshold=options.threshold, pairs=options.pairs
-        )
-    config = AlignmentConfig(
-        distractors=options.distractors,
-        text_to_image=options.text_to_image,
-        prefix=options.prefix,
-        seed=options.seed,
-        copies=copies,
-    )
     with memory_limit(options.max_memory):
-        return aligned(images, prompts, options.extractor, config, Embedder(options))
+        return _aligned(images, prompts, options, Embedder(options))
 
 
-def aligned(
-    images: object, prompts: object, extractor: ExtractorKey, config: AlignmentConfig, embedder: Embedder
-) -> Aligned:
-    """As `align`, with what is known of each image."""
-    space: ExtractorKey = extractor
+def _aligned(images: object, prompts: object, options: AlignOptions, embedder: Embedder) -> Aligned:
+    extractor: ExtractorKey = options.extractor
     if isinstance(extractor, str):
-        check_has_text(extractor)
-        space = canonical_name(extractor)
+        extractor = canonical_name(extractor)
     opened, table = open_input(images, "fake"), open_prompts(prompts, images)
-    _check_before_embedding(opened, table, config)
-    encoder = text_encoder_for(space, embedder)
-    side = SourceFeatures(opened, "images", embedder, declared=(space,))
-    side.require([space], minimum=1)
-    features = side[space]
-    assignment = _assignment(_captions(opened, features, table), table.origin)
+    _check_before_embedding(opened, table, options)
+    encoder = text_encoder_for(extractor, embedder)
+    source = SourceFeatures(opened, "images", embedder, declared=(extractor,))
+    source.require([extractor], minimum=1)
+    features = source[extractor]
+    assignment = _assignment(*_captions(opened, features, table), table)
     started = time.perf_counter()
-    report = None if embedder.options.progress is None else partial(embedder.options.progress, "prompts")
-    vectors = encoder.encode_text([config.prefix + text for text in assignment.texts], progress=report)
+    texts = [options.prefix + text for text in assignment.texts]
+    report = None if options.progress is None else partial(options.progress, "prompts")
+    vectors = encoder.encode_text(texts, progress=report)
     encoded = time.perf_counter()
     check_pair(features, encoder, vectors, assignment.texts)
     ranked, ranking_notices = with_cpu_fallback(
         embedder,
-        lambda where: _rank(features, assignment, vectors, config, where, encoder.name),
+        lambda on: _rank(features, assignment, vectors, options, on.device, encoder.name),
         "for the ranking",
     )
     copies, copy_notices = with_cpu_fallback(
         embedder,
-        lambda where: None if config.copies is None else find_copies(features, config.copies, space, where),
+        lambda on: None if options.copies_of is None else find_copies(features, options, extractor, on),
         "for copies",
     )
-    copied = {} if copies is None else copy_values(copies, extractor=encoder.name)
-    truncated = encoder.truncated([config.prefix + text for text in assignment.texts])
+    truncated = encoder.truncated(texts)
     n_truncated = None if truncated is None else sum(truncated)
     notices = (
         *_text_notices(n_truncated, vectors, encoder),
-        *_pool_notices(ranked, assignment, config, features),
+        *_pool_notices(ranked, assignment, options, features),
         *decoding_notices("fake", features),
         *features.notices,
         *ranking_notices,
         *copy_notices,
     )
-    result = _result(
-        features,
-        embedder,
-        metrics=ranked.values | copied,
+    metrics = ranked.values | ({} if copies is None else copy_values(copies, extractor=encoder.name))
+    result = Result(
+        metrics=metrics,
         undefined=ranked.undefined,
+        notices=tuple(dict.fromkeys(notices)),
         real=_prompt_summary(assignment, table.origin, encoded - started),
         seconds={"text": encoded - started, "ranking": time.perf_counter() - encoded},
-        notices=tuple(dict.fromkeys(notices)),
-        summary=_summary(ranked, assignment, n_truncated, config.prefix, encoder),
+        alignment=_summary(ranked, assignment, n_truncated, options.prefix, encoder),
+        **_provenance(features, embedder),
     )
     identities = None if features.identities is None else features.identities.numpy()
     return Aligned(result, ranked.ranks, assignment, identities, copies)
 
 
-def _result(
-    features: FeatureSet,
-    embedder: Embedder,
-    *,
-    metrics: Mapping[str, MetricValue],
-    undefined: tuple[str, ...],
-    real: SideSummary,
-    seconds: Mapping[str, float],
-    notices: tuple[Notice, ...],
-    summary: AlignmentSummary,
-) -> Result:
+def _provenance(features: FeatureSet, embedder: Embedder) -> dict[str, Any]:
+    """The fields of a result that do not depend on its values."""
     info = features.extractor
-    return Result(
-        metrics=metrics,
-        protocol=PROTOCOL,
-        ties="expected",
-        distances="exact",
-        extractor=info,
-        extractors={} if info is None else {info.name: info},
-        deviations=(),
-        real=real,
-        fake=SideSummary.of(features, Identities.of(features)),
-        n_shared=0,
-        device=str(embedder.device),
-        seed=embedder.options.seed,
-        max_images=embedder.options.max_images,
-        seconds=seconds,
-        versions=package_versions(),
-        notices=notices,
-        undefined=undefined,
-        alignment=summary,
-    )
+    return {
+        "protocol": PROTOCOL,
+        "ties": "expected",
+        "distances": "exact",
+        "extractor": info,
+        "extractors": {} if info is None else {info.name: info},
+        "deviations": (),
+        "fake": SideSummary.of(features, Identities.of(features)),
+        "n_shared": 0,
+        "device": str(embedder.device),
+        "seed": embedder.options.seed,
+        "max_images": embedder.options.max_images,
+        "versions": package_versions(),
+    }
 
 
-def _check_before_embedding(opened: OpenedInput, table: Prompts, config: AlignmentConfig) -> None:
+def _check_before_embedding(opened: OpenedInput, table: Prompts, options: AlignOptions) -> None:
     """Refuse what names alone show to be wrong before images are embedded, which may take hours."""
-    if config.copies is not None:
-        _ = config.copies.opened(), config.copies.named_pairs()
+    if options.copies_of is not None:
+        _ = open_input(options.copies_of, "real"), read_pairs(options.pairs)
     names = image_names(opened)
     if names is not None:
         table.check_used(names)
-        _assignment(table.of(names, range(len(names)), len(names)), table.origin)
+        _assignment(names, table.match(names, range(len(names)), len(names)), table)
 
 
-def _captions(opened: OpenedInput, features: FeatureSet, table: Prompts) -> list[Captions]:
-    """The prompts of each embedded image."""
+def _captions(
+    opened: OpenedInput, features: FeatureSet, table: Prompts
+) -> tuple[list[str], list[Captions | None]]:
+    """Name and prompts of each embedded image."""
     total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
     names = [features.name_of(row) for row in range(len(features))]
     is_whole = total is None and not features.skipped
     rows = range(len(features)) if is_whole else source_rows(opened, features, total)
-    return table.of(names, rows, total)
+    return names, table.match(names, rows, total)
 
 
-def _assignment(captions: Sequence[Captions], origin: str) -> PromptAssignment:
-    """The prompts of each image.
-
-    Raises:
-        DataError: All are the same or belong together ("one-prompt").
-    """
-    assignment = PromptAssignment.of(captions)
+def _assignment(
+    names: Sequence[str], captions: Sequence[Captions | None], table: Prompts
+) -> PromptAssignment:
+    """The prompts of each image."""
+    table.check_complete(names, captions)
+    assignment = PromptAssignment.of([each for each in captions if each is not None])
     if assignment.n_units == 1:
         raise DataError(
-            f"all {len(captions):,} images have one prompt, or prompts that belong together, such as "
-            f"{short(assignment.texts[0])!r} in {short(origin, 60)}: nothing to tell it from. Ranking needs at least two",
+            f"all {len(names):,} images have one prompt, or prompts that belong together, such as "
+            f"{short(assignment.texts[0])!r} in {short(table.origin, 60)}; ranking needs at least two",
             code="one-prompt",
-            path=origin,
+            path=table.origin,
         )
     return assignment
 
@@ -308,19 +248,19 @@ def _rank(
     features: FeatureSet,
     assignment: PromptAssignment,
     vectors: Tensor,
-    config: AlignmentConfig,
-    embedder: Embedder,
+    options: AlignOptions,
+    device: torch.device,
     extractor: str,
 ) -> _Ranked:
     """Images rank texts; and of each pair of image and text, the text ranks images."""
-    variant = f"prompts begin with {config.prefix!r}" if config.prefix else None
+    variant = f"prompts begin with {options.prefix!r}" if options.prefix else None
     images = features.features.float()
     rank = partial(
         rank_pools,
-        distractors=config.distractors,
-        seed=config.seed,
-        device=embedder.device,
-        progress=None if embedder.options.progress is None else partial(embedder.options.progress, "ranking"),
+        distractors=options.distractors,
+        seed=options.seed,
+        device=device,
+        progress=None if options.progress is None else partial(options.progress, "ranking"),
     )
     by_image = rank(
         images,
@@ -331,7 +271,7 @@ def _rank(
     )
     values, undefined = ranking_values(by_image, "", extractor=extractor, variant=variant)
     image_pool = None
-    if config.text_to_image:
+    if options.text_to_image:
         image, text = assignment.pairs
         by_text = rank(
             vectors[torch.from_numpy(text)],
@@ -343,7 +283,7 @@ def _rank(
         values, undefined, image_pool = values | others, [*undefined, *lacking], by_text.pool
     similarity = FeaturePairs(images, vectors, "cosine")
     values["alignment.clip_score"] = clip_score(
-        assignment, similarity, seed=config.seed, extractor=extractor, variant=variant
+        assignment, similarity, seed=options.seed, extractor=extractor, variant=variant
     )
     names = [features.name_of(row) for row in range(len(features))]
     ranks = image_ranks(names, assignment.texts, by_image, similarity)
@@ -408,13 +348,13 @@ def _text_notices(n_truncated: int | None, vectors: Tensor, encoder: TextEncoder
 
 
 def _pool_notices(
-    ranked: _Ranked, assignment: PromptAssignment, config: AlignmentConfig, features: FeatureSet
+    ranked: _Ranked, assignment: PromptAssignment, options: AlignOptions, features: FeatureSet
 ) -> list[Notice]:
     """Small pools, an extractor of the user, and too few prompts for intervals."""
     found = [
-        notice("small-pool", pool=pool, asked=config.distractors + 1, what=what)
+        notice("small-pool", pool=pool, asked=options.distractors + 1, what=what)
         for pool, what in zip(ranked.pools, ("prompts", "images"), strict=True)
-        if pool is not None and pool <= config.distractors
+        if pool is not None and pool <= options.distractors
     ]
     info = features.extractor
     if info is not None and not info.comparable:

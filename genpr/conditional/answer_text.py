@@ -7,17 +7,24 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from genpr.conditional.answer_json import MORE, InvalidJSONError, LenientJSONParser, names_in_json
+from genpr.conditional.answer_json import (
+    EMPHASIS,
+    MORE,
+    InvalidJSONError,
+    LenientJSONParser,
+    add_repair,
+    names_in_json,
+)
 from genpr.conditional.answer_words import (
     CLASS_KEYS,
     NAME_KEYS,
     AnswerParseError,
-    begins_with_yes_or_no,
     brackets_at_end,
     check_count,
+    first_yes_or_no,
     is_closing,
+    is_denial,
     is_list_heading,
-    is_negation,
     is_negative,
     is_no_answer,
     is_none,
@@ -27,33 +34,37 @@ from genpr.conditional.answer_words import (
     is_yes_or_no,
     mark_at_end,
     normalize_key,
+    presence_mark,
     single_list,
     unique_names,
     without_etc,
 )
 from genpr.conditional.vocabulary import normalize_name
 
+Known = Callable[[str], bool]
+"""Whether there is such a name."""
+
 _BULLET = re.compile(
-    r"(?:[•‣◦●▪■□○·・]|[-–—](?=[^\W\d]|[\s\"'“‘`\[*])|[*+](?=\s)|\(?\d{1,3}[.)](?!\d)|[a-zA-Z]\)(?=\s)|\d{1,3}[、．]|[（(]\d{1,3}[)）]|[①-⑳]"
-    r"|[一二三四五六七八九十]{1,3}[、．.])\s*"
+    r"(?:[•‣◦●▪■□○·・]|[-–—](?=[^\W\d]|[\s\"'“‘`\[*])|[*+](?=\s)|\(?\d{1,3}[.)](?!\d)|[a-zA-Z]\)(?=\s)|\d{1,3}[、．]|[①-⑳])\s*"
 )
-_COUNTED = re.compile(r"(\d{1,3})\s?[-–—:：]\s+")
 _RULE = re.compile(r"[-*_=\s]+")
 _HEADING = re.compile(r"^#{1,6}\s+")
+_SEPARATOR = re.compile(r"[,，、;；|\n]|\s/\s")
+_BOLD = re.compile(r"(\*\*|__|`)(?=\S)(.{1,200}?)(?<=\S)\1[\s:：=–—-]*(.*)", re.DOTALL)
+_EXPLANATION = re.compile(r"[:：]|(?<=\s)[-–—]+(?=\s)|——|->|→|=>|(?<=\s)=(?=\s)")
+_CHECKBOX = re.compile(r"(\[[xX✓✔ ]?\]|[✓✔✅☑✗✘❌☒☐])\s*")
+_AND = re.compile(r"\s(?:and|&)\s+|以及|[和与與及]", re.IGNORECASE)
+_LAST_AND = re.compile(r"(?:(?:and|&|以及)\s+|以及)(.+)|(.+?)\s(?:and|&)\s+(.+)", re.IGNORECASE | re.DOTALL)
+_EITHER = re.compile(r"\s(?:and|or|&)\s|(?<=\w)[和或与與及](?=\w)", re.IGNORECASE)
+_SEVERAL = re.compile(r"[•*|\t]|\s\d{1,3}[.)）、]\s|[(（]\d{1,3}[)）]\s*\S")
+_INLINE_ITEM = re.compile(r"\s[-–—•*+]\s|\s\d{1,3}[.)]\s")
 _LONGEST_LABEL = 100
+_EXPLAINED = "explanations left out"
 
 
 @dataclass
-class Section:
-    """A label and what follows it, or a piece of text without a label.
-
-    Attributes:
-        label: Without its colon and emphasis; None for none.
-        behind: What stands on the same line.
-        bullets: Items of the list that follows.
-        texts: Other lines that follow.
-        is_numbered: Whether the bullets are numbers.
-    """
+class _Section:
+    """A label and what follows it, or a piece of text without a label."""
 
     label: str | None = None
     behind: str = ""
@@ -62,7 +73,7 @@ class Section:
     is_numbered: bool = False
 
     @property
-    def holds_anything(self) -> bool:
+    def has_content(self) -> bool:
         """Whether it is more than a label."""
         return bool(self.behind or self.bullets or self.texts)
 
@@ -73,23 +84,16 @@ class Section:
 
     @property
     def is_of_others(self) -> bool:
-        """Whether its label says that explanations follow, or what is not there."""
+        """Whether its label says that explanations or absent entities follow."""
         return self.label is not None and (is_negative(self.label) or is_remark(self.label))
 
 
-def sections_of(text: str) -> list[Section]:
-    """The sections of a text, in their order.
-
-    Raises:
-        AnswerParseError: Bullets lie within bullets ("nested-list"), or it is a table ("table").
-    """
-    found = [Section()]
-    indent: int | None = None
-    was_blank = False
+def _sections(text: str) -> list[_Section]:
+    """The sections of a text, in their order."""
+    found = [_Section()]
+    indent, was_blank = -1, False
     lines = text.splitlines()
     check_count(sum(1 for line in lines if not line.isspace()))
-    counted = [int(number[1]) for line in lines if (number := _COUNTED.match(line))]
-    is_counted = len(counted) > 1 and counted == [*range(1, len(counted) + 1)]  # 1 - cat
     for line in lines:
         content = line.strip()
         if not content or _RULE.fullmatch(content):
@@ -98,29 +102,28 @@ def sections_of(text: str) -> list[Section]:
         if content.startswith("|") and content.endswith("|") and len(content) > 1:
             raise AnswerParseError("table", "it is a table, whose columns are not read")
         own_indent = len(line) - len(line.lstrip())
-        if bullet := _BULLET.match(content) or (_COUNTED.match(line) if is_counted else None):
-            if found[-1].texts:
-                found.append(Section())
-            if found[-1].bullets and own_indent != indent:
+        last = found[-1]
+        if bullet := _BULLET.match(content):
+            if last.texts:
+                found.append(last := _Section())
+            if last.bullets and own_indent != indent:
                 raise AnswerParseError("nested-list", "it is a list within a list")
             indent = own_indent
-            found[-1].bullets.append(content[bullet.end() :])
-            found[-1].is_numbered = bullet[0].strip() not in {*"•‣◦●▪■□○·・-–—*+"}
+            last.bullets.append(content[bullet.end() :])
+            last.is_numbered = bullet[0].strip()[-1] in ".)、．"
         elif label := _label(content):
-            found.append(Section(label[0], label[1]))
-        elif found[-1].bullets and indent is not None and own_indent > indent:
-            pass  # goes on about the item above
-        else:
-            if found[-1].bullets or found[-1].behind or (was_blank and found[-1].texts):
-                found.append(Section())
-            found[-1].texts.append(content)
+            found.append(_Section(*label))
+        elif not (last.bullets and own_indent > indent):  # else it continues the item above
+            if last.bullets or last.behind or (was_blank and last.texts):
+                found.append(last := _Section())
+            last.texts.append(content)
         was_blank = False
-    return _joined([section for section in found if section.label is not None or section.holds_anything])
+    return _joined([section for section in found if section.label is not None or section.has_content])
 
 
-def _joined(sections: list[Section]) -> list[Section]:
+def _joined(sections: list[_Section]) -> list[_Section]:
     """Sections in which names with blank lines between them are lines of one section."""
-    found: list[Section] = []
+    found: list[_Section] = []
     is_open = False  # whether the last one holds single lines only
     for section in sections:
         is_line = len(section.texts) == 1 and not section.bullets and not section.behind
@@ -133,191 +136,17 @@ def _joined(sections: list[Section]) -> list[Section]:
 
 
 def _label(content: str) -> tuple[str, str] | None:
-    """The label of a line and what is behind it; None where it is no labelled line."""
+    """The label of a line and the rest behind it; None where it has no label."""
     plain = _HEADING.sub("", content, count=1)
-    is_heading = plain != content
-    if (
-        plain.startswith("**")
-        and plain.endswith("**")
-        and plain.count("**") == 2
-        and ":" not in plain
-        and "：" not in plain
-    ):
-        plain, is_heading = plain.strip("*"), True
+    is_bold = plain.startswith("**") and plain.endswith("**") and plain.count("**") == 2
+    is_heading = plain != content or (is_bold and not re.search("[:：]", plain))
     plain = plain.replace("**", "").replace("__", "")
-    positions = [position for position in (plain.find(":"), plain.find("：")) if position >= 0]
-    if not positions:
+    colon = re.search("[:：]", plain)
+    if colon is None:
         return (plain.strip(), "") if is_heading else None
-    position = min(positions)
-    label, behind = plain[:position].strip(" *_#"), plain[position + 1 :].strip()
-    is_label = label and len(label) <= _LONGEST_LABEL and not plain[position:].startswith("://")
+    label, behind = plain[: colon.start()].strip(" *_#"), plain[colon.end() :].strip()
+    is_label = label and len(label) <= _LONGEST_LABEL and not behind.startswith("//")
     return (label, behind) if is_label else None
-
-
-COMMAS = re.compile(r"[,，、;；|\n]|\s/\s")
-_BOLD = re.compile(r"(\*\*|__|`)(?=\S)(.{1,200}?)(?<=\S)\1\s*(.*)", re.DOTALL)
-_REST = re.compile(r"[\s:：=–—-]+")
-_BEHIND = re.compile(r"[:：]|(?<=\s)[-–—]+(?=\s)|——|->|→|=>|(?<=\s)=(?=\s)")
-_CHECK = re.compile(r"(\[[xX✓✔ ]?\]|[✓✔✅☑✗✘❌☒☐])\s*")
-_INLINE = re.compile(r"\s[-–—•*+]\s|\s\d{1,3}[.)]\s")
-_JOINTS = re.compile(r"\s(?:and|&)\s+|以及|[和与與及]", re.IGNORECASE)
-_NUMBERED = re.compile(r"\s\d{1,3}[.)）、]\s|[(（]\d{1,3}[)）]\s*\S")
-_OPENED, _CLOSED = re.compile(r"[(（]"), re.compile(r"[)）]")
-_EITHER = re.compile(r"\s(?:and|or|&)\s|(?<=\w)[和或与與及](?=\w)", re.IGNORECASE)
-EXPLAINED = "explanations left out"
-EMPHASIS = "*_`\"'“”‘’「」『』 \t"
-
-Known = Callable[[str], bool]
-"""Whether there is such a name."""
-
-
-def known_parts(item: str, known: Known) -> list[str]:
-    """`salt and pepper` are two if both are known and the whole is not; else one."""
-    parts = [part.strip() for part in _JOINTS.split(item)]
-    return [item] if known(item) or not all(part and known(part) for part in parts) else parts
-
-
-def names_in_lines(lines: list[str], repairs: list[str], known: Known | None) -> list[str]:
-    """The names of a list of lines, without explanations behind them, and without those that are marked as not there."""
-    if len(lines) > 1 and not without_etc([lines[-1].strip(EMPHASIS)]):
-        lines = lines[:-1]
-        repairs.append(MORE)
-    read = [_item(line) for line in lines]
-    if len(read) == 1 and is_none(read[0][0]):
-        return []
-    keys = {normalize_key(name) for name, *_ in read}
-    if len(keys) == 1 and keys <= NAME_KEYS | CLASS_KEYS and all(behind for _, behind, *_ in read):
-        read = [(behind.strip(EMPHASIS), "", mark, False) for _, behind, mark, _ in read]  # - name: cat
-    marks = [mark for _, _, mark, _ in read]
-    if any(mark is not None for mark in marks):
-        if None in marks:
-            raise AnswerParseError(
-                "contradiction", "some items are marked as there or not, and others are not"
-            )
-        repairs.append("names with yes or no")
-        read = [each for each in read if each[2]]
-    shown = without_remarks([name for name, *_ in read], repairs, known)
-    if read and not shown:
-        raise AnswerParseError("no-list", "there is no list of names in it")
-    read = [(name, *each[1:]) for name, each in zip(shown, read, strict=False)]
-    explained = [bool(behind) for _, behind, _, is_bold in read if not is_bold]
-    if any(explained) and not all(explained):
-        raise AnswerParseError(
-            "no-name", "some items have an explanation behind them, or a colon in their name"
-        )
-    for name, behind, mark, _ in read:
-        if mark is None and behind and is_negative(behind):
-            raise AnswerParseError(
-                "contradiction", f"what is said about {name[:40]!r} may mean that it is not there"
-            )
-        if behind and name.isdecimal():
-            raise AnswerParseError("no-name", f"{name!r} is a number, and no name")
-        if _INLINE.search(behind) or (len(read) == 1 and len(behind.split()) == 1):
-            raise AnswerParseError("several-in-one", "several items stand on one line")
-        check_name(name, "or")
-        if any(separator in name for separator in (", ", "，", "、", "；", "; ")):
-            raise AnswerParseError(
-                "several-in-one", "an item of the list may be several names, for it has a comma in it"
-            )
-    if any(behind for _, behind, _, _ in read):
-        repairs.append(EXPLAINED)
-    names = [name for name, *_ in read]
-    return names if known is None else [part for name in names for part in known_parts(name, known)]
-
-
-def _item(line: str) -> tuple[str, str, bool | None, bool]:
-    """Its name, what is said about it, whether it is marked as there, and whether emphasis tells the name."""
-    mark = None
-    if check := _CHECK.match(line):
-        mark = check[1] in {"[x]", "[X]", "[✓]", "[✔]", *"✓✔✅☑"}
-        line = line[check.end() :]
-    if bold := _BOLD.match(line):
-        name, behind, is_bold = bold[2], bold[3], True
-        behind = behind[begun.end() :] if (begun := _REST.match(behind)) else behind
-    else:
-        name, *rest = _BEHIND.split(line, maxsplit=1)
-        name, behind, is_bold = name.rstrip(), rest[0].lstrip() if rest else "", False
-    said = presence(behind) if behind else None
-    if said is not None:
-        mark, behind = said, ""
-    name = name.strip(EMPHASIS + ":：").rstrip(".。;；,，").rstrip(EMPHASIS)
-    if not behind and mark is None and brackets_at_end(name)[1].lstrip("0").isdecimal():
-        name = brackets_at_end(name)[0]  # how many
-    elif not behind and mark is None:
-        name, mark, _ = mark_at_end(name)
-    return name, behind.strip(), mark, is_bold
-
-
-def presence(text: str) -> bool | None:
-    """Whether something is there, by yes, no, or how often it is there; None where the text says something else."""
-    return int(text) > 0 if text.isdecimal() and len(text) < 4 else begins_with_yes_or_no(text)
-
-
-def without_remarks(items: list[str], repairs: list[str], known: Known | None) -> list[str]:
-    """The names of items, without words for more and without explanations in brackets."""
-    if not items or (known is not None and known(items[-1])):
-        found = items
-    else:
-        found = without_etc(items)
-        if found != items:
-            repairs.append(MORE)
-        elif (
-            len(items) > 1
-            and items[-1][1:].endswith("等")
-            and not (known is not None and known(items[-1][:-1]))
-        ):
-            raise AnswerParseError("cut-off", "the last name may end with a word for more")
-        elif len(items) > 1 and items[-1][1:].endswith("等"):
-            found = [*items[:-1], items[-1][:-1]]
-    bare = [_bare_name(name, known) for name in found]
-    count = Counter(map(normalize_name, bare))
-    names = [
-        short if count[normalize_name(short)] == 1 else name for name, short in zip(found, bare, strict=True)
-    ]
-    if names != found:
-        repairs.append(EXPLAINED)
-    return names
-
-
-def _bare_name(name: str, known: Known | None) -> str:
-    """A name without an explanation in brackets behind it; as it is where the brackets may hold a name or several.
-
-    Raises:
-        AnswerParseError: The brackets may say that it is not there ("contradiction").
-    """
-    bare, within = brackets_at_end(name)
-    if not within or (known is not None and (known(name) or known(within))):
-        return name
-    if (
-        is_negative(within)
-        or is_negation(within)
-        or (begins_with_yes_or_no(within) is not None and not within.isdecimal())
-    ):
-        raise AnswerParseError("contradiction", f"{name[:40]!r} may say that something is not there")
-    is_list = COMMAS.search(within) or _EITHER.search(within)
-    return name if is_list or not any(c.isalpha() for c in bare) else bare
-
-
-def check_name(name: str, joint: str) -> None:
-    """Refuse what is no name."""
-    if is_yes_or_no(name):
-        raise AnswerParseError("no-list", f"{name[:40]!r} is an answer to a question, and no name")
-    if is_prose(name):
-        raise AnswerParseError("prose", "there is a sentence where a name should be")
-    if joint and (found := _EITHER.search(name)) and joint in (found[0].strip().lower(), "and"):
-        raise AnswerParseError("several-in-one", f"{name[:40]!r} may be one name or two")
-    if is_negation(name):
-        raise AnswerParseError("contradiction", f"{name[:40]!r} may say that something is not there")
-    if any(mark in name for mark in "•*|\t") or _NUMBERED.search(name):
-        raise AnswerParseError("several-in-one", f"{name[:40]!r} may be several names")
-    is_torn = len(_OPENED.findall(name)) != len(_CLOSED.findall(name))
-    if is_torn or not any(c.isalnum() for c in name) or any(mark in name for mark in "<>[]{}="):
-        raise AnswerParseError("no-name", f"{name[:40]!r} is no name")
-
-
-_ENDS = "。.!！"
-_AND = re.compile(r"(?:and|&|以及)\s+|以及", re.IGNORECASE)
-_BETWEEN = re.compile(r"\s(?:and|&)\s+", re.IGNORECASE)
 
 
 def names_in_text(
@@ -333,118 +162,244 @@ def names_in_text(
         named: Whether a key of JSON said before that this is the list.
 
     Raises:
-        AnswerParseError: It lists none, or several lists, or what it lists cannot be told.
+        AnswerParseError: It lists none, or several lists, or is ambiguous.
     """
     if is_none(text):
         return (), "a word for none"
     if is_refusal(text):
         raise AnswerParseError("refusal", "it is a refusal, and no list")
-    sections = sections_of(_without_quote_marks(text))
-    chosen = [section for section in sections if section.is_of_entities and section.holds_anything]
-    if not chosen:
-        chosen = _unlabelled(sections)
-    readings = [_read(section, repairs, known, named=named) for section in chosen]
+    sections = _sections(text)
+    chosen = [section for section in sections if section.is_of_entities and section.has_content]
+    readings = [_read(each, repairs, known, named=named) for each in chosen or _without_label(sections)]
     one = single_list([names for names, _ in readings], "in the text")
     if one is None:
         raise AnswerParseError("no-list", "there is no list of names in it")
     return one, readings[0][1]
 
 
-def _unlabelled(sections: list[Section]) -> list[Section]:
-    """What may be the list where no label says so."""
+def _without_label(sections: list[_Section]) -> list[_Section]:
+    """The sections that may hold the list where no label says so."""
     if any(section.is_of_entities for section in sections):
         raise AnswerParseError("cut-off", "a label announces a list, and nothing follows")
-    candidates = [section for section in sections if not section.is_of_others]
-    bulleted = [section for section in candidates if section.bullets]
-    if bulleted:
+    others = [section for section in sections if not section.is_of_others]
+    if bulleted := [section for section in others if section.bullets]:
         return bulleted
-    if len(candidates) == len(sections) and all(
-        section.label and section.behind and not section.texts for section in candidates
-    ):
-        marks = [presence(section.behind) for section in candidates]
-        if len(candidates) > 1 and None not in marks:  # cat: yes
-            return [Section(texts=[f"{section.label}: {section.behind}" for section in candidates])]
-    candidates = [
-        section for section in candidates if not (section.label is None and is_closing(section.texts[0]))
-    ]
-    if len(candidates) == 1 and candidates[0].label is None:
-        return candidates
-    if candidates:
+    is_all_marked = len(sections) > 1 and all(
+        section.label and section.behind and not section.texts and presence_mark(section.behind) is not None
+        for section in sections
+    )
+    if is_all_marked:  # cat: yes
+        return [_Section(texts=[f"{section.label}: {section.behind}" for section in sections])]
+    others = [section for section in others if section.label is not None or not is_closing(section.texts[0])]
+    if len(others) == 1 and others[0].label is None:
+        return others
+    if others:
         raise AnswerParseError("prose", "it is a text without a list of names")
     raise AnswerParseError("no-list", "it lists explanations, or what is not there, and nothing else")
 
 
 def _read(
-    section: Section, repairs: list[str], known: Known | None, *, named: bool
+    section: _Section, repairs: list[str], known: Known | None, *, named: bool
 ) -> tuple[tuple[str, ...], str]:
     if section.behind and section.bullets:
         raise AnswerParseError("several-lists", "a label is followed by names on its line, and by a list")
     if section.bullets:
-        return unique_names(
-            names_in_lines(section.bullets, repairs, known)
-        ), "numbered list" if section.is_numbered else "bullet list"
+        names = unique_names(_names_in_lines(section.bullets, repairs, known))
+        return names, "numbered list" if section.is_numbered else "bullet list"
     if section.behind:
-        return _behind(section.behind, repairs, known), "names behind a label"
+        return _behind_label(section.behind, repairs, known), "names behind a label"
     if len(section.texts) > 1:
-        return unique_names(names_in_lines(section.texts, repairs, known)), "lines"
-    is_labelled = named or section.label is not None
-    names = _separated(section.texts[0], repairs, known, is_labelled=is_labelled)
-    if len(names) > 1 or is_labelled:
+        return unique_names(_names_in_lines(section.texts, repairs, known)), "lines"
+    is_labeled = named or section.label is not None
+    names = _separated(section.texts[0], repairs, known, is_labeled=is_labeled)
+    if len(names) > 1 or is_labeled:
         return names, "names with commas between"
     if known is None or not names or not known(names[0]):
-        what = (*names, section.texts[0])[0]
-        raise AnswerParseError(
-            "no-list", f"nothing tells whether {what[:40]!r} is a list of one name, or something else"
-        )
+        raise AnswerParseError("no-list", f"{section.texts[0][:40]!r} may be a name or something else")
     return names, "one name"
 
 
-def _behind(text: str, repairs: list[str], known: Known | None) -> tuple[str, ...]:
-    if is_none(text):
-        return ()
-    if text[0] in "[［【":
-        loose = LenientJSONParser(text, repairs)
-        try:
-            value, end = loose.value_at(0, bare=True)
-        except InvalidJSONError as error:
-            raise error.as_parse_error("the list") from error
-        names = names_in_json(value, lambda _, __: None, repairs) if not text[end:].strip(" .。") else None
-        if names is None:
+@dataclass
+class _Item:
+    """A line of a list: its name, the explanation behind it, its mark of presence, and whether the name is in bold."""
+
+    name: str
+    behind: str
+    mark: bool | None
+    is_bold: bool = False
+
+
+def _names_in_lines(lines: list[str], repairs: list[str], known: Known | None) -> list[str]:
+    """The names of a list of lines, without explanations behind them, and without those marked as absent."""
+    if len(lines) > 1 and not without_etc([lines[-1].strip(EMPHASIS)]):
+        lines = lines[:-1]
+        add_repair(repairs, MORE)
+    items = [_item(line) for line in lines]
+    if len(items) == 1 and is_none(items[0].name):
+        return []
+    keys = {normalize_key(item.name) for item in items}
+    if len(keys) == 1 and keys <= NAME_KEYS | CLASS_KEYS and all(item.behind for item in items):
+        items = [_Item(item.behind.strip(EMPHASIS), "", item.mark) for item in items]  # - name: cat
+    marks = {item.mark for item in items}
+    if marks != {None}:
+        if None in marks:
             raise AnswerParseError(
-                "no-list", "behind the label, there is something else than a list of names"
+                "contradiction", "some items are marked as there or not, and others are not"
             )
+        add_repair(repairs, "names with yes or no")
+        items = [item for item in items if item.mark]
+    names = _without_remarks([item.name for item in items], repairs, known)
+    if items and not names:
+        raise AnswerParseError("no-list", "there is no list of names in it")
+    items = items[: len(names)]
+    if len({bool(item.behind) for item in items if not item.is_bold}) > 1:
+        raise AnswerParseError(
+            "no-name", "some items have an explanation behind them, or a colon in their name"
+        )
+    for name, item in zip(names, items, strict=True):
+        _check_item(name, item, is_alone=len(items) == 1)
+    if any(item.behind for item in items):
+        add_repair(repairs, _EXPLAINED)
+    return names if known is None else [part for name in names for part in _known_parts(name, known)]
+
+
+def _check_item(name: str, item: _Item, *, is_alone: bool) -> None:
+    if item.mark is None and item.behind and is_negative(item.behind):
+        raise AnswerParseError("contradiction", f"{item.behind[:40]!r} may mean that {name[:40]!r} is absent")
+    if item.behind and name.isdecimal():
+        raise AnswerParseError("no-name", f"{name!r} is a number, and no name")
+    if _INLINE_ITEM.search(item.behind) or (is_alone and len(item.behind.split()) == 1):
+        raise AnswerParseError("several-in-one", "several items stand on one line")
+    _check_name(name, "or")
+    if any(separator in name for separator in (", ", "，", "、", "；", "; ")):
+        raise AnswerParseError("several-in-one", "an item of the list has a comma in it")
+
+
+def _item(line: str) -> _Item:
+    mark, is_bold = None, False
+    if box := _CHECKBOX.match(line):
+        mark = box[1] in {"[x]", "[X]", "[✓]", "[✔]", *"✓✔✅☑"}
+        line = line[box.end() :]
+    if bold := _BOLD.match(line):
+        name, behind, is_bold = bold[2], bold[3], True
+    else:
+        name, *rest = _EXPLANATION.split(line, maxsplit=1)
+        name, behind = name.rstrip(), rest[0].lstrip() if rest else ""
+    said = presence_mark(behind) if behind else None
+    if said is not None:
+        mark, behind = said, ""
+    name = name.strip(EMPHASIS + ":：").rstrip(".。;；,，").rstrip(EMPHASIS)
+    if not behind and mark is None:
+        bare, within = brackets_at_end(name)
+        name, mark = (bare, None) if within.lstrip("0").isdecimal() else mark_at_end(name)  # (2): a count
+    return _Item(name, behind.strip(), mark, is_bold)
+
+
+def _known_parts(item: str, known: Known) -> list[str]:
+    """`salt and pepper` are two if both are known and the whole is not; else one."""
+    parts = [part.strip() for part in _AND.split(item)]
+    return [item] if known(item) or not all(part and known(part) for part in parts) else parts
+
+
+def _without_remarks(names: list[str], repairs: list[str], known: Known | None) -> list[str]:
+    """Names without words for more at their end and without explanations in brackets."""
+    if not names:
         return names
-    return _separated(text, repairs, known, is_labelled=True)
+    is_known = known if known is not None else lambda _: False
+    kept, last = names, names[-1]
+    if not is_known(last):
+        kept = without_etc(names)
+        if kept != names:
+            add_repair(repairs, MORE)
+        elif len(names) > 1 and len(last) > 1 and last.endswith("等"):
+            if not is_known(last[:-1]):
+                raise AnswerParseError("cut-off", "the last name may end with a word for more")
+            kept = [*names[:-1], last[:-1]]
+    bare = [_without_brackets(name, is_known) for name in kept]
+    count = Counter(map(normalize_name, bare))
+    found = [
+        short if count[normalize_name(short)] == 1 else name for name, short in zip(kept, bare, strict=True)
+    ]
+    if found != kept:
+        add_repair(repairs, _EXPLAINED)
+    return found
 
 
-def _separated(text: str, repairs: list[str], known: Known | None, *, is_labelled: bool) -> tuple[str, ...]:
-    """Names in one line."""
+def _without_brackets(name: str, known: Known) -> str:
+    """A name without an explanation in brackets behind it; unchanged where the brackets may hold names."""
+    bare, within = brackets_at_end(name)
+    if not within or known(name) or known(within):
+        return name
+    is_marked = first_yes_or_no(within) is not None and not within.isdecimal()
+    if is_marked or is_negative(within) or is_denial(within):
+        raise AnswerParseError("contradiction", f"{name[:40]!r} may say that something is not there")
+    is_list = _SEPARATOR.search(within) or _EITHER.search(within)
+    return name if is_list or not any(c.isalpha() for c in bare) else bare
+
+
+def _check_name(name: str, joint: str) -> None:
+    """Refuse what is no name."""
+    if is_yes_or_no(name):
+        raise AnswerParseError("no-list", f"{name[:40]!r} is an answer to a question, and no name")
+    if is_prose(name):
+        raise AnswerParseError("prose", "there is a sentence where a name should be")
+    if joint and (found := _EITHER.search(name)) and joint in (found[0].strip().lower(), "and"):
+        raise AnswerParseError("several-in-one", f"{name[:40]!r} may be one name or two")
+    if is_denial(name):
+        raise AnswerParseError("contradiction", f"{name[:40]!r} may say that something is not there")
+    if _SEVERAL.search(name):
+        raise AnswerParseError("several-in-one", f"{name[:40]!r} may be several names")
+    is_torn = len(re.findall("[(（]", name)) != len(re.findall("[)）]", name))
+    if is_torn or not any(c.isalnum() for c in name) or any(mark in name for mark in "<>[]{}=「『【｛"):
+        raise AnswerParseError("no-name", f"{name[:40]!r} is no name")
+
+
+def _behind_label(text: str, repairs: list[str], known: Known | None) -> tuple[str, ...]:
     if is_none(text):
         return ()
+    if text[0] != "[":
+        return _separated(text, repairs, known, is_labeled=True)
+    try:
+        value, end = LenientJSONParser(text, repairs).value_at(0, bare=True)
+    except InvalidJSONError as error:
+        raise error.as_parse_error("the list") from error
+    names = names_in_json(value, lambda _, __: None, repairs) if not text[end:].strip(" .。") else None
+    if names is None:
+        raise AnswerParseError("no-list", "the label is not followed by a list of names")
+    return names
+
+
+def _separated(text: str, repairs: list[str], known: Known | None, *, is_labeled: bool) -> tuple[str, ...]:
+    """Names in one line."""
     body = text.strip()
-    dots = body[len(body.rstrip(".…")) :]
-    if dots and body[: -len(dots)].rstrip()[-1:] in (",", "，", "、", ";", "；"):  # an item of its own
-        body = body[: -len(dots)].rstrip()[:-1]
-        repairs.append(MORE)
-    elif not body.endswith("..."):
-        body = body.rstrip(_ENDS)
-    if body.endswith(("...", "…")):
-        raise AnswerParseError("cut-off", "the list goes on with dots, so what else was in it is not known")
+    if is_none(body):
+        return ()
+    undotted = body.rstrip(".…").rstrip()
+    if undotted != body and undotted.endswith((",", "，", "、", ";", "；")):  # dots as an item of their own
+        body = undotted[:-1]
+        add_repair(repairs, MORE)
+    elif body.endswith("...") or body.rstrip("。.!！").endswith("…"):
+        raise AnswerParseError("cut-off", "the list ends with dots, so what else was in it is not known")
+    body = body.rstrip("。.!！")
     if body[:1] in ("(", "（") and body[-1:] in (")", "）"):
         body = body[1:-1]
-    items = [item.strip() for item in COMMAS.split(body)]
-    if any('"' in item or "“" in item for item in items) and len(items) > 1:
+    items = [item.strip() for item in _SEPARATOR.split(body)]
+    if len(items) > 1 and any('"' in item or "“" in item for item in items):
         items = _quoted(body) or items
     items = [item for item in (item.strip(EMPHASIS) for item in items) if item]
     check_count(len(items))
-    items = without_remarks(items, repairs, known)
-    if len(items) > 1:
-        items = _without_and(items, known)
+    items = _without_remarks(items, repairs, known)
+    if len(items) > 1 and not (known is not None and known(items[-1])):
+        last = _LAST_AND.fullmatch(items[-1])
+        if last is not None and last[1]:  # a, b, and c
+            items = [*items[:-1], last[1]]
+        elif last is not None and not any(_EITHER.search(item) for item in (*items[:-1], last[3])):
+            items = [*items[:-1], last[2].strip(), last[3].strip()]
     if known is not None:
-        items = [part for item in items for part in known_parts(item, known)]
+        items = [part for item in items for part in _known_parts(item, known)]
     for item in items:
         if known is None or not known(item):
-            check_name(item, "and" if not is_labelled or len(items) == 1 else "")
+            _check_name(item, "and" if not is_labeled or len(items) == 1 else "")
     if not items or (len(items) == 1 and is_no_answer(items[0])):
         raise AnswerParseError("no-list", "there is no list of names in it")
     return unique_names(items)
@@ -457,23 +412,3 @@ def _quoted(body: str) -> list[str] | None:
     except InvalidJSONError:
         return None
     return value if end == len(body) + 2 and all(isinstance(item, str) for item in value) else None
-
-
-def _without_and(items: list[str], known: Known | None) -> list[str]:
-    """`a, b, and c` and `a, b and c` name three."""
-    *others, last = items
-    if known is not None and known(last):
-        return items
-    if begun := _AND.match(last):
-        return [*others, last[begun.end() :]]
-    parts = _BETWEEN.split(last)
-    if len(parts) == 2 and not any(_BETWEEN.search(item) for item in others):
-        return [*others, *map(str.strip, parts)]
-    return items
-
-
-def _without_quote_marks(text: str) -> str:
-    """A text of which all lines are quoted, as it was before."""
-    lines = text.splitlines()
-    is_quoted = all(line.startswith(">") or not line.strip() for line in lines)
-    return "\n".join(line.lstrip("> ") for line in lines) if is_quoted else text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import cast
 
@@ -95,7 +96,7 @@ def found_entities(
     batch_size: int = 16,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> EntitiesInImages:
-    """Recognise the entities of a vocabulary in images.
+    """Recognize the entities of a vocabulary in images.
 
     Args:
         source: What `genpr.score` takes as images.
@@ -128,11 +129,13 @@ def found_entities(
     else:
         present = scores >= (DETECTED if thresholds is None else thresholds)
     entities = vocabulary.entities
-    found = {
-        name: tuple(entity for entity, is_there in zip(entities, row, strict=True) if is_there)
-        for name, row in zip(names, present.tolist(), strict=True)
-    }
+    found = dict(zip(names, present_names(present, entities), strict=True))
     return EntitiesInImages(entities, scores, present, found)
+
+
+def present_names(present: Tensor, entities: Sequence[str]) -> list[tuple[str, ...]]:
+    """The entities of each row of (n, entities) bool."""
+    return [tuple(compress(entities, row)) for row in present.tolist()]
 
 
 def presence_scores(
@@ -151,18 +154,19 @@ def presence_scores(
     opened = open_source(source, communicator=current_communicator())
     if isinstance(how, ZeroShot):
         texts = how.texts(vocabulary.entities)
-        images = embed_source(opened, how.extractor, batch_size=batch_size, progress=progress)
+        extractor = wrap_extractor(how.extractor)
+        images = embed_source(opened, extractor, batch_size=batch_size, progress=progress)
         return tuple(images.names), zero_shot_scores(images.features, texts)
     columns = class_columns(vocabulary, how.names)
     detecting = DetectingExtractor(how, name=str(getattr(how, "name", type(how).__name__)))
     # One at a time: a detector may make the images of a batch equally large, which moves scores.
     images = embed_source(opened, detecting, batch_size=1, progress=progress)
-    return tuple(images.names), best_class_scores(images.features.double(), columns)
+    return tuple(images.names), best_class_scores(images.features, columns)
 
 
 def best_class_scores(scores: Tensor, classes: Sequence[Sequence[int]]) -> Tensor:
     """Scores of entities, (n, E), from those of a detector's classes: the best, where an entity is several of them."""
-    return torch.stack([scores[:, list(each)].amax(dim=1) for each in classes], dim=1)
+    return torch.stack([scores[:, list(each)].amax(dim=1) for each in classes], dim=1).double()
 
 
 def named_in(prompts: Iterable[str], vocabulary: Vocabulary) -> Tensor:
@@ -237,7 +241,7 @@ class EntityClassifier:
         """
         if self.classes is not None:
             columns = class_columns(vocabulary, self.classes)
-            return lambda features: best_class_scores(features.features.double(), columns)
+            return lambda features: best_class_scores(features.features, columns)
         encoder = self.encoder or text_encoder_for(self.space, self.embedder)
         vectors = name_embeddings(vocabulary.entities, encoder.encode_text, self.templates)
 
@@ -276,7 +280,7 @@ def load_classifier(by: ClassifierSpec, embedder: Embedder) -> EntityClassifier:
         check_has_text(name)
     except UsageError as error:
         raise UsageError(
-            f"{name!r} recognises no entities; needed is a model that embeds texts, too (clip, clip-vit-l-14, "
+            f"{name!r} recognizes no entities; needed is a model that embeds texts, too (clip, clip-vit-l-14, "
             f"open_clip:MODEL:PRETRAINED), a detector ({', '.join(DETECTORS)}), or path/to/file.py:factory",
             code=error.code,
         ) from error
@@ -290,7 +294,7 @@ def _from_object(by: object, name: str, embedder: Embedder) -> EntityClassifier:
     """A custom object, or the path of its factory."""
     if embedder.options.weights is not None and not Path(embedder.options.weights).is_dir():
         raise UsageError(
-            f"weights {os.fspath(embedder.options.weights)!r} were given, but recogniser {name!r} takes no weights file",
+            f"weights {os.fspath(embedder.options.weights)!r} were given, but classifier {name!r} takes no weights file",
             code="weights-unused",
         )
     code = None

@@ -9,10 +9,10 @@ import time
 from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 from genpr.conditional.entity_records import Expectations, FoundEntities, read_answers, read_expectations
 from genpr.conditional.parse_answers import Answer, Unreadable
-from genpr.conditional.text_files import is_folder
 from genpr.conditional.vocabulary import (
     CanonicalNames,
     Vocabulary,
@@ -30,6 +30,7 @@ from genpr.evaluation.result import (
     package_versions,
 )
 from genpr.evaluation.result import Unreadable as UnreadableAnswer
+from genpr.evaluation.tables import is_folder
 from genpr.metrics.entities import EntityMetrics, EntityScore, entity_set_metrics
 from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice
@@ -174,41 +175,50 @@ def score_entities(
     )
     return Result(
         metrics={f"entity.{name}": metric_value(score) for name, score in metrics.scores.items()},
-        protocol=PROTOCOL,
-        ties="closed",
-        distances="exact",
         extractor=None,
         extractors={},
-        deviations=(),
-        real=expectations_summary(expectations, table, closed),
         fake=_answers_summary(answers),
-        n_shared=0,
         device="cpu",
-        seed=seed,
         max_images=None,
         seconds={"score": time.perf_counter() - started},
-        versions=package_versions(),
         notices=_notices(metrics, expectations, answers, closed),
-        undefined=tuple(f"entity.{name}" for name in metrics.undefined),
         entities=_summary(metrics, expectations, answers, closed),
+        **common_fields(metrics, expectations, table, closed, seed=seed),
     )
 
 
-def _check_answers(found: object) -> None:
-    """Refuse what holds images.
+def common_fields(
+    metrics: EntityMetrics,
+    expectations: Expectations,
+    table: Vocabulary | None,
+    closed: Vocabulary | None,
+    *,
+    seed: int,
+) -> dict[str, Any]:
+    """The fields that results of answers and of images share."""
+    return {
+        "protocol": PROTOCOL,
+        "ties": "closed",
+        "distances": "exact",
+        "deviations": (),
+        "real": expectations_summary(expectations, table, closed),
+        "n_shared": 0,
+        "seed": seed,
+        "versions": package_versions(),
+        "undefined": tuple(f"entity.{name}" for name in metrics.undefined),
+    }
 
-    Raises:
-        UsageError: "images-not-answers".
-    """
+
+def _check_answers(found: object) -> None:
+    """Refuse images."""
     if isinstance(found, str | os.PathLike):
         path = Path(found)
-        is_images = path.suffix.lower() in _IMAGE_SUFFIXES or is_folder(path)
+        is_images, what = path.suffix.lower() in _IMAGE_SUFFIXES or is_folder(path), short(str(found), 60)
     else:
-        is_images = getattr(found, "ndim", 0) == 4
+        is_images, what = getattr(found, "ndim", 0) == 4, f"<{type(found).__name__}>"
     if is_images:
-        what = short(str(found), 60) if isinstance(found, str | os.PathLike) else f"<{type(found).__name__}>"
         raise UsageError(
-            f"{what} holds images, not answers about them; needed is what recognises entities in them: --by clip-vit-b-32, --by "
+            f"{what} holds images, not answers about them; needed is a classifier of images: --by clip-vit-b-32, --by "
             "DETECTOR (in Python: genpr.score_entities_in_images), or a file of answers (.csv, .tsv, .jsonl, .json)",
             code="images-not-answers",
         )

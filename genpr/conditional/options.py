@@ -19,12 +19,9 @@ if TYPE_CHECKING:
 
 def _parse_cosine(text: str) -> float:
     try:
-        cosine = float(text)
+        return float(text)
     except ValueError:
-        cosine = math.nan
-    if not -1 <= cosine <= 1:
-        raise UsageError(f"{text!r} is not a cosine, from -1 to 1", code="bad-threshold")
-    return cosine
+        return math.nan  # refused with the range
 
 
 class AlignKeywords(EmbedKeywords, total=False):
@@ -89,6 +86,15 @@ class AlignOptions(EmbedOptions):
         super().__post_init__()
         if isinstance(self.extractor, str):
             check_has_text(self.extractor)
+        if self.seed < 0:  # of a bit generator, which takes no others
+            raise UsageError(f"seed must be at least 0, not {self.seed}", code="bad-option")
+        if not isinstance(self.prefix, str) or "\0" in self.prefix:
+            raise UsageError(f"prefix must be a text, not {self.prefix!r:.60}", code="bad-option")
+        is_number = isinstance(self.threshold, int | float) and not isinstance(self.threshold, bool)
+        if not is_number or not -1 <= self.threshold <= 1:
+            raise UsageError(
+                f"threshold must be a cosine, from -1 to 1, not {self.threshold!r:.60}", code="bad-threshold"
+            )
         if self.pairs is not None and self.copies_of is None:
             raise UsageError(
                 "pairs name copies of training images, which copies_of (--copies-of) must give",
@@ -127,7 +133,7 @@ class EntityOptions(EmbedOptions):
 
     by: object = option(
         None,
-        "What recognises entities where FOUND is images: clip, another CLIP model, fasterrcnn_resnet50_fpn_v2, "
+        "The classifier of entities where FOUND is images: clip, another CLIP model, fasterrcnn_resnet50_fpn_v2, "
         "retinanet_resnet50_fpn_v2, or path/file.py:factory.",
         metavar="NAME",
     )
@@ -152,7 +158,7 @@ class EntityOptions(EmbedOptions):
     )
     calibrate_on: object = option(
         None,
-        "Labelled images, best real ones, on which thresholds are chosen. Without, a detection counts from 0.3 on; those of "
+        "Labeled images, best real ones, on which thresholds are chosen. Without, a detection counts from 0.3 on; those of "
         "a pair of encoders are chosen on the scored images by what was expected, each half's on the other half.",
         metavar="IMAGES",
     )
@@ -162,6 +168,15 @@ class EntityOptions(EmbedOptions):
         parse=Path,
         metavar="FILE",
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.by is not None and (self.calibrate_on is None) != (self.calibrate_expected is None):
+            raise UsageError(
+                "thresholds are chosen on labelled images: --calibrate-on gives the images and --calibrate-expected what is in "
+                "each; needed are both, or neither",
+                code="bad-option",
+            )
 
     @property
     def names(self) -> list[str]:

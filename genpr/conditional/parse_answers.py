@@ -1,6 +1,6 @@
 """Read which entities an answer of a language model lists, however it is wrapped; or say why that is not known.
 
-Models that are asked for JSON give JSON with other keys, more wrapping, explanations, Markdown, or plain text. What can mean one
+Models that should answer in JSON give JSON with other keys, more wrapping, explanations, Markdown, or plain text. What can mean one
 thing only is read, and repairs are recorded; everything else is unreadable, which is not "found nothing".
 """
 
@@ -11,7 +11,6 @@ import re
 from dataclasses import dataclass
 
 from genpr.conditional.answer_json import (
-    OPENING,
     InvalidJSONError,
     LenientJSONParser,
     names_in_json,
@@ -19,25 +18,22 @@ from genpr.conditional.answer_json import (
 )
 from genpr.conditional.answer_text import Known, names_in_text
 from genpr.conditional.answer_words import (
-    WRAP_KEYS,
+    WRAPPER_KEYS,
     AnswerParseError,
+    key_priority,
     normalize_key,
-    rank_of_key,
     single_list,
     unique_names,
 )
 
-MOST_CHARACTERS = 50_000
+MAX_CHARACTERS = 50_000
 """Of an answer; a longer one is no list of entities."""
 
-_MOST_FENCES = 50
-_MOST_TRIES = 50
-_MOST_NESTED = 3
-_FENCE = "```"
+_MAX_FENCES, _MAX_BRACKETS, _MAX_NESTED = 50, 50, 3
 _LANGUAGE = re.compile(r"[ \t]*+[\w+-]{0,20}+[ \t]*+(?=[\n\[{])")
 _THOUGHTS = ("</think>", "</thinking>")
-_BRACKET = re.compile(f"[{re.escape(OPENING)}]")
-_LIKE_JSON = re.compile(r"[\[{［｛【]\s*(?:[\"'“‘「『＂\[{［｛\]}］｝】]|[^\W\d]\w{0,40}\s*[:：])|[{｛]")
+_BRACKET = re.compile(r"[\[{]")
+_LIKE_JSON = re.compile(r"[\[{]\s*+(?:[\"'“\[{\]}]|[^\W\d]\w{0,40}+\s*+[:：])|\{")
 
 
 @dataclass(frozen=True)
@@ -106,16 +102,19 @@ class _Reader:
 
     def text(self, text: str, depth: int, *, named: bool = False) -> tuple[tuple[str, ...], str]:
         """The names in a text, and the form in which they stand there."""
-        body = _without_thoughts(text)
+        start = max((text.rfind(mark) + len(mark) for mark in _THOUGHTS if mark in text), default=0)
+        body = text[start:].strip("\ufeff\u200b \t\r\n")
         if not body:
             raise AnswerParseError("empty", "it is empty")
-        if len(body) > MOST_CHARACTERS:
+        if len(body) > MAX_CHARACTERS:
             raise AnswerParseError(
                 "too-long", f"it has {len(body):,} characters, too many for a list of entities"
             )
-        if (inner := _within_tags(body)) is not None and depth < _MOST_NESTED:
+        if body[:10].lower().startswith(("<think>", "<thinking>")):
+            raise AnswerParseError("cut-off", "it breaks off while the model is still thinking")
+        if (inner := _within_tags(body)) is not None and depth < _MAX_NESTED:
             return self.text(inner, depth + 1, named=named)
-        if _FENCE in body:
+        if "```" in body:
             return self._fences(body, depth)
         try:
             value = parse_strict_json(body)
@@ -136,50 +135,45 @@ class _Reader:
         return names_in_json(value, lambda inner, named: self._nested(inner, depth + 1, named), repairs)
 
     def _nested(self, text: str, depth: int, named: bool) -> tuple[str, ...]:
-        """The names in a string within JSON, which may itself be JSON; `named` if its key says that they are entities."""
-        if depth > _MOST_NESTED:
+        """The names in a string within JSON, which may itself be JSON; `named` if its key names entities."""
+        if depth > _MAX_NESTED:
             raise AnswerParseError("too-long", "it is wrapped too deeply")
         self.repairs.append("a list written as text")
         return self.text(text, depth, named=named)[0]
 
     def _fences(self, body: str, depth: int) -> tuple[tuple[str, ...], str]:
-        """The list in a code fence; what stands around it is talk."""
-        parts = body.split(_FENCE)
+        """The list in a code fence; the text around it is ignored."""
+        parts = body.split("```")
         inside = [part for part in parts[1::2] if part.strip()]
-        if depth > _MOST_NESTED or len(inside) > _MOST_FENCES or not inside:
+        if depth > _MAX_NESTED or len(inside) > _MAX_FENCES or not inside:
             raise AnswerParseError("no-list", "its code fences hold no list")
-        languages = [_LANGUAGE.match(part) for part in inside]
-        starts = [0 if found is None else found.end() for found in languages]
+        starts = [0 if (word := _LANGUAGE.match(part)) is None else word.end() for part in inside]
         found = [self.text(part[start:], depth + 1) for part, start in zip(inside, starts, strict=True)]
         if len(parts) % 2 == 0:
             self.repairs.append("code fence not closed")
-        return single_list(
-            [names for names, _ in found], "in code fences"
-        ) or (), f"{found[0][1]} in a code fence"
+        names = single_list([names for names, _ in found], "in code fences")
+        return names or (), f"{found[0][1]} in a code fence"
 
     def _json_within(self, body: str, depth: int) -> tuple[str, ...] | None:
         """The list in the JSON that a text holds; None if it holds none."""
         noted: list[str] = []
-        loose, readings, position = LenientJSONParser(body, noted), [], 0
-        may_be_bare = body[-1] in "]］】"
-        for _ in range(_MOST_TRIES):
+        parser, readings, position = LenientJSONParser(body, noted), [], 0
+        is_bare = (
+            body[0] == "[" and body.rstrip(" .。")[-1] == "]" and body.count("[") == body.count("]") == 1
+        )
+        for _ in range(_MAX_BRACKETS):
             bracket = _BRACKET.search(body, position)
             if bracket is None:
                 break
             start = bracket.start()
             try:
-                bare = may_be_bare and start == 0
-                value, position = loose.value_at(start, bare=bare)
+                value, position = parser.value_at(start, bare=is_bare)
             except InvalidJSONError as error:
                 if not _LIKE_JSON.match(body, start):
                     position = start + 1
                     continue
                 raise error.as_parse_error("its JSON") from error
-            if bare and body[position:].strip(" .。"):  # [cat], [dog]
-                may_be_bare, position = False, start
-                noted.clear()
-                continue
-            if not value and not _stands_alone(body, start, position):
+            if not value and not _is_alone_on_line(body, start, position):
                 continue  # such as the box in "- [ ] cat"
             names = self._names(value, depth, noted)
             if names is None and isinstance(value, dict):
@@ -187,42 +181,31 @@ class _Reader:
             if names is not None:
                 readings.append(names)
         else:
-            raise AnswerParseError(
-                "several-lists", "it holds too many pieces of JSON to tell which one is meant"
-            )
+            raise AnswerParseError("several-lists", "it holds too many pieces of JSON")
         self.repairs += noted
         return single_list(readings, "in JSON")
 
 
 def _as_json(answer: object) -> str:
-    """What a parser gave, as the text that it was made of."""
+    """A parsed answer as the text that it was parsed from."""
     found = list(answer) if isinstance(answer, tuple | set | frozenset) else answer
     if not isinstance(found, list | dict):
         raise AnswerParseError("no-list", "it is neither text nor a list of names")
     try:
         return json.dumps(found, ensure_ascii=False)
     except (TypeError, ValueError) as error:
-        raise AnswerParseError("no-list", "it holds what is neither text, number, list nor object") from error
+        raise AnswerParseError("no-list", "it holds values that JSON does not have") from error
 
 
 def _within_tags(body: str) -> str | None:
-    """What stands within `<answer>...</answer>` or the like around all of a text; None where nothing of the kind does."""
+    """The content of `<answer>...</answer>` or the like around all of a text; None where there are no such tags."""
     tag = body[1:].partition(">")[0] if body[:1] == "<" and body[-1:] == ">" else ""
-    is_tag = tag[:40] == tag and (normalize_key(tag) in WRAP_KEYS or rank_of_key(tag) is not None)
+    is_tag = tag[:40] == tag and (normalize_key(tag) in WRAPPER_KEYS or key_priority(tag) is not None)
     return body[len(tag) + 2 : -len(tag) - 3] if is_tag and body.endswith(f"</{tag}>") else None
 
 
-def _stands_alone(body: str, start: int, end: int) -> bool:
+def _is_alone_on_line(body: str, start: int, end: int) -> bool:
     """Whether nothing else is on its line, but a label in front of it."""
     before = body[body.rfind("\n", 0, start) + 1 : start].strip(" *_`")
     after = body[end:].partition("\n")[0].strip(" *_`.。")
     return not after and (not before or before[-1] in ":：")
-
-
-def _without_thoughts(text: str) -> str:
-    """What comes after the thinking that some models print."""
-    end = max((text.rfind(mark) + len(mark) for mark in _THOUGHTS if mark in text), default=0)
-    body = text[end:].strip("\ufeff\u200b \t\r\n")
-    if body[:10].lower().startswith(("<think>", "<thinking>")):
-        raise AnswerParseError("cut-off", "it breaks off while the model is still thinking")
-    return body

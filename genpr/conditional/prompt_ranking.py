@@ -17,9 +17,9 @@ from torch import Tensor
 from genpr.conditional.prompts import Captions
 from genpr.metrics.copy_detection import MicroAP
 from genpr.metrics.halved import LEAST_UNITS, halved
-from genpr.metrics.progress import PairProgress
 from genpr.metrics.ranking import RankingMetrics, most_distractors, ranking_metrics, unit_pools
 from genpr.metrics.ranking_values import QueryMetric
+from genpr.metrics.real_side import PairProgress
 from genpr.metrics.similarity import FeaturePairs
 from genpr.metrics.uncertainty import interval_of
 from genpr.metrics.value import MetricValue
@@ -107,29 +107,22 @@ def normalize_prompt(text: str) -> str:
 
 def _units(captions: Sequence[Captions], rows: Sequence[dict[int, float]], index: dict[str, int]) -> Counts:
     """The unit of each text: texts that an image or a group joins, directly or through others, are one unit."""
-    leader = list(range(len(index)))
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
 
-    def find(text: int) -> int:
-        while leader[text] != text:
-            leader[text] = leader[leader[text]]
-            text = leader[text]
-        return text
-
-    def join(one: int, other: int) -> None:
-        low, high = sorted((find(one), find(other)))
-        leader[high] = low
-
-    first_of_group: dict[str, int] = {}
+    pairs, first_of_group = [], dict[str, int]()
     for each, row in zip(captions, rows, strict=True):
         first = next(iter(row))
-        for text in row:
-            join(first, text)
+        pairs += [(first, text) for text in row]
         for prompt in each:
             if prompt.group is not None:
                 text = index[normalize_prompt(prompt.text)]
-                join(first_of_group.setdefault(prompt.group, text), text)
-    leaders = np.array([find(text) for text in range(len(leader))], dtype=np.int64)
-    return np.unique(leaders, return_inverse=True)[1].astype(np.int64)
+                pairs.append((first_of_group.setdefault(prompt.group, text), text))
+    one, other = np.array(pairs, dtype=np.int32).T  # older SciPy takes no 64-bit indices
+    graph = coo_array((np.ones(len(pairs), dtype=bool), (one, other)), shape=(len(index), len(index)))
+    component = connected_components(graph, directed=False)[1]
+    first_text = np.unique(component, return_index=True)[1][component]
+    return np.unique(first_text, return_inverse=True)[1].astype(np.int64)
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,11 @@ from genpr.conditional.classifiers import (
     EntityClassifier,
     load_classifier,
     presence_matrix,
+    present_names,
 )
-from genpr.conditional.entity_records import Expectations, read_expectations
+from genpr.conditional.entity_records import CLOSED_VOCABULARY, Expectations, read_expectations
 from genpr.conditional.entity_scores import (
-    PROTOCOL,
+    common_fields,
     entity_rows,
     expectations_summary,
     metric_value,
@@ -48,49 +49,20 @@ from genpr.evaluation.result import (
     RecogniserSummary,
     Result,
     SideSummary,
-    package_versions,
 )
+from genpr.evaluation.tables import names_like
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedInput, image_names, open_input, source_rows
 from genpr.features.options import takes_options
 from genpr.features.source_features import Embedder, SourceFeatures
-from genpr.images.item import file_of, known_length, plain_path, stem_of
+from genpr.images.item import known_length, plain_path
 from genpr.memory import memory_limit
 from genpr.metrics.entities import EntityMetrics, entity_set_metrics
-from genpr.metrics.presence import LEAST_EXAMPLES, calibrate, present_by_halves
+from genpr.metrics.presence import LEAST_EXAMPLES, Calibration, calibrate, present_by_halves
 from genpr.notices import Notice, notice
 
 _NO_ANSWERS = "failure_rate"  # the answers of a classifier can all be read
 _POOR = 0.75
-
-
-@dataclass(frozen=True)
-class EntityRequest:
-    """What is looked for, and where thresholds come from.
-
-    Attributes:
-        expected: What should be in each image.
-        vocabulary: All that could be found.
-        aliases: Names that mean the same entity.
-        exclude: What must not be in any image.
-        calibrate_on: Labeled images; None if there are none.
-        calibrate_expected: What is in each of them.
-    """
-
-    expected: object
-    vocabulary: Words | None = None
-    aliases: Words | None = None
-    exclude: Words | None = None
-    calibrate_on: object = None
-    calibrate_expected: object = None
-
-    def __post_init__(self) -> None:
-        if (self.calibrate_on is None) != (self.calibrate_expected is None):
-            raise UsageError(
-                "thresholds are chosen on labelled images: --calibrate-on gives the images and --calibrate-expected what is in "
-                "each; needed are both, or neither",
-                code="bad-option",
-            )
 
 
 @takes_options(EntityOptions, without={"by"})
@@ -133,38 +105,29 @@ def score_entities_in_images(
 
 def score_entities_with(expected: object, images: object, options: EntityOptions) -> Result:
     """As `score_entities_in_images`."""
-    request = EntityRequest(
-        expected,
-        options.vocabulary,
-        options.aliases,
-        options.exclude,
-        options.calibrate_on,
-        options.calibrate_expected,
-    )
     with memory_limit(options.max_memory):
-        return score_images(request, images, cast("ClassifierSpec", options.by), Embedder(options))
+        return _score(expected, images, options, Embedder(options))
 
 
-def score_images(request: EntityRequest, images: object, by: ClassifierSpec, embedder: Embedder) -> Result:
-    """As `score_entities_in_images`."""
+def _score(expected: object, images: object, options: EntityOptions, embedder: Embedder) -> Result:
     opened = open_input(images, "fake")
-    calibration = None if request.calibrate_on is None else open_input(request.calibrate_on, "real")
+    calibration = None if options.calibrate_on is None else open_input(options.calibrate_on, "real")
     started = time.perf_counter()
-    closed, _ = load_vocabulary(request.vocabulary, request.aliases)
-    classifier = load_classifier(by, embedder)
-    vocabulary, what = _vocabulary(closed, request, classifier)
-    expectations = _expectations(request, vocabulary, what)
+    closed, _ = load_vocabulary(options.vocabulary, options.aliases)
+    classifier = load_classifier(cast("ClassifierSpec", options.by), embedder)
+    vocabulary, what = _vocabulary(closed, options.aliases, classifier)
+    expectations = _expectations(expected, options.exclude, vocabulary, what)
     _check_matched(opened, expectations)
     labels = None
     if calibration is not None:
         labels = read_expectations(
-            request.calibrate_expected, CanonicalNames(vocabulary), vocabulary, closed=None
+            options.calibrate_expected, CanonicalNames(vocabulary), vocabulary, closed=None
         )
         _check_matched(calibration, labels)
     elif not classifier.is_detector:
-        _check_halves(expectations, vocabulary, embedder.options.seed)
+        _check_halves(expectations, vocabulary, options.seed)
     scorer = classifier.scorer(vocabulary)
-    read = time.perf_counter()
+    seconds = {"reading": time.perf_counter() - started}
     scored = _scored(opened, "images", expectations, classifier)
     scores = scorer(scored.features)[scored.order]
     labeled = None
@@ -174,42 +137,36 @@ def score_images(request: EntityRequest, images: object, by: ClassifierSpec, emb
     elif classifier.is_detector:
         presence = _fixed_thresholds(scores, vocabulary)
     else:
-        second = _check_halves(scored.expectations, vocabulary, embedder.options.seed)
+        second = _check_halves(scored.expectations, vocabulary, options.seed)
         presence = _prompt_thresholds(scores, vocabulary, scored.expectations, second)
-    seconds = {"reading": read - started}
     return _result(scored, presence, vocabulary, classifier, labeled, seconds)
 
 
 def _vocabulary(
-    closed: Vocabulary | None, request: EntityRequest, classifier: EntityClassifier
+    closed: Vocabulary | None, aliases: Words | None, classifier: EntityClassifier
 ) -> tuple[Vocabulary, str | None]:
     """What is looked for; and what to call it if these are the classes of a detector."""
     if closed is not None:
         return closed, None
     if classifier.classes is None:
         raise UsageError(
-            f"{classifier.name} recognises whatever has a name, so it must be told what to look for; needed is a vocabulary "
-            "(--vocabulary FILE): all entities that could be there",
+            f"{classifier.name} classifies by any name, so it needs a vocabulary (--vocabulary FILE): all entities that could "
+            "be there",
             code="no-vocabulary",
         )
-    classes, _ = load_vocabulary(Vocabulary.of(classifier.classes, origin="<classes>"), request.aliases)
+    classes, _ = load_vocabulary(Vocabulary.of(classifier.classes, origin="<classes>"), aliases)
     assert classes is not None
     return classes, f"the {len(classes):,} classes of {short(classifier.name, 60)}"
 
 
-def _expectations(request: EntityRequest, vocabulary: Vocabulary, what: str | None) -> Expectations:
-    """What should be in each image.
-
-    Raises:
-        UsageError: Something must not be there that is never looked for ("unseen-entities").
-    """
-    exclude = () if request.exclude is None else as_vocabulary(request.exclude, "exclude").entities
+def _expectations(
+    expected: object, exclude: Words | None, vocabulary: Vocabulary, what: str | None
+) -> Expectations:
+    """What should be in each image."""
+    closed = CLOSED_VOCABULARY if what is None else f"{what}; leave it out, or give a class as its alias"
+    excluded_names = () if exclude is None else as_vocabulary(exclude, "exclude").entities
     names = CanonicalNames(vocabulary)
-    if what is None:
-        expectations = read_expectations(request.expected, names, vocabulary, exclude)
-    else:
-        hint = f"{what}; leave it out, or give a class as its alias"
-        expectations = read_expectations(request.expected, names, vocabulary, exclude, closed=hint)
+    expectations = read_expectations(expected, names, vocabulary, excluded_names, closed=closed)
     excluded = dict.fromkeys(name for each in expectations.excluded or () for name in each)
     if unseen := [name for name in excluded if name not in vocabulary]:
         raise UsageError(
@@ -222,13 +179,7 @@ def _expectations(request: EntityRequest, vocabulary: Vocabulary, what: str | No
 
 @dataclass(frozen=True)
 class _Scored:
-    """Embedded images that are matched with what is expected in them.
-
-    Attributes:
-        expectations: Of the images that could be used.
-        features: Of the images, in the order of their source.
-        order: The row of `features` for each expectation.
-    """
+    """Embedded images that are matched with what is expected in them."""
 
     expectations: Expectations
     features: FeatureSet
@@ -268,7 +219,7 @@ def _name_of(opened: OpenedInput) -> str:
 
 
 def _match_images(expectations: Expectations, names: Sequence[str], source: str) -> list[int]:
-    """The expectation of each image: by relative path, else by unique file name or stem, else in order.
+    """The expectation of each image: by the form of its name that is an id, or in order where there are no ids.
 
     Args:
         expectations: With ids, or in the order of the images.
@@ -278,44 +229,28 @@ def _match_images(expectations: Expectations, names: Sequence[str], source: str)
     Raises:
         DataError: Images and ids do not match one to one ("ids-do-not-match").
     """
-    if not expectations.records.has_ids:
-        if len(names) == len(expectations.ids):
+    ids = [plain_path(name) for name in expectations.ids]
+    if expectations.records.ids is None:
+        if len(names) == len(ids):
             return list(range(len(names)))
         raise _unmatched(
             expectations,
-            f"{expectations.origin} has {len(expectations.ids):,} records without ids, and {source} "
-            f"{len(names):,} images; needed are ids, or one record for each image in their order",
+            f"{expectations.origin} has {len(ids):,} records without ids, and {source} {len(names):,} images; needed are ids, "
+            "or one record for each image in their order",
         )
-    ids = [plain_path(name) for name in expectations.ids]
-    keys = _keys_like(ids, names)
+    keys = names_like(names, ids)
     row_of = {name: row for row, name in enumerate(ids)}
-    known = set(keys)
     missing = [name for name, key in zip(names, keys, strict=True) if key not in row_of]
-    unused = [name for name in ids if name not in known]
+    unused = row_of.keys() - keys
     if not missing and not unused and len(row_of) == len(keys):
         return [row_of[key] for key in keys]
-    parts = (
-        [f"nothing is said of {len(missing):,} of {len(names):,} images ({some(missing)})"] if missing else []
-    )
-    parts += [f"{len(unused):,} ids are of no image ({some(unused)})"] if unused else []
-    parts = parts or ["two images have the same name"]
+    parts = [f"{len(missing):,} of {len(names):,} images have no record ({some(missing)})"] * bool(missing)
+    parts += [f"{len(unused):,} ids are of no image ({some(sorted(unused))})"] * bool(unused)
     raise _unmatched(
         expectations,
-        f"{expectations.origin} and {source} do not match: {' and '.join(parts)}. Ids are paths relative to "
-        f"the source, or file names or stems where all differ; its images are called such as {short(names[0])!r}",
+        f"{expectations.origin} and {source} do not match: {' and '.join(parts) or 'two images have the same name'}. Ids are "
+        f"paths relative to the source, or file names or stems where all differ, such as {short(names[0])!r}",
     )
-
-
-def _keys_like(ids: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The names of the images in the form in which most of them are ids; the first of equally good forms."""
-    known, best, found = set(ids), -1, list(names)
-    for form in (plain_path, stem_of, file_of, lambda name: stem_of(file_of(name))):
-        formed = [form(name) for name in names]
-        hits = len(known.intersection(formed))
-        # What is not unique would give one expectation to two images.
-        if hits > best and (form is plain_path or len(set(formed)) == len(formed)):
-            best, found = hits, formed
-    return found
 
 
 def _unmatched(expectations: Expectations, message: str) -> DataError:
@@ -324,13 +259,7 @@ def _unmatched(expectations: Expectations, message: str) -> DataError:
 
 @dataclass(frozen=True)
 class _Presence:
-    """Which entities are in images, and by which thresholds.
-
-    Attributes:
-        present: (n, E) bool.
-        thresholds: One per entity.
-        chosen: "fixed", "labelled" or "prompts", as in `RecogniserSummary`.
-    """
+    """Which entities are in images, and by which thresholds."""
 
     present: Tensor
     thresholds: tuple[EntityThreshold, ...]
@@ -346,25 +275,12 @@ def _fixed_thresholds(scores: Tensor, vocabulary: Vocabulary) -> _Presence:
 def _labeled_thresholds(
     scores: Tensor, vocabulary: Vocabulary, labeled: _Scored, labeled_scores: Tensor
 ) -> _Presence:
-    """Thresholds from other images with known entities.
-
-    Raises:
-        DataError: None of these has any of the entities, or all have all ("no-thresholds").
-    """
+    """Thresholds from other images with known entities."""
     present = presence_matrix(labeled.expectations.expected, vocabulary.entities)
     _check_both_kinds(present, short(labeled.expectations.origin, 60))
     found = calibrate(labeled_scores, present)
-    rows = tuple(
-        EntityThreshold(
-            entity,
-            (float(found.thresholds[i]),),
-            bool(found.is_own[i]),
-            _known_or_none(found.sensitivity[i]),
-            _known_or_none(found.false_positive_rate[i]),
-        )
-        for i, entity in enumerate(vocabulary.entities)
-    )
-    return _Presence(found.present(scores), rows, "labelled")
+    rates = torch.stack([found.sensitivity, found.false_positive_rate], dim=1)
+    return _Presence(found.present(scores), _threshold_rows(vocabulary, [found], rates), "labelled")
 
 
 def _prompt_thresholds(
@@ -374,19 +290,25 @@ def _prompt_thresholds(
 
     How often these are right is not known: by the same prompts, that would be the score itself.
     """
-    entities = vocabulary.entities
-    found = present_by_halves(scores, presence_matrix(expectations.expected, entities), second)
-    rows = tuple(
+    expected = presence_matrix(expectations.expected, vocabulary.entities)
+    found = present_by_halves(scores, expected, second)
+    rates = torch.full((len(vocabulary), 2), torch.nan)
+    return _Presence(found.present, _threshold_rows(vocabulary, found.calibrations, rates), "prompts")
+
+
+def _threshold_rows(
+    vocabulary: Vocabulary, calibrations: Sequence[Calibration], rates: Tensor
+) -> tuple[EntityThreshold, ...]:
+    """One row per entity; `rates` (E, 2) are sensitivity and false positive rate, NaN where they are not known."""
+    return tuple(
         EntityThreshold(
             entity,
-            tuple(float(each.thresholds[i]) for each in found.calibrations),
-            all(bool(each.is_own[i]) for each in found.calibrations),
-            None,
-            None,
+            tuple(float(each.thresholds[i]) for each in calibrations),
+            all(bool(each.is_own[i]) for each in calibrations),
+            *(None if rate != rate else rate for rate in rates[i].tolist()),
         )
-        for i, entity in enumerate(entities)
+        for i, entity in enumerate(vocabulary)
     )
-    return _Presence(found.present, rows, "prompts")
 
 
 def halves_of(groups: Sequence[str], seed: int) -> Tensor:
@@ -398,11 +320,7 @@ def halves_of(groups: Sequence[str], seed: int) -> Tensor:
 
 
 def _check_halves(expectations: Expectations, vocabulary: Vocabulary, seed: int) -> Tensor:
-    """Which images are in the second half, (n,) bool.
-
-    Raises:
-        DataError: In a half, nothing is expected, or everything ("no-thresholds").
-    """
+    """Which images are in the second half, (n,) bool."""
     expected = presence_matrix(expectations.expected, vocabulary.entities)
     second = halves_of(expectations.groups, seed)
     for half in (expected[~second], expected[second]):
@@ -421,10 +339,6 @@ def _check_both_kinds(present: Tensor, source: str, part: str = "") -> None:
         )
 
 
-def _known_or_none(value: Tensor) -> float | None:
-    return None if bool(value.isnan()) else float(value)
-
-
 def _result(
     scored: _Scored,
     presence: _Presence,
@@ -439,10 +353,7 @@ def _result(
     entities = vocabulary.entities
     metrics = entity_set_metrics(
         expectations.expected,
-        [
-            tuple(entity for entity, is_there in zip(entities, row, strict=True) if is_there)
-            for row in presence.present.tolist()
-        ],
+        present_names(presence.present, entities),
         vocabulary=entities,
         excluded=expectations.excluded,
         groups=expectations.groups,
@@ -457,28 +368,20 @@ def _result(
             for metric, score in metrics.scores.items()
             if metric != _NO_ANSWERS
         },
-        protocol=PROTOCOL,
-        ties="closed",
-        distances="exact",
         extractor=info,
         extractors={} if info is None else {info.name: info},
-        deviations=(),
-        real=expectations_summary(expectations, vocabulary, vocabulary),
         fake=SideSummary.of(features, Identities.of(features)),
-        n_shared=0,
         device=str(embedder.device),
-        seed=embedder.options.seed,
         max_images=embedder.options.max_images,
         seconds={**seconds, "score": time.perf_counter() - started},
-        versions=package_versions(),
         notices=(
             *_notices(presence, metrics, classifier.name),
             *nothing_expected_notices(expectations),
             *decoding_notices("fake", features),
             *_feature_notices(features, classifier),
         ),
-        undefined=tuple(f"entity.{metric}" for metric in metrics.undefined),
         entities=_summary(metrics, presence, vocabulary, classifier, labeled),
+        **common_fields(metrics, expectations, vocabulary, vocabulary, seed=embedder.options.seed),
     )
 
 

@@ -30,17 +30,17 @@ def find_with_spacy(
     labels: Collection[str] | None = None,
     aliases: Vocabulary | None = None,
 ) -> tuple[str, ...]:
-    """The entities that a spaCy pipeline recognises in a text, each once, in the order in which they come.
+    """The entities that a spaCy pipeline recognizes in a text, each once, in the order in which they come.
 
     Args:
         text: Any text in the language of the model.
-        model: A loaded pipeline with an entity recogniser or ruler, or the name of an installed one, such as
+        model: A loaded pipeline with an entity recognizer or ruler, or the name of an installed one, such as
             "en_core_web_sm" or "zh_core_web_sm". Load it yourself for many texts: that takes seconds.
         labels: Only these kinds, such as ("PERSON", "GPE"); None for all.
         aliases: Names that mean the same entity.
 
     Raises:
-        UsageError: spaCy or the model is not installed ("no-spacy"), or the pipeline recognises no entities.
+        UsageError: spaCy or the model is not installed ("no-spacy"), or the pipeline recognizes no entities.
     """
     return CanonicalNames(aliases).register(_spans(text, _pipeline(model), labels))
 
@@ -51,7 +51,7 @@ def vocabulary_from_spacy(
     *,
     labels: Collection[str] | None = None,
 ) -> Vocabulary:
-    """A vocabulary of all entities that a spaCy pipeline recognises in texts, such as all prompts.
+    """A vocabulary of all entities that a spaCy pipeline recognizes in texts, such as all prompts.
 
     Raises:
         UsageError: As `find_with_spacy`.
@@ -86,8 +86,8 @@ def _pipeline(model: Any) -> Any:  # noqa: ANN401
     kinds = {model.get_pipe_meta(name).factory for name in getattr(model, "pipe_names", ())}
     if kinds <= _OTHER_COMPONENTS:
         raise UsageError(
-            f"this is no pipeline that recognises entities (it has {short(', '.join(sorted(kinds)) or 'nothing', 60)}); needed is "
-            "one with an entity recogniser or an entity ruler",
+            f"this is no pipeline that recognizes entities (it has {short(', '.join(sorted(kinds)) or 'nothing', 60)}); needed is "
+            "one with an entity recognizer or an entity ruler",
             code="no-spacy",
         )
     return model

@@ -19,8 +19,8 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from genpr.conditional.text_files import read_csv, read_text
 from genpr.errors import DataError, UsageError, short
+from genpr.evaluation.tables import delimiter_of, read_csv, read_text
 from genpr.limits import parse_json
 from genpr.unicode_forms import normalize
 
@@ -79,7 +79,7 @@ def _bare(name: str) -> str:
     return begun.rstrip(_AFTER + unopened)
 
 
-_EDGE = "\x00"  # normalize_name texts hold no control characters
+_EDGE = "\x00"  # normalized texts hold no control characters
 _UNSPACED = (
     *((0x0E00, 0x0EFF), (0x0F00, 0x109F), (0x1780, 0x17FF)),  # Thai, Lao; Tibetan, Burmese; Khmer
     *((0x1100, 0x11FF), (0x2E80, 0x2FDF), (0x3000, 0x30FF), (0x3100, 0x9FFF)),  # jamo, radicals, kana, Han
@@ -99,7 +99,7 @@ class NameMatcher:
     found only with its marks. Scripts that are written without spaces get no marks.
 
     Args:
-        names: Normalised name -> whatever it stands for; empty names are no names.
+        names: Normalized name -> whatever it stands for; empty names are no names.
     """
 
     def __init__(self, names: Mapping[str, str]) -> None:
@@ -146,7 +146,7 @@ class NameMatcher:
         return self._next.get((state, c), 0)
 
     def find(self, text: str) -> Iterable[str]:
-        """What each name in a normalize_name text stands for, from left to right.
+        """What each name in a normalized text stands for, from left to right.
 
         Of names that overlap, it is the one that begins first, and of those the longest.
         """
@@ -214,7 +214,7 @@ class Vocabulary:
 
     Attributes:
         entities: Each once, as it was first written.
-        by_name: Normalised name or alias -> entity.
+        by_name: Normalized name or alias -> entity.
         origin: Where it comes from, for people.
 
     Example:
@@ -319,7 +319,7 @@ def _names(names: object, origin: str) -> list[str]:
 
 
 def _enter(by_name: dict[str, str], name: object, entity: str, origin: str, *, repeats: bool = True) -> None:
-    """Add one name; the same one again is no harm, except where entities are told apart by it."""
+    """Add one name; the same one again is no harm, except where it is all that distinguishes entities."""
     if not isinstance(name, str):
         raise _bad(origin, f"{name!r} is no name")
     key = normalize_name(name)
@@ -365,21 +365,19 @@ def _read_vocabulary(path: Path) -> Any:  # noqa: ANN401 - checked by Vocabulary
         try:
             found = parse_json(text)
         except ValueError as error:
-            raise DataError(
-                f"{path} is no JSON ({error}); was it cut short?", code="bad-vocabulary", path=origin
-            ) from error
+            raise _bad(origin, f"it is no JSON ({error})") from error
         if isinstance(found, dict):
             found = {entity: [names] if isinstance(names, str) else names for entity, names in found.items()}
     else:
-        found = _from_csv(text, origin, "\t" if suffix == ".tsv" else ",")
+        found = _from_csv(path, text)
     if not found:
-        raise DataError(f"{path} holds no names; is it the right file?", code="bad-vocabulary", path=origin)
+        raise _bad(origin, "it holds no names")
     return found
 
 
-def _from_csv(text: str, origin: str, delimiter: str) -> dict[str, list[str]]:
+def _from_csv(path: Path, text: str) -> dict[str, list[str]]:
     """An entity and its aliases per line; one entity may have several lines."""
-    rows = [[cell.strip() for cell in row] for _, row in read_csv(text, origin, delimiter)]
+    rows = [[cell.strip() for cell in row] for _, row in read_csv(text, str(path), delimiter_of(path))]
     rows = [row for row in rows if any(row)]
     heads = [normalize_name(cell) for cell in rows[0]] if rows else []
     if len(heads) > 1 and heads[0] in _ENTITY_HEADS and set(heads[1:]) <= _ALIAS_HEADS:
@@ -387,12 +385,7 @@ def _from_csv(text: str, origin: str, delimiter: str) -> dict[str, list[str]]:
     aliases: dict[str, list[str]] = {}
     for entity, *others in rows:
         if not entity:
-            raise DataError(
-                f"{origin} has a line whose first column is empty ({short(', '.join(others), 60)}); the entity comes first, "
-                "then its aliases",
-                code="bad-vocabulary",
-                path=origin,
-            )
+            raise _bad(str(path), f"the first column of {short(', '.join(others), 30)} is empty")
         aliases.setdefault(entity, []).extend(alias for alias in others if alias)
     return aliases
 

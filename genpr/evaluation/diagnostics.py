@@ -6,12 +6,9 @@ Every diagnostic has a threshold far from what chance does, so that two halves o
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
 
 import torch
 
-from genpr.distributed import current_communicator
 from genpr.evaluation.fitted_neighbors import NeighborResult
 from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Identities
@@ -19,7 +16,8 @@ from genpr.features.feature_set import FeatureSet
 from genpr.images.policy import choices_in
 from genpr.metrics.ball_metrics import coverage, density, precision, recall
 from genpr.metrics.clusters import MissingKind, RealKinds, odd_axes
-from genpr.metrics.diagnostics import ManifoldDiagnostics, is_copying
+from genpr.metrics.diagnostics import ManifoldDiagnostics, NearCopies, Outlier, is_copying
+from genpr.metrics.metric import Metric
 from genpr.metrics.neighbor_metrics import Lack, least_for_interval
 from genpr.metrics.registry import C_T
 from genpr.metrics.value import MetricValue
@@ -35,8 +33,8 @@ _FLAT = 0.01
 _COPIES = {"same-input", "copied-reals"}
 _CONCENTRATED = 0.8
 _DENSE, _GAP = 1.2, 0.2
-_REACHED, _GOOD = (precision.name, recall.name, coverage.name), 0.8  # of the null: what all must reach
-_NEAR, _PLAUSIBLE = (precision.name, density.name), 0.5
+_REACHED, _GOOD = (precision, recall, coverage), 0.8  # of the null: what all must reach
+_NEAR, _PLAUSIBLE = (precision, density), 0.5
 _SHOWN = 3
 
 
@@ -49,10 +47,10 @@ def notices_of(
     plan: ScorePlan,
     deviations: Sequence[str],
     neighbors: NeighborResult | None,
-    kinds: Callable[[], RealKinds],
+    kinds: Callable[[], RealKinds | None],
     seed: int,
 ) -> tuple[Notice, ...]:
-    """Everything worth saying about a score, most important first; the first rank looks, and all get its notices.
+    """Everything worth saying about a score, most important first.
 
     Args:
         reals: The features that stand for the reals.
@@ -65,30 +63,29 @@ def notices_of(
         kinds: Gives the clusters of the reals when they are needed.
         seed: Chooses the part of each set whose single features are compared.
     """
-
-    def find() -> list[dict[str, Any]]:
-        found = input_notices(reals, fakes, *identities, protocol=plan.protocol.name, deviations=deviations)
-        known = {item.code for item in found}
-        diagnostics, lacks = (neighbors.diagnostics, neighbors.lacks) if neighbors else (None, {})
-        diagnosed = diagnose(
+    found = input_notices(reals, fakes, *identities, protocol=plan.protocol.name, deviations=deviations)
+    copying = _copying(metrics[C_T.name]) if C_T.name in metrics else []
+    if neighbors is None:
+        return (*found, *copying, *_low_null(metrics))
+    known, notices = {item.code for item in found}, list(found)
+    if neighbors.diagnostics is None:
+        notices += [*copying, *_low_null(metrics)]
+    else:
+        notices = [*near_duplicate_notices(neighbors.diagnostics, known), *found]
+        notices += diagnose(
             reals,
             fakes,
             metrics,
-            diagnostics,
-            kinds=None if diagnostics is None else kinds(),
+            neighbors.diagnostics,
+            kinds=kinds(),
             seed=seed,
-            distinct=identities[1].first_rows,
+            distinct=identities[1].first_rows() if identities[1].n_duplicates else None,
             known=known,
+            copying=copying,
         )
-        notices = (
-            *near_duplicate_notices(diagnostics, known),
-            *found,
-            *diagnosed,
-            *interval_notices(lacks, plan.ks, min(len(reals), len(fakes))),
-        )
-        return [asdict(item) for item in notices]
-
-    return tuple(Notice(**record) for record in current_communicator().broadcast_from_rank0(find))
+    if neighbors.lacks:
+        notices += interval_notices(neighbors.lacks, plan.ks, min(len(reals), len(fakes)))
+    return tuple(notices)
 
 
 def input_notices(
@@ -101,39 +98,35 @@ def input_notices(
     deviations: Sequence[str],
 ) -> tuple[Notice, ...]:
     """Everything worth saying about the two sets, most important first."""
-    unmet = [notice("protocol-not-met", protocol=protocol, what="; ".join(deviations))] if deviations else []
-    notices = [*unmet, *_provenance(real, fake), *_sizes(real, fake), *_identical(real_ids, fake_ids)]
-    codecs = real.facts.codec, fake.facts.codec
-    if None not in codecs and codecs[0] != codecs[1]:
-        notices.append(notice("codec-mismatch", real=codecs[0], fake=codecs[1]))
-    for role, features in (("real", real), ("fake", fake)):
-        notices += decoding_notices(role, features)
-        notices += _file_notices(role, features)
-        notices += features.notices
-    return tuple(dict.fromkeys(notices))
-
-
-def _provenance(real: FeatureSet, fake: FeatureSet) -> list[Notice]:
-    info, notices = fake.extractor or real.extractor, []
+    notices = []
+    if deviations:
+        notices.append(notice("protocol-not-met", protocol=protocol, what="; ".join(deviations)))
+    info = fake.extractor or real.extractor
     if info is not None and not info.comparable:
         notices.append(notice("not-comparable", extractor=info.name))
-    chosen = [choices_in(side.decoder) for side in (real, fake)]
-    if real.decoder and fake.decoder and chosen[0] != chosen[1]:
-        ours, theirs = (
-            ", ".join(f"{name} {value}" for name, value in each.items()) or "the defaults" for each in chosen
-        )
-        notices.append(notice("decoded-unlike", real=ours, fake=theirs))
-    return notices
-
-
-def _sizes(real: FeatureSet, fake: FeatureSet) -> list[Notice]:
+    if real.decoder and fake.decoder and real.decoder != fake.decoder:
+        ours, theirs = choices_in(real.decoder), choices_in(fake.decoder)
+    else:
+        ours = theirs = {}
+    if ours != theirs:
+        shown = {"real": _choices_shown(ours), "fake": _choices_shown(theirs)}
+        notices.append(notice("decoded-unlike", **shown))
     n_real, n_fake = len(real), len(fake)
-    notices = []
     if min(n_real, n_fake) < _SMALL:
         notices.append(notice("small-sample", n=min(n_real, n_fake)))
     if max(n_real, n_fake) > _UNEQUAL * min(n_real, n_fake):
         notices.append(notice("unequal-n", n_real=f"{n_real:,}", n_fake=f"{n_fake:,}"))
-    return notices
+    notices += _identical(real_ids, fake_ids)
+    codecs = real.facts.codec, fake.facts.codec
+    if None not in codecs and codecs[0] != codecs[1]:
+        notices.append(notice("codec-mismatch", real=codecs[0], fake=codecs[1]))
+    for role, features in (("real", real), ("fake", fake)):
+        notices += [*decoding_notices(role, features), *_file_notices(role, features), *features.notices]
+    return tuple(dict.fromkeys(notices))
+
+
+def _choices_shown(choices: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in choices.items()) or "the defaults"
 
 
 def _identical(real: Identities, fake: Identities) -> list[Notice]:
@@ -143,22 +136,22 @@ def _identical(real: Identities, fake: Identities) -> list[Notice]:
     shared = fake.n_shared_with(real)
     if shared > _COPIES_SHARE * len(fake.rows):
         notices.append(notice("copied-reals", count=f"{shared:,}", total=f"{len(fake.rows):,}"))
-    for role, side in (("real", real), ("fake", fake)):
-        if side.n_duplicates > _DUPLICATES_SHARE * len(side.rows):
-            facts = {"role": role, "count": f"{side.n_duplicates:,}", "total": f"{len(side.rows):,}"}
+    for role, ids in (("real", real), ("fake", fake)):
+        if ids.n_duplicates > _DUPLICATES_SHARE * len(ids.rows):
+            facts = {"role": role, "count": f"{ids.n_duplicates:,}", "total": f"{len(ids.rows):,}"}
             notices.append(notice("duplicates", **facts))
     return notices
 
 
 def decoding_notices(role: str, features: FeatureSet) -> list[Notice]:
-    """What was left out, converted or dropped while the images of a side were read."""
-    total = len(features) + len(features.skipped)
-    notices = [
-        notice(flag, role=role, count=f"{count:,}", total=f"{features.n_decoded or len(features):,}")
-        for flag, count in features.flags.items()
-    ]
+    """What was left out, converted or dropped while the images of one source were read."""
+    notices = []
+    n_decoded = f"{features.n_decoded or len(features):,}"
+    for flag, count in features.flags.items():
+        notices.append(notice(flag, role=role, count=f"{count:,}", total=n_decoded))
     if features.skipped:
-        notices.append(notice("skipped", role=role, count=f"{len(features.skipped):,}", total=f"{total:,}"))
+        total = f"{len(features) + len(features.skipped):,}"
+        notices.append(notice("skipped", role=role, count=f"{len(features.skipped):,}", total=total))
     if features.n_cached and not features.n_embedded:
         notices.append(notice("all-cached", role=role, count=f"{features.n_cached:,}"))
     return notices
@@ -180,58 +173,63 @@ def diagnose(
     reals: FeatureSet,
     fakes: FeatureSet,
     metrics: Mapping[str, MetricValue],
-    diagnostics: ManifoldDiagnostics | None,
+    diagnostics: ManifoldDiagnostics,
     *,
     kinds: RealKinds | None,
     seed: int,
     distinct: Sequence[int] | None,
     known: Collection[str],
+    copying: Sequence[Notice] = (),
 ) -> list[Notice]:
-    """Notices about one score, the most important first.
+    """Notices about how the fakes lie among the reals, the most important first.
 
     Args:
-        reals: The real side.
-        fakes: The fake side.
+        reals: The reals.
+        fakes: The fakes.
         metrics: Of the two.
-        diagnostics: What was found when they were counted; None if no neighbours were.
-        kinds: Of the reals; None where no neighbours were counted.
-        seed: Chooses the part of each side whose single features are compared.
+        diagnostics: What was found when neighbors were counted.
+        kinds: Clusters of the reals; None if they are too few.
+        seed: Chooses the part of each set whose single features are compared.
         distinct: Rows of the fakes without repeats, which are another matter than kinds; None if there are none.
         known: Codes of what is known already, of byte-identical images among others.
+        copying: What a test against held-out reals found.
     """
-    found = _low_null(metrics)
-    if diagnostics is None or kinds is None:
-        return [*_copying(metrics), *found]
-    fake_rows = None if distinct is None else torch.tensor(distinct)
-    is_plausible = _are_plausible(metrics)
+    notices = []
+    if "duplicates" not in known:
+        for role, share in zip(("real", "fake"), diagnostics.flat, strict=True):
+            if share > _FLAT:
+                notices.append(notice("degenerate-manifold", role=role, share=f"{share:.0%}"))
+    copies = diagnostics.near_copies
+    if copies is not None and not _COPIES & {*known} and is_copying(copies):
+        notices.append(_near_copies(reals, fakes, copies))
+    # Whether fakes are near reals at all: of noise, low fidelity says all there is to say.
+    is_plausible = max(_relative(metrics, _NEAR), default=1.0) >= _PLAUSIBLE
     shrunk = _shrinkage(metrics, diagnostics) if is_plausible else []
-    return [
-        *([] if "duplicates" in known else _flat(diagnostics)),
-        *([] if _COPIES & {*known} else _copies(reals, fakes, diagnostics)),
-        # Shrunken fakes are nearer to all reals, and in many balls, without copying or relying on any.
-        *(shrunk or [*_copying(metrics), *_outliers(reals, diagnostics)]),
-        *(_kinds(reals, kinds.missing(fakes.features, fake_rows=fake_rows)) if is_plausible else []),
-        *_axes(reals, fakes, metrics, seed),
-        *found,
-    ]
+    # Shrunken fakes are nearer to all reals, and in many balls, without copying or relying on any.
+    notices += shrunk or copying
+    if diagnostics.outliers and not shrunk:
+        notices.append(_outliers(reals, diagnostics.outliers))
+    if is_plausible and kinds is not None:
+        fake_rows = None if distinct is None else torch.tensor(distinct)
+        if missing := kinds.missing(fakes.features, fake_rows=fake_rows):
+            notices.append(_missing_kinds(reals, missing))
+    # Only where distances show nothing: a blurred or collapsed set differs in single features too.
+    if min(_relative(metrics, _REACHED), default=0.0) >= _GOOD:
+        notices += _axes(reals, fakes, seed)
+    return [*notices, *_low_null(metrics)]
 
 
-def near_duplicate_notices(diagnostics: ManifoldDiagnostics | None, known: Collection[str]) -> list[Notice]:
-    """The notice of near-duplicates within either side, at most one.
+def near_duplicate_notices(diagnostics: ManifoldDiagnostics, known: Collection[str]) -> list[Notice]:
+    """The notice of near-duplicates within either set, at most one.
 
     Args:
-        diagnostics: What was found when neighbors were counted; None if none were.
+        diagnostics: What was found when neighbors were counted.
         known: Codes of what is known already; "duplicates" accounts for images that are exactly equal.
     """
-    if diagnostics is None:
-        return []
-    found = [
-        (role, each)
-        for role, each, flat in zip(
-            ("real", "fake"), diagnostics.near_duplicates, diagnostics.flat, strict=True
-        )
-        if each is not None and each.matters(equal="duplicates" not in known and flat <= _FLAT)
-    ]
+    found = []
+    for role, each, flat in zip(("real", "fake"), diagnostics.near_duplicates, diagnostics.flat, strict=True):
+        if each is not None and each.matters(equal="duplicates" not in known and flat <= _FLAT):
+            found.append((role, each))
     if not found:
         return []
     sides = " and ".join(f"{each.share:.0%} of the {role} images" for role, each in found)
@@ -280,28 +278,16 @@ def _low_null(metrics: Mapping[str, MetricValue]) -> list[Notice]:
     return [notice("low-null", null=f"{value.null:.2f}")]
 
 
-def _flat(diagnostics: ManifoldDiagnostics) -> list[Notice]:
-    return [
-        notice("degenerate-manifold", role=role, share=f"{share:.0%}")
-        for role, share in zip(("real", "fake"), diagnostics.flat, strict=True)
-        if share > _FLAT
-    ]
+def _copying(z: MetricValue) -> list[Notice]:
+    return [] if z.value >= _COPYING_Z else [notice("copying", z=f"{z.value:.1f}")]
 
 
-def _copying(metrics: Mapping[str, MetricValue]) -> list[Notice]:
-    z = metrics.get(C_T.name)
-    return [] if z is None or z.value >= _COPYING_Z else [notice("copying", z=f"{z.value:.1f}")]
-
-
-def _copies(reals: FeatureSet, fakes: FeatureSet, diagnostics: ManifoldDiagnostics) -> list[Notice]:
-    copies = diagnostics.near_copies
-    if copies is None or not is_copying(copies):
-        return []
+def _near_copies(reals: FeatureSet, fakes: FeatureSet, copies: NearCopies) -> Notice:
     pairs = list(zip(copies.fakes[:_SHOWN].tolist(), copies.reals[:_SHOWN].tolist(), strict=True))
     shown = ", ".join(f"{fakes.name_of(fake)} ({reals.name_of(real)})" for fake, real in pairs)
-    return [
-        notice("near-copies", share=_percent(copies.share), expected=_percent(copies.expected), shown=shown)
-    ]
+    return notice(
+        "near-copies", share=_percent(copies.share), expected=_percent(copies.expected), shown=shown
+    )
 
 
 def _shrinkage(metrics: Mapping[str, MetricValue], diagnostics: ManifoldDiagnostics) -> list[Notice]:
@@ -309,8 +295,8 @@ def _shrinkage(metrics: Mapping[str, MetricValue], diagnostics: ManifoldDiagnost
     ratio = diagnostics.concentration
     if ratio is not None and ratio < _CONCENTRATED:
         return [notice("shrinkage", sign=f"their balls are {ratio:.2f} times as large as those of the reals")]
-    found = [metrics.get(metric.name) for metric in (density, recall, coverage)]
-    dense, of_recall, of_coverage = found
+    dense = metrics.get(density.name)
+    of_recall, of_coverage = metrics.get(recall.name), metrics.get(coverage.name)
     if dense is None or of_recall is None or of_coverage is None:
         return []
     reached, covered = of_recall.relative, of_coverage.relative
@@ -320,42 +306,26 @@ def _shrinkage(metrics: Mapping[str, MetricValue], diagnostics: ManifoldDiagnost
     return [notice("shrinkage", sign=sign)]
 
 
-def _outliers(reals: FeatureSet, diagnostics: ManifoldDiagnostics) -> list[Notice]:
-    if not diagnostics.outliers:
-        return []
-    worst = diagnostics.outliers[0]
-    shown = ", ".join(reals.name_of(outlier.row) for outlier in diagnostics.outliers[:_SHOWN])
-    return [
-        notice("outlier-dominance", count=len(diagnostics.outliers), share=_percent(worst.share), shown=shown)
-    ]
+def _outliers(reals: FeatureSet, outliers: Sequence[Outlier]) -> Notice:
+    shown = ", ".join(reals.name_of(outlier.row) for outlier in outliers[:_SHOWN])
+    return notice("outlier-dominance", count=len(outliers), share=_percent(outliers[0].share), shown=shown)
 
 
-def _are_plausible(metrics: Mapping[str, MetricValue]) -> bool:
-    """Whether fakes are near reals at all: of noise, low fidelity says all there is to say."""
-    seen = [metrics[name].relative for name in _NEAR if name in metrics]
-    return not seen or max(value or 0.0 for value in seen) >= _PLAUSIBLE
+def _relative(metrics: Mapping[str, MetricValue], of: Sequence[Metric]) -> list[float]:
+    """Value over null of those that are there."""
+    return [metrics[each.name].relative or 0.0 for each in of if each.name in metrics]
 
 
-def _kinds(reals: FeatureSet, kinds: Sequence[MissingKind]) -> list[Notice]:
-    if not kinds:
-        return []
-    return [
-        notice(
-            "missing-kinds",
-            real=_percent(sum(kind.real_share for kind in kinds)),
-            fake=_percent(sum(kind.fake_share for kind in kinds)),
-            shown=", ".join(reals.name_of(kind.row) for kind in kinds[:_SHOWN]),
-        )
-    ]
+def _missing_kinds(reals: FeatureSet, kinds: Sequence[MissingKind]) -> Notice:
+    return notice(
+        "missing-kinds",
+        real=_percent(sum(kind.real_share for kind in kinds)),
+        fake=_percent(sum(kind.fake_share for kind in kinds)),
+        shown=", ".join(reals.name_of(kind.row) for kind in kinds[:_SHOWN]),
+    )
 
 
-def _axes(
-    reals: FeatureSet, fakes: FeatureSet, metrics: Mapping[str, MetricValue], seed: int
-) -> list[Notice]:
-    """Only where distances see nothing: a blurred or collapsed set differs in single features too."""
-    seen = [metrics[name].relative for name in _REACHED if name in metrics]
-    if not seen or min(value or 0.0 for value in seen) < _GOOD:
-        return []
+def _axes(reals: FeatureSet, fakes: FeatureSet, seed: int) -> list[Notice]:
     odd = odd_axes(reals.features, fakes.features, seed=seed)
     if odd.is_lattice:
         return [notice("lattice")]

@@ -25,7 +25,7 @@ from genpr.evaluation.result import Result
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedInput, check_same_kind, open_input
 from genpr.features.options import takes_options
-from genpr.features.source_features import Embedder, SourceFeatures
+from genpr.features.source_features import Embedder, ExtractorKey, SourceFeatures
 from genpr.memory import memory_limit
 
 
@@ -96,22 +96,26 @@ def score_with(
 ) -> dict[str, Result]:
     """As `score_protocols`, of different names."""
     for name in protocols:
-        find_protocol(name)
+        find_protocol(name)  # before anything is opened
     embedder = Embedder(options)
     with memory_limit(options.max_memory):
         opened_real, opened_fake = open_input(real, "real"), open_input(fake, "fake")
         check_same_kind(opened_real, opened_fake)
         plans = [ScorePlan.of(name, opened_real, options) for name in protocols]
-        labels = LabelConfig.of(options.labels, opened_real, options.bad_images)
-        if labels is not None:
+        labels = None
+        if options.labels is not None:
+            labels = LabelConfig.of(options.labels, opened_real, options.bad_images)
             labels.check(opened_fake)
-        reals = _embed_reals(opened_real, plans, embedder)
-        fakes = _embed_fakes(opened_fake, plans, embedder)
-        held_out = _embed_held_out(options.held_out, opened_real, plans, embedder)
-        return {
-            plan.protocol.name: FittedReference(plan, reals, embedder, held_out, labels).score(fakes)
-            for plan in plans
-        }
+        reals = _embed(opened_real, "real", plans, embedder)
+        fakes = _embed(opened_fake, "fake", plans, embedder)
+        held_out = None
+        if options.held_out is not None:
+            held_out = _embed_held_out(options.held_out, opened_real, plans, embedder)
+        results = {}
+        for plan in plans:
+            reference = FittedReference(plan, reals, embedder, held_out, labels)
+            results[plan.protocol.name] = reference.score(fakes)
+        return results
 
 
 def check_before_embedding(
@@ -133,46 +137,32 @@ def check_before_embedding(
     return opened
 
 
-def _embed_reals(opened: OpenedInput, plans: Sequence[ScorePlan], embedder: Embedder) -> SourceFeatures:
-    """The reals by every extractor that some plan needs of them."""
-    limit = _largest([plan.most_real for plan in plans])
-    reals = SourceFeatures(opened, "real", embedder, limit=limit, declared=[plan.own for plan in plans])
-    reals.require(
-        [key for plan in plans for key in plan.real_spaces],
-        minimum=max(plan.least_real for plan in plans),
-        for_metrics=[key for plan in plans for key in plan.looked_at],
-    )
-    return reals
-
-
-def _embed_fakes(opened: OpenedInput, plans: Sequence[ScorePlan], embedder: Embedder) -> SourceFeatures:
-    """The fakes by every extractor that some plan needs."""
-    limit = _largest([plan.most_fake for plan in plans])
-    fakes = SourceFeatures(opened, "fake", embedder, limit=limit, declared=[plan.own for plan in plans])
-    fakes.require(
-        [key for plan in plans for key in plan.spaces.values()],
-        minimum=max(plan.least_fake for plan in plans),
-    )
-    return fakes
+def _embed(opened: OpenedInput, role: str, plans: Sequence[ScorePlan], embedder: Embedder) -> SourceFeatures:
+    """The "real" or "fake" images by every extractor that some plan needs of them."""
+    limit: int | None = 0
+    declared, spaces, compared, least = [], list[ExtractorKey](), list[ExtractorKey](), 1
+    for plan in plans:
+        declared.append(plan.own)
+        needs = plan.needs[role]
+        limit = None if limit is None or needs.most is None else max(limit, needs.most)
+        spaces += needs.spaces
+        compared += needs.compared
+        least = max(least, needs.least)
+    features = SourceFeatures(opened, role, embedder, limit=limit, declared=declared)
+    features.require(spaces, minimum=least, for_metrics=compared)
+    return features
 
 
 def _embed_held_out(
     source: object, real: OpenedInput, plans: Sequence[ScorePlan], embedder: Embedder
-) -> SourceFeatures | None:
-    """The held-out reals by each plan's own extractor; None if there are none."""
-    if source is None:
-        return None
+) -> SourceFeatures:
+    """The held-out reals by each plan's own extractor."""
     opened = open_input(source, "held-out")
     check_same_kind(real, opened)
     own = [plan.own for plan in plans]
     features = SourceFeatures(opened, "held-out", embedder, declared=own)
     features.require(own, minimum=1)
     return features
-
-
-def _largest(limits: Sequence[int | None]) -> int | None:
-    """The largest limit; None where one of them is."""
-    return None if None in limits else max(limit for limit in limits if limit is not None)
 
 
 @takes_options(ScoreOptions)
@@ -217,9 +207,12 @@ class Evaluator:
             self._real = real if isinstance(real, str | os.PathLike) else None  # where labels may be
             self._opened_real = open_input(real, "real")
             self._plan = ScorePlan.of(options.protocol, self._opened_real, options)
-            self._labels = LabelConfig.of(options.labels, self._opened_real, options.bad_images)
-            reals = _embed_reals(self._opened_real, [self._plan], self._embedder)
-            held_out = _embed_held_out(options.held_out, self._opened_real, [self._plan], self._embedder)
+            self._labels = held_out = None
+            if options.labels is not None:
+                self._labels = LabelConfig.of(options.labels, self._opened_real, options.bad_images)
+            reals = _embed(self._opened_real, "real", [self._plan], self._embedder)
+            if options.held_out is not None:
+                held_out = _embed_held_out(options.held_out, self._opened_real, [self._plan], self._embedder)
             self._reference = FittedReference(self._plan, reals, self._embedder, held_out, self._labels)
 
     @property
@@ -362,4 +355,4 @@ class Evaluator:
 
     def _embedded(self, opened: OpenedInput, cache: bool | None) -> SourceFeatures:
         embedder = self._embedder if cache is None else self._embedder.with_options(cache=cache)
-        return _embed_fakes(opened, [self._plan], embedder)
+        return _embed(opened, "fake", [self._plan], embedder)

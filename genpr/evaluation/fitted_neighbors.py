@@ -15,9 +15,8 @@ from genpr.images.source import choose_rows
 from genpr.metrics.diagnostics import ManifoldDiagnostics
 from genpr.metrics.emulated_manifold import EmulatedSide
 from genpr.metrics.equal_blocks import equal_blocks
-from genpr.metrics.neighbor_metrics import Lack, NeighborMetrics, Values
-from genpr.metrics.progress import PairProgress
-from genpr.metrics.real_side import FakeSide, RealSide
+from genpr.metrics.neighbor_metrics import Lack, NeighborMetrics, NeighborScores, Values
+from genpr.metrics.real_side import FakeSide, PairProgress, RealSide
 from genpr.metrics.registry import BALLS, NEIGHBORS, SIZE_SENSITIVE, needed_balls
 from genpr.metrics.uncertainty import interval_of
 from genpr.metrics.value import MetricValue
@@ -86,30 +85,67 @@ class FittedNeighbors:
         self._diagnostics = diagnostics
         self._fits: dict[int | None, _Fit] = {}
         self._in_blocks: FittedNeighbors | None = None
-        self._fit(self._limit(len(real)), progress)
+        self._max_rows = plan.protocol.max_rows
+        self._fit(None if self._max_rows is None else self._limit(len(real)), progress)
 
     def score(self, fake: FeatureSet, progress: PairProgress | None = None) -> NeighborResult:
         """Every metric; with `equal_sizes`, those that depend on the ratio of the sizes also in blocks."""
-        plan, n, m = self._plan, len(self._real), len(fake)
-        ks = {name: k for name, k in plan.ks.items() if name in SIZE_SENSITIVE and plan.equal_sizes}
+        blocks, whole, rest = self._blocks(fake) if self._plan.equal_sizes else (), fake, progress
+        if blocks:
+            progress = _part(rest, 0, 1 + len(blocks))
+        limit, variant, found = None, None, []
+        if self._max_rows is not None:
+            limit = self._limit(len(self._real), len(fake))
+        fit = self._fit(limit, progress)
+        if limit is not None:
+            variant = f"{limit:,} images of each side, drawn with seed {self._seed}"
+            fake = _chosen(fake, limit, self._seed)
+        for fitted, part in zip(fit.networks, fake.networks, strict=True):
+            found.append(fitted.score(part, progress))
+        real_side, fakes, ks = fit.networks[0].reals, found[0].fakes, self._plan.ks
+        diagnostics = None
+        if limit is None and self._diagnostics:
+            diagnostics = ManifoldDiagnostics.of(real_side, fakes, progress)
+        values: Values = {}
+        for name in ks:
+            values[name] = _over_networks(name, found, variant)
+        if fit.emulated is not None:
+            counts = fit.emulated.memberships(fake.networks[0], ks=ks, progress=progress)
+            values = {name: _emulated(name, values[name], BALLS[name](counts, k)) for name, k in ks.items()}
+        result = NeighborResult(values, found[0].lacks, diagnostics, fit.reals, fake, real_side, fakes)
+        return self._with_blocks(result, whole, blocks, rest) if blocks else result
+
+    def _blocks(self, fake: FeatureSet) -> tuple[Tensor, ...]:
+        """Rows of the larger set in blocks as large as the other set; none where no metric needs them."""
+        n, m = len(self._real), len(fake)
         # A protocol that limits the rows uses equally many of both sets anyway.
-        if n == m or not ks or plan.protocol.max_rows is not None:
-            return self._score(fake, progress)
-        size, larger = min(n, m), max(n, m)
-        blocks = equal_blocks(larger, size, self._seed)
-        whole = self._score(fake, _part(progress, 0, 1 + len(blocks)))
-        block_plan = replace(plan, ks=ks, intervals=False, equal_sizes=False)
+        if n == m or self._max_rows is not None or not self._plan.ks.keys() & set(SIZE_SENSITIVE):
+            return ()
+        return equal_blocks(max(n, m), min(n, m), self._seed)
+
+    def _with_blocks(
+        self,
+        whole: NeighborResult,
+        fake: FeatureSet,
+        blocks: Sequence[Tensor],
+        progress: PairProgress | None,
+    ) -> NeighborResult:
+        """With the metrics that depend on the ratio of the sizes, as means over blocks of equal size."""
+        n, m = len(self._real), len(fake)
+        ks = {name: k for name, k in self._plan.ks.items() if name in SIZE_SENSITIVE}
+        plan = replace(self._plan, ks=ks, intervals=False, equal_sizes=False)
         found = [
-            self._block(block_plan, fake, rows, _part(progress, at, 1 + len(blocks)))
+            self._block(plan, fake, rows, _part(progress, at, 1 + len(blocks)))
             for at, rows in enumerate(blocks, start=1)
         ]
         role, plural = "reals" if n > m else "fakes", "s" if len(blocks) > 1 else ""
-        variant = f"{len(blocks):,} random block{plural} of {size:,} of the {larger:,} {role}"
+        variant = f"{len(blocks):,} random block{plural} of {min(n, m):,} of the {max(n, m):,} {role}"
         block_values = {}
         for name in ks:
             known = [value for values in found if (value := values[name]) is not None]
             if len(known) == len(found):
-                block_values[name] = replace(_mean_of_blocks(known), n_counted=size, variant=variant)
+                mean = _mean_of_blocks(known)
+                block_values[name] = replace(mean, n_counted=min(n, m), variant=variant)
         lacks = {name: lack for name, lack in whole.lacks.items() if name not in block_values}
         return replace(whole, lacks=lacks, block_values=block_values)
 
@@ -128,43 +164,20 @@ class FittedNeighbors:
         self._in_blocks = self._in_blocks or fitted(self._real)
         return self._in_blocks.score(fake.select(rows), progress).values
 
-    def _score(self, fake: FeatureSet, progress: PairProgress | None) -> NeighborResult:
-        ks, limit = self._plan.ks, self._limit(len(self._real), len(fake))
-        fit = self._fit(limit, progress)
-        fake = self._cut(fake, limit)
-        parts = fake.networks
-        networks = [fitted.score(part, progress) for fitted, part in zip(fit.networks, parts, strict=True)]
-        first, real_side = networks[0], fit.networks[0].reals
-        diagnostics = None
-        if self._diagnostics and limit is None:
-            diagnostics = ManifoldDiagnostics.of(real_side, first.fakes, progress)
-        variant = None if limit is None else f"{limit:,} images of each side, drawn with seed {self._seed}"
-        values = {name: _joined(name, [each.values[name] for each in networks], variant) for name in ks}
-        if fit.emulated is not None:
-            counts = fit.emulated.memberships(parts[0], ks=ks, progress=progress)
-            values = {name: _emulated(name, values[name], BALLS[name](counts, k)) for name, k in ks.items()}
-        return NeighborResult(values, first.lacks, diagnostics, fit.reals, fake, real_side, first.fakes)
-
     def _limit(self, *sizes: int) -> int | None:
-        """Rows of each set, if the protocol limits them: as many reals as fakes. None where that leaves all of them."""
-        most = self._plan.protocol.max_rows
-        if most is None:
-            return None
-        rows = min(most, *sizes)
+        """Rows of each set: as many reals as fakes. None where the protocol's limit leaves all of them."""
+        assert self._max_rows is not None
+        rows = min(self._max_rows, *sizes)
         return None if all(size == rows for size in sizes) else rows
-
-    def _cut(self, features: FeatureSet, limit: int | None) -> FeatureSet:
-        if limit is None or limit >= len(features):
-            return features
-        return features.select(torch.as_tensor(choose_rows(len(features), limit, self._seed)))
 
     def _fit(self, limit: int | None, progress: PairProgress | None) -> _Fit:
         """The fit to so many reals; each number is fitted once."""
         if limit in self._fits:
             return self._fits[limit]
-        plan, real = self._plan, self._cut(self._real, limit)
-        networks = [
-            NeighborMetrics(
+        plan, networks, emulated = self._plan, [], None
+        real = self._real if limit is None else _chosen(self._real, limit, self._seed)
+        for part in real.networks:
+            fitted = NeighborMetrics(
                 part,
                 ks=plan.ks,
                 ties=plan.ties,
@@ -173,9 +186,7 @@ class FittedNeighbors:
                 device=self._device,
                 progress=progress,
             )
-            for part in real.networks
-        ]
-        emulated = None
+            networks.append(fitted)
         if plan.protocol.distances != "exact":
             emulated = EmulatedSide.fit(
                 real.networks[0],
@@ -186,6 +197,13 @@ class FittedNeighbors:
             )
         self._fits[limit] = _Fit(real, tuple(networks), emulated)
         return self._fits[limit]
+
+
+def _chosen(features: FeatureSet, limit: int, seed: int) -> FeatureSet:
+    """A random part of so many rows, or all of them if there are not more."""
+    if limit >= len(features):
+        return features
+    return features.select(torch.as_tensor(choose_rows(len(features), limit, seed)))
 
 
 def mean_over_networks(values: Sequence[MetricValue], variant: str | None) -> MetricValue:
@@ -204,12 +222,12 @@ def mean_over_networks(values: Sequence[MetricValue], variant: str | None) -> Me
     )
 
 
-def _joined(name: str, networks: Sequence[MetricValue | None], variant: str | None) -> MetricValue | None:
+def _over_networks(name: str, networks: Sequence[NeighborScores], variant: str | None) -> MetricValue | None:
     """The mean over networks, with the interval of this mean: all of them were resampled by the same halves."""
-    known = [each for each in networks if each is not None]
+    known = [value for each in networks if (value := each.values[name]) is not None]
     if len(known) < len(networks):
         return None
-    value = mean_over_networks(known, variant)
+    value = mean_over_networks(known, variant) if len(known) > 1 else replace(known[0], variant=variant)
     if value.replicates is None or value.n_counted is None:
         return replace(value, n_counted=None)
     tables = [each.replicates for each in known if each.replicates is not None]

@@ -48,7 +48,15 @@ from genpr.metrics.classification_accuracy import (
     Kind,
     members,
 )
-from genpr.metrics.labels import Coded, LabelMetrics, coded, known_or_none, metrics_of_codes, ratios
+from genpr.metrics.labels import (
+    Coded,
+    LabelMetrics,
+    coded,
+    confusion_counts,
+    known_or_none,
+    metrics_of_codes,
+    ratios,
+)
 from genpr.metrics.uncertainty import interval_of
 from genpr.metrics.value import MetricValue
 from genpr.notices import Notice, notice
@@ -84,17 +92,13 @@ class LabelConfig:
     policy: BadImagePolicy
 
     @classmethod
-    def of(
-        cls, options: LabelOptions | None, real: OpenedInput, policy: BadImagePolicy
-    ) -> LabelConfig | None:
-        """Read the labels that need no fakes; None without options.
+    def of(cls, options: LabelOptions, real: OpenedInput, policy: BadImagePolicy) -> LabelConfig:
+        """Read the labels that need no fakes.
 
         Raises:
             UsageError: There is no such file.
             DataError: Labels cannot be read, or do not belong to the reals.
         """
-        if options is None:
-            return None
         if not isinstance(options, LabelOptions):
             raise UsageError(f"labels must be genpr.LabelOptions(...), not {options!r}", code="bad-option")
         if options.is_file:
@@ -166,7 +170,7 @@ def _content(labels: Labels | None) -> str | None:
         return None
     if isinstance(labels, FolderLabels):
         return labels.origin
-    return _hash(list(labels.labels) if hasattr(labels, "labels") else sorted(labels.by_name.items()))
+    return _hash(list(labels.values) if labels.by_name is None else sorted(labels.by_name.items()))
 
 
 def _hash(content: object) -> str:
@@ -182,9 +186,9 @@ def check_labels(
         UsageError: There is no such file.
         DataError: Labels cannot be read, or do not belong to the images.
     """
-    config = LabelConfig.of(options, real, policy)
-    if config is None:
+    if options is None:
         return
+    config = LabelConfig.of(options, real, policy)
     config.check(fake)
     if config.real is not None:
         reals, fakes = (
@@ -334,23 +338,25 @@ class LabelScorer:
         index = {label: number for number, label in enumerate(classes)}
         features, labels = self._with_labels(requested, fakes, classes)
         places = torch.tensor([index[label] for label in self._labeled.rows], device=labels.device)
-        found = self._reals.score(features, labels, places=places, n_classes=len(classes))
+        found = self._reals.score(features, labels, classes_of_reals=places, n_classes=len(classes))
         k = None if self._options.recogniser == LINEAR else int(self._options.k)
         metrics, undefined = _values(
             found, k=k, extractor=None if fakes.extractor is None else fakes.extractor.name
         )
         rows = _rows(found.test, classes)
+        requested_codes, predicted = labels.cpu().numpy(), found.test.predicted.cpu().numpy()
+        known = predicted >= 0
         summary = LabelSummary(
             recogniser=str(self._options.recogniser),
             k=k,
             rows=rows,
-            confusions=_confusions(labels, found.test.recognised, classes),
+            confusions=_confusions(confusion_counts(requested_codes[known], predicted[known], classes)),
             undefined=undefined_values(rows),
             n=found.test.n,
             origins={each.role: each.origin for each in (self._labeled, requested)},
             unlabelled={each.role: len(each.unlabeled) for each in (self._labeled, requested)},
         )
-        names = iter(classes[place] if place >= 0 else None for place in found.test.recognised.tolist())
+        names = iter(classes[index] if index >= 0 else None for index in predicted.tolist())
         recognized = (None if label is None else next(names) for label in requested.labels)
         return LabelScore(
             metrics,
@@ -389,12 +395,11 @@ class LabelScorer:
         metrics = _plain_values(found, _half_values(codes, self._seed) if enough else {})
         undefined = tuple(f"label.{name}" for name, value in _by_name(found).items() if np.isnan(value))
         rows = _plain_rows(found)
-        wrong = [Confusion(str(a), str(b), count) for a, b, count in found.confusions if a != b]
         summary = LabelSummary(
             recogniser=seen.origin,
             k=None,
             rows=rows,
-            confusions=tuple(wrong[:_MAX_CONFUSIONS]),
+            confusions=_confusions(found.confusions),
             undefined=undefined_values(rows),
             n=codes.n,
             origins={"fake": requested.origin},
@@ -450,7 +455,9 @@ def _value(plain: MetricValue, found: Direction, name: str) -> MetricValue | Non
         chance=known_or_none(found.chance[name]),
     )
     halves = None if found.halves is None else found.halves.rates()[name]
-    return _with_interval(bare, halves, found.n if name == "accuracy" else effective_size(found.tally.asked))
+    return _with_interval(
+        bare, halves, found.n if name == "accuracy" else effective_size(found.tally.requested)
+    )
 
 
 def _plain_values(found: LabelMetrics, halves: Mapping[str, Floats]) -> dict[str, MetricValue]:
@@ -503,36 +510,33 @@ def effective_size(sizes: Floats) -> int:
 
 def _rows(found: Direction, classes: Sequence[str]) -> tuple[LabelRow, ...]:
     """One row per class, the worst first."""
-    tally, null, n = found.tally, found.null, found.n
-    values, nulls = (ratios(each.right, each.asked, each.recognised) for each in (tally, null))
-    each_half = None
-    if found.halves is not None:
-        each_half = ratios(found.halves.right, found.halves.asked, found.halves.recognised)
+    tally, halves, n = found.tally, found.halves, found.n
+    values, nulls = (ratios(each.right, each.requested, each.predicted) for each in (tally, found.null))
+    each_half = None if halves is None else ratios(halves.right, halves.requested, halves.predicted)
     rows = []
     for index, label in enumerate(classes):
-        tp, asked, seen = (int(each[index]) for each in (tally.right, tally.asked, tally.recognised))
+        tp, requested, seen = (int(each[index]) for each in (tally.right, tally.requested, tally.predicted))
         precision, recall, f1 = (known_or_none(float(each[index])) for each in values)
-        precision_interval = recall_interval = None
-        if each_half is not None:
-            precision_interval = _row_interval(precision, each_half.precision[:, index], seen)
-            recall_interval = _row_interval(recall, each_half.recall[:, index], asked)
-        rows.append(
-            LabelRow(
-                label=label,
-                n=asked,
-                tp=tp,
-                fp=seen - tp,
-                fn=asked - tp,
-                tn=n - asked - seen + tp,
-                precision=precision,
-                recall=recall,
-                f1=f1,
-                precision_interval=precision_interval,
-                recall_interval=recall_interval,
-                null_precision=known_or_none(float(nulls.precision[index])),
-                null_recall=known_or_none(float(nulls.recall[index])),
-            )
+        row = LabelRow(
+            label=label,
+            n=requested,
+            tp=tp,
+            fp=seen - tp,
+            fn=requested - tp,
+            tn=n - requested - seen + tp,
+            precision=precision,
+            recall=recall,
+            f1=f1,
+            null_precision=known_or_none(float(nulls.precision[index])),
+            null_recall=known_or_none(float(nulls.recall[index])),
         )
+        if each_half is not None:
+            row = replace(
+                row,
+                precision_interval=_row_interval(precision, each_half.precision[:, index], seen),
+                recall_interval=_row_interval(recall, each_half.recall[:, index], requested),
+            )
+        rows.append(row)
     return worst_labels_first(rows)
 
 
@@ -566,16 +570,10 @@ def worst_labels_first(rows: Iterable[LabelRow]) -> tuple[LabelRow, ...]:
     return tuple(sorted(rows, key=lambda row: (row.standing, -(row.fp + row.fn))))
 
 
-def _confusions(requested: Tensor, recognized: Tensor, classes: Sequence[str]) -> tuple[Confusion, ...]:
-    """The most frequent pairs of different classes, the most frequent first."""
-    wrong = (requested != recognized) & (recognized >= 0)
-    pairs, times = torch.unique(requested[wrong] * len(classes) + recognized[wrong], return_counts=True)
-    order = torch.sort(times, descending=True, stable=True).indices[:_MAX_CONFUSIONS]
-    listed = zip(pairs[order].tolist(), times[order].tolist(), strict=True)
-    return tuple(
-        Confusion(classes[pair // len(classes)], classes[pair % len(classes)], count)
-        for pair, count in listed
-    )
+def _confusions(counts: Sequence[tuple[object, object, int]]) -> tuple[Confusion, ...]:
+    """The most frequent pairs of different classes."""
+    wrong = [Confusion(str(one), str(other), count) for one, other, count in counts if one != other]
+    return tuple(wrong[:_MAX_CONFUSIONS])
 
 
 def undefined_values(rows: Sequence[LabelRow]) -> tuple[str, ...]:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from numbers import Integral
 from pathlib import Path, PurePosixPath
-from typing import Any, Self, cast
+from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
 
 from genpr.errors import DataError, UsageError, short, some
+from genpr.evaluation.tables import ImageValues, TableFormat, is_file, read_table, read_text
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import OpenedInput, image_names, source_rows
 from genpr.images.archive import damage_reported, open_member
@@ -24,7 +24,6 @@ from genpr.images.item import (
     SHARD_SUFFIXES,
     ImageSource,
     JoinedSource,
-    known_as,
     known_length,
     plain_path,
     printable,
@@ -34,16 +33,22 @@ from genpr.limits import (
     ARCHIVED_PARSED_BYTES,
     ARCHIVED_TEXT_BYTES,
     PARSED_BYTES,
-    TEXT_BYTES,
     check_label_count,
-    csv_rows,
     parse_json,
     read_bytes,
 )
-from genpr.storage import open_regular
 
-_NAME_COLUMNS = {"name", "filename", "file", "path", "image"}
-_LABEL_COLUMNS = {"label", "class", "target"}
+_FORMAT = TableFormat(
+    what="labels",
+    code="labels-damaged",
+    fields={"id": ("name", "filename", "file", "path", "image"), "label": ("label", "class", "target")},
+    main="label",
+    headless=("id", "label"),
+    csv_code="labels-damaged",
+    repeated_code="labels-damaged",
+    longest_cell=2**17,
+    any_names=True,
+)
 _KINDS = "a .csv of name,label, a dataset.json, an .npy in the order of the images, or the word folders"
 _SEPARATOR = ";"
 _MIN_IMAGES_PER_FOLDER = 10  # on average; folders of fewer images are not taken for classes
@@ -79,81 +84,47 @@ def _folders(name: str) -> tuple[str, ...]:
     return parts[shards[-1] :] if shards else parts
 
 
-@dataclass(frozen=True)
-class NamedLabels:
-    """A class by the name of each image.
-
-    Attributes:
-        by_name: With POSIX separators, relative to the source.
-        origin: Where they come from, for messages.
-    """
-
-    by_name: Mapping[str, str]
-    origin: str
-
-    @classmethod
-    def from_pairs(cls, pairs: Iterable[tuple[str, str]], origin: str) -> Self:
-        """From names and labels; an empty label is none.
-
-        Raises:
-            DataError: One name has two classes ("label-conflict").
-        """
-        by_name: dict[str, str] = {}
-        for raw, label in pairs:
-            name = plain_path(raw)
-            if label and by_name.setdefault(name, label) != label:
-                raise DataError(
-                    f"{printable(origin)} gives {short(name)!r} two labels, {short(by_name[name])!r} and {short(label)!r}; "
-                    "each image is of one class",
-                    code="label-conflict",
-                    path=origin,
-                )
-        return cls(by_name, origin)
-
-    def match(self, names: Sequence[str], rows: Sequence[int], total: int | None) -> list[Label]:
-        """One label per image: by relative path, or by file name where the labels name no folders and files differ.
-
-        Raises:
-            DataError: They name none of the images ("labels-match-nothing").
-        """
-        found = [self.by_name.get(name) for name in known_as(names, self.by_name)]
-        if names and all(label is None for label in found):
-            theirs = next(iter(self.by_name), "nothing")
-            raise DataError(
-                f"{printable(self.origin)} names none of the {len(names):,} images: it has {short(theirs)!r}, they are "
-                f"called {short(names[0])!r}; names must be relative to the source",
-                code="labels-match-nothing",
-                path=self.origin,
-            )
-        return found
-
-
-@dataclass(frozen=True)
-class RowLabels:
-    """A class for each image in the order of the source, whether it was used or not."""
-
-    labels: tuple[Label, ...]
-    origin: str
-
-    def match(self, names: Sequence[str], rows: Sequence[int], total: int | None) -> list[Label]:
-        """One label per image, by its row in the source.
-
-        Raises:
-            DataError: There are more or fewer labels than images in the source ("label-count").
-        """
-        needed = total if total is not None else max(rows, default=-1) + 1
-        if len(self.labels) < needed or (total is not None and len(self.labels) != needed):
-            raise DataError(
-                f"{printable(self.origin)} holds {len(self.labels):,} labels, but there are {needed:,} images, such as "
-                f"{short(names[0] if names else 'none')!r}; needed is one label for each, in their order",
-                code="label-count",
-                path=self.origin,
-            )
-        return [self.labels[row] for row in rows]
-
-
-Labels = FolderLabels | NamedLabels | RowLabels
+Labels: TypeAlias = FolderLabels | ImageValues[Label]
 """Labels of one data set, not yet matched to its images."""
+
+
+def _named_labels(pairs: Iterable[tuple[str, Label]], origin: str) -> ImageValues[Label]:
+    """Labels from pairs of name and label."""
+    by_name: dict[str, Label] = {}
+    for raw, label in pairs:
+        name = plain_path(raw)
+        if label and by_name.setdefault(name, label) != label:
+            raise DataError(
+                f"{printable(origin)} gives {short(name)!r} two labels, {short(str(by_name[name]))!r} and {short(label)!r}; "
+                "each image is of one class",
+                code="label-conflict",
+                path=origin,
+            )
+    return ImageValues(by_name, origin, "label")
+
+
+def labels_of(labels: Labels, names: Sequence[str], rows: Sequence[int], total: int | None) -> list[Label]:
+    """One label per image; None for those without one.
+
+    Args:
+        labels: Of the source.
+        names: Of the images.
+        rows: Their indices in the source.
+        total: Images of the source; None if that is unknown.
+
+    Raises:
+        DataError: They name none of the images ("labels-match-nothing"), or are of another number ("label-count").
+    """
+    found = labels.match(names, rows, total)
+    if isinstance(labels, ImageValues) and labels.by_name is not None and names and not any(found):
+        theirs = next(iter(labels.by_name), "nothing")
+        raise DataError(
+            f"{printable(labels.origin)} names none of the {len(names):,} images: it has {short(theirs)!r}, they are "
+            f"called {short(names[0])!r}; names must be relative to the source",
+            code="labels-match-nothing",
+            path=labels.origin,
+        )
+    return found
 
 
 def open_labels(labels: object, source: object, role: str, *, sets: bool = False) -> Labels:
@@ -172,7 +143,7 @@ def open_labels(labels: object, source: object, role: str, *, sets: bool = False
         UsageError: There is no such file, or it is of no such kind.
         DataError: It is damaged, or holds something else than one class per image.
     """
-    if isinstance(labels, FolderLabels | NamedLabels | RowLabels):
+    if isinstance(labels, FolderLabels | ImageValues):
         return labels
     if labels is None:
         return _in_source(source)
@@ -180,12 +151,16 @@ def open_labels(labels: object, source: object, role: str, *, sets: bool = False
         return FolderLabels()
     if isinstance(labels, str | os.PathLike):
         return _read_file(Path(labels), role, sets=sets)
-    return RowLabels(_classes(labels, f"{role}_labels", sets=sets), f"{role}_labels")
+    return _in_order(labels, f"{role}_labels", sets=sets)
 
 
-def _read_file(path: Path, role: str, *, sets: bool = False) -> Labels:
+def _in_order(labels: object, origin: str, *, sets: bool = False) -> ImageValues[Label]:
+    return ImageValues(_classes(labels, origin, sets=sets), origin, "label")
+
+
+def _read_file(path: Path, role: str, *, sets: bool = False) -> ImageValues[Label]:
     shown = printable(str(path))
-    if not _is_file(path):
+    if not is_file(path):
         raise UsageError(
             f"there is no file {shown!r} with labels of the {role} images; needed is {_KINDS}",
             code="path-not-found",
@@ -195,25 +170,25 @@ def _read_file(path: Path, role: str, *, sets: bool = False) -> Labels:
     if suffix == ".npy":
         with damage_reported(path, ".npy file", code="npy-damaged"):
             array = read_npy(path, check=partial(_check_array, origin=shown))
-        return RowLabels(_classes(array, shown), shown)
-    if suffix not in {".csv", ".tsv", ".json"}:
+        return _in_order(array, shown)
+    if suffix == ".json":
+        return _parse_json_labels(read_text(path, "labels", code="labels-damaged"), shown, sets=sets)
+    if suffix not in {".csv", ".tsv"}:
         raise UsageError(
             f"{shown} is of unknown kind ({suffix or 'no suffix'}); labels are {_KINDS}",
             code="labels-kind",
             path=str(path),
         )
-    with damage_reported(path, "file of labels", code="labels-damaged"), open_regular(path) as file:
-        data = read_bytes(file, TEXT_BYTES, name=shown, what="labels", code="labels-damaged")
-    if suffix == ".json":
-        return _parse_json_labels(data, shown, sets=sets)
-    return _parse_csv_labels(data, shown, "\t" if suffix == ".tsv" else ",", sets=sets)
+    return _named_labels(_table_pairs(path, sets=sets), shown)
 
 
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # a name that is too long, or holds a NUL
-        return False
+def _table_pairs(path: Path, *, sets: bool) -> Iterator[tuple[str, Label]]:
+    """Name and label of each line of a table."""
+    empty = join_labels([]) if sets else ""
+    for row in read_table(path, _FORMAT):
+        if len(row.values) < 2:
+            raise _FORMAT.error(str(path), "expected are name,label, or a heading with name and label")
+        yield row.values["id"], row.values["label"].strip() or empty
 
 
 def _in_source(source: object) -> Labels:
@@ -222,7 +197,7 @@ def _in_source(source: object) -> Labels:
         opened = cast("ImageSource", source)
         stated = opened.stated_labels()
         if stated is not None:
-            return RowLabels(_classes(list(stated.labels), stated.origin), stated.origin)
+            return _in_order(list(stated.labels), stated.origin)
         if isinstance(opened, JoinedSource):
             return _in_parts(opened)
         source = opened.name
@@ -250,9 +225,9 @@ def _in_parts(source: JoinedSource) -> Labels:
             joined += [None] * total
         else:
             names = list(part.names() or (item.name for item in part))
-            joined += labels.match(names, range(total), total)
+            joined += labels_of(labels, names, range(total), total)
     more = " and others" if len(found) > 1 else ""
-    return RowLabels(tuple(joined), origins[0] + more)
+    return ImageValues(tuple(joined), origins[0] + more, "label")
 
 
 def _in_zip(path: Path) -> Labels | None:
@@ -267,7 +242,8 @@ def _in_zip(path: Path) -> Labels | None:
             data = read_bytes(file, ARCHIVED_TEXT_BYTES, name=shown, what="labels", code="labels-damaged")
     labels = _parse_json_labels(data, shown, most=ARCHIVED_PARSED_BYTES)
     folder = member.filename.removesuffix("dataset.json")
-    return NamedLabels({folder + name: label for name, label in labels.by_name.items()}, labels.origin)
+    by_name = {folder + name: label for name, label in (labels.by_name or {}).items()}
+    return ImageValues(by_name, labels.origin, "label")
 
 
 def _in_npz(path: Path) -> Labels | None:
@@ -278,7 +254,7 @@ def _in_npz(path: Path) -> Labels | None:
         origin = f"arr_1 of {printable(str(path))}"
         check = partial(_check_array, origin=origin, most=ARCHIVED_PARSED_BYTES)
         array = read_array(archive, "arr_1.npy", check=check)
-    return RowLabels(_classes(array, origin), origin)
+    return _in_order(array, origin)
 
 
 def _check_array(header: Header, origin: str, most: int = PARSED_BYTES) -> None:
@@ -334,77 +310,28 @@ def _wrong_label(origin: str, found: str, action: str) -> DataError:
 
 
 def _parse_json_labels(
-    data: bytes, origin: str, *, sets: bool = False, most: int = PARSED_BYTES
-) -> NamedLabels:
+    data: bytes | str, origin: str, *, sets: bool = False, most: int = PARSED_BYTES
+) -> ImageValues[Label]:
     """`{"labels": [[name, class], ...]}`, as dataset_tool.py of StyleGAN writes it."""
     try:
         record = parse_json(data, most=most)
     except ValueError as error:
-        raise _damaged(origin, "JSON", error) from error
+        raise _FORMAT.error(origin, f"it is no JSON ({printable(str(error))})") from error
     labels = record.get("labels") if isinstance(record, dict) else None
     if isinstance(record, dict) and "labels" in record and labels is None:
         raise DataError(
-            f'{printable(origin)} says that there are no labels ("labels": null); was the dataset made without them? '
-            "Give them otherwise, or say folders if sub-folders are classes",
+            f'{printable(origin)} says that there are no labels ("labels": null); give them otherwise, or say folders if '
+            "sub-folders are classes",
             code="no-labels",
             path=origin,
         )
     if not isinstance(labels, list | dict):
-        raise _damaged(origin, "JSON", 'needed is {"labels": [[name, class], ...]}')
-    entries = labels.items() if isinstance(labels, dict) else labels
-    return NamedLabels.from_pairs((_json_pair(entry, origin, sets=sets) for entry in entries), origin)
-
-
-def _json_pair(entry: object, origin: str, *, sets: bool) -> tuple[str, str]:
-    if not isinstance(entry, list | tuple) or len(entry) != 2 or not isinstance(entry[0], str):
-        raise _damaged(origin, "JSON", f"{short(repr(entry))} is no [name, class]")
-    return entry[0], _class(entry[1], origin, sets=sets) or ""
-
-
-def _parse_csv_labels(data: bytes, origin: str, delimiter: str, *, sets: bool = False) -> NamedLabels:
-    """Two columns, name and label, or more with a heading that names these two."""
-    text = data.decode("utf-8-sig", errors="surrogateescape")  # names of files may be any bytes
-    try:
-        return NamedLabels.from_pairs(_csv_pairs(text, delimiter, origin, sets=sets), origin)
-    except DataError:  # which is a ValueError
-        raise
-    except (csv.Error, ValueError) as error:
-        raise _damaged(origin, "CSV", error) from error
-
-
-def _csv_pairs(text: str, delimiter: str, origin: str, *, sets: bool) -> Iterator[tuple[str, str]]:
-    empty = join_labels([]) if sets else ""
-    name, label, width, is_heading = 0, 1, 0, False
-    for number, row in csv_rows(text, delimiter):
-        if not width:
-            heads = [cell.strip().lower() for cell in row]
-            columns = [
-                next((index for index, head in enumerate(heads) if head in known), None)
-                for known in (_NAME_COLUMNS, _LABEL_COLUMNS)
-            ]
-            is_heading = None not in columns
-            name, label = (columns[0] or 0, columns[1] or 0) if is_heading else (0, 1)
-            width = len(heads) if is_heading else 2
-        if len(row) != width:
-            raise _damaged(
-                origin,
-                "CSV",
-                f"line {number} has {len(row)} columns, needed are name,label, or a heading with name and label",
-            )
-        if is_heading:
-            is_heading = False
-        else:
-            yield row[name], row[label].strip() or empty
-    if not width:
-        raise _damaged(origin, "CSV", "it is empty")
-
-
-def _damaged(origin: str, kind: str, reason: object) -> DataError:
-    return DataError(
-        f"{printable(origin)} is no {kind} of labels ({printable(str(reason))}); was it cut short, or is it another file?",
-        code="labels-damaged",
-        path=origin,
-    )
+        raise _FORMAT.error(origin, 'expected {"labels": [[name, class], ...]}')
+    entries = list(labels.items()) if isinstance(labels, dict) else labels
+    for entry in entries:
+        if not isinstance(entry, list | tuple) or len(entry) != 2 or not isinstance(entry[0], str):
+            raise _FORMAT.error(origin, f"{short(repr(entry))} is no [name, class]")
+    return _named_labels(((name, _class(label, origin, sets=sets)) for name, label in entries), origin)
 
 
 def join_labels(labels: Iterable[Label]) -> str:
@@ -503,7 +430,7 @@ def match_names(role: str, opened: OpenedInput, labels: Labels) -> LabeledImages
     if names is None:
         return None
     source = opened.source if isinstance(opened, FeatureSet) else opened.source.name
-    matched = labels.match(names, range(len(names)), len(names))
+    matched = labels_of(labels, names, range(len(names)), len(names))
     return LabeledImages(role, source, labels.origin, names, matched)
 
 
@@ -521,9 +448,10 @@ def match_labels(role: str, opened: OpenedInput, features: FeatureSet, labels: L
     """
     total = len(opened) if isinstance(opened, FeatureSet) else known_length(opened.source)
     # Names are enough for all others, even where an image has gone since it was embedded.
-    rows = source_rows(opened, features, total) if isinstance(labels, RowLabels) else range(len(features))
+    is_ordered = isinstance(labels, ImageValues) and labels.by_name is None
+    rows = source_rows(opened, features, total) if is_ordered else range(len(features))
     names = [features.name_of(row) for row in range(len(features))]
-    return LabeledImages(role, features.source, labels.origin, names, labels.match(names, rows, total))
+    return LabeledImages(role, features.source, labels.origin, names, labels_of(labels, names, rows, total))
 
 
 def check_complete(images: LabeledImages, policy: BadImagePolicy) -> None:

@@ -179,8 +179,8 @@ def _embedded(
     plan = ScorePlan.of("genpr", opened_real, chosen)
     sides = []
     for opened, role, least in (
-        (opened_real, "real", plan.least_real),
-        (opened_fake, "fake", plan.least_fake),
+        (opened_real, "real", plan.needs["real"].least),
+        (opened_fake, "fake", plan.needs["fake"].least),
     ):
         side = SourceFeatures(opened, role, embedder, declared=[plan.own])
         side.require([plan.own], minimum=least)

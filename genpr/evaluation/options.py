@@ -108,6 +108,14 @@ class ScoreKeywords(ProtocolFreeKeywords, total=False):
     protocol: str
 
 
+def _check_ties(ties: object) -> None:
+    if ties not in ("closed", "strict"):
+        raise UsageError(
+            f"ties must be 'closed' (a point on the sphere is inside) or 'strict' (it is not), not {ties!r}",
+            code="bad-ties",
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScoreOptions(EmbedOptions):
     """What a score computes, and how images become features for it.
@@ -143,6 +151,7 @@ class ScoreOptions(EmbedOptions):
         "Closed balls contain points on their surface, strict (open) ones do not.",
         unset="the protocol's",
         choices=("closed", "strict"),
+        check=_check_ties,
     )
     intervals: bool = option(True, "Find 95 % intervals by scoring 100 halves of both sets.")
     control: bool = option(
@@ -165,15 +174,6 @@ class ScoreOptions(EmbedOptions):
         "and `Result.labels`.",
         in_cli=False,
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.ties is not None and self.ties not in ("closed", "strict"):
-            raise UsageError(
-                "ties must be 'closed' (a point on the sphere is inside) or 'strict' (it is not), "
-                f"not {self.ties!r}",
-                code="bad-ties",
-            )
 
 
 class ModesKeywords(EmbedKeywords, total=False):

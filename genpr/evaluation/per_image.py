@@ -190,7 +190,7 @@ def _own_radii(neighbors: NeighborResult) -> OwnRadii | None:
     both = [] if own is None else [ball for ball in own.balls if not ball.clipped and ball in real.balls]
     if own is None or not both:
         return None
-    sq = real.sq_radii_of(both[-1]), own.radii_of(both[-1:])[0]
+    sq = real.sq_radii_of(both[-1]), own.sq_radii[own.balls.index(both[-1])]
     of_reals, of_fakes = (np.sqrt(each.cpu().numpy()) for each in sq)
     return OwnRadii(both[-1].k, of_reals, of_fakes)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,23 @@ from genpr.metrics.registry import METRICS, SIZE_SENSITIVE
 if TYPE_CHECKING:
     from genpr.features.inputs import OpenedInput
     from genpr.features.source_features import ExtractorKey
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceNeeds:
+    """What a plan needs of one source.
+
+    Attributes:
+        spaces: The extractors to embed it by.
+        compared: Those that would be needed without the control.
+        least: Images without which a metric is not defined.
+        most: Images that are used, if the protocol limits them.
+    """
+
+    spaces: tuple[ExtractorKey, ...]
+    compared: tuple[ExtractorKey, ...]
+    least: int
+    most: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +88,7 @@ class ScorePlan:
             UsageError: Something is unknown or impossible, or pinned by the protocol.
         """
         recipe = find_protocol(protocol)
-        names = recipe.with_held_out(
-            recipe.choose_metrics(options.metrics), held_out=options.held_out is not None
-        )
+        names = recipe.choose_metrics(options.metrics, held_out=options.held_out is not None)
         ks = recipe.choose_ks(names, options.k)
         if options.equal_sizes:
             recipe.check_sizes_free(names)
@@ -87,7 +103,7 @@ class ScorePlan:
         return cls(
             protocol=recipe,
             ks=ks,
-            ties=recipe.choose_ties(options.ties),
+            ties=recipe.ties if options.ties is None else recipe.choose_ties(options.ties),
             own=own,
             spaces=spaces,
             intervals=options.intervals,
@@ -103,57 +119,36 @@ class ScorePlan:
 
         return self.protocol.choose_ks(SAMPLE_METRICS, self.k)
 
-    @property
-    def real_spaces(self) -> tuple[ExtractorKey, ...]:
-        """The spaces that are needed of the reals: of the metrics that look at them, and of all for the control."""
-        return tuple(dict.fromkeys(self.spaces.values())) if self.control else self.looked_at
+    @cached_property
+    def needs(self) -> Mapping[str, SourceNeeds]:
+        """What the plan needs of the "real" and of the "fake" images."""
+        from genpr.metrics.neighbor_metrics import least_images  # which imports torch
 
-    @property
-    def looked_at(self) -> tuple[ExtractorKey, ...]:
-        """The spaces of the metrics that look at reals; if none does, the reals are known by those of all."""
-        looked_at = [space for name, space in self.spaces.items() if METRICS[name].uses_reals]
-        return tuple(dict.fromkeys(looked_at or self.spaces.values()))
-
-    @property
-    def least_real(self) -> int:
-        """Real images without which a metric is not defined."""
-        return max(
-            _least_images(self.ks)[0],
-            self._least_of_block,
-            *(METRICS[name].least for name in self.spaces if METRICS[name].uses_reals),
-            1,
-        )
-
-    @property
-    def most_real(self) -> int | None:
-        """Real images that are used, if the protocol limits them."""
-        return self.protocol.n_real or self.protocol.max_real
-
-    @property
-    def most_fake(self) -> int | None:
-        """Fake images that are used, if the protocol limits them."""
-        return self.protocol.n_fake or self.protocol.max_fake
-
-    @property
-    def least_fake(self) -> int:
-        """Fake images without which a metric is not defined."""
-        return max(
-            _least_images(self.ks)[1],
-            self._least_of_block,
-            *(METRICS[name].least for name in self.spaces),
-        )
-
-    @property
-    def _least_of_block(self) -> int:
-        """Images of both sides, since either may be cut into blocks of the size of the other."""
-        in_blocks = {name: k for name, k in self.ks.items() if name in SIZE_SENSITIVE and self.equal_sizes}
-        return max(_least_images(in_blocks))
-
-
-def _least_images(ks: Mapping[str, int]) -> tuple[int, int]:
-    from genpr.metrics.neighbor_metrics import least_images  # which imports torch
-
-    return least_images(ks)
+        least_real, least_fake = least_images(self.ks)
+        if self.equal_sizes:  # either source may be cut into blocks of the size of the other
+            in_blocks = {name: k for name, k in self.ks.items() if name in SIZE_SENSITIVE}
+            block = max(least_images(in_blocks))
+            least_real, least_fake = max(least_real, block), max(least_fake, block)
+        compared: dict[ExtractorKey, None] = {}  # in order, each once
+        for name, space in self.spaces.items():
+            least_fake = max(least_fake, METRICS[name].least)
+            if METRICS[name].kind != "fakes-only":
+                least_real = max(least_real, METRICS[name].least)
+                compared[space] = None
+        every = tuple(dict.fromkeys(self.spaces.values()))
+        needed = tuple(compared) or every  # reals are known by some features in any case
+        recipe = self.protocol
+        return {
+            "real": SourceNeeds(
+                spaces=every if self.control else needed,
+                compared=needed,
+                least=least_real,
+                most=recipe.n_real or recipe.max_real,
+            ),
+            "fake": SourceNeeds(
+                spaces=every, compared=every, least=least_fake, most=recipe.n_fake or recipe.max_fake
+            ),
+        }
 
 
 def space_of(metric: str, own: ExtractorKey) -> ExtractorKey:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from numbers import Integral
 from types import MappingProxyType
 from typing import Literal
 
 from genpr.errors import UsageError, some
 from genpr.metrics.metric import plain_name
-from genpr.metrics.registry import CONDITIONAL, DEFAULT_METRICS, METRICS, NEIGHBORS, SIZE_SENSITIVE
+from genpr.metrics.registry import CONDITIONAL, DEFAULT_METRICS, HELD_OUT, METRICS, NEIGHBORS, SIZE_SENSITIVE
 
 Ties = Literal["closed", "strict"]
 Distances = Literal["exact", "adm-float16", "stylegan3-float16"]
@@ -60,68 +61,60 @@ class EvaluationProtocol:
     equals: str = ""
     reference: str = ""
 
-    @property
+    @cached_property
     def allowed_metrics(self) -> tuple[str, ...]:
         """Every metric that can be had under this protocol."""
         return tuple(METRICS) if "metrics" in self.free else self.metrics
 
-    def choose_metrics(self, metrics: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Those asked for, in display order.
+    def choose_metrics(
+        self, metrics: Sequence[str] | None = None, *, held_out: bool = False
+    ) -> tuple[str, ...]:
+        """The requested metrics and those that held-out reals allow, in display order.
 
         Args:
             metrics: Names; None for the protocol's own, "all" for every one on the features of the score.
+            held_out: Whether there are held-out reals.
 
         Raises:
-            UsageError: One is unknown or not part of the protocol, or none is chosen.
+            UsageError: One is unknown, not part of the protocol, or needs held-out reals that are not given; none is
+                chosen; or held-out reals are of no use under this protocol.
         """
-        asked = (
-            self.metrics if metrics is None else (metrics,) if isinstance(metrics, str) else tuple(metrics)
-        )
-        asked = tuple(map(plain_name, asked))
-        if asked == ("all",):
-            asked = tuple(name for name in self.allowed_metrics if _is_on_own_features(name))
-        unknown = [name for name in asked if name not in METRICS]
-        if found := [name for name in unknown if name in CONDITIONAL]:
+        requested = self.metrics if metrics is None else (metrics,) if isinstance(metrics, str) else metrics
+        names = set(map(plain_name, requested))
+        if names == {"all"}:
+            names = {name for name in self.allowed_metrics if _is_on_own_features(name)}
+        if found := sorted(names & CONDITIONAL.keys()):
             raise UsageError(
                 f"{some(found)} cannot be found from features alone: label.* come with labels (--labels), retrieval.* and "
                 "alignment.* with prompts (genpr align), entity.* with entities (genpr entities)",
                 code="metric-of-other-family",
             )
-        if unknown or not asked:
-            came = some(unknown) or "none"
+        if not names or names - METRICS.keys():
+            came = some(sorted(names - METRICS.keys())) or "none"
             raise UsageError(f"unknown metrics: {came}; known: {', '.join(METRICS)}", code="unknown-metric")
-        foreign = [name for name in asked if name not in self.allowed_metrics]
-        if foreign:
+        needing = HELD_OUT.intersection(names if not held_out else self.allowed_metrics)
+        if needing and not held_out:
             raise UsageError(
-                f"{some(foreign)} is not part of protocol {self.name}, which has {', '.join(self.metrics)}; "
-                "use --protocol genpr for others",
-                code="protocol-pinned",
-            )
-        return tuple(name for name in METRICS if name in asked)
-
-    def with_held_out(self, names: Sequence[str], *, held_out: bool) -> tuple[str, ...]:
-        """The metrics with those that held-out reals allow.
-
-        Raises:
-            UsageError: They are asked for without held-out reals, or these are of no use under this protocol.
-        """
-        needing = tuple(name for name, info in METRICS.items() if info.kind == "held-out")
-        asked = [name for name in names if name in needing]
-        if asked and not held_out:
-            raise UsageError(
-                f"{asked[0]} compares with reals that were held out of training; say where they are with held_out "
+                f"{min(needing)} compares with reals that were held out of training; say where they are with held_out "
                 "(--held-out)",
                 code="held-out-missing",
             )
-        if held_out and not set(needing) & set(self.allowed_metrics):
+        if held_out and not needing:
             raise UsageError(
                 f"protocol {self.name} has no metric that looks at held-out reals; use --protocol genpr",
                 code="protocol-pinned",
             )
-        return self.choose_metrics([*names, *needing]) if held_out else tuple(names)
+        names |= needing
+        if foreign := names.difference(self.allowed_metrics):
+            raise UsageError(
+                f"{some(sorted(foreign))} is not part of protocol {self.name}, which has {', '.join(self.metrics)}; "
+                "use --protocol genpr for others",
+                code="protocol-pinned",
+            )
+        return tuple(sorted(names, key=list(METRICS).index))
 
     def choose_ks(self, metrics: Sequence[str], k: int | None = None) -> dict[str, int]:
-        """Choose k for each of `metrics` that counts neighbours; a given `k` overrides the recipe's where that is free.
+        """Choose k for each of `metrics` that counts neighbors; a given `k` overrides the recipe's where that is free.
 
         Raises:
             UsageError: k is below 1, or pinned.
@@ -131,35 +124,40 @@ class EvaluationProtocol:
                 f"k must be an integer of at least 1 (the image itself is not counted), not {k!r}",
                 code="bad-k",
             )
-        ks = {name: self.k[name] for name in metrics if METRICS[name].uses_k}
-        chosen = {name: own for name, own in ks.items() if not NEIGHBORS[name].k_is_fixed}
-        if k is not None and not chosen:
+        ks, is_used = {}, False
+        for name in metrics:
+            if name not in NEIGHBORS:
+                continue
+            if NEIGHBORS[name].k_is_fixed:
+                ks[name] = NEIGHBORS[name].k
+                continue
+            ks[name] = self.k[name] if k is None else int(k)
+            is_used = True
+            if ks[name] != self.k[name] and "k" not in self.free:
+                raise self._pinned("k", k, self.k[name])
+        if k is not None and not is_used:
             raise UsageError(f"k = {k} was given, but {', '.join(metrics)} takes no k", code="k-unused")
-        if k is not None and any(own != k for own in chosen.values()):
-            self._check_free("k", k, next(iter(chosen.values())))
-        free = {name: own if k is None else int(k) for name, own in ks.items()}
-        return {name: NEIGHBORS[name].k if NEIGHBORS[name].k_is_fixed else own for name, own in free.items()}
+        return ks
 
-    def choose_ties(self, ties: Ties | None) -> Ties:
-        """The recipe's, or those asked for where they are free.
+    def choose_ties(self, ties: Ties) -> Ties:
+        """The requested rule, where it is free.
 
         Raises:
             UsageError: They are pinned.
         """
-        if ties is not None and ties != self.ties:
-            self._check_free("ties", ties, self.ties)
-        return self.ties if ties is None else ties
+        if ties != self.ties and "ties" not in self.free:
+            raise self._pinned("ties", ties, self.ties)
+        return ties
 
     def check_sizes_free(self, metrics: Sequence[str]) -> None:
-        """Refuse to score any of `metrics` in blocks of equal size where the recipe scores the sides as they are.
+        """Refuse to score any of `metrics` in blocks of equal size where the recipe scores the sets as they are.
 
         Raises:
             UsageError: It is pinned.
         """
-        if self.max_rows is None and set(metrics) & set(
-            SIZE_SENSITIVE
-        ):  # else sizes are equal, or do not matter
-            self._check_free("sizes", "equal sizes", "as they are")
+        # With `max_rows` the sizes are equal anyway.
+        if self.max_rows is None and "sizes" not in self.free and set(metrics) & set(SIZE_SENSITIVE):
+            raise self._pinned("sizes", "equal sizes", "as they are")
 
     def check_extractor(self, name: str, *, built_in: bool = True) -> None:
         """Refuse another extractor than the recipe's where that is pinned, even one that calls itself so.
@@ -167,29 +165,28 @@ class EvaluationProtocol:
         Raises:
             UsageError: It is pinned.
         """
-        if name != self.extractor or not built_in:
+        if "extractor" not in self.free and (name != self.extractor or not built_in):
             came = f"a custom {name!r}" if name == self.extractor else name
-            self._check_free("extractor", came, self.extractor)
+            raise self._pinned("extractor", came, self.extractor)
 
     def deviations(self, n_real: int, n_fake: int) -> tuple[str, ...]:
         """Where these numbers of images do not meet the protocol, in words."""
-        return tuple(
-            f"{n:,} {role} images where {self.name} needs {needed:,}"
-            for role, n, needed in (("real", n_real, self.n_real), ("fake", n_fake, self.n_fake))
-            if needed is not None and n != needed
-        )
+        found = []
+        for role, n, needed in (("real", n_real, self.n_real), ("fake", n_fake, self.n_fake)):
+            if needed is not None and n != needed:
+                found.append(f"{n:,} {role} images where {self.name} needs {needed:,}")
+        return tuple(found)
 
-    def _check_free(self, what: str, came: object, own: object) -> None:
-        if what not in self.free:
-            raise UsageError(
-                f"protocol {self.name} pins {what} = {own}, but {came} is asked for; leave it out, or use --protocol genpr",
-                code="protocol-pinned",
-            )
+    def _pinned(self, what: str, came: object, own: object) -> UsageError:
+        return UsageError(
+            f"protocol {self.name} pins {what} = {own}, but {came} is asked for; leave it out, or use --protocol genpr",
+            code="protocol-pinned",
+        )
 
 
 def _is_on_own_features(metric: str) -> bool:
     """Whether it needs nothing but the two sides in the features of the score."""
-    return METRICS[metric].space is None and METRICS[metric].kind != "held-out"
+    return METRICS[metric].space is None and metric not in HELD_OUT
 
 
 def _ks(number: int) -> Mapping[str, int]:

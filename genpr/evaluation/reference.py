@@ -6,14 +6,16 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from functools import cached_property
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from genpr import __version__
+from genpr.distributed import current_communicator
 from genpr.errors import FeatureError
 from genpr.evaluation.diagnostics import notices_of
 from genpr.evaluation.fitted_metrics import FittedMetrics, MetricScores, Moments, control_of
+from genpr.evaluation.fitted_neighbors import NeighborResult
 from genpr.evaluation.label_metrics import LabelConfig, LabelScorer, RecognizedLabels
 from genpr.evaluation.per_image import PerImageScores
 from genpr.evaluation.plan import ScorePlan
@@ -21,19 +23,17 @@ from genpr.evaluation.result import HubSummary, Identities, Result, SideSummary,
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import check_same_weights
-from genpr.features.source_features import Embedder, ExtractorKey, SourceFeatures, with_cpu_fallback
+from genpr.features.source_features import Embedder, SourceFeatures, with_cpu_fallback
 from genpr.images.policy import choices_in
 from genpr.images.statistics import read_statistics
 from genpr.metrics.clusters import RealKinds
-from genpr.metrics.diagnostics import ManifoldDiagnostics
 from genpr.metrics.frechet import Gaussian
 from genpr.metrics.metric import DistributionMetric
+from genpr.metrics.neighbor_metrics import Values
 from genpr.metrics.registry import METRICS
 from genpr.metrics.value import Control, MetricValue
 from genpr.notices import Notice, notice
 from genpr.runtime import gpu_trouble
-
-_Found = TypeVar("_Found")
 
 
 class FittedReference:
@@ -59,30 +59,32 @@ class FittedReference:
         labels: LabelConfig | None = None,
     ) -> None:
         self.plan = plan
-        self.real = real.cut(plan.most_real)
+        most = plan.needs["real"].most
+        self.real = real if most is None else real.cut(most)
+        spaces = plan.needs["real"].spaces
+        self._main = plan.own if plan.own in spaces else spaces[0]
+        self.reals = self.real[self._main]
         self._embedder, self._held_out, self._labels = embedder, held_out, labels
         self._identities = Identities.of(self.reals)
         self._held_out_summary = None
         if held_out is not None:
             kept = held_out[plan.own]
             self._held_out_summary = SideSummary.of(kept, Identities.of(kept))
-        trouble = gpu_trouble() if embedder.options.device == "auto" else None
-        self._notices = () if trouble is None else (notice("gpu-unusable", reason=trouble),)
-        self._fitted: FittedMetrics | None = None
+        self._notices: tuple[Notice, ...] = ()
+        if embedder.options.device == "auto" and (trouble := gpu_trouble()) is not None:
+            self._notices = (notice("gpu-unusable", reason=trouble),)
+        self._kinds: RealKinds | None = None
         self._control: Control | None = None
         self._label_scorer: LabelScorer | None = None
-        self._with_fallback(lambda _: None)
-
-    @property
-    def reals(self) -> FeatureSet:
-        """The features that stand for the reals."""
-        return self._main(self.real)
+        self._fitted: FittedMetrics | None = None
+        _, notices = with_cpu_fallback(embedder, self._fit, "for the metrics")
+        self._notices = tuple(dict.fromkeys((*self._notices, *notices)))
 
     @property
     def recipe(self) -> dict[str, Any]:
         """Everything but the fakes that decides a score, as plain JSON types."""
         plan, embedder, held_out = self.plan, self._embedder, self._held_out_summary
-        infos = [self.real[space].extractor for space in plan.real_spaces]
+        infos = [self.real[space].extractor for space in plan.needs["real"].spaces]
         extractors = [
             {"name": info.name, "weights": info.weights_sha256, "resize": info.resize, "code": info.cache_key}
             for info in infos
@@ -113,8 +115,11 @@ class FittedReference:
         Raises:
             DataError: It does not belong to the reals.
         """
-        result, notices = self._with_fallback(lambda fitted: self._score(fitted, fake)[0])
-        return replace(result, notices=(*result.notices, *notices))
+        (result, _, _), notices = with_cpu_fallback(
+            self._embedder, partial(self._score, fake), "for the metrics"
+        )
+        self._notices = tuple(dict.fromkeys((*self._notices, *notices)))
+        return replace(result, notices=(*result.notices, *self._notices))
 
     def per_image(self, fake: SourceFeatures) -> PerImageScores:
         """Score one set of fakes as `score` does, and keep the numbers of each image, as `check_samples` allows.
@@ -122,77 +127,89 @@ class FittedReference:
         Raises:
             DataError: It does not belong to the reals.
         """
-
-        def scored(fitted: FittedMetrics) -> PerImageScores:
-            result, scores, seen = self._score(fitted, fake)
-            assert scores.neighbors is not None
-            rows = fitted.sample_rows(scores.neighbors)
-            found = PerImageScores.of(
-                result, scores.neighbors, rows, k=self.plan.sample_ks, ties=self.plan.ties
-            )
-            return replace(found, labels=seen)
-
-        found, notices = self._with_fallback(scored)
-        return replace(found, result=replace(found.result, notices=(*found.result.notices, *notices)))
-
-    def _with_fallback(self, work: Callable[[FittedMetrics], _Found]) -> tuple[_Found, tuple[Notice, ...]]:
-        """What `work` returns for the fitted metrics, and the notices about memory since they were first fitted."""
-
-        def run(embedder: Embedder) -> _Found:
-            if self._fitted is None or embedder is not self._embedder:
-                self._fitted = self._label_scorer = None  # they hold memory
-                self._fitted = self._fit(embedder)
-            return work(self._fitted)
-
-        found, notices = with_cpu_fallback(self._embedder, run, "for the metrics")
-        self._notices = tuple(dict.fromkeys((*self._notices, *notices)))
-        return found, self._notices
-
-    def _fit(self, embedder: Embedder) -> FittedMetrics:
-        plan, self._embedder = self.plan, embedder
-        fitted = FittedMetrics(
-            plan, self.real, embedder, given=self._given_moments(self.real), held_out=self._held_out
+        found, notices = with_cpu_fallback(
+            self._embedder, partial(self._score_images, fake), "for the metrics"
         )
+        self._notices = tuple(dict.fromkeys((*self._notices, *notices)))
+        result = replace(found.result, notices=(*found.result.notices, *self._notices))
+        return replace(found, result=result)
+
+    def _fit(self, embedder: Embedder) -> None:
+        self._fitted = self._label_scorer = None  # they hold memory
+        self._embedder = embedder
+        plan = self.plan
+        given = self._given_moments(self.real) if plan.protocol.reference_statistics else {}
+        self._fitted = FittedMetrics(plan, self.real, embedder, given=given, held_out=self._held_out)
         started = time.perf_counter()
         self._control = control_of(plan, self.real, embedder) if plan.control else None
         self._control_seconds = time.perf_counter() - started
         if self._labels is not None:
             self._label_scorer = LabelScorer(self._labels, self.real, self.reals, plan, embedder)
-        return fitted
 
     def _score(
-        self, fitted: FittedMetrics, fake: SourceFeatures
+        self, fake: SourceFeatures, embedder: Embedder
     ) -> tuple[Result, MetricScores, RecognizedLabels | None]:
         """The result, the values and searches behind it, and the labels if they are compared."""
-        fakes = fake.cut(self.plan.most_fake)
-        for space in self.plan.real_spaces:
+        if embedder is not self._embedder:  # the GPU ran out of memory
+            self._fit(embedder)
+        assert self._fitted is not None
+        most = self.plan.needs["fake"].most
+        fakes = fake if most is None else fake.cut(most)
+        for space in self.plan.needs["real"].spaces:
             check_same_weights(self.real[space], fakes[space])
-        scores = fitted.score(fakes, self._given_moments(fakes))
+        given = self._given_moments(fakes) if self.plan.protocol.reference_statistics else {}
+        scores = self._fitted.score(fakes, given)
         result = self._result(fakes, scores)
         if self._label_scorer is None:
             return result, scores, None
-        labels = self._label_scorer.score(fakes, self._main(fakes))
+        labels = self._label_scorer.score(fakes, fakes[self._main])
         return labels.added_to(result), scores, labels.recognized
+
+    def _score_images(self, fake: SourceFeatures, embedder: Embedder) -> PerImageScores:
+        result, scores, seen = self._score(fake, embedder)
+        assert self._fitted is not None
+        assert scores.neighbors is not None
+        rows = self._fitted.sample_rows(scores.neighbors)
+        k, ties = self.plan.sample_ks, self.plan.ties
+        return replace(PerImageScores.of(result, scores.neighbors, rows, k=k, ties=ties), labels=seen)
+
+    def _values(
+        self, fake: SourceFeatures, values: Values
+    ) -> tuple[dict[str, MetricValue], dict[str, ExtractorInfo], tuple[str, ...]]:
+        """The metrics that have a value, with extractor and null; every extractor by name; metrics without value."""
+        extractors: dict[str, ExtractorInfo] = {}
+        metrics: dict[str, MetricValue] = {}
+        undefined = []
+        for name, space in self.plan.spaces.items():
+            info = fake[space].extractor
+            if info is None and space in self.plan.needs["real"].spaces:
+                info = self.real[space].extractor
+            if info is not None:
+                extractors[info.name] = info
+            value = values[name]
+            if value is None:
+                undefined.append(name)
+                continue
+            if value.null is None and self._control is not None and name in self._control.values:
+                value = replace(value, null=self._control.values[name], null_source="real halves")
+            metrics[name] = replace(value, extractor=None if info is None else info.name)
+        return metrics, extractors, tuple(undefined)
 
     def _result(self, fake: SourceFeatures, scores: MetricScores) -> Result:
         plan, embedder, neighbors = self.plan, self._embedder, scores.neighbors
-        infos: dict[str, ExtractorInfo | None] = {}
-        metrics: dict[str, MetricValue] = {}
-        for name, space in plan.spaces.items():
-            infos[name] = info = fake[space].extractor or self._real_extractor(space)
-            value = scores.values[name]
-            if value is not None:
-                value = self._with_control(name, value)
-                metrics[name] = replace(value, extractor=None if info is None else info.name)
-        whole = dict(metrics)
-        for name, value in (neighbors.block_values if neighbors else {}).items():
-            metrics[name] = replace(value, extractor=metrics[name].extractor)
+        whole, extractors, undefined = self._values(fake, scores.values)
+        metrics = dict(whole)
+        if neighbors is not None:
+            for name, value in neighbors.block_values.items():
+                metrics[name] = replace(value, extractor=metrics[name].extractor)
         _check_finite(metrics)
-        reals, fakes = self.reals, self._main(fake)
+        reals, fakes = self.reals, fake[self._main]
         fake_ids = Identities.of(fakes)
-        protocol = plan.protocol
-        deviations = (*protocol.deviations(len(reals), len(fakes)), *self._unmet(metrics))
-        notices = notices_of(
+        deviations = plan.protocol.deviations(len(reals), len(fakes))
+        if "metrics" not in plan.protocol.free:
+            deviations += self._unmet(metrics)
+        find = partial(
+            notices_of,
             reals,
             fakes,
             (self._identities, fake_ids),
@@ -200,16 +217,16 @@ class FittedReference:
             plan=plan,
             deviations=deviations,
             neighbors=neighbors,
-            kinds=lambda: self._kinds,
+            kinds=self._real_kinds,
             seed=embedder.options.seed,
         )
         return Result(
             metrics=metrics,
-            protocol=protocol.name,
+            protocol=plan.protocol.name,
             ties=plan.ties,
-            distances=protocol.distances,
+            distances=plan.protocol.distances,
             extractor=fakes.extractor or reals.extractor,
-            extractors={info.name: info for info in infos.values() if info is not None},
+            extractors=extractors,
             deviations=deviations,
             real=SideSummary.of(reals, self._identities),
             fake=SideSummary.of(fakes, fake_ids),
@@ -219,32 +236,26 @@ class FittedReference:
             max_images=embedder.options.max_images,
             seconds={**scores.seconds, "control": self._control_seconds},
             versions=package_versions(),
-            notices=notices,
-            hubness=_hub_summary(neighbors.diagnostics, reals) if neighbors else None,
+            notices=find() if current_communicator().is_single_process else _from_rank0(find),
+            hubness=self._hub_summary(neighbors),
             control=self._control,
             held_out=self._held_out_summary,
-            undefined=tuple(name for name in plan.spaces if scores.values[name] is None),
+            undefined=undefined,
         )
 
-    def _main(self, side: SourceFeatures) -> FeatureSet:
-        """The features that stand for a set: those of the score's own extractor, if they are used."""
-        spaces = self.plan.real_spaces
-        return side[self.plan.own if self.plan.own in spaces else spaces[0]]
+    def _real_kinds(self) -> RealKinds | None:
+        """The clusters of the reals, computed when first needed: without neighbor metrics, nothing uses them."""
+        if self._kinds is None:
+            self._kinds = RealKinds.of(self.reals.features, seed=self._embedder.options.seed)
+        return self._kinds
 
-    def _real_extractor(self, space: ExtractorKey) -> ExtractorInfo | None:
-        return self.real[space].extractor if space in self.plan.real_spaces else None
-
-    def _with_control(self, name: str, value: MetricValue) -> MetricValue:
-        """With the value of the control as null, where no other is known."""
-        control = self._control
-        if value.null is not None or control is None or name not in control.values:
-            return value
-        return replace(value, null=control.values[name], null_source="real halves")
-
-    @cached_property
-    def _kinds(self) -> RealKinds:
-        """Computed when first needed: without neighbor metrics, nothing looks at them."""
-        return RealKinds.of(self.reals.features, seed=self._embedder.options.seed)
+    def _hub_summary(self, neighbors: NeighborResult | None) -> HubSummary | None:
+        """Hubness with the name of the real, where names are known."""
+        if neighbors is None or neighbors.diagnostics is None or neighbors.diagnostics.hubness is None:
+            return None
+        facts = asdict(neighbors.diagnostics.hubness)
+        row = facts.pop("largest_row")
+        return HubSummary(k=neighbors.diagnostics.k, largest_name=self.reals.name_of(row), **facts)
 
     def _given_moments(self, side: SourceFeatures) -> Moments:
         """Mean and covariance by metric, where the protocol takes them from a source's file.
@@ -253,11 +264,7 @@ class FittedReference:
             DataError: They are damaged, or of other features.
         """
         opened = side.opened
-        if (
-            not self.plan.protocol.reference_statistics
-            or isinstance(opened, FeatureSet)
-            or not opened.on_disk
-        ):
+        if isinstance(opened, FeatureSet) or not opened.on_disk:
             return {}
         path = Path(opened.source.name)
         found = read_statistics(path) if path.suffix.lower() == ".npz" else None
@@ -279,11 +286,9 @@ class FittedReference:
             moments[name] = Gaussian.from_moments(mean, covariance)
         return moments
 
-    def _unmet(self, metrics: Mapping[str, MetricValue]) -> list[str]:
+    def _unmet(self, metrics: Mapping[str, MetricValue]) -> tuple[str, ...]:
         """Where a pinned protocol could not be met except for the numbers of images, in words."""
         protocol = self.plan.protocol
-        if "metrics" in protocol.free:
-            return []
         unmet = []
         if "extractor" not in protocol.free and any(metric.extractor is None for metric in metrics.values()):
             unmet.append(f"features of unknown origin where {protocol.name} needs {protocol.extractor}")
@@ -295,7 +300,14 @@ class FittedReference:
                 and value.variant is not None
             ):
                 unmet.append(f"{name} on {value.variant} where {protocol.name} needs 1,000")
-        return unmet
+        return tuple(unmet)
+
+
+def _from_rank0(find: Callable[[], tuple[Notice, ...]]) -> tuple[Notice, ...]:
+    """The notices that rank 0 finds."""
+    communicator = current_communicator()
+    records = communicator.broadcast_from_rank0(lambda: [asdict(item) for item in find()])
+    return tuple(Notice(**record) for record in records)
 
 
 def _check_finite(metrics: Mapping[str, MetricValue]) -> None:
@@ -305,12 +317,3 @@ def _check_finite(metrics: Mapping[str, MetricValue]) -> None:
                 f"{name} of these features is beyond the range of float64; are they scaled as the extractor gives them?",
                 code="overflow",
             )
-
-
-def _hub_summary(diagnostics: ManifoldDiagnostics | None, reals: FeatureSet) -> HubSummary | None:
-    """With the name of the real, where names are known."""
-    if diagnostics is None or diagnostics.hubness is None:
-        return None
-    facts = asdict(diagnostics.hubness)
-    row = facts.pop("largest_row")
-    return HubSummary(k=diagnostics.k, largest_name=reals.name_of(row), **facts)

@@ -30,11 +30,20 @@ if TYPE_CHECKING:
 SCHEMA = 4
 _READABLE = (3, SCHEMA)  # 3 knew of no labels, prompts and entities
 _MAY_BE_NEGATIVE = {"seed"}
+_PACKAGES = (
+    *("genpr", "torch", "torchvision", "numpy", "scipy", "pillow", "faiss-cpu", "open_clip_torch", "timm"),
+)
 
 
 @dataclass(frozen=True)
 class Identities:
-    """Content hashes of one set: of the images where known, else of the feature rows."""
+    """Content hashes of one set: of the images where known, else of the feature rows.
+
+    Attributes:
+        rows: One hash per row.
+        distinct: Without repeats.
+        of_images: Whether images were hashed.
+    """
 
     rows: tuple[bytes, ...]
     distinct: frozenset[bytes]
@@ -44,14 +53,19 @@ class Identities:
     def of(cls, features: FeatureSet) -> Identities:
         """Hash every row of a set."""
         if features.identities is not None:
-            rows = tuple(row.tobytes() for row in features.identities.numpy())
-        else:
-            # + 0.0 turns -0.0 into 0.0: equal numbers are equal features, also where float16 is kept to save memory
-            rows = tuple(
-                hashlib.blake2b((row.astype(np.float32, copy=False) + 0.0).tobytes(), digest_size=16).digest()
-                for row in features.features.numpy()
-            )
-        return cls(rows, frozenset(rows), of_images=features.identities is not None)
+            rows = tuple(map(bytes, features.identities.numpy()))
+            return cls(rows, frozenset(rows), of_images=True)
+        # + 0.0 turns -0.0 into 0.0: equal numbers are equal features, also where float16 is kept to save memory
+        rows = tuple(
+            hashlib.blake2b((row.astype(np.float32, copy=False) + 0.0).tobytes(), digest_size=16).digest()
+            for row in features.features.numpy()
+        )
+        return cls(rows, frozenset(rows), of_images=False)
+
+    @property
+    def n_duplicates(self) -> int:
+        """Rows beyond the first of each group of identical ones."""
+        return len(self.rows) - len(self.distinct)
 
     @property
     def content(self) -> str:
@@ -59,25 +73,17 @@ class Identities:
         return hashlib.sha256(b"".join(sorted(self.rows))).hexdigest()
 
     @property
-    def first_rows(self) -> list[int] | None:
-        """The first row of each group of identical ones, ascending; None where no two are identical."""
-        if not self.n_duplicates:
-            return None
-        return sorted({row: index for index, row in reversed(list(enumerate(self.rows)))}.values())
-
-    @property
     def order(self) -> str:
         """Hash of all rows in their order."""
         return hashlib.sha256(b"".join(self.rows)).hexdigest()
 
-    @property
-    def n_duplicates(self) -> int:
-        """Rows beyond the first of each group of identical ones."""
-        return len(self.rows) - len(self.distinct)
+    def first_rows(self) -> list[int]:
+        """The first row of each group of identical ones, ascending."""
+        return sorted({row: index for index, row in reversed(list(enumerate(self.rows)))}.values())
 
     def n_shared_with(self, other: Identities) -> int:
         """Rows that also occur in `other`; 0 when images are known in one set and only features in the other."""
-        if self.of_images != other.of_images:
+        if self.of_images != other.of_images or self.distinct.isdisjoint(other.distinct):
             return 0
         return sum(row in other.distinct for row in self.rows)
 
@@ -578,27 +584,14 @@ def _recipe_of(result: Result, metric: MetricValue) -> dict[str, Any]:
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of everything that can move a number."""
-    packages = (
-        "genpr",
-        "torch",
-        "torchvision",
-        "numpy",
-        "scipy",
-        "pillow",
-        "faiss-cpu",
-        "open_clip_torch",
-        "timm",
-    )
-    return {"python": platform.python_version(), **{name: _version(name) for name in packages}}
-
-
-def _version(package: str) -> str:
-    """As it was installed; other installers than pip call some packages otherwise, and a folder of code has no version."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "unknown"
+    """Versions of everything that can move a number; other installers than pip know some packages by another name."""
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "unknown"
+    return versions
 
 
 def result_of(record: Mapping[str, Any]) -> Result:

@@ -337,7 +337,7 @@ class CacheIndex:
         """Shards and rows that may hold the image with sha256 `identity`, the last that was added first."""
         self._make_ready()
         key = np.frombuffer(identity[-8:], np.uint64)[0]
-        first, end = (int(np.searchsorted(self._keys, key, side)) for side in ("left", "right"))
+        first, end = np.searchsorted(self._keys, key, "left"), np.searchsorted(self._keys, key, "right")
         for place in [*self._places[first:end].tolist(), *self._new_places.get(int(key), [])][::-1]:
             yield self._shards[place >> _ROW_BITS], place & (1 << _ROW_BITS) - 1
 

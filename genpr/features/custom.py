@@ -208,7 +208,9 @@ def evaluation_mode(owner: object) -> Iterator[None]:
     The training flag of every submodule is restored, since a callback may run in the middle of training.
     """
     networks = networks_of(owner)
-    flags = [(module, module.training) for network in networks for module in network.modules()]
+    flags: list[tuple[nn.Module, bool]] = []
+    for network in networks:
+        flags += [(module, module.training) for module in network.modules()]
     try:
         for network in networks:
             network.eval()

@@ -11,11 +11,10 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +24,7 @@ from genpr.distributed import Communicator, current_communicator
 from genpr.errors import DataError, FeatureError, ImageError, ResourceError
 from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.custom import evaluation_mode, extractor_device, wrap_extractor
-from genpr.features.extractor import ExtractorInfo, FeatureExtractor, PreparingExtractor
+from genpr.features.extractor import DescribedExtractor, ExtractorInfo, FeatureExtractor, PreparingExtractor
 from genpr.features.feature_set import FeatureSet, ImageFacts
 from genpr.images.decode import content_sha256, decode, decoder_versions
 from genpr.images.formats import codec_name
@@ -71,7 +70,7 @@ def embed(
     """
     return embed_source(
         open_source(source, communicator=current_communicator()),
-        extractor,
+        wrap_extractor(extractor),
         batch_size=batch_size,
         progress=progress,
     ).features
@@ -79,7 +78,7 @@ def embed(
 
 def embed_source(
     source: ImageSource,
-    extractor: FeatureExtractor,
+    extractor: DescribedExtractor,
     *,
     batch_size: int = 64,
     cache: FeatureCache | JoinedCache | None = None,
@@ -95,36 +94,40 @@ def embed_source(
         ResourceError: The device has no memory for a single image.
     """
     started = time.perf_counter()
-    described = wrap_extractor(extractor)
     policy = decode_policy or DecodePolicy()
     communicator = current_communicator()
     share = RankShare(source, communicator)
-    embedded = EmbeddedImages(empty_rows(share.most or 1024, described.dim, torch.float32))
+    embedded = EmbeddedImages(empty_rows(share.most or 1024, extractor.dim, torch.float32))
     running: deque[tuple[list[_Row], Future[Tensor]]] = deque()
     with (
         state_guard(),
-        evaluation_mode(described),
-        ForwardPass(described, batch_size) as forward,
+        evaluation_mode(extractor),
+        forward_pass(extractor, batch_size) as forward,
         closing(read_ahead(share, forward.prepare_on_host, cache, policy)) as images,
     ):
         try:
             batches = _batches(images, batch_size, embedded, share, progress, mixed=forward.mixes_sizes)
             for batch in batches:
-                pixels = [image.pixels for _, image in batch if image.pixels is not None]
-                running.append((batch, forward.submit(pixels)))
+                _, _, pixels = zip(*batch, strict=True)
+                if forward.pool is None:
+                    _store(batch, forward(pixels), embedded, cache)
+                    continue
+                running.append((batch, forward.pool.submit(forward, pixels)))
                 if len(running) > forward.workers:
-                    _store(*running.popleft(), embedded, cache)
-            while running:
-                _store(*running.popleft(), embedded, cache)
+                    oldest, future = running.popleft()
+                    _store(oldest, future.result(), embedded, cache)
+            for batch, future in running:
+                _store(batch, future.result(), embedded, cache)
         finally:  # however it ends, before anything else that is under way is waited for
             if cache is not None:
                 cache.flush()
     if not communicator.is_single_process:
         share.check_names()
         embedded = embedded.of_all(communicator)
-    total = source.total if isinstance(source, ShardSource) else len(share.names)
-    (bad_images or BadImagePolicy()).check(list(embedded.bad.values()), total=total, source=source.name)
-    found = embedded.feature_set(source.name, share.names, described.info)
+    if embedded.bad:
+        total = source.total if isinstance(source, ShardSource) else len(share.names)
+        (bad_images or BadImagePolicy()).check(list(embedded.bad.values()), total=total, source=source.name)
+    found = embedded.feature_set(source.name, share.names, extractor.info)
     return replace(found, seconds=time.perf_counter() - started, decoder=decoder_versions() | policy.choices)
 
 
@@ -224,7 +227,7 @@ class LoadedImage:
     error: ImageError | None = None
 
 
-_Row = tuple[int, LoadedImage]
+_Row = tuple[int, LoadedImage, Tensor]  # a row of features, its image, and the pixels of that
 
 
 def read_ahead(
@@ -309,7 +312,7 @@ def _batches(
         if image.pixels is not None:
             key = None if mixed else image.pixels.shape
             batch = waiting.setdefault(key, [])
-            batch.append((row, image))
+            batch.append((row, image, image.pixels))
             if len(batch) == size:
                 yield waiting.pop(key)
             elif not mixed and sum(map(len, waiting.values())) >= _WAITING_BATCHES * size:
@@ -322,13 +325,12 @@ def _batches(
 
 def _store(
     batch: Sequence[_Row],
-    running: Future[Tensor],
+    features: Tensor,
     embedded: EmbeddedImages,
     cache: FeatureCache | JoinedCache | None,
 ) -> None:
-    """Wait for the features of a batch, and put them into their rows and the cache."""
-    rows, images = zip(*batch, strict=True)
-    features = running.result()
+    """Put the features of a batch into their rows and the cache."""
+    rows, images, _ = zip(*batch, strict=True)
     finite = features.isfinite().all(dim=1)
     if not finite.all():
         first = images[int((~finite).nonzero()[0])].name
@@ -462,8 +464,9 @@ def _summed(entries: Any) -> Counter[Any]:  # noqa: ANN401 - pairs of some key a
     return total
 
 
-class ForwardPass:
-    """Context manager that runs batches of prepared images; results come as futures.
+@contextmanager
+def forward_pass(extractor: FeatureExtractor, batch_size: int) -> Iterator[ForwardPass]:
+    """Run an extractor on batches of images in the block; those that run when it ends in an error are waited for.
 
     On a CPU several batches run side by side, each on its share of the cores: that keeps every core busy with
     small networks too, and does not collapse when other processes compete for the cores, as one network on all
@@ -473,17 +476,53 @@ class ForwardPass:
     Args:
         extractor: What to run.
         batch_size: Images per pass.
+    """
+    device = extractor_device(extractor)
+    parallel = device.type == "cpu" and getattr(extractor, "thread_safe", False)
+    workers = min(usable_cores(), _MAX_WORKERS) if parallel else 1
+    pool = None
+    with ExitStack() as stack:
+        if workers > 1:
+            stack.enter_context(torch_threads(usable_cores() // workers))
+            pool = stack.enter_context(ThreadPoolExecutor(workers, "genpr-embed"))
+        forward = ForwardPass(extractor, device, batch_size, pool, workers)
+        try:
+            yield forward
+        finally:
+            if pool is not None:
+                pool.shutdown(cancel_futures=True)
+            if forward.batch_size < batch_size:
+                emit_notice("oom-smaller-batches", device=device, asked=batch_size, size=forward.batch_size)
+
+
+class ForwardPass:
+    """Runs an extractor on batches of prepared images, from any thread. `forward_pass` makes it.
+
+    Args:
+        extractor: What to run.
+        device: Where the extractor wants its input.
+        batch_size: Images per pass.
+        pool: Threads in which batches run side by side; None to run one at a time.
+        workers: How many batches run side by side.
 
     Attributes:
         batch_size: Images per pass; halved when the device runs out of memory.
-        workers: How many batches run side by side.
+        pool: As above.
+        workers: As above.
         prepare_on_host: The extractor's `prepare`, if images are prepared on the CPU while they are decoded.
         mixes_sizes: Whether the images of a batch may be of different sizes, since they are prepared on the device.
     """
 
-    def __init__(self, extractor: FeatureExtractor, batch_size: int) -> None:
-        self._extractor = extractor
-        self._device = extractor_device(extractor)
+    def __init__(
+        self,
+        extractor: FeatureExtractor,
+        device: torch.device,
+        batch_size: int,
+        pool: ThreadPoolExecutor | None,
+        workers: int,
+    ) -> None:
+        self._extractor, self._device = extractor, device
+        self.batch_size, self.pool, self.workers = batch_size, pool, workers
         self._run: Callable[[Tensor], Tensor] = extractor
         self._prepare: Preparation | None = None
         self.prepare_on_host: Preparation | None = None
@@ -494,53 +533,25 @@ class ForwardPass:
             else:
                 self.prepare_on_host = extractor.prepare
         self.mixes_sizes = self._prepare is not None
-        self._requested, self.batch_size = batch_size, batch_size
-        parallel = self._device.type == "cpu" and getattr(extractor, "thread_safe", False)
-        self.workers = min(usable_cores(), _MAX_WORKERS) if parallel else 1
-        self._stack = ExitStack()
-        self._pool: ThreadPoolExecutor | None = None
 
-    def __enter__(self) -> Self:
-        if self.workers > 1:
-            self._stack.enter_context(torch_threads(usable_cores() // self.workers))
-            self._pool = self._stack.enter_context(ThreadPoolExecutor(self.workers, "genpr-embed"))
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-        self._stack.close()
-        if self.batch_size < self._requested:
-            emit_notice(
-                "oom-smaller-batches", device=self._device, asked=self._requested, size=self.batch_size
-            )
-
-    def submit(self, images: Sequence[Tensor]) -> Future[Tensor]:
-        """Embed n images, (3, h, w) each: float32 (n, dim) on the CPU, now or soon.
+    def __call__(self, images: Sequence[Tensor]) -> Tensor:
+        """Embed n images, (3, h, w) each, as float32 (n, dim) on the CPU.
 
         They are of one size, unless the extractor prepares them on its device.
 
-        The future raises FeatureError if the extractor returns something else, and ResourceError if the device
-        has no memory for a single image.
+        Raises:
+            FeatureError: The extractor returned something else.
+            ResourceError: The device has no memory for a single image.
         """
-        if self._pool is not None:
-            return self._pool.submit(self._embed, images)
-        done: Future[Tensor] = Future()
-        done.set_result(self._embed(images))
-        return done
-
-    def _embed(self, images: Sequence[Tensor]) -> Tensor:
         # Both modes belong to a thread; a training loop's autocast would turn features into bfloat16.
         with torch.inference_mode(), torch.autocast(self._device.type, enabled=False):
             while True:
                 size = self.batch_size  # another thread may halve it meanwhile
                 try:
-                    starts = range(0, len(images), size)
-                    return torch.cat(
-                        [self._embed_batch(images[start : start + size], size) for start in starts]
-                    )
+                    rows = torch.empty(len(images), self._extractor.dim, dtype=torch.float32, device="cpu")
+                    for start in range(0, len(images), size):
+                        part = slice(start, start + size)
+                        rows[part] = self._embed_batch(images[part], size)
                 except Exception as error:
                     if not is_out_of_memory(error):
                         raise
@@ -551,6 +562,8 @@ class ForwardPass:
                             + remedy,
                             code="oom",
                         ) from error
+                else:
+                    return rows
                 empty_device_cache(
                     self._device.type
                 )  # here, where the error no longer holds what the batch took

@@ -241,8 +241,9 @@ class FeatureSet:
     @property
     def networks(self) -> tuple[Tensor, ...]:
         """The features of each network of an extractor of several random networks, (n, d / members) each; usually one."""
-        members = 1 if self.extractor is None else self.extractor.members
-        return self.features.chunk(members, dim=1)
+        if self.extractor is None or self.extractor.members == 1:
+            return (self.features,)
+        return tuple(map(float_rows, self.features.chunk(self.extractor.members, dim=1)))
 
     def name_of(self, row: int) -> str:
         """What to call the image of a row."""

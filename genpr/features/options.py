@@ -10,6 +10,7 @@ import os
 import textwrap
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import Field, dataclass, field, fields
+from functools import cached_property
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
@@ -41,6 +42,7 @@ def option(
     most: int | None = None,
     choices: Sequence[str] = (),
     parse: Callable[[str], object] | None = None,
+    check: Callable[[Any], object] | None = None,
     in_cli: bool = True,
     **click: object,
 ) -> T:
@@ -54,6 +56,7 @@ def option(
         most: The largest one; None for 2^31 - 1.
         choices: The texts allowed.
         parse: From the text of a command line to the value; raises UsageError.
+        check: Called with the value, unless that is None; raises UsageError.
         in_cli: Whether commands have it as a flag.
         **click: Keyword arguments of `click.option` that do not follow from the above; `flag` replaces the flag's name.
     """
@@ -64,6 +67,7 @@ def option(
         "most": most,
         "choices": tuple(choices),
         "parse": parse,
+        "check": check,
         "in_cli": in_cli,
         "click": click,
     }
@@ -74,24 +78,6 @@ def option_fields(record: type[Any]) -> list[Field[Any]]:
     """The fields of an option record, its own before those that it inherits."""
     own = vars(record).get("__annotations__", {})
     return sorted(fields(record), key=lambda each: each.name not in own)
-
-
-def check_ranges(options: Any) -> None:  # noqa: ANN401 - any option record
-    """Refuse integers outside of the range of their field.
-
-    Raises:
-        UsageError: "bad-option".
-    """
-    for each in fields(options):
-        value, least, most = getattr(options, each.name), each.metadata["least"], each.metadata["most"]
-        if value is None or (least is None and most is None):
-            continue
-        most = _MOST if most is None else most
-        if not isinstance(value, Integral) or int(value) > most or (least is not None and int(value) < least):
-            lower = "of at most" if least is None else f"from {least} to"
-            raise UsageError(
-                f"{each.name} must be an integer {lower} {most}, not {value!r}", code="bad-option"
-            )
 
 
 def takes_options(record: type[Any], *, without: Collection[str] = ()) -> Callable[[F], F]:
@@ -212,15 +198,32 @@ class SourceOptions:
     )
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        for each in fields(self):
+            value, least, most = getattr(self, each.name), each.metadata["least"], each.metadata["most"]
+            if value is None:
+                continue
+            if each.metadata["check"] is not None:
+                each.metadata["check"](value)
+            if least is None and most is None:
+                continue
+            most = _MOST if most is None else most
+            if (
+                not isinstance(value, Integral)
+                or int(value) > most
+                or (least is not None and int(value) < least)
+            ):
+                lower = "of at most" if least is None else f"from {least} to"
+                raise UsageError(
+                    f"{each.name} must be an integer {lower} {most}, not {value!r}", code="bad-option"
+                )
         _ = self.bad_images, self.decoding  # which refuse what is impossible
 
-    @property
+    @cached_property
     def bad_images(self) -> BadImagePolicy:
         """What is done about images that cannot be used."""
         return BadImagePolicy(self.on_bad, self.max_bad)
 
-    @property
+    @cached_property
     def decoding(self) -> DecodePolicy:
         """How images are decoded."""
         return DecodePolicy(max_pixels=self.max_pixels, alpha=self.alpha, exif=self.exif)
@@ -248,7 +251,9 @@ class EmbedOptions(SourceOptions):
     """
 
     device: str | torch.device = option(
-        "auto", "auto, cpu, cuda or cuda:N; with auto, the CPU takes over where a GPU has too little memory."
+        "auto",
+        "auto, cpu, cuda or cuda:N; with auto, the CPU takes over where a GPU has too little memory.",
+        check=check_device,
     )
     batch_size: int = option(64, "Images per forward pass of a network.", least=1)
     weights: str | os.PathLike[str] | None = option(
@@ -266,6 +271,7 @@ class EmbedOptions(SourceOptions):
         "Plan with at most so much memory, such as 8GiB, of which libraries take 0.3; larger features are mapped from a "
         "file.",
         unset="what is free",
+        check=parse_size,
         metavar="SIZE",
     )
     progress: StageProgress | None = option(
@@ -273,10 +279,3 @@ class EmbedOptions(SourceOptions):
         'Called with a stage ("real", "fake", "neighbours"), the number done, and the total or None.',
         in_cli=False,
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if isinstance(self.device, str):
-            check_device(self.device)
-        if self.max_memory is not None:
-            parse_size(self.max_memory)

@@ -101,19 +101,6 @@ def torch_bilinear(image: Tensor, size: int) -> Tensor:
     return _bilinear(image, size, shift=0.5)
 
 
-def bicubic_antialias(image: Tensor, size: int) -> Tensor:
-    """Resize with torch's antialiased bicubic filter and clamp: pil-bicubic-float but for rounding, and faster.
-
-    Args:
-        image: uint8 (3, h, w).
-        size: Side of the square output.
-
-    Returns:
-        float32 (3, size, size), clamped to 0..255 (the filter overshoots at edges).
-    """
-    return _torch_antialias(image, size, filter_name="bicubic").clamp_(0, 255)
-
-
 class _Taps(NamedTuple):
     """Which two input positions each output position blends.
 
@@ -179,11 +166,21 @@ def _blend(start: Tensor, end: Tensor, weight: Tensor) -> Tensor:
     return end.sub_(start).mul_(weight).add_(start)
 
 
-def _torch_antialias(image: Tensor, size: int, *, filter_name: Literal["bilinear", "bicubic"]) -> Tensor:
-    """Filter as widely as the image shrinks. CUDA would round differently, so this is done on the CPU.
+def torch_antialias(image: Tensor, size: int, *, filter_name: Literal["bilinear", "bicubic"]) -> Tensor:
+    """Resize with torch's antialiased filter, which is as wide as the image shrinks.
 
-    Planes one by one have the same bits, are faster, and take a third of the memory: a gigabyte for the largest images.
+    Clamped to 0..255, the bicubic one is pil-bicubic-float but for rounding, and faster. CUDA would round differently, so
+    this is done on the CPU.
+
+    Args:
+        image: uint8 (3, h, w).
+        size: Side of the square output.
+        filter_name: Of the filter; the bicubic one overshoots at edges.
+
+    Returns:
+        float32 (3, size, size).
     """
+    # Planes one by one have the same bits, are faster, and take a third of the memory: a gigabyte for the largest images.
     resized = torch.empty((3, size, size), dtype=torch.float32, device="cpu")
     for plane, result in zip(image.cpu(), resized, strict=True):
         floats = plane.to(torch.float32, memory_format=torch.contiguous_format)[None, None]
@@ -229,7 +226,7 @@ _RULES = (
     ),
     ResizeRule(
         "torch-bilinear-antialias",
-        partial(_torch_antialias, filter_name="bilinear"),
+        partial(torch_antialias, filter_name="bilinear"),
         exact_on_device=False,
         summary="torch bilinear, antialiased: torchmetrics 1.8 and later",
     ),
@@ -247,7 +244,7 @@ _RULES = (
     ),
     ResizeRule(
         "torch-bicubic-antialias",
-        partial(_torch_antialias, filter_name="bicubic"),
+        partial(torch_antialias, filter_name="bicubic"),
         exact_on_device=False,
         summary="torch bicubic, antialiased, overshoot kept: EDM2's DINOv2",
     ),

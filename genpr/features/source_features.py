@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genpr import runtime
 from genpr.distributed import current_communicator
 from genpr.errors import DataError, FeatureError, ResourceError, UsageError
 from genpr.features.cache import FeatureCache, JoinedCache
@@ -37,8 +36,8 @@ from genpr.images.datasets import BatchSource
 from genpr.images.item import ImageSource, known_length, printable
 from genpr.images.shards import Share, shard_of
 from genpr.images.source import choose_rows, subset
-from genpr.notices import Notice, notice
-from genpr.runtime import cache_root, resolve_device
+from genpr.notices import Notice, collect_notices, emit_notice, notice
+from genpr.runtime import cache_root, empty_device_cache, is_out_of_memory, resolve_device
 from genpr.validation import check_features
 
 ExtractorKey = str | FeatureExtractor
@@ -144,17 +143,34 @@ _Found = TypeVar("_Found")
 def with_cpu_fallback(
     embedder: Embedder, work: Callable[[Embedder], _Found], what: str, *, can_move: bool = True
 ) -> tuple[_Found, tuple[Notice, ...]]:
-    """`genpr.runtime.with_cpu_fallback` for work that takes an embedder, where "auto" chose its GPU.
+    """Run `work`, and again from the start on the CPU if the GPU that "auto" chose runs out of memory.
 
     Ranks that share a score stay together: one that started again would leave the others waiting.
+
+    Args:
+        embedder: Says where to run.
+        work: Called with `embedder`, and again with `embedder.on_cpu()`.
+        what: What the work is for, in the notice ("for the metrics").
+        can_move: Whether the work may run on the CPU.
+
+    Returns:
+        What `work` returned, and the notices about memory of all ranks, each once.
+
+    Raises:
+        Exception: Whatever `work` raises, if it is not an out-of-memory error or cannot move.
     """
-
-    def run(device: torch.device) -> _Found:
-        return work(embedder if device == embedder.device else embedder.on_cpu())
-
-    may_move = can_move and embedder.options.device == "auto" and current_communicator().is_single_process
-    found, notices = runtime.with_cpu_fallback(embedder.device, run, what, can_move=may_move)
-    return found, notices_of_all_ranks(notices)
+    device = embedder.device
+    may_move = can_move and embedder.options.device == "auto" and device.type != "cpu"
+    with collect_notices() as notices:
+        try:
+            return work(embedder), notices_of_all_ranks(notices)
+        except Exception as error:
+            if not (may_move and is_out_of_memory(error) and current_communicator().is_single_process):
+                raise
+        # The error is gone here, and with it the memory that the failed work held.
+        empty_device_cache(device.type)
+        emit_notice("oom-cpu", device=device, what=what)
+        return work(embedder.on_cpu()), tuple(dict.fromkeys(notices))
 
 
 FROM_FILE = "<as in the feature file>"
@@ -239,9 +255,9 @@ class SourceFeatures:
         """The features by an extractor that was required."""
         return self._known[key]
 
-    def cut(self, most: int | None) -> SourceFeatures:
+    def cut(self, most: int) -> SourceFeatures:
         """The same source with at most `most` images: those that a limit of `most` would have chosen at once."""
-        if most is None or all(len(features) <= most for features in self._known.values()):
+        if all(len(features) <= most for features in self._known.values()):
             return self
         part = SourceFeatures(self.opened, self.role, self._embedder, limit=most, declared=self._declared)
         part._known = {
@@ -253,22 +269,19 @@ class SourceFeatures:
     @property
     def n(self) -> int:
         """Images that were embedded."""
-        return min(len(features) for features in self._known.values())
+        return min(map(len, self._known.values()))
 
     def halves(self) -> tuple[SourceFeatures, SourceFeatures]:
         """Two random halves of the images, disjoint, by the embedder's seed; the first is not smaller."""
-        sizes, seed = {len(features) for features in self._known.values()}, self._embedder.options.seed
-        order = {n: torch.randperm(n, generator=torch.Generator().manual_seed(seed)) for n in sizes}
-        return (
-            self._part(lambda n: order[n][: -(-n // 2)].sort().values),
-            self._part(lambda n: order[n][-(-n // 2) :].sort().values),
-        )
-
-    def _part(self, rows: Callable[[int], Tensor]) -> SourceFeatures:
-        """Of n images, those that `rows` of n names."""
-        part = SourceFeatures(self.opened, self.role, self._embedder, declared=self._declared)
-        part._known = {key: features.select(rows(len(features))) for key, features in self._known.items()}
-        return part
+        opened, embedder = self.opened, self._embedder
+        first = SourceFeatures(opened, self.role, embedder, declared=self._declared)
+        second = SourceFeatures(opened, self.role, embedder, declared=self._declared)
+        for key, features in self._known.items():
+            n, generator = len(features), torch.Generator().manual_seed(embedder.options.seed)
+            order, count = torch.randperm(n, generator=generator), -(-n // 2)
+            first._known[key] = features.select(order[:count].sort().values)
+            second._known[key] = features.select(order[count:].sort().values)
+        return first, second
 
     def _rows_of_limit(self, n: int, most: int) -> Tensor:
         """Which of n known rows a limit of `most` chooses out of the whole source."""

@@ -13,6 +13,7 @@ import io
 import re
 import warnings
 from dataclasses import dataclass
+from functools import cache
 from threading import Lock
 from typing import Any, cast
 
@@ -35,8 +36,7 @@ from genpr.images.formats import (
     image_format,
     jpeg_passes,
     jpeg_without_metadata,
-    png_damage,
-    png_without_metadata,
+    read_png_chunks,
     refusal,
     workload,
 )
@@ -117,7 +117,9 @@ class PillowGuard:
                 ImageFile.LOAD_TRUNCATED_IMAGES, self._lenient = True, False
             # A copy made meanwhile by `catch_warnings` holds the filter too, if it is still in use.
             for filters in (*self._muted, cast("list[Any]", warnings.filters)):
-                filters[:] = [entry for entry in filters if entry is not _QUIET]
+                for entry in [*filters]:
+                    if entry is _QUIET:
+                        filters.remove(entry)
             self._muted.clear()
 
 
@@ -176,9 +178,9 @@ def decode(data: ImageData, *, name: str, policy: DecodePolicy) -> Decoded:
 
 
 def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy) -> Decoded:
-    exif = None
+    exif = damage = None
     if format_name == "PNG":
-        data = png_without_metadata(data)
+        data, damage = read_png_chunks(data)
     elif format_name == "JPEG":
         data, exif = jpeg_without_metadata(data)
     elif format_name != "AVIF":
@@ -196,7 +198,6 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
         passes = jpeg_passes(data, image.size, components=components, at=header_end)
         _check_work(Workload(total=passes), format_name, name, policy)
     depth = depth_of(image)
-    damage = png_damage(data) if format_name == "PNG" else None
     if (
         format_name == "JPEG" and data.rfind(JPEG_END, header_end) < 0
     ):  # that of an embedded preview lies before
@@ -205,7 +206,13 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
         raise _damaged(data, format_name, name, ValueError(f"{damage} data"))
     image.load()
     pixels, flags = rgb_pixels(image, depth, policy)
-    if is_animated(image):
+    try:  # last, as it may move on to the second frame
+        has_frames = bool(getattr(image, "is_animated", False))
+    except TooManyPiecesError:
+        raise
+    except Exception:  # noqa: BLE001 - a second frame that cannot be parsed is a second frame
+        has_frames = True
+    if has_frames:
         flags.add("multi-frame")
     return Decoded(pixels, tuple(sorted(flags, key=FLAGS.index)))
 
@@ -262,6 +269,7 @@ def content_sha256(data: ImageData) -> str:
     return digest.hexdigest()
 
 
+@cache
 def decoder_versions() -> dict[str, str]:
     """Versions of what turns bytes into pixels; lossy decoders change pixels between versions."""
     versions = {"pillow": PIL.__version__}
@@ -333,11 +341,16 @@ def rgb_pixels(image: Image.Image, depth: Depth, policy: DecodePolicy) -> tuple[
     is_deep_gray = image.mode.startswith("I;16") or (image.mode == "I" and depth.bits == 16)
     convert = _scaled_gray if is_deep_gray else _converted
     pixels, flags = convert(image, depth, policy.background)
-    orientation = orientation_of(image)
-    if policy.exif == "apply":
-        pixels = _turned(pixels, orientation)
-    elif orientation != 1:
-        flags.add("exif-orientation")
+    if isinstance(image, TiffImageFile):
+        orientation: Any = image.tag_v2.get(_ORIENTATION)
+    else:
+        exif = image.info.get("exif")
+        orientation = _exif_orientation(exif) if exif and isinstance(exif, bytes) else None
+    if orientation in range(2, 9):  # 1 is upright, and others are broken
+        if policy.exif == "apply":
+            pixels = _turned(pixels, orientation)
+        else:
+            flags.add("exif-orientation")
     return pixels, flags
 
 
@@ -397,7 +410,7 @@ def _laid_on(background: _Color, rgba: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _turned(pixels: NDArray[np.uint8], orientation: int) -> NDArray[np.uint8]:
-    """Pixels (h, w, 3) turned upright by their EXIF orientation, 1 to 8: mirrored, rotated, or both."""
+    """Pixels (h, w, 3) turned upright by their EXIF orientation, 2 to 8: mirrored, rotated, or both."""
     if orientation >= 5:
         pixels = pixels.swapaxes(0, 1)
     if orientation in {3, 4, 7, 8}:
@@ -407,24 +420,14 @@ def _turned(pixels: NDArray[np.uint8], orientation: int) -> NDArray[np.uint8]:
     return np.ascontiguousarray(pixels)
 
 
-def orientation_of(image: Image.Image) -> int:
-    """Orientation 1 to 8 by the image's TIFF or EXIF tag; 1 if it has none or a broken one."""
-    if isinstance(image, TiffImageFile):
-        value = image.tag_v2.get(_ORIENTATION, 1)
-    else:
-        exif = image.info.get("exif")
-        value = _exif_orientation(exif) if exif and isinstance(exif, bytes) else 1
-    return value if value in range(1, 9) else 1
-
-
-def _exif_orientation(exif: bytes) -> int:
-    """The orientation tag of an EXIF block, 1 if it cannot be found.
+def _exif_orientation(exif: bytes) -> int | None:
+    """The value of the orientation tag of an EXIF block, whatever it is; None if there is none.
 
     `Image.getexif` would parse all of the block, warn about every flaw in it and raise for some.
     """
     body = exif.removeprefix(b"Exif\0\0")
     if body[:2] not in {b"II", b"MM"}:
-        return 1
+        return None
 
     def number(at: int, size: int) -> int:
         return int.from_bytes(body[at : at + size], "little" if body[:1] == b"I" else "big")
@@ -433,17 +436,7 @@ def _exif_orientation(exif: bytes) -> int:
     for entry in range(first, min(first + 12 * number(first - 2, 2), len(body)), 12):
         if number(entry, 2) == _ORIENTATION:
             return number(entry + 8, 4 if number(entry + 2, 2) == _EXIF_LONG else 2)
-    return 1
-
-
-def is_animated(image: ImageFile.ImageFile) -> bool:
-    """Whether there are more frames or pages than the first; to be called last, as it may move on to the second."""
-    try:
-        return bool(getattr(image, "is_animated", False))
-    except TooManyPiecesError:
-        raise
-    except Exception:  # noqa: BLE001 - a second frame that cannot be parsed is a second frame
-        return True
+    return None
 
 
 def _pass_through(pixels: NDArray[np.uint8], name: str, policy: DecodePolicy) -> Decoded:

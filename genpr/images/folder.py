@@ -76,7 +76,10 @@ def open_folder(root: Path, name: str, *, follow_symlinks: bool = False) -> Fold
     images: list[str] = []
     others = OtherFiles()
     for member in walk_files(root, follow_symlinks=follow_symlinks):
-        (images.append if is_image_name(member) else others.add)(member)
+        if is_image_name(member):
+            images.append(member)
+        else:
+            others.add(member)
     if not images:
         raise no_images(name, others)
     log_others(name, others)

@@ -163,33 +163,11 @@ def _brands(data: bytes) -> set[bytes]:
     return {data[8:12], *(data[at : at + 4] for at in range(16, size, 4))}
 
 
-def png_damage(data: bytes) -> str | None:
-    """Whether a PNG is "truncated" or "corrupt", by its structure and the checksums of its pixels; or `None`.
-
-    Pillow stops reading when it has all rows, and compares the checksums of all other chunks only. So it misses about
-    one flipped bit in a hundred.
-    """
-    at = 8
-    while at + 12 <= len(data):
-        size, kind = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
-        end = at + 12 + size
-        if end > len(data):
-            return "truncated"
-        if kind == b"IDAT":
-            body = memoryview(data)[at + 4 : end - 4]
-            if zlib.crc32(body) != int.from_bytes(data[end - 4 : end], "big"):
-                return "corrupt"
-        elif kind == b"IEND":
-            return None
-        at = end
-    return "truncated"
-
-
 def ends_early(data: bytes, format_name: str) -> bool:
     """Whether a file that failed to decode was cut short, by its own structure; a guess for the message."""
     match format_name:
         case "PNG":
-            return png_damage(data) == "truncated"
+            return read_png_chunks(data)[1] == "truncated"
         case "JPEG":
             return JPEG_END not in data
         case "GIF":
@@ -270,10 +248,14 @@ def _jpeg_segments(data: bytes) -> Iterator[tuple[int, int, int, int]]:
         at = end
 
 
-def png_without_metadata(data: bytes) -> bytes:
-    """A PNG without the chunks that pixels do not depend on, such as color profiles and texts, which Pillow would unfold.
+def read_png_chunks(data: bytes) -> tuple[bytes, str | None]:
+    """A PNG without the chunks that pixels do not depend on, and whether it is "truncated" or "corrupt".
 
-    Before the pixels, a chunk with a wrong checksum stays: damage may have changed its name, and Pillow refuses it.
+    Dropped are color profiles and texts, which Pillow would unfold. Before the pixels, a chunk with a wrong checksum
+    stays: damage may have changed its name, and Pillow refuses it.
+
+    Damage is that of the structure and of the checksums of the pixels: Pillow stops reading when it has all rows, and
+    compares the checksums of all other chunks only. So it misses about one flipped bit in a hundred.
 
     Raises:
         TooManyPiecesError: There are very many chunks.
@@ -282,6 +264,7 @@ def png_without_metadata(data: bytes) -> bytes:
     kept: list[memoryview] = []
     kept_to = chunks = 0
     is_before_pixels = True
+    damage = None
     end, kind = 8, b""
     while end + 12 <= len(data) and kind != b"IEND":
         start, kind = end, data[end + 4 : end + 8]
@@ -290,15 +273,24 @@ def png_without_metadata(data: bytes) -> bytes:
             raise TooManyPiecesError
         chunks += 1
         if end > len(data):
+            kind = b""  # it is no whole chunk
             break
+        checksum = int.from_bytes(data[end - 4 : end], "big")
         if kind == b"IDAT":
             is_before_pixels = False
-        elif kind[:1].islower() and kind not in _KEPT_CHUNKS and _CHUNK_NAME.fullmatch(kind):
-            checksum = int.from_bytes(data[end - 4 : end], "big")
-            if not is_before_pixels or zlib.crc32(view[start + 4 : end - 4]) == checksum:
-                kept.append(view[kept_to:start])
-                kept_to = end
-    return b"".join((*kept, view[kept_to:])) if kept_to else data
+            if zlib.crc32(view[start + 4 : end - 4]) != checksum:
+                damage = "corrupt"
+        elif (
+            kind[:1].islower()
+            and kind not in _KEPT_CHUNKS
+            and _CHUNK_NAME.fullmatch(kind)
+            and (not is_before_pixels or zlib.crc32(view[start + 4 : end - 4]) == checksum)
+        ):
+            kept.append(view[kept_to:start])
+            kept_to = end
+    if damage is None and kind != b"IEND":
+        damage = "truncated"
+    return b"".join((*kept, view[kept_to:])) if kept_to else data, damage
 
 
 @dataclass(frozen=True, slots=True)

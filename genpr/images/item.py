@@ -13,7 +13,7 @@ import re
 from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate, chain, groupby
 from pathlib import Path
@@ -173,14 +173,12 @@ def unreadable(name: str, reason: object) -> ImageError:
     return ImageError(f"{printable(name)}: cannot be read ({reason})", code="unreadable", path=name)
 
 
+@dataclass
 class OtherFiles:
     """How many files are no images by their name, with which suffixes, and the first of them in order."""
 
-    def __init__(self, names: Iterable[str] = ()) -> None:
-        self.suffixes: Counter[str] = Counter()
-        self.first: list[str] = []
-        for name in names:
-            self.add(name)
+    suffixes: Counter[str] = field(default_factory=Counter)
+    first: list[str] = field(default_factory=list)
 
     def add(self, name: str) -> None:
         """Count one."""

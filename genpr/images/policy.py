@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from genpr.errors import BadImagesError, ImageError, UsageError
@@ -20,7 +20,7 @@ _COLOR = re.compile(r"#[0-9a-f]{6}")
 
 def in_order(flags: Mapping[str, int]) -> dict[str, int]:
     """Counts by flag in the order of `FLAGS`, since ranks and shards add them in any order."""
-    return {flag: flags[flag] for flag in FLAGS if flag in flags}
+    return dict(sorted(flags.items(), key=lambda entry: FLAGS.index(entry[0])))
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,8 @@ class DecodePolicy:
         alpha: "drop" leaves transparency out, so that hidden colors show, as the loaders of the reference
             implementations do; "white", "black" or "#rrggbb" is a color that images are laid on.
         exif: "ignore" takes pixels as they are stored, as those do too; "apply" turns them by their EXIF orientation.
+        background: The color behind transparent pixels that `alpha` names, 0 to 255 each; None to leave transparency out.
+        choices: What changes pixels and is not the default, by name; equal choices have equal words.
 
     Raises:
         UsageError: There is no such choice ("bad-option").
@@ -40,34 +42,23 @@ class DecodePolicy:
     max_pixels: int = MAX_PIXELS
     alpha: str = "drop"
     exif: Literal["ignore", "apply"] = "ignore"
+    background: tuple[int, int, int] | None = field(init=False, repr=False, compare=False, default=None)
+    choices: dict[str, str] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.alpha != "drop" and self.background is None:
-            raise UsageError(
-                f"alpha must be 'drop', 'white', 'black' or a colour as '#rrggbb', not {self.alpha!r}",
-                code="bad-option",
-            )
+        if self.alpha != "drop":
+            color = _NAMED.get(self.alpha, str(self.alpha).lower())
+            if not _COLOR.fullmatch(color):
+                raise UsageError(
+                    f"alpha must be 'drop', 'white', 'black' or a colour as '#rrggbb', not {self.alpha!r}",
+                    code="bad-option",
+                )
+            object.__setattr__(self, "background", tuple(bytes.fromhex(color[1:])))
+            self.choices["alpha"] = color
         if self.exif not in {"ignore", "apply"}:
             raise UsageError(f"exif must be 'ignore' or 'apply', not {self.exif!r}", code="bad-option")
-
-    @property
-    def background(self) -> tuple[int, int, int] | None:
-        """The color behind transparent pixels, 0 to 255 each; None to leave transparency out."""
-        color = _NAMED.get(self.alpha, str(self.alpha).lower())
-        if not _COLOR.fullmatch(color):
-            return None
-        red, green, blue = bytes.fromhex(color[1:])
-        return red, green, blue
-
-    @property
-    def choices(self) -> dict[str, str]:
-        """What changes pixels and is not the default, by name; equal choices have equal words."""
-        chosen: dict[str, str] = {}
-        if self.background is not None:
-            chosen["alpha"] = f"#{bytes(self.background).hex()}"
         if self.exif != "ignore":
-            chosen["exif"] = self.exif
-        return chosen
+            self.choices["exif"] = self.exif
 
 
 def choices_in(decoder: Mapping[str, str]) -> dict[str, str]:

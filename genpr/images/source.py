@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -65,7 +65,8 @@ def open_source(
             (`genpr.distributed.current_communicator`); None for this process alone.
 
     Raises:
-        UsageError: There is nothing at that path, or it is nothing that could hold images.
+        UsageError: There is nothing at that path, or it is nothing that could hold images, or a pattern names several
+            kinds of things ("mixed-kinds").
         DataError: It holds no images, or is damaged.
         ResourceError: Reading it could execute code.
 
@@ -75,8 +76,17 @@ def open_source(
         ['[0]', '[1]']
     """
     if isinstance(source, str | os.PathLike):
-        path = os.fsdecode(source)
-        return open_path(path, name or path, follow_symlinks=follow_symlinks, communicator=communicator)
+        text = os.fsdecode(source)
+        name = name or text
+        if text == STDIN:
+            return open_stdin_list(name, communicator)
+        choice = None
+        if not os.path.lexists(text):
+            text, choice = split_choice(text)
+            several = expand(text)
+            if several is not None:
+                return _open_several(several, text, name, choice, follow_symlinks=follow_symlinks)
+        return _open_one(text, name, choice, follow_symlinks=follow_symlinks)
     if ImageSource in type(source).__mro__:
         return cast("ImageSource", source)
     if isinstance(source, np.ndarray):
@@ -97,30 +107,10 @@ def open_source(
     )
 
 
-def open_path(
-    text: str, name: str, *, follow_symlinks: bool = False, communicator: Communicator | None = None
+def _open_several(
+    several: Sequence[Path], text: str, name: str, choice: str | None, *, follow_symlinks: bool
 ) -> ImageSource:
-    """Open what lies at a path, or what a pattern of paths stands for (`genpr.images.paths.expand`).
-
-    Args:
-        text: As the user wrote it.
-        name: What to call it in messages.
-        follow_symlinks: Look into folders that a folder only links to, too.
-        communicator: See `open_source`.
-
-    Raises:
-        UsageError: There is nothing, or nothing that could hold images, or several kinds of things ("mixed-kinds").
-        DataError: It holds no images, or is damaged.
-        ResourceError: Reading it could execute code.
-    """
-    if text == STDIN:
-        return open_stdin_list(name, communicator)
-    choice = several = None
-    if not os.path.lexists(text):
-        text, choice = split_choice(text)
-        several = expand(text)
-    if several is None:
-        return _open_one(text, name, choice, follow_symlinks=follow_symlinks)
+    """Open the paths that the pattern `text` stands for, in their order."""
     kinds = {_kind_of(path): path for path in reversed(several)}
     if len(kinds) > 1:
         found = ", ".join(f"{kind} ({printable(str(path))})" for kind, path in sorted(kinds.items()))

@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from genpr.metrics.curves import Curve
-    from genpr.metrics.membership import Memberships
-    from genpr.metrics.real_side import FakeSide, RealSide
+    from genpr.metrics.real_side import FakeSide, Memberships, RealSide
     from genpr.neighbors.balls import Ties
     from genpr.neighbors.resample import Asked
 
@@ -86,8 +85,12 @@ def _k_balls(k: int) -> tuple[Ball, ...]:
     return (Ball(k),)
 
 
+def _cover_ball(k: int) -> Ball:
+    return Ball(COVER_RATIO * k)
+
+
 def _cover_balls(k: int) -> tuple[Ball, ...]:
-    return (Ball(COVER_RATIO * k),)
+    return (_cover_ball(k),)
 
 
 def _clipped_balls(k: int) -> tuple[Ball, ...]:
@@ -169,35 +172,45 @@ def _count(balls: str, ball: Ball, count: str, ties: Ties, most: int = 1, rows: 
     return Asked(balls, ball, count, most, ties, rows)  # type: ignore[arg-type]
 
 
-def _over_reals(sizes: HalfSizes, count: Tensor) -> Tensor:
-    return count.double() / sizes.real
+def _mean_in_halves(
+    balls: Literal["real", "fake"],
+    count: Literal["owners", "others", "pairs"],
+    ball: Callable[[int], Ball] = Ball,
+    *,
+    at_least_k: bool = False,
+) -> HalfSampling:
+    """Of the `balls` with enough rows in them ("owners"), or of the other rows in balls, the share.
+
+    Args:
+        balls: Whose.
+        count: As of `Asked`; pairs are divided by k, too.
+        ball: Which, for a k.
+        at_least_k: Count owners of balls with k rows in them, instead of one.
+    """
+
+    def requests(k: int, ties: Ties) -> tuple[Asked, ...]:
+        return (_count(balls, ball(k), count, ties, k if at_least_k else 1),)
+
+    def value(k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> Tensor:
+        over_reals = (balls == "real") == (count == "owners")
+        mean = counts[0][-1].double() / (sizes.real if over_reals else sizes.fake)
+        return mean / k if count == "pairs" else mean
+
+    return HalfSampling(requests, value)
 
 
-def _over_fakes(sizes: HalfSizes, count: Tensor) -> Tensor:
-    return count.double() / sizes.fake
+def _smaller_in_halves(a: HalfSampling, b: HalfSampling) -> HalfSampling:
+    """The one of two shares that is lower on average: a minimum replicate by replicate would be biased."""
 
+    def requests(k: int, ties: Ties) -> tuple[Asked, ...]:
+        return (*a.requests(k, ties), *b.requests(k, ties))
 
-def _smaller_on_average(a: Tensor, b: Tensor) -> Tensor:
-    """Of two sets of replicates: a minimum replicate by replicate would be biased."""
-    from genpr.metrics.uncertainty import lower_part
+    def value(k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> Tensor:
+        from genpr.metrics.uncertainty import lower_part
 
-    return lower_part(a, b)
+        return lower_part(a.value(k, sizes, counts[:1]), b.value(k, sizes, counts[1:]))
 
-
-def _precision_count(k: int, ties: Ties) -> Asked:
-    return _count("real", Ball(k), "others", ties)
-
-
-def _recall_count(k: int, ties: Ties) -> Asked:
-    return _count("fake", Ball(k), "others", ties)
-
-
-def _coverage_count(k: int, ties: Ties) -> Asked:
-    return _count("real", Ball(k), "owners", ties)
-
-
-def _complement_precision_count(k: int, ties: Ties) -> Asked:
-    return _count("fake", Ball(k), "owners", ties)
+    return HalfSampling(requests, value)
 
 
 def _clipped_density_counts(k: int, ties: Ties) -> tuple[Asked, ...]:
@@ -210,8 +223,8 @@ def _clipped_density_counts(k: int, ties: Ties) -> tuple[Asked, ...]:
 
 
 def _unclipped_density(_k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> Tensor:
-    of_fakes = _over_fakes(sizes, counts[0].sum(dim=0))
-    of_reals = _over_reals(sizes, counts[1].sum(dim=0))
+    of_fakes = counts[0].sum(dim=0).double() / sizes.fake
+    of_reals = counts[1].sum(dim=0).double() / sizes.real
     return (of_fakes / of_reals).where(of_reals > 0, 0.0)
 
 
@@ -220,14 +233,14 @@ def _unclipped_coverage(k: int, sizes: HalfSizes, counts: Sequence[Tensor]) -> T
 
     from genpr.metrics.null import calibrated_clipped_coverage
 
-    raw = (_over_reals(sizes, counts[0].sum(dim=0)) / k).cpu().numpy()
+    raw = (counts[0].sum(dim=0).double() / sizes.real / k).cpu().numpy()
     share = calibrated_clipped_coverage(raw, sizes.real, sizes.fake, k, most=_MAX_UNCLIPPED_COVERAGE)
     return from_numpy(share)
 
 
-_COVERAGE_HALVES = HalfSampling(
-    lambda k, ties: (_coverage_count(k, ties),), lambda _, sizes, counts: _over_reals(sizes, counts[0][0])
-)
+_PRECISION_HALVES, _RECALL_HALVES = _mean_in_halves("real", "others"), _mean_in_halves("fake", "others")
+_COVERAGE_HALVES = _mean_in_halves("real", "owners")
+_COMPLEMENT_PRECISION_HALVES = _mean_in_halves("fake", "owners")
 
 
 # Ball metrics -------------------------------------------------------------------------------------------------
@@ -244,10 +257,7 @@ _COVERAGE_HALVES = HalfSampling(
     real_balls=_k_balls,
     null=_precision_null,
     null_source="leave-one-out",
-    halves=HalfSampling(
-        lambda k, ties: (_precision_count(k, ties),),
-        lambda _, sizes, counts: _over_fakes(sizes, counts[0][0]),
-    ),
+    halves=_PRECISION_HALVES,
 )
 def precision(counts: Memberships, k: int) -> float:
     """Fraction of fakes that lie in at least one real ball."""
@@ -265,9 +275,7 @@ def precision(counts: Memberships, k: int) -> float:
     null=_recall_null,
     null_source="leave-one-out",
     null_balls=_k_balls,
-    halves=HalfSampling(
-        lambda k, ties: (_recall_count(k, ties),), lambda _, sizes, counts: _over_reals(sizes, counts[0][0])
-    ),
+    halves=_RECALL_HALVES,
 )
 def recall(counts: Memberships, k: int) -> float:
     """Fraction of reals that lie in at least one fake ball."""
@@ -285,10 +293,7 @@ def recall(counts: Memberships, k: int) -> float:
     real_balls=_k_balls,
     null=_null_of_one,
     null_source="closed form",
-    halves=HalfSampling(
-        lambda k, ties: (_count("real", Ball(k), "pairs", ties),),
-        lambda k, sizes, counts: _over_fakes(sizes, counts[0][0]) / k,
-    ),
+    halves=_mean_in_halves("real", "pairs"),
 )
 def density(counts: Memberships, k: int) -> float:
     """Mean number of real balls that contain a fake, in units of k."""
@@ -363,10 +368,7 @@ def clipped_coverage(counts: Memberships, k: int) -> float:
     fake_balls=_k_balls,
     null=_smaller_null(_precision_null, _complement_precision_null),
     null_source="leave-one-out",
-    halves=HalfSampling(
-        lambda k, ties: (_precision_count(k, ties), _complement_precision_count(k, ties)),
-        lambda _, sizes, counts: _smaller_on_average(*(_over_fakes(sizes, each[0]) for each in counts)),
-    ),
+    halves=_smaller_in_halves(_PRECISION_HALVES, _COMPLEMENT_PRECISION_HALVES),
 )
 def symmetric_precision(counts: Memberships, k: int) -> float:
     """The smaller of precision and complement precision."""
@@ -384,10 +386,7 @@ def symmetric_precision(counts: Memberships, k: int) -> float:
     null=_smaller_null(_recall_null, _coverage_null),
     null_source="leave-one-out",
     null_balls=_k_balls,
-    halves=HalfSampling(
-        lambda k, ties: (_recall_count(k, ties), _coverage_count(k, ties)),
-        lambda _, sizes, counts: _smaller_on_average(*(_over_reals(sizes, each[0]) for each in counts)),
-    ),
+    halves=_smaller_in_halves(_RECALL_HALVES, _COVERAGE_HALVES),
 )
 def symmetric_recall(counts: Memberships, k: int) -> float:
     """The smaller of recall and coverage."""
@@ -403,10 +402,7 @@ def symmetric_recall(counts: Memberships, k: int) -> float:
     fake_balls=_k_balls,
     null=_complement_precision_null,
     null_source="closed form",
-    halves=HalfSampling(
-        lambda k, ties: (_complement_precision_count(k, ties),),
-        lambda _, sizes, counts: _over_fakes(sizes, counts[0][0]),
-    ),
+    halves=_COMPLEMENT_PRECISION_HALVES,
 )
 def complement_precision(counts: Memberships, k: int) -> float:
     """Fraction of fake balls that contain at least one real."""
@@ -438,10 +434,7 @@ def complement_recall(counts: Memberships, k: int) -> float:
     fake_balls=_cover_balls,
     null=_precision_cover_null,
     null_source="closed form",
-    halves=HalfSampling(
-        lambda k, ties: (_count("fake", Ball(COVER_RATIO * k), "owners", ties, k),),
-        lambda _, sizes, counts: _over_fakes(sizes, counts[0][-1]),
-    ),
+    halves=_mean_in_halves("fake", "owners", _cover_ball, at_least_k=True),
 )
 def precision_cover(counts: Memberships, k: int) -> float:
     """Fraction of fakes whose ball of `COVER_RATIO` k neighbors contains at least k reals."""
@@ -458,10 +451,7 @@ def precision_cover(counts: Memberships, k: int) -> float:
     real_balls=_cover_balls,
     null=_recall_cover_null,
     null_source="closed form",
-    halves=HalfSampling(
-        lambda k, ties: (_count("real", Ball(COVER_RATIO * k), "owners", ties, k),),
-        lambda _, sizes, counts: _over_reals(sizes, counts[0][-1]),
-    ),
+    halves=_mean_in_halves("real", "owners", _cover_ball, at_least_k=True),
 )
 def recall_cover(counts: Memberships, k: int) -> float:
     """Fraction of reals whose ball of `COVER_RATIO` k neighbors contains at least k fakes."""

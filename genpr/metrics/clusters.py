@@ -136,7 +136,7 @@ class RealKinds:
 
     Attributes:
         centre: Mean of the reals, (d,) float64.
-        centres: Of the cells, relative to it, (c, d) float64; c = 0 where the reals are too few.
+        centres: Of the cells, relative to it, (c, d) float64.
         shares: Of the reals in each cell, (c,) float64.
         rows: The real nearest to the centre of each cell, (c,) int64.
     """
@@ -147,17 +147,16 @@ class RealKinds:
     rows: Tensor
 
     @classmethod
-    def of(cls, real: Tensor, *, seed: int = 0) -> RealKinds:
-        """Cluster the reals.
+    def of(cls, real: Tensor, *, seed: int = 0) -> RealKinds | None:
+        """Cluster the reals; None if there are too few.
 
         Args:
             real: (n, d) float32.
             seed: Of the clustering.
         """
-        n, d = real.shape
+        n = len(real)
         if n < 10 * _CELLS:
-            nothing = torch.zeros(d, dtype=torch.float64)
-            return cls(nothing, nothing.new_empty(0, d), nothing[:0], torch.empty(0, dtype=torch.int64))
+            return None
         centre = mean_of(real)
         # A real pulls the centre that it is fitted to towards itself; others are counted, as fakes are.
         order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
@@ -179,8 +178,6 @@ class RealKinds:
             Cells of at least 1 % of the reals in which so few fakes would be a chance below one in a million; largest
             first.
         """
-        if not len(self.centres):
-            return ()
         m = len(fake if fake_rows is None else fake_rows)
         label, _ = nearest_centers(fake, self.centre, self.centres, rows=fake_rows)
         found = []

@@ -25,8 +25,8 @@ from genpr.memory import tile_budget
 from genpr.metrics.blocks import check_no_zero_rows
 from genpr.metrics.given import MOST, as_integers, is_number
 from genpr.metrics.halved import LEAST_UNITS, halved
-from genpr.metrics.progress import PairProgress, tally
 from genpr.metrics.ranking_values import Counts, Numbers, QueryMetric, TiedRanks, query_metrics
+from genpr.metrics.real_side import PairProgress, tally
 from genpr.metrics.similarity import FeaturePairs
 from genpr.metrics.uncertainty import Interval, interval_of
 from genpr.neighbors.engine import plain_arithmetic
@@ -103,18 +103,6 @@ class BestPairs(NamedTuple):
     left: Tensor
     right: Tensor
 
-    def joined(self, cosine: Tensor, left: Tensor, right: Tensor) -> BestPairs:
-        """With more pairs, which come from any device."""
-        return BestPairs(
-            torch.cat([self.cosine, cosine.cpu()]),
-            torch.cat([self.left, left.cpu()]),
-            torch.cat([self.right, right.cpu()]),
-        )
-
-    def select(self, rows: Tensor) -> BestPairs:
-        """Those of `rows`, bool or int64."""
-        return BestPairs(self.cosine[rows], self.left[rows], self.right[rows])
-
 
 def best_pairs(
     pairs: FeaturePairs, least: float, *, most: int, budget: int, tick: Tick = no_tick
@@ -125,7 +113,7 @@ def best_pairs(
 
     Args:
         pairs: Left and right rows, compared by cosine.
-        least: The cosine asked for.
+        least: The least cosine.
         most: Pairs kept, at most.
         budget: Bytes for a tile.
         tick: Called with the number of pairs that are done.
@@ -136,13 +124,16 @@ def best_pairs(
         for rows, first, values in pairs.tiles(budget):
             row, column = _open_pairs(values, least, pairs.slack, most).unbind(dim=1)
             row, column = row + rows.start, column + first
-            kept = kept.joined(pairs.exact(row, column), row, column)
+            found = pairs.exact(row, column), row, column
+            kept = BestPairs(*(torch.cat([old, new.cpu()]) for old, new in zip(kept, found, strict=True)))
             if len(kept.cosine) > most:
                 beyond = kept.cosine.sort(descending=True).values[most]
                 least = max(least, float(torch.nextafter(beyond, beyond.new_tensor(torch.inf))))
-            kept = kept.select(kept.cosine >= least)
+            enough = kept.cosine >= least
+            kept = BestPairs(*(part[enough] for part in kept))
             tick(values.numel())
-    return kept.select(kept.cosine.sort(descending=True).indices)
+    order = kept.cosine.sort(descending=True).indices
+    return BestPairs(*(part[order] for part in kept))
 
 
 def _open_pairs(values: Tensor, least: float, slack: float, most: int) -> Tensor:
@@ -156,7 +147,7 @@ def _open_pairs(values: Tensor, least: float, slack: float, most: int) -> Tensor
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MicroAP:
-    """Average precision of one ranking of all pairs, normalised by the number of true ones.
+    """Average precision of one ranking of all pairs, normalized by the number of true ones.
 
     Attributes:
         value: The number; where some true pairs are not ranked, the least that it can be.
@@ -237,15 +228,7 @@ def chance_of_ap(relevant: int, pool: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Ranked:
-    """The pairs that are ranked, by level: those of one cosine.
-
-    Attributes:
-        left: (k,) int64, row of each pair, best first.
-        level: (k,) int64, from 0.
-        true_left: (t,) int64, row of each true pair, those that are not ranked too.
-        true_level: (r,) int64, level of each true pair that is ranked.
-        ranked_left: (r,) int64, its row.
-    """
+    """The pairs that are ranked, by level: those of one cosine."""
 
     left: Counts
     level: Counts
@@ -292,7 +275,7 @@ class CopyDetection:
         nearest: (m,) int64, the training image nearest to each generated one, the first of equally near ones.
         similarity: (m,) float64, its cosine.
         null_similarity: (r,) float64, the same of training images.
-        ap: How well known copies are told from all other pairs; None if no pairs are known.
+        ap: Average precision of known copies among all pairs; None if no pairs are known.
     """
 
     rate: QueryMetric

@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.engine import choose_engine
+from genpr.metrics.real_side import choose_engine
 from genpr.neighbors.balls import Ties
 from genpr.neighbors.counts import cross_counts
 from genpr.neighbors.engine import Engine

@@ -1,26 +1,87 @@
 """What the counts behind the metrics reveal about the images: hubs, outliers, shrinkage, near copies, near-duplicates.
 
+In many dimensions a few rows (hubs) are among the nearest of very many others and most rows of none, which lowers what
+precision and recall of a perfect generator are, and lets one odd real account for a large share of the fakes.
+
+Near-duplicates: rows whose nearest neighbors in their own set are copies of one image, slightly changed.
+
+Frames of one video shot, or re-encoded and augmented copies of one photograph, lie far closer to each other than
+independent draws do. Their balls end inside the group, so few images of the other set are counted in them, and the
+nulls, which hold for independent draws, do not account for that.
+
+A row belongs to a group of near-duplicates if its first j neighbors are within a distance that independent draws reach
+with a probability of .003, neighbor j + 1 is more than twice as far as neighbor j, and so is the nearest row of the
+other set. The distance follows from the distance of neighbor 64 and the intrinsic dimension between neighbors 32 and 64,
+since k (r_j / r_k)^d of independent draws is near a Gamma(j) variable. A group that the other set shares lowers no metric:
+where rows of the other set lie in such groups as often as they would by chance, the groups are clusters.
+
 References:
     Radovanović, Nanopoulos & Ivanović 2010, "Hubs in Space" (in-degrees of neighbour graphs).
+    Levina and Bickel 2004, "Maximum Likelihood Estimation of Intrinsic Dimension" (the local Poisson process).
     Alaa et al. 2022, "How Faithful is your Synthetic Data?" (distances to the nearest real against its own).
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
-from genpr.metrics.hubness import Hubness, hubness
-from genpr.metrics.near_duplicates import NearDuplicates, near_duplicates
-from genpr.metrics.progress import PairProgress, tally
-from genpr.metrics.real_side import FakeSide, RealSide
+from genpr.metrics.real_side import FakeSide, PairProgress, RealSide, tally
+from genpr.neighbors.balls import Ball
+from genpr.neighbors.engine import Engine
+from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import nearest_between
 
 _OVER_SHARE, _OVER_FAIR = 0.01, 10  # of the fakes, and times its fair part, that an outlier vouches for
 _LONELY = 0.5  # times as many fakes as it vouches for must lie in hardly any other ball
 _ALIKE = 1.1  # sizes that may be compared
 _NEAR = 0.25  # squared: half as far from the nearest real as that is from its own nearest, and as reals usually are
+
+
+@dataclass(frozen=True, slots=True)
+class Hubness:
+    """Hubness of the k-NN graph of the reals.
+
+    Attributes:
+        orphan_rate: Share of reals that lie in no ball of another real.
+        expected_orphan_rate: e^-k, what it is without hubness, on a sphere of many dimensions.
+        skewness: Of the in-degrees; 0 where all are alike.
+        largest_share: Largest share of the fakes that lie in the ball of one real.
+        largest_row: Row of that real, the first of several.
+    """
+
+    orphan_rate: float
+    expected_orphan_rate: float
+    skewness: float
+    largest_share: float
+    largest_row: int
+
+
+def hubness(real_in_degrees: Tensor, fakes_per_real_ball: Tensor, *, k: int, n_fake: int) -> Hubness:
+    """Hubness from counts that are known once the metrics are.
+
+    Args:
+        real_in_degrees: (n,) in how many balls of other reals each real lies.
+        fakes_per_real_ball: (n,) how many fakes each real ball contains.
+        k: Of these balls.
+        n_fake: Number of fakes, m.
+    """
+    degrees = real_in_degrees.double()
+    moved = degrees - degrees.mean()
+    variance = float(moved.square().mean())
+    third = float(moved.pow(3).mean())
+    largest = int(fakes_per_real_ball.max())
+    return Hubness(
+        orphan_rate=int((real_in_degrees == 0).sum()) / len(real_in_degrees),
+        expected_orphan_rate=math.exp(-k),
+        skewness=third / variance**1.5 if variance > 0 else 0.0,
+        largest_share=largest / n_fake,
+        largest_row=int((fakes_per_real_ball == largest).nonzero()[0, 0]),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +122,95 @@ class NearCopies:
     nearest: tuple[Tensor, Tensor]
 
 
+_EXAMINED = 128  # of each set that are examined
+_EXAMINED_NEIGHBORS = 64  # of each row; groups are looked for in the first half of them
+_LOCAL_SHARE = 5  # at most one in so many rows of a set is a neighbor
+_CHANCE = 0.003  # that neighbor j of a row is as close among independent draws
+_DUPLICATE_GAP = 2.0  # times as far is the next neighbor, and the other set
+_PLACES = 3  # nearest neighbors that are weighed, the k of precision and recall
+_LEAST_WEIGHT = 0.1
+_LEAST_EXAMINED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class NearDuplicates:
+    """Groups of near-duplicates in one set, estimated from a sample of its rows.
+
+    Attributes:
+        share: Share of the rows that belong to a group.
+        size: Median number of rows of their groups.
+        weight: Share of the three nearest neighbors that near-duplicates occupy, on average over all rows; metrics with
+            k = 3 lose about this share.
+        weight_unequal: The same, without groups of rows that are exactly equal.
+        is_shared: Whether the other set has rows in these groups, as independent draws would.
+        rows: Number of rows that were found in a group.
+    """
+
+    share: float
+    size: int
+    weight: float
+    weight_unequal: float
+    is_shared: bool
+    rows: int
+
+    def matters(self, *, equal: bool = True) -> bool:
+        """Whether metrics are lower by about a tenth or more; `equal` includes groups of rows that are exactly equal."""
+        weight = self.weight if equal else self.weight_unequal
+        return weight >= _LEAST_WEIGHT and self.rows >= _LEAST_EXAMINED and not self.is_shared
+
+
+def near_duplicates(own: Placed, other: Placed, *, engine: Engine) -> NearDuplicates | None:
+    """Groups of near-duplicates among the rows of a set; None for fewer than ten rows.
+
+    Args:
+        own: (n, d) the set.
+        other: (m, d) the set that it is compared with, in the same frame.
+        engine: What proposes candidate pairs.
+    """
+    n, m = len(own), len(other)
+    count = min(_EXAMINED_NEIGHBORS, n // _LOCAL_SHARE)
+    if count < 2:
+        return None
+    rows = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:_EXAMINED].sort().values
+    queries = own.frame.place(own.features[rows.to(own.device)])
+    sq = nearest_between(queries, own, count + 1, engine=engine)[1][
+        :, 1:
+    ].cpu()  # the first is the row itself
+    nearest_other = nearest_between(queries, other, 1, engine=engine)[1][:, 0].sqrt().cpu()
+    radii = sq.sqrt()
+    half = count // 2
+    order = torch.arange(1, half + 1)
+    reach = radii[:, -1:] * _chance_ratios(radii, half)
+    ends = (radii[:, :half] <= reach) & (radii[:, 1 : half + 1] > _DUPLICATE_GAP * radii[:, :half])
+    mates = (ends * order).amax(dim=1)
+    extent = radii.gather(1, (mates - 1).clamp(min=0)[:, None])[:, 0]
+    grouped = mates > 0
+    alone = grouped & (nearest_other > _DUPLICATE_GAP * extent)
+    near_others = nearest_other <= torch.where(grouped, _DUPLICATE_GAP * extent, reach[:, 0])
+    by_chance = -torch.expm1(-mates * (m / n))
+    places = mates.clamp(max=_PLACES) * alone / _PLACES
+    return NearDuplicates(
+        share=float(alone.double().mean()),
+        size=int(mates[alone].median()) + 1 if alone.any() else 0,
+        weight=float(places.mean()),
+        weight_unequal=float((places * (extent > 0)).mean()),
+        is_shared=float(near_others.double().mean()) >= float(by_chance.mean()) / 2,
+        rows=int(alone.sum()),
+    )
+
+
+def _chance_ratios(radii: Tensor, half: int) -> Tensor:
+    """Distance of neighbor j over that of the last one that independent draws stay below with `_CHANCE`, (half,)."""
+    from scipy.special import digamma, gammaincinv
+
+    count = radii.shape[1]
+    growth = (radii[:, -1] / radii[:, half - 1]).log()
+    growth = growth[growth.isfinite() & (growth > 0)]
+    slope = float(growth.median()) / float(digamma(count) - digamma(half)) if len(growth) else 0.0
+    within = torch.from_numpy(gammaincinv(range(1, half + 1), _CHANCE)) / count
+    return (within.log() * slope).exp().clamp(max=1 / _DUPLICATE_GAP)
+
+
 @dataclass(frozen=True, slots=True)
 class ManifoldDiagnostics:
     """What one pair of sets reveals; None where it was not looked for.
@@ -94,24 +244,43 @@ class ManifoldDiagnostics:
             fake: The fakes, counted against them.
             progress: Called with the pairs of rows done with and their number.
         """
-        plain = [ball for ball in fake.memberships.fakes_per_real_ball if not ball.clipped]
-        if not plain or real.in_degrees is None:
-            return None
-        ball = plain[-1]
         found, m = fake.memberships, fake.memberships.n_fake
+        ball = _largest_plain(found.fakes_per_real_ball)
+        if ball is None or real.in_degrees is None:
+            return None
         counts, degrees = found.fakes_per_real_ball[ball], found.real_in_degrees[ball]
+        own, concentration = fake.own, None
+        # Balls without extent: shares of zeros among their radii.
+        flat = [float((real.sq_radii[real.balls.index(ball)] == 0).double().mean()), 0.0]
+        if own is not None and (own_ball := _largest_plain(own.balls)) is not None:
+            flat[1] = float((own.sq_radii[own.balls.index(own_ball)] == 0).double().mean())
+            common = _largest_plain(sorted({*own.balls} & {*real.balls}))
+            n = len(real.points)
+            # Of sets of about one size: more points have smaller balls, however they are spread.
+            if common is not None and max(n, m) <= _ALIKE * min(n, m):
+                concentration = _concentration(
+                    real.sq_radii_of(common), own.sq_radii[own.balls.index(common)]
+                )
         return cls(
             ball.k,
             hubness(degrees, counts, k=ball.k, n_fake=m),
             _outliers(counts, found.real_balls_per_fake[ball], ball.k, found.n_real),
-            _concentration(real, fake),
+            concentration,
             _near_copies(real, fake, progress),
-            (_share_of_points(real.sq_radii_of(ball)), _flat(fake)),
+            (flat[0], flat[1]),
             (
                 near_duplicates(real.points, fake.points, engine=real.engine),
                 near_duplicates(fake.points, real.points, engine=real.engine),
             ),
         )
+
+
+def _largest_plain(balls: Iterable[Ball]) -> Ball | None:
+    """The last of ascending balls that is not clipped."""
+    largest = None
+    for ball in balls:
+        largest = largest if ball.clipped else ball
+    return largest
 
 
 def _outliers(counts: Tensor, balls_per_fake: Tensor, k: int, n: int) -> tuple[Outlier, ...]:
@@ -127,39 +296,19 @@ def _outliers(counts: Tensor, balls_per_fake: Tensor, k: int, n: int) -> tuple[O
     return tuple(Outlier(row, int(counts[row]) / m, int(counts[row])) for row in rows.tolist())
 
 
-def _flat(fake: FakeSide) -> float:
-    """Of the largest balls around fakes, if there are any."""
-    own = fake.own
-    plain = [] if own is None else [ball for ball in own.balls if not ball.clipped]
-    return _share_of_points(own.radii_of(plain[-1:])[0]) if own is not None and plain else 0.0
-
-
-def _share_of_points(sq_radii: Tensor) -> float:
-    return float((sq_radii == 0).double().mean())
-
-
-def _concentration(real: RealSide, fake: FakeSide) -> float | None:
-    """Of sets of about one size: more points have smaller balls, however they are spread."""
-    own, n, m = fake.own, len(real.points), len(fake.points)
-    if own is None or max(n, m) > _ALIKE * min(n, m):
-        return None
-    both = [ball for ball in own.balls if not ball.clipped and ball in real.balls]
-    if not both:
-        return None
-    of_fakes = own.radii_of(both[-1:])[0].sqrt().median()
-    if of_fakes == 0:  # repeated images, which are another matter
-        return None
-    of_reals = real.sq_radii_of(both[-1]).sqrt().median()
-    return float(of_fakes / of_reals) if of_reals > 0 else None
+def _concentration(real_sq_radii: Tensor, fake_sq_radii: Tensor) -> float | None:
+    """Median radius of the fakes over that of the reals; None for repeated images, which are another matter."""
+    of_reals, of_fakes = real_sq_radii.sqrt().median(), fake_sq_radii.sqrt().median()
+    return float(of_fakes / of_reals) if of_fakes > 0 and of_reals > 0 else None
 
 
 def _near_copies(real: RealSide, fake: FakeSide, progress: PairProgress | None) -> NearCopies | None:
     lists = real.lists
-    if lists is None or lists.length < 2:
+    if lists is None or lists.index.shape[1] < 2:
         return None
     tick = tally(len(fake.points) * len(real.points), progress)
     nearest = nearest_between(fake.points, real.points, 1, engine=real.engine, tick=tick)
-    index, sq = (table[:, 0] for table in nearest)
+    index, sq = nearest[0][:, 0], nearest[1][:, 0]
     usual = lists.sq[:, 0].median()  # beside a real far from all others is not yet near
     of_reals = lists.sq[:, 0] <= _NEAR * lists.apart_from_rows().clamp(max=float(usual))
     near = sq <= _NEAR * lists.sq[index, 0].clamp(max=float(usual))

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from genpr.errors import UsageError
-from genpr.metrics.membership import Memberships
-from genpr.metrics.progress import PairProgress, tally
+from genpr.metrics.real_side import Memberships, PairProgress, tally
 from genpr.metrics.registry import BALLS, needed_balls
 from genpr.neighbors.emulated import Emulation, emulated_counts, emulated_radii, find_emulation
 from genpr.validation import (
@@ -103,7 +102,14 @@ class EmulatedSide:
             fake_radii=_radii(self.emulation, checked, fake_ks, tick),
             tick=tick,
         )
-        return Memberships.of(counts, n_real=n, n_fake=m, real_balls=real_balls, fake_balls=fake_balls)
+        return Memberships(
+            n_real=n,
+            n_fake=m,
+            real_balls_per_fake=dict(zip(real_balls, counts.real_balls_per_fake, strict=True)),
+            fakes_per_real_ball=dict(zip(real_balls, counts.fakes_per_real_ball, strict=True)),
+            fake_balls_per_real=dict(zip(fake_balls, counts.fake_balls_per_real, strict=True)),
+            reals_per_fake_ball=dict(zip(fake_balls, counts.reals_per_fake_ball, strict=True)),
+        )
 
 
 def _radii(emulation: Emulation, features: Tensor, ks: Iterable[int], tick: Callable[[int], None]) -> Tensor:

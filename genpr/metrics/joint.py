@@ -14,8 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.metrics.engine import choose_engine
-from genpr.metrics.progress import PairProgress, tally
+from genpr.metrics.real_side import PairProgress, choose_engine, tally
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighbourhood
 from genpr.neighbors.index import choose_frame

@@ -14,8 +14,7 @@ from torch import Tensor
 from genpr.errors import DataError
 from genpr.limits import parse_json
 from genpr.memory import copy_of
-from genpr.metrics.engine import choose_engine
-from genpr.metrics.real_side import RealSide
+from genpr.metrics.real_side import RealSide, choose_engine
 from genpr.metrics.realism import Rarity, rarity, realism_of
 from genpr.neighbors import integers
 from genpr.neighbors.balls import Ball, Ties
@@ -62,8 +61,7 @@ class KNNManifold:
         check_ties(ties)
         checked = copy_of(check_features(features, "features"))
         check_rows(checked, "features", k=k)
-        side = RealSide.fit(checked, balls=[Ball(k)], ties=ties, device=choose_device(features, device))
-        return cls(side)
+        return cls(RealSide.of(checked.to(choose_device(features, device)), (Ball(k),), ties=ties))
 
     def __len__(self) -> int:
         return len(self.side.points)
@@ -203,6 +201,7 @@ class KNNManifold:
         else:
             points = Placed.restored(frame, features, _named(at, "view."))
             _check_view(points, frame.place(features[:2]))
+            points.cells  # noqa: B018 - centres that do not fit fail here; a direct search would not need them
         return cls(RealSide(points, (Ball(k),), at["sq_radii"][None], ties, choose_engine(where)))
 
 

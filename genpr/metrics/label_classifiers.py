@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from genpr.metrics.engine import choose_engine
+from genpr.metrics.real_side import choose_engine
 from genpr.neighbors.engine import Engine, plain_arithmetic
 from genpr.neighbors.halves import others_for
 from genpr.neighbors.index import Placed
@@ -42,7 +42,7 @@ class LinearProbe:
         scale: (d,) float64, their standard deviation; 1 where they are constant.
         weight: (d, classes) float64.
         bias: (classes,) float64.
-        present: (classes,) bool; no other class is ever recognised.
+        present: (classes,) bool; no other class is ever predicted.
     """
 
     mean: Tensor
@@ -108,7 +108,7 @@ def _moments(features: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _minimised(x: Tensor, labels: Tensor, start: Tensor, l2: float) -> Tensor:
-    """Weights, and the bias in the last row: (d + 1, classes) float64 like `start`, of standardised float32 `x` (n, d).
+    """Weights, and the bias in the last row: (d + 1, classes) float64 like `start`, of standardized float32 `x` (n, d).
 
     Features are correlated, and L-BFGS takes hundreds of steps in them. It takes a fraction of that in coordinates in which
     the second derivative at 0, here of a Cholesky factor, is nearly the identity.
@@ -195,7 +195,7 @@ class KNNClassifier:
         labels: Tensor,
         k: int,
         *,
-        places: Tensor | None = None,
+        own_index: Tensor | None = None,
         engine: Engine | None = None,
         tick: Tick = no_tick,
     ) -> KNNClassifier:
@@ -205,19 +205,19 @@ class KNNClassifier:
             queries: m rows.
             points: n rows in the same frame.
             labels: (n,) int64, the classes of the points, from 0.
-            k: KNNClassifier that will be asked for.
-            places: (m,) int64, which point each query is, negative for none of them; None if no query is a point. None votes
+            k: Neighbors that vote.
+            own_index: (m,) int64, which point each query is, negative for none of them; None if no query is a point. None votes
                 on itself; its copies do.
             engine: As in `nearest_between`.
             tick: As in `nearest_between`.
         """
         n = len(points)
-        length = min(others_for(k) + (places is not None), n)
+        length = min(others_for(k) + (own_index is not None), n)
         index, sq = nearest_between(
             queries, points, length, engine=engine or choose_engine(points.device), tick=tick
         )
-        if places is not None:
-            index, sq = _without_themselves(index, sq, places)
+        if own_index is not None:
+            index, sq = _without_themselves(index, sq, own_index)
         classes = labels[index]
         by_class = classes.argsort(dim=1, stable=True)
         order = by_class.gather(1, sq.gather(1, by_class).argsort(dim=1, stable=True))
@@ -227,7 +227,7 @@ class KNNClassifier:
         """The class with most votes of the first `k`, UNKNOWN if there are none: (m,) or (r,) int64.
 
         Args:
-            k: KNNClassifier of each; fewer vote where a list has no more.
+            k: Neighbors of each that vote; fewer vote where a list has no more.
             rows: (r,) int64, of whom; None for all.
             mask: (n,) bool, which points may vote; None for all.
         """
@@ -250,15 +250,15 @@ class KNNClassifier:
             return plurality(labels[:, :k])
         votes = mask[self.index[rows]]
         place = votes.cumsum(dim=1) - 1
-        # Whoever does not vote goes to a place behind the last one, which is cut off.
+        # Images that do not vote go to an index behind the last one, which is cut off.
         place = place.where(votes & (place < k), torch.full_like(place, k))
         first = labels.new_full((len(rows), k + 1), UNKNOWN).scatter_(1, place, labels)
         return plurality(first[:, :k])
 
 
-def _without_themselves(index: Tensor, sq: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+def _without_themselves(index: Tensor, sq: Tensor, own_index: Tensor) -> tuple[Tensor, Tensor]:
     """Lists (m, L) without the query itself, or without their last one if it is not among them: (m, L - 1)."""
-    dropped = index == places[:, None]
+    dropped = index == own_index[:, None]
     dropped[:, -1] |= ~dropped.any(dim=1)
     shape = len(index), index.shape[1] - 1
     return index[~dropped].view(shape), sq[~dropped].view(shape)

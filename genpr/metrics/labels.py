@@ -19,12 +19,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from genpr.errors import DataError, UsageError
+from genpr.errors import DataError, UsageError, some
 from genpr.notices import Notice, notice
 
 Label = str | int
@@ -74,173 +74,107 @@ def coded(expected: object, predicted: object, classes: Iterable[Label] | None) 
         UsageError: One side is no sequence, or the classes are impossible.
         DataError: The sides do not fit each other, or hold what is no label.
     """
-    sides = {"expected": _listed(expected, "expected"), "predicted": _listed(predicted, "predicted")}
-    sizes = {name: len(side) for name, side in sides.items()}
-    if sizes["expected"] != sizes["predicted"]:
+    entries = [_entries(expected, "expected"), _entries(predicted, "predicted")]
+    n = len(entries[0])
+    if n != len(entries[1]):
         raise DataError(
-            f"expected holds labels of {sizes['expected']:,} images and predicted of {sizes['predicted']:,}; needed is an "
-            "entry for each image on both sides, in the same order",
+            f"expected holds labels of {n:,} images and predicted of {len(entries[1]):,}; needed is an entry for each image on "
+            "both sides, in the same order",
             code="label-count",
         )
-    n = sizes["expected"]
     if not n:
         raise DataError("there are no labels: expected and predicted are empty", code="no-labels")
-    is_set = {name: _holds_sets(side, name) for name, side in sides.items()}
-    single = not any(is_set.values())
-    flat = {name: list(chain.from_iterable(side)) if is_set[name] else side for name, side in sides.items()}
-    kinds = {kind for name, labels in flat.items() for kind in _kinds(labels, name)}
+    are_sets = [_holds_sets(each) for each in entries]
+    flat = [
+        list(chain.from_iterable(each)) if is_set else each
+        for each, is_set in zip(entries, are_sets, strict=True)
+    ]
     given = None if classes is None else _given(classes)
-    kinds |= set() if given is None else _kinds(given, "classes")
-    if len(kinds) > 1:
-        raise DataError(
-            "labels are integers in one place and text in another, so that none would agree; give both the same",
-            code="label-kind",
+    if len({kind for labels in (*flat, given or []) for kind in _kinds(labels)}) > 1:
+        raise _bad_label(
+            "some labels are integers and others text, so that none would agree; give all the same"
         )
-    known, indices = _encode(flat, given)
+    known: list[Label] = given or sorted({*flat[0], *flat[1]})
     if not known:
         raise DataError(
             "there is no label on either side; give the classes that there could be", code="no-labels"
         )
-    if single:
-        return Coded(known, n, True, indices["expected"], indices["predicted"])
-    pairs = {
-        name: np.unique(_images(side, is_set=is_set[name]) * len(known) + indices[name])
-        for name, side in sides.items()
-    }
-    return Coded(known, n, False, pairs["expected"], pairs["predicted"])
-
-
-def _listed(side: object, name: str) -> Sequence[Any] | NDArray[Any]:
-    """A sequence with an entry per image; arrays of integers stay what they are."""
-    if hasattr(side, "detach"):
-        side = side.detach().cpu().numpy()
-    if isinstance(side, np.ndarray):
-        if side.ndim != 1:
-            raise UsageError(
-                f"{name} is an array of shape {side.shape}; needed is a label per image, or a set of labels per image. "
-                "For one-hot rows pass x.argmax(axis=1), for indicator rows [np.flatnonzero(row).tolist() for row in x]",
-                code="label-kind",
-            )
-        return side.astype(np.int64) if side.dtype.kind in "iu" and _fits(side) else side.tolist()
-    if isinstance(side, str | bytes | Mapping | AbstractSet) or not isinstance(side, Collection):
-        cause = (
-            "which has no order of images"
-            if isinstance(side, Mapping | AbstractSet)
-            else "and not one label alone"
-        )
-        raise UsageError(
-            f"{name} is a {type(side).__name__}; needed is a list with a label, or a set of labels, for each image, {cause}",
-            code="label-kind",
-        )
-    return list(side)
-
-
-def _fits(array: NDArray[Any]) -> bool:
-    return array.dtype != np.uint64 or not len(array) or int(array.max()) < 2**63
-
-
-def _holds_sets(side: Sequence[Any] | NDArray[Any], name: str) -> bool:
-    """Whether the entries are sets of labels, and not labels."""
-    if isinstance(side, np.ndarray):
-        return False
-    kinds = {kind: issubclass(kind, _SETS) for kind in set(map(type, side))}
-    if len(set(kinds.values())) > 1:
-        row = next(row for row, entry in enumerate(side) if not isinstance(entry, _SETS))
+    index = {label: number for number, label in enumerate(known)}
+    if unknown := sorted({*flat[0], *flat[1]} - index.keys()):
         raise DataError(
-            f"{name} holds sets of labels, but {_shown(side[row])} at index {row}; write {{{_shown(side[row])}}}, a set of one, "
-            "or a label alone for every image",
+            f"labels are not among the {len(known):,} classes given: {some(list(map(str, unknown)))}; add them to classes",
+            code="unknown-label",
+        )
+    codes = [np.fromiter(map(index.__getitem__, labels), np.int64, len(labels)) for labels in flat]
+    if any(are_sets):
+        sizes = [
+            list(map(len, each)) if is_set else 1 for each, is_set in zip(entries, are_sets, strict=True)
+        ]
+        rows = [np.repeat(np.arange(n), size) for size in sizes]
+        codes = [np.unique(row * len(known) + code) for row, code in zip(rows, codes, strict=True)]
+    names = tuple(label if isinstance(label, str) else int(label) for label in known)
+    return Coded(names, n, not any(are_sets), codes[0], codes[1])
+
+
+def _entries(given: Any, name: str) -> list[Any]:  # noqa: ANN401 - a user's object
+    """An entry per image."""
+    if hasattr(given, "detach"):
+        given = given.detach().cpu().numpy()
+    if isinstance(given, np.ndarray) and given.ndim == 1:
+        return list(given.tolist())
+    if isinstance(given, str | bytes | Mapping | AbstractSet | np.ndarray) or not isinstance(
+        given, Collection
+    ):
+        raise UsageError(
+            f"{name} is a {type(given).__name__}; needed is a list with a label, or a set of labels, for each image (for one-hot "
+            "rows pass x.argmax(axis=1), for indicator rows [np.flatnonzero(row).tolist() for row in x])",
             code="label-kind",
         )
-    return any(kinds.values())
+    return list(given)
 
 
-def _kinds(labels: Sequence[Any] | NDArray[Any], name: str) -> set[str]:
+def _holds_sets(entries: list[Any]) -> bool:
+    """Whether the entries are sets of labels, and not labels."""
+    kinds = {issubclass(kind, _SETS) for kind in set(map(type, entries))}
+    if len(kinds) > 1:
+        single = next(entry for entry in entries if not isinstance(entry, _SETS))
+        raise _bad_label(
+            f"some images have sets of labels and others {single!r:.60}; give it as a set of one"
+        )
+    return True in kinds
+
+
+def _kinds(labels: Sequence[Any]) -> set[str]:
     """Of which kinds the labels are: "integer", "text"."""
-    if isinstance(labels, np.ndarray):
-        return {"integer"} if len(labels) else set()
     found = set()
     for kind in set(map(type, labels)):
-        if issubclass(kind, str):
-            found.add("text")
-        elif issubclass(kind, int | np.integer) and not issubclass(kind, bool | np.bool_):
-            found.add("integer")
-        else:
-            _refuse(next(label for label in labels if type(label) is kind), name)
+        is_text = issubclass(kind, str)
+        is_integer = issubclass(kind, int | np.integer) and not issubclass(kind, bool | np.bool_)
+        if not (is_text or is_integer):
+            wrong = next(label for label in labels if type(label) is kind)
+            raise _bad_label(
+                f"labels are text or integers, not {wrong!r:.60}; an image without one has the empty set"
+            )
+        found.add("text" if is_text else "integer")
     if "text" in found and "" in labels:
-        _refuse("", name)
+        raise _bad_label(
+            "a label is empty; an image without one has the empty set, where the others have sets"
+        )
     return found
 
 
-def _refuse(label: object, name: str) -> NoReturn:
-    if isinstance(label, float) and label != label:
-        cause = "NaN is no class; leave the image out of both sides"
-    elif label is None or label == "":
-        cause = "an image without a label has the empty set, where the others have sets, or is left out of both sides"
-    elif isinstance(label, bool | np.bool_):
-        cause = "give the classes that are true as a set"
-    else:
-        cause = "round or rename it"
-    raise DataError(
-        f"{name} holds {_shown(label)}, and labels are text or integers; {cause}", code="label-kind"
-    )
+def _bad_label(message: str) -> DataError:
+    return DataError(message, code="label-kind")
 
 
 def _given(classes: Iterable[Label]) -> list[Label]:
-    if isinstance(classes, str) or not isinstance(classes, Iterable):
-        raise UsageError(f"classes must be a list of labels, not {_shown(classes)}", code="bad-option")
-    given = list(classes)
-    if not given:
-        raise UsageError("classes is empty; leave it out to take the labels that occur", code="bad-option")
-    _kinds(given, "classes")
-    seen = set[Label]()
-    for label in given:
-        if label in seen:
-            raise UsageError(f"classes holds {_shown(label)} twice", code="bad-option")
-        seen.add(label)
+    given = [] if isinstance(classes, str) or not isinstance(classes, Iterable) else list(classes)
+    if not given or len(set(given)) < len(given):
+        raise UsageError(
+            f"classes must be a list of different labels, not {classes!r:.60}; leave it out to take the labels that occur",
+            code="bad-option",
+        )
     return given
-
-
-def _encode(
-    flat: Mapping[str, Sequence[Any] | NDArray[Any]], given: list[Label] | None
-) -> tuple[tuple[Label, ...], dict[str, Codes]]:
-    """The classes, and the index of each label among them."""
-    # Whole columns of integers are looked up at once; a dictionary serves for everything else.
-    counted = {
-        name: np.unique(labels, return_inverse=True) if isinstance(labels, np.ndarray) else None
-        for name, labels in flat.items()
-    }
-    distinct = {
-        name: set(flat[name]) if found is None else set(found[0].tolist()) for name, found in counted.items()
-    }
-    classes = sorted(set().union(*distinct.values())) if given is None else given
-    index = {label: number for number, label in enumerate(classes)}
-    for name, labels in distinct.items():
-        unknown = sorted(labels - index.keys())
-        if unknown:
-            shown = ", ".join(_shown(label) for label in unknown[:3]) + ("" if len(unknown) < 4 else ", ...")
-            raise DataError(
-                f"{name} holds {shown}, not among the {len(classes):,} classes given; add what is missing to classes",
-                code="unknown-label",
-            )
-    indices = {}
-    for name, found in counted.items():
-        if found is None:
-            indices[name] = np.fromiter((index[label] for label in flat[name]), np.int64, len(flat[name]))
-        else:
-            table = np.fromiter((index[label] for label in found[0].tolist()), np.int64, len(found[0]))
-            indices[name] = table[found[1]]
-    return tuple(label if isinstance(label, str) else int(label) for label in classes), indices
-
-
-def _images(side: Sequence[Any] | NDArray[Any], *, is_set: bool) -> Codes:
-    """The image that each label of a side belongs to."""
-    rows = np.arange(len(side), dtype=np.int64)
-    return np.repeat(rows, np.fromiter(map(len, side), np.int64, len(side))) if is_set else rows
-
-
-def _shown(label: object) -> str:
-    text = repr(label)
-    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 RATIOS = ("precision", "recall", "f")
@@ -304,7 +238,7 @@ class LabelMetrics:
         micro: Of the counts of all classes together; for single labels all three are the accuracy.
         weighted: Mean over classes, each weighted by the images that it was expected of.
         samples: Mean over images, each with the precision, recall and F of its own set of labels.
-        accuracy: Single labels: share of images recognised as what was expected. Sets of labels: share of all cells,
+        accuracy: Single labels: share of images with the expected label predicted. Sets of labels: share of all cells,
             image by class, that are right, true negatives included; see `accuracy_of_nothing`.
         exact_match: Share of images of which all labels are right, and none too many.
         accuracy_of_nothing: What predicting no label at all would score as `accuracy`; 0 for single labels.
@@ -359,7 +293,7 @@ class LabelMetrics:
         """Images by expected (rows) and predicted class (columns), (classes, classes) int64, for single labels.
 
         Raises:
-            UsageError: Images have sets of labels, which cannot be told apart that way ("not-single").
+            UsageError: Images have sets of labels, which have no such matrix ("not-single").
         """
         if not self.single:
             raise UsageError(
@@ -392,11 +326,11 @@ class Ratios(NamedTuple):
 def label_metrics(
     expected: object, predicted: object, *, classes: Iterable[Label] | None = None, beta: float = 1.0
 ) -> LabelMetrics:
-    """Compare the labels that images should have with those that they were recognised as.
+    """Compare the labels that images should have with those that were predicted.
 
     Args:
         expected: An entry per image: its label, text or an integer; or a set or list of labels, of which there may be none.
-        predicted: The same for what was recognised, in the same order. If either side holds sets, both are read as sets.
+        predicted: The same for what was predicted, in the same order. If either side holds sets, both are read as sets.
         classes: All labels that there are; None takes those that occur. It decides how many true negatives there are.
         beta: How much more recall counts than precision in the F-score.
 
@@ -473,10 +407,10 @@ def metrics_of_codes(given: Coded, beta: float = 1.0) -> LabelMetrics:
         beta=beta,
         single=given.single,
         n=n,
-        confusions=_confusions(given) if given.single else (),
+        confusions=confusion_counts(given.expected, given.predicted, given.classes) if given.single else (),
         notices=(),
     )
-    # Of the cells that are right, those that nobody asked about.
+    # Of the cells that are right, true negatives.
     negatives = 0 if given.single else (cells - wrong - total) / max(cells - wrong, 1)
     return _warned(found, negatives)
 
@@ -529,13 +463,15 @@ def _rows(
     )
 
 
-def _confusions(given: Coded) -> tuple[tuple[Label, Label, int], ...]:
-    count = len(given.classes)
-    pairs, times = np.unique(given.expected * count + given.predicted, return_counts=True)
+def confusion_counts(
+    expected: Codes, predicted: Codes, classes: Sequence[Label]
+) -> tuple[tuple[Label, Label, int], ...]:
+    """(expected class, predicted class, images) of indices (n,) in `classes`, the most frequent first."""
+    pairs, times = np.unique(expected * len(classes) + predicted, return_counts=True)
     order = np.argsort(-times, kind="stable")
     listed = zip(pairs[order].tolist(), times[order].tolist(), strict=True)
     return tuple(
-        (given.classes[pair // count], given.classes[pair % count], number) for pair, number in listed
+        (classes[pair // len(classes)], classes[pair % len(classes)], number) for pair, number in listed
     )
 
 
@@ -545,7 +481,7 @@ def known_or_none(value: float) -> float | None:
 
 
 def _warned(found: LabelMetrics, negatives: float) -> LabelMetrics:
-    """With a notice where accuracy hides what is not recognised: it is made of true negatives, and recall is lower."""
+    """With a notice where accuracy hides a low recall: it is made of true negatives, and recall is lower."""
     recall = found.micro.recall
     if recall is None or negatives < _DOMINANT or found.accuracy - recall <= _APART:
         return found

@@ -19,9 +19,7 @@ from genpr.errors import UsageError
 from genpr.memory import memory_limit
 from genpr.metrics.f_beta import f_beta
 from genpr.metrics.knn_manifold import KNNManifold
-from genpr.metrics.membership import Memberships
-from genpr.metrics.progress import PairProgress
-from genpr.metrics.real_side import RealSide
+from genpr.metrics.real_side import Memberships, PairProgress, RealSide
 from genpr.metrics.registry import BALLS, needed_balls
 from genpr.neighbors.balls import Ball, Ties
 from genpr.validation import (

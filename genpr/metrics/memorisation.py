@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.metrics.blocks import double_blocks
-from genpr.metrics.engine import choose_engine
-from genpr.metrics.progress import PairProgress, tally
+from genpr.metrics.real_side import PairProgress, choose_engine, tally
 from genpr.neighbors.engine import plain_arithmetic
 from genpr.neighbors.index import choose_frame, evenly_spaced, principal_directions
 from genpr.neighbors.nearest import nearest_between

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from genpr.metrics.frechet import Gaussian
-    from genpr.metrics.membership import Memberships
-    from genpr.metrics.real_side import FakeSide, RealSide
+    from genpr.metrics.real_side import FakeSide, Memberships, RealSide
     from genpr.neighbors.balls import Ties
     from genpr.neighbors.resample import Asked
 
@@ -64,11 +63,6 @@ class Metric:
     lower: float | None = 0.0
     upper: float | None = 1.0
     is_default: bool = False
-
-    @property
-    def uses_k(self) -> bool:
-        """Whether it counts neighbors."""
-        return self.kind == "neighbors"
 
     @property
     def uses_reals(self) -> bool:

@@ -34,7 +34,7 @@ from genpr.errors import FeatureError, UsageError
 from genpr.metrics.clusters import fitted_centers, mean_of, nearest_centers
 from genpr.metrics.joint import JointNeighbours, list_length
 from genpr.metrics.null import balls_hit
-from genpr.metrics.progress import PairProgress
+from genpr.metrics.real_side import PairProgress
 from genpr.validation import (
     Features,
     check_count,

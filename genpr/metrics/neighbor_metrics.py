@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from genpr.distributed import current_communicator
 from genpr.memory import fits, part_of
 from genpr.metrics.metric import PairwiseHalves, PairwiseOptions, PairwiseSearch
 from genpr.metrics.null import covered_share
-from genpr.metrics.progress import PairProgress, tally
-from genpr.metrics.real_side import FakeSide, PlacedFakes, RealSide, pairs_of
+from genpr.metrics.real_side import FakeSide, PairProgress, PlacedFakes, RealSide, pairs_of, tally
 from genpr.metrics.registry import BALLS, PAIRWISE, needed_balls
 from genpr.metrics.replicate_values import Replicates
 from genpr.metrics.value import MetricValue
@@ -21,7 +21,7 @@ from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.counts import Neighbourhood
 from genpr.neighbors.halves import others_for
 from genpr.neighbors.nearest import NeighbourLists
-from genpr.validation import Features, check_features
+from genpr.validation import check_rows
 
 _BYTES_PER_LISTED = 160  # while neighbors are searched
 _LISTED_FOR_COPIES = 2  # neighbors that distinguish near copies from images that are alike
@@ -53,7 +53,7 @@ class NeighborMetrics:
     """A set of reals, fitted for certain neighbor metrics.
 
     Args:
-        features: (n, d) of the reals.
+        features: (n, d) of the reals, as `check_features` returns them.
         ks: k by metric.
         ties: "closed" or "strict".
         intervals: Whether to prepare for replicates.
@@ -67,7 +67,7 @@ class NeighborMetrics:
 
     def __init__(
         self,
-        features: Features,
+        features: Tensor,
         *,
         ks: Mapping[str, int],
         ties: Ties,
@@ -77,68 +77,78 @@ class NeighborMetrics:
         progress: PairProgress | None = None,
     ) -> None:
         self._ks, self._intervals, self._seed, self._device = ks, intervals, seed, device
-        self._counted = {name: k for name, k in ks.items() if name in BALLS}
-        self._resampled = (
-            {name: k for name, k in self._counted.items() if BALLS[name].halves} if intervals else {}
-        )
         self._searches = pairwise_searches(ks)
-        real_balls, self._fake_balls = needed_balls(self._counted)
+        self._resampled = {}
+        if intervals:
+            self._resampled = {name: k for name, k in ks.items() if name in BALLS and BALLS[name].halves}
+        self._real_balls, self._fake_balls = needed_balls(ks)
         self._listed_real, self._listed_fake = needed_balls(self._resampled)
-        self._keep = self._listed(len(features), self._listed_real)
-        balls, keep = set(real_balls), max(self._keep, _LISTED_FOR_COPIES)
+        self._keep = self._listed(len(features), self._listed_real) if self._listed_real else 0
+        keep = max(self._keep, _LISTED_FOR_COPIES)
+        balls = set(self._real_balls)
         for search, k in self._searches.items():
             balls.update(search.balls(k))
             keep = max(keep, search.keep)
         self._real_balls = sorted(balls)
-        for name, k in self._counted.items():
-            balls.update(ball for ball in BALLS[name].null_balls(k) if ball.k < len(features))
-        self.reals = RealSide.fit(
-            features, balls=balls, ties=ties, keep=keep, device=device, progress=progress
-        )
+        for name, k in ks.items():
+            for ball in BALLS[name].null_balls(k) if name in BALLS else ():
+                if ball.k < len(features):
+                    balls.add(ball)
+        check_rows(features, "real", k=max(balls).k if balls else 0)
+        fitted = tuple(sorted(balls))
+        self.reals = RealSide.of(features.to(device), fitted, ties=ties, keep=keep, progress=progress)
         self._smaller_nulls: dict[tuple[int, int], float] = {}
 
-    def score(self, fake: Features, progress: PairProgress | None = None) -> NeighborScores:
-        """Every metric of (m, d) fake features."""
-        checked = check_features(fake, "fake")
-        n, m = len(self.reals.points), len(checked)
-        keep = self._listed(m, self._listed_fake)
-        lacks = self._lacks(m, keep)
-        halves = {search: self._halves(search, m) for search in self._searches}
-        pairs = pairs_of(n, m, self._fake_balls)
-        for search, how in halves.items():
+    def score(self, fake: Tensor, progress: PairProgress | None = None) -> NeighborScores:
+        """Every metric of (m, d) fake features, as `check_features` returns them."""
+        n, m = len(self.reals.points), len(fake)
+        keep, lacks = 0, dict[str, Lack]()
+        if self._resampled:
+            keep = self._listed(m, self._listed_fake) if self._listed_fake else 0
+            lacks = self._lacks(m, keep)
+        pairs, halves, smallest = pairs_of(n, m, self._fake_balls), {}, None
+        for search, k in self._searches.items():
+            halves[search] = how = self._halves(search, m)
             pairs += search.pairs(n, m) + (how.count * search.pairs(n // 2, m // 2) if how else 0)
+            if search.smallest:
+                smallest = search.balls(k)[0]
         tick = tally(pairs, progress)
 
-        fakes = self.reals.place(checked, self._fake_balls, keep=keep, tick=tick)
-        replicates = self._replicates(fakes, self._resampled.keys() - lacks)
-        smallest = [search.balls(k)[0] for search, k in self._searches.items() if search.smallest]
+        fakes = self.reals.place(fake, self._fake_balls, keep=keep, tick=tick)
+        names = self._resampled.keys() - lacks
+        replicates = self._replicates(fakes, names) if names else None
         counted = self.reals.count(
             fakes,
             self._real_balls,
-            smallest_of=smallest[0] if smallest else None,
+            smallest_of=smallest,
             beside=[replicates.counter] if replicates else [],
             tick=tick,
         )
-        values: Values = {name: self._ball_value(name, counted, k) for name, k in self._counted.items()}
+        values: Values = dict.fromkeys(self._ks)
+        for name, k in self._ks.items():
+            if name in BALLS:
+                values[name] = self._ball_value(name, counted, k)
         of_halves = replicates.values() if replicates else {}
         for search, k in self._searches.items():
             options, how = PairwiseOptions(k, self._seed, tick), halves[search]
-            values |= search.find(self.reals, counted, options)
+            for name, value in search.find(self.reals, counted, options).items():
+                if name in values:
+                    values[name] = value
             of_halves |= how.find(self.reals, counted, options) if how else {}
             if self._intervals and search.halves and not how:
                 lacks |= dict.fromkeys(self._metrics_of(search), "images")
         for name, found in of_halves.items():
-            value = values[name]
+            value = values.get(name)
             if value is not None and found.isfinite().all():
                 values[name] = replace(value, replicates=tuple(found.tolist()))
-        return NeighborScores({name: values[name] for name in self._ks}, lacks, counted)
+        return NeighborScores(values, lacks, counted)
 
     def _ball_value(self, name: str, fakes: FakeSide, k: int) -> MetricValue:
         metric, counts = BALLS[name], fakes.memberships
         null = metric.null(counts, k, self._leave_one_out)
         n = {"real": counts.n_real, "fake": counts.n_fake, "both": counts.n_real + counts.n_fake}
         return MetricValue(
-            metric(counts, k),
+            metric.value(counts, k),
             k,
             null=null,
             null_source=None if null is None else metric.null_source,
@@ -174,9 +184,7 @@ class NeighborMetrics:
 
     def _listed(self, n: int, balls: Collection[Ball]) -> int:
         """Neighbors to list of each of n images for replicates of their balls; 0 where memory is short."""
-        if not balls:
-            return 0
-        keep = others_for(max(ball.k for ball in balls))
+        keep = others_for(max(balls).k)
         needed = n * keep * _BYTES_PER_LISTED
         # Another rank may have less memory, or another machine.
         enough = needed <= _ALWAYS_FREE or fits(needed, self._device)
@@ -192,10 +200,8 @@ class NeighborMetrics:
             return lacks
         return {name: lacks.get(name, "memory") for name in self._resampled}
 
-    def _replicates(self, fakes: PlacedFakes, names: Collection[str]) -> Replicates | None:
-        """Of metrics whose balls exist in halves of these sets; None if there are no such."""
-        if not names:
-            return None
+    def _replicates(self, fakes: PlacedFakes, names: Collection[str]) -> Replicates:
+        """Of metrics whose balls exist in halves of these sets."""
         reals = self.reals
         of_reals = reals.lists or NeighbourLists.none(reals.points.features)
         of_fakes = fakes.own.lists if fakes.own else NeighbourLists.none(fakes.points.features)
@@ -219,8 +225,9 @@ def least_for_interval(name: str, k: int) -> int:
 
 def least_images(ks: Mapping[str, int]) -> tuple[int, int]:
     """Reals and fakes without which one of these metrics is not defined."""
-    balls = needed_balls({name: k for name, k in ks.items() if name in BALLS})
-    least_real, least_fake = (max((ball.k for ball in each), default=0) for each in balls)
+    real_balls, fake_balls = needed_balls(ks)
+    least_real = real_balls[-1].k if real_balls else 0  # they ascend by k
+    least_fake = fake_balls[-1].k if fake_balls else 0
     for search, k in pairwise_searches(ks).items():
         least_real = max(least_real, search.least_real(k))
         least_fake = max(least_fake, search.least_fake(k))

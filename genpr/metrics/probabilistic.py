@@ -15,7 +15,7 @@ from torch import Tensor
 
 from genpr.errors import UsageError
 from genpr.metrics.blocks import double_blocks
-from genpr.metrics.engine import choose_engine
+from genpr.metrics.real_side import choose_engine
 from genpr.neighbors.distance import sq_distances_at
 from genpr.neighbors.engine import plain_arithmetic
 from genpr.neighbors.index import Frame, choose_frame

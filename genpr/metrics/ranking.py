@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.errors import DataError, UsageError
-from genpr.metrics.given import MOST, as_list, check_choice
-from genpr.metrics.progress import PairProgress
+from genpr.metrics.given import MOST, as_list, check_choice, is_number
 from genpr.metrics.ranking_values import (
     Counts,
     Numbers,
@@ -29,6 +28,7 @@ from genpr.metrics.ranking_values import (
     pool_values,
     query_metrics,
 )
+from genpr.metrics.real_side import PairProgress
 from genpr.metrics.similarity import Similarity, count_tied_ranks, scorer_of
 from genpr.validation import Features, check_count
 
@@ -111,26 +111,32 @@ def check_relevant(
     """
     check_gain(gain)
     rows = _rows(relevant, "relevant")
-    if n is not None and len(rows) != n:
+    if not rows or (n is not None and len(rows) != n):
         raise DataError(
-            f"relevant must hold one entry per query: {n:,} are needed, {len(rows):,} came",
+            f"relevant must hold one entry per query, but holds {len(rows):,} for {n or 'no'} queries",
             code="bad-relevant",
         )
-    if not rows:
-        raise DataError("relevant holds no query", code="bad-relevant")
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
     flat = [index for row in rows for index in row]
-    index = _indices(flat, candidates)
-    relevant_items = RelevantItems(offsets, np.ones(len(flat)))
-    _refuse_repeated(relevant_items.query, index)
-    if relevance is None:
-        return relevant_items, index
-    grades = _rows(relevance, "relevance")
-    if [len(row) for row in grades] != [len(row) for row in rows]:
+    for index in flat:
+        if isinstance(index, bool) or not isinstance(index, Integral) or not 0 <= int(index) < candidates:
+            raise DataError(
+                f"relevant must hold indices of candidates, from 0 to {candidates - 1}, but one is {index!r:.60}",
+                code="bad-relevant",
+            )
+    if twice := [at for at, row in enumerate(rows) if len(set(row)) < len(row)]:
         raise DataError(
-            "relevance must hold a grade for each of relevant, in its shape", code="bad-relevance"
+            f"relevant names a candidate twice for query {twice[0]} (counted from 0)", code="bad-relevant"
         )
-    return RelevantItems(offsets, gains_of(_grades([grade for row in grades for grade in row]), gain)), index
+    gains = np.ones(len(flat))
+    if relevance is not None:
+        grades = _rows(relevance, "relevance")
+        if [len(row) for row in grades] != [len(row) for row in rows]:
+            raise DataError(
+                "relevance must hold a grade for each of relevant, in its shape", code="bad-relevance"
+            )
+        gains = gains_of(_grades([grade for row in grades for grade in row]), gain)
+    return RelevantItems(offsets, gains), np.array(flat, dtype=np.int64)
 
 
 def _rows(given: Relevant | Grades, name: str) -> list[Sequence[Any]]:
@@ -143,30 +149,9 @@ def _rows(given: Relevant | Grades, name: str) -> list[Sequence[Any]]:
         ) from error
 
 
-def _indices(flat: Sequence[Any], candidates: int) -> Counts:
-    for index in flat:
-        if isinstance(index, bool) or not isinstance(index, Integral) or not 0 <= int(index) < candidates:
-            raise DataError(
-                f"relevant must hold indices of candidates, from 0 to {candidates - 1}, but one is {index!r:.60}",
-                code="bad-relevant",
-            )
-    return np.array(flat, dtype=np.int64)
-
-
-def _refuse_repeated(query: Counts, index: Counts) -> None:
-    order = np.lexsort((index, query))
-    same = (np.diff(query[order]) == 0) & (np.diff(index[order]) == 0)
-    if same.any():
-        at = order[int(np.argmax(same))]
-        raise DataError(
-            f"relevant names candidate {index[at]} twice for query {query[at]} (counted from 0)",
-            code="bad-relevant",
-        )
-
-
 def _grades(flat: Sequence[Any]) -> Numbers:
     for grade in flat:
-        if isinstance(grade, bool) or not isinstance(grade, Real) or math.isnan(grade):
+        if not is_number(grade) or math.isnan(grade):
             raise DataError(f"relevance must hold numbers, but one is {grade!r:.60}", code="bad-relevance")
     return np.array(flat, dtype=np.float64)
 
@@ -291,7 +276,7 @@ Ties: TypeAlias = Literal["expected", "pessimistic"]
 class RankingMetrics(QueryMetrics):
     """Metrics of rankings of whole pools, each a `QueryMetric` under its name.
 
-    `r_precision`, `mrr`, `ndcg`, `map`, and `hit_k`, `precision_k`, `recall_k`, `ndcg_k` for every k asked for.
+    `r_precision`, `mrr`, `ndcg`, `map`, and `hit_k`, `precision_k`, `recall_k`, `ndcg_k` for every k of `ks`.
 
     Attributes:
         ties: What became of equal scores.
@@ -329,7 +314,7 @@ def ranking_metrics(
     """Metrics of rankings by score, over whole pools of candidates.
 
     Higher scores come first. Equal scores have no order: each metric is its mean over all orders of them, so that a
-    constant score gets exactly what guessing gets. The chance level, which is always told, is that.
+    constant score gets exactly what guessing gets. The chance level is that.
 
     Args:
         scores: (q, c), of every query for every candidate, of any real type; compared as they are, infinite ones too.

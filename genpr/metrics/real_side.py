@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from genpr.distributed import current_communicator
 from genpr.errors import UsageError
-from genpr.metrics.engine import choose_engine
-from genpr.metrics.membership import Memberships
-from genpr.metrics.progress import PairProgress, tally
+from genpr.neighbors import engine as engines
 from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.counts import CrossCounter, Neighbourhood
 from genpr.neighbors.engine import Engine
@@ -28,6 +28,56 @@ from genpr.validation import (
 )
 
 _USUAL_K = 5  # to choose a frame by, where no neighbours are asked for
+
+
+PairProgress = Callable[[int, int], None]
+"""Called with the pairs of rows that are done with, and their number."""
+
+
+def tally(total: int, progress: PairProgress | None) -> Tick:
+    """What engines call with the pairs they have just done; `progress` hears the sum."""
+    if progress is None:
+        return no_tick
+    report, done = progress, 0
+
+    def tick(pairs: int) -> None:
+        nonlocal done
+        done += pairs
+        report(done, total)
+
+    return tick
+
+
+choose_engine = partial(engines.choose_engine, communicator=current_communicator)
+"""The fastest engine for data on a device, whose searches all ranks share (`genpr.distributed.all_ranks`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memberships:
+    """Who lies in whose balls; each table maps a kind of ball to int64 counts.
+
+    Attributes:
+        n_real: Number of reals, n.
+        n_fake: Number of fakes, m.
+        real_balls_per_fake: (m,) how many real balls contain each fake.
+        fakes_per_real_ball: (n,) how many fakes each real ball contains.
+        fake_balls_per_real: (n,) how many fake balls contain each real.
+        reals_per_fake_ball: (m,) how many reals each fake ball contains.
+        real_in_degrees: (n,) how many balls of other reals contain each real.
+        fake_in_degrees: (m,) how many balls of other fakes contain each fake.
+        smallest_real_ball: (m,) float64, least squared radius of the real balls of one kind that contain each fake, infinite
+            where none does; None if it was not asked for.
+    """
+
+    n_real: int
+    n_fake: int
+    real_balls_per_fake: Mapping[Ball, Tensor]
+    fakes_per_real_ball: Mapping[Ball, Tensor]
+    fake_balls_per_real: Mapping[Ball, Tensor]
+    reals_per_fake_ball: Mapping[Ball, Tensor]
+    real_in_degrees: Mapping[Ball, Tensor] = field(default_factory=dict)
+    fake_in_degrees: Mapping[Ball, Tensor] = field(default_factory=dict)
+    smallest_real_ball: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,23 +161,32 @@ class RealSide:
         """
         check_ties(ties)
         kinds = tuple(sorted(set(balls)))
-        most = max((ball.k for ball in kinds), default=0)
         checked = check_features(features, "real")
-        check_rows(checked, "real", k=most)
-        checked = checked.to(choose_device(features, device))
-        engine = engine or choose_engine(checked.device)
-        points = choose_frame(checked, most or _USUAL_K).place(checked)
-        if not kinds:
-            return cls(
-                points,
-                (),
-                torch.empty(0, len(points), dtype=torch.float64, device=points.device),
-                ties,
-                engine,
-            )
+        check_rows(checked, "real", k=kinds[-1].k if kinds else 0)
+        where = choose_device(features, device)
+        return cls.of(checked.to(where), kinds, ties=ties, keep=keep, engine=engine, progress=progress)
+
+    @classmethod
+    def of(
+        cls,
+        features: Tensor,
+        balls: tuple[Ball, ...],
+        *,
+        ties: Ties = "closed",
+        keep: int = 0,
+        engine: Engine | None = None,
+        progress: PairProgress | None = None,
+    ) -> RealSide:
+        """As `fit`, of features that `check_features` returned, on the device to compute on, and ascending `balls`."""
+        engine = engine or choose_engine(features.device)
+        most = balls[-1].k if balls else _USUAL_K
+        points = choose_frame(features, most).place(features)
+        if not balls:
+            none = torch.empty(0, len(points), dtype=torch.float64, device=points.device)
+            return cls(points, (), none, ties, engine)
         tick = tally(len(points) * (len(points) - 1) // 2, progress)
-        own = Neighbourhood.of(points, kinds, ties=ties, keep=keep, engine=engine, tick=tick)
-        return cls(points, kinds, own.sq_radii, ties, engine, own.in_degrees, own.lists)
+        own = Neighbourhood.of(points, balls, ties=ties, keep=keep, engine=engine, tick=tick)
+        return cls(points, balls, own.sq_radii, ties, engine, own.in_degrees, own.lists)
 
     def memberships(
         self,
@@ -169,9 +228,16 @@ class RealSide:
             FeatureError: The features are too few, or of another width than the reals.
         """
         check_same_width(self.points.features, fake)
-        check_rows(fake, "fake", k=max((ball.k for ball in balls), default=0))
+        check_rows(fake, "fake", k=max(balls).k if balls else 0)
         points = self.points.frame.place(fake.to(self.points.device))
-        own = self._own(points, balls, keep, tick) if balls else None
+        if not balls:
+            return PlacedFakes(points, (), None)
+        # In the reals' frame, or in one of their own: collapsed fakes far from the reals need a finer one. It is chosen
+        # for the largest k of the balls; a choice for longer lists costs more than it saves.
+        own_points, (n, d), most = points, fake.shape, max(balls).k
+        if not self.engine.is_direct(n, n, d) and not serves(points, most):
+            own_points = choose_frame(points.features, most).place(points.features)
+        own = Neighbourhood.of(own_points, balls, ties=self.ties, keep=keep, engine=self.engine, tick=tick)
         return PlacedFakes(points, tuple(balls), own)
 
     def count(
@@ -206,14 +272,19 @@ class RealSide:
             engine=self.engine,
         )
         visit(self.points, fakes.points, [counter, *beside], engine=self.engine, tick=tick)
-        found = Memberships.of(
-            counter.counts(),
+        counts = counter.counts()
+        found = Memberships(
             n_real=len(self.points),
             n_fake=len(fakes.points),
-            real_balls=real_balls,
-            fake_balls=fakes.balls,
-            real_in_degrees=() if self.in_degrees is None else self.in_degrees[rows],
-            fake_in_degrees=() if own is None else own.in_degrees,
+            real_balls_per_fake=dict(zip(real_balls, counts.real_balls_per_fake, strict=True)),
+            fakes_per_real_ball=dict(zip(real_balls, counts.fakes_per_real_ball, strict=True)),
+            fake_balls_per_real=dict(zip(fakes.balls, counts.fake_balls_per_real, strict=True)),
+            reals_per_fake_ball=dict(zip(fakes.balls, counts.reals_per_fake_ball, strict=True)),
+            real_in_degrees=(
+                {} if self.in_degrees is None else dict(zip(real_balls, self.in_degrees[rows], strict=True))
+            ),
+            fake_in_degrees={} if own is None else dict(zip(fakes.balls, own.in_degrees, strict=True)),
+            smallest_real_ball=counts.smallest_real_ball,
         )
         return FakeSide(found, fakes.points, own)
 
@@ -222,18 +293,12 @@ class RealSide:
         return self.sq_radii[self._rows_of([ball])[0]]
 
     def _rows_of(self, balls: Sequence[Ball]) -> list[int]:
-        unfitted = [ball for ball in balls if ball not in self.balls]
-        if unfitted:
+        try:
+            return list(map(self.balls.index, balls))
+        except ValueError:
             fitted = ", ".join(map(str, self.balls)) or "nothing"
-            raise UsageError(f"{unfitted[0]} was not fitted, only {fitted}", code="k-not-fitted")
-        return [self.balls.index(ball) for ball in balls]
-
-    def _own(self, points: Placed, balls: Sequence[Ball], keep: int, tick: Tick) -> Neighbourhood:
-        """In the reals' frame, or in one of the set's own: collapsed fakes far from the reals need a finer one."""
-        most = max(ball.k for ball in balls)  # a choice for longer lists costs more than it saves
-        if not serves(points, most):
-            points = choose_frame(points.features, most).place(points.features)
-        return Neighbourhood.of(points, balls, ties=self.ties, keep=keep, engine=self.engine, tick=tick)
+            unfitted = min(set(balls) - set(self.balls))
+            raise UsageError(f"{unfitted} was not fitted, only {fitted}", code="k-not-fitted") from None
 
 
 def pairs_of(n: int, m: int, fake_balls: Sequence[Ball]) -> int:

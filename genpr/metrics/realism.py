@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from genpr.errors import FeatureError
-from genpr.metrics.engine import choose_engine
+from genpr.metrics.real_side import choose_engine
 from genpr.neighbors.bounds import NO_FLOOR
 from genpr.neighbors.distance import sq_distances_at
 from genpr.neighbors.engine import Engine, Tiles, plain_arithmetic

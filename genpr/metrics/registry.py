@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from genpr.metrics.progress import PairProgress
+    from genpr.metrics.real_side import PairProgress
 
 M = TypeVar("M", bound=Metric)
 
@@ -75,6 +75,9 @@ PAIRWISE: Mapping[str, PairwiseMetric] = _by_name(
 )
 """Those with a search of their own."""
 
+HELD_OUT = frozenset(name for name, metric in METRICS.items() if isinstance(metric, HeldOutMetric))
+"""Those that compare with reals that were held out of training."""
+
 SIZE_SENSITIVE = tuple(name for name, metric in NEIGHBORS.items() if metric.is_size_sensitive)
 """Those that depend on the ratio of the two numbers of images; `equal_sizes` computes them in blocks of equal size."""
 
@@ -86,20 +89,24 @@ def needed_balls(ks: Mapping[str, int]) -> tuple[list[Ball], list[Ball]]:
     """The balls around reals and those around fakes that the ball metrics in `ks` need, each once, ascending.
 
     Args:
-        ks: k by metric.
+        ks: k by metric; pairwise metrics need balls of their own (`PairwiseSearch.balls`).
 
     Raises:
         UsageError: A metric is unknown ("unknown-metric") or a k impossible ("bad-k").
     """
     from genpr.validation import check_k  # imports torch
 
-    if unknown := sorted(set(ks) - set(BALLS)):
+    if unknown := sorted(ks.keys() - NEIGHBORS.keys()):
         raise UsageError(
             f"unknown metrics: {some(unknown)}; known: {', '.join(BALLS)}", code="unknown-metric"
         )
-    checked = {name: check_k(k) for name, k in ks.items()}
-    real = {ball for name, k in checked.items() for ball in BALLS[name].real_balls(k)}
-    fake = {ball for name, k in checked.items() for ball in BALLS[name].fake_balls(k)}
+    real, fake = set[Ball](), set[Ball]()
+    for name, given in ks.items():
+        k = check_k(given)
+        if name not in BALLS:
+            continue
+        real.update(BALLS[name].real_balls(k))
+        fake.update(BALLS[name].fake_balls(k))
     return sorted(real), sorted(fake)
 
 

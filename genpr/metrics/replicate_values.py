@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor
 
 from genpr.errors import UsageError
-from genpr.metrics.engine import choose_engine
 from genpr.metrics.metric import HalfSampling, HalfSizes
+from genpr.metrics.real_side import choose_engine
 from genpr.metrics.registry import BALLS
 from genpr.neighbors.balls import Ties
 from genpr.neighbors.engine import Engine

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -37,29 +37,23 @@ Ids: TypeAlias = Collection[Id] | NDArray[np.generic] | Tensor
 """Ids of one query: texts, numbers or anything that can be hashed, but no collections."""
 
 _COLLECTIONS = (list, tuple, set, frozenset, np.ndarray, Tensor)
-_PLAIN = {str, int, bytes}
-_SHOWN = 60  # characters of a user's value in a message
 
 
-def check_queries(
+def _check_queries(
     expected: Ids | Sequence[Ids], retrieved: Ids | Sequence[Ids]
 ) -> tuple[list[list[Id]], list[list[Id]]]:
-    """Expected and retrieved ids, a list per query.
-
-    Raises:
-        UsageError: Something is no list of ids, or both are not of equally many queries ("bad-ids").
-        DataError: There is no query, or an id cannot be hashed or compared ("bad-ids").
-    """
-    ours, theirs = _listed(expected, "expected"), _listed(retrieved, "retrieved")
-    if _is_many(ours, "expected") or (not ours and _is_many(theirs, "retrieved")):
+    """Expected and retrieved ids, a list per query."""
+    both = [_ids(expected, "expected"), _ids(retrieved, "retrieved")]
+    if any(isinstance(each, AbstractSet) for each in (retrieved, *both[1])):
+        raise UsageError("retrieved holds a set, which has no order; give a list, best first", code="bad-ids")
+    are_many = [any(isinstance(one, _COLLECTIONS) for one in ids) for ids in both]
+    if are_many[0] or (not both[0] and are_many[1]):
         both = [
-            [_listed(ids, f"{name} of query {at}") for at, ids in enumerate(side)]
-            for side, name in ((ours, "expected"), (theirs, "retrieved"))
+            [_ids(ids, f"{name} of query {at}") for at, ids in enumerate(each)]
+            for each, name in zip(both, ("expected", "retrieved"), strict=True)
         ]
     else:
-        both = [[ours], [theirs]]
-    if any(isinstance(side, AbstractSet) for side in (retrieved, *theirs)):
-        raise UsageError("retrieved holds a set, which has no order; give a list, best first", code="bad-ids")
+        both = [[both[0]], [both[1]]]
     if len(both[0]) != len(both[1]):
         raise UsageError(
             f"expected and retrieved must hold one list per query, but hold {len(both[0]):,} and {len(both[1]):,}",
@@ -67,96 +61,57 @@ def check_queries(
         )
     if not both[0]:
         raise DataError("expected holds no query", code="bad-ids")
-    for side, name in zip(both, ("expected", "retrieved"), strict=True):
-        _check_ids(side, name)
-    _refuse_different_kinds(*both)
+    ids = [one for each in both for query in each for one in query]
+    if not set(map(type, ids)) <= {str, int, bytes}:  # millions of these are usual
+        for one in ids:
+            if one is None or isinstance(one, _COLLECTIONS) or not _is_comparable(one):
+                raise DataError(f"{one!r:.60} is no id", code="bad-ids")
+    are_texts = [{issubclass(kind, str) for query in each for kind in map(type, query)} for each in both]
+    if all(are_texts) and are_texts[0].isdisjoint(are_texts[1]):  # 1 and "1" are different ids
+        texts, others = ("expected", "retrieved") if True in are_texts[0] else ("retrieved", "expected")
+        raise DataError(
+            f"ids of {texts} are texts and those of {others} are not, so none can match; were numbers read as text?",
+            code="bad-ids",
+        )
     return both[0], both[1]
 
 
-def check_grades(
+def _ids(value: object, what: str) -> list[Any]:
+    try:
+        return as_list(value)
+    except TypeError as error:
+        raise UsageError(
+            f"{what} must be a list of ids, but {error}: {value!r:.60}", code="bad-ids"
+        ) from error
+
+
+def _is_comparable(one: object) -> bool:
+    """Whether it can be looked up; NaN does not equal itself, and pandas' NA does not know."""
+    try:
+        return hash(one) is not None and bool(one == one)
+    except (TypeError, ValueError):
+        return False
+
+
+def _check_grades(
     expected: Sequence[Sequence[Id]], relevance: Mapping[Id, float] | Sequence[Mapping[Id, float]]
 ) -> list[list[float]]:
-    """The grade of each expected id.
-
-    Args:
-        expected: Different ids, a list per query.
-        relevance: As users give it.
-
-    Raises:
-        DataError: Not a grade for each expected id and for no other ("bad-relevance").
-    """
+    """The grade of each expected id, from one mapping or one per query."""
     tables = [relevance] if isinstance(relevance, Mapping) else relevance
     is_right = isinstance(tables, Sequence) and all(isinstance(table, Mapping) for table in tables)
     if not is_right or len(tables) != len(expected):
         raise DataError("relevance must hold one mapping from ids to grades per query", code="bad-relevance")
     for at, (ids, table) in enumerate(zip(expected, tables, strict=True)):
-        for one in set(ids) ^ set(table):
-            which = "lacks a grade of the expected id" if one in ids else "grades an id that is not expected,"
-            raise DataError(f"relevance of query {at} {which} {_shown(one)}", code="bad-relevance")
-        for one, grade in table.items():
-            if not is_number(grade):
-                raise DataError(
-                    f"relevance of {_shown(one)} must be a number, not {_shown(grade)}", code="bad-relevance"
-                )
+        if other := set(ids) ^ set(table):
+            raise DataError(
+                f"relevance of query {at} must grade each expected id and no other; one of either is {other.pop()!r:.60}",
+                code="bad-relevance",
+            )
+        if wrong := [grade for grade in table.values() if not is_number(grade)]:
+            raise DataError(
+                f"grades of query {at} must be numbers, not {wrong[0]!r:.60}", code="bad-relevance"
+            )
     return [[float(table[one]) for one in ids] for ids, table in zip(expected, tables, strict=True)]
-
-
-def _listed(value: object, what: str) -> list[Id]:
-    try:
-        return as_list(value)
-    except TypeError as error:
-        raise UsageError(
-            f"{what} must be a list of ids, but {error}: {_shown(value)}", code="bad-ids"
-        ) from error
-
-
-def _is_many(listed: Sequence[object], name: str) -> bool:
-    """Whether it is a list of lists."""
-    are = [isinstance(one, _COLLECTIONS) for one in listed]
-    if any(are) and not all(are):
-        raise UsageError(
-            f"{name} mixes ids and lists of ids; give one list of ids, or one list per query", code="bad-ids"
-        )
-    return any(are)
-
-
-def _check_ids(queries: Sequence[Sequence[object]], name: str) -> None:
-    for at, ids in enumerate(queries):
-        if set(map(type, ids)) <= _PLAIN:
-            continue  # millions of these are usual
-        for one in ids:
-            if isinstance(one, _COLLECTIONS) or not isinstance(one, Hashable):
-                raise DataError(
-                    f"{name} of query {at} holds a {type(one).__name__}, which is no id: {_shown(one)}",
-                    code="bad-ids",
-                )
-            if one is None or not _equals_itself(one):
-                raise DataError(f"{name} of query {at} holds {one!r}, which is no id", code="bad-ids")
-
-
-def _equals_itself(one: object) -> bool:
-    """NaN does not, and pandas' NA does not know."""
-    try:
-        return bool(one == one)
-    except (TypeError, ValueError):
-        return False
-
-
-def _refuse_different_kinds(expected: Sequence[Sequence[Id]], retrieved: Sequence[Sequence[Id]]) -> None:
-    """Texts and numbers never match: 1 and "1" are different ids."""
-    types = [{one for ids in side for one in set(map(type, ids))} for side in (expected, retrieved)]
-    kinds = [{issubclass(one, str) for one in of_side} for of_side in types]
-    if all(kinds) and kinds[0].isdisjoint(kinds[1]):
-        texts, others = ("expected", "retrieved") if True in kinds[0] else ("retrieved", "expected")
-        raise DataError(
-            f"ids of {texts} are texts and those of {others} are not, so none can match; were numbers read as text?",
-            code="bad-ids",
-        )
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -237,9 +192,9 @@ def retrieval_metrics(
     check_gain(gain)
     check_count(seed, "seed", least=0, most=MOST)
     cut = None if k is None else check_ks(k)[0]
-    expected_ids, found_ids = check_queries(expected, retrieved)
+    expected_ids, found_ids = _check_queries(expected, retrieved)
     expected_ids = [list(dict.fromkeys(ids)) for ids in expected_ids]
-    grades = None if relevance is None else check_grades(expected_ids, relevance)
+    grades = None if relevance is None else _check_grades(expected_ids, relevance)
     found_ids = found_ids if cut is None else [ids[:cut] for ids in found_ids]
     relevant_items = _relevant_items(expected_ids, grades, gain)
     length = np.array([len(ids) if cut is None else cut for ids in found_ids], dtype=np.int64)
@@ -292,12 +247,7 @@ def _pools(
     retrieved: Sequence[Sequence[Id]],
     cut: int | None,
 ) -> Counts:
-    """Candidates of each query, (q,).
-
-    Raises:
-        UsageError: Not a number for all or one per query ("bad-pool"), or less than the cut ("k-beyond-pool").
-        DataError: Fewer candidates than different ids are named ("pool-too-small").
-    """
+    """Candidates of each query, (q,)."""
     try:
         sizes = as_list(pool)
     except TypeError:
@@ -390,12 +340,17 @@ def relevancy(
             code="bad-threshold",
         )
     check_count(seed, "seed", least=0, most=MOST)
-    rows = [_row(row, at, low, high) for at, row in enumerate(_score_list(scores, "scores"))]
-    if not rows:
-        raise DataError("scores hold no query", code="bad-scores")
+    rows = _check_scores(scores, low, high)
     of_queries = np.array([_of_query(row, how, threshold) for row in rows])
-    unit = (0.0, 1.0) if threshold is not None else (low, high)
-    metric = _on_scale(of_queries, *unit, groups=groups, seed=seed)
+    if threshold is not None:
+        low, high = 0.0, 1.0
+    # The interval is that of shares of the scale.
+    values = {"plain": of_queries, "share": (of_queries - low) / (high - low)}
+    found = query_metrics(values, None, groups=groups, seed=seed)
+    interval = found["share"].interval
+    if interval is not None:
+        interval = Interval(low + (high - low) * interval.low, low + (high - low) * interval.high)
+    metric = replace(found["plain"], interval=interval)
     return Relevancy(metric, how, threshold, len(rows), int(np.isnan(of_queries).sum()))
 
 
@@ -411,22 +366,22 @@ def _check_scale(scale: tuple[float, float]) -> tuple[float, float]:
     return low, high
 
 
-def _score_list(given: object, what: str) -> list[Any]:
+def _check_scores(scores: Sequence[Iterable[float]], low: float, high: float) -> list[list[float]]:
+    """The scores of each query as numbers."""
     try:
-        return as_list(given)
+        rows = [as_list(row) for row in as_list(scores)]
     except TypeError as error:
-        raise DataError(f"{what} must be a list, but {error}", code="bad-scores") from error
-
-
-def _row(row: Iterable[float], at: int, low: float, high: float) -> list[float]:
-    listed = _score_list(row, f"scores of query {at}")
-    for one in listed:
-        if not is_number(one) or not low <= float(one) <= high:
-            raise DataError(
-                f"scores must be numbers from {low} to {high}, but query {at} has {one!r:.60}; give the judge's own `scale`",
-                code="bad-scores",
-            )
-    return [float(one) for one in listed]
+        raise DataError(f"scores must be a list per query, but {error}", code="bad-scores") from error
+    if not rows:
+        raise DataError("scores hold no query", code="bad-scores")
+    for at, row in enumerate(rows):
+        for one in row:
+            if not is_number(one) or not low <= float(one) <= high:
+                raise DataError(
+                    f"scores must be numbers from {low} to {high}, but query {at} has {one!r:.60}; give the judge's own `scale`",
+                    code="bad-scores",
+                )
+    return [list(map(float, row)) for row in rows]
 
 
 def _of_query(row: Sequence[float], how: How, threshold: float | None) -> float:
@@ -434,28 +389,3 @@ def _of_query(row: Sequence[float], how: How, threshold: float | None) -> float:
         return math.nan
     scores = row if threshold is None else [float(one >= threshold) for one in row]
     return max(scores) if how == "max" else math.fsum(scores) / len(scores)
-
-
-def _on_scale(
-    values: np.ndarray[tuple[int], np.dtype[np.float64]],
-    low: float,
-    high: float,
-    *,
-    groups: Sequence[Hashable] | None,
-    seed: int,
-) -> QueryMetric:
-    """The mean of values (q,) from `low` to `high`: its interval is that of shares of the scale."""
-    share = query_metrics({"share": (values - low) / (high - low)}, None, groups=groups, seed=seed)["share"]
-    plain = query_metrics({"plain": values}, None, groups=groups, seed=seed)["plain"]
-    interval = share.interval
-    return QueryMetric(
-        value=plain.value,
-        interval=None
-        if interval is None
-        else Interval(low + (high - low) * interval.low, low + (high - low) * interval.high),
-        chance=None,
-        n=plain.n,
-        n_units=plain.n_units,
-        per_query=values,
-        replicates=plain.replicates,
-    )

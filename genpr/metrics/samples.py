@@ -20,10 +20,8 @@ import torch
 from torch import Tensor
 
 from genpr.metrics import ball_metrics as metrics
-from genpr.metrics.engine import choose_engine
 from genpr.metrics.memorisation import authentic
-from genpr.metrics.progress import PairProgress, tally
-from genpr.metrics.real_side import FakeSide, RealSide
+from genpr.metrics.real_side import FakeSide, PairProgress, RealSide, choose_engine, tally
 from genpr.metrics.realism import rarity, realism_of
 from genpr.metrics.registry import NEIGHBORS
 from genpr.neighbors.balls import Ball

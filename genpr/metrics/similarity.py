@@ -7,7 +7,6 @@ copies of a candidate have its score, to the last bit, at any index.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -20,8 +19,8 @@ from genpr.errors import DataError, UsageError
 from genpr.memory import tile_budget
 from genpr.metrics.blocks import check_no_zero_rows
 from genpr.metrics.given import as_integers, check_choice
-from genpr.metrics.progress import PairProgress, tally
 from genpr.metrics.ranking_values import Counts
+from genpr.metrics.real_side import PairProgress, tally
 from genpr.neighbors.distance import pieces_of, products_at, sq_distances
 from genpr.neighbors.engine import plain_arithmetic
 from genpr.validation import (
@@ -126,8 +125,12 @@ class Tile(NamedTuple):
     ranked: Tensor | None = None
 
 
-class Scorer(ABC):
-    """Scores of queries for candidates.
+class Scorer:
+    """Scores of queries for candidates, given as a matrix.
+
+    Args:
+        scores: (q, c).
+        block_bytes: For a tile; None for a small share of what is free.
 
     Attributes:
         n_queries: q.
@@ -136,24 +139,30 @@ class Scorer(ABC):
         slack: How far at most the values of a tile are from the scores, in their unit.
     """
 
-    n_queries: int
-    n_candidates: int
-    pool: Counts
     slack: float = 0.0
 
-    @abstractmethod
+    def __init__(self, scores: Tensor, block_bytes: int | None) -> None:
+        self._scores = scores
+        self.n_queries, self.n_candidates = scores.shape
+        self.pool: Counts = np.full(self.n_queries, self.n_candidates)
+        self._budget = block_bytes or tile_budget(scores.device)
+
     def exact(self, query: Tensor, candidate: Tensor) -> Tensor:
         """Scores (p,) of pairs."""
+        return self._scores[query.to(self._scores.device), candidate.to(self._scores.device)]
 
-    @abstractmethod
     def tiles(self) -> Iterator[Tile]:
         """All pairs that are ranked, each once."""
+        step = max(1, self._budget // (self.n_candidates * (self._scores.itemsize + 4)))
+        for start in range(0, self.n_queries, step):
+            rows = slice(start, min(start + step, self.n_queries))
+            yield Tile(rows, self._scores[rows])
 
     def to_tile_units(self, query: Tensor, score: Tensor) -> Tensor:
         """Scores (p,) of these queries in the unit of tiles."""
         return score
 
-    def check_ranked(self, query: Counts, candidate: Counts) -> None:  # noqa: B027 - most rank all pairs
+    def check_ranked(self, query: Counts, candidate: Counts) -> None:
         """Refuse pairs (p,) that are not ranked.
 
         Raises:
@@ -181,7 +190,7 @@ def scorer_of(
     if isinstance(scores, tuple):
         scorer: Scorer = _of_features(scores, similarity, device, block_bytes)
     else:
-        scorer = _Matrix(_checked_scores(scores), block_bytes)
+        scorer = Scorer(_checked_scores(scores), block_bytes)
     if pools is None:
         return scorer
     checked = check_pools(pools, n=scorer.n_queries, candidates=scorer.n_candidates)
@@ -233,11 +242,7 @@ def _bad_pools(message: str) -> DataError:
 
 
 def _checked_scores(scores: object) -> Tensor:
-    """Scores (q, c) as a tensor of a type that torch can compare.
-
-    Raises:
-        DataError: Not such a matrix ("bad-scores"), or NaN somewhere ("nan-scores").
-    """
+    """Scores (q, c) as a tensor of a type that torch can compare."""
     if isinstance(scores, np.ndarray):
         if scores.dtype.kind not in "fiu" or scores.dtype.itemsize > 8:
             raise _bad_scores(f"an array of {scores.dtype}")
@@ -278,25 +283,6 @@ def _bad_scores(came: str) -> DataError:
         f"scores must be a matrix (q, c) of integers or floats, one row per query, or a pair of feature arrays, but is {came}",
         code="bad-scores",
     )
-
-
-class _Matrix(Scorer):
-    """Scores that are given."""
-
-    def __init__(self, scores: Tensor, block_bytes: int | None) -> None:
-        self._scores = scores
-        self.n_queries, self.n_candidates = scores.shape
-        self.pool = np.full(self.n_queries, self.n_candidates)
-        self._budget = block_bytes or tile_budget(scores.device)
-
-    def exact(self, query: Tensor, candidate: Tensor) -> Tensor:
-        return self._scores[query.to(self._scores.device), candidate.to(self._scores.device)]
-
-    def tiles(self) -> Iterator[Tile]:
-        step = max(1, self._budget // (self.n_candidates * (self._scores.itemsize + 4)))
-        for start in range(0, self.n_queries, step):
-            rows = slice(start, min(start + step, self.n_queries))
-            yield Tile(rows, self._scores[rows])
 
 
 class _OfFeatures(Scorer):
@@ -394,12 +380,7 @@ def count_tied_ranks(
 
 
 class _Counter:
-    """Counts so far.
-
-    Attributes:
-        above: (p,) int64.
-        tied: (p,) int64.
-    """
+    """Counts so far."""
 
     def __init__(self, scorer: Scorer, query: Tensor, own: Tensor) -> None:
         self._scorer, self._query, self._own = scorer, query, own

@@ -136,10 +136,7 @@ def _check_expected(texts: Sequence[str]) -> None:
 
 
 def _matched(options: Sequence[Sequence[int]]) -> dict[int, int]:
-    """Which expected text each retrieved one is; earlier retrieved ones first, then as many as possible (Kuhn 1955).
-
-    A text that finds all of its options taken may move others to other options, none of which loses its match by that.
-    """
+    """Which expected text each retrieved one is; earlier retrieved ones first, then as many as possible (Kuhn 1955)."""
     taken: dict[int, int] = {}
     for start in range(len(options)):
         came_from: dict[int, int] = {}
@@ -181,7 +178,7 @@ def _is_part(part: str, whole: str) -> bool:
 
 
 def _one_word(before: str, after: str) -> bool:
-    """Whether two neighbouring characters belong to one word."""
+    """Whether two adjacent characters belong to one word."""
     return before.isalnum() and after.isalnum() and not (_is_unspaced(before) or _is_unspaced(after))
 
 

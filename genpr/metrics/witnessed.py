@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 from genpr.memory import part_of
-from genpr.metrics.engine import choose_engine
 from genpr.metrics.equal_blocks import equal_blocks
 from genpr.metrics.null import balls_hit
+from genpr.metrics.real_side import choose_engine
 from genpr.metrics.uncertainty import lower_part
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighbourhood, cross_counts

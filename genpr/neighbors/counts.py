@@ -3,23 +3,47 @@
 from __future__ import annotations
 
 import hashlib
-import threading
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from genpr.neighbors.balls import Ball, Ties, sq_radii_of
-from genpr.neighbors.distance import sq_distances_at
+from genpr.neighbors.balls import Ball, Ties
+from genpr.neighbors.distance import all_pairs, all_sq_distances, sq_distances_at
 from genpr.neighbors.engine import Engine, choose_engine, plain_arithmetic
 from genpr.neighbors.index import Placed
-from genpr.neighbors.nearest import Directed, NeighbourLists, near_others, near_sq_distances, padded
+from genpr.neighbors.nearest import (
+    Directed,
+    NeighbourLists,
+    near_others,
+    near_sq_distances,
+    padded,
+)
 from genpr.neighbors.search import Pairs, Tick, bounds_of_pairs, no_tick, visit
-from genpr.neighbors.workers import Workers
+from genpr.neighbors.workers import PerThread, Workers
 
 _LISTED = 2**15  # pairs per piece of work
+
+
+def sq_radii_of(ball: Ball, kth_sq_distances: Tensor) -> Tensor:
+    """Squared radii (n,) float64 of balls whose k-th neighbours are at `kth_sq_distances` (n,)."""
+    if not ball.clipped:
+        return kth_sq_distances
+    return kth_sq_distances.clamp(max=_sq_median_radius(kth_sq_distances))
+
+
+def _sq_median_radius(sq_radii: Tensor) -> float:
+    """Square of the median radius: of an even number, of the mean of the two in the middle."""
+    ordered, n = sq_radii.sort().values, len(sq_radii)
+    low, high = float(ordered[(n - 1) // 2]), float(ordered[n // 2])
+    if low == high:  # a root squared need not be the number again, and points on the sphere would fall out
+        return low
+    middle = (math.sqrt(low) + math.sqrt(high)) / 2  # torch's roots are an ulp off here and there
+    return middle * middle
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +91,9 @@ class Neighbourhood:
         if ties == "strict":
             ks = sorted({*ks, *(k + 1 for k in ks if k + 1 < len(points))})
         most = max(keep, *ks)
+        if engine.is_direct(len(points), *features.shape):
+            tick(len(points) * (len(points) - 1) // 2)
+            return cls._direct(features, tuple(balls), ks[-1], ties, keep, engine)
         with plain_arithmetic(points.device), Workers(points.device, engine.communicator()) as workers:
             near, copies = near_others(points, most, engine, workers, tick)
             settled = copies[:, 0] >= 0
@@ -83,9 +110,24 @@ class Neighbourhood:
                 in_degrees += _settled_copies(features, settled)
         return cls(tuple(balls), sq_radii, in_degrees, lists)
 
-    def radii_of(self, balls: Sequence[Ball]) -> Tensor:
-        """Squared radii of some of the balls, (len(balls), n) float64."""
-        return self.sq_radii[[self.balls.index(ball) for ball in balls]]
+    @classmethod
+    def _direct(
+        cls, features: Tensor, balls: tuple[Ball, ...], k: int, ties: Ties, keep: int, engine: Engine
+    ) -> Neighbourhood:
+        """Of a small set, from all distances; `k` neighbors tell the radii."""
+        sq = all_sq_distances(features, features).fill_diagonal_(torch.inf)
+        table = sq.sort(dim=1).values[:, :k]
+        sq_radii = torch.stack([sq_radii_of(ball, table[:, ball.k - 1]) for ball in balls])
+        without = sq_radii if ties == "closed" else _sq_radii_without_one(table, balls)
+        inside = torch.le if ties == "closed" else torch.lt
+        in_degrees = inside(sq, without[:, :, None]).sum(dim=1)
+        lists = NeighbourLists.none(features)
+        if keep:
+            i, j = all_pairs(len(features), len(features), features.device)
+            near = near_sq_distances(features, features, i, j, engine).view_as(sq).fill_diagonal_(torch.inf)
+            near, order = near.sort(dim=1, stable=True)
+            lists = NeighbourLists(order[:, :keep], near[:, :keep])
+        return cls(balls, sq_radii, in_degrees, lists)
 
 
 def _sq_radii_without_one(table: Tensor, balls: Sequence[Ball]) -> Tensor:
@@ -211,13 +253,15 @@ class CrossCounter:
         self._of_fake = _no_radii(m, real.device) if fake_sq_radii is None else fake_sq_radii
         self._smallest_of, self._ties = smallest_of, ties
         self._engine = engine or choose_engine(real.device)
-        self._tallies = _Tallies(len(self._of_real) + len(self._of_fake), n, m, real.device)
+        radii = len(self._of_real) + len(self._of_fake)
+        self._tallies = PerThread(partial(_Tally.empty, radii, n, m, real.device))
         self.reaches = _largest(self._of_real), _largest(self._of_fake)
 
     def look(self, pairs: Pairs) -> None:
         """Count pairs, no pair twice."""
         of_real, of_fake = self.reaches
-        pairs = pairs.select(pairs.sq_lower <= torch.maximum(of_real[pairs.i], of_fake[pairs.j]))
+        in_reach = pairs.sq_lower <= torch.maximum(of_real[pairs.i], of_fake[pairs.j])
+        pairs = pairs.part(in_reach.nonzero()[:, 0])
         sq_radii = torch.cat([self._of_real[:, pairs.i], self._of_fake[:, pairs.j]])
         inside = _inside(self._real, self._fake, pairs, sq_radii, self._ties, self._engine)
         self._tallies.own.add(pairs, inside)
@@ -228,11 +272,13 @@ class CrossCounter:
     def counts(self) -> CrossCounts:
         """Of all pairs looked at, by any rank."""
         communicator = self._engine.communicator()
-        per_row, per_column = map(communicator.all_reduce_sum, self._tallies.sums())
-        a = len(self._of_real)
-        smallest = None
+        total, a, smallest = self._tallies.make(), len(self._of_real), None
+        for tally in self._tallies.all:
+            total.merge(tally)
+        per_row = communicator.all_reduce_sum(total.per_row)
+        per_column = communicator.all_reduce_sum(total.per_column)
         if self._smallest_of is not None:
-            smallest = torch.stack(communicator.all_gather(self._tallies.smallest())).amin(dim=0)
+            smallest = torch.stack(communicator.all_gather(total.smallest)).amin(dim=0)
         return CrossCounts(per_column[:a], per_row[:a], per_row[a:], per_column[a:], smallest)
 
 
@@ -250,6 +296,13 @@ class _Tally:
     per_column: Tensor
     smallest: Tensor
 
+    @classmethod
+    def empty(cls, radii: int, n: int, m: int, device: torch.device) -> _Tally:
+        """Nothing counted yet."""
+        counts = torch.zeros(radii, n + m, dtype=torch.int64, device=device)
+        smallest = torch.full((m,), torch.inf, dtype=torch.float64, device=device)
+        return cls(counts[:, :n], counts[:, n:], smallest)
+
     def add(self, pairs: Pairs, inside: Tensor) -> None:
         """Count `pairs` (p,), for each of the radii those that are `inside` (r, p) bool."""
         for row, column, within in zip(self.per_row, self.per_column, inside, strict=True):
@@ -260,36 +313,11 @@ class _Tally:
         """Squared radii (p,) of balls that contain `columns` (p,)."""
         self.smallest.scatter_reduce_(0, columns, sq_radii, "amin")
 
-
-class _Tallies:
-    """One for each thread. What they find is counted where it is found: lists of it have no bound but n m."""
-
-    def __init__(self, radii: int, n: int, m: int, device: torch.device) -> None:
-        self._shape, self._device = (radii, n, m), device
-        self._local, self._all = threading.local(), list[_Tally]()
-
-    @property
-    def own(self) -> _Tally:
-        if not hasattr(self._local, "tally"):
-            radii, n, m = self._shape
-            nothing = torch.full((m,), torch.inf, dtype=torch.float64, device=self._device)
-            self._local.tally = _Tally(
-                _zeros(radii, n, self._device), _zeros(radii, m, self._device), nothing
-            )
-            self._all.append(self._local.tally)
-        tally: _Tally = self._local.tally
-        return tally
-
-    def sums(self) -> tuple[Tensor, Tensor]:
-        radii, n, m = self._shape
-        per_row, per_column = _zeros(radii, n, self._device), _zeros(radii, m, self._device)
-        for tally in self._all:
-            per_row += tally.per_row
-            per_column += tally.per_column
-        return per_row, per_column
-
-    def smallest(self) -> Tensor:
-        return torch.stack([tally.smallest for tally in [self.own, *self._all]]).amin(dim=0)
+    def merge(self, other: _Tally) -> None:
+        """Add what another thread has counted."""
+        self.per_row.add_(other.per_row)
+        self.per_column.add_(other.per_column)
+        torch.minimum(self.smallest, other.smallest, out=self.smallest)
 
 
 def _inside(real: Placed, fake: Placed, pairs: Pairs, sq_radii: Tensor, ties: Ties, engine: Engine) -> Tensor:
@@ -301,6 +329,8 @@ def _inside(real: Placed, fake: Placed, pairs: Pairs, sq_radii: Tensor, ties: Ti
     x, y = real.features, fake.features
     inside = within(pairs.sq_upper, sq_radii)
     is_open = (within(pairs.sq_lower, sq_radii) & ~inside).any(dim=0)
+    if not is_open.any():
+        return inside
     for exactly in (False, True):
         left = is_open.nonzero()[:, 0]
         i, j = pairs.i[left], pairs.j[left]
@@ -315,10 +345,6 @@ def _inside(real: Placed, fake: Placed, pairs: Pairs, sq_radii: Tensor, ties: Ti
 
 def _no_radii(n: int, device: torch.device) -> Tensor:
     return torch.empty(0, n, dtype=torch.float64, device=device)
-
-
-def _zeros(rows: int, n: int, device: torch.device) -> Tensor:
-    return torch.zeros(rows, n, dtype=torch.int64, device=device)
 
 
 def _largest(sq_radii: Tensor) -> Tensor:

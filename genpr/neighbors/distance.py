@@ -90,13 +90,24 @@ def products_at(x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
 
 
 def _at(function: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    out = torch.empty(len(i), dtype=torch.float64, device=x.device)
     elements = _CPU_CHUNK_ELEMENTS if x.device.type == "cpu" else _GPU_CHUNK_ELEMENTS
     step = max(1, elements // x.shape[1])
-    out = torch.empty(len(i), dtype=torch.float64, device=x.device)
     for start in range(0, len(i), step):
         chunk = slice(start, start + step)
         out[chunk] = function(x[i[chunk]], y[j[chunk]])
     return out
+
+
+def all_pairs(n: int, m: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Every pair of a row of n and a row of m, (n m,) int64 each, ordered by the first."""
+    i = torch.arange(n, device=device).repeat_interleave(m)
+    return i, torch.arange(m, device=device).repeat(n)
+
+
+def all_sq_distances(x: Tensor, y: Tensor) -> Tensor:
+    """Squared distances between all rows of two small sets, (n, m) float64, by the definition."""
+    return sq_distances_at(x, y, *all_pairs(len(x), len(y), x.device)).view(len(x), len(y))
 
 
 _CPU_PIECE = 2**19  # elements

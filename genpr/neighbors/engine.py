@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Protocol
 
@@ -64,8 +64,13 @@ class Tiles(Protocol):
 class Engine(Protocol):
     """Inner products and differences in float32, and the processes that share a search."""
 
-    def communicator(self) -> Communicator:
-        """The processes that share a search that this thread begins now."""
+    @property
+    def communicator(self) -> Callable[[], Communicator]:
+        """Called as a search begins, for the processes that share it."""
+        ...
+
+    def is_direct(self, n: int, m: int, d: int) -> bool:
+        """Whether all n m distances of rows with d columns are computed by the definition, without bounds."""
         ...
 
     def tiles(self, width: int, device: torch.device) -> Tiles:
@@ -90,6 +95,9 @@ def plain_arithmetic(device: torch.device) -> Iterator[None]:
     with state_guard(), torch.no_grad(), torch.autocast(device.type, enabled=False):
         yield
 
+
+DIRECT_ELEMENTS = 2**18
+"""Up to so many columns of all pairs together, the definition costs no more than bounds that leave few pairs to it."""
 
 _BYTES_PER_PAIR = 16  # the product, and what is found if some are close
 _CPU_CHUNK_ELEMENTS = 2**19
@@ -149,11 +157,17 @@ class TorchEngine:
         tile_rows: Rows per tile; None chooses.
         tile_columns: Columns per tile; None chooses.
         communicator: Called as a search begins, for the processes that share it.
+        direct_elements: See `DIRECT_ELEMENTS`.
     """
 
     tile_rows: int | None = None
     tile_columns: int | None = None
     communicator: Callable[[], Communicator] = SingleProcess
+    direct_elements: int = 0
+
+    def is_direct(self, n: int, m: int, d: int) -> bool:
+        """See `Engine.is_direct`."""
+        return n * m * d <= self.direct_elements and self.communicator().size == 1
 
     def tiles(self, width: int, device: torch.device) -> TorchTiles:
         """See `Engine.tiles`."""
@@ -192,22 +206,8 @@ class TorchEngine:
 
 
 @dataclass(frozen=True, slots=True)
-class FaissEngine:
-    """FAISS where it is fastest, torch for the rest.
-
-    Args:
-        plain: How tiles are cut and searched, and the processes that share a search.
-    """
-
-    plain: TorchEngine = field(default_factory=TorchEngine)
-
-    def communicator(self) -> Communicator:
-        """See `Engine.communicator`."""
-        return self.plain.communicator()
-
-    def tiles(self, width: int, device: torch.device) -> TorchTiles:
-        """See `Engine.tiles`."""
-        return self.plain.tiles(width, device)
+class FaissEngine(TorchEngine):
+    """FAISS where it is fastest, torch for the rest. Arguments are those of `TorchEngine`."""
 
     def largest(self, left: Tensor, right: Tensor, count: int) -> Tensor:
         """See `Engine.largest`."""
@@ -221,12 +221,16 @@ class FaissEngine:
         import faiss
 
         if x.dtype != torch.float32 or y.dtype != torch.float32:
-            return self.plain.sq_differences(x, y, i, j)
+            return TorchEngine.sq_differences(self, x, y, i, j)
         out = torch.empty(len(i), dtype=torch.float32)
-        arrays = [tensor.contiguous().numpy() for tensor in (x, i, y, j, out)]  # alive until FAISS is done
-        faiss.pairwise_indexed_L2sqr(  # type: ignore[attr-defined]
-            x.shape[1], len(i), *map(faiss.swig_ptr, arrays)
-        )
+        x, i, y, j = (
+            x.contiguous(),
+            i.contiguous(),
+            y.contiguous(),
+            j.contiguous(),
+        )  # alive until FAISS is done
+        pointers = map(faiss.swig_ptr, (x.numpy(), i.numpy(), y.numpy(), j.numpy(), out.numpy()))
+        faiss.pairwise_indexed_L2sqr(x.shape[1], len(i), *pointers)  # type: ignore[attr-defined]
         return out
 
 
@@ -237,6 +241,6 @@ def choose_engine(device: torch.device, communicator: Callable[[], Communicator]
         device: Where the data is.
         communicator: Called as a search begins, for the processes that share it.
     """
-    engine = TorchEngine(communicator=communicator)
     is_faiss_better = device.type == "cpu" and find_spec("faiss") is not None
-    return FaissEngine(engine) if is_faiss_better else engine
+    engine = FaissEngine if is_faiss_better else TorchEngine
+    return engine(communicator=communicator, direct_elements=DIRECT_ELEMENTS)

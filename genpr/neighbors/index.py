@@ -14,6 +14,7 @@ import logging
 import math
 from collections import deque
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -237,6 +238,7 @@ class Cells:
 
 
 _SAMPLE = 256
+_SEEN_LATER = 2**20  # elements whose view is computed when a search needs it: a direct one does not
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,30 +303,25 @@ class Frame:
 
     def place(self, features: Tensor) -> Placed:
         """What a search sees of (n, d) float32 or float16 `features`, which are kept, not copied."""
-        view: FloatView | CodeView
-        with plain_arithmetic(features.device):
-            if self.grid is None:
-                view = FloatView.of(features, self.centre, self.scale, self.basis)
-            else:
-                view = CodeView.of(features, self.centre, self.scale, self.grid)
-            return Placed.seen(self, features, view)
+        placed = Placed(self, features)
+        if features.numel() > _SEEN_LATER:
+            placed.cells  # noqa: B018 - with all cores, before a search gives each thread one of them
+        return placed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Placed:
     """Features with their place in a frame, ready for the bounds.
 
     Attributes:
         frame: The frame.
         features: (n, d) float32 or float16, the original values, on which every decision rests.
-        view: What a search sees of them. All sets in one frame have views of one kind.
-        cells: The cells of the rows, where the frame has any.
+        restored_view: The view, if it was saved; None to compute it.
     """
 
     frame: Frame
     features: Tensor
-    view: FloatView | CodeView
-    cells: Cells | None
+    restored_view: FloatView | CodeView | None = None
 
     @classmethod
     def restored(cls, frame: Frame, features: Tensor, tensors: dict[str, Tensor]) -> Placed:
@@ -334,14 +331,26 @@ class Placed:
             view = FloatView.restored(features, frame.centre, frame.scale, frame.basis, tensors)
         else:
             view = CodeView.restored(frame.grid, tensors)
-        return cls.seen(frame, features, view)
+        return cls(frame, features, view)
 
-    @classmethod
-    def seen(cls, frame: Frame, features: Tensor, view: FloatView | CodeView) -> Placed:
-        """With the cells, which follow from coordinates that are kept."""
-        if isinstance(view, CodeView) or view.augmented is None:
-            return cls(frame, features, view, None)
-        return cls(frame, features, view, Cells.of(view.coordinates, view.slack, frame.centres))
+    @cached_property
+    def view(self) -> FloatView | CodeView:
+        """What a bounded search sees of the features. All sets in one frame have views of one kind."""
+        if self.restored_view is not None:
+            return self.restored_view
+        frame = self.frame
+        with plain_arithmetic(self.device):
+            if frame.grid is None:
+                return FloatView.of(self.features, frame.centre, frame.scale, frame.basis)
+            return CodeView.of(self.features, frame.centre, frame.scale, frame.grid)
+
+    @cached_property
+    def cells(self) -> Cells | None:
+        """The cells of the rows, where the frame has any; they follow from coordinates that are kept."""
+        if isinstance(self.view, CodeView) or self.view.augmented is None:
+            return None
+        with plain_arithmetic(self.device):
+            return Cells.of(self.view.coordinates, self.view.slack, self.frame.centres)
 
     def __len__(self) -> int:
         return len(self.features)
@@ -378,6 +387,7 @@ def _power_of_two_near(value: float) -> float:
 
 
 _log = logging.getLogger(__name__)
+_CHOSEN = "search within %d x %d features: %s"
 
 _SAMPLED = 4096  # most rows that directions are fitted to, and as many that they are judged by
 _ASKED = 128  # rows whose candidates are counted
@@ -467,28 +477,28 @@ def choose_frame(features: Tensor, k: int) -> Frame:
     n, d = features.shape
     frame = Frame.around(features)
     if n < _MIN_ROWS or d < 2 * _STAGES[0].widths[0]:
-        return _told(frame, features, "all coordinates, since there is little to save")
+        _log.info(_CHOSEN, n, d, "all coordinates, since there is little to save")
+        return frame
     with plain_arithmetic(features.device):
         halves = _halves(features)
         with Workers(features.device) as workers:
             fitted, judged = workers.map(lambda half: _Sample.of(features, half, frame, k), halves)
         if fitted is None or judged is None:
-            return _told(frame, features, "all coordinates, since most rows are far from each other")
+            _log.info(_CHOSEN, n, d, "all coordinates, since most rows are far from each other")
+            return frame
         basis, cost = _cheapest_basis(fitted, judged)
         grid = _cheaper_grid(features, frame, fitted, judged, cost)
         if grid is not None:
-            return _told(replace(frame, grid=grid), features, "8-bit integers for all coordinates")
+            _log.info(_CHOSEN, n, d, "8-bit integers for all coordinates")
+            return replace(frame, grid=grid)
         if basis is None:
-            return _told(frame, features, "all coordinates, since nothing less would be cheaper")
+            _log.info(_CHOSEN, n, d, "all coordinates, since nothing less would be cheaper")
+            return frame
         frame = replace(frame, basis=basis)
         view = FloatView.of(features[fitted.index], frame.centre, frame.scale, basis)
         cells = min(_MAX_CELLS, n // _ROWS_PER_CELL)
         frame = replace(frame, centres=_centres(view.coordinates, cells))
-    return _told(frame, features, f"{basis.shape[1]} directions first, in {cells} cells")
-
-
-def _told(frame: Frame, features: Tensor, what: str) -> Frame:
-    _log.info("search within %d x %d features: %s", *features.shape, what)
+    _log.info(_CHOSEN, n, d, f"{basis.shape[1]} directions first, in {cells} cells")
     return frame
 
 

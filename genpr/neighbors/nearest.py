@@ -1,5 +1,7 @@
 """The k nearest rows, within one set and between two, exactly: bounds propose, the definition decides.
 
+The distances of small sets are all computed by the definition. In larger ones:
+
 1. Some near rows of the same block and of the centre, by products, give every row a reach that its k-th neighbor lies
    within.
 2. One sweep over half of all pairs finds those within reach. Float32 differences, computed in portions for the
@@ -20,7 +22,7 @@ from torch import Tensor
 
 from genpr.neighbors.balls import Ties
 from genpr.neighbors.bounds import bounds_of_differences
-from genpr.neighbors.distance import pieces_of, sq_distances_at
+from genpr.neighbors.distance import all_sq_distances, pieces_of, sq_distances_at
 from genpr.neighbors.engine import Engine, choose_engine, plain_arithmetic
 from genpr.neighbors.index import Placed, evenly_spaced
 from genpr.neighbors.search import (
@@ -212,6 +214,13 @@ def kth_sq_distances(
     if not ks:
         return torch.empty(0, len(points), dtype=torch.float64, device=points.device)
     engine = engine or choose_engine(points.device)
+    n, d = points.features.shape
+    if engine.is_direct(n, n, d):
+        tick(n * (n - 1) // 2)
+        table = (
+            all_sq_distances(points.features, points.features).fill_diagonal_(torch.inf).sort(dim=1).values
+        )
+        return table[:, [k - 1 for k in ks]].T.contiguous()
     with plain_arithmetic(points.device), Workers(points.device, engine.communicator()) as workers:
         near, copies = near_others(points, max(ks), engine, workers, tick)
         decided = near.decided(points.features, ks, workers)
@@ -232,6 +241,14 @@ def nearest_neighbours(points: Placed, k: int, *, engine: Engine | None = None) 
         Indices (n, k) int64 and squared distances (n, k) float64.
     """
     engine = engine or choose_engine(points.device)
+    n, d = points.features.shape
+    if engine.is_direct(n, n, d):
+        sq, index = (
+            all_sq_distances(points.features, points.features)
+            .fill_diagonal_(torch.inf)
+            .sort(dim=1, stable=True)
+        )
+        return index[:, :k], sq[:, :k]
     with plain_arithmetic(points.device), Workers(points.device, engine.communicator()) as workers:
         near, copies = near_others(points, k, engine, workers)
         sq = near.verified(points.features, workers).sq_lower
@@ -378,6 +395,10 @@ def nearest_between(
         Indices (m, k) int64 and squared distances (m, k) float64.
     """
     engine = engine or choose_engine(points.device)
+    if engine.is_direct(len(queries), *points.features.shape):
+        tick(len(queries) * len(points))
+        sq, index = all_sq_distances(queries.features, points.features).sort(dim=1, stable=True)
+        return index[:, :k], sq[:, :k]
     with plain_arithmetic(points.device), Workers(points.device, engine.communicator()) as workers:
         found = _without_surplus(points.features, k)
         # As on rank 0, so that all ranks count the same points.

@@ -11,23 +11,24 @@ q, one bit per half.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from genpr.neighbors.balls import Ball, Ties, sq_radii_of
+from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.bounds import bounds_of_differences, slack_factor
+from genpr.neighbors.counts import sq_radii_of
 from genpr.neighbors.engine import Engine, choose_engine, plain_arithmetic
 from genpr.neighbors.halves import Halves, Hits, counted, packed, unpacked
 from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import NeighbourLists, longer_lists, near_sq_distances
 from genpr.neighbors.search import Pairs
-from genpr.neighbors.workers import Communicator, Workers
+from genpr.neighbors.workers import Communicator, PerThread, Workers
 
 _ROWS = 2048  # per piece of work
 
@@ -55,14 +56,6 @@ class ListedPairs(NamedTuple):
     row: Tensor
     other: Tensor
     sq: Tensor
-
-    @classmethod
-    def within(cls, sq_reach: Tensor | None, rows: Tensor, index: Tensor, sq: Tensor) -> ListedPairs:
-        """Those of lists (r, L) of `rows` (r,) that `sq_reach` (r,) reaches; none without it."""
-        if sq_reach is None:
-            return cls(rows[:0], rows[:0], sq[:0, 0])
-        row, place = (sq <= sq_reach[:, None]).nonzero(as_tuple=True)
-        return cls(rows[row], index[row, place], sq[row, place])
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +203,10 @@ class _Runs:
         tables = {k: table[enough] for k, table in tables.items()}
         reach = {k: _least_and_most(table, own, sq) for k, table in tables.items()}
         radii = {k: _sq_radii(tables[k], sq, halves.count) for k in clipped}
-        near = ListedPairs.within(reach[ks[-1]][1] if pairs else None, rows, index[enough], sq[:, :-1])
+        near = ListedPairs(rows[:0], rows[:0], sq[:0, 0])
+        if pairs:
+            row, place = (sq[:, :-1] <= reach[ks[-1]][1][:, None]).nonzero(as_tuple=True)
+            near = ListedPairs(rows[row], index[enough][row, place], sq[row, place])
         rank = torch.arange(sq.shape[1], device=sq.device)
         kept = rank <= length[:, None]
         sq = sq.masked_fill(rank == length[:, None], torch.inf)[kept]
@@ -299,6 +295,7 @@ class Side:
         member: Its halves, (n, w).
         others: Halves of the set whose rows its balls may hold, (m, w).
         asked: What is asked about its balls and those rows.
+        kinds: Of these balls, each with the rule for its sphere.
         balls: These, perhaps among others; None if nothing is.
         most: How far the largest of them reaches, (n,) float64.
     """
@@ -307,42 +304,40 @@ class Side:
     member: Halves
     others: Halves
     asked: tuple[Asked, ...]
+    kinds: tuple[tuple[Ball, Ties], ...]
     balls: ReplicateBalls | None
     most: Tensor
 
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        this: ResampledSet,
-        other: ResampledSet,
-        asked: Sequence[Asked],
-        engine: Engine,
-        workers: Workers,
-    ) -> Side:
-        """What is `asked` about the balls of `this` set, called `name`, that may hold rows of the `other`."""
-        mine = tuple(dict.fromkeys(each for each in asked if each.balls == name))
+
+def _sides(
+    name: str,
+    this: ResampledSet,
+    other: ResampledSet,
+    asked: Sequence[Asked],
+    engine: Engine,
+    workers: Workers,
+) -> tuple[Side, Side]:
+    """What is `asked` about the balls of `this` set, called `name`: that may hold rows of the `other`, and its own rows."""
+    mine = [each for each in dict.fromkeys(asked) if each.balls == name]
+    of_others = tuple(each for each in mine if each.rows == "other")
+    of_own = tuple(each for each in mine if each.rows == "own")
+    balls = None
+    if mine:
         kinds = sorted({each.ball for each in mine})
-        balls = None
-        if kinds:
-            asks_own = any(each.rows == "own" for each in mine)
-            balls = ReplicateBalls.of(
-                this.points, this.lists, this.halves, kinds, engine, workers, pairs=asks_own
-            )
-        nothing = torch.full((len(this.points),), -torch.inf, dtype=torch.float64, device=this.points.device)
-        return cls(this.points, this.halves, other.halves, mine, balls, nothing)
-
-    def towards(self, rows: Literal["other", "own"]) -> Side:
-        """With only what is asked about the rows of the other set, or about its own."""
-        asked = tuple(each for each in self.asked if each.rows == rows)
-        if self.balls is None or not asked:
-            return replace(self, asked=asked, balls=None)
-        most = torch.stack([self.balls.reaches[each.ball].most for each in asked]).amax(dim=0)
-        return replace(self, asked=asked, others=self.member if rows == "own" else self.others, most=most)
-
-    def kinds(self) -> list[tuple[Ball, Ties]]:
-        """Of balls, each with the rule for its sphere."""
-        return list(dict.fromkeys((each.ball, each.ties) for each in self.asked))
+        balls = ReplicateBalls.of(
+            this.points, this.lists, this.halves, kinds, engine, workers, pairs=bool(of_own)
+        )
+    sides = []
+    for requests, members in ((of_others, other.halves), (of_own, this.halves)):
+        most = torch.full((len(this.points),), -torch.inf, dtype=torch.float64, device=this.points.device)
+        kinds_of = dict[tuple[Ball, Ties], None]()
+        for each in requests:
+            assert balls is not None
+            most = torch.maximum(most, balls.reaches[each.ball].most)
+            kinds_of[each.ball, each.ties] = None
+        owned = balls if requests else None
+        sides.append(Side(this.points, this.halves, members, requests, tuple(kinds_of), owned, most))
+    return sides[0], sides[1]
 
 
 def proven_reach(side: Side) -> Tensor:
@@ -420,17 +415,15 @@ class ReplicateCounter:
             plain_arithmetic(real.points.device),
             Workers(real.points.device, engine.communicator()) as workers,
         ):
-            whole = [
-                Side.of(name, this, other, asked, engine, workers)
-                for name, this, other in (("real", real, fake), ("fake", fake, real))
-            ]
-            self._sides = [side.towards("other") for side in whole]
-            alone = [side.towards("own") for side in whole]
-            self._tallies = _Tallies([*self._sides, *alone])
-            for side in alone:
-                _look_within(side, self._tallies, workers)
-        of_real, of_fake = map(proven_reach, self._sides)
-        self.reaches = of_real, of_fake
+            of_real, real_alone = _sides("real", real, fake, asked, engine, workers)
+            of_fake, fake_alone = _sides("fake", fake, real, asked, engine, workers)
+            self._sides = [of_real, of_fake]
+            self._all_sides = [of_real, of_fake, real_alone, fake_alone]
+            self._tallies = PerThread(partial(_Tally, self._all_sides))
+            for side in (real_alone, fake_alone):
+                if side.balls is not None:
+                    _look_within(side, side.balls.near, self._tallies, workers)
+        self.reaches = proven_reach(of_real), proven_reach(of_fake)
 
     def look(self, pairs: Pairs) -> None:
         """Count pairs, no pair twice."""
@@ -448,20 +441,18 @@ class ReplicateCounter:
 
     def counts(self) -> dict[Asked, Tensor]:
         """Of all pairs looked at: (most, B) int64 for each that was asked."""
-        totals = self._tallies.totals(self._engine.communicator())
+        totals = _totals(self._all_sides, self._tallies, self._engine.communicator())
         return {each: totals[each] for each in self._asked}
 
 
-def _look_within(side: Side, tallies: _Tallies, workers: Workers) -> None:
+def _look_within(side: Side, near: ListedPairs, tallies: PerThread[_Tally], workers: Workers) -> None:
     """Count the listed pairs of a set with itself; their distances are known."""
-    if side.balls is None:
-        return
 
     def look(pairs: tuple[Tensor, Tensor, Tensor]) -> None:
         row, other, sq = pairs
         _count(side, row, other, sq, sq, tallies.own)
 
-    parts = list(zip(*(torch.split(part, _LISTED) for part in side.balls.near), strict=True))
+    parts = list(zip(*(torch.split(part, _LISTED) for part in near), strict=True))
     deque(workers.map(look, workers.communicator.share(parts)), maxlen=0)
 
 
@@ -478,7 +469,7 @@ def _undecided(side: Side, owner: Tensor, lower: Tensor, upper: Tensor) -> Tenso
         return is_open
     at = (lower <= side.most.index_select(0, owner)).nonzero()[:, 0]
     owner, lower, upper = owner[at], lower[at], upper[at]
-    for ball, _ in side.kinds():
+    for ball, _ in side.kinds:
         reach = side.balls.reaches[ball]
         is_inside = upper < reach.least.index_select(0, owner)
         is_outside = lower > reach.most.index_select(0, owner)
@@ -492,7 +483,7 @@ def _count(side: Side, owner: Tensor, other: Tensor, lower: Tensor, upper: Tenso
         return
     at = (lower <= side.most.index_select(0, owner)).nonzero()[:, 0]
     owner, other, lower, upper = owner[at], other[at], lower[at], upper[at]
-    for ball, ties in side.kinds():
+    for ball, ties in side.kinds:
         reach = side.balls.reaches[ball]
         at = (lower <= reach.most.index_select(0, owner)).nonzero()[:, 0]
         found = Found(side, ball, ties, owner[at], other[at], upper[at])
@@ -518,7 +509,11 @@ class _Tally:
     def add(self, each: Asked, found: Found) -> None:
         """Count pairs."""
         counts_others = each.count == "others"
-        for part in _parts(found.other, 1 if each.count == "pairs" else _PARTS):
+        everything = torch.arange(len(found.other), device=found.other.device)
+        # The first parts tell most rows all they can learn, and the others are passed over.
+        step = _PARTS if len(everything) > _MASSES and each.count != "pairs" else 1
+        for start in range(step):
+            part = everything[start::step]
             if each.count == "pairs":
                 at = part
             else:
@@ -534,49 +529,26 @@ class _Tally:
                 self.hits[each].add(rows, bits)
 
 
-def _parts(pairs: Tensor, count: int) -> list[Tensor]:
-    """All positions of `pairs` (p,), masses of them in `count` parts that are spread over all.
-
-    The first parts tell most rows all they can learn, and the others are passed over.
-    """
-    everything = torch.arange(len(pairs), device=pairs.device)
-    count = count if len(pairs) > _MASSES else 1
-    return [everything[start::count] for start in range(count)]
-
-
-class _Tallies:
-    """One for each thread, since what they find is counted where it is found."""
-
-    def __init__(self, sides: Sequence[Side]) -> None:
-        self._sides = sides
-        self._local, self._all = threading.local(), list[_Tally]()
-
-    @property
-    def own(self) -> _Tally:
-        if not hasattr(self._local, "tally"):
-            self._local.tally = _Tally(self._sides)
-            self._all.append(self._local.tally)
-        tally: _Tally = self._local.tally
-        return tally
-
-    def totals(self, communicator: Communicator) -> dict[Asked, Tensor]:
-        """What was asked, (most, B) int64, as all ranks counted it."""
-        first, *rest = self._all or [self.own]
-        totals = dict[Asked, Tensor]()
-        for side in self._sides:
-            for each in side.asked:
-                if each.count == "pairs":
-                    sums = communicator.all_reduce_sum(
-                        first.pairs[each] + sum(tally.pairs[each] for tally in rest)
-                    )
-                    totals[each] = sums[None, : side.member.count]
-                    continue
-                hits = first.hits[each]
-                for tally in rest:
-                    hits.merge(tally.hits[each].planes)
-                others = communicator.all_gather(hits.planes)
-                for planes in others[: communicator.rank] + others[communicator.rank + 1 :]:
-                    hits.merge(planes)
-                halves = side.member if each.count == "owners" else side.others
-                totals[each] = torch.stack([halves.totals(plane & halves.member) for plane in hits.planes])
-        return totals
+def _totals(
+    sides: Sequence[Side], tallies: PerThread[_Tally], communicator: Communicator
+) -> dict[Asked, Tensor]:
+    """What was asked, (most, B) int64, as all ranks counted it."""
+    first, *rest = tallies.all or [tallies.own]
+    totals = dict[Asked, Tensor]()
+    for side in sides:
+        for each in side.asked:
+            if each.count == "pairs":
+                sums = communicator.all_reduce_sum(
+                    first.pairs[each] + sum(tally.pairs[each] for tally in rest)
+                )
+                totals[each] = sums[None, : side.member.count]
+                continue
+            hits = first.hits[each]
+            for tally in rest:
+                hits.merge(tally.hits[each].planes)
+            others = communicator.all_gather(hits.planes)
+            for planes in others[: communicator.rank] + others[communicator.rank + 1 :]:
+                hits.merge(planes)
+            halves = side.member if each.count == "owners" else side.others
+            totals[each] = torch.stack([halves.totals(plane & halves.member) for plane in hits.planes])
+    return totals

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from genpr.neighbors.bounds import NO_FLOOR, bounds_by_product, bounds_of_differences
-from genpr.neighbors.distance import sq_distances_at
+from genpr.neighbors.distance import all_pairs, sq_distances_at
 from genpr.neighbors.engine import Engine, Tiles, choose_engine, plain_arithmetic
 from genpr.neighbors.index import FloatSearch, Placed
 from genpr.neighbors.quantized import CodeSearch
-from genpr.neighbors.workers import Communicator, Workers
+from genpr.neighbors.workers import Communicator, PerThread, Workers
 from genpr.notices import emit_notice
 from genpr.runtime import empty_device_cache, is_out_of_memory
 
@@ -190,9 +190,10 @@ def sweep_within(
     Yields:
         What `look` returns for each portion.
     """
-    tiles = _TilesPerThread(engine, points)
+    # Tiles hold memory that only one thread can use at a time.
+    tiles = PerThread(partial(engine.tiles, points.view.width, points.device))
     # Of the pairs inside a block, half are computed for nothing.
-    limit = min(tiles.rows, max(_FEWEST_ROWS, len(points) // _BLOCKS))
+    limit = min(tiles.own.rows, max(_FEWEST_ROWS, len(points) // _BLOCKS))
     blocks = shared_blocks(points, sq_reach, limit, workers)
     place = torch.empty(len(points), dtype=torch.int64, device=points.device)
     for number, block in enumerate(blocks):
@@ -203,7 +204,7 @@ def sweep_within(
         block = blocks[number]
         wanted = _within_reach(points, sq_reach, points, sq_reach, block) & (place >= number)
         wanted[block] = True
-        chunks = _alike(order[wanted[order]], bands, tiles.columns)
+        chunks = _alike(order[wanted[order]], bands, tiles.own.columns)
         found = _search(points, block, sq_reach, points, chunks, sq_reach, tiles.own)
         return [look(pairs.select((pairs.i < pairs.j) | (place[pairs.j] > number))) for pairs in found]
 
@@ -243,37 +244,22 @@ def sweep_between(
     Yields:
         What `look` returns for each portion.
     """
-    tiles = _TilesPerThread(engine, rows)
+    tiles = PerThread(partial(engine.tiles, rows.view.width, rows.device))
+    columns.cells  # noqa: B018 - computed once, before threads ask for them
     order, bands = column_sq_reach.argsort(), _bands(column_sq_reach)
 
     def search(block: Tensor) -> list[Result]:
         wanted = _within_reach(columns, column_sq_reach, rows, row_sq_reach, block)
-        chunks = _alike(order[wanted[order]], bands, tiles.columns)
+        chunks = _alike(order[wanted[order]], bands, tiles.own.columns)
         found = _search(rows, block, row_sq_reach, columns, chunks, column_sq_reach, tiles.own)
         return [look(pairs) for pairs in found]
 
-    blocks, communicator = shared_blocks(rows, row_sq_reach, tiles.rows, workers), workers.communicator
+    blocks, communicator = shared_blocks(rows, row_sq_reach, tiles.own.rows, workers), workers.communicator
     looked = workers.map(search, communicator.share(blocks))
     for number, block in enumerate(blocks):
         if number % communicator.size == communicator.rank:
             yield from next(looked)
         tick(len(block) * len(columns))
-
-
-class _TilesPerThread:
-    """Tiles hold memory that only one thread can use at a time."""
-
-    def __init__(self, engine: Engine, points: Placed) -> None:
-        self._engine, self._points = engine, points
-        self._local = threading.local()
-        self.rows, self.columns = self.own.rows, self.own.columns
-
-    @property
-    def own(self) -> Tiles:
-        if not hasattr(self._local, "tiles"):
-            self._local.tiles = self._engine.tiles(self._points.view.width, self._points.device)
-        tiles: Tiles = self._local.tiles
-        return tiles
 
 
 def shared_blocks(points: Placed, sq_reach: Tensor, limit: int, workers: Workers) -> list[Tensor]:
@@ -419,6 +405,14 @@ def visit(
         tick: Told how many of the n m pairs are done with, now and then.
     """
     engine = engine or choose_engine(rows.device)
+    n, m = len(rows), len(columns)
+    if engine.is_direct(n, *columns.features.shape):
+        i, j = all_pairs(n, m, rows.device)
+        sq = sq_distances_at(rows.features, columns.features, i, j)
+        for visitor in visitors:
+            visitor.look(Pairs(i, j, sq, sq))
+        tick(n * m)
+        return
     of_rows, of_columns = zip(*(visitor.reaches for visitor in visitors), strict=True)
 
     def look(pairs: Pairs) -> None:

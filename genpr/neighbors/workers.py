@@ -6,12 +6,13 @@ process on one of the cores, this was seen to take twenty times longer. Pieces o
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -126,6 +127,27 @@ class Workers:
         own = [(part,) for part in parts] if communicator.rank == 0 else []
         (first, *_) = communicator.all_gather_tensors(own, self.device)
         return [part for (part,) in first]
+
+
+class PerThread(Generic[_Result]):
+    """One object for each thread, made when the thread first asks for it: threads that count never wait for each other.
+
+    Attributes:
+        make: Makes one.
+        all: Those that threads have asked for.
+    """
+
+    def __init__(self, make: Callable[[], _Result]) -> None:
+        self.make, self._local, self.all = make, threading.local(), list[_Result]()
+
+    @property
+    def own(self) -> _Result:
+        """That of the current thread."""
+        if not hasattr(self._local, "object"):
+            self._local.object = self.make()
+            self.all.append(self._local.object)
+        found: _Result = self._local.object
+        return found
 
 
 def _plainly(work: Callable[[_Item], _Result], item: _Item) -> _Result:

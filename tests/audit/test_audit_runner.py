@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from genpr.audit.checks import CHECKS, Case, Setting, cases, standardised
-from genpr.audit.metrics import AuditedMetric, Family, UserFunction, user_metric
+from genpr.audit.metrics import Family, UserFunction, user_family
 from genpr.audit.runner import Results, Run, Spread, load, run_audit
 from genpr.errors import DataError, ResourceError, UsageError
 
@@ -29,7 +29,7 @@ class Counted:
 
 
 def family(function, name="gap"):
-    return AuditedMetric(name, "fidelity", function).family
+    return Family({name: "fidelity"}, lambda real, fake: {name: function(real, fake)})
 
 
 def test_values_are_means_over_the_draws_of_the_case():
@@ -92,17 +92,16 @@ def test_checks_can_be_run_one_after_the_other(tmp_path):
 def test_old_results_are_not_overwritten(tmp_path):
     path = tmp_path / "results.jsonl"
     path.write_text("")
-    with pytest.raises(UsageError, match="holds results already; go on from them with --resume"):
+    with pytest.raises(UsageError) as caught:
         run_audit([family(Counted())], checks=CHECK, path=path)
+    assert caught.value.code == "results-exist"
 
 
 @pytest.mark.parametrize("change", [{"seed": 1}, {"repeats": 2}, {"grid": "full"}])
 def test_results_of_another_run_are_not_mixed_in(tmp_path, change):
     path = tmp_path / "results.jsonl"
     run_audit([family(Counted())], checks=CHECK, path=path)
-    with pytest.raises(
-        UsageError, match="holds results of the quick grid with 3 repeats and seed 0"
-    ) as caught:
+    with pytest.raises(UsageError) as caught:
         run_audit([family(Counted())], checks=CHECK, path=path, resume=True, **change)
     assert caught.value.code == "other-run"
 
@@ -130,22 +129,21 @@ def test_value_that_is_none_is_kept_as_such(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "code"),
     [
-        ({"checks": ("nonsense",)}, "unknown checks: nonsense; known: mean, "),
-        ({"repeats": 0}, "must be at least 1"),
-        ({"jobs": 0}, "must be at least 1"),
-        ({"seed": -1}, "seed at least 0"),
+        ({"checks": ("nonsense",)}, "unknown-check"),
+        ({"repeats": 0}, "bad-option"),
+        ({"jobs": 0}, "bad-option"),
+        ({"seed": -1}, "bad-option"),
     ],
 )
-def test_impossible_arguments_are_refused(arguments, message):
-    with pytest.raises(UsageError, match=message):
+def test_impossible_arguments_are_refused(arguments, code):
+    with pytest.raises(UsageError) as caught:
         run_audit([family(Counted())], **{"checks": CHECK} | arguments)
-
-
-def test_two_metrics_of_one_name_are_refused():
-    with pytest.raises(UsageError, match="two metrics are called 'gap'"):
+    assert caught.value.code == code
+    with pytest.raises(UsageError) as caught:
         run_audit([family(Counted()), family(Counted())], checks=CHECK)
+    assert caught.value.code == "doubled-metric"
 
 
 def test_progress_counts_points_to_the_end():
@@ -162,27 +160,25 @@ def test_family_may_compute_more_than_is_kept():
     assert results.values[next(cases(CHECK, "quick"))] == {"b": Spread(2.0, 0.0)}
 
 
-def test_metrics_that_write_into_their_arguments_disturb_no_other():
-    def greedy(real, fake):
-        real[:] = fake[:] = 0
-        return 0.0
-
-    with_greedy = run_audit([family(greedy, "greedy"), family(Counted())], checks=CHECK)
-    alone = run_audit([family(Counted())], checks=CHECK)
-    for case, spreads in alone.values.items():
-        assert with_greedy.values[case]["gap"] == spreads["gap"]
-
-
 def written(tmp_path, body):
     path = tmp_path / "mine.py"
     path.write_text(body)
     return path
 
 
+def test_functions_that_write_into_their_arguments_disturb_no_other(tmp_path):
+    body = "def greedy(real, fake):\n    real[:] = fake[:] = 0\n    return 0.0\n"
+    greedy = user_family(f"{written(tmp_path, body)}:greedy", "fidelity")
+    with_greedy = run_audit([greedy, family(Counted())], checks=CHECK)
+    alone = run_audit([family(Counted())], checks=CHECK)
+    for case, spreads in alone.values.items():
+        assert with_greedy.values[case]["gap"] == spreads["gap"]
+
+
 def test_function_of_a_file_runs_here_and_in_other_processes(tmp_path):
     path = written(tmp_path, "def score(real, fake):\n    return len(real) + fake.mean()\n")
-    alone = run_audit([user_metric(f"{path}:score", "fidelity").family], checks=CHECK)
-    side_by_side = run_audit([user_metric(f"{path}:score", "fidelity").family], checks=CHECK, jobs=2)
+    alone = run_audit([user_family(f"{path}:score", "fidelity")], checks=CHECK)
+    side_by_side = run_audit([user_family(f"{path}:score", "fidelity")], checks=CHECK, jobs=2)
     assert alone.values == side_by_side.values
     assert len(alone.values) == 10
 
@@ -192,34 +188,23 @@ def test_error_of_a_function_in_another_process_comes_back(tmp_path):
     message = r"raised ValueError: no way \(check 'invention', d = 2, x = "
     for jobs in (1, 2):
         with pytest.raises(UsageError, match=message) as caught:
-            run_audit([user_metric(f"{path}:score", "fidelity").family], checks=CHECK, jobs=jobs)
+            run_audit([user_family(f"{path}:score", "fidelity")], checks=CHECK, jobs=jobs)
         assert caught.value.code == "user-function"
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ("mine.py", "expected path/to/file.py:function"),
-        (":score", "expected path/to/file.py:function"),
-        ("missing.py:score", "there is no file missing.py"),
-        ("{path}:other", "has no function 'other'"),
-        ("{path}:number", "has no function 'number'"),
-    ],
-)
-def test_function_that_is_not_there_is_named(tmp_path, spec, message):
+@pytest.mark.parametrize("spec", ["mine.py", ":score", "missing.py:score", "{path}:other", "{path}:number"])
+def test_a_missing_function_is_refused(tmp_path, spec):
     path = written(tmp_path, "number = 1\ndef score(real, fake):\n    return 0.0\n")
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(UsageError) as caught:
         UserFunction(spec.format(path=path))
+    assert caught.value.code == "user-function"
 
 
-def test_file_that_fails_is_named(tmp_path):
-    with pytest.raises(UsageError, match="fails with ZeroDivisionError"):
+def test_a_file_that_fails_or_a_value_that_is_no_number_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="ZeroDivisionError"):
         UserFunction(f"{written(tmp_path, '1 / 0')}:score")
-
-
-def test_function_that_returns_no_number_is_named(tmp_path):
     function = UserFunction(f"{written(tmp_path, 'def score(r, f): return [1, 2]')}:score")
-    with pytest.raises(UsageError, match="must return one number, not list"):
+    with pytest.raises(UsageError, match="not list"):
         function(np.zeros((2, 1)), np.zeros((2, 1)))
 
 

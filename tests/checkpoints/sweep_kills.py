@@ -22,10 +22,9 @@ from genpr import storage
 from genpr.checkpoints import sweep, sweep_folder
 from genpr.checkpoints.criterion import Objective
 from genpr.evaluation import evaluator
-from genpr.report import sweep_files
-from genpr.report.plots import sweep_plot
+from genpr.report import files, sweep_plot
 
-FILES = {module.__file__ for module in (storage, sweep_folder, sweep_files)}
+FILES = {module.__file__ for module in (storage, sweep_folder, files)}
 
 
 def numbers(found: sweep.Sweep, _goal: Objective, *, form: str) -> bytes:
@@ -38,7 +37,7 @@ def swept(source: Path, out: Path) -> None:
     paths = {float(path.stem): path for path in source.glob("[0-9]*.npy")}
     folder = sweep_folder.SweepFolder(out)
     found = sweep.sweep(reals, paths, folder=folder)
-    sweep_files.write_sweep(found, Objective(), folder)
+    files.write_sweep(found, Objective(), folder)
 
 
 def main(source: str, plan: dict[str, list[int]]) -> int:

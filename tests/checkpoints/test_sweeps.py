@@ -22,9 +22,8 @@ from genpr.checkpoints.sweep import Sweep, SweepPoint, sweep, warnings_of
 from genpr.checkpoints.sweep_folder import SweepFolder
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.notices import Notice
-from genpr.report.plots.metric_curves import draw_metrics
-from genpr.report.plots.sweep_plot import sweep_plot
-from genpr.report.text.sweep_table import sweep_table
+from genpr.report.checkpoint_tables import sweep_table
+from genpr.report.sweep_plot import draw_metrics, sweep_plot
 
 OPTIONS = {"control": False, "device": "cpu"}
 SETTINGS = (0.1, 0.5, 0.8, 1.0)
@@ -147,14 +146,14 @@ def test_the_record_and_the_table_say_who_may_be_the_best(found):
         best = found.best(objective).setting
         others = [f"{setting:g}" for setting in expected if setting != best]
         table = " ".join(sweep_table(found, objective).split())
-        told = f"not distinguishable from it: psi = {', '.join(others)} ("
+        told = f"statistically tied with it: psi = {', '.join(others)} ("
         assert (told in table) == bool(others)
-        assert ("no other setting is as good" in table) == (not others)
+        assert ("tied with it: no other setting" in table) == (not others)
         drawn = sweep_plot(found, objective, form="svg").decode()
-        assert ("not told from the best" in drawn) == bool(others)
+        assert ("statistically tied with the best" in drawn) == bool(others)
     out_of_reach = Objective("recall", {"recall": 2.0})
     assert json.loads(found.to_json(objective=out_of_reach))["contenders"] == []
-    assert "distinguishable" not in sweep_table(found, out_of_reach)
+    assert "tied" not in sweep_table(found, out_of_reach)
 
 
 def test_without_intervals_nobody_is_claimed_to_be_worse(reals, fakes):
@@ -177,7 +176,7 @@ def test_settings_that_were_not_made_alike_are_named(reals, fakes, found):
         "80 fake images in psi = 1, 150 in psi = 0.1",
     )
     table = " ".join(sweep_table(unlike, Objective()).split())
-    assert f"not made alike, and their values may differ by that: {unlike.differences[0]} and 1 more" in table
+    assert f"{unlike.differences[0]} and 1 more" in table
     assert sweep(bare, {0.1: fakes[0.1]}).differences == ()
 
 

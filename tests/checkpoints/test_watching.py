@@ -20,7 +20,7 @@ from genpr.checkpoints.score_log import ScoreLog, stylegan_line, time_text
 from genpr.checkpoints.watch import Watcher, natural_order, pending_sources
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.metrics.f_beta import f1_of
-from genpr.report.text.watched import watched_table
+from genpr.report.checkpoint_tables import watched_table
 
 TIMES = {"timestamp", "seconds", "total_time", "total_time_str"}
 

@@ -58,7 +58,7 @@ def test_samples_stand_beside_each_other(genpr, scored, tmp_path):
     page = (tmp_path / "page.html").read_text()
     assert page.count('<img src="data:image/jpeg') == 6
     assert "is not recorded" in page
-    assert "They are the images that were scored, by their hashes." in page
+    assert "By their hashes, they are the images that were scored." in page
     assert genpr("compare", *scored, "--html", "page.html", "--samples", "b", "--samples", "a")[0] == 0
     assert "Not the images that were scored" in (tmp_path / "page.html").read_text()
 
@@ -87,9 +87,9 @@ def test_checkpoints_are_shown_on_equal_latents(genpr, generator, tmp_path):
     assert (code, set(err.split())) == (0, {"loading"})
     json.loads(out)
     page = (tmp_path / "page.html").read_text()
-    assert "Each row is drawn from the same latent, with the same noise." in page
+    assert "Each row shares one latent and the same noise." in page
     assert page.count('<img src="data:image/jpeg') == 24
-    assert "Along step, as the names of the results have it." in page
+    assert "Along step, from the names of the results." in page
     assert '<b>1</b> <span class="name">step-10.pt</span>' in page  # the best first
     (tmp_path / "ranking.json").write_text(out)
     assert genpr("compare", "ranking.json", "--html", "again.html")[0] == 0
@@ -108,9 +108,9 @@ def test_a_page_of_a_ranking_that_is_left_with_one_is_not_written(genpr, generat
 def test_ranked_results_have_a_page_without_pictures(genpr, scored, tmp_path):
     code, _, err = genpr("rank", "--results", *scored, "--html", "page.html")
     assert (code, "wrote page.html" in err) == (0, True)
-    assert "Standing by f1" in (tmp_path / "page.html").read_text()
+    assert "Ranking by f1" in (tmp_path / "page.html").read_text()
     assert genpr("rank", "--results", *scored, "--by", "recall", "--html", "page.html")[0] == 0
-    assert "Standing by recall" in (tmp_path / "page.html").read_text()
+    assert "Ranking by recall" in (tmp_path / "page.html").read_text()
     assert genpr("rank", "--results", *scored, "--by", "pareto", "--html", "page.html")[0] == 0
 
 
@@ -120,11 +120,11 @@ def test_settings_are_shown_on_equal_latents(genpr, generator, tmp_path):
     assert code == 0
     assert json.loads(out)["axis"] == "psi"
     page = (tmp_path / "page.html").read_text()
-    assert "Each row is drawn from the same latent, with the same noise." in page
+    assert "Each row shares one latent and the same noise." in page
     assert "Along psi." in page
     assert '<b>1</b> <span class="name">psi=0.5</span>' in page
     assert genpr("compare", "out", "--html", "again.html")[0] == 0
-    assert "Along psi, as the names of the results have it." in (tmp_path / "again.html").read_text()
+    assert "Along psi, from the names of the results." in (tmp_path / "again.html").read_text()
     code, _, err = genpr(*arguments, "--psi", "1", "--html", "page.html")
     assert (code, "--html shows several settings" in err) == (2, True)
 

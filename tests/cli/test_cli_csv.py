@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import genpr as package
-from genpr.report.text.sample_table import COLUMNS, cell_of, name_in, write_samples
+from genpr.report.files import COLUMNS, cell_of, name_in, write_samples
 
 QUICK = ("--extractor", "pixels", "--no-intervals", "--no-control", "--device", "cpu")
 HOSTILE = [
@@ -162,7 +162,7 @@ def test_one_table_is_of_one_protocol(genpr, folders):
 
 
 def test_a_full_disk_leaves_the_old_table(genpr, folders, monkeypatch):
-    from genpr.report.text import sample_table
+    from genpr.report import files
 
     out = folders[0].parent / "samples.csv"
     out.write_text("older")
@@ -170,7 +170,7 @@ def test_a_full_disk_leaves_the_old_table(genpr, folders, monkeypatch):
     def full(_evidence):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(sample_table, "_real_rows", full)
+    monkeypatch.setattr(files, "_real_rows", full)
     code, _, told = genpr("score", *folders, *QUICK, "--csv", out)
     assert code == 4
     assert "No space left on device" in told

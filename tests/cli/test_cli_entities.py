@@ -78,7 +78,7 @@ def test_page_holds_everything(files, tmp_path, capsys):
     assert text.count("if all unreadable answers were wrong") == 4, (
         "recalls and all_found; precision is unknown"
     )
-    for part in ("balls", "unknown extractor", "<dt>distances"):
+    for part in ("<dt>ties", "unknown extractor", "<dt>distances"):
         assert part not in text
     assert run([*arguments, "--html", str(tmp_path)]) == 2
 

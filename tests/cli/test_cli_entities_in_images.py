@@ -76,9 +76,9 @@ def test_page_tells_how_well_entities_are_recognised(genpr, files, tmp_path):
     options = ("--by", by("detector"), *calibrated, "--html", page, "-q")
     assert genpr("entities", files["expected"], files["images"], *options)[0] == 0
     text = page.read_text()
-    for part in ("mistaken", "entities seen by", "Recognition", "chosen on labelled images", "100.0 %"):
+    for part in ("false positives", "features of", "Recognition", "chosen on labelled images", "100.0 %"):
         assert part in text
-    for part in ("balls", "unknown extractor", "<dt>distances"):
+    for part in ("<dt>ties", "unknown extractor", "<dt>distances"):
         assert part not in text
 
 
@@ -99,7 +99,7 @@ def test_results_are_compared_if_recognised_alike(genpr, files, tmp_path):
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
-        (("expected", "images"), 2, "what recognises entities in them: --by"),
+        (("expected", "images"), 2, "a classifier of images: --by"),
         (("expected", "expected", "--by", "clip"), 2, "is a file of answers; give images, or leave --by out"),
         (("expected", "expected", "--max-images", "3"), 2, "--max-images is for images, and needs --by"),
         (("expected", "expected", "--calibrate-on", "real"), 2, "--calibrate-on is for images"),

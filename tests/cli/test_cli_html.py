@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 import genpr as package
-from genpr.report.pages import evidence_page
-from genpr.report.text.sample_table import name_in
+from genpr.report import score_page
+from genpr.report.files import name_in
 
 PIXELS = ("--extractor", "pixels", "--device", "cpu", "--no-intervals", "--no-control", "--no-cache")
 HOSTILE = (
@@ -223,9 +223,9 @@ def test_too_few_reals_have_a_page_without_images(genpr, write_images, tmp_path,
 
 def test_pictures_of_the_page_have_the_limits_of_the_score(genpr, folders, tmp_path, monkeypatch):
     seen = {}
-    whole = evidence_page.evidence_report
+    whole = score_page.evidence_report
     monkeypatch.setattr(
-        evidence_page,
+        score_page,
         "evidence_report",
         lambda *args, **given: seen.update(given, args=args) or whole(*args, **given),
     )

@@ -38,7 +38,7 @@ def test_table_names_the_two_classes_and_a_gate_closes(genpr, files):
     (at,) = [number for number, line in enumerate(out.splitlines()) if line.startswith("class, worst first")]
     worst = {line[:6] for line in out.splitlines()[at + 2 : at + 4]}
     assert worst == {"kind 0", "kind 1"}
-    assert "asked for kind 0, recognised kind 1: " in out
+    assert "kind 0 recognized as kind 1: " in out
     assert max(map(len, out.splitlines())) <= 80
     assert genpr("score", *sides(files, "right"), "--labels", *gate, *QUIET)[0] == 0
 

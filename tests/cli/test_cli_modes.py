@@ -15,7 +15,7 @@ from PIL import Image
 import genpr as package
 from genpr.evaluation.modes import FoundModes, find_modes
 from genpr.features.feature_set import FeatureSet, save_features
-from genpr.report.text.modes_table import modes_table
+from genpr.report.detail_tables import modes_table
 
 HOSTILE = ("<script>alert(1)</script>", "=cmd()", "a\x1b[31mred", "n" * 4000, "\udcff")
 

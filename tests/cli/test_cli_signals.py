@@ -61,4 +61,4 @@ def test_a_signal_ends_the_command_at_once_and_leaves_a_valid_cache(genpr, argum
     assert json.loads(out)["error"]["code"] == word
     assert err.strip() == f"error: {word}"
     real = json.loads(genpr(*arguments)[1])["real"]
-    assert (real["n_cached"], real["n_embedded"]) == (5, 15)
+    assert (real["n_cached"], real["n_embedded"]) == (10, 10)

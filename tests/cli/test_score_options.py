@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 
 import numpy as np
 import torch
@@ -19,7 +20,8 @@ def test_every_option_of_score_reaches_the_api(genpr, folders, tmp_path, monkeyp
     seen = {}
 
     def record(real, fake, protocols, options):
-        seen.update(vars(options), sides=(real, fake), protocols=tuple(protocols))
+        given = {each.name: getattr(options, each.name) for each in fields(options)}
+        seen.update(given, sides=(real, fake), protocols=tuple(protocols))
         raise KeyboardInterrupt
 
     monkeypatch.setattr("genpr.evaluation.evaluator.score_with", record)

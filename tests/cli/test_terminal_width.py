@@ -107,7 +107,7 @@ def passed(genpr, *args, code=0):
 def test_score(genpr, real, fakes, options):
     out = passed(genpr, "score", real, fakes[3], "--device", "cpu", *options)
     assert ("macro average" in out) == ("--per-class" in options)
-    assert ("recognised by: knn" in out) == ("--labels" in options)
+    assert ("recognized by: knn" in out) == ("--labels" in options)
 
 
 def test_modes(genpr, real, fakes):

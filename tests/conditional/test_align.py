@@ -11,12 +11,11 @@ import torch
 from toy_pair import ToyPair, chosen, drawings, words
 
 import genpr
-from genpr.conditional.align import AlignmentConfig, aligned
+from genpr.conditional.align import align_with
+from genpr.conditional.options import AlignOptions
 from genpr.conditional.prompt_ranking import worst_first
 from genpr.errors import DataError, FeatureError, UsageError
 from genpr.evaluation.result import result_of
-from genpr.features.options import EmbedOptions
-from genpr.features.source_features import Embedder
 
 N = 200
 I2T = [f"retrieval.{name}" for name in ("r_precision", "hit_1", "hit_5", "hit_10", "mrr", "ndcg", "map")]
@@ -42,10 +41,8 @@ def align(images, prompts, **options):
     return genpr.align(images, prompts, **{"extractor": ToyPair(), "device": "cpu", **options})
 
 
-def ranks_of(images, prompts, **question):
-    return aligned(
-        images, prompts, ToyPair(), AlignmentConfig(**question), Embedder(EmbedOptions(device="cpu", seed=0))
-    ).ranks
+def ranks_of(images, prompts, **options):
+    return align_with(images, prompts, AlignOptions(extractor=ToyPair(), device="cpu", **options)).ranks
 
 
 @pytest.fixture(scope="module")
@@ -393,7 +390,7 @@ class TestPlaces:
     def test_names_are_checked_before_anything_is_embedded(self, scenes, write_images):
         folder = write_images("images", drawings(scenes[:4]))
         given = {f"{row:05d}.png": "x" for row in range(5)}
-        with pytest.raises(DataError, match="1 images that are not there"):
+        with pytest.raises(DataError, match="1 images that are not in the source"):
             align(folder, given, extractor=Never())
 
 

@@ -126,8 +126,7 @@ def test_on_the_command_line(genpr_command, scenes, train, tmp_path):
     assert [float(row["train_similarity"]) > 0.999 for row in rows] == [row in COPIED for row in range(N)]
     html = page.read_text()
     assert (
-        "3 of 60 images have a cosine above 0.999 to a training image, where 0 % of the training images"
-        in html
+        "3 of 60 images have a cosine above 0.999 to a training image; for 0 % of the training images" in html
     )
     assert "07.png, the nearest training image" in html
     assert html.count("data:image/jpeg") == 12 + 2 * 24

@@ -216,18 +216,18 @@ def test_a_subset_and_unusable_images_leave_their_expectations_out(write_images,
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change",
     [
-        (lambda names: names[:-1], r"nothing is said of 1 of 64 images \(00063.png\)"),
-        (lambda names: [*names, "more.png"], r"1 ids are of no image \(more.png\)"),
-        (lambda names: [f"other/{name}" for name in names], "images are called such as '00000.png'"),
+        lambda names: names[:-1],
+        lambda names: [*names, "more.png"],
+        lambda names: [f"other/{name}" for name in names],
     ],
     ids=["missing", "unused", "folder"],
 )
-def test_ids_that_do_not_match_are_refused(write_images, tmp_path, change, message):
+def test_ids_that_do_not_match_are_refused(write_images, tmp_path, change):
     names = change([f"{row:05d}.png" for row in range(64)])
     path = write_expected(tmp_path / "e.csv", [WANTED[row % 64] for row in range(len(names))], names)
-    with pytest.raises(DataError, match=message) as caught:
+    with pytest.raises(DataError) as caught:
         in_images(path, write_images("images", IMAGES))
     assert caught.value.code == "ids-do-not-match"
 
@@ -236,8 +236,9 @@ def test_names_that_two_images_share_are_no_ids(write_images, tmp_path):
     for name in "ab":
         write_images(f"images/{name}", IMAGES[:2])
     path = write_expected(tmp_path / "e.csv", WANTED[:2])
-    with pytest.raises(DataError, match="nothing is said of 4 of 4 images"):
+    with pytest.raises(DataError) as caught:
         in_images(path, tmp_path / "images")
+    assert caught.value.code == "ids-do-not-match"
 
 
 def test_wrong_count_without_ids_is_refused():
@@ -303,33 +304,32 @@ def test_other_labelled_images_are_another_recogniser():
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "message"),
+    ("options", "code"),
     [
-        ({"by": Pair()}, "no-vocabulary", "must be told what to look for"),
-        ({"vocabulary": ["red", "green", "blue", "unicorn"]}, "unseen-entities", r"no class for 1 of 4 .*unicorn"),
-        ({"expected": [["unicorn"]] * 64}, "bad-expectation", "not in the 3 classes of Detector; leave it out"),
-        ({"exclude": ["unicorn"]}, "unseen-entities", "unicorn.* never looked for"),
-        ({"calibrate_on": LABELLED}, "bad-option", "needed are both"),
-        ({"by": "inception"}, "no-text-encoder", "recognises no entities"),
-        ({"by": "yolo"}, "unknown-extractor", "recognises no entities"),
-        ({"by": object()}, "custom-detector", "recognises nothing"),
-        ({"by": Misshapen()}, "feature-shape", "a row of 3 floats per image"),
-        ({"by": "clip", "vocabulary": list(COLOURS), "offline": True}, "weights-missing", "switched off"),
-        ({"by": "fasterrcnn_resnet50_fpn_v2", "offline": True}, "weights-missing", "switched off"),
-        ({"by": f"{toy_colours.__file__}:pair", "weights": "w.pth"}, "weights-unused", "takes no weights file"),
-        ({"expected": [["red"]] * 64, "by": Pair(), "vocabulary": ["red"]}, "no-thresholds", "all of the entities"),
-        ({"expected": [[]] * 64, "by": Pair(), "vocabulary": ["red"]}, "no-thresholds", "none of the entities"),
+        ({"by": Pair()}, "no-vocabulary"),
+        ({"vocabulary": ["red", "green", "blue", "unicorn"]}, "unseen-entities"),
+        ({"expected": [["unicorn"]] * 64}, "bad-expectation"),
+        ({"exclude": ["unicorn"]}, "unseen-entities"),
+        ({"calibrate_on": LABELLED}, "bad-option"),
+        ({"by": "inception"}, "no-text-encoder"),
+        ({"by": "yolo"}, "unknown-extractor"),
+        ({"by": object()}, "custom-detector"),
+        ({"by": Misshapen()}, "feature-shape"),
+        ({"by": "clip", "vocabulary": list(COLOURS), "offline": True}, "weights-missing"),
+        ({"by": "fasterrcnn_resnet50_fpn_v2", "offline": True}, "weights-missing"),
+        ({"by": f"{toy_colours.__file__}:pair", "weights": "w.pth"}, "weights-unused"),
+        ({"expected": [["red"]] * 64, "by": Pair(), "vocabulary": ["red"]}, "no-thresholds"),
+        ({"expected": [[]] * 64, "by": Pair(), "vocabulary": ["red"]}, "no-thresholds"),
         (
             {"by": Pair(), "vocabulary": ["red"], "calibrate_on": LABELLED, "calibrate_expected": [["sofa"]] * 64,
              "expected": [["red"]] * 64},
             "no-thresholds",
-            "none of the entities",
         ),
     ],
     ids=range(15),
 )  # fmt: skip
-def test_errors(options, code, message):
-    with pytest.raises(genpr.GenprError, match=message) as caught:
+def test_errors(options, code):
+    with pytest.raises(genpr.GenprError) as caught:
         in_images(**options)
     assert caught.value.code == code
 
@@ -359,7 +359,7 @@ def test_a_loaded_detector_knows_the_hash_of_its_weights(tmp_path, monkeypatch):
 
 def test_images_without_a_recogniser_are_refused(tmp_path):
     for found in (tmp_path, tmp_path / "samples.zip", tmp_path / "samples.npz", IMAGES):
-        with pytest.raises(UsageError, match="what recognises entities in them") as caught:
+        with pytest.raises(UsageError) as caught:
             genpr.score_entities(WANTED, found)
         assert caught.value.code == "images-not-answers"
 

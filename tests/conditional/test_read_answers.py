@@ -9,29 +9,19 @@ from answer_cases import NOTHING, READ, UNREADABLE
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import genpr
 from genpr import read_entities
-from genpr.conditional.answer_json import LenientJSONParser
-from genpr.conditional.answer_words import AnswerParseError
 from genpr.conditional.parse_answers import Answer, Unreadable
 
 SEEDS = [text for text, _ in READ.values()] + list(NOTHING.values())
 SEEDS += [text for text, _ in UNREADABLE.values() if len(text) < 500]
 
 
-@pytest.mark.parametrize("case", READ)
+@pytest.mark.parametrize("case", [*READ, *NOTHING])
 def test_lists_are_read(case):
-    text, entities = READ[case]
+    text, entities = READ[case] if case in READ else (NOTHING[case], ())
     found = read_entities(text)
     assert isinstance(found, Answer), found
     assert found.entities == entities
-
-
-@pytest.mark.parametrize("case", NOTHING)
-def test_nothing_found_is_an_answer(case):
-    found = read_entities(NOTHING[case])
-    assert isinstance(found, Answer), found
-    assert found.entities == ()
 
 
 @pytest.mark.parametrize("case", UNREADABLE)
@@ -259,20 +249,3 @@ def test_no_answer_takes_long(text):
     started = time.process_time()
     assert isinstance(read_entities(text), Answer | Unreadable)
     assert time.process_time() - started < 0.3  # some 20 ms; machines differ
-
-
-def all_values(text):
-    loose, place = LenientJSONParser(text, []), 0
-    while place < len(text.rstrip()):
-        _, place = loose.value_at(place)
-
-
-def test_work_is_bounded_over_all_pieces_of_a_text():
-    piece = "[" + "1," * 400 + "1] "
-    all_values(piece * 10)
-    with pytest.raises(AnswerParseError, match="too long"):
-        all_values(piece * 60)
-
-
-def test_public_names():
-    assert {"read_entities", "Vocabulary", "entity_metrics", "score_entities"} <= set(genpr.__all__)

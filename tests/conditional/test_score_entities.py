@@ -230,24 +230,24 @@ def test_lists_in_order_must_be_as_long():
 
 
 DAMAGED = {
-    "no-json": ("f.jsonl", '{"id": "a", "answer": "x"}\n{"id": "b",', "line 2 is no JSON", "bad-records"),
-    "no-object": ("f.jsonl", '["cat"]\n', "line 1 holds no object", "bad-records"),
-    "deep": ("f.json", "[" * 100_000, "nested too deeply", "bad-records"),
-    "no-column": ("f.csv", "id,colour\na,red\n", "no column found or answer, but id, colour", "bad-records"),
-    "short-row": ("f.csv", "id,answer\na\n", "line 2 has 1 columns", "bad-records"),
-    "open-quote": ("f.csv", 'id,answer\na,"cat\n', "no CSV", "bad-csv"),
-    "empty": ("f.csv", "", "it is empty", "bad-records"),
-    "heading-only": ("f.csv", "id,answer\n", "no column|no records", "bad-records"),
-    "empty-id": ("f.csv", "id,answer\n ,cat\n", "line 2 has an empty id", "bad-records"),
-    "twice": ("f.csv", "id,answer\na,cat\na,dog\n", "more than once", "duplicate-ids"),
-    "kind": ("f.xlsx", "x", "unknown kind", "records-kind"),
+    "no-json": ("f.jsonl", '{"id": "a", "answer": "x"}\n{"id": "b",', "bad-records"),
+    "no-object": ("f.jsonl", '["cat"]\n', "bad-records"),
+    "deep": ("f.json", "[" * 100_000, "bad-records"),
+    "no-column": ("f.csv", "id,colour\na,red\n", "bad-records"),
+    "short-row": ("f.csv", "id,answer\na\n", "bad-records"),
+    "open-quote": ("f.csv", 'id,answer\na,"cat\n', "bad-csv"),
+    "empty": ("f.csv", "", "bad-records"),
+    "heading-only": ("f.csv", "id,answer\n", "bad-records"),
+    "empty-id": ("f.csv", "id,answer\n ,cat\n", "bad-records"),
+    "twice": ("f.csv", "id,answer\na,cat\na,dog\n", "duplicate-ids"),
+    "kind": ("f.xlsx", "x", "records-kind"),
 }
 
 
 @pytest.mark.parametrize("case", DAMAGED)
 def test_damaged_files_are_refused(tmp_path, case):
-    name, text, message, code = DAMAGED[case]
-    with pytest.raises((DataError, UsageError), match=message) as caught:
+    name, text, code = DAMAGED[case]
+    with pytest.raises((DataError, UsageError)) as caught:
         genpr.score_entities({"a": ["cat"]}, write(tmp_path / name, text))
     assert caught.value.code == code
 

@@ -17,7 +17,7 @@ from PIL import Image
 
 import genpr
 from genpr.features.cache import FeatureCache
-from genpr.features.custom import extractor_info
+from genpr.features.custom import extractor_info, wrap_extractor
 from genpr.features.embed import embed_source
 from genpr.images.source import open_source
 from genpr.metrics.manifold import manifold_metrics, precision_recall
@@ -258,7 +258,7 @@ def test_torch_fidelity_reads_features_of_other_weights_from_its_cache(
     one, two = (
         embed_source(
             open_source(folder),
-            network,
+            wrap_extractor(network),
             cache=FeatureCache(tmp_path / "ours", extractor_info(network), "cpu"),
         ).features
         for network in (_Scaled(1), _Scaled(2))

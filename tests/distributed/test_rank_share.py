@@ -150,7 +150,7 @@ def test_searches_ask_the_communicator_of_the_moment(rng):
             self.shared += 1
             return super().share(items)
 
-    real, fake = rng.normal(size=(2, 60, 4))
+    real, fake = rng.normal(size=(2, 600, 4))  # too many pairs for one process to compute all directly
     manifold = genpr.KNNManifold.fit(real, k=3)  # by a process alone
     watched = Watched()
     with use_communicator(watched):
@@ -164,6 +164,7 @@ class TwoRanks(Communicator):
     """With another rank that always sends the same."""
 
     size = 2
+    is_single_process = False
 
     def __init__(self, other):
         self._other = other

@@ -10,13 +10,14 @@ import pytest
 import torch
 
 from genpr.errors import DataError, UsageError
-from genpr.evaluation.labels import FolderLabels, LabeledImages, NamedLabels, RowLabels, open_labels
+from genpr.evaluation.labels import FolderLabels, LabeledImages, labels_of, open_labels
 from genpr.evaluation.per_class import check_classes
+from genpr.evaluation.tables import ImageValues
 from genpr.images.policy import BadImagePolicy
 
 
 def of(labels, names):
-    return labels.match(names, range(len(names)), len(names))
+    return labels_of(labels, names, range(len(names)), len(names))
 
 
 @pytest.mark.parametrize(
@@ -76,17 +77,18 @@ class TestCsv:
         assert of(labels, ["\udcff.png"]) == ["<script>alert(1)</script>"]
 
     @pytest.mark.parametrize(
-        ("text", "code", "words"),
+        ("text", "code"),
         [
-            ("", "labels-damaged", "empty"),
-            ("a.png\n", "labels-damaged", "line 1 has 1 columns"),
-            ("a.png,cat\nb.png,dog,3\n", "labels-damaged", "line 2 has 3 columns"),
-            ("a.png,cat\na.png,dog\n", "label-conflict", "two labels, 'cat' and 'dog'"),
-            ('a.png,"' + "x" * 200_000 + '"\n', "labels-damaged", "field larger"),
+            ("", "labels-damaged"),
+            ("a.png\n", "labels-damaged"),
+            ("a.png,cat\nb.png,dog,3\n", "labels-damaged"),
+            ("id,label\na,b,c\n", "labels-damaged"),
+            ("a.png,cat\na.png,dog\n", "label-conflict"),
+            ('a.png,"cat\n', "labels-damaged"),
         ],
     )
-    def test_bad_ones(self, tmp_path, text, code, words):
-        with pytest.raises(DataError, match=words) as caught:
+    def test_bad_ones(self, tmp_path, text, code):
+        with pytest.raises(DataError) as caught:
             self.read(tmp_path, text)
         assert caught.value.code == code
         assert "labels.csv" in str(caught.value)
@@ -167,16 +169,6 @@ class TestRows:
         assert of(open_labels(None, tmp_path / "s.npz", "real"), ["[0]", "[1]"]) == ["4", "2"]
         np.savez(tmp_path / "t.npz", np.zeros((2, 4, 4, 3), np.uint8))
         assert isinstance(open_labels(None, tmp_path / "t.npz", "real"), FolderLabels)
-
-    def test_they_belong_to_places_in_the_source(self):
-        assert RowLabels(("a", "b", "c"), "x").match(["[2]", "[0]"], [2, 0], 3) == ["c", "a"]
-        assert RowLabels(("a", "b", "c"), "x").match(["[1]"], [1], None) == ["b"]
-
-    @pytest.mark.parametrize(("rows", "total"), [([0, 1], 2), ([0], 4), ([3], None)])
-    def test_another_number_of_them(self, rows, total):
-        with pytest.raises(DataError, match="3 labels, but there are") as caught:
-            RowLabels(("a", "b", "c"), "real_labels").match(["n"] * len(rows), rows, total)
-        assert caught.value.code == "label-count"
 
     @pytest.mark.parametrize(
         "labels", [np.eye(3), np.array([0.5, 1]), [1.0], [True], b"ab", {"a": 1}, 7, [[1]]], ids=str
@@ -275,5 +267,5 @@ class TestSides:
 
 
 def test_named_labels_are_given_back_as_they_are():
-    labels = NamedLabels({"a": "b"}, "x")
+    labels = ImageValues({"a": "b"}, "x", "label")
     assert open_labels(labels, "y", "real") is labels

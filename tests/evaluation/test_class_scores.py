@@ -23,10 +23,10 @@ from genpr.evaluation.result import result_of
 from genpr.images.source import choose_rows
 from genpr.metrics.uncertainty import interval_of
 from genpr.metrics.value import MetricValue
-from genpr.report.pages.evidence_page import class_figures
-from genpr.report.plots.class_plot import class_heat_map, ink_on, luminance
-from genpr.report.safe_text import cut
-from genpr.report.text.class_table import class_table
+from genpr.report.detail_tables import class_table
+from genpr.report.plots import class_heat_map, ink_on, luminance
+from genpr.report.score_page import class_figures
+from genpr.report.text import cut
 
 NAMES = ["<b>", "cat", "dog"]
 SIZES_REAL, SIZES_FAKE = (
@@ -473,9 +473,7 @@ class TestHeatMap:
         assert figure.sentence.startswith(
             f"{len(scores.classes)} classes, each scored within itself, the worst first."
         )
-        assert figure.sentence.endswith(
-            "Left out, with too few images on a side: ship, a\\x1bb, car and 1 more."
-        )
+        assert figure.sentence.endswith("Left out, with too few images: ship, a\\x1bb, car and 1 more.")
         (whole,) = class_figures(replace(scores, left_out=()))
         assert "eft out" not in whole.sentence
 

@@ -24,7 +24,7 @@ from genpr.features.source_features import FROM_FILE
 from genpr.metrics.equal_blocks import equal_blocks
 from genpr.metrics.null import balls_hit
 from genpr.metrics.registry import METRICS, SIZE_SENSITIVE
-from genpr.report.text.terminal import score_table
+from genpr.report.score_tables import score_table
 
 EQUAL = {
     "coverage",
@@ -106,7 +106,7 @@ def test_a_value_is_the_mean_over_the_blocks(n, m, k, seed):
 @pytest.mark.parametrize(("n", "m"), [(25, 80), (81, 25)])
 def test_all_else_stays_as_it_is_bit_for_bit(n, m):
     real, fake = sides(n, m)
-    names = [*(name for name in METRICS if METRICS[name].uses_k), "fd"]
+    names = [*(name for name in METRICS if METRICS[name].kind == "neighbors"), "fd"]
     options = {"metrics": names, "intervals": n < m}  # halves take long
     plain, found = (genpr.score(real, fake, **options, equal_sizes=flag) for flag in (False, True))
     assert list(found.metrics) == list(plain.metrics)

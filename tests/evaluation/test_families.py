@@ -23,7 +23,7 @@ from genpr.evaluation.result import (
 from genpr.metrics.halved import halved
 from genpr.metrics.uncertainty import interval_of
 from genpr.metrics.value import MetricValue
-from genpr.report.text.terminal import score_table
+from genpr.report.score_tables import score_table
 from genpr.storage import from_dict
 
 LABELS = LabelSummary(

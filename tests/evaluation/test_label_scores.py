@@ -20,8 +20,8 @@ from genpr.evaluation.result import Confusion, LabelRow, LabelSummary, result_of
 from genpr.metrics.classification_accuracy import ConditionalReals
 from genpr.metrics.labels import coded
 from genpr.metrics.uncertainty import interval_of
-from genpr.report.text.label_table import label_table
-from genpr.report.text.terminal import score_table
+from genpr.report.detail_tables import label_table
+from genpr.report.score_tables import score_table
 
 FIVE = (
     "label.gan_test",
@@ -82,7 +82,7 @@ def test_values_are_those_of_the_pure_functions(sides, good):
     real, real_labels, fake, asked, _ = sides
     codes = [torch.tensor([int(label[-1]) for label in labels]) for labels in (real_labels, asked)]
     reals = ConditionalReals(torch.from_numpy(real), codes[0], kind="knn", k=5)
-    found = reals.score(torch.from_numpy(fake), codes[1], places=torch.arange(4), n_classes=4)
+    found = reals.score(torch.from_numpy(fake), codes[1], classes_of_reals=torch.arange(4), n_classes=4)
     assert tuple(name for name in good.metrics if name.startswith("label.")) == FIVE
     for name in FIVE:
         direction = found.train if name == "label.gan_train" else found.test
@@ -95,7 +95,7 @@ def test_values_are_those_of_the_pure_functions(sides, good):
         end = interval_of(metric.value, torch.from_numpy(halves), n=direction.n)
         assert metric.interval == (end.low, end.high)
         assert (metric.k, metric.n_counted) == (5, direction.n)
-    predicted = [f"class {label}" for label in found.test.recognised.tolist()]
+    predicted = [f"class {label}" for label in found.test.predicted.tolist()]
     plain = genpr.label_metrics(asked, predicted)
     assert good["label.macro_precision"] == pytest.approx(plain.macro.precision)
     assert good["label.macro_recall"] == pytest.approx(plain.macro.recall)

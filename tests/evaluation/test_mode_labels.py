@@ -12,12 +12,13 @@ import torch
 
 from genpr.cli.main import run
 from genpr.errors import DataError, UsageError
-from genpr.evaluation.labels import FolderLabels, NamedLabels, OptionalLabels, look_like_classes
+from genpr.evaluation.labels import FolderLabels, OptionalLabels, look_like_classes
 from genpr.evaluation.modes import find_modes
+from genpr.evaluation.tables import ImageValues
 from genpr.features.feature_set import FeatureSet, save_features
 from genpr.features.source_features import Embedder
 from genpr.images.policy import BadImagePolicy
-from genpr.report.text.modes_table import modes_table
+from genpr.report.detail_tables import modes_table
 
 KINDS = ("ant", "bee", "cat", "dog")
 STRICT = BadImagePolicy("error", 0.01)
@@ -256,4 +257,4 @@ def test_folders_look_like_classes_without_doubt_where_that_was_said():
 
 
 def test_labels_that_were_read_already_are_no_guess():
-    assert not OptionalLabels.open(NamedLabels({"a": "b"}, "here"), "x", "real").is_guess
+    assert not OptionalLabels.open(ImageValues({"a": "b"}, "here", "label"), "x", "real").is_guess

@@ -96,7 +96,8 @@ def test_protocols_take_the_published_metrics_and_numbers_of_images(name, metric
 )
 def test_metrics_stand_on_the_features_of_their_definition(metric, space, better):
     assert (METRICS[metric].space, METRICS[metric].better) == (space, better)
-    assert METRICS[metric].uses_k == (metric in (*DEFAULT_METRICS, "nn_accuracy", "rarity", "authenticity"))
+    counts_neighbors = metric in (*DEFAULT_METRICS, "nn_accuracy", "rarity", "authenticity")
+    assert (METRICS[metric].kind == "neighbors") == counts_neighbors
 
 
 def test_asked_metrics_come_once_and_in_display_order():

@@ -66,7 +66,7 @@ def test_every_protocol_is_complete(name):
     protocol = PROTOCOLS[name]
     assert protocol.name == name
     assert set(protocol.metrics) <= set(METRICS)
-    assert all(protocol.k[metric] >= 1 for metric in protocol.metrics if METRICS[metric].uses_k)
+    assert all(protocol.k[metric] >= 1 for metric in protocol.metrics if METRICS[metric].kind == "neighbors")
     assert protocol.equals
     assert protocol.reference
     genpr.features.registry.canonical_name(protocol.extractor)
@@ -85,7 +85,7 @@ def test_every_protocol_is_complete(name):
 )
 def test_protocols_stand_for_what_was_published(name, k, ties, distances, extractor):
     protocol = find_protocol(name)
-    assert {protocol.k[metric] for metric in protocol.metrics if METRICS[metric].uses_k} == {k}
+    assert {protocol.k[metric] for metric in protocol.metrics if METRICS[metric].kind == "neighbors"} == {k}
     assert (protocol.ties, protocol.distances, protocol.extractor) == (ties, distances, extractor)
 
 
@@ -143,7 +143,7 @@ def test_features_of_unknown_origin_are_not_taken_for_others(features):
 @pytest.mark.parametrize("name", ["kynkaanniemi2019", "torch-fidelity", "prdc", "dgm-eval", "genpr"])
 def test_exact_protocols_count_as_their_definition(name, features):
     protocol = find_protocol(name)
-    metrics = [metric for metric in protocol.metrics if METRICS[metric].uses_k]
+    metrics = [metric for metric in protocol.metrics if METRICS[metric].kind == "neighbors"]
     result = genpr.score(*features, protocol=name, metrics=metrics)
     equal = features if protocol.max_rows is None else None
     for metric in metrics:

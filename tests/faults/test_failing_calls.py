@@ -128,7 +128,7 @@ def check(command, kind, code, out, err, plain, folder):
 )
 def test_every_call_may_fail(work, capsys, monkeypatch, command, kind):
     # Pictures take most of the time; where they are written is what matters.
-    monkeypatch.setattr("genpr.report.plots.sweep_plot.sweep_plot", lambda *_, form: f"a {form}".encode())
+    monkeypatch.setattr("genpr.report.sweep_plot.sweep_plot", lambda *_, form: f"a {form}".encode())
     folder = work()
     assert run(COMMANDS[command]) == 0, capsys.readouterr().err
     out = capsys.readouterr().out

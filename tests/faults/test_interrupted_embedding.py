@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 
+from genpr.features.custom import wrap_extractor
 from genpr.features.embed import embed_source
 from genpr.images.source import open_source
 
@@ -57,6 +58,8 @@ def test_what_was_embedded_is_written_before_what_runs_is_waited_for(write_image
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        embed_source(open_source(folder), extractor, batch_size=5, cache=cache, progress=interrupted)
+        embed_source(
+            open_source(folder), wrap_extractor(extractor), batch_size=5, cache=cache, progress=interrupted
+        )
     assert extractor.is_kept
     assert cache.rows >= 5

@@ -35,7 +35,7 @@ ERRORS = {
 @pytest.fixture
 def work(tmp_path, monkeypatch, rng):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("genpr.report.plots.sweep_plot.sweep_plot", lambda *_, form: f"a {form}".encode())
+    monkeypatch.setattr("genpr.report.sweep_plot.sweep_plot", lambda *_, form: f"a {form}".encode())
     Path("samples").mkdir()
     for name in ("real", "samples/1"):
         np.save(f"{name}.npy", rng.normal(size=(12, 3)).astype(np.float32))

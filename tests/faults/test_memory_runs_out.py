@@ -18,7 +18,8 @@ from genpr.errors import ResourceError
 from genpr.evaluation import modes, reference
 from genpr.evaluation import per_class as class_scoring
 from genpr.features import source_features as embedding
-from genpr.features.embed import ForwardPass, embed_source
+from genpr.features.custom import wrap_extractor
+from genpr.features.embed import embed_source, forward_pass
 from genpr.features.options import EmbedOptions
 from genpr.images.source import open_source
 from genpr.neighbors.engine import TorchEngine, TorchTiles
@@ -95,8 +96,8 @@ def test_batches_are_halved_whatever_says_that_memory_ran_out(images, monkeypatc
     monkeypatch.setattr("genpr.features.embed.usable_cores", lambda: 4)
     extractor = Hungry(3, ERRORS[name], thread_safe=thread_safe)
     with collect_notices() as told:
-        found = embed_source(open_source(images), extractor, batch_size=16)
-    plain = embed_source(open_source(images), Hungry(99, None), batch_size=2)
+        found = embed_source(open_source(images), wrap_extractor(extractor), batch_size=16)
+    plain = embed_source(open_source(images), wrap_extractor(Hungry(99, None)), batch_size=2)
     assert torch.equal(found.features, plain.features)
     assert {2} <= set(extractor.sizes) <= {16, 8, 4, 2}
     (notice,) = told
@@ -115,8 +116,8 @@ def test_a_batch_that_another_thread_halves_meanwhile_is_finished_as_it_began(rn
             return super().__call__(images)
 
     extractor = Halved(99, None)
-    with ForwardPass(extractor, 8) as forward:
-        found = forward.submit(pixels).result()
+    with forward_pass(extractor, 8) as forward:
+        found = forward(pixels)
     assert extractor.sizes == [8, 8]
     assert torch.equal(found, torch.stack(pixels).float().mean((2, 3)))
 
@@ -124,7 +125,7 @@ def test_a_batch_that_another_thread_halves_meanwhile_is_finished_as_it_began(rn
 def test_other_errors_of_an_extractor_are_no_shortage(images):
     extractor = Hungry(3, RuntimeError("the sizes of tensors must match"))
     with pytest.raises(RuntimeError, match="must match"):
-        embed_source(open_source(images), extractor, batch_size=16)
+        embed_source(open_source(images), wrap_extractor(extractor), batch_size=16)
     assert set(extractor.sizes) == {16}
 
 
@@ -132,7 +133,7 @@ def test_too_little_for_one_image_is_said_in_one_line(images):
     with pytest.raises(
         ResourceError, match=r"no memory left for one image of \(8, 8\) pixels; free it"
     ) as caught:
-        embed_source(open_source(images), Hungry(0, ERRORS["cpu"]), batch_size=4)
+        embed_source(open_source(images), wrap_extractor(Hungry(0, ERRORS["cpu"])), batch_size=4)
     assert caught.value.code == "oom"
 
 
@@ -141,7 +142,7 @@ def counts(result):
 
 
 def test_a_search_that_runs_out_of_memory_at_any_step_counts_the_same(rng, monkeypatch):
-    real, fake = rng.normal(size=(2, 150, 6)).astype(np.float32)
+    real, fake = rng.normal(size=(2, 300, 6)).astype(np.float32)
     plain = genpr.score(real, fake, control=False, intervals=False, device="cpu")
     whole, steps = FloatSearch.above, 0
 

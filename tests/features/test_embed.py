@@ -18,7 +18,7 @@ from torch import nn
 import genpr
 from genpr.errors import BadImagesError, FeatureError, ResourceError
 from genpr.features.cache import FeatureCache, JoinedCache
-from genpr.features.custom import extractor_info
+from genpr.features.custom import extractor_info, wrap_extractor
 from genpr.features.embed import embed_source
 from genpr.images.policy import BadImagePolicy
 from genpr.images.source import open_source
@@ -82,7 +82,7 @@ def test_images_of_many_sizes_do_not_pile_up(tmp_path, rng):
             tmp_path / f"{index:03d}.png"
         )
     extractor = Counting()
-    embed_source(open_source(tmp_path), extractor, batch_size=2)
+    embed_source(open_source(tmp_path), wrap_extractor(extractor), batch_size=2)
     first_run_after = next(i for i, shape in enumerate(extractor.batches) if shape[2] < 9)
     assert first_run_after < 9, "blocks of rare sizes ran before the source ended"
 
@@ -161,12 +161,14 @@ def test_skipping_leaves_out_exactly_the_bad_ones(write_images, pixels):
     folder = write_images("a", pixels)
     damage(folder, "00002.png", "00035.png")
     policy = BadImagePolicy("skip", max_share=2 / 37)
-    result = embed_source(open_source(folder), Counting(), bad_images=policy, batch_size=8)
+    result = embed_source(open_source(folder), wrap_extractor(Counting()), bad_images=policy, batch_size=8)
     np.testing.assert_allclose(result.features, expected(np.delete(pixels, [2, 35], axis=0)), rtol=1e-6)
     assert [error.path for error in result.skipped] == ["00002.png", "00035.png"]
     assert len(result.names) == len(result) == 35
     with pytest.raises(BadImagesError, match=r"more than --max-bad 5\.0% allows"):
-        embed_source(open_source(folder), Counting(), bad_images=BadImagePolicy("skip", max_share=0.05))
+        embed_source(
+            open_source(folder), wrap_extractor(Counting()), bad_images=BadImagePolicy("skip", max_share=0.05)
+        )
 
 
 def test_progress_reaches_the_total(write_images, pixels):
@@ -259,7 +261,7 @@ def gabor():
 
 def embed_cached(folder, extractor, root):
     cache = FeatureCache(root, extractor_info(extractor), "cpu")
-    return embed_source(open_source(folder), extractor, cache=cache), cache
+    return embed_source(open_source(folder), wrap_extractor(extractor), cache=cache), cache
 
 
 def test_a_second_run_embeds_nothing(write_images, pixels, gabor, tmp_path):
@@ -441,6 +443,7 @@ def test_blocks_of_images_share_no_batch(write_images, rng, monkeypatch):
             sizes.append(len({image.numpy().tobytes() for image in images}))
             return super().__call__(images)
 
-    found = embed_source(open_source(folder), Watched(), batch_size=6)
+    found = embed_source(open_source(folder), wrap_extractor(Watched()), batch_size=6)
     assert sizes == [6, 2, 6, 2, 4]
-    assert torch.equal(found.features, embed_source(open_source(folder), extractor, batch_size=6).features)
+    plain = embed_source(open_source(folder), wrap_extractor(extractor), batch_size=6)
+    assert torch.equal(found.features, plain.features)

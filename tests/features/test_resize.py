@@ -13,15 +13,22 @@ from genpr.features.networks.open_families import pillow_rule
 from genpr.features.registry import RESIZE_NAMES
 from genpr.features.resize import (
     RESIZE_RULES,
-    bicubic_antialias,
     find_rule,
     tf1_bilinear,
+    torch_antialias,
     torch_bilinear,
 )
 
 EIGHT_BIT = {"pil-bicubic-uint8", "clip"}
 OVERSHOOTING = {"torch-bicubic-antialias"}
-FUNCTIONS = {name: rule.resize for name, rule in RESIZE_RULES.items()} | {"gabor": bicubic_antialias}
+
+
+def bicubic_clamped(image: torch.Tensor, side: int) -> torch.Tensor:
+    """The rule of the gabor extractor."""
+    return torch_antialias(image, side, filter_name="bicubic").clamp(0, 255)
+
+
+FUNCTIONS = {name: rule.resize for name, rule in RESIZE_RULES.items()} | {"gabor": bicubic_clamped}
 
 every_rule = pytest.mark.parametrize("name", FUNCTIONS)
 every_exact_rule = pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from torch import nn
 import genpr
 from genpr.features import resize
 from genpr.features.cache import FeatureCache, JoinedCache
-from genpr.features.custom import extractor_info
+from genpr.features.custom import extractor_info, wrap_extractor
 from genpr.features.embed import embed_source
 from genpr.features.networks import random_vgg16, torchvision_models
 from genpr.features.networks.network import InputRule, describe_part, joint_info
@@ -142,7 +142,7 @@ def test_images_of_many_sizes_do_not_pile_up(tmp_path, rng):
     def progress(done, _):
         waiting.append(done - len(extractor.batches))  # each size occurs once, so each block holds one image
 
-    embed_source(open_source(tmp_path), extractor, batch_size=2, progress=progress)
+    embed_source(open_source(tmp_path), wrap_extractor(extractor), batch_size=2, progress=progress)
     assert max(waiting) == 7, "4 blocks of 2, less the one that runs"
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 import toy_pair
-from fuzz.images import encoded, png_chunk, png_of_chunks
+from hostile.valid_files import encoded, png_chunk, png_of_chunks
 from hostile_runs import Line
 from PIL import Image
 

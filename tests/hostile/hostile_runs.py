@@ -276,8 +276,6 @@ def _serve() -> None:
         "timm",
     ):
         importlib.import_module(name)
-    import fuzz.guard as guard
-
     from genpr.__main__ import main
 
     answers = os.fdopen(os.dup(1), "w")
@@ -288,15 +286,17 @@ def _serve() -> None:
         if not pid:
             code = 98
             try:
-                code = _child(order, main, guard)
+                code = _child(order, main)
             finally:
                 os._exit(code)
         answers.write(json.dumps(_measured(pid)) + "\n")
         answers.flush()
 
 
-def _child(order: dict, main: object, guard: object) -> int:
+def _child(order: dict, main: object) -> int:
     import traceback
+
+    from hostile.watched import watched
 
     acts = os.open(order["acts"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     _prepare(order)
@@ -305,7 +305,7 @@ def _child(order: dict, main: object, guard: object) -> int:
     sys.stderr = open(2, "w", errors="backslashreplace", closefd=False)  # noqa: SIM115
     sys.argv = ["genpr", *order["args"]]
     code = 97
-    with guard.watched(Path(order["place"])) as seen:
+    with watched(Path(order["place"])) as seen:
         try:
             main()
         except SystemExit as error:

@@ -22,7 +22,7 @@ import pytest
 from PIL import Image
 
 import genpr
-from genpr.conditional.copies import CopyDetectionConfig
+from genpr.conditional.copies import read_pairs
 from genpr.conditional.parse_answers import read_entities
 from genpr.conditional.prompts import open_prompts
 from genpr.conditional.vocabulary import Vocabulary
@@ -308,7 +308,7 @@ DENSE_READERS = {
     "answers": ("x.json", lambda path: genpr.score_entities({"a": ["b"]}, path)),
     "answers by line": ("x.jsonl", lambda path: genpr.score_entities({"a": ["b"]}, path)),
     "answers of a table": ("x.csv", lambda path: genpr.score_entities({"a": ["b"]}, path)),
-    "known copies": ("x.csv", lambda path: CopyDetectionConfig(train=None, pairs=path).named_pairs()),
+    "known copies": ("x.csv", read_pairs),
     "files": ("x.txt", open_source),
 }
 

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 from genpr.images.folder import open_folder
 
@@ -30,8 +28,8 @@ class Entry:
     def is_dir(self, *, follow_symlinks: bool) -> bool:
         return self.is_folder
 
-    def stat(self) -> SimpleNamespace:
-        return SimpleNamespace(st_mode=stat.S_IFREG)
+    def is_file(self, *, follow_symlinks: bool) -> bool:
+        return not self.is_folder
 
 
 def folder_of(images: int, others: int):

@@ -44,10 +44,15 @@ def test_a_search_is_told_in_per_cent(rng):
 def told_by_score(real, fake, ks, *, intervals):
     """What a fitted side tells while it scores."""
     side = NeighborMetrics(
-        torch.from_numpy(real), ks=ks, ties="closed", intervals=intervals, seed=0, device=torch.device("cpu")
+        torch.from_numpy(real).float(),
+        ks=ks,
+        ties="closed",
+        intervals=intervals,
+        seed=0,
+        device=torch.device("cpu"),
     )
     told = []
-    side.score(torch.from_numpy(fake), lambda done, total: told.append((done, total)))
+    side.score(torch.from_numpy(fake).float(), lambda done, total: told.append((done, total)))
     assert len({total for _, total in told}) == 1, "one bar for all searches"
     return [done for done, _ in told], told[0][1]
 

@@ -20,11 +20,12 @@ from genpr.neighbors.index import FloatView, Frame, Placed
 from genpr.neighbors.quantized import CodeView, Grid
 
 ENGINES = {
-    "faiss": FaissEngine(TorchEngine(64, 50)),
+    "faiss": FaissEngine(64, 50),
     "torch": TorchEngine(),
     "tiles of 7 x 64": TorchEngine(7, 64),
     "tiles of 64 x 7": TorchEngine(64, 7),
     "one tile": TorchEngine(1024, 1024),
+    "direct": TorchEngine(direct_elements=2**40),
 }
 _MOST_DIRECTIONS = 200
 
@@ -134,11 +135,12 @@ SEARCH_KINDS = [
 
 
 def combinations(turn: int) -> list[tuple[str, str, str]]:
-    """Every case in two kinds of frame, the last and another by turns, each with another engine by turns."""
+    """Every case directly, and in two kinds of frame, the last and another by turns, with one engine after another."""
     *others, last = SEARCH_KINDS
-    engines = itertools.cycle(ENGINES)
-    return [
+    engines = itertools.cycle(name for name in ENGINES if name != "direct")
+    bounded = [
         (case, kind, next(engines))
         for place, case in enumerate(feature_cases.names(), start=turn)
         for kind in (others[place % len(others)], last)
     ]
+    return bounded + [(case, "all coordinates", "direct") for case in feature_cases.names()]

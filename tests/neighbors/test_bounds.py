@@ -148,12 +148,12 @@ def _with_slack(points: Placed, coordinates: Tensor, slack: Tensor) -> Placed:
     half_floors = ((sq_norms_of(coordinates) - slack) / 2).float()
     augmented = torch.cat([coordinates, -half_floors[:, None], torch.ones(len(points), 1)], dim=1)
     return replace(
-        points, view=replace(points.view, augmented=augmented, half_floors=half_floors, slack=slack)
+        points, restored_view=replace(points.view, augmented=augmented, half_floors=half_floors, slack=slack)
     )
 
 
 def _without_residual(points: Placed) -> Placed:
-    return replace(points, view=replace(points.view, residual=torch.zeros(len(points)).double()))
+    return replace(points, restored_view=replace(points.view, residual=torch.zeros(len(points)).double()))
 
 
 def _with_less_slack(points: Placed, divisor: float) -> Placed:

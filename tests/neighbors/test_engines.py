@@ -187,7 +187,7 @@ class _Asks:
 
     def __getattr__(self, name):
         asked = getattr(self._engine, name)
-        if not callable(asked) or name == "communicator":
+        if not callable(asked) or name in {"communicator", "is_direct"}:
             return asked
 
         def ask(*args):

@@ -117,10 +117,10 @@ def test_coordinates_that_are_too_many_to_keep_are_computed_again(rng, monkeypat
     features[7] = 1e30
     frame = frame_of(features)
     kept = frame.place(features)
+    assert kept.view.augmented is not None
     monkeypatch.setattr(index, "_KEPT_BYTES", 0)
     monkeypatch.setattr(distance, "_CPU_PIECE", 40)
     again = frame.place(features)
-    assert kept.view.augmented is not None
     assert again.view.augmented is None
     rows = torch.tensor([7, 49, 0, 7, 12, 13, 14, 15, 16])
     assert torch.equal(again.view.left(rows), kept.view.left(rows))

@@ -6,8 +6,8 @@ import pytest
 import torch
 from placements import ENGINES, combinations, place, truth
 
-from genpr.neighbors.balls import Ball, sq_radii_of
-from genpr.neighbors.counts import Neighbourhood
+from genpr.neighbors.balls import Ball
+from genpr.neighbors.counts import Neighbourhood, sq_radii_of
 from genpr.neighbors.engine import TorchEngine
 
 BALLS = (Ball(1), Ball(3), Ball(5), Ball(3, clipped=True), Ball(5, clipped=True))
@@ -60,19 +60,24 @@ def test_everything_is_the_oracles(case, kind, engine):
         check(features, points, keep=9, engine=ENGINES[engine])
 
 
+engines = pytest.mark.parametrize("engine", [TorchEngine(8, 8), ENGINES["direct"]], ids=["bounded", "direct"])
+
+
+@engines
 @pytest.mark.parametrize("keep", [0, 1, 64, 1000])
-def test_any_number_of_neighbours_can_be_kept(keep):
+def test_any_number_of_neighbours_can_be_kept(keep, engine):
     expected = truth("off_centre")
-    check(expected.real, place(expected.real)[0], keep=keep, engine=TorchEngine(16, 16))
+    check(expected.real, place(expected.real)[0], keep=keep, engine=engine)
 
 
+@engines
 @pytest.mark.parametrize("copies", [4, 6, 7, 40])
-def test_copies_lie_in_the_balls_of_each_other(rng, copies):
+def test_copies_lie_in_the_balls_of_each_other(rng, copies, engine):
     features = rng.integers(0, 4, (60, 3)).astype(np.float32)
     features[rng.permutation(60)[:copies]] = features[0]
     features[0, features[0] == 0] = -0.0
     (points,) = place(features)
-    check(features, points, keep=5, engine=TorchEngine(8, 8))
+    check(features, points, keep=5, engine=engine)
 
 
 def test_equal_distances_are_equal_in_the_lists(rng):

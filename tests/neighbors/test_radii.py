@@ -213,7 +213,7 @@ def test_k_copies_settle_a_row(engine, kind, rng, verified):
     index, sq = nearest_neighbours(x, 5, engine=engine)
     assert not sq.any()
     assert (x.features[index] == x.features[:, None]).all()
-    assert sum(verified) < 3 * 120 * 7
+    assert sum(verified) < 3 * 120 * 7 or engine.direct_elements
 
 
 @settings(max_examples=60, deadline=None)

@@ -12,8 +12,8 @@ from scipy import stats
 from torch import Tensor
 
 from genpr.neighbors import nearest, resample
-from genpr.neighbors.balls import Ball, sq_radii_of
-from genpr.neighbors.counts import Neighbourhood
+from genpr.neighbors.balls import Ball
+from genpr.neighbors.counts import Neighbourhood, sq_radii_of
 from genpr.neighbors.engine import TorchEngine, choose_engine
 from genpr.neighbors.halves import Halves, Hits, counted, others_for, packed, unpacked
 from genpr.neighbors.index import Placed

@@ -1,10 +1,11 @@
-"""Results made up for pages: any values, intervals, nulls and notices, without scoring anything."""
+"""Results made up for pages: any values, intervals, nulls and notices, without scoring anything; and parsed pages."""
 
 from __future__ import annotations
 
 import io
 from dataclasses import replace
 
+import html5lib
 import numpy as np
 from PIL import Image
 
@@ -24,7 +25,7 @@ from genpr.features.extractor import ExtractorInfo
 from genpr.metrics.projection import Projection
 from genpr.metrics.value import Control, MetricValue
 from genpr.notices import notice
-from genpr.report.pages.set_map import set_map
+from genpr.report.set_map import set_map
 
 GABOR = ExtractorInfo("gabor", 736, "bicubic", None, comparable=False, cache_key="ab" * 32)
 NULLS = {"precision": 0.9, "recall": 0.9, "density": 1.0, "coverage": 0.97}
@@ -97,6 +98,26 @@ def a_result(values=None, *, arm=0.03, codes=(), n=1000, nulls=NULLS, control=Tr
     return replace(made, **changes)
 
 
+def parsed(page):
+    """The document; anything that the HTML standard calls an error is one."""
+    return html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(page)
+
+
+def elements(page, name):
+    found = (each for each in parsed(page).iter() if isinstance(each.tag, str))
+    return [each for each in found if each.tag.rsplit("}", 1)[-1] == name]
+
+
+def text_of(element):
+    return " ".join("".join(element.itertext()).split())
+
+
+def section(page, name):
+    """The text of one section; None if the page has none of that id."""
+    found = [each for each in elements(page, "section") if each.get("id") == name]
+    return text_of(found[0]) if found else None
+
+
 def picture(form="PNG", seed=0):
     buffer = io.BytesIO()
     pixels = np.random.default_rng(seed).integers(0, 256, (16, 16, 3), dtype=np.uint8)
@@ -105,7 +126,7 @@ def picture(form="PNG", seed=0):
 
 
 def a_map():
-    """Sixteen points on a slanting lattice, eight of a side, with hostile names; pictures of one colour each, but for the last."""
+    """Sixteen points on a slanting lattice, eight of a side, with hostile names; pictures of one color each, but for the last."""
     numbers = np.arange(16)
     points = Projection(
         places=np.stack([numbers % 4 + 0.1 * (numbers // 4), 0.5 * (numbers // 4)], axis=1),
@@ -115,11 +136,11 @@ def a_map():
         n_real=50_000,
         n_fake=8,
     )
-    pictures = {number: np.full((20, 32, 3), MAP_COLOURS[number], np.uint8) for number in range(15)}
+    pictures = {number: np.full((20, 32, 3), MAP_COLORS[number], np.uint8) for number in range(15)}
     return set_map(points, [HOSTILE[number % 8] + str(number) for number in numbers], pictures)
 
 
-MAP_COLOURS = [(number * 16, 255 - number * 16, number % 4 * 64) for number in range(16)]
+MAP_COLORS = [(number * 16, 255 - number * 16, number % 4 * 64) for number in range(16)]
 
 
 def an_asked_result(name="cat", *, mixed=False):

@@ -15,11 +15,8 @@ from page_results import a_result
 from genpr.checkpoints.criterion import Objective
 from genpr.checkpoints.sweep import Sweep, SweepPoint
 from genpr.evaluation.per_class import Average, ClassScore, ClassScores
-from genpr.report.plots.class_plot import class_heat_map
-from genpr.report.plots.compare_plots import metric_curve, numbered_plane
-from genpr.report.plots.page_plots import histogram, plane
-from genpr.report.plots.result_axis import axis_of
-from genpr.report.plots.sweep_plot import sweep_plot
+from genpr.report.plots import axis_of, class_heat_map, histogram, metric_curve, numbered_plane, plane
+from genpr.report.sweep_plot import sweep_plot
 
 CONFIGURED = {
     "text.usetex": True,  # starts latex
@@ -84,7 +81,7 @@ def test_a_plot_is_the_same_under_any_configuration_which_stays_as_it_was(name):
 
 DRAW = """
 import io, os, sys
-from genpr.report.plots.drawing import drawing, ignore_matplotlib_configuration
+from genpr.report.drawing import drawing, ignore_matplotlib_configuration
 if sys.argv[1] == "own":
     ignore_matplotlib_configuration()
 before = os.environ.get("MPLBACKEND"), os.getcwd()

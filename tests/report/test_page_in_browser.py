@@ -11,13 +11,13 @@ import shutil
 import numpy as np
 import pytest
 from compare_results import a_scored
-from page_results import HOSTILE, MAP_COLOURS, a_map, a_result, an_asked_result, picture
+from page_results import HOSTILE, MAP_COLORS, a_map, a_result, an_asked_result, picture
 
 from genpr.evaluation.compare import compare
-from genpr.report.pages.compare_page import compare_report
-from genpr.report.pages.gallery import Gallery, Picture
-from genpr.report.pages.score_page import html_report
-from genpr.report.safe_text import shown
+from genpr.report.compare_page import compare_report
+from genpr.report.gallery import Gallery, Picture
+from genpr.report.score_page import html_report
+from genpr.report.text import shown
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -77,6 +77,26 @@ class Opened:
         return [url for url in self.asked if not url.startswith("data:")]
 
 
+def violations(page):
+    """What axe finds by WCAG 2.1 AA; it must have checked the contrast.
+
+    The page's policy forbids other scripts, so axe is evaluated by the debugger and not put into the page.
+    """
+    rules = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
+    found = axe.Axe().run(page, options=rules).response
+    assert "color-contrast" in [each["id"] for each in found["passes"]]
+    return [each["id"] for each in found["violations"]]
+
+
+def check_view(view):
+    """Nothing is fetched, reported or too wide, every image is drawn, and axe finds nothing."""
+    assert len(view.fetched) == 1
+    assert view.said == []
+    assert view.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert view.page.evaluate("[...document.images].every((image) => image.naturalWidth > 0)")
+    assert violations(view.page) == []
+
+
 @pytest.fixture(scope="module")
 def opened(browser, address):
     views = {
@@ -93,22 +113,21 @@ def opened(browser, address):
 
 
 @pytest.mark.parametrize("name", ["light", "dark", "phone"])
-def test_nothing_is_fetched_complained_of_or_too_wide(opened, address, name):
-    view = opened[name]
-    assert view.fetched == [address]
-    assert view.said == []
-    assert view.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    assert view.page.evaluate("[...document.images].every((image) => image.naturalWidth > 0)")
+def test_a_score_fetches_nothing_fits_and_passes_axe(opened, name):
+    check_view(opened[name])
 
 
-@pytest.mark.parametrize("name", ["light", "dark", "phone"])
-def test_axe_finds_nothing_by_wcag_aa(opened, name):
-    page = opened[name].page
-    rules = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
-    # The policy forbids strange scripts, so axe is evaluated by the debugger and not put into the page.
-    found = axe.Axe().run(page, options=rules).response
-    assert [each["id"] for each in found["violations"]] == []
-    assert "color-contrast" in [each["id"] for each in found["passes"]]
+@pytest.mark.parametrize(
+    ("width", "medium"), [(330, "screen"), (700, "screen"), (840, "screen"), (960, "screen"), (688, "print")]
+)
+def test_a_page_with_long_names_is_never_wider_than_screen_or_paper(browser, tmp_path, width, medium):
+    names = ("precision", "recall", "complement_precision", "witnessed_diversity")
+    path = tmp_path / "page.html"
+    path.write_text(html_report(a_result(dict.fromkeys(names, 0.5), nulls=dict.fromkeys(names, 0.9))))
+    view = Opened(browser, path.as_uri(), {"width": width, "height": 900}, "light")
+    view.page.emulate_media(media=medium)
+    assert view.page.evaluate("document.documentElement.scrollWidth") <= width
+    view.page.context.close()
 
 
 def test_light_and_dark_differ(opened):
@@ -146,7 +165,7 @@ def test_everything_is_reached_and_worked_by_keyboard(opened):
     page.wait_for_function("document.activeElement.getAttribute('aria-label')?.includes('=cmd()')")
 
 
-def test_print_unfolds_everything_in_light_colours(opened):
+def test_print_unfolds_everything_in_light_colors(opened):
     page = opened["dark"].page
     assert page.evaluate("document.querySelectorAll('details:not([open])').length") > 0
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
@@ -182,24 +201,24 @@ def mark_of(page, number):
 
 
 def chosen_on_map(page):
-    """The number that the caption ends with, and the colour in the middle of the picture; None if there is none."""
+    """The number that the caption ends with, and the color in the middle of the picture; None if there is none."""
     caption = page.inner_text("#map-caption")
     number = int(re.search(r"\d+(?= \(no picture\)$|$)", caption).group())
     assert caption.startswith("Real" if number < 8 else "Fake")
     assert shown(HOSTILE[number % 8])[:20] in caption
-    colour = page.evaluate(
+    color = page.evaluate(
         "(() => { const all = document.getElementById('map-picture');"
         " if (getComputedStyle(all).visibility === 'hidden') return null;"
         " const copy = new OffscreenCanvas(all.width, all.height).getContext('2d', {willReadFrequently: true});"
         " copy.drawImage(all, 0, 0);"
         " return [...copy.getImageData(all.width / 2, all.height / 2, 1, 1).data].slice(0, 3); })()"
     )
-    assert ("(no picture)" in caption) == (colour is None)
-    return number, colour
+    assert ("(no picture)" in caption) == (color is None)
+    return number, color
 
 
-def is_colour_of(number, colour):
-    return np.abs(np.array(colour) - MAP_COLOURS[number]).max() < 12
+def is_color_of(number, color):
+    return np.abs(np.array(color) - MAP_COLORS[number]).max() < 12
 
 
 def test_pointing_at_a_mark_shows_its_picture_and_name(opened):
@@ -209,9 +228,9 @@ def test_pointing_at_a_mark_shows_its_picture_and_name(opened):
     )  # the browser would show these, too, over other marks
     for number in (0, 7, 8, 14, 5):
         page.mouse.move(*mark_of(page, number))
-        found, colour = chosen_on_map(page)
+        found, color = chosen_on_map(page)
         assert found == number
-        assert is_colour_of(number, colour)
+        assert is_color_of(number, color)
         ring, mark = page.locator("#map-ring").bounding_box(), mark_of(page, number)
         assert (ring["x"] + ring["width"] / 2, ring["y"] + ring["height"] / 2) == pytest.approx(mark, abs=0.6)
     page.mouse.move(*mark_of(page, 15))
@@ -265,7 +284,7 @@ def test_a_tap_near_a_mark_is_enough(opened):
         x, y = mark_of(page, number)
         page.touchscreen.tap(x + 9, y - 9)
         assert chosen_on_map(page)[0] == number
-        assert is_colour_of(number, chosen_on_map(page)[1])
+        assert is_color_of(number, chosen_on_map(page)[1])
     picture_box = page.locator("#map-picture").bounding_box()
     assert picture_box["y"] + picture_box["height"] < PHONE["height"]  # in sight beside what was tapped
     assert opened["phone"].said == said
@@ -335,17 +354,9 @@ def compared(browser, tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["dark", "phone"])
 def test_a_comparison_fetches_nothing_fits_and_passes_axe(compared, name):
-    view = compared[name]
-    assert len(view.fetched) == 1
-    assert view.said == []
-    verdicts = set(view.page.locator(".verdict").all_inner_texts())
+    check_view(compared[name])
+    verdicts = set(compared[name].page.locator(".verdict").all_inner_texts())
     assert {"higher (better)", "lower (worse)", "not distinguishable"} <= verdicts
-    assert view.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    assert view.page.evaluate("[...document.images].every((image) => image.naturalWidth > 0)")
-    rules = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
-    found = axe.Axe().run(view.page, options=rules).response
-    assert [each["id"] for each in found["violations"]] == []
-    assert "color-contrast" in [each["id"] for each in found["passes"]]
 
 
 @pytest.mark.parametrize(("scheme", "viewport"), [("dark", DESKTOP), ("light", PHONE)], ids=["dark", "phone"])
@@ -354,18 +365,14 @@ def test_a_comparison_fetches_nothing_fits_and_passes_axe(compared, name):
     [(HOSTILE[0], False), (HOSTILE[-1], False), (HOSTILE[0], True), (HOSTILE[-1], True)],
     ids=["markup", "long", "markup beside pictures", "long beside pictures"],
 )
-def test_what_was_asked_for_fits_and_passes_axe(browser, tmp_path, scheme, viewport, name, pictured):
+def test_labels_and_prompts_fit_and_pass_axe(browser, tmp_path, scheme, viewport, name, pictured):
     path = tmp_path / "asked.html"
     pictures = tuple(Picture(picture(seed=i), name, picture("JPEG"), name) for i in range(3))
     gallery = Gallery("Images that fit another prompt better", "The worst first.", pictures, is_wide=True)
     page = html_report(an_asked_result(name, mixed=True), [gallery] if pictured else [])
     path.write_text(page, encoding="utf-8")
     view = Opened(browser, path.as_uri(), viewport, scheme)
-    assert view.fetched == [path.as_uri()]
-    assert view.said == []
-    assert view.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    rules = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
-    assert [each["id"] for each in axe.Axe().run(view.page, options=rules).response["violations"]] == []
+    check_view(view)
     view.page.context.close()
 
 

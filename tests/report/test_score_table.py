@@ -10,7 +10,7 @@ import pytest
 
 import genpr
 from genpr.cli.main import run
-from genpr.report.text.terminal import score_table
+from genpr.report.score_tables import score_table
 
 INTERVAL = re.compile(r"\d\.\d+ (?:to|-) \d\.\d+")
 
@@ -137,12 +137,11 @@ class TestOptions:
         assert "missed: rarity" in capsys.readouterr().err
 
 
-def test_details_name_the_real_that_vouches_for_most(rng):
+def test_details_name_the_largest_hub(rng):
     real, fake = rng.normal(size=(2, 80, 4))
     result = genpr.score(real, fake)
     assert "hubness" not in score_table(result)
     text = " ".join(score_table(result, details=True).split())
-    assert (
-        f"{result.hubness.largest_name} vouches for {result.hubness.largest_share:.1%} of the fakes" in text
-    )
+    assert result.hubness.largest_name in text
+    assert f"{result.hubness.largest_share:.1%} of the fakes" in text
     assert "hubness" not in score_table(genpr.score(real, fake, metrics=["fd"]), details=True)

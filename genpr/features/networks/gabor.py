@@ -31,7 +31,7 @@ from torch import Tensor
 from genpr.errors import UsageError
 from genpr.features.extractor import ExtractorInfo, prepare_batch
 from genpr.features.registry import ExtractorName, Request
-from genpr.features.resize import bicubic_antialias
+from genpr.features.resize import torch_antialias
 from genpr.runtime import resolve_device
 
 _VERSION = 1  # raise it with any change to the features that the constants below do not show
@@ -107,7 +107,7 @@ class GaborExtractor:
         """Resize one uint8 (3, h, w) image to float32 (3, 64, 64) with values in 0..255, on the CPU."""
         if image.shape[1:] == (_SIZE, _SIZE):
             return image.float()
-        return bicubic_antialias(image, _SIZE)
+        return torch_antialias(image, _SIZE, filter_name="bicubic").clamp_(0, 255)  # it overshoots at edges
 
     def forward(self, batch: Tensor) -> Tensor:
         """Embed prepared float32 (n, 3, 64, 64) inputs as float32 (n, dim) features."""
@@ -179,6 +179,7 @@ def _cell_means(maps: Tensor, grid: int) -> Tensor:
     return F.avg_pool2d(maps, maps.shape[-1] // grid).flatten(1) / grid
 
 
+@lru_cache
 def _cache_key() -> str:
     """Hash of everything that defines the features."""
     description = {

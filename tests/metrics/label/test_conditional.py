@@ -28,9 +28,9 @@ def accuracy(tally):
     return tally.rates()["accuracy"]
 
 
-def score(real, fake, *, places=THREE, n_classes=3, **options):
+def score(real, fake, *, classes_of_reals=THREE, n_classes=3, **options):
     return ConditionalReals(*real, k=K, **{"kind": "knn", **options}).score(
-        *fake, places=places, n_classes=n_classes
+        *fake, classes_of_reals=classes_of_reals, n_classes=n_classes
     )
 
 
@@ -52,15 +52,15 @@ def found(sides):
 def test_both_directions_are_the_definition(sides, found):
     (x, x_labels), (y, y_labels) = sides
     of_fakes, of_reals = elected_by_definition(y, x, x_labels, K), elected_by_definition(x, y, y_labels, K)
-    assert found.test.recognised.tolist() == of_fakes.tolist()
-    assert found.train.recognised.tolist() == of_reals.tolist()
+    assert found.test.predicted.tolist() == of_fakes.tolist()
+    assert found.train.predicted.tolist() == of_reals.tolist()
     assert accuracy(found.test.tally) == pytest.approx((of_fakes == y_labels).double().mean().item())
     assert accuracy(found.train.tally) == pytest.approx((of_reals == x_labels).double().mean().item())
     assert (found.test.n, found.train.n) == (60, 100)
     for label in range(3):
         assert found.test.tally.right[label] == int(((of_fakes == label) & (y_labels == label)).sum())
-        assert found.test.tally.asked[label] == int((y_labels == label).sum())
-        assert found.test.tally.recognised[label] == int((of_fakes == label).sum())
+        assert found.test.tally.requested[label] == int((y_labels == label).sum())
+        assert found.test.tally.predicted[label] == int((of_fakes == label).sum())
 
 
 def may_vote_on_each(labels, places):
@@ -86,7 +86,7 @@ def test_null_of_gan_test_is_leave_one_out_by_class_shares_of_the_fakes(sides, f
     recalls = torch.stack([(alone[x_labels == label] == label).double().mean() for label in range(3)])
     assert accuracy(found.test.null) == pytest.approx(float((shares * recalls).sum()))
     assert found.test.null.rates()["macro_recall"] == pytest.approx(float(recalls.mean()))
-    assert found.test.null.asked == pytest.approx(torch.bincount(y_labels).numpy())
+    assert found.test.null.requested == pytest.approx(torch.bincount(y_labels).numpy())
 
 
 def test_null_of_gan_train_lets_as_many_vote_as_there_are_fakes(sides, found):
@@ -105,10 +105,10 @@ def test_a_few_more_or_less_of_a_class_cost_no_other_search(monkeypatch):
     real, searches = blobs(random, [50, 50]), []
     reals = ConditionalReals(*real, kind="knn", k=K, intervals=False)
     monkeypatch.setattr(KNNReference, "by_others", lambda *wanted: searches.append(wanted))
-    reals.score(*blobs(random, [49, 51]), places=torch.arange(2), n_classes=2)
+    reals.score(*blobs(random, [49, 51]), classes_of_reals=torch.arange(2), n_classes=2)
     assert not searches
     with pytest.raises(AttributeError):  # fewer do
-        reals.score(*blobs(random, [40, 50]), places=torch.arange(2), n_classes=2)
+        reals.score(*blobs(random, [40, 50]), classes_of_reals=torch.arange(2), n_classes=2)
     assert len(searches) == 1
 
 
@@ -154,7 +154,7 @@ def test_the_null_of_classes_of_few_images_does_not_lack_their_own(kind):
     for _ in range(6):
         real, fake = (blobs(random, [5] * 80, d=12, spread=0.7) for _ in range(2))
         places = torch.arange(80)
-        one = score(real, fake, kind=kind, places=places, n_classes=80, intervals=False)
+        one = score(real, fake, kind=kind, classes_of_reals=places, n_classes=80, intervals=False)
         gaps.append(accuracy(one.test.tally) - accuracy(one.test.null))
     assert abs(np.mean(gaps)) < 0.03
 
@@ -183,7 +183,7 @@ def test_halves_are_complementary_and_each_is_scored_by_itself(sides, found):
         fakes = in_fakes[half].nonzero()[:, 0]
         wanted = elected_by_definition(y[fakes], x, x_labels, K, may_vote=in_reals[half])
         tally = Tally.of(y_labels[fakes], wanted, 3)
-        for name in ("right", "asked", "recognised"):
+        for name in ("right", "requested", "predicted"):
             assert getattr(found.test.halves, name)[half].tolist() == getattr(tally, name).tolist()
         reals = in_reals[half].nonzero()[:, 0]
         wanted = elected_by_definition(x[reals], y, y_labels, K, may_vote=in_fakes[half])
@@ -192,11 +192,11 @@ def test_halves_are_complementary_and_each_is_scored_by_itself(sides, found):
 
 def test_chance_is_the_largest_class_and_uniform_guesses(found):
     assert found.test.chance["accuracy"] == 0.5 or found.test.chance["accuracy"] == pytest.approx(
-        max(found.test.tally.asked) / 60
+        max(found.test.tally.requested) / 60
     )
     assert found.train.chance["accuracy"] == 0.5
     assert found.test.chance["macro_recall"] == pytest.approx(1 / 3)
-    shares = found.train.tally.asked / 100
+    shares = found.train.tally.requested / 100
     assert found.train.chance["macro_precision"] == pytest.approx(shares.mean())
     assert found.train.chance["macro_f1"] == pytest.approx((2 * shares / (3 * shares + 1)).mean())
 
@@ -206,12 +206,12 @@ def test_mislabelled_fakes_are_seen_and_wrong_classes_named():
     real, (features, labels) = blobs(random, [40] * 4, d=8), blobs(random, [40] * 4, d=8)
     swapped = torch.tensor([1, 0, 2, 3])[labels]
     four = torch.arange(4)
-    good = score(real, (features, labels), places=four, n_classes=4)
-    bad = score(real, (features, swapped), places=four, n_classes=4)
+    good = score(real, (features, labels), classes_of_reals=four, n_classes=4)
+    bad = score(real, (features, swapped), classes_of_reals=four, n_classes=4)
     assert accuracy(good.test.tally) > 0.95
     assert accuracy(bad.test.tally) < 0.55
     assert accuracy(bad.train.tally) < 0.55
-    recalls = bad.test.tally.right / bad.test.tally.asked
+    recalls = bad.test.tally.right / bad.test.tally.requested
     assert recalls.argsort()[:2].tolist() in ([0, 1], [1, 0])
     assert accuracy(bad.test.null) > 0.95
 
@@ -222,17 +222,21 @@ def test_classes_of_one_side_alone(kind):
     # Of classes 0 to 3, reals have 0, 1 and 3, and fakes 0, 2 and 3.
     (x, x_labels), (y, y_labels) = blobs(random, [30] * 3, spread=4), blobs(random, [20] * 3, spread=4)
     fakes = y, torch.tensor([0, 2, 3])[y_labels]
-    one = score((x, x_labels), fakes, places=torch.tensor([0, 1, 3]), n_classes=4, kind=kind)
-    assert one.test.tally.asked.tolist() == [20, 0, 20, 20]
+    one = score((x, x_labels), fakes, classes_of_reals=torch.tensor([0, 1, 3]), n_classes=4, kind=kind)
+    assert one.test.tally.requested.tolist() == [20, 0, 20, 20]
     assert one.test.tally.right[2] == 0
-    assert one.test.tally.recognised[2] == 0
+    assert one.test.tally.predicted[2] == 0
     assert accuracy(one.test.null) < 0.67  # a third of the fakes cannot be right
     assert one.test.chance["accuracy"] == pytest.approx(1 / 3)
     few = score(
-        (x, x_labels), (y[10:41], fakes[1][10:41]), places=torch.tensor([0, 1, 3]), n_classes=4, kind=kind
+        (x, x_labels),
+        (y[10:41], fakes[1][10:41]),
+        classes_of_reals=torch.tensor([0, 1, 3]),
+        n_classes=4,
+        kind=kind,
     )
     assert few.test.chance["accuracy"] == pytest.approx(10 / 31)  # 20 are of class 2, which nobody can guess
-    assert one.train.tally.asked.tolist() == [30, 30, 0, 30]
+    assert one.train.tally.requested.tolist() == [30, 30, 0, 30]
     assert one.train.tally.right[1] == 0
     assert one.train.null.right[1] == 0  # no fake of it, so no real of it votes
     assert one.test.tally.right[[0, 3]].sum() > 35
@@ -243,7 +247,7 @@ def test_a_probe_is_not_tested_on_what_it_was_fitted_on():
     noise = torch.tensor(random.normal(size=(60, 80)), dtype=torch.float32)
     labels = torch.arange(60) % 2  # nothing to learn, all to learn by heart
     one = ConditionalReals(noise, labels, kind="linear", intervals=False)
-    again = one.score(noise, labels, places=torch.arange(2), n_classes=2)
+    again = one.score(noise, labels, classes_of_reals=torch.arange(2), n_classes=2)
     assert accuracy(again.test.tally) == 1
     assert accuracy(again.test.null) < 0.75
 
@@ -251,14 +255,14 @@ def test_a_probe_is_not_tested_on_what_it_was_fitted_on():
 def test_halves_of_a_probe_are_fits_of_their_own():
     random = np.random.default_rng(7)
     real, fake = blobs(random, [30, 30], spread=0.5), blobs(random, [30, 30], spread=0.5)
-    one = score(real, fake, places=torch.arange(2), n_classes=2, kind="linear")
+    one = score(real, fake, classes_of_reals=torch.arange(2), n_classes=2, kind="linear")
     assert one.test.halves.right.shape == (10, 2)
     in_reals, in_fakes = members(60, 0, 0, 10, THREE.device), members(60, 0, 1, 10, THREE.device)
     half_fakes = fake[0][in_fakes[3]], fake[1][in_fakes[3]]
     alone = score(
         (real[0][in_reals[3]], real[1][in_reals[3]]),
         half_fakes,
-        places=torch.arange(2),
+        classes_of_reals=torch.arange(2),
         n_classes=2,
         kind="linear",
     )
@@ -270,9 +274,9 @@ def test_few_images_have_no_intervals():
     random = np.random.default_rng(8)
     real, fake = blobs(random, [20, 20]), blobs(random, [10, 9])
     two = torch.arange(2)
-    assert score(real, fake, places=two, n_classes=2).test.halves is None
-    assert score(real, blobs(random, [10, 10]), places=two, n_classes=2).test.halves is not None
-    assert score(real, real, places=two, n_classes=2, intervals=False).test.halves is None
+    assert score(real, fake, classes_of_reals=two, n_classes=2).test.halves is None
+    assert score(real, blobs(random, [10, 10]), classes_of_reals=two, n_classes=2).test.halves is not None
+    assert score(real, real, classes_of_reals=two, n_classes=2, intervals=False).test.halves is None
 
 
 @pytest.mark.slow
@@ -290,7 +294,9 @@ def test_intervals_hold_the_truth(counts, is_random):
     for repeat in range(300):
         (x, x_labels), (y, y_labels) = draw(), draw()
         asked = torch.where(torch.from_numpy(random.random(len(y)) < 0.2), (y_labels + 1) % 4, y_labels)
-        one = score((x, x_labels), (y, asked), places=torch.arange(4), n_classes=4, intervals=repeat < 120)
+        one = score(
+            (x, x_labels), (y, asked), classes_of_reals=torch.arange(4), n_classes=4, intervals=repeat < 120
+        )
         both = one.test, one.train
         values.append([direction.tally.rates()[rate] for direction in both for rate in RATES])
         if repeat < 120:

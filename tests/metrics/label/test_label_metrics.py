@@ -182,38 +182,37 @@ def test_one_side_may_be_sets_and_repeats_count_once():
 
 
 @pytest.mark.parametrize(
-    ("expected", "predicted", "options", "code", "words"),
+    ("expected", "predicted", "options", "code"),
     [
-        (["a"], ["a", "b"], {}, "label-count", "1 images and predicted of 2"),
-        ([], [], {}, "no-labels", "are empty"),
-        ([set()], [set()], {}, "no-labels", "no label on either side"),
-        ("cat", "dog", {}, "label-kind", "one label alone"),
-        ({"a", "b"}, {"a", "b"}, {}, "label-kind", "no order of images"),
-        ([{"a"}, "price"], [{"a"}, {"b"}], {}, "label-kind", "write {'price'}"),
-        ([float("nan"), "a"], ["a", "a"], {}, "label-kind", "NaN is no class"),
-        ([1.0], [1], {}, "label-kind", "round or rename"),
-        ([None], ["a"], {}, "label-kind", "the empty set"),
-        ([""], ["a"], {}, "label-kind", "the empty set"),
-        ([True], [1], {}, "label-kind", "classes that are true"),
-        ([1, 2], ["1", "2"], {}, "label-kind", "integers in one place"),
-        ([1, 2], [1, 2], {"classes": ["1", "2"]}, "label-kind", "integers in one place"),
-        (["a", "b"], ["a", "z"], {"classes": ["a", "b"]}, "unknown-label", "predicted holds 'z'"),
-        (["a"], ["a"], {"classes": "abc"}, "bad-option", "list of labels"),
-        (["a"], ["a"], {"classes": []}, "bad-option", "empty"),
-        (["a"], ["a"], {"classes": ["a", "a"]}, "bad-option", "twice"),
-        (["a"], ["a"], {"beta": 0}, "bad-beta", "above 0"),
-        (["a"], ["a"], {"beta": NAN}, "bad-beta", "above 0"),
-        (np.eye(2, dtype=int), [0, 1], {}, "label-kind", "argmax"),
-        (7, [0], {}, "label-kind", "a int"),
-        (["a" * 10**5, 1], ["a", "b"], {}, "label-kind", "integers in one place"),
+        (["a"], ["a", "b"], {}, "label-count"),
+        ([], [], {}, "no-labels"),
+        ([set()], [set()], {}, "no-labels"),
+        ("cat", "dog", {}, "label-kind"),
+        ({"a", "b"}, {"a", "b"}, {}, "label-kind"),
+        ([{"a"}, "price"], [{"a"}, {"b"}], {}, "label-kind"),
+        ([float("nan"), "a"], ["a", "a"], {}, "label-kind"),
+        ([1.0], [1], {}, "label-kind"),
+        ([None], ["a"], {}, "label-kind"),
+        ([""], ["a"], {}, "label-kind"),
+        ([True], [1], {}, "label-kind"),
+        ([1, 2], ["1", "2"], {}, "label-kind"),
+        ([1, 2], [1, 2], {"classes": ["1", "2"]}, "label-kind"),
+        (["a", "b"], ["a", "z"], {"classes": ["a", "b"]}, "unknown-label"),
+        (["a"], ["a"], {"classes": "abc"}, "bad-option"),
+        (["a"], ["a"], {"classes": []}, "bad-option"),
+        (["a"], ["a"], {"classes": ["a", "a"]}, "bad-option"),
+        (["a"], ["a"], {"beta": 0}, "bad-beta"),
+        (["a"], ["a"], {"beta": NAN}, "bad-beta"),
+        (np.eye(2, dtype=int), [0, 1], {}, "label-kind"),
+        (7, [0], {}, "label-kind"),
+        (["a" * 10**5, 1], ["a", "b"], {}, "label-kind"),
     ],
 )
-def test_bad_input_is_one_clear_error(expected, predicted, options, code, words):
+def test_bad_input_is_one_clear_error(expected, predicted, options, code):
     with pytest.raises(GenprError) as caught:
         label_metrics(expected, predicted, **options)
     assert isinstance(caught.value, UsageError | DataError)
     assert caught.value.code == code
-    assert words in str(caught.value)
     assert len(str(caught.value)) < 400
 
 

@@ -39,12 +39,12 @@ def test_nobody_votes_on_itself(sides, k):
     (points, labels), _ = sides
     placed = Frame.around(points).place(points)
     every = torch.arange(len(points))
-    found = KNNClassifier.of(placed, placed, labels, k, places=every).predict(k)
+    found = KNNClassifier.of(placed, placed, labels, k, own_index=every).predict(k)
     assert found.tolist() == elected_by_definition(points, points, labels, k, itself=every).tolist()
     # A copy of another class decides, where the image itself would.
     twice = torch.cat([points[:1], points[:1], points[1:] + 100])
     placed, classes = Frame.around(twice).place(twice), torch.tensor([0, 1] + [0] * (len(points) - 1))
-    alone = KNNClassifier.of(placed, placed, classes, 1, places=torch.arange(len(twice))).predict(1)
+    alone = KNNClassifier.of(placed, placed, classes, 1, own_index=torch.arange(len(twice))).predict(1)
     assert alone[:2].tolist() == [1, 0]
 
 
@@ -54,7 +54,7 @@ def test_queries_that_are_among_fewer_points_do_not_vote_either(sides):
     places = torch.full((len(points),), UNKNOWN)
     places[chosen] = torch.arange(len(chosen))
     found = KNNClassifier.of(
-        frame.place(points), frame.place(points[chosen]), labels[chosen], 3, places=places
+        frame.place(points), frame.place(points[chosen]), labels[chosen], 3, own_index=places
     )
     wanted = elected_by_definition(points, points[chosen], labels[chosen], 3, itself=places)
     assert found.predict(3).tolist() == wanted.tolist()
@@ -97,7 +97,7 @@ def test_fewer_points_than_voters_is_no_error():
     placed = Frame.around(points).place(points)
     assert KNNClassifier.of(placed, placed, torch.tensor([0, 1]), 5).predict(5).tolist() == [0, 1]
     one = placed.frame.place(points[:1])
-    alone = KNNClassifier.of(one, one, torch.tensor([3]), 5, places=torch.tensor([0]))
+    alone = KNNClassifier.of(one, one, torch.tensor([3]), 5, own_index=torch.tensor([0]))
     assert alone.predict(5).tolist() == [UNKNOWN]
 
 

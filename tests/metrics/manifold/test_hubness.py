@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
-from genpr.metrics.hubness import hubness
+from genpr.metrics.diagnostics import hubness
 from genpr.metrics.real_side import RealSide
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import cross_counts

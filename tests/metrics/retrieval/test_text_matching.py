@@ -128,22 +128,22 @@ class TestRules:
 
 class TestRefusals:
     @pytest.mark.parametrize(
-        ("expected", "retrieved", "options", "error", "message"),
+        ("expected", "retrieved", "options", "error"),
         [
-            ("a fox", ["a"], {}, UsageError, "expected must be a list of texts"),
-            (["a"], "a", {}, UsageError, "retrieved must be a list of texts"),
-            (["a", 3], ["a"], {}, DataError, "expected must hold texts, but entry 1 is a int"),
-            (["a", " \u200b"], ["a"], {}, DataError, "expected text 1 is empty"),
-            (["a", "A "], ["a"], {}, DataError, "expected texts 0 and 1 are the same"),
-            (["a"], ["a"], {"rule": "like"}, UsageError, "rule must be"),
-            (["a"], ["a"], {"measure": "bleu"}, UsageError, "measure must be"),
-            (["a"], ["a"], {"threshold": 0}, UsageError, "above 0 and at most 1"),
-            (["a"], ["a"], {"threshold": "high"}, UsageError, "above 0 and at most 1"),
+            ("a fox", ["a"], {}, UsageError),
+            (["a"], "a", {}, UsageError),
+            (["a", 3], ["a"], {}, DataError),
+            (["a", " \u200b"], ["a"], {}, DataError),
+            (["a", "A "], ["a"], {}, DataError),
+            (["a"], ["a"], {"rule": "like"}, UsageError),
+            (["a"], ["a"], {"measure": "bleu"}, UsageError),
+            (["a"], ["a"], {"threshold": 0}, UsageError),
+            (["a"], ["a"], {"threshold": "high"}, UsageError),
         ],
         ids=itertools.count(),
     )
-    def test_refusals(self, expected, retrieved, options, error, message):
-        with pytest.raises(error, match=message):
+    def test_refusals(self, expected, retrieved, options, error):
+        with pytest.raises(error):
             match_texts(expected, retrieved, **options)
 
     def test_empty_retrieved_texts_match_nothing(self):

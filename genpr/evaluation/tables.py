@@ -1,0 +1,396 @@
+"""Tables about images: files of text within limits, one reader of .csv, .tsv, .jsonl and .json, and values matched to images."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from genpr.errors import DataError, UsageError, printable, short, some
+from genpr.images.archive import damage_reported
+from genpr.images.item import file_of, plain_path, stem_of
+from genpr.limits import TEXT_BYTES, check_json, check_lines, csv_rows, parse_json, read_bytes
+from genpr.storage import open_regular
+
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_SKIPPED = re.compile(r"[\s_-]+")
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; False for a name that no file can have."""
+    with suppress(OSError, ValueError):  # too long, or with a NUL
+        return path.is_file()
+    return False
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is such a folder; False for a name that no folder can have."""
+    with suppress(OSError, ValueError):
+        return path.is_dir()
+    return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFormat:
+    """What one kind of table holds.
+
+    Attributes:
+        what: For messages ("prompts").
+        code: Of errors for a damaged file.
+        fields: Names of each field's column or key, without case, spaces, "_" and "-", in order of preference.
+        id: The field that names images.
+        main: The field of the values in a mapping from ids, and of a heading.
+        text: The field of such values where they are text; empty for the main one.
+        headless: Fields of the two columns of a CSV without a heading; empty if it needs one.
+        encoding_code: Of the error for a file that is not UTF-8.
+        csv_code: Of the error for a file that is no CSV.
+        repeated_code: Of the error for a key that a JSON object holds twice.
+        longest_cell: Most characters of a cell of a CSV.
+        any_names: Whether bytes that are not UTF-8 are kept, since names of files may be any bytes.
+    """
+
+    what: str
+    code: str
+    fields: Mapping[str, tuple[str, ...]]
+    id: str = "id"
+    main: str
+    text: str = ""
+    headless: tuple[str, ...] = ()
+    encoding_code: str = "not-text"
+    csv_code: str = "bad-csv"
+    repeated_code: str
+    longest_cell: int = 2**24
+    any_names: bool = False
+
+    def field_of(self, value: object) -> str:
+        """The field of a value in a mapping from ids, or in a sequence."""
+        return self.text if self.text and isinstance(value, str) else self.main
+
+    def error(self, origin: str, reason: str, *, code: str | None = None) -> DataError:
+        """The error for a file that cannot be used."""
+        return DataError(
+            f"{printable(origin)} cannot be used as {self.what}: {reason}",
+            code=code or self.code,
+            path=origin,
+        )
+
+
+class TableRow(NamedTuple):
+    """One row.
+
+    Attributes:
+        where: For messages ("line 3").
+        values: By field, those that the row has.
+    """
+
+    where: str
+    values: Mapping[str, Any]
+
+
+def read_text(
+    path: Path,
+    what: str,
+    *,
+    code: str = "not-text",
+    encoding_code: str = "not-text",
+    most: int = TEXT_BYTES,
+    any_bytes: bool = False,
+) -> str:
+    """The text of a UTF-8 file, without a byte order mark.
+
+    Args:
+        path: The file.
+        what: What it should hold, for messages ("answers").
+        code: Of the error for a file that is too large.
+        encoding_code: Of the error for a file that is not UTF-8.
+        most: Limit in bytes.
+        any_bytes: Keep bytes that are not UTF-8 as surrogates.
+
+    Raises:
+        UsageError: There is no such file ("path-not-found").
+        DataError: It cannot be read ("unreadable"), is too large, or is not UTF-8.
+    """
+    if not is_file(path):
+        raise UsageError(
+            f"there is no file {short(str(path), 60)!r} with {what}", code="path-not-found", path=str(path)
+        )
+    with damage_reported(path, f"file with {what}", code=code), open_regular(path) as file:
+        data = read_bytes(file, most, name=printable(str(path)), what=what, code=code)
+        check_lines(data)
+    try:
+        return data.decode("utf-8-sig", "surrogateescape" if any_bytes else "strict")
+    except UnicodeDecodeError as error:
+        likely = "UTF-16" if data[:2] in _UTF16_MARKS else "another encoding, such as GBK, or no text file"
+        raise DataError(
+            f"{path} is not UTF-8 (byte {error.start + 1:,} is {data[error.start]:#04x}); it seems to be {likely}; save it as "
+            "UTF-8",
+            code=encoding_code,
+            path=str(path),
+        ) from error
+
+
+def read_csv(
+    text: str, origin: str, delimiter: str, *, code: str = "bad-csv", longest: int = 2**24
+) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a CSV text, each with the number of the line that it ends on; empty lines are left out.
+
+    Args:
+        text: Of the file.
+        origin: Its path, for messages.
+        delimiter: Between two cells.
+        code: Of the error.
+        longest: Most characters of a cell.
+
+    Raises:
+        DataError: It is no CSV (`code`).
+    """
+    number = 0
+    limit = csv.field_size_limit(longest)
+    try:
+        for number, row in csv_rows(text, delimiter, strict=True):
+            yield number, row
+    except (csv.Error, ValueError) as error:
+        raise DataError(
+            f"{printable(origin)} is no CSV ({error}, after line {number:,}); check for a missing quotation mark",
+            code=code,
+            path=origin,
+        ) from error
+    finally:
+        csv.field_size_limit(limit)
+
+
+def delimiter_of(path: Path) -> str:
+    """The delimiter of a .csv or .tsv file."""
+    return "\t" if path.suffix.lower() == ".tsv" else ","
+
+
+def read_table(
+    path: Path, form: TableFormat, records: Callable[[Any], list[Any] | None] | None = None
+) -> Iterator[TableRow]:
+    """The rows of a .csv, .tsv, .jsonl or .json file, one by one; a file of another suffix is read as .jsonl.
+
+    Args:
+        path: The file. A JSON file holds a list of objects, or an object of id -> value.
+        form: What it should hold.
+        records: Objects in a JSON file of another structure; None for a usual one.
+
+    Raises:
+        UsageError: There is no such file ("path-not-found").
+        DataError: It is damaged, too large or empty, or a line has more or fewer columns than others.
+    """
+    text = read_text(
+        path, form.what, code=form.code, encoding_code=form.encoding_code, any_bytes=form.any_names
+    )
+    origin, suffix = str(path), path.suffix.lower()
+    if "\0" in text:
+        raise form.error(origin, "it holds NUL characters; is it a text file?")
+    if suffix in {".csv", ".tsv"}:
+        rows = _csv_table(text, origin, delimiter_of(path), form)
+    elif suffix == ".json":
+        rows = _json_table(text, origin, form, records)
+    else:
+        rows = _json_lines_table(text, origin, form)
+    is_empty = True
+    for row in rows:
+        is_empty = False
+        yield row
+    if is_empty:
+        raise form.error(origin, "it holds no entries")
+
+
+def _csv_table(text: str, origin: str, delimiter: str, form: TableFormat) -> Iterator[TableRow]:
+    rows = read_csv(text, origin, delimiter, code=form.csv_code, longest=form.longest_cell)
+    first = next(rows, None)
+    if first is None:
+        return
+    names = first[1]
+    columns = {field: names.index(name) for field, name in _fields_in(names, form).items()}
+    main = columns.get(form.main)
+    is_heading = not form.headless or (
+        main is not None and (form.id in columns or main == 0 or len(names) != 2)
+    )
+    needed = "as in the heading"
+    if not is_heading:
+        columns = {field: index for index, field in enumerate(form.headless)}
+        needed = f"{' and '.join(form.headless)}, or a heading with these"
+    width = len(names) if is_heading else len(form.headless)
+    fields = list(columns.items())
+    for number, row in rows if is_heading else chain([first], rows):
+        if not (row[0] or any(map(str.strip, row))):
+            continue
+        if len(row) != width:
+            raise form.error(
+                origin,
+                f"line {number:,} has {len(row)} columns, expected {width} {needed}; cells that hold the separator need "
+                "quotation marks",
+            )
+        yield TableRow(f"line {number:,}", {field: row[index] for field, index in fields})
+
+
+def _json_lines_table(text: str, origin: str, form: TableFormat) -> Iterator[TableRow]:
+    try:
+        check_json(text)
+    except ValueError as error:
+        raise form.error(origin, str(error)) from error
+    # Not splitlines: JSON may hold the other line separators of Unicode as they are.
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            where = f"line {number:,}"
+            yield _json_row(_json(line, origin, where, form), where, origin, form)
+
+
+def _json_table(
+    text: str, origin: str, form: TableFormat, records: Callable[[Any], list[Any] | None] | None
+) -> Iterator[TableRow]:
+    value = _json(text, origin, "it", form)
+    found = None if records is None else records(value)
+    if found is None and isinstance(value, dict):
+        for key, each in value.items():
+            yield TableRow(repr(short(key)), {form.id: key, form.field_of(each): each})
+        return
+    found = value if found is None else found
+    if not isinstance(found, list):
+        raise form.error(origin, "expected a list of objects, or an object with an entry for each id")
+    for number, each in enumerate(found, 1):
+        yield _json_row(each, f"entry {number:,}", origin, form)
+
+
+def _json_row(value: object, where: str, origin: str, form: TableFormat) -> TableRow:
+    if not isinstance(value, dict):
+        raise form.error(origin, f"{where} holds no object with keys, but {short(repr(value))}")
+    return TableRow(where, {field: value[key] for field, key in _fields_in(value, form).items()})
+
+
+def _json(text: str, origin: str, where: str, form: TableFormat) -> Any:  # noqa: ANN401 - as JSON gives it
+    try:
+        return parse_json(text, pairs=partial(_unique, where, origin, form))
+    except DataError:  # which is a ValueError, too
+        raise
+    except ValueError as error:
+        raise form.error(origin, f"{where} is no JSON ({error})") from error
+
+
+def _unique(where: str, origin: str, form: TableFormat, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for index, key in enumerate(keys) if key in keys[:index])
+        raise form.error(origin, f"{where} holds the key {short(twice)!r} twice", code=form.repeated_code)
+    return found
+
+
+def _fields_in(names: Iterable[object], form: TableFormat) -> dict[str, Any]:
+    """The name of each field's column or key."""
+    by_form: dict[str, object] = {}
+    for name in names:
+        by_form.setdefault(_SKIPPED.sub("", str(name).casefold()), name)
+    found = {}
+    for field, forms in form.fields.items():
+        if (known := next((each for each in forms if each in by_form), None)) is not None:
+            found[field] = by_form[known]
+    return found
+
+
+def names_like(names: Sequence[str], known: Iterable[str]) -> list[str]:
+    """The names of images in the form in which a table knows most of them; the first of equally good forms.
+
+    Args:
+        names: Of images, as paths relative to their source.
+        known: In the table: paths, paths without suffix, or file names or stems where all of these differ.
+    """
+    in_table, most, found = set(known), -1, list(names)
+    for form in (plain_path, stem_of, file_of, lambda name: stem_of(file_of(name))):
+        formed = [form(name) for name in names]
+        n_known = len(in_table.intersection(formed))
+        # Forms that are not unique would give one value to two images.
+        if n_known > most and (form is plain_path or len(set(formed)) == len(formed)):
+            most, found = n_known, formed
+        if most == len(formed):
+            break
+    return found
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ImageValues(Generic[T]):
+    """A value per image: by its name, or in the order of the source.
+
+    Attributes:
+        values: By name with POSIX separators, relative to the source; or in the order of the source, used images or not.
+        origin: Where they come from, for messages.
+        noun: What one is, for messages and codes ("label").
+    """
+
+    values: Mapping[str, T] | Sequence[T]
+    origin: str
+    noun: str
+
+    @property
+    def by_name(self) -> Mapping[str, T] | None:
+        """The values by name; None where they are in order."""
+        return self.values if isinstance(self.values, Mapping) else None
+
+    def match(self, names: Sequence[str], rows: Sequence[int], total: int | None) -> list[T | None]:
+        """The value of each image; None where its name is unknown.
+
+        Args:
+            names: Of the images.
+            rows: Their indices in the source.
+            total: Images of the source; None if that is unknown.
+
+        Raises:
+            DataError: There are more or fewer values than images in the source ("label-count").
+        """
+        if isinstance(self.values, Mapping):
+            return [self.values.get(key) for key in names_like(names, self.values)]
+        needed = total if total is not None else max(rows, default=-1) + 1
+        if len(self.values) < needed or (total is not None and len(self.values) != needed):
+            raise DataError(
+                f"{printable(self.origin)} holds {len(self.values):,} {self.noun}s, but there are {needed:,} images, such as "
+                f"{short(names[0] if names else 'none')!r}; expected one {self.noun} for each, in their order",
+                code=f"{self.noun}-count",
+                path=self.origin,
+            )
+        return [self.values[row] for row in rows]
+
+    def check_complete(self, names: Sequence[str], values: Sequence[T | None]) -> None:
+        """Refuse images without a value.
+
+        Raises:
+            DataError: There are such images ("prompts-missing").
+        """
+        missing = [name for name, value in zip(names, values, strict=True) if value is None]
+        if missing:
+            unused = min(set(self.by_name or ()) - set(names_like(names, self.by_name or ())), default=None)
+            hint = f"; a {self.noun} without an image is of {short(unused)!r}" if unused is not None else ""
+            raise DataError(
+                f"{len(missing):,} of {len(names):,} images have no {self.noun} in {printable(self.origin)}: "
+                f"{some(missing)}{hint}; names must be relative to the source of the images",
+                code=f"{self.noun}s-missing",
+                path=self.origin,
+            )
+
+    def check_used(self, names: Sequence[str]) -> None:
+        """Refuse values of images that are not among `names`, those of all images of the source.
+
+        Raises:
+            DataError: There are such values ("prompts-unused").
+        """
+        keys = set(names_like(names, self.by_name or ()))
+        unused = [name for name in self.by_name or () if name not in keys]
+        if unused:
+            raise DataError(
+                f"{printable(self.origin)} has {self.noun}s of {len(unused):,} images that are not in the source: "
+                f"{some(unused)}; its images have names such as {short(names[0] if names else 'none')!r}",
+                code=f"{self.noun}s-unused",
+                path=self.origin,
+            )

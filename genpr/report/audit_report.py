@@ -1,0 +1,213 @@
+"""An audit as text, as Markdown, and as one HTML page without other files: the matrices and every curve."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from genpr.audit.checks import CHECKS, Check
+from genpr.audit.criteria import COLUMN_OF, SOURCE, Kind
+from genpr.audit.matrix import NOISE, Cell, Matrix
+from genpr.audit.runner import Results, Run
+from genpr.report.drawing import STYLE, drawing, inline_svg
+from genpr.report.page import Figure, render_page
+from genpr.report.text import WIDTH, cut, table
+
+_KINDS: tuple[Kind, ...] = ("fidelity", "diversity")
+_LONGEST = 40  # columns of a metric's name, which for a user's function may be of any length
+_LEGEND = (
+    "T: passes. F: fails. H, L: passes, where fakes are wider than reals, with high or with low diversity.",
+    f"~: the margin is within {NOISE:g} standard errors of the threshold, so other draws may change it.",
+    "*: not as published.",
+    "bounds: the values at the ends and at equality; property: the shape of the curve.",
+    "D2, D3, D5: the value must not depend on the number of fakes, on the number of samples, on the unit of an axis.",
+)
+_SEEDS = (
+    "3/5: passes with so many of the seeds; without a fraction, the outcome is the same with all of them. The letter, the "
+    "margin and the curves are of the first seed."
+)
+
+
+def legend(matrix: Matrix) -> tuple[str, ...]:
+    """What the marks in the cells mean, line by line."""
+    return (*_LEGEND, _SEEDS) if len(matrix.seeds) > 1 else _LEGEND
+
+
+def run_text(run: Run, seeds: Sequence[int]) -> str:
+    """What was drawn, in words, with consecutive seeds."""
+    shown = f"seed {run.seed}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
+    return f"{run.grid} grids, {run.repeats} draws per point, {shown}"
+
+
+def audit_table(matrix: Matrix) -> str:
+    """The matrix: rows down, metrics across, in as many tables as fit 80 columns."""
+    label = max(len(demand.name) for demand in matrix.demands)
+    blocks: list[list[str]] = [[]]
+    used = label
+    for metric in matrix.metrics:
+        cells = [cell.text for cell in matrix.of(metric)]
+        width = 2 + max(len(cut(metric, _LONGEST)), len("30/30"), *map(len, cells))
+        if blocks[-1] and used + width > WIDTH:
+            blocks.append([])
+            used = label
+        blocks[-1].append(metric)
+        used += width
+    return "\n\n".join(
+        table(["", *(cut(metric, _LONGEST) for metric in metrics)], _rows(matrix, metrics))
+        for metrics in blocks
+    )
+
+
+def _rows(matrix: Matrix, metrics: Sequence[str], total: str = "{}/{}") -> list[list[str]]:
+    """The marks of each demand, and how many each metric meets."""
+    rows = []
+    for demand in matrix.demands:
+        cells = (matrix.cells.get((demand.name, metric)) for metric in metrics)
+        rows.append([demand.name, *("-" if cell is None else cell.text for cell in cells)])
+    return [*rows, ["passed", *(total.format(matrix.passes(each), len(matrix.of(each))) for each in metrics)]]
+
+
+def agreement(matrix: Matrix) -> list[tuple[str, str, str]]:
+    """Metric, published column, and how many cells are as published, of what was published."""
+    rows = []
+    for metric in matrix.metrics:
+        cells = [cell for cell in matrix.of(metric) if cell.published is not None]
+        if cells:
+            same = sum(not cell.differs for cell in cells)
+            rows.append((metric, COLUMN_OF[metric], f"{same} of {len(cells)}"))
+    return rows
+
+
+def differences(matrix: Matrix) -> list[str]:
+    """What differs from the published matrix, and what decides it here."""
+    texts = []
+    for cell in matrix.differing:
+        noise = f"{cell.errors:.1f} standard errors from the threshold" if cell.errors < 1e3 else "no noise"
+        marks = f"{cell.mark} here, {cell.published} published"
+        texts.append(f"{cell.metric}, {cell.demand.name}: {marks}; {cell.reason}; {noise}")
+    return texts
+
+
+def changes(matrix: Matrix) -> tuple[str, list[str]]:
+    """How many cells change with the seed, and with which seeds each of them passes."""
+    cells, known = matrix.changing, sum(len(matrix.of(metric)) for metric in matrix.metrics)
+    near = sum(cell.is_open for cell in cells)
+    count = (
+        f"{len(cells)} of {known} cells pass with some of {len(matrix.seeds)} seeds and fail with others; with the first "
+        f"seed, {near} of them lie within {NOISE:g} standard errors of their threshold."
+    )
+    texts = []
+    for cell in cells:
+        passing = [str(seed) for seed, mark in zip(matrix.seeds, cell.marks, strict=True) if mark != "F"]
+        times = f"passes with {len(passing)} of {len(cell.marks)} seeds ({', '.join(passing)})"
+        texts.append(
+            f"{cell.metric}, {cell.demand.name}: {times}; with seed {matrix.seeds[0]}: {cell.reason}"
+        )
+    return count, texts
+
+
+def markdown(matrix: Matrix, run: Run) -> str:
+    """The matrix, what differs from the published one and why, and all margins."""
+    parts = [
+        "# Audit of fidelity and diversity metrics",
+        f"The sanity checks of {SOURCE}: {run_text(run, matrix.seeds)}.\n",
+        *(f"- {line}" for line in legend(matrix)),
+    ]
+    kinds = [(kind, metrics) for kind in _KINDS if (metrics := matrix.of_kind(kind))]
+    for kind, metrics in kinds:
+        rows = _rows(matrix, metrics, "{} of {}")
+        parts += [f"\n## {kind.capitalize()}\n", *_markdown_table(["check", *metrics], rows)]
+    if rows_published := agreement(matrix):
+        parts.append("\n## Against the published matrix\n")
+        parts += _markdown_table(["metric", "published as", "cells as published"], rows_published)
+        parts += ["", *(f"- {text}" for text in differences(matrix))]
+    if len(matrix.seeds) > 1:
+        count, texts = changes(matrix)
+        parts += [
+            f"\n## Cells whose outcome changes with the seed\n\n{count}\n",
+            *(f"- {text}" for text in texts),
+        ]
+    parts.append(
+        "\n## Margins\n\nBy how much each cell passes (or fails, if negative) at the point that decides, and the"
+    )
+    parts.append("standard error of the values it rests on.")
+    for _, metrics in kinds:
+        margins = [
+            [demand.name, *(_margin(matrix.cells.get((demand.name, metric))) for metric in metrics)]
+            for demand in matrix.demands
+        ]
+        parts += ["", *_markdown_table(["check", *metrics], margins)]
+    return "\n".join(parts) + "\n"
+
+
+def _margin(cell: Cell | None) -> str:
+    if cell is None or not math.isfinite(cell.margin.value):
+        return "-"
+    return f"{cell.margin.value:+.3f} ± {cell.margin.se:.3f}"
+
+
+def _markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A star is emphasis in Markdown, and a bar ends the cell."""
+    for cells in (heads, ["---"] * len(heads), *rows):
+        escaped = (text.replace("|", "\\|").replace("*", "\\*").replace("~", "\\~") for text in cells)
+        yield f"| {' | '.join(escaped)} |"
+
+
+def audit_page(matrix: Matrix, results: Results) -> str:
+    """The audit as one HTML page; the title of a cell states what decides it."""
+    kinds = [(kind, metrics) for kind in _KINDS if (metrics := matrix.of_kind(kind))]
+    audited = dict.fromkeys(demand.check for demand in matrix.demands)
+    drawn = (_curves(CHECKS[name], kind, metrics, results) for name in audited for kind, metrics in kinds)
+    return render_page(
+        "audit.html",
+        version="",
+        intro=f"The sanity checks of {SOURCE}: {run_text(results.run, matrix.seeds)}.",
+        legend=legend(matrix),
+        matrix=matrix,
+        kinds=kinds,
+        agreement=agreement(matrix),
+        differences=differences(matrix),
+        changes=changes(matrix) if len(matrix.seeds) > 1 else None,
+        figures=[figure for figure in drawn if figure is not None],
+    )
+
+
+_COLUMNS, _TOP = 3, 1.1
+
+
+def _curves(check: Check, kind: Kind, metrics: Sequence[str], results: Results) -> Figure | None:
+    """A plot for each setting of a check with a line per metric; None where none was measured."""
+    found = {
+        setting: {name: curve for name in metrics if (curve := results.curve(check.name, setting, name))}
+        for setting in check.settings
+    }
+    if not any(found.values()):
+        return None
+    rows = math.ceil(len(found) / _COLUMNS)
+    with drawing(STYLE | {"font.size": 8, "axes.grid": True, "grid.color": "#dddddd"}):
+        from matplotlib import colormaps
+        from matplotlib.figure import Figure as Canvas
+
+        canvas = Canvas(figsize=(10, 2.3 * rows + 0.5), layout="constrained")
+        axes = list(canvas.subplots(rows, _COLUMNS, squeeze=False).flat)
+        colors = colormaps["tab10"](range(10))
+        for plot, (setting, curves) in zip(axes, found.items(), strict=False):
+            points = check.points(setting, results.run.grid)
+            plot.set(xlim=(points[0], points[-1]), xscale="log" if check.log_x else "linear")
+            for name, curve in curves.items():
+                index = metrics.index(name)
+                style = ("-", "--", ":", "-.")[index // 10 % 4]
+                plot.plot(curve.x, curve.mean.clip(max=_TOP), style, color=colors[index % 10], linewidth=1.3)
+            plot.set(title=str(setting) or kind, xlabel=check.x_label, ylim=(-0.02, _TOP + 0.02))
+        for plot in axes[len(found) :]:
+            plot.set_visible(False)
+        lines = canvas.axes[0].get_lines()
+        names = [cut(name, _LONGEST) for name in next(iter(found.values()))]
+        legend_box = canvas.legend(lines, names, loc="outside lower left", ncols=5, frameon=False)
+        for text in legend_box.get_texts():
+            text.set_parse_math(False)
+        label = f"{check.name}, {kind}: {', '.join(names)}"
+        svg = inline_svg(canvas, name=f"{check.name.replace('+', '-')}-{kind}", label=label)
+    return Figure(
+        f"{check.name}, {kind}", f"{check.title}; means over the draws, at most {_TOP:g}.", svg, is_broad=True
+    )

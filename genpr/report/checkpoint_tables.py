@@ -1,0 +1,228 @@
+"""Sweeps, rankings and watched training runs as text: one row per checkpoint or setting, then what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from genpr.checkpoints.criterion import PARETO, Objective, number_of
+from genpr.checkpoints.rank import Ranking
+from genpr.metrics.f_beta import F_SCORE_METRICS
+from genpr.metrics.registry import METRICS
+from genpr.report.score_tables import ends_text
+from genpr.report.sparklines import Series, sparklines
+from genpr.report.text import WIDTH, and_more, interval, number, plain, plus_minus, shortened, table, wrapped
+
+if TYPE_CHECKING:
+    from genpr.checkpoints.score_log import Record
+    from genpr.checkpoints.sweep import Sweep, SweepPoint
+
+_LONG = 9  # characters of a column's name, beyond which it stands only above the table
+_MOST_NAMES = 3
+
+
+def ranking_table(ranking: Ranking) -> str:
+    """One row per checkpoint, the best first, then the outcome in a sentence."""
+    if ranking.by == PARETO:
+        title, rows = "their Pareto front of precision and recall", _front_rows(ranking)
+    else:
+        title, rows = f"{ranking.by}, {ranking.better} is better", _rows(ranking)
+    lines = [
+        wrapped(f"{len(ranking.entries)} checkpoints by {title}"),
+        "",
+        rows,
+        "",
+        wrapped(ranking.summary),
+    ]
+    lines += [wrapped(remark) for remark in ranking.remarks]
+    return "\n".join([*lines, *(wrapped(f"left out: {reason}") for reason in ranking.left_out.values())])
+
+
+def _mark(rank: int | None, *, is_contender: bool | None) -> str:
+    return f"{'-' if rank is None else rank} {'*' if is_contender else ' '}"
+
+
+def _rows(ranking: Ranking) -> str:
+    beside = [
+        name
+        for name in F_SCORE_METRICS
+        if name != ranking.by and all(name in result.metrics for result in ranking.results.values())
+    ]
+    rows = []
+    for entry in ranking.entries:
+        difference = "-"
+        if entry.difference is not None:
+            difference = f"{'-' if entry.difference < 0 else '+'}{number(abs(entry.difference))}"
+        if entry.difference is not None and entry.bounds is not None:
+            difference = f"{entry.difference:+.3f} ± {(entry.bounds.high - entry.bounds.low) / 2:.3f}"
+        row = [_mark(entry.rank, is_contender=entry.is_contender), entry.name]
+        row += [number(ranking.results[entry.name][name]) for name in beside]
+        rows.append(
+            [
+                *row,
+                number(entry.value),
+                ends_text(entry.interval),
+                difference * (entry.name != ranking.winner),
+            ]
+        )
+    value = ranking.by if len(ranking.by) <= _LONG else "value"
+    return table(["", "checkpoint", *beside, value, "95 % interval", "to the winner"], rows, texts=(1,))
+
+
+def _front_rows(ranking: Ranking) -> str:
+    rows = []
+    for entry in ranking.entries:
+        row = [_mark(entry.rank, is_contender=entry.is_contender), entry.name]
+        for name in F_SCORE_METRICS:
+            found = ranking.results[entry.name].metrics.get(name)
+            row += ["-", "-"] if found is None else [number(found.value), interval(found.interval)]
+        by = [", ".join(entry.dominated_by[:_MOST_NAMES])]
+        rows.append([*row, " ".join([*by, *and_more(len(entry.dominated_by) - _MOST_NAMES, "more")])])
+    heads = [head for name in F_SCORE_METRICS for head in (name, "95 % interval")]
+    return table(["", "checkpoint", *heads, "dominated by"], rows, texts=(1, -1))
+
+
+_MOST = 4  # metrics with their intervals in a row
+_F1, _MARK = 5, 9  # columns of a value, and of the longest mark
+_AXIS = 12  # columns of the name of the axis
+
+
+def sweep_table(sweep: Sweep, objective: Objective) -> str:
+    """Settings down and metrics across; then each metric as bars, the front, its knee and the best setting."""
+    names = _metrics_that_fit(sweep)
+    front, best = {each.setting for each in sweep.front}, sweep.best(objective)
+    rows = []
+    for point in sweep.points:
+        marks = [
+            mark
+            for mark, chosen in (("best", best), ("knee", sweep.knee))
+            if chosen is not None and chosen.setting == point.setting
+        ]
+        marks += ["dominated"] * (point.setting not in front)
+        cells = [_sweep_cell(point, name) for name in names]
+        rows.append([f"{point.setting:g}", *cells, f"{point.values['f1']:.3f}", " ".join(marks)])
+    results = [point.result for point in sweep.points]
+    metrics = dict.fromkeys(name for result in results for name in result.metrics)
+    series = [Series.of(name, [result.metrics.get(name) for result in results]) for name in metrics]
+    axis, ends = shortened(sweep.axis, _AXIS), (sweep.points[0].setting, sweep.points[-1].setting)
+    lines = sparklines(series, along=f"{axis} = {ends[0]:g} to {ends[1]:g}")
+    text = table([axis, *names, "f1", ""], rows, texts=(-1,))
+    return "\n".join([text, *lines, *map(wrapped, _sweep_legend(sweep, objective, best, names))])
+
+
+def _metrics_that_fit(sweep: Sweep) -> list[str]:
+    """The first metrics, as many as fit 80 columns in one piece, but at least one."""
+    room = WIDTH - max(len(f"{point.setting:g}") for point in sweep.points) - (2 + _F1) - (2 + _MARK)
+    names: list[str] = []
+    for name in list(sweep.points[0].result.metrics)[:_MOST]:
+        room -= 2 + max(len(name), *(len(plain(_sweep_cell(point, name))) for point in sweep.points))
+        if names and room < 0:
+            break
+        names.append(name)
+    return names
+
+
+def _sweep_cell(point: SweepPoint, name: str) -> str:
+    metric = point.result.metrics.get(name)
+    if metric is None or metric.interval is None:
+        return number(None if metric is None else metric.value)
+    return plus_minus(metric.value, metric.interval, digits=3)
+
+
+def _sweep_legend(
+    sweep: Sweep, objective: Objective, best: SweepPoint | None, names: Sequence[str]
+) -> list[str]:
+    from genpr.checkpoints.sweep import warnings_of
+
+    axis, first = sweep.axis, sweep.points[0].result
+    nulls = [
+        f"{name} {number(metric.null)}" for name in names if (metric := first.metrics[name]).null is not None
+    ]
+    lines = [f"null: {', '.join(nulls)}"] * bool(nulls)
+    lines.append(
+        f"best ({objective}): " + ("no setting reaches it" if best is None else f"{axis} = {best.setting:g}")
+    )
+    contenders = sweep.contenders(objective)
+    if contenders and best is not None and len(sweep.points) > 1:
+        others = [f"{point.setting:g}" for point in contenders if point.setting != best.setting]
+        tied = f"{axis} = {', '.join(others)}" if others else "no other setting"
+        lines.append(f"statistically tied with it: {tied} (simultaneous 95 % bounds)")
+    if sweep.knee is not None:
+        lines.append(f"knee of the front: {axis} = {sweep.knee.setting:g}")
+    lines.append(
+        f"area below the front: {sweep.area:.4f}; dominated: another setting has as much of both, or more"
+    )
+    if unlike := sweep.differences:
+        more = and_more(len(unlike) - 1, "more")
+        lines.append(
+            " ".join([f"warning: not all were scored alike, which may change values: {unlike[0]}", *more])
+        )
+    for code in dict.fromkeys(code for point in sweep.points for code in warnings_of(point.result)):
+        settings = [f"{point.setting:g}" for point in sweep.points if code in warnings_of(point.result)]
+        lines.append(f"warning: {code} at {axis} = {', '.join(settings)}")
+    hidden = [name for name in first.metrics if name in METRICS and name not in names]
+    return [*lines, *[f"also computed, see sweep.csv: {', '.join(hidden)}"] * bool(hidden)]
+
+
+_MOST_METRICS = 5  # that fit 80 columns
+_FEWEST = 3  # scores that are worth a line of bars
+
+
+def score_line(record: Record, by: str, *, is_best: bool) -> str:
+    """One score of a training run in one line."""
+    values = _values(record, by)
+    found = ", ".join(f"{name} {number(values[name])}" for name in _first_metrics([values], by))
+    return f"{record['name']}: {found}" + " (best so far)" * is_best
+
+
+def watched_table(records: Sequence[Record], best: Record | None, by: str) -> str:
+    """Every recorded source of a training run, in the order of the file.
+
+    Args:
+        records: What was scored or given up.
+        best: The best of them.
+        by: The metric that decides.
+    """
+    scored = [record for record in records if record["status"] == "scored"]
+    values = [_values(record, by) for record in scored]
+    names = _first_metrics(values, by)
+    rows = []
+    for record in records:
+        if record["status"] == "failed":
+            rows.append([record["name"], *["-"] * (1 + len(names)), record["error"]["code"]])
+            continue
+        known = _values(record, by)
+        cells = [number(known.get(name)) for name in names]
+        rows.append([record["name"], f"{record['n_fake']:,}", *cells, "best" * (record is best)])
+    lines = [table(["source", "images", *names, ""], rows, texts=(0, -1), whole="none")]
+    if len(scored) >= _FEWEST:
+        ends = [record.get("intervals", {}) for record in scored]
+        series = [
+            Series(
+                name,
+                tuple(each.get(name) for each in values),
+                tuple(tuple(each[name]) if name in each else None for each in ends),
+            )
+            for name in names
+        ]
+        lines += sparklines(series, along="the sources")
+    if best is not None:
+        value, better = number(_values(best, by)[by]), number_of(by).better
+        lines.append(wrapped(f"best by {by} ({better} is better): {best['name']}, {value}"))
+    sizes = sorted({record["n_fake"] for record in scored})
+    if len(sizes) > 1:
+        text = f"sources of {sizes[0]:,} to {sizes[-1]:,} images: recall and coverage depend on the number of images"
+        lines.append(wrapped(text))
+    return "\n".join(lines)
+
+
+def _values(record: Record, by: str) -> dict[str, float]:
+    """By metric, with the number that decides."""
+    value = number_of(by).value_in(record["metrics"])
+    return {**record["metrics"], **({} if value is None else {by: value})}
+
+
+def _first_metrics(values: Sequence[Mapping[str, float]], by: str) -> list[str]:
+    """The first metrics that any record has, and the one that decides."""
+    names = list(dict.fromkeys(name for each in values for name in each))
+    return [*[name for name in names if name != by][: _MOST_METRICS - 1], *[by] * (by in names)]

@@ -1,1 +1,0 @@
-"""Drawings, as PNG files and inside of pages."""

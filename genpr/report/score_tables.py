@@ -1,0 +1,264 @@
+"""Scores and comparisons as text: tables of 80 columns and what their columns mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from genpr.evaluation.compare import Comparison
+from genpr.evaluation.result import HubSummary, Result
+from genpr.metrics.metric import MANIFOLD
+from genpr.metrics.registry import ALL_METRICS
+from genpr.metrics.uncertainty import Interval
+from genpr.metrics.value import Control, MetricValue
+from genpr.report.text import WIDTH, interval, number, plain, table, wrapped
+
+THRESHOLDS = {
+    "fixed": "one for all detections",
+    "labelled": "chosen on labelled images",
+    "prompts": "chosen on the prompts of these images, each half's on the other half",
+}
+"""How thresholds of entities were chosen, in words."""
+
+
+def features_of(result: Result) -> str | None:
+    """What computed the features; None where there are none, as between answers and what was expected."""
+    if result.extractor is not None:
+        return result.extractor.name
+    is_of_answers = result.entities is not None and set(result.families) <= {"entity"}
+    return None if is_of_answers else "features of an unknown extractor"
+
+
+def remarks_of(result: Result, metric: MetricValue) -> list[str]:
+    """The exact value beside an emulated one, the spread, other features than the score's, the variant."""
+    found = []
+    if metric.exact_value is not None:
+        found.append(f"{result.distances} arithmetic; the exact value is {metric.exact_value:.4f}")
+    if metric.spread is not None:
+        found.append(f"standard deviation {metric.spread:.4g} over {metric.spread_over}")
+    if metric.extractor is not None and result.extractor and metric.extractor != result.extractor.name:
+        found.append(f"on {metric.extractor} features")
+    if metric.variant is not None:
+        found.append(metric.variant)
+    return found
+
+
+def hubness_text(found: HubSummary) -> str:
+    """How unevenly the reals are each other's neighbors, in words."""
+    return (
+        f"k = {found.k}: {found.orphan_rate:.1%} of the reals lie in no other's ball "
+        f"({found.expected_orphan_rate:.1%} without hubs), skewness {found.skewness:.1f}; "
+        f"the ball of {found.largest_name} contains {found.largest_share:.1%} of the fakes"
+    )
+
+
+def value_text(metric: MetricValue) -> str:
+    """A value; `~` marks the arithmetic of another tool."""
+    return number(metric.value) if metric.exact else f"~{number(metric.value)}"
+
+
+def ends_text(ends: Interval | None, between: str = " - ", missing: str = "-") -> str:
+    """Both ends of an interval."""
+    return interval(None if ends is None else (ends.low, ends.high), between, missing)
+
+
+def known_null(metric: MetricValue) -> float | None:
+    """What a perfect generator scores; None for a null that is estimated from halves of the reals."""
+    return None if metric.null_source == "real halves" else metric.null
+
+
+def relative_text(name: str, metric: MetricValue) -> str:
+    """The value over its null, for metrics of which more is better."""
+    is_share = metric.relative is not None and ALL_METRICS[name].better == "higher"
+    return f"{metric.relative:.0%}" if is_share else "-"
+
+
+def control_text(name: str, control: Control | None, template: str = "{value:.3f} ({null:.3f})") -> str:
+    """The value of the control beside its own null."""
+    if control is None or name not in control.values:
+        return "-"
+    value, null = control.values[name], control.nulls.get(name)
+    return number(value) if null is None else template.format(value=value, null=null)
+
+
+def score_table(result: Result, *, details: bool = False) -> str:
+    """Every metric with its interval, null and control, then what was compared with what.
+
+    Args:
+        result: The score.
+        details: Also tell how uneven the neighborhoods of the reals are.
+    """
+    tables = [text for text in (_manifold_table(result), _family_table(result)) if text]
+    facts = {name: remarks_of(result, metric) for name, metric in result.metrics.items()}
+    for family, names in result.families.items():
+        same = {tuple(facts[name]) for name in names}
+        if family != MANIFOLD and len(names) > 1 and len(same) == 1:
+            facts = {name: found for name, found in facts.items() if name not in names}
+            facts[f"{family}.*"] = list(same.pop())
+    remarks = [wrapped(f"{name}: {'; '.join(found)}") for name, found in facts.items() if found]
+    if details and result.hubness is not None:
+        remarks.append(wrapped(f"hubness, {hubness_text(result.hubness)}"))
+    return "\n".join(["\n\n".join(tables), *remarks, _footer(result)])
+
+
+def _manifold_table(result: Result) -> str:
+    """Metrics beside their nulls and the control; empty where there are none."""
+    names, control = result.families.get(MANIFOLD, ()), result.control
+    if not names:
+        return ""
+    rows = []
+    for name in names:
+        metric = result.metrics[name]
+        row = [name, value_text(metric), interval(metric.interval), number(known_null(metric))]
+        row += [relative_text(name, metric), "-" if metric.k is None else str(metric.k)]
+        rows.append(row + [control_text(name, control)] * (control is not None))
+    heads = [
+        "metric",
+        "value",
+        "95 % interval",
+        "null",
+        "/null",
+        "k",
+        *["real v. real"] * (control is not None),
+    ]
+    lines = [table(heads, rows, whole="none")]
+    purposes = [
+        f"{purpose}: {', '.join(found)}"
+        for purpose in ("fidelity", "diversity")
+        if (found := [name for name in names if f"({purpose})" in ALL_METRICS[name].meaning])
+    ]
+    if purposes:
+        lines.append(wrapped("; ".join(purposes)))
+    if any(result.metrics[name].null is not None for name in names):
+        lines.append("null: what a perfect generator scores with so many images; more is normal")
+    if control is not None:
+        sizes = f"{control.n_real:,} of the reals against the other {control.n_fake:,}"
+        lines.append(f"real v. real: {sizes} (with that null)")
+    if any(metric.null_source == "real halves" for metric in result.metrics.values()):
+        lines.append("no null is known where it says -: read the value beside real v. real")
+    if result.undefined:
+        lines.append(f"no value with these images: {', '.join(result.undefined)}")
+    return "\n".join(lines)
+
+
+def _family_table(result: Result) -> str:
+    """Metrics of labels, prompts and entities beside what guessing scores; empty where there are none."""
+    families = [names for family, names in result.families.items() if family != MANIFOLD]
+    found = {name: result.metrics[name] for names in families for name in names}
+    if not found:
+        return ""
+    extra = {
+        "null": {name: number(metric.null) for name, metric in found.items()},
+        "chance": {name: number(metric.chance) for name, metric in found.items()},
+        "pool": {name: "-" if each.pool is None else f"{each.pool:,}" for name, each in found.items()},
+    }
+    extra = {head: texts for head, texts in extra.items() if set(texts.values()) != {"-"}}
+    rows = [
+        [name, number(metric.value), interval(metric.interval), *(texts[name] for texts in extra.values())]
+        for name, metric in found.items()
+    ]
+    ends = [sum(map(len, families[: index + 1])) - 1 for index in range(len(families))]
+    lines = ["chance: what guessing scores"] * ("chance" in extra)
+    lines += ["pool: how many candidates each one is ranked among"] * ("pool" in extra)
+    lower = [name for name in found if ALL_METRICS[name].better == "lower"]
+    lines += [f"less is better: {', '.join(lower)}"] * bool(lower)
+    text = table(["metric", "value", "95 % interval", *extra], rows, sections=ends, whole="none")
+    return "\n".join([text, *[wrapped("; ".join(lines))] * bool(lines)])
+
+
+def _footer(result: Result) -> str:
+    """What was compared, a line for each set, and how."""
+    width = max(map(len, result.roles))
+    lines = []
+    for role, summary in zip(result.roles, (result.real, result.fake), strict=True):
+        skipped = f", {len(summary.skipped):,} left out" if summary.skipped else ""
+        # A path stays in one piece.
+        lines.append(f"{role:<{width}}  {summary.n:,} {summary.what} of {plain(summary.source)}{skipped}")
+    features, info = features_of(result), result.extractor
+    if info is not None:
+        features = f"{info.name} ({info.dim}-d, resize {info.resize})"
+    balls = [f"{result.ties} balls"] if MANIFOLD in result.families else []
+    parts = [*([features] if features else []), f"protocol {result.protocol}", *balls, result.device]
+    lines += [wrapped(", ".join(parts)), f"fingerprint {result.fingerprint}"]
+    return "\n".join([*lines, *["not comparable with published numbers"] * (not result.comparable)])
+
+
+def comparison_table(results: Mapping[str, Result], captions: Mapping[str, str]) -> str:
+    """One row per named fake set with a caption, and one, "perfect", for a perfect generator."""
+    metrics = next(iter(results.values())).metrics
+    rows = [
+        [name, *(f"{result[metric]:.2f}" for metric in metrics), captions[name]]
+        for name, result in results.items()
+    ]
+    nulls = ["-" if metric.null is None else f"{metric.null:.2f}" for metric in metrics.values()]
+    heads = ["fakes", *metrics, "what it shows"]
+    return table(heads, [*rows, ["perfect", *nulls, captions["perfect"]]], texts=(0, -1))
+
+
+_MOST_ACROSS = 3
+_FOR_METRICS = WIDTH - 24  # columns beside the labels of results
+
+
+def side_by_side_table(comparison: Comparison) -> str:
+    """Metrics down and results across while they fit; many results go down, with the metrics across."""
+    results, metrics = comparison.results, comparison.metrics
+    if len(results) <= _MOST_ACROSS:
+        rows = [
+            [name, *(value_text(each.metrics[name]) for each in results.values()), ALL_METRICS[name].better]
+            for name in metrics
+        ]
+        tables = [table(["metric", *results, "better"], rows, texts=(0, -1), whole="none")]
+    else:
+        blocks: list[list[str]] = [[]]
+        for name in metrics:
+            if blocks[-1] and sum(max(len(each), 9) + 2 for each in [*blocks[-1], name]) > _FOR_METRICS:
+                blocks.append([])
+            blocks[-1].append(name)
+        tables = [
+            table(
+                ["result", *names],
+                [
+                    [label, *(value_text(result.metrics[name]) for name in names)]
+                    for label, result in results.items()
+                ],
+                whole="none",
+            )
+            for names in blocks
+        ]
+    differences = [wrapped(f"not made alike: {difference}") for difference in comparison.differences]
+    return "\n".join(["\n\n".join(tables), *differences, *_contrasts(comparison)])
+
+
+_PAIRINGS = {"paired": "the same {what}, whose effect on both cancels", "unpaired": "other {what} or halves"}
+
+
+def _contrasts(comparison: Comparison) -> list[str]:
+    """How sure each difference from the first result is, in a table per other result."""
+    first, *others = comparison.results
+    what = comparison.results[first].real.what
+    blocks = []
+    for name in others:
+        rows, pairing = [], ""
+        for metric in comparison.metrics:
+            contrast = comparison.contrast(name, metric)
+            if contrast is None:
+                rows.append([metric, "-", "-", "no interval is known"])
+                continue
+            explained = _PAIRINGS[contrast.pairing].format(what="reals" if what == "images" else what)
+            pairing = f" ({contrast.pairing}: {explained})"
+            ends = f"{contrast.interval.low:+.4f} to {contrast.interval.high:+.4f}"
+            rows.append([metric, f"{contrast.value:+.4f}", ends, contrast.verdict])
+        heads = ["metric", "difference", "95 % interval", "verdict"]
+        blocks += ["", wrapped(f"{name} against {first}{pairing}"), table(heads, rows, texts=(0, -1))]
+    return blocks
+
+
+def listing(rows: Sequence[Mapping[str, object]], details: Sequence[str]) -> str:
+    """Records with equal keys: the short facts in columns, and the `details` below each, one to a line."""
+    columns = [key for key in rows[0] if key not in details]
+    cells = [["-" if row[key] is None else str(row[key]) for key in columns] for row in rows]
+    head, rule, *lines = table(columns, cells, texts=range(len(columns)), whole="all").splitlines()
+    parts = [head, rule]
+    for line, row in zip(lines, rows, strict=True):
+        texts = [str(row[key]) for key in details if row[key] is not None]
+        parts += [line, *(wrapped(text, first="   ", others="     ") for text in texts)]
+    return "\n".join(parts)

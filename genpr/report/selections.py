@@ -1,0 +1,346 @@
+"""Which images a page shows, as galleries of references: chosen by their scores, before any image is read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from genpr.evaluation.labels import Label
+from genpr.evaluation.modes import FoundModes
+from genpr.evaluation.per_image import PerImageScores
+from genpr.metrics.ball_metrics import coverage, precision
+from genpr.metrics.blocks import double_blocks
+from genpr.metrics.modes import LEAST_IMAGES, modes_of
+from genpr.report.gallery import Gallery, ImageRef, Picture, Role
+from genpr.report.text import capital, percent, shown
+
+if TYPE_CHECKING:
+    from genpr.conditional.align import Aligned
+    from genpr.conditional.copies import Copies
+    from genpr.features.options import StageProgress
+    from genpr.metrics.modes import ModeCluster
+
+KnownLabels = Sequence[Label] | None
+"""Class of each image of a set, None for those without one; None if no classes are known."""
+
+_REALISM = 24  # pictures at either end
+_HUBS, _REPEATS = 12, 12
+_OVER_FAIR = 10  # times the fair part of the fakes that a suspicious ball contains
+
+
+def beside_nearest(scores: PerImageScores, row: int, caption: str = "", group: str = "") -> Picture:
+    """A fake beside its nearest real."""
+    name, nearest = scores.fake.names[row], int(scores.fake.nearest_real[row])
+    return Picture(("fake", row), name + caption, ("real", nearest), scores.real.names[nearest], group)
+
+
+def _real_beside_nearest(scores: PerImageScores, row: int, caption: str) -> Picture:
+    nearest = int(scores.real.nearest_fake[row])
+    name = scores.real.names[row] + caption
+    return Picture(("real", row), name, ("fake", nearest), scores.fake.names[nearest])
+
+
+def select_by_realism(scores: PerImageScores) -> list[Gallery]:
+    """The least realistic fakes and the most realistic ones, each beside its nearest real."""
+    realism = scores.fake.realism
+    order = np.argsort(realism, kind="stable")
+    finite = order[np.isfinite(realism[order])]
+    count = min(_REALISM, (len(finite) + 1) // 2)  # no fake is at both ends
+    least, most = finite[:count].tolist(), finite[::-1][: min(count, len(finite) - count)].tolist()
+    copies = len(order) - len(finite)
+    sentences = (
+        "Realism is 1 at the edge of the real manifold, and less outside. Each fake is shown beside its nearest real.",
+        "Nearest to a real image relative to the size of its ball: look for copies among them."
+        + f" {copies:,} that equal a real image are left out." * bool(copies),
+    )
+    return [
+        Gallery(
+            title,
+            sentence,
+            tuple(beside_nearest(scores, row, f": realism {realism[row]:.2f}") for row in rows),
+        )
+        for title, sentence, rows in zip(
+            ("Least realistic fakes", "Most realistic fakes"), sentences, (least, most), strict=True
+        )
+    ]
+
+
+def select_hubs(scores: PerImageScores) -> Gallery:
+    """Reals whose balls contain suspiciously many fakes, each beside the fake that is nearest to it."""
+    real, n, m = scores.real, len(scores.real), len(scores.fake)
+    fair = scores.k[coverage.name] * m / n
+    order = np.argsort(-real.n_fakes, kind="stable")
+    many = order[real.n_fakes[order] > _OVER_FAIR * max(fair, 1.0)]
+    pictures = [
+        _real_beside_nearest(scores, row, f": {real.n_fakes[row]:,} fakes, {real.n_fakes[row] / m:.1%}")
+        for row in many[:_HUBS].tolist()
+    ]
+    limit = f"more than {_OVER_FAIR}{' times as many' if fair >= 1 else ''}"
+    sentence = (
+        f"For a perfect generator, the ball of a real image contains {fair:.3g} fakes on average. "
+        f"The balls of {len(many):,} of {n:,} reals contain {limit}."
+        + " Scores that rest on them are unreliable."
+        * bool(pictures)
+    )
+    return Gallery(
+        "Real images whose balls contain many fakes", sentence, tuple(pictures), len(many) - len(pictures)
+    )
+
+
+def select_repeats(scores: PerImageScores) -> Gallery:
+    """Images that occur several times in their set: the first of each, the most frequent first."""
+    roles: tuple[Role, Role] = ("fake", "real")
+    pictures, sentences, more = [], [], 0
+    for role, features, rows_of in zip(
+        roles, reversed(scores.sides), (scores.fake, scores.real), strict=True
+    ):
+        groups = repeats(features.features)
+        count = sum(len(rows) - 1 for rows in groups)
+        sentences.append(f"{count:,} of {len(features):,} {role}s repeat an earlier {role}")
+        for rows in groups[:_REPEATS]:
+            caption = f"{rows_of.names[rows[0]]}: {len(rows):,} times"
+            pictures.append(Picture((role, rows[0]), caption, group=f"Among the {role}s"))
+        more += max(0, len(groups) - _REPEATS)
+    sentence = f"{', and '.join(sentences)}, by features that are equal to the last bit."
+    return Gallery("Duplicates", sentence, tuple(pictures), more)
+
+
+def repeats(features: Tensor) -> list[list[int]]:
+    """Rows that are equal, in groups: the largest first, equally large ones by their first row."""
+    groups: dict[bytes, list[int]] = defaultdict(list)
+    row = 0
+    for block in double_blocks(features, torch.device("cpu")):
+        for each in block.numpy() + 0.0:  # so that -0 is 0
+            groups[hashlib.blake2b(each.tobytes(), digest_size=16).digest()].append(row)
+            row += 1
+    found = [rows for rows in groups.values() if len(rows) > 1]
+    return sorted(found, key=lambda rows: (-len(rows), rows[0]))
+
+
+_GROUPS, _IN_GROUP = 6, 8
+_LABEL = 60  # characters of a label
+
+
+def select_mislabeled(scores: PerImageScores) -> list[Gallery]:
+    """Of the most frequent confusions the most realistic fakes, each beside its nearest real; none without labels."""
+    if scores.labels is None:
+        return []
+    groups = scores.labels.mistakes()
+    realism, count = scores.fake.realism, sum(map(len, groups.values()))
+    pictures = []
+    for (requested, found), rows in list(groups.items())[:_GROUPS]:
+        labels = (shown(label, longest=_LABEL) for label in (requested, found))
+        group = "Requested {}, recognized as {} ({:,})".format(*labels, len(rows))
+        best = sorted(rows, key=lambda row: (-realism[row], row))[:_IN_GROUP]
+        pictures += [beside_nearest(scores, row, group=group) for row in best]
+    summary = scores.result.labels
+    known = {"knn": "the nearest reals", "linear": "a linear classifier of the reals"}
+    name = "a classifier" if summary is None else known.get(summary.recogniser, summary.recogniser)
+    sentence = (
+        f"{count:,} of {len(scores.fake):,} fakes are recognized as another class than requested, by "
+        f"{shown(name, longest=_LABEL)}, which may be wrong itself. Of the most frequent confusions, the most realistic "
+        "fakes; each is shown beside its nearest real."
+        if pictures
+        else "Every fake is recognized as the requested class."
+    )
+    return [
+        Gallery("Fakes of another class than requested", sentence, tuple(pictures), count - len(pictures))
+    ]
+
+
+_MOST = 10_000  # images of a set among which modes are looked for: the search grows with the square
+_MODES, _PER_MODE = 6, 8
+_SINGLE = 16
+
+
+def select_modes(
+    scores: PerImageScores,
+    *,
+    labels: tuple[KnownLabels, KnownLabels] = (None, None),
+    device: torch.device | str = "auto",
+    progress: StageProgress | None = None,
+) -> list[Gallery]:
+    """Reals that no fake covers, by missed modes; and fakes off the real manifold, by invented modes.
+
+    Where no missed mode is significant, the reals that are farthest from any fake are shown one by one.
+
+    Args:
+        scores: Of all images.
+        labels: Class of each real and of each fake, as far as they are known.
+        device: Where neighbors are searched for.
+        progress: Called with "kinds", percent, and 100.
+    """
+    found = _modes(scores, labels, device, progress)
+    missed, invented = ([], []) if found is None else (found.modes.missed, found.modes.invented)
+    summaries = _mode_summaries(found, scores)
+    uncovered = _of_modes("real", missed, scores.real.names, "covered by no fake")
+    if not uncovered:
+        uncovered = _farthest(scores)
+        summaries[0] += (
+            " Shown are those that are farthest from any fake, relative to the size of their ball."
+        )
+    outside = _of_modes("fake", invented, scores.fake.names, "off the manifold")
+    return [
+        Gallery("Missed: real images that no fake covers", summaries[0], uncovered),
+        Gallery("Invented: fakes off the real manifold", summaries[1], outside),
+    ]
+
+
+def _modes(
+    scores: PerImageScores,
+    labels: tuple[KnownLabels, KnownLabels],
+    device: torch.device | str,
+    progress: StageProgress | None,
+) -> FoundModes | None:
+    """None where there are too few images."""
+    (reals, fakes), uncovered_k, outside_k = scores.sides, scores.k[coverage.name], scores.k[precision.name]
+    if min(len(reals), len(fakes)) < max(LEAST_IMAGES, uncovered_k + 1, outside_k + 1):
+        return None
+
+    def report(done: int, total: int) -> None:
+        if progress is not None:
+            progress("kinds", 100 * done // max(total, 1), 100)
+
+    modes = modes_of(
+        reals.features,
+        fakes.features,
+        uncovered_k=uncovered_k,
+        outside_k=outside_k,
+        real_labels=labels[0],
+        fake_labels=labels[1],
+        most=_MOST,
+        seed=scores.result.seed,
+        device=device,
+        progress=report,
+    )
+    info = fakes.extractor or reals.extractor
+    return FoundModes(modes, reals.source, fakes.source, reals.names, fakes.names, info, ())
+
+
+def _mode_summaries(found: FoundModes | None, scores: PerImageScores) -> list[str]:
+    """Sentences about missed and about invented modes."""
+    shares = [
+        f"{1 - scores.real.covered.mean():.1%} of the reals are covered by no fake",
+        f"{1 - scores.fake.inside.mean():.1%} of the fakes lie outside",
+    ]
+    if found is None:
+        return [
+            f"{share}; at least {LEAST_IMAGES} images of each set are needed to find modes."
+            for share in shares
+        ]
+    modes = found.modes
+    part = ""
+    if (modes.n_real, modes.n_fake) != (len(scores.real), len(scores.fake)):
+        part = (
+            f" Modes were looked for among {modes.n_real:,} reals and {modes.n_fake:,} fakes, drawn at random, whose "
+            "shares differ a little."
+        )
+    missed, invented, *classes = (f"{capital(sentence)}." for sentence in found.summary)
+    return [" ".join([f"{shares[0]}.", missed, *classes]) + part, f"{shares[1]}. {invented}{part}"]
+
+
+def _of_modes(
+    role: Role, clusters: Sequence[ModeCluster], names: Sequence[str], what: str
+) -> tuple[Picture, ...]:
+    """The most typical images of each significant mode, under a heading with its counts and classes."""
+    pictures = []
+    for number, cluster in enumerate([each for each in clusters if each.is_significant][:_MODES], start=1):
+        classes = [f"{name} {count / cluster.flagged:.0%}" for name, count in cluster.classes[:3]]
+        counts = f"{cluster.flagged:,} of {cluster.size:,} {role}s {what}, {cluster.expected:,.0f} expected"
+        group = f"Mode {number}: {'; '.join([counts, *[', '.join(classes)] * bool(classes)])}"
+        pictures += [Picture((role, row), names[row], group=group) for row in cluster.rows[:_PER_MODE]]
+    return tuple(pictures)
+
+
+def _farthest(scores: PerImageScores) -> tuple[Picture, ...]:
+    """Uncovered reals by how many of their radii away the nearest fake is, each beside that fake."""
+    real, distance = scores.real, scores.real.nearest_fake_distance
+    with np.errstate(divide="ignore", invalid="ignore"):
+        far = np.where(distance > 0, distance / real.radius, 0.0)  # on the border of a ball that is a point
+    rows = np.argsort(-far, kind="stable")
+    rows = rows[~real.covered[rows]][:_SINGLE].tolist()
+    away = [f": {far[row]:.2f} radii away" if np.isfinite(far[row]) else ": its radius is 0" for row in rows]
+    return tuple(_real_beside_nearest(scores, row, text) for row, text in zip(rows, away, strict=True))
+
+
+_FAILURES, _BEST, _COPIES = 60, 12, 24
+_PROMPT = 160  # characters of a caption
+
+
+def _prompt(text: str) -> str:
+    return f"“{shown(text, longest=_PROMPT)}”"
+
+
+def select_by_prompt(aligned: Aligned) -> list[Gallery]:
+    """Images that rank another prompt first, each beside an image of that prompt; and those that fit theirs best."""
+    from genpr.conditional.prompt_ranking import worst_first
+
+    first: dict[str, int] = {}  # image of each prompt
+    for row, texts in enumerate(aligned.assignment.of_image):
+        for index in texts:
+            first.setdefault(aligned.assignment.texts[index], row)
+    failed = worst_first(aligned.ranks)
+    failures = [
+        Picture(
+            ("fake", each.row),
+            f"{each.image}: prompt {_prompt(each.prompt)} ({each.score:.3f}), rank {each.rank:g} of {each.pool:,}",
+            ("fake", first[each.winner]),
+            f"an image of the prompt that it ranks first, {_prompt(each.winner)} ({each.winner_score:.3f})",
+        )
+        for each in failed[:_FAILURES]
+    ]
+    right = [each for each in aligned.ranks if not each.is_failure]
+    right.sort(key=lambda each: (each.winner_score - each.score, each.row))
+    best = [
+        Picture(
+            ("fake", each.row),
+            f"{each.image}: prompt {_prompt(each.prompt)} ({each.score:.3f}); the next prompt has {each.winner_score:.3f}",
+        )
+        for each in right[:_BEST]
+    ]
+    total = len(aligned.ranks)
+    sentence = (
+        f"{len(failed):,} of {total:,} images do not rank their own prompt first; the lowest ranks come first. Each is shown "
+        "beside an image of the prompt that it ranks first. In brackets: cosines."
+        if failed
+        else f"All {total:,} images rank their own prompt first."
+    )
+    title, more = "Images that fit another prompt better", len(failed) - len(failures)
+    text = "Those whose own prompt leads by most, for comparison." if best else "There are none."
+    return [
+        Gallery(title, sentence, tuple(failures), more, is_wide=True),
+        Gallery(
+            "Images that fit their own prompt best", text, tuple(best), len(right) - len(best), is_wide=True
+        ),
+    ]
+
+
+def select_copies(names: Sequence[str], copies: Copies) -> Gallery:
+    """The images most similar to a training image, each shown with that training image."""
+    found = copies.found
+    above = int((found.similarity > found.threshold).sum())
+    pictures = []
+    for row in np.argsort(-found.similarity, kind="stable")[:_COPIES].tolist():
+        nearest: ImageRef = ("real", int(found.nearest[row]))
+        caption = f"{names[row]}: cosine {found.similarity[row]:.3f}"
+        pictures.append(
+            Picture(
+                ("fake", row), caption, nearest, f"{copies.names[nearest[1]]}, the nearest training image"
+            )
+        )
+    null = ""
+    if found.null.value is not None:
+        null = f"; for {percent(found.null.value)} of the training images, another training image is as near"
+    sentence = (
+        f"{above:,} of {len(names):,} images have a cosine above {found.threshold:g} to a training image{null}. The nearest "
+        "come first, whether above or not."
+    )
+    return Gallery(
+        "Images nearest to training images", sentence, tuple(pictures), max(0, above - len(pictures))
+    )

@@ -1,0 +1,169 @@
+"""Text for terminals, pages and tables: user strings made safe to show, numbers, paragraphs and plain tables."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Collection, Iterable, Sequence
+from textwrap import fill
+from typing import Literal
+
+from rich import box
+from rich.cells import cell_len, chop_cells
+from rich.console import Console
+from rich.table import Table
+
+WIDTH = 80
+LONGEST = 400
+
+_FILLER = "\x00"  # never in plain text
+_IN_ASCII = str.maketrans({"─": "-", "±": "+-", "…": "...", "×": "x", "²": "^2"})
+
+
+def shown(text: object, *, longest: int = LONGEST) -> str:
+    r"""Text on one line, with what is not printable (control characters, lone surrogates, marks of direction) as escapes.
+
+    Of what is longer than `longest` characters the middle is left out. Markup stays: jinja2 escapes it.
+
+    Example:
+        >>> print(shown("red\x1b[31m.png"))
+        red\x1b[31m.png
+    """
+    raw = str(text)
+    if len(raw) > longest:
+        raw = f"{raw[: longest // 2]}…{raw[-(longest // 2) :]}"
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in raw)
+
+
+def cut(name: str, width: int, *, gap: str = "…") -> str:
+    """A name made safe to show, its middle left out where it is wider than `width` columns.
+
+    Example:
+        >>> cut("a-long-name-of-a-class", 9)
+        'a-lo…lass'
+    """
+    whole = shown(name)
+    if cell_len(whole) <= width:
+        return whole
+    tail = (width - len(gap)) // 2
+    head = chop_cells(whole, width - len(gap) - tail)[0]
+    end = whole[-tail:] if tail else ""
+    while cell_len(end) > tail:
+        end = end[1:]
+    return f"{head}{gap}{end}"
+
+
+def can_show(text: str) -> bool:
+    """Whether the encoding of stdout holds every character."""
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def plain(text: str) -> str:
+    """On one line, without control characters, and in characters that stdout holds: others are written as escapes."""
+    safe = shown(text, longest=sys.maxsize)
+    if not can_show("─±…"):  # all or none, so that widths are those of what is printed
+        safe = safe.translate(_IN_ASCII)
+    return safe if can_show(safe) else safe.translate(_IN_ASCII).encode("ascii", "backslashreplace").decode()
+
+
+def shortened(name: str, width: int) -> str:
+    """A plain name for one cell of at most `width` columns."""
+    return cut(plain(name), width, gap=plain("…"))
+
+
+def wrapped(text: str, *, first: str = "", others: str = "  ") -> str:
+    """A plain paragraph of at most 80 columns; its first line begins with `first`, the others with `others`."""
+    safe = plain(text)
+    wide = {c for c in safe if cell_len(c) == 2}  # textwrap counts characters, a terminal columns
+    for c in wide:
+        safe = safe.replace(c, c + _FILLER)
+    lines = fill(safe, WIDTH - bool(wide), initial_indent=first, subsequent_indent=others)
+    return lines.replace(_FILLER, "")
+
+
+def capital(text: str) -> str:
+    """As a sentence begins."""
+    return text[:1].upper() + text[1:]
+
+
+def number(value: float | None, missing: str = "-") -> str:
+    """Four decimals for shares, fewer for distances, which may be of any size."""
+    if value is None:
+        return missing
+    size = abs(value)
+    if 0 < size < 0.001:
+        return f"{value:.1e}"
+    return f"{value:.4f}" if size < 10 else f"{value:.2f}" if size < 1e6 else f"{value:.4g}"
+
+
+def interval(ends: tuple[float, float] | None, between: str = " - ", missing: str = "-") -> str:
+    """Both ends with three decimals."""
+    return missing if ends is None else between.join(f"{end:.3f}" for end in ends)
+
+
+def plus_minus(value: float | None, ends: tuple[float, float] | None, digits: int = 2) -> str:
+    """A value with half the width of its interval."""
+    if value is None:
+        return "-"
+    half = "" if ends is None else f" ±{(ends[1] - ends[0]) / 2:.{digits}f}"
+    return f"{value:.{digits}f}{half}"
+
+
+def percent(share: float) -> str:
+    """Whole percents, but never "0 %" of something that is there nor "100 %" of what is not whole."""
+    if 0 < share < 0.005:
+        return "less than 1 %"
+    if 0.995 <= share < 1:
+        return "more than 99 %"
+    return f"{share:.0%}".replace("%", " %")
+
+
+def and_more(count: int, what: str = "more (all in --json)") -> list[str]:
+    """A line that counts what is left out; none where nothing is."""
+    return [f"and {count:,} {what}"] if count > 0 else []
+
+
+def table(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    texts: Collection[int] = (0,),
+    sections: Collection[int] = (),
+    whole: Literal["numbers", "all", "none"] = "numbers",
+) -> str:
+    """A table of 80 columns without a frame; in color only where stdout is a terminal that wants it.
+
+    Args:
+        heads: Of the columns.
+        rows: Cells, which may hold anything.
+        texts: Columns of text, from 0, or from the end if negative: left-aligned and folded to fit. Others are numbers.
+        sections: Numbers of rows that a rule follows.
+        whole: Which cells are never folded over two lines.
+    """
+    made = Table(
+        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="bold"
+    )
+    text_columns = {index % len(heads) for index in texts}
+    for index, head in enumerate(heads):
+        is_text = index in text_columns
+        made.add_column(
+            plain(head),
+            justify="left" if is_text else "right",
+            overflow="fold",
+            no_wrap=whole == "all" or (whole == "numbers" and not is_text),
+        )
+    for index, row in enumerate(rows):
+        made.add_row(*map(plain, row), end_section=index in sections)
+    terminal = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    buffer = io.StringIO()
+    console = Console(
+        file=buffer, width=WIDTH, force_terminal=terminal, no_color=not terminal, markup=False, emoji=False
+    )
+    console.print(made)
+    text = "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()).strip("\n")
+    return text if can_show(text) else text.translate(_IN_ASCII)

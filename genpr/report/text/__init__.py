@@ -1,1 +1,0 @@
-"""Results in a terminal and in CSV files."""

@@ -1,0 +1,93 @@
+"""Tables about images: one reader for all formats, and names of images in the form that a table has."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from genpr.errors import DataError
+from genpr.evaluation.tables import ImageValues, TableFormat, names_like, read_table
+
+FORM = TableFormat(
+    what="scores",
+    code="bad-scores-file",
+    fields={"id": ("id", "filename"), "score": ("score", "value"), "note": ("note",)},
+    main="score",
+    text="note",
+    headless=("id", "score"),
+    repeated_code="repeated",
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("t.csv", "a,1\nb,2\n,\n"),
+        ("t.csv", "File_Name,x,VALUE\na,0,1\nb,0,2"),
+        ("t.tsv", "value\tid\n1\ta\n2\tb\n"),
+        ("t.jsonl", '{"file-name": "a", "Score": "1"}\n\n{"id": "b", "value": "2"}\n'),
+        ("t.json", '[{"id": "a", "score": "1"}, {"id": "b", "score": "2"}]'),
+    ],
+    ids=range(5),
+)
+def test_all_formats_are_read_alike(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    rows = read_table(tmp_path / name, FORM)
+    assert [(row.values["id"], row.values["score"]) for row in rows] == [("a", "1"), ("b", "2")]
+
+
+def test_texts_in_a_mapping_have_a_field_of_their_own(tmp_path):
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"a": 1, "b": "none"}))
+    assert [dict(row.values) for row in read_table(path, FORM)] == [
+        {"id": "a", "score": 1},
+        {"id": "b", "note": "none"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "code"),
+    [
+        ("t.csv", "a,1\nb\n", "bad-scores-file"),
+        ("t.csv", "\n", "bad-scores-file"),
+        ("t.csv", 'a,"1\n', "bad-csv"),
+        ("t.csv", "a,\0\n", "bad-scores-file"),
+        ("t.json", '{"a": 1, "a": 2}', "repeated"),
+        ("t.json", "[3]", "bad-scores-file"),
+        ("t.jsonl", "[" * 100_000, "bad-scores-file"),
+    ],
+    ids=range(7),
+)
+def test_damaged_tables_are_refused(tmp_path, name, text, code):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DataError) as caught:
+        list(read_table(tmp_path / name, FORM))
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("names", "known", "form"),
+    [
+        (["x/a.png", "y/b.png"], {"x/a.png", "y/b.png"}, ["x/a.png", "y/b.png"]),
+        (["x\\a.png", "./y/b.png"], {"x/a", "y/b"}, ["x/a", "y/b"]),
+        (["x/a.png", "y/b.png"], {"a.png", "b.png"}, ["a.png", "b.png"]),
+        (["x/a.png", "y/b.png"], {"a", "b"}, ["a", "b"]),
+        (["x/a.png", "y/b.png"], {"x/a.png", "b"}, ["x/a.png", "y/b.png"]),
+        (["x/a.png", "y/a.png"], {"a.png"}, ["x/a.png", "y/a.png"]),
+        (["a.png", "a.jpg"], {"a"}, ["a.png", "a.jpg"]),
+    ],
+    ids=["paths", "stems", "files", "file stems", "a tie is of paths", "shared files", "shared stems"],
+)
+def test_names_take_the_form_that_a_table_knows(names, known, form):
+    assert names_like(names, known) == form
+
+
+def test_values_belong_to_names_or_to_rows():
+    named = ImageValues({"a": 1, "b": 2}, "x", "score")
+    assert named.match(["b.png", "c.png"], [0, 1], 2) == [2, None]
+    assert ImageValues((1, 2, 3), "x", "score").match(["[2]", "[0]"], [2, 0], 3) == [3, 1]
+    for rows, total in (([0], 2), ([0], 4), ([3], None)):
+        with pytest.raises(DataError) as caught:
+            ImageValues((1, 2, 3), "x", "score").match(["n"], rows, total)
+        assert caught.value.code == "score-count"

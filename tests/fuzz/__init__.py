@@ -1,1 +1,0 @@
-"""Seeded mutation fuzzing: valid files and command lines, damaged on purpose, of which genpr must make a score or an error."""

@@ -1,0 +1,397 @@
+"""Damaged files of every kind end in a score or a `GenprError`, soon, in little memory, and without side effects.
+
+`GENPR_EXAMPLES=100000 python -m pytest tests/hostile/test_mutations.py` tries as many per kind, and new ones each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import cache
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+from hostile import valid_files as valid
+from hostile.watched import watched
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import genpr
+from genpr.checkpoints.score_log import ScoreLog
+from genpr.conditional.prompts import open_prompts
+from genpr.conditional.vocabulary import Vocabulary
+from genpr.errors import GenprError, ImageError
+from genpr.evaluation.compare import compare, load_results
+from genpr.evaluation.labels import open_labels
+from genpr.features.cache import FeatureCache
+from genpr.features.cache_files import find_folders
+from genpr.features.feature_set import FeatureSet
+from genpr.features.inputs import open_input
+from genpr.features.weights.files import load_state_dict
+from genpr.features.weights.known import WeightsFile
+from genpr.images.arrays import peek_array
+from genpr.images.decode import decode
+from genpr.images.policy import DecodePolicy
+from genpr.images.source import open_source
+from genpr.metrics.knn_manifold import KNNManifold
+
+MOST_SECONDS = 5.0  # of processor time
+MOST_BYTES = 2**30
+MOST_IMAGES = 300  # of an archive; a damaged one may hold any number of copies
+EXAMPLES = int(os.environ.get("GENPR_EXAMPLES", "0"))
+
+Read = Callable[[Path], object]
+
+
+def read_image(path: Path) -> None:
+    policy = DecodePolicy() if path.stat().st_size % 2 else DecodePolicy(alpha="white", exif="apply")
+    decoded = decode(path.read_bytes(), name="x.png", policy=policy)
+    height, width, channels = decoded.pixels.shape
+    assert (decoded.pixels.dtype.name, channels) == ("uint8", 3)
+    assert 0 < height * width <= policy.max_pixels
+
+
+def read_source(path: Path) -> None:
+    """Every image that can be used, and the labels of the source."""
+    source = open_source(path)
+    for item in islice(source, MOST_IMAGES):
+        try:
+            decode(item.read(), name=item.name, policy=DecodePolicy())
+        except ImageError as error:
+            check_message(error)
+    names = [item.name for item in islice(open_source(path), MOST_IMAGES)]
+    open_labels(None, path, "fake").match(names, range(len(names)), len(names))
+
+
+def read_list(path: Path) -> None:
+    for number, image in enumerate(valid.images()[:2]):
+        (path.parent / f"{number}.png").write_bytes(image)
+    read_source(path)
+
+
+def read_input(path: Path) -> None:
+    """Images, features or labels, whatever the file holds."""
+    header = peek_array(path)
+    if path.suffix == ".npz":
+        open_labels(None, path, "fake")
+    elif header is not None and len(header[0]) == 1:
+        open_labels(path, path, "fake")
+        return
+    opened = open_input(path, "fake")
+    if not isinstance(opened, FeatureSet):
+        read_source(path)
+        return
+    width = opened.features.shape[-1] // 8 if opened.features.ndim else 1
+    reals = replace(opened, features=valid.features(9).repeat(1, max(1, width)), names=(), identities=None)
+    metrics = ["precision", "recall", "density", "coverage"]
+    result = genpr.score(reals, opened, metrics=metrics, intervals=False, control=False, k=3)
+    assert 0 <= result["precision"] <= 1
+    json.loads(result.to_json())
+
+
+def read_shard(path: Path) -> None:
+    """A shard of the cache gives the features that were kept, or nothing."""
+    cached = FeatureCache(path.parent, valid.INFO, "cpu")
+    path.rename(cached.folder / f"{'0' * 32}.safetensors")
+    cached = FeatureCache(path.parent, valid.INFO, "cpu")
+    for row, image in enumerate(valid.images()):
+        found = cached.get(hashlib.sha256(image).digest())
+        assert found is None or torch.equal(found.features, valid.features(3, 3)[row])
+
+
+def read_key(path: Path) -> None:
+    cached = FeatureCache(path.parent, valid.INFO, "cpu")
+    path.rename(cached.folder / "key.json")
+    for each in find_folders(path.parent):
+        assert each.count_rows() >= 0
+        assert isinstance(each.extractor, str)
+
+
+def read_manifold(path: Path) -> None:
+    """A saved manifold counts as it did, or is refused."""
+    queries = valid.features(6)
+    expected = KNNManifold.fit(valid.features(4, 12), k=3).count(queries)
+    assert torch.equal(KNNManifold.load(path, device="cpu").count(queries), expected)
+
+
+def read_weights(path: Path) -> None:
+    url = "https://example.org/x"
+    entry = WeightsFile(name=path.name, url=url, size=None, sha256=None, licence="none", used_by=("x",))
+    assert all(isinstance(tensor, torch.Tensor) for tensor in load_state_dict(entry, path).values())
+
+
+def read_labels(path: Path) -> None:
+    for sets in (False, True):
+        labels = open_labels(path, path.parent, "real", sets=sets)
+        assert len(labels.match(valid.NAMES, range(4), 4)) == 4
+
+
+def read_prompts(path: Path) -> None:
+    open_prompts(path, path.parent)
+
+
+def read_vocabulary(path: Path) -> None:
+    text = path.read_bytes()[:2000].decode("utf-8", "replace")
+    Vocabulary.load(path).find("a kitten and a puppy in New York" + text)
+
+
+def read_answers(path: Path) -> None:
+    json.loads(genpr.score_entities(valid.EXPECTED, path).to_json())
+
+
+def read_results(path: Path) -> None:
+    comparison = compare({**load_results(path), "other": valid.result(7)}, force=True)
+    for each in comparison.results.values():
+        json.loads(each.to_json())
+
+
+def read_log(path: Path) -> None:
+    with ScoreLog(path, stylegan=True) as log:
+        json.dumps([log.best, log.records], allow_nan=False)
+
+
+def json_lines(*values: object) -> bytes:
+    return b"".join(json.dumps(value).encode() + b"\n" for value in values)
+
+
+@cache
+def kinds() -> dict[str, tuple[str, Sequence[bytes], Read]]:
+    """By kind: the name of the file, valid files, and what genpr does with one."""
+    members, found = valid.members(), {}
+    for name, files in valid.image_files().items():
+        found[name] = ("x.png", files, read_image)
+    methods = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA)
+    found["zip"] = ("x.zip", [valid.zip_of(members, method) for method in methods], read_source)
+    for suffix, mode in ((".tar", "w"), (".tar.gz", "w:gz"), (".tar.xz", "w:xz")):
+        found[suffix[1:]] = (f"x{suffix}", [valid.tar_of(members, mode)], read_source)
+    for suffix, table in valid.tables().items():
+        found[suffix[1:]] = (f"x{suffix}", [table], read_source)
+    names = [[name, int("b" in name)] for name in valid.NAMES]
+    prompts = {"file_name": "a/0.png", "text": "a cat"}, {"file_name": "b/2.png", "text": "a dog"}
+    answers = (
+        'Sure! {"result": {"entities": ["cat", "dog"]}, "explanation": "I see a cat."}',
+        "```json\n[\"cat\", 'dog',]\n```",
+        "Entities:\n- cat\n- dog\n",
+        "none",
+    )
+    return found | {
+        "list": ("x.txt", [b"0.png\n1.png\n", b"1.png\0./0.png\0"], read_list),
+        "npy": ("x.npy", valid.arrays(), read_input),
+        "npz": ("x.npz", valid.zipped_arrays(), read_input),
+        "features": ("x.safetensors", [valid.feature_file(), valid.tensors()], read_input),
+        "cache": ("shard.safetensors", [valid.shard()], read_shard),
+        "cache key": ("x.json", [valid.KEY], read_key),
+        "manifold": ("x.safetensors", [valid.manifold()], read_manifold),
+        "weights": ("x.safetensors", [valid.tensors()], read_weights),
+        "checkpoint": ("x.pth", [valid.checkpoint()], read_weights),
+        "labels.csv": (
+            "x.csv",
+            [b"name,label\n" + b"".join(f"{n},{c}\n".encode() for n, c in names)],
+            read_labels,
+        ),
+        "labels.json": ("x.json", [json.dumps({"labels": names}).encode()], read_labels),
+        "prompts.csv": ("x.csv", [b'name,prompt\na/0.png,"a cat, sleeping"\nb/2.png,a dog\n'], read_prompts),
+        "prompts.jsonl": ("x.jsonl", [json_lines(*prompts)], read_prompts),
+        "prompts.json": ("x.json", [json.dumps({"a/0.png": ["one", "two"]}).encode()], read_prompts),
+        "vocabulary": ("x.json", [json.dumps({"cat": ["kitten"], "dog": "puppy"}).encode()], read_vocabulary),
+        "answers": (
+            "x.jsonl",
+            [json_lines(*({"id": str(n), "answer": text} for n, text in enumerate(answers)))],
+            read_answers,
+        ),
+        "results": ("x.json", valid.results(), read_results),
+        "log": ("genpr.jsonl", [valid.log()], read_log),
+    }
+
+
+KINDS = [
+    *("png", "jpeg", "webp", "tiff", "gif", "bmp", "ppm", "avif", "zip", "tar", "tar.gz", "tar.xz"),
+    *("parquet", "arrow", "list", "npy", "npz", "features", "cache", "cache key", "manifold", "weights"),
+    *("checkpoint", "labels.csv", "labels.json", "prompts.csv", "prompts.jsonl", "prompts.json"),
+    *("vocabulary", "answers", "results", "log"),
+]
+NUMBERS = [0, 1, 2, 127, 128, 255, 256, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**63, 2**64 - 1]
+TEXTS = [
+    *(
+        "",
+        "\0",
+        "../../../x",
+        "a" * 5000,
+        "a\nb\rc",
+        "\x1b[2J\x1b]0;x\x07",
+        "\u202egnp.exe",
+        "=cmd|' /C calc'!A0",
+    ),
+    *(
+        "<script>alert(1)</script>",
+        "{{7*7}}${7*7}%s%n{0}",
+        "\u2028\ufeff\u00a0",
+        "nan",
+        "1e999",
+        "9" * 5000,
+        "-0",
+    ),
+]
+VALUES = st.one_of(
+    st.sampled_from([*TEXTS, None, True, -1, 1.5, 10**30, 1e308, float("nan"), float("inf"), [], {}, [[]]]),
+    st.recursive(st.none() | st.integers(), lambda inner: st.lists(inner, max_size=3), max_leaves=20),
+)
+
+
+@st.composite
+def damaged(draw: st.DrawFn, files: Sequence[bytes]) -> bytes:
+    """A valid file of which some bytes, lengths, stretches, cells or JSON values are others."""
+    data = draw(st.sampled_from(files))
+    for _ in range(draw(st.integers(1, 3))):
+        near_start = draw(st.booleans())
+        start = draw(st.integers(0, min(len(data), 64) if near_start else len(data)))
+        length = draw(st.sampled_from([1, 2, 4, 8, 64, 512]))
+        match draw(st.integers(0, 7)):
+            case 0:  # flip a bit
+                flipped = bytes([data[start] ^ 1 << draw(st.integers(0, 7))]) if start < len(data) else b""
+                data = data[:start] + flipped + data[start + 1 :]
+            case 1:  # a number of another size
+                size = draw(st.sampled_from([1, 2, 4, 8]))
+                value = draw(st.sampled_from(NUMBERS)) % 2 ** (8 * size)
+                order = draw(st.sampled_from(["little", "big"]))
+                data = data[:start] + value.to_bytes(size, order) + data[start + size :]
+            case 2:  # a cut end
+                data = data[:start]
+            case 3:  # a missing stretch
+                data = data[:start] + data[start + length :]
+            case 4:  # a repeated stretch
+                data = (
+                    data[:start]
+                    + data[start : start + length] * draw(st.sampled_from([2, 50, 1000]))
+                    + data[start:]
+                )
+            case 5:  # other bytes
+                data = data[:start] + draw(st.binary(max_size=16)) + data[start:]
+            case 6:  # a hostile text
+                text = draw(st.sampled_from(TEXTS)).encode("utf-8", "surrogatepass")
+                data = data[:start] + text + data[start + draw(st.sampled_from([0, length])) :]
+            case _:
+                data = with_other_value(draw, data)
+    return data
+
+
+def with_other_value(draw: st.DrawFn, data: bytes) -> bytes:
+    """JSON, or a line of it, in which one value is another; any other data as it is."""
+    lines = data.split(b"\n") if data.count(b"\n") > 1 else [data]
+    at = draw(st.integers(0, len(lines) - 1))
+    try:
+        value = json.loads(lines[at])
+    except (ValueError, RecursionError):
+        return data
+    parent, key, inner = None, None, value
+    while isinstance(inner, dict | list) and inner and draw(st.integers(0, 4)):
+        keys = sorted(inner) if isinstance(inner, dict) else range(len(inner))
+        parent, key = inner, draw(st.sampled_from(keys))
+        inner = parent[key]
+    if parent is None:
+        value = draw(VALUES)
+    elif draw(st.booleans()):
+        parent[key] = draw(VALUES)
+    else:
+        del parent[key]
+    lines[at] = json.dumps(value).encode("utf-8", "surrogatepass")
+    return b"\n".join(lines)
+
+
+def check_message(error: GenprError) -> None:
+    """One line that no terminal obeys."""
+    text = str(error)
+    assert text
+    assert not {*"\n\r\x1b\0"} & {*text}, f"not one line: {text!r:.300}"
+
+
+def outcome_of(kind: str, data: bytes) -> str:
+    """Read a file as genpr does: "score", or the code of the error.
+
+    Raises:
+        AssertionError: It took too long or too much memory, or did what is forbidden.
+    """
+    name, _, read = kinds()[kind]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="genpr-damaged-")))
+        path = folder / name
+        path.write_bytes(data)
+        before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+        os.environ["GENPR_CACHE"] = str(folder / "cache")  # the fixture `_private_cache` restores it
+        with watched(folder) as forbidden:
+            try:
+                read(path)
+            except GenprError as error:
+                check_message(error)
+                outcome = error.code
+            else:
+                outcome = "score"
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+        seconds = time.process_time() - started
+    assert not forbidden, forbidden[:5]
+    assert seconds < MOST_SECONDS
+    assert grown < MOST_BYTES
+    return outcome
+
+
+def test_the_kinds_are_all_tested():
+    assert list(kinds()) == KINDS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_valid_files_are_read(kind):
+    assert {outcome_of(kind, data) for data in kinds()[kind][1]} == {"score"}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", KINDS)
+def test_damaged_files_end_in_a_score_or_an_error(kind):
+    @settings(
+        max_examples=EXAMPLES or 30,
+        derandomize=not EXAMPLES,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(damaged(kinds()[kind][1]))
+    def check(data: bytes) -> None:
+        outcome_of(kind, data)
+
+    check()
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda _: Path("/tmp/genpr-elsewhere").write_text("x"),
+        lambda _: pickle.loads(pickle.dumps(Path("x"))),
+        lambda _: subprocess.run([sys.executable, "-c", ""], check=True),
+        lambda path: (path.parents[1] / "genpr-elsewhere").unlink(missing_ok=True),
+    ],
+)
+def test_what_must_not_happen_is_seen(monkeypatch, act):
+    monkeypatch.setitem(kinds(), "ppm", ("x.ppm", [b""], act))
+    with pytest.raises(AssertionError):
+        outcome_of("ppm", b"")
+
+
+def test_what_lies_in_the_folder_may_change(tmp_path):
+    with watched(tmp_path) as seen:
+        path = tmp_path / "x"
+        path.write_text("x")
+        path.rename(tmp_path / "y").unlink()
+        (tmp_path / "link").symlink_to("/etc")
+    assert seen == []

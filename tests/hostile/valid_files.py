@@ -1,0 +1,230 @@
+"""Small valid files of every format that genpr reads, made on the spot by genpr and the libraries that write them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import struct
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from safetensors.torch import save
+
+import genpr
+from genpr.checkpoints.score_log import scored_record
+from genpr.features.cache import FeatureCache
+from genpr.features.extractor import ExtractorInfo
+from genpr.features.feature_set import FeatureSet, save_features
+from genpr.metrics.knn_manifold import KNNManifold
+
+COLOUR = np.random.default_rng(0).integers(0, 256, (9, 12, 3), dtype=np.uint8)
+NAMES = ("a/0.png", "a/1.png", "b/2.png", "b/3.png")
+INFO = ExtractorInfo("fuzzed", 8, "none", None, comparable=False, cache_key="0" * 64)
+EXPECTED = {str(n): ["cat"] if n % 2 else ["cat", "dog"] for n in range(4)}
+KEY = json.dumps(
+    {"feature_version": 1, "extractor": "fuzzed", "device": "cpu", "decoder": {"pillow": "1"}}
+).encode()
+
+
+def encoded(image: Image.Image | np.ndarray, format_name: str, **options: object) -> bytes:
+    """A file with `image`, of which saving leaves no trace."""
+    copy = Image.fromarray(image) if isinstance(image, np.ndarray) else image.copy()
+    file = io.BytesIO()
+    copy.save(file, format_name, **options)
+    return file.getvalue()
+
+
+def png_chunk(kind: bytes, body: bytes) -> bytes:
+    """A chunk with its length and checksum."""
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def png_of_chunks(chunks: list[tuple[bytes, bytes]]) -> bytes:
+    """A PNG file of these chunks."""
+    return b"\x89PNG\r\n\x1a\n" + b"".join(png_chunk(kind, body) for kind, body in chunks)
+
+
+def zip_of(members: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
+    """A zip archive of these files, always the same."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        for name, body in members.items():
+            archive.writestr(zipfile.ZipInfo(name), body, compress_type=method)
+    return file.getvalue()
+
+
+def tar_of(members: dict[str, bytes], mode: str = "w") -> bytes:
+    """A tar archive of these files."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode=mode) as archive:
+        for name, body in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(body)
+            archive.addfile(info, io.BytesIO(body))
+    return file.getvalue()
+
+
+def image_files() -> dict[str, list[bytes]]:
+    """By format, the variants whose reading differs."""
+    palette, rgba = Image.fromarray(COLOUR).quantize(16), np.concatenate([COLOUR, COLOUR[..., :1]], axis=2)
+    gray16, cmyk = COLOUR[..., 0].astype(np.uint16) * 257, Image.fromarray(COLOUR).convert("CMYK")
+    exif = Image.Exif()
+    exif[274], exif[271] = 6, "camera"
+    frames = {"save_all": True, "append_images": [Image.fromarray(255 - COLOUR)]}
+    tiffs = ("raw", "tiff_lzw", "tiff_adobe_deflate", "packbits", "jpeg")
+    return {
+        "png": [
+            encoded(COLOUR, "PNG", exif=exif),
+            encoded(palette, "PNG", transparency=3),
+            encoded(rgba, "PNG"),
+            encoded(gray16, "PNG"),
+            encoded(COLOUR, "PNG", **frames),
+        ],
+        "jpeg": [
+            encoded(COLOUR, "JPEG", exif=exif, progressive=True),
+            encoded(COLOUR[..., 0], "JPEG"),
+            encoded(cmyk, "JPEG"),
+        ],
+        "webp": [
+            encoded(COLOUR, "WEBP", exif=exif),
+            encoded(rgba, "WEBP"),
+            encoded(COLOUR, "WEBP", **frames),
+        ],
+        "tiff": [
+            *(encoded(COLOUR, "TIFF", compression=compression) for compression in tiffs),
+            encoded(gray16, "TIFF"),
+            encoded(COLOUR, "TIFF", **frames),
+        ],
+        "gif": [encoded(palette, "GIF"), encoded(COLOUR, "GIF", **frames)],
+        "bmp": [encoded(COLOUR, "BMP"), encoded(palette, "BMP")],
+        "ppm": [encoded(COLOUR, "PPM"), b"P3 2 1 255\n255 0 0 # red\n0 0 255\n"],
+        "avif": [encoded(COLOUR, "AVIF"), encoded(COLOUR, "AVIF", **frames)],
+    }
+
+
+def images() -> list[bytes]:
+    """Three small images that differ."""
+    return [encoded(np.roll(COLOUR, shift, axis=1), "PNG") for shift in range(3)]
+
+
+def members() -> dict[str, bytes]:
+    """What an archive of images may hold."""
+    files = image_files()
+    first = {
+        f"{folder}/{n}.{suffix}": files[suffix][0]
+        for n, (folder, suffix) in enumerate((("a", "png"), ("b", "jpeg"), ("b", "webp"), ("b", "gif")))
+    }
+    labels = json.dumps({"labels": [[name, 0] for name in first]}).encode()
+    return {**first, "dataset.json": labels, "x.txt": b"x", "a/0.cls": b"3"}
+
+
+def features(seed: int, n: int = 6) -> torch.Tensor:
+    """Random features (n, 8)."""
+    return torch.randn(n, 8, generator=torch.Generator().manual_seed(seed))
+
+
+def npy(array: np.ndarray) -> bytes:
+    """The array as a .npy file."""
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def arrays() -> list[bytes]:
+    """.npy files of images, of features and of labels."""
+    return [npy(np.stack([COLOUR] * 3)), npy(features(0).numpy().astype(np.float16)), npy(np.arange(4))]
+
+
+def zipped_arrays() -> list[bytes]:
+    """.npz files of images with labels, and of features."""
+    pixels, labels = npy(np.stack([COLOUR] * 3)), npy(np.arange(3))
+    return [
+        zip_of({"arr_0.npy": pixels, "arr_1.npy": labels}, zipfile.ZIP_DEFLATED),
+        zip_of({"features.npy": npy(features(0).numpy())}),
+    ]
+
+
+def tables() -> dict[str, bytes]:
+    """Images in a column, as parquet and as Arrow file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    values = [{"bytes": image, "path": f"{n}.png"} for n, image in enumerate(images())]
+    table, parquet, arrow = pa.table({"image": values, "label": [0, 1, 0]}), io.BytesIO(), io.BytesIO()
+    pq.write_table(table, parquet, row_group_size=2, compression="zstd")
+    with pa.ipc.new_file(arrow, table.schema) as writer:
+        writer.write_table(table)
+    return {".parquet": parquet.getvalue(), ".arrow": arrow.getvalue()}
+
+
+def tensors() -> bytes:
+    """A .safetensors file of another program."""
+    return save({"x": features(2), "bias": torch.zeros(3)})
+
+
+@cache
+def feature_file() -> bytes:
+    """Features as genpr saves them."""
+    identities = torch.zeros(6, 32, dtype=torch.uint8)
+    own = FeatureSet(features(1), "x/", INFO, tuple(f"{n}.png" for n in range(6)), identities)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "own.safetensors"
+        save_features(path, own)
+        return path.read_bytes()
+
+
+@cache
+def checkpoint() -> bytes:
+    """A state dict as `torch.save` writes it."""
+    file = io.BytesIO()
+    torch.save({"x": features(2)}, file)
+    return file.getvalue()
+
+
+@cache
+def shard() -> bytes:
+    """The features of `images` as the cache keeps them."""
+    with tempfile.TemporaryDirectory() as folder:
+        cached = FeatureCache(Path(folder) / "cache", INFO, "cpu")
+        known = [hashlib.sha256(image).digest() for image in images()]
+        cached.add(known, features(3, 3), [()] * 3, [(12, 9)] * 3)
+        cached.flush()
+        (path,) = cached.folder.glob("*.safetensors")
+        return path.read_bytes()
+
+
+@cache
+def manifold() -> bytes:
+    """A fitted manifold."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "manifold.safetensors"
+        KNNManifold.fit(features(4, 12), k=3).save(path)
+        return path.read_bytes()
+
+
+@cache
+def result(seed: int = 5) -> genpr.Result:
+    """A score with intervals."""
+    return genpr.score(features(0, 40).numpy(), features(seed, 40).numpy(), k=3)
+
+
+def results() -> list[bytes]:
+    """What `genpr score --json` prints for one and for several protocols, and a sweep."""
+    record = result().to_dict()
+    points = [{"setting": psi, "result": record} for psi in (0.5, 1.0)]
+    every = (record, {"results": [record, record]}, {"axis": "psi", "points": points})
+    return [json.dumps(each).encode() for each in every]
+
+
+def log() -> bytes:
+    """Two lines of `genpr watch`."""
+    lines = [scored_record(name, "0" * 64, result(), seconds=1.0, timestamp=1.0) for name in ("s1", "s2")]
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)

@@ -1,0 +1,71 @@
+"""What no input may make genpr do: start a program, open a connection, unpickle, or write a file elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_NEVER = {
+    *("subprocess.Popen", "os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn"),
+    *("pty.spawn", "pickle.find_class", "socket.connect", "socket.bind", "socket.getaddrinfo"),
+    *("webbrowser.open", "urllib.Request", "os.kill", "os.chown", "os.link"),
+}
+_CHANGES = {
+    *("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.truncate", "os.chmod", "os.symlink", "os.utime")
+}
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+class _Hook:
+    """An audit hook, which cannot be removed; it records forbidden events while `folder` is set."""
+
+    def __init__(self) -> None:
+        self.folder: str | None = None
+        self.seen: list[str] = []
+        self.is_installed = False
+
+    def __call__(self, event: str, args: tuple[object, ...]) -> None:
+        if self.folder is None:
+            return
+        if event in _NEVER:
+            self.seen.append(f"{event} {args!r:.200}")
+        elif event == "open":
+            path, mode, flags = args
+            writes = (
+                set(mode) & set("wax+")
+                if isinstance(mode, str)
+                else isinstance(flags, int) and flags & _WRITING
+            )
+            if writes and not self._is_inside(path):
+                self.seen.append(f"open for writing {path!r:.200}")
+        elif event in _CHANGES:
+            paths = {"os.symlink": args[1:2], "os.rename": args[:2]}.get(event, args[:1])
+            if not all(map(self._is_inside, paths)):
+                self.seen.append(f"{event} {args!r:.200}")
+
+    def _is_inside(self, path: object) -> bool:
+        """Whether a path leads into the folder; a number is a file that was opened already."""
+        if not isinstance(path, str | bytes | os.PathLike):
+            return True
+        real = os.path.realpath(os.fsdecode(path))
+        return real == "/dev/null" or "/__pycache__/" in real or (real + "/").startswith(f"{self.folder}/")
+
+
+_HOOK = _Hook()
+
+
+@contextmanager
+def watched(folder: Path) -> Iterator[list[str]]:
+    """Watch this process; what it does that is forbidden, or writes outside `folder`, is in the list afterwards."""
+    if not _HOOK.is_installed:
+        sys.addaudithook(_HOOK)
+        _HOOK.is_installed = True
+    _HOOK.seen = seen = []
+    _HOOK.folder = os.path.realpath(folder)
+    try:
+        yield seen
+    finally:
+        _HOOK.folder = None

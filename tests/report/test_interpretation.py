@@ -1,0 +1,199 @@
+"""Sentences about a score: true, by rule, and without blame where nothing is certain."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from page_results import a_result, an_asked_result
+
+import genpr
+from genpr.demo import build_demo
+from genpr.metrics import ball_metrics
+from genpr.metrics.value import MetricValue
+from genpr.report.interpretation import Grade, interpret, share_of
+from genpr.report.text import percent
+
+BLAME = ("misses", "no real one", "lmost none", "leaves out", "contradicts")
+PRDC = ("precision", "recall", "density", "coverage")
+
+
+def found(precision, recall, *, coverage=None, density=1.0, arm=0.03, **changes):
+    coverage = recall if coverage is None else coverage
+    values = dict(zip(PRDC, (precision, recall, density, coverage), strict=True))
+    return interpret(a_result(values, arm=arm, **changes))
+
+
+def test_a_perfect_generator_is_not_blamed():
+    assert not any(word in found(1.0, 1.0).summary for word in BLAME)
+    assert found(1.0, 1.0).caveats == ()
+
+
+@pytest.mark.parametrize("n", [60, 300, 3000])
+def test_chance_seldom_gets_a_perfect_generator_blamed(n):
+    rng, blamed, repeats = np.random.default_rng(n), 0, 400
+    error = 1.4 * np.sqrt(0.1 / 0.9 / n)  # of metrics of neighbors, relative to a null of .9
+    for _ in range(repeats):
+        shares = 1 + error * rng.normal(size=4)
+        made = found(*shares[:2], coverage=1.0, arm=2 * error)
+        blamed += any(word in " ".join([made.summary, *made.caveats]) for word in BLAME)
+    assert blamed <= 0.05 * repeats
+
+
+@pytest.mark.parametrize(
+    ("value", "arm", "grade"),
+    [
+        (1.0, 0.03, Grade.WHOLE),
+        (0.97, 0.2, Grade.UNCERTAIN),
+        (0.93, 0.05, Grade.WHOLE),
+        (0.93, 0.03, Grade.PART),
+        (0.5, 0.03, Grade.PART),
+        (0.05, 0.21, Grade.PART),
+        (0.05, 0.1, Grade.NONE),
+    ],
+)
+def test_grades_follow_the_interval(value, arm, grade):
+    assert share_of(a_result({"precision": value}, arm=arm), ball_metrics.precision).grade is grade
+
+
+def test_losses_are_given_in_percent():
+    assert found(1.0, 2 / 3).summary == (
+        "The generated images look like real ones; the generator misses about 33 % of the variety."
+    )
+    assert found(0.5, 1.0, coverage=1.0).summary.startswith(
+        "About 50 % of the generated images look like no real"
+    )
+    assert "about 60 % of the variety" in found(0.5, 0.4, coverage=0.5).summary
+    assert found(0.01, 0.01, arm=0.01).summary.count("lmost none") == 2
+
+
+def test_every_combination_is_a_sentence_of_its_own_kind():
+    cases = ((1.0, 0.03), (0.97, 0.2), (0.5, 0.03), (0.01, 0.01))
+    summaries = set()
+    for values in ((one, other) for one in cases for other in cases):
+        metrics = {
+            name: replace(
+                metric, interval=(max(0.0, value - arm) * 0.9, (value + arm) * 0.9), value=0.9 * value
+            )
+            for (name, metric), (value, arm) in zip(
+                a_result({"precision": 1.0, "recall": 1.0}).metrics.items(), values, strict=True
+            )
+        }
+        summary = interpret(a_result(metrics=metrics)).summary
+        assert summary[0].isupper()
+        assert summary.endswith(".")
+        assert not [wrong for wrong in ("..", "  ", "{", ";;") if wrong in summary]
+        summaries.add(summary)
+    assert len(summaries) >= 13  # where no image looks real, diversity is not judged
+
+
+def test_a_wide_interval_gives_no_false_precision():
+    made = found(1.0, 0.6, arm=0.2)
+    assert "between 20 % and 60 % of the variety" in made.summary
+    assert any("wide" in text and "recall" in text for text in made.caveats)
+    assert not any("wide" in text for text in found(1.0, 0.6, arm=0.05).caveats)
+    assert "up to 30 %" in found(0.95, 0.95, arm=0.25).summary
+
+
+def test_recall_is_not_believed_where_coverage_contradicts_it():
+    """Scattered noise has balls that contain every real."""
+    made = found(0.9, 1.05, coverage=0.3, arm=0.02)
+    assert "misses about" in made.summary
+    assert any("coverage contradicts it" in text for text in made.caveats)
+    assert "all of the variety" not in found(0.0, 1.0, coverage=0.0, arm=0.01).summary
+
+
+def test_bad_images_that_cover_nothing_are_not_counted_as_missing_variety():
+    """A fifth as many good fakes cover (1 - 1.2^-5) / (1 - 2^-5) of what all would, not all of it."""
+    summary = found(0.2, 1.0, coverage=(1 - 1.2**-5) / (1 - 2**-5), arm=0.01).summary
+    assert "reaches all of the variety" in summary
+
+
+@pytest.mark.parametrize("code", ["near-copies", "copied-reals", "shrinkage", "outlier-dominance"])
+def test_warnings_that_contradict_the_summary_are_caveats(code):
+    assert len(found(1.0, 1.0, codes=[code]).caveats) == 1
+
+
+@pytest.mark.parametrize("code", ["same-input", "missing-kinds", "odd-features"])
+def test_some_warnings_change_the_summary(code):
+    assert found(1.0, 1.0, codes=[code]).summary != found(1.0, 1.0).summary
+
+
+def test_without_intervals_chance_is_still_allowed_for():
+    assert not any(word in found(0.96, 0.96, arm=None, n=300).summary for word in BLAME)
+    bad = found(0.5, 1.0, coverage=1.0, arm=None, n=1000)
+    assert "no real one" in bad.summary
+    assert any("standard errors" in text for text in bad.caveats)
+
+
+def test_what_was_not_scored_is_not_judged():
+    assert "diversity was not scored" in interpret(a_result({"precision": 1.0})).summary
+    assert "fidelity was not scored" in interpret(a_result({"recall": 0.5})).summary
+    assert interpret(a_result({"coverage": 0.5})).summary.startswith("The generator misses about 50 %")
+    assert not any(word in interpret(a_result({"density": 1.0})).summary for word in BLAME)
+
+
+def test_evidence_holds_the_numbers():
+    (first, *_) = found(0.5, 1.0).evidence
+    assert [text for text in ("0.450", "50 %", "0.900", "47 % to 53 %") if text not in first] == []
+
+
+def test_words_for_shares():
+    percents = [percent(share) for share in (0.0, 0.001, 0.5, 0.999, 1.0)]
+    assert percents == ["0 %", "less than 1 %", "50 %", "more than 99 %", "100 %"]
+
+
+def test_a_share_without_a_null_is_none():
+    assert share_of(a_result({"precision": 1.0}, nulls={"precision": 0.9}), ball_metrics.recall) is None
+
+
+def test_the_four_demo_fakes_get_four_different_true_sentences():
+    demo = build_demo(n=400)
+    evaluator = genpr.Evaluator(demo.real.images, extractor="gabor", device="cpu", control=False)
+    summaries = {fake.name: interpret(evaluator.score(fake.images)).summary for fake in demo.fakes}
+    assert len(set(summaries.values())) == 4
+    assert not any(word in summaries["faithful"] for word in BLAME)
+    assert "misses about" in summaries["mode-dropped"]
+    assert "of the generated images look like no real one" in summaries["half-junk"]
+    assert summaries["blurred"].startswith("Almost none of the generated images")
+
+
+def test_conditional_scores_are_the_summary_where_that_is_all():
+    made = interpret(an_asked_result())
+    assert [text for text in ("70 %", "90 %", "worst: cat (10 %)") if text not in made.summary] == []
+    assert "first among 100 (chance: 1 %)" in made.evidence[0]
+    assert any(text.startswith("1 of 100 answers") for text in made.evidence)
+
+
+def test_good_images_with_wrong_labels_are_contradicted():
+    mixed = an_asked_result(mixed=True)
+    made = interpret(mixed)
+    assert "of the variety. But a classifier" in made.summary
+    assert not [text for text in made.evidence if "classifier" in text]
+    right = replace(mixed.metrics["label.gan_test"], value=0.89, interval=(0.88, 0.9))
+    made = interpret(replace(mixed, metrics={**mixed.metrics, "label.gan_test": right}))
+    assert "But" not in made.summary
+    assert [text for text in made.evidence if text.startswith("A classifier")]
+
+
+@pytest.mark.parametrize(("interval", "is_chance"), [((0.005, 0.03), True), ((0.02, 0.05), False)])
+def test_chance_is_called_chance(interval, is_chance):
+    metric = MetricValue(0.02, None, interval=interval, chance=0.01, pool=100)
+    result = replace(an_asked_result(), metrics={"retrieval.r_precision": metric})
+    assert ("no better than chance" in interpret(result).summary) == is_chance
+
+
+@pytest.mark.parametrize(("interval", "is_worse"), [((0.84, 0.87), True), ((0.84, 0.90), False)])
+def test_labels_are_compared_with_reals(interval, is_worse):
+    metric = MetricValue(0.85, 5, interval=interval, null=0.9)
+    result = replace(an_asked_result(), metrics={"label.gan_test": metric})
+    assert ("worst: cat" in interpret(result).summary) == is_worse
+
+
+def test_a_class_that_is_hard_for_the_classifier_is_not_blamed():
+    made = an_asked_result()
+    for null, is_blamed in ((0.11, False), (0.8, True)):
+        rows = (replace(made.labels.rows[0], null_recall=null), *made.labels.rows[1:])
+        summary = interpret(replace(made, labels=replace(made.labels, rows=rows))).summary
+        assert ("cat" in summary) == is_blamed

@@ -1,0 +1,335 @@
+"""Pages of every kind: valid, self-contained, true to their results, below their limit, and safe with hostile names."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import stat
+from dataclasses import replace
+from html import unescape
+
+import numpy as np
+import pytest
+from compare_results import a_scored
+from page_results import (
+    HOSTILE,
+    a_map,
+    a_result,
+    a_side,
+    an_asked_result,
+    elements,
+    parsed,
+    picture,
+    section,
+    text_of,
+)
+
+from genpr.errors import UsageError
+from genpr.evaluation.compare import compare, load_results
+from genpr.evaluation.result import result_of
+from genpr.notices import Notice
+from genpr.report.compare_page import compare_report
+from genpr.report.files import write_page
+from genpr.report.gallery import Gallery, Picture, within
+from genpr.report.page import Figure
+from genpr.report.plots import histogram, histogram_range
+from genpr.report.score_page import detail_tables, html_report, metric_rows
+from genpr.report.text import shown
+from genpr.storage import check_place
+
+
+def full_score():
+    """With everything that a page may hold."""
+    rng = np.random.default_rng(0)
+    values = {"precision": 1.0, "recall": 0.6, "density": 1.0, "coverage": 0.7}
+    result = a_result(
+        values,
+        codes=["missing-kinds", "small-sample"],
+        real=a_side(HOSTILE[0]),
+        fake=replace(a_side(HOSTILE[5]), skipped=((HOSTILE[0], "truncated"),)),
+    )
+    result = replace(result, notices=(*result.notices, Notice("x", "warning", HOSTILE[0], HOSTILE[2])))
+    named = tuple(Picture(picture(), name, picture("JPEG"), "near.png", name) for name in HOSTILE)
+    grouped = (Picture(picture(), "a", group="ships"), Picture(picture(), "b", group="cats"))
+    earlier = {"old.json": a_result({"precision": 0.8, "recall": 0.8}), HOSTILE[0]: a_result(n=500)}
+    return html_report(
+        result,
+        [Gallery(HOSTILE[0], HOSTILE[5], named), Gallery("Missed", "By mode.", grouped, more=7)],
+        earlier=earlier,
+        realism=[*rng.gamma(20, 0.05, 50), np.inf],
+        real_radii=rng.gamma(9, 1, 50),
+        fake_radii=rng.gamma(9, 1, 40),
+        set_map=a_map(),
+    )
+
+
+def full_comparison():
+    """Twelve results, eight of them of hostile names, with pictures and warnings."""
+    names = [*HOSTILE, *(f"step-{step:05d}.json" for step in range(400, 2000, 400))]
+    results = {
+        name: a_scored(
+            {"precision": 0.5 + 0.04 * index, "recall": 0.8},
+            seed=index,
+            real=a_side(HOSTILE[0]),
+            fake=a_side(name),
+            notices=(Notice("x", "warning", name, name), *[Notice("y", "note", "all have this")] * 2),
+        )
+        for index, name in enumerate(names)
+    }
+    rows = tuple(Picture(picture(), name, group=group) for group in HOSTILE[:2] for name in names)
+    return compare_report(compare(results), [Gallery(HOSTILE[0], HOSTILE[5], rows)])
+
+
+PAGES = {
+    "score": full_score,
+    "comparison": full_comparison,
+    "labels": lambda: html_report(an_asked_result(HOSTILE[0])),
+    "labels beside images": lambda: html_report(an_asked_result(HOSTILE[7], mixed=True)),
+    "bare": lambda: html_report(a_result({"coverage": 1.0}, arm=None, control=False)),
+}
+
+
+@pytest.fixture(scope="module", params=PAGES)
+def page(request):
+    return PAGES[request.param]()
+
+
+@pytest.fixture(scope="module")
+def score():
+    return full_score()
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    return full_comparison()
+
+
+def test_the_page_is_valid_html_whose_references_exist(page):
+    nodes = [each for each in parsed(page).iter() if isinstance(each.tag, str)]
+    ids = [each.get("id") for each in nodes if each.get("id")]
+    assert len(ids) == len(set(ids))
+    used = set(re.findall(r"url\(#([^)]+)\)", page)) | set(re.findall(r'href="#([^"]+)"', page))
+    for attribute in ("aria-labelledby", "aria-describedby"):
+        used |= {each.get(attribute) for each in nodes if each.get(attribute)}
+    assert used <= set(ids)
+
+
+def test_the_page_needs_no_other_file(page):
+    addresses = re.findall(r"(?:src|href|action|data)=\"([^\"]*)\"", page)
+    assert all(each.startswith(("data:", "#")) for each in addresses)
+    assert "@import" not in page
+    assert not re.search(r"url\((?!#)", page)
+
+
+def test_hostile_names_do_no_harm(page):
+    nodes = [each for each in parsed(page).iter() if isinstance(each.tag, str)]
+    assert not [each for each in nodes if any(name.startswith("on") for name in each.attrib)]
+    assert not set(page) & {"\x1b", "\x07", "\u202e"}
+    assert "x" * 1001 not in page
+    page.encode()
+
+
+def test_only_the_pages_own_script_may_run(page):
+    (script,) = elements(page, "script")
+    (policy,) = [each.get("content") for each in elements(page, "meta") if each.get("http-equiv")]
+    digest = base64.b64encode(hashlib.sha256(script.text.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert "default-src 'none'" in policy
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_every_hostile_name_stays_readable_text(name):
+    result = a_result(real=a_side(name), notices=(Notice("x", "warning", name, name),))
+    gallery = Gallery(name, name, (Picture(picture(), name, picture(), name, group=name),))
+    made = html_report(result, [gallery], earlier={name: result})
+    assert len(elements(made, "script")) == 1
+    assert len(elements(made, "img")) == 2
+    assert shown(name, longest=100)[:40] in unescape(made)
+
+
+def test_the_table_holds_every_number():
+    result = a_result()
+    text = section(html_report(result), "numbers")
+    for name, metric in result.metrics.items():
+        assert f"{metric.value:.4f}" in text
+        assert f"{metric.interval[0]:.3f} to {metric.interval[1]:.3f}" in text
+        assert name in text
+    assert text.count("0.880 (null 0.870)") == 4
+
+
+def test_notices_come_with_what_to_do():
+    text = section(html_report(a_result(codes=["missing-kinds"])), "warnings")
+    assert "20.0% of the reals" in text
+    assert "What to do:" in text
+
+
+def test_the_result_can_be_taken_back_out_of_the_page(score, comparison, tmp_path):
+    (record,) = re.findall(r"data:application/json;base64,([A-Za-z0-9+/=]+)", score)
+    assert result_of(json.loads(base64.b64decode(record)))["recall"] == pytest.approx(0.54)
+    (record,) = re.findall(r'href="data:application/json;base64,([^"]+)"', comparison)
+    path = tmp_path / "saved.json"
+    path.write_bytes(base64.b64decode(record))
+    found = load_results(path)
+    assert list(found)[: len(HOSTILE)] == list(HOSTILE)
+    assert found[HOSTILE[1]].metrics["recall"].replicates is not None
+    assert compare(found).metrics == ("precision", "recall")
+
+
+def test_the_same_result_gives_the_same_page():
+    assert html_report(a_result()) == html_report(a_result())
+
+
+def test_earlier_results_are_numbered_with_their_differences(score):
+    text = section(score, "figures")
+    assert "1 old.json: precision 0.720, recall 0.720" in text
+    assert "2 <script>alert(1)</script>.png: precision 0.900" in text
+    assert "500 real images" in text
+    assert re.search(r">\s*2\s*</text>", score)
+
+
+def test_what_is_not_given_is_not_drawn():
+    made = html_report(a_result({"coverage": 1.0}))
+    assert [name for name in ("galleries", "map", "figures", "details") if section(made, name)] == []
+    assert "<dialog" not in made
+
+
+def test_histograms_state_what_they_leave_out(score):
+    assert "1 equal a real image" in section(score, "figures")
+    assert histogram_range([np.arange(1001.0)], None) == (5.0, 995.0)
+    assert histogram_range([np.array([0.2, 0.3])], 1.0)[1] == 1.0
+    low, high = histogram_range([np.ones(5)], None)
+    assert low < 1 < high
+
+
+def test_fakes_have_one_color_in_every_figure():
+    samples = [("reals", np.arange(9.0)), ("fakes", np.arange(9.0))]
+    alone, both = (histogram(each, name="x", x_label="x") for each in (samples[1:], samples))
+    assert "var(--control)" in alone
+    assert "var(--this)" not in alone
+    assert "var(--this)" in both
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        *({"realism": bad} for bad in ([[1.0]], [], [np.nan, 1.0], ["a"])),
+        {"real_radii": [1.0, np.inf]},
+        {"fake_radii": [1.0]},
+    ],
+    ids=str,
+)
+def test_arrays_that_are_not_one_row_of_numbers_are_refused(arrays):
+    with pytest.raises(UsageError) as caught:
+        html_report(a_result(), **arrays)
+    assert caught.value.code == "bad-option"
+
+
+@pytest.mark.parametrize("files", [(b"<svg onload=alert(1)>", None), (picture(), b"GIF89a")])
+def test_a_picture_is_a_file_and_not_pixels(files):
+    with pytest.raises(UsageError) as caught:
+        Picture(files[0], "x", partner=files[1])
+    assert caught.value.code == "not-a-picture"
+
+
+def many_pictures(count):
+    return Gallery("Many", "Similar.", tuple(Picture(picture(seed=i), str(i)) for i in range(count)))
+
+
+@pytest.mark.parametrize("kind", ["score", "map", "comparison"])
+def test_a_page_stays_below_its_limit_and_counts_what_is_missing(kind):
+    def report(*given, **options):
+        if kind == "comparison":
+            return compare_report(
+                compare({name: a_result({"coverage": 0.5}) for name in "ab"}), *given, **options
+            )
+        return html_report(a_result(), *given, set_map=a_map() if kind == "map" else None, **options)
+
+    galleries = [many_pictures(200), Gallery("Few", "One.", (Picture(picture(), "only one"),))]
+    limit = len(report([replace(each, pictures=()) for each in galleries]).encode()) + 60_000
+    made = report(galleries, most_bytes=limit)
+    count = len([each for each in elements(made, "img") if each.get("id") is None])
+    assert 10 < count < 201
+    assert len(made.encode()) <= limit
+    assert f"{201 - count} more are not shown" in section(made, "galleries")
+    assert "only one" in made
+
+
+def test_pictures_are_left_out_of_the_longest_galleries_first():
+    many, few = (
+        Gallery(name, "", tuple(Picture(picture(), "x") for _ in range(n)))
+        for name, n in (("many", 50), ("few", 3))
+    )
+    size = many.pictures[0].size
+    kept = within([many, few], 10 * size)
+    assert [(len(each.pictures), each.more) for each in kept] == [(7, 43), (3, 0)]
+    assert within([many, few], 53 * size) == [many, few]
+
+
+def test_more_figures_enter_as_they_are():
+    svg = '<svg viewBox="0 0 1 1" role="img" aria-label="map"></svg>'
+    made = html_report(a_result(), figures=[Figure("Classes <b>", "A map.", svg)])
+    assert "Classes &lt;b&gt;" in made
+    assert svg in made
+
+
+def test_metrics_of_other_families_have_a_table_of_their_own():
+    heads = [text_of(each) for each in elements(html_report(an_asked_result(mixed=True)), "th")]
+    assert heads.index("metric") < heads.index("labels, prompts, entities") < heads.index("class")
+    result = an_asked_result()
+    rows = {row["name"]: row for row in metric_rows(result, result.metrics)}
+    ranked, test = rows["retrieval.r_precision"], rows["label.gan_test"]
+    assert (ranked["pool"], ranked["chance"], ranked["null"]) == ("100", "0.0100", "–")
+    assert (test["null"], test["line"][3]) == ("0.9000", 75.0)  # .9 of 1.2
+    assert rows["entity.failure_rate"]["better"] == "less"
+    assert rows["alignment.clip_score"]["line"] is None
+    made = html_report(result)
+    assert "1,000 images, 1,000 prompts" in unescape(made)
+    assert "metric" not in [text_of(each) for each in elements(made, "th")]
+
+
+def test_details_are_given_the_worst_first():
+    tables = {table.title: table for table in detail_tables(an_asked_result())}
+    assert len(tables) == 5
+    assert tables["Classes, worst first"].rows[0][:5] == ("cat", "100", "10", "5", "66.7 %")
+    misranked = tables["Images that fit another prompt better"]
+    assert (len(misranked.rows), misranked.more, misranked.rows[0][2]) == (12, 28, "99.5")
+    assert detail_tables(a_result()) == []
+
+
+def test_a_page_is_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "page.html"
+    write_page(path, "first é")
+    with pytest.raises(UnicodeEncodeError):
+        write_page(path, "\udc80")
+    assert path.read_text(encoding="utf-8") == "first é"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_target_of_a_link_is_replaced_and_the_link_stays(tmp_path):
+    (tmp_path / "there").mkdir()
+    target, link = tmp_path / "there" / "page.html", tmp_path / "latest.html"
+    target.write_text("old")
+    link.symlink_to(target)
+    check_place(link)
+    write_page(link, "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    assert stat.S_IMODE(target.stat().st_mode) & 0o444
+    assert [path.name for path in (tmp_path / "there").iterdir()] == ["page.html"]
+
+
+def test_places_that_cannot_be_written_are_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link.html").symlink_to(tmp_path / "gone" / "page.html")
+    for place, code in (
+        ("", "is-a-folder"),
+        ("no/page.html", "path-not-found"),
+        ("pipe", "not-a-file"),
+        ("link.html", "path-not-found"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            check_place(tmp_path / place)
+        assert caught.value.code == code

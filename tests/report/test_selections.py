@@ -1,0 +1,234 @@
+"""Which images a page shows: by hand-made scores, in order, with ties, captions and counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from page_results import a_result
+
+import genpr
+from genpr.evaluation.per_image import FakeSamples, PerImageScores, RealSamples
+from genpr.features.feature_set import FeatureSet
+from genpr.report.gallery import Picture
+from genpr.report.selections import repeats, select_by_realism, select_hubs, select_modes, select_repeats
+from genpr.report.similarity import copy_candidates
+
+KS = {"precision": 3, "density": 5, "coverage": 5, "realism": 3, "rarity": 3, "authenticity": 1}
+OPTIONS = {"control": False, "intervals": False, "device": "cpu"}
+
+
+def made(n, m, *, k=5, sides=None, fake=None, real=None):
+    """Scores of n reals r0, r1, ... and m fakes f0, f1, ...: all alike but for what is given."""
+    fakes = FakeSamples(
+        tuple(f"f{row}" for row in range(m)),
+        inside=np.ones(m, bool),
+        n_balls=np.ones(m, np.int64),
+        realism=np.ones(m),
+        rarity=np.ones(m),
+        rarity_percentile=np.full(m, 50.0),
+        nearest_real=np.zeros(m, np.int64),
+        nearest_real_distance=np.ones(m),
+        authentic=np.ones(m, bool),
+    )
+    reals = RealSamples(
+        tuple(f"r{row}" for row in range(n)),
+        covered=np.ones(n, bool),
+        n_fakes=np.ones(n, np.int64),
+        radius=np.ones(n),
+        other_distance=np.ones(n),
+        nearest_fake=np.zeros(n, np.int64),
+        nearest_fake_distance=np.ones(n),
+    )
+    if sides is None:
+        sides = np.arange(2.0 * n).reshape(n, 2), 1000 + np.arange(2.0 * m).reshape(m, 2)
+    return PerImageScores(
+        a_result(),
+        replace(fakes, **{name: np.array(column) for name, column in (fake or {}).items()}),
+        replace(reals, **{name: np.array(column) for name, column in (real or {}).items()}),
+        k={**KS, "coverage": k},
+        ties="closed",
+        sides=tuple(FeatureSet(torch.tensor(side, dtype=torch.float32), "x") for side in sides),
+    )
+
+
+def rows(gallery):
+    return [picture.data[1] for picture in gallery.pictures]
+
+
+def captions(gallery):
+    return [picture.caption for picture in gallery.pictures]
+
+
+def test_fakes_by_realism_beside_their_nearest_reals():
+    realism = [1.5, np.inf, 0.5, 0.5, 2.004, np.inf]
+    least, most = select_by_realism(made(4, 6, fake={"realism": realism, "nearest_real": [3, 0, 2, 1, 3, 0]}))
+    assert least.pictures == (
+        Picture(("fake", 2), "f2: realism 0.50", ("real", 2), "r2"),
+        Picture(("fake", 3), "f3: realism 0.50", ("real", 1), "r1"),
+    )
+    assert most.pictures == (
+        Picture(("fake", 4), "f4: realism 2.00", ("real", 3), "r3"),
+        Picture(("fake", 0), "f0: realism 1.50", ("real", 3), "r3"),
+    )
+    assert " 2 that equal a real image" in most.sentence
+    assert "equal" not in select_by_realism(made(4, 6))[1].sentence
+
+
+@pytest.mark.parametrize(("count", "least", "most"), [(3, 2, 1), (12, 6, 6), (13, 7, 6), (70, 24, 24)])
+def test_no_fake_is_at_both_ends_of_realism(count, least, most):
+    values = np.random.default_rng(0).permutation(count) + 1.0
+    found = [rows(each) for each in select_by_realism(made(4, count, fake={"realism": values}))]
+    order = np.argsort(values).tolist()
+    assert found == [order[:least], order[::-1][:most]]
+
+
+def test_reals_whose_balls_contain_many_fakes():
+    n_fakes = np.zeros(100, int)
+    n_fakes[[3, 7, 9, 11]] = [41, 50, 50, 40]  # fair are 2 x 200 / 100: more than 40 are many
+    found = select_hubs(made(100, 200, k=2, real={"n_fakes": n_fakes, "nearest_fake": np.arange(100)}))
+    assert found.pictures == (
+        Picture(("real", 7), "r7: 50 fakes, 25.0%", ("fake", 7), "f7"),
+        Picture(("real", 9), "r9: 50 fakes, 25.0%", ("fake", 9), "f9"),
+        Picture(("real", 3), "r3: 41 fakes, 20.5%", ("fake", 3), "f3"),
+    )
+    assert found.more == 0
+    assert "3 of 100 reals contain more than 10 times as many" in found.sentence
+    n_fakes[:15] = np.arange(60, 75)
+    found = select_hubs(made(100, 200, k=2, real={"n_fakes": n_fakes}))
+    assert rows(found) == list(range(14, 2, -1))
+    assert found.more == 3
+
+
+@pytest.mark.parametrize(("count", "shown"), [(10, []), (11, [5])])
+def test_where_hardly_any_fake_is_fair_a_few_are_not_many(count, shown):
+    found = select_hubs(made(100, 10, k=5, real={"n_fakes": np.where(np.arange(100) == 5, count, 0)}))
+    assert rows(found) == shown
+    assert "0.5 fakes on average" in found.sentence
+    assert f"{len(shown)} of 100 reals contain more than 10." in found.sentence
+
+
+ROWS = [[1, 2], [0, 0], [3, 3], [1, 2], [-0.0, 0], [3, 3], [0, -0.0], [9, 9], [2, 1]]
+
+
+def test_equal_rows_are_found_whatever_the_sign_of_zero():
+    tensor = torch.tensor(ROWS, dtype=torch.float32)
+    assert repeats(tensor) == repeats(tensor.double()) == [[1, 4, 6], [0, 3], [2, 5]]
+    assert repeats(tensor[-3:]) == []
+    many = torch.arange(20_000).remainder(19_997).float()[:, None].expand(-1, 300)
+    assert repeats(many) == [[0, 19_997], [1, 19_998], [2, 19_999]]  # over several blocks
+
+
+def test_repeats_of_both_sets_stand_below_their_headings():
+    real = [[1, 2], [5, 5], [5, 5], [8, 8]]
+    found = select_repeats(made(4, 9, sides=(real, ROWS)))
+    assert found.pictures == (
+        Picture(("fake", 1), "f1: 3 times", group="Among the fakes"),
+        Picture(("fake", 0), "f0: 2 times", group="Among the fakes"),
+        Picture(("fake", 2), "f2: 2 times", group="Among the fakes"),
+        Picture(("real", 1), "r1: 2 times", group="Among the reals"),
+    )
+    assert "4 of 9 fakes" in found.sentence
+    assert "1 of 4 reals" in found.sentence
+    twice = [[row, row] for row in range(15) for _ in range(2)]
+    many = select_repeats(made(30, 26, sides=(twice, twice[:26])))
+    assert rows(many)[:12] == list(range(0, 24, 2))
+    assert (len(many.pictures), many.more) == (24, 1 + 3)
+
+
+def test_the_likeliest_copies_come_first():
+    scores = made(
+        5,
+        8,
+        real={"other_distance": [1.0, 2.0, 4.0, 100.0, 0.0]},  # usually 2
+        fake={
+            "nearest_real": [0, 1, 2, 3, 4, 4, 0, 0],
+            # a half of 1, of 2 and (not of 4) of 2, three quarters of 2 (not of 100), infinite, none, none, 1.2
+            "nearest_real_distance": [0.5, 1.0, 1.0, 1.5, 0.1, 0.0, 0.0, 1.2],
+        },
+    )
+    with np.errstate(all="raise"):
+        found = copy_candidates(scores)
+    assert [picture.data for picture in found] == [("fake", row) for row in (5, 6, 0, 1, 2, 3, 7, 4)]
+    assert found[0] == Picture(("fake", 5), "f5", ("real", 4), "r4")
+
+
+@pytest.fixture(scope="module")
+def modes():
+    """Labels and scores of reals of three modes and fakes of the first two; a few fakes are somewhere else."""
+    rng = np.random.default_rng(3)
+    centers = np.array([[0, 0, 0, 0], [30, 0, 0, 0], [0, 30, 0, 0], [0, 0, 300, 0]])
+    theirs, ours = np.arange(120) % 3, np.where(np.arange(120) % 10, np.arange(120) % 2, 3)
+    real, fake = (centers[each] + rng.normal(size=(120, 4)) for each in (theirs, ours))
+    labels = [f"mode {each}" for each in theirs], [f"made {each}" for each in ours]
+    return labels, genpr.Evaluator(real, **OPTIONS).evidence(fake)
+
+
+def test_a_mode_without_fakes_is_missed_and_one_without_reals_invented(modes):
+    labels, scores = modes
+    told = []
+    missed, invented = select_modes(
+        scores, labels=labels, device="cpu", progress=lambda *each: told.append(each)
+    )
+    assert {picture.data[0] for picture in missed.pictures} == {"real"}
+    assert {picture.data[0] for picture in invented.pictures} == {"fake"}
+    assert {labels[0][row] for row in rows(missed)[:8]} == {"mode 2"}
+    assert {labels[1][row] for row in rows(invented)[:8]} == {"made 3"}
+    group = missed.pictures[0].group
+    assert "40 of 40 reals" in group
+    assert group.endswith(" expected; mode 2 100%")
+    assert invented.pictures[0].group.endswith("; made 3 100%")
+    assert captions(missed)[0] == f"row {rows(missed)[0]}"
+    for found in (missed, invented):
+        assert all(len(pictures) <= 8 for _, pictures in found.groups)
+    assert missed.sentence.startswith(f"{1 - scores.real.covered.mean():.1%} of the reals")
+    assert invented.sentence.startswith(f"{1 - scores.fake.inside.mean():.1%} of the fakes")
+    assert {(stage, total) for stage, _, total in told} == {("kinds", 100)}
+    assert max(done for _, done, _ in told) == 100
+    without = select_modes(scores, device="cpu")
+    assert without[0].pictures[0].group.endswith(" expected")
+    assert [rows(each) for each in without] == [rows(missed), rows(invented)]
+
+
+def test_modes_are_searched_with_the_k_of_the_score(modes, monkeypatch):
+    from genpr.report import selections
+
+    seen, whole = {}, selections.modes_of
+    monkeypatch.setattr(
+        selections, "modes_of", lambda *args, **given: seen.update(given) or whole(*args, **given)
+    )
+    four = replace(modes[1], k={**modes[1].k, "coverage": 4, "precision": 2}, result=a_result(seed=9))
+    select_modes(four, device="cpu")
+    assert [seen[name] for name in ("uncovered_k", "outside_k", "seed", "most")] == [4, 2, 9, 10_000]
+
+
+def test_where_no_mode_is_missed_the_farthest_reals_are_shown():
+    radius, distance = np.full(60, 2.0), np.arange(60) + 0.0
+    radius[[50, 0]] = 0.0
+    real = {"radius": radius, "nearest_fake_distance": distance, "nearest_fake": np.arange(60)[::-1]}
+    sides = np.random.default_rng(0).normal(size=(2, 60, 3))
+    scores = made(60, 60, sides=sides, real={**real, "covered": np.arange(60) % 2 == 1})
+    with np.errstate(all="raise"):
+        missed, invented = select_modes(scores, device="cpu")
+    assert rows(missed) == [50, *(row for row in range(58, 26, -2) if row != 50)][:16]
+    assert missed.pictures[1] == Picture(("real", 58), "r58: 29.00 radii away", ("fake", 1), "f1")
+    assert "farthest" in missed.sentence
+    assert invented.pictures == ()
+    few = replace(scores, real=replace(scores.real, covered=~np.isin(np.arange(60), [0, 3, 50])))
+    # The last is a repeated real that equals a fake, on the border of its ball.
+    assert rows(select_modes(few, device="cpu")[0]) == [50, 3, 0]
+    assert captions(select_modes(few, device="cpu")[0])[1:] == ["r3: 1.50 radii away", "r0: 0.00 radii away"]
+
+
+def test_few_images_have_no_modes(modes):
+    labels, scores = modes
+    few = replace(scores, sides=(scores.sides[0], scores.sides[1].select(torch.arange(49))))
+    missed, invented = select_modes(few, device="cpu")
+    assert "at least 50 images" in missed.sentence
+    assert "at least 50 images" in invented.sentence
+    assert all(picture.partner is not None and not picture.group for picture in missed.pictures)
+    assert {labels[0][row] for row in rows(missed)} == {"mode 2"}
+    enough = replace(scores, sides=(scores.sides[0], scores.sides[1].select(torch.arange(50))))
+    assert "at least 50 images" not in select_modes(enough, device="cpu")[0].sentence
