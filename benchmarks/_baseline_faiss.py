@@ -19,7 +19,7 @@ def faiss_flat(real: Tensor, fake: Tensor, k: int) -> Outcome:
     With c' = (2c, r^2 - |c|^2, 1) and y' = (y, 1, -|y|^2), y lies in the ball around c exactly when <c', y'> >= 0.
     """
     phases: dict[str, float] = {}
-    with _timed(phases, "centre"):
+    with _timed(phases, "center"):
         mean = real.mean(dim=0)
         x, y = (real - mean).numpy(), (fake - mean).numpy()
     with _timed(phases, "knn_real"):
@@ -52,14 +52,14 @@ def _faiss_sq_radii(points: NDArray[np.float32], k: int) -> NDArray[np.float32]:
 
 
 def _faiss_range_search(
-    centres: NDArray[np.float32], sq_radii: NDArray[np.float32], points: NDArray[np.float32]
+    centers: NDArray[np.float32], sq_radii: NDArray[np.float32], points: NDArray[np.float32]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """How many points each ball contains, and which points lie in a ball."""
     faiss = importlib.import_module("faiss")
     d = points.shape[1]
-    balls = np.empty((len(centres), d + 2), dtype=np.float32)
-    np.multiply(centres, 2, out=balls[:, :d])
-    balls[:, d] = sq_radii - np.einsum("ij,ij->i", centres, centres)
+    balls = np.empty((len(centers), d + 2), dtype=np.float32)
+    np.multiply(centers, 2, out=balls[:, :d])
+    balls[:, d] = sq_radii - np.einsum("ij,ij->i", centers, centers)
     balls[:, d + 1] = 1
     augmented = np.empty((len(points), d + 2), dtype=np.float32)
     augmented[:, :d] = points

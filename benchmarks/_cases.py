@@ -31,7 +31,7 @@ class Case:
         n: Rows taken from the top of each file.
         real_path: float32 .npy file of the reals.
         fake_path: The same for the fakes.
-        k: Neighbours that set a radius, the point itself not counted.
+        k: Neighbors that set a radius, the point itself not counted.
         ties: Tie rules to compute values for; only the first is timed.
         device: "cpu" or "cuda".
         threads: Cores the process may use.

@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 _SUFFIXES = {".png", ".jpg", ".jpeg"}  # what torch-fidelity looks for
 _NARROWEST, _WIDEST = 128, 400  # of a crop, in pixels of the photographs, which are 427 high
 _GAIN = (0.7, 1.2)
-_NOISE = 4.0  # standard deviation in grey levels: a camera's, so that the files do not compress better than photographs
+_NOISE = 4.0  # standard deviation in gray levels: a camera's, so that the files do not compress better than photographs
 
 
 def make_images(folder: Path, *, count: int, size: int) -> None:

@@ -99,7 +99,7 @@ def pytorch_fid(_extractor: str, weights: Path, *, device: str, batch_size: int)
 
 
 def open_clip(_extractor: str, weights: Path, *, device: str, batch_size: int) -> Embed:
-    """`encode_image` on what its own preprocessing gives, as its README shows, in float32 and not normalised."""
+    """`encode_image` on what its own preprocessing gives, as its README shows, in float32 and not normalized."""
     import open_clip as library
 
     network, _, preprocess = library.create_model_and_transforms(

@@ -22,7 +22,7 @@ class Settings:
     """What is the same for all cases of a run.
 
     Attributes:
-        k: Neighbours that set a radius.
+        k: Neighbors that set a radius.
         device: "cpu" or "cuda".
         threads: Cores per case.
         repeats: Most repeats per case.

@@ -14,7 +14,7 @@ from genpr.metrics.null import calibrated_clipped_coverage
 from genpr.metrics.replicate_values import REPLICATES, Replicates
 from genpr.metrics.uncertainty import Interval, interval_of
 from genpr.neighbors.index import Frame, Placed
-from genpr.neighbors.nearest import NeighbourLists
+from genpr.neighbors.nearest import NeighborLists
 from genpr.neighbors.search import visit
 
 KS = {
@@ -80,12 +80,12 @@ class Distances:
         """The metrics of the whole sets by the plain definition."""
         return values_of(self.real, self.fake, self.cross)
 
-    def sides(self) -> Iterator[tuple[Placed, NeighbourLists]]:
+    def sides(self) -> Iterator[tuple[Placed, NeighborLists]]:
         """What replicates are computed from, for either set."""
         frame = Frame.around(self._points[0])
         for points, own in zip(self._points, (self.real, self.fake), strict=True):
             near = own.topk(_LISTED, largest=False)
-            yield frame.place(points), NeighbourLists(near.indices, near.values.double())
+            yield frame.place(points), NeighborLists(near.indices, near.values.double())
 
     def resampled(self, i: Tensor, j: Tensor) -> dict[str, float]:
         """The metrics of rows `i` of the reals and `j` of the fakes, repetitions included."""

@@ -24,7 +24,7 @@ class RunFacts:
     Attributes:
         started: Date and time, UTC, ISO 8601.
         command: The command line.
-        k: Neighbours that set a radius.
+        k: Neighbors that set a radius.
         device: "cpu" or "cuda".
         machine: Where.
         left_out: What was not run at all, and why.

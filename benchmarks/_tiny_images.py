@@ -37,11 +37,11 @@ def write_shards(folder: Path, *, images: int, shards: int, spread: float, seed:
 def _drawn(numbers: NDArray[np.int64], spread: float, seed: int) -> NDArray[np.uint8]:
     """Images (n, 8, 8, 3)."""
     chosen = np.random.default_rng((seed, int(numbers[0]))).random((len(numbers), 10)) - 0.5
-    centre_x, centre_y, radius, slope, *colours = (0.5 + spread * chosen).T[:, :, None, None]
+    center_x, center_y, radius, slope, *colors = (0.5 + spread * chosen).T[:, :, None, None]
     y, x = np.mgrid[0 : 1 : SIDE * 1j, 0 : 1 : SIDE * 1j][:, None]
-    disc = 1 / (1 + np.exp(12 * (np.hypot(x - centre_x, y - centre_y) - 0.4 * radius - 0.1)))
+    disc = 1 / (1 + np.exp(12 * (np.hypot(x - center_x, y - center_y) - 0.4 * radius - 0.1)))
     ground = slope * x + (1 - slope) * y
-    channels = [disc * colours[i] + (1 - disc) * (0.5 * ground + 0.5 * colours[3 + i]) for i in range(3)]
+    channels = [disc * colors[i] + (1 - disc) * (0.5 * ground + 0.5 * colors[3 + i]) for i in range(3)]
     pixels = (np.stack(channels, axis=-1) * 255).astype(np.uint8)
     flat = pixels.reshape(len(numbers), -1)
     flat[:, :_CODE_BITS] = flat[:, :_CODE_BITS] & 254 | (

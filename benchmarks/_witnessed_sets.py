@@ -92,29 +92,29 @@ def sphere(rng: np.random.Generator, *, k: int, radius: float = 1.0, half: bool 
 
 def dropped(d: int, rng: np.random.Generator, x: float) -> Pair:
     """A mixture of far modes, and the same without its x rarest ones."""
-    centres = _centres(rng, d)
+    centers = _centers(rng, d)
     left = np.where(np.arange(len(WEIGHTS)) < len(WEIGHTS) - x, WEIGHTS, 0)
-    return _modes(rng, centres, WEIGHTS), _modes(rng, centres, left)
+    return _modes(rng, centers, WEIGHTS), _modes(rng, centers, left)
 
 
 def invented(d: int, rng: np.random.Generator, _: float) -> Pair:
     """A quarter of the fakes in a mode of their own."""
-    centres = _centres(rng, d)
+    centers = _centers(rng, d)
     weights, spreads = np.append(0.75 * WEIGHTS, 0.25), np.append(_SPREADS, 1.0)
-    return _modes(rng, centres, WEIGHTS), _modes(rng, centres, weights, spreads)
+    return _modes(rng, centers, WEIGHTS), _modes(rng, centers, weights, spreads)
 
 
 def reweighted(d: int, rng: np.random.Generator, _: float) -> Pair:
     """The rarest mode is the most frequent among fakes, and so on."""
-    centres = _centres(rng, d)
-    return _modes(rng, centres, WEIGHTS), _modes(rng, centres, WEIGHTS[::-1])
+    centers = _centers(rng, d)
+    return _modes(rng, centers, WEIGHTS), _modes(rng, centers, WEIGHTS[::-1])
 
 
 def collapsed(d: int, rng: np.random.Generator, _: float) -> Pair:
     """The most frequent mode has a tenth of its spread among fakes."""
-    centres = _centres(rng, d)
+    centers = _centers(rng, d)
     spreads = np.append(0.1 * _SPREADS[:1], _SPREADS[1:])
-    return _modes(rng, centres, WEIGHTS), _modes(rng, centres, WEIGHTS, spreads)
+    return _modes(rng, centers, WEIGHTS), _modes(rng, centers, WEIGHTS, spreads)
 
 
 def copied(d: int, rng: np.random.Generator, _: float) -> Pair:
@@ -200,13 +200,13 @@ class FeaturePool:
         return real, real.copy()
 
 
-def _modes(rng: np.random.Generator, centres: Rows, weights: Rows, spreads: Rows = _SPREADS) -> Rows:
+def _modes(rng: np.random.Generator, centers: Rows, weights: Rows, spreads: Rows = _SPREADS) -> Rows:
     mode = rng.choice(len(weights), SIZE, p=weights / weights.sum())
-    rows: Rows = centres[mode] + spreads[mode, None] * rng.standard_normal((SIZE, centres.shape[1]))
+    rows: Rows = centers[mode] + spreads[mode, None] * rng.standard_normal((SIZE, centers.shape[1]))
     return rows
 
 
-def _centres(rng: np.random.Generator, d: int) -> Rows:
+def _centers(rng: np.random.Generator, d: int) -> Rows:
     return 10 * rng.standard_normal((len(WEIGHTS) + 1, d))
 
 

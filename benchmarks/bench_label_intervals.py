@@ -32,7 +32,7 @@ _CASES = {
     "nearly perfect": ([100] * 5, 5.0, 0.0, True),
 }
 
-Labelled = tuple[Tensor, Tensor]
+Labeled = tuple[Tensor, Tensor]
 Kinds = Callable[..., tuple[Tally, dict[str, Tally]]]
 
 
@@ -85,7 +85,7 @@ def _report(
 
 
 def _of_votes(
-    tested: Labelled, trained: Labelled, n_classes: int, *, halves: bool
+    tested: Labeled, trained: Labeled, n_classes: int, *, halves: bool
 ) -> tuple[Tally, dict[str, Tally]]:
     frame = Frame.around(trained[0])
     voters = KNNClassifier.of(frame.place(tested[0]), frame.place(trained[0]), trained[1], _K)
@@ -98,11 +98,11 @@ def _of_votes(
 
 
 def _of_probe(
-    tested: Labelled, trained: Labelled, n_classes: int, *, halves: bool
+    tested: Labeled, trained: Labeled, n_classes: int, *, halves: bool
 ) -> tuple[Tally, dict[str, Tally]]:
     probe = LinearProbe.fit(*trained, n_classes)
-    recognised = probe.predict(tested[0])
-    tally = Tally.of(tested[1], recognised, n_classes)
+    recognized = probe.predict(tested[0])
+    tally = Tally.of(tested[1], recognized, n_classes)
     if not halves:
         return tally, {}
     of_tested, of_trained = (
@@ -112,13 +112,13 @@ def _of_probe(
     for inside, fitted_on in zip(of_tested[:_REFITS], of_trained[:_REFITS], strict=True):
         part = LinearProbe.fit(trained[0][fitted_on], trained[1][fitted_on], n_classes, start=probe)
         again.append(Tally.of(tested[1][inside], part.predict(tested[0][inside]), n_classes))
-    as_it_is = [Tally.of(tested[1][inside], recognised[inside], n_classes) for inside in of_tested]
+    as_it_is = [Tally.of(tested[1][inside], recognized[inside], n_classes) for inside in of_tested]
     return tally, {"fitted again": Tally.stacked(again), "as it is": Tally.stacked(as_it_is)}
 
 
 def _drawn(
     random: np.random.Generator, sizes: Sequence[int], shift: float, wrong: float, *, is_random: bool
-) -> Labelled:
+) -> Labeled:
     """Features and labels asked for, some of whose images are of the next class."""
     shares = np.array(sizes) / sum(sizes)
     labels = (
@@ -126,10 +126,10 @@ def _drawn(
         if is_random
         else np.repeat(np.arange(len(sizes)), sizes)
     )
-    centres = np.random.default_rng(5).normal(size=(len(sizes), _D))
-    centres *= np.linspace(0.5, 1.5, len(sizes))[:, None] * shift / np.linalg.norm(centres, axis=1)[:, None]
+    centers = np.random.default_rng(5).normal(size=(len(sizes), _D))
+    centers *= np.linspace(0.5, 1.5, len(sizes))[:, None] * shift / np.linalg.norm(centers, axis=1)[:, None]
     look = np.where(random.random(len(labels)) < wrong, (labels + 1) % len(sizes), labels)
-    features = centres[look] + random.normal(size=(len(labels), _D))
+    features = centers[look] + random.normal(size=(len(labels), _D))
     return torch.tensor(features, dtype=torch.float32), torch.tensor(labels)
 
 

@@ -27,12 +27,12 @@ Rows = NDArray[np.int64]
 
 
 def main() -> None:
-    """Print a table per generator and recogniser."""
+    """Print a table per generator and classifier."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("features", type=Path, help="of the test set, by `genpr features`")
     parser.add_argument("--exchanged", nargs=2, default=["cat", "dog"], metavar="CLASS")
     parser.add_argument("--replaced", nargs=2, default=["truck", "automobile"], metavar="CLASS")
-    parser.add_argument("--recogniser", nargs="*", default=["knn", "linear"])
+    parser.add_argument("--classifier", nargs="*", default=["knn", "linear"])
     options = parser.parse_args()
     features = load_features(options.features)
     labels = np.array(match_labels("real", features, features, FolderLabels()).labels)
@@ -41,13 +41,13 @@ def main() -> None:
     of = {label: order[labels[order] == label] for label in sorted(set(labels.tolist()))}
     reals = np.concatenate([each[:_REALS] for each in of.values()])
     fakes = np.concatenate([each[_REALS : _REALS + _FAKES] for each in of.values()])
-    for recogniser in options.recogniser:
+    for classifier in options.classifier:
         for name, images, asked in _generators(of, labels, fakes, options.exchanged, options.replaced):
             chosen = genpr.LabelOptions(
-                real_labels=labels[reals].tolist(), fake_labels=asked.tolist(), recogniser=recogniser
+                real_labels=labels[reals].tolist(), fake_labels=asked.tolist(), classifier=classifier
             )
             result = genpr.score(rows[reals], rows[images], labels=chosen, control=False)
-            _show(f"{name}, {recogniser}", result)
+            _show(f"{name}, {classifier}", result)
 
 
 def _generators(
@@ -92,7 +92,7 @@ def _show(name: str, result: genpr.Result) -> None:
         ]
         print(f"  {row.label:12} precision {shares[0]}, recall {shares[1]}")
     for pair in result.labels.confusions[:3]:
-        print(f"  asked for {pair.asked}, recognised {pair.recognised}: {pair.n:,}")
+        print(f"  asked for {pair.asked}, recognized {pair.recognized}: {pair.n:,}")
     print(f"  {result.seconds['labels']:.1f} s for labels")
 
 

@@ -19,7 +19,7 @@ from _witnessed_sets import FeaturePool, Pair
 
 from genpr.features.feature_set import load_features
 from genpr.metrics.manifold import ball_scores
-from genpr.metrics.real_side import RealSide
+from genpr.metrics.real_manifold import RealManifold
 from genpr.metrics.registry import needed_balls
 from genpr.metrics.witnessed import witnessed
 from genpr.runtime import torch_threads
@@ -152,7 +152,7 @@ def _rng(case: Case, x: float, seed: int, draw: int) -> np.random.Generator:
 
 def _measured(pair: Pair) -> dict[str, float]:
     real, fake = (np.asarray(rows, dtype=np.float32) for rows in pair)
-    counted = ball_scores(RealSide.fit(real, balls=needed_balls(_KS)[0], device="cpu"), fake, ks=_KS)
+    counted = ball_scores(RealManifold.fit(real, balls=needed_balls(_KS)[0], device="cpu"), fake, ks=_KS)
     own = witnessed(real, fake, device="cpu")._asdict()
     return {**counted, **{f"witnessed_{name}": value for name, value in own.items()}}
 

@@ -55,7 +55,7 @@ class ShapesGenerator:
 
     Args:
         kinds: The shapes it can draw; leaving some out makes a generator that dropped modes.
-        desaturation: Share of colour that is lost, 0..1; a slight imperfection.
+        desaturation: Share of color that is lost, 0..1; a slight imperfection.
 
     Example:
         >>> ShapesGenerator()(draw_latents(4, seed=0), psi=0.7).shape
@@ -134,8 +134,8 @@ class ShapesGenerator:
         x, y = axis[None, None, :], axis[None, :, None]
         u, v = _shape_coordinates(x, y, z)
         distance = _shape_distance(u, v, shares) * _SHAPE_SIZE * torch.exp(0.06 * z["size"])
-        shape = _shape_colour(u, v, distance, z)
-        paper = _paper_colour(x, y, distance, z)
+        shape = _shape_color(u, v, distance, z)
+        paper = _paper_color(x, y, distance, z)
         inside = (0.5 - distance).clamp(0, 1)[:, None]
         picture = ((paper + inside * (shape - paper)) * _weave(x, y, z)).clamp(0, 1)
         picture = picture + self.desaturation * (picture.mean(1, keepdim=True) - picture)
@@ -188,11 +188,11 @@ def _star_distance(u: Tensor, v: Tensor, *, points: int, outer: float, inner: fl
     return (across * normal_across + (along - outer) * normal_along) / length
 
 
-def _shape_colour(u: Tensor, v: Tensor, distance: Tensor, z: dict[str, Tensor]) -> Tensor:
-    """Striped colour (n, 3, h, w), darker towards the rim."""
-    colour = 0.05 + 0.75 * _rainbow(4.2 + 0.9 * z["hue"]) + 0.03 * z["lightness"][:, None]
-    grey = colour.mean(1, keepdim=True)
-    colour = grey + torch.exp(0.05 * z["saturation"])[:, None] * (colour - grey)
+def _shape_color(u: Tensor, v: Tensor, distance: Tensor, z: dict[str, Tensor]) -> Tensor:
+    """Striped color (n, 3, h, w), darker towards the rim."""
+    color = 0.05 + 0.75 * _rainbow(4.2 + 0.9 * z["hue"]) + 0.03 * z["lightness"][:, None]
+    gray = color.mean(1, keepdim=True)
+    color = gray + torch.exp(0.05 * z["saturation"])[:, None] * (color - gray)
     angle = 0.6 + 0.15 * z["stripe_angle"]
     stripes_per_size = 2.25 * torch.exp(0.08 * z["stripe_frequency"])
     along = torch.cos(angle) * u + torch.sin(angle) * v
@@ -200,18 +200,18 @@ def _shape_colour(u: Tensor, v: Tensor, distance: Tensor, z: dict[str, Tensor]) 
     contrast = 0.54 * torch.sigmoid(z["stripe_contrast"] - 0.2)
     shading = 0.15 * torch.exp(0.2 * z["shading"])
     rim = 1 - shading * torch.sigmoid((distance + 2) / 1.5)
-    return colour * ((1 + contrast * stripes) * rim)[:, None]
+    return color * ((1 + contrast * stripes) * rim)[:, None]
 
 
-def _paper_colour(x: Tensor, y: Tensor, distance: Tensor, z: dict[str, Tensor]) -> Tensor:
-    """Light colour (n, 3, h, w) with a gradient, shaded around the shape; its hue follows the shape's."""
+def _paper_color(x: Tensor, y: Tensor, distance: Tensor, z: dict[str, Tensor]) -> Tensor:
+    """Light color (n, 3, h, w) with a gradient, shaded around the shape; its hue follows the shape's."""
     hue = 6.8 + 0.9 * z["hue"] + 0.4 * z["paper_hue"]
-    colour = 0.52 + 0.4 * _rainbow(hue) + 0.03 * z["paper_lightness"][:, None]
+    color = 0.52 + 0.4 * _rainbow(hue) + 0.03 * z["paper_lightness"][:, None]
     angle = 0.8 + 0.3 * z["gradient_angle"]
     gradient = (torch.cos(angle) * x + torch.sin(angle) * y) / 45 * (0.2 + 0.05 * z["gradient_strength"])
     depth = 0.35 * torch.exp(0.1 * z["shadow"])
     shadow = depth * torch.sigmoid((1.5 - distance) / 2)
-    return (colour + gradient[:, None]) * (1 - shadow)[:, None]
+    return (color + gradient[:, None]) * (1 - shadow)[:, None]
 
 
 def _weave(x: Tensor, y: Tensor, z: dict[str, Tensor]) -> Tensor:
@@ -222,7 +222,7 @@ def _weave(x: Tensor, y: Tensor, z: dict[str, Tensor]) -> Tensor:
 
 
 def _rainbow(hue: Tensor) -> Tensor:
-    """Colour (n, 3, 1, 1) in 0..1 of a hue (n, 1, 1) in radians: three cosines, a third of a turn apart."""
+    """Color (n, 3, 1, 1) in 0..1 of a hue (n, 1, 1) in radians: three cosines, a third of a turn apart."""
     offsets = torch.tensor([0.0, 2.1, 4.2]).to(hue)[None, :, None, None]
     return 0.5 + 0.5 * torch.cos(hue[:, None] - offsets)
 
@@ -290,7 +290,7 @@ def build_demo(*, n: int = 800, seed: int = 0) -> Demo:
         fakes=(
             DemoSet(
                 "faithful",
-                "new drawings, colours a tenth too pale",
+                "new drawings, colors a tenth too pale",
                 "good and varied: all high",
                 faithful,
             ),

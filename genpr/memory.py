@@ -210,7 +210,7 @@ def tile_budget(device: torch.device) -> int:
 
 
 def empty_rows(n: int, d: int, dtype: torch.dtype) -> Tensor:
-    """An uninitialised (n, d) tensor on the CPU: in memory, or if that would take too much of it, in a mapped file.
+    """An uninitialized (n, d) tensor on the CPU: in memory, or if that would take too much of it, in a mapped file.
 
     Raises:
         ResourceError: There is no room on the disk either ("no-scratch").

@@ -27,7 +27,7 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
         "this is not a full {protocol} score: {what}",
         "do not print it beside {protocol} scores, or give the images it needs",
     ),
-    "unlabelled-features": (
+    "unlabeled-features": (
         "note",
         "{source} does not say which extractor made it",
         "write features with `genpr features`, which records it",
@@ -77,7 +77,7 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
     "near-copies": (
         "warning",
         "{share} of the fakes all but copy a real image, where {expected} of the reals do: {shown}",
-        "look at these pairs; high precision and coverage may be memorised",
+        "look at these pairs; high precision and coverage may be memorized",
     ),
     "copying": (
         "warning",
@@ -163,7 +163,7 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
     ),
     "classes-differ": (
         "warning",
-        "{count} were asked to be of classes that no real has ({shown}); they cannot be recognised and count as wrong",
+        "{count} were asked to be of classes that no real has ({shown}); they cannot be recognized and count as wrong",
         "give reals of these classes, or the same names on both sides",
     ),
     "null-of-fewer": (
@@ -194,23 +194,23 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
     ),
     "thresholds-by-prompts": (
         "warning",
-        "thresholds of {recogniser} were chosen on these images by what was asked for, each half's on the other half: an entity that is hardly ever drawn gets too low a threshold, and too high a recall",
-        "choose thresholds on labelled real images: --calibrate-on IMAGES --calibrate-expected FILE",
+        "thresholds of {classifier} were chosen on these images by what was asked for, each half's on the other half: an entity that is hardly ever drawn gets too low a threshold, and too high a recall",
+        "choose thresholds on labeled real images: --calibrate-on IMAGES --calibrate-expected FILE",
     ),
     "entities-guessed": (
         "warning",
         "{count} of {total} entities are found no more often in images that were asked for them than in others ({shown}): their recall is that of guessing, and may as well be 0",
-        "look at such images, or choose thresholds on labelled real images",
+        "look at such images, or choose thresholds on labeled real images",
     ),
-    "poorly-recognised": (
+    "poorly-recognized": (
         "warning",
-        "of {count} of {total} entities, {recogniser} tells labelled images with and without badly apart (below {limit} right on average): their recall is more about it than about the images",
+        "of {count} of {total} entities, {classifier} tells labeled images with and without badly apart (below {limit} right on average): their recall is more about it than about the images",
         "read the sensitivity beside each recall, or use a detector that has these classes",
     ),
     "shared-thresholds": (
         "note",
         "{count} of {total} entities share a threshold: fewer than {least} images with them, or without, to choose their own on",
-        "give more labelled images of them",
+        "give more labeled images of them",
     ),
     "weights-first-use": (
         "note",
@@ -275,12 +275,12 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
     ),
     "cmyk-converted": (
         "warning",
-        "{count} of {total} {role} images are CMYK; they were converted without their colour profile",
-        "convert them to sRGB to be sure of their colours",
+        "{count} of {total} {role} images are CMYK; they were converted without their color profile",
+        "convert them to sRGB to be sure of their colors",
     ),
     "alpha-dropped": (
         "warning",
-        "{count} of {total} {role} images have transparent pixels; alpha was dropped and hidden colours show",
+        "{count} of {total} {role} images have transparent pixels; alpha was dropped and hidden colors show",
         "lay the background behind them that the other side has, with --alpha",
     ),
     "exif-orientation": (

@@ -75,7 +75,7 @@ def check_same_width(x: Tensor, y: Tensor, *, names: tuple[str, str] = ("real", 
 
 
 def check_rows(features: Tensor, name: str, *, k: int) -> None:
-    """Refuse sets in which a row has no k-th neighbour; k = 0 asks for one row at least.
+    """Refuse sets in which a row has no k-th neighbor; k = 0 asks for one row at least.
 
     Raises:
         FeatureError: "too-few".
@@ -88,7 +88,7 @@ def check_rows(features: Tensor, name: str, *, k: int) -> None:
 
 
 def check_k(k: object) -> int:
-    """A number of neighbours, self not counted.
+    """A number of neighbors, self not counted.
 
     Raises:
         UsageError: "bad-k".

@@ -19,7 +19,7 @@ R1_WEIGHT, R1_EVERY = 0.01, 16  # now and then is enough (Karras et al. 2020)
 
 
 class Block(nn.Module):
-    """Twice the size; each channel is normalised, then scaled and shifted as w says."""
+    """Twice the size; each channel is normalized, then scaled and shifted as w says."""
 
     def __init__(self, channels: int, out: int) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Generator(nn.Module):
         hidden = [nn.Linear(Z_DIM, W_DIM), nn.LeakyReLU(0.2), nn.Linear(W_DIM, W_DIM), nn.LeakyReLU(0.2)]
         self.mapping = nn.Sequential(*hidden, nn.Linear(W_DIM, W_DIM))
         self.synthesis = Synthesis()
-        self.apply(initialise)
+        self.apply(initialize)
 
     def forward(self, z: Tensor) -> Tensor:
         """From z (b, 64) to images (b, 3, 32, 32)."""
@@ -71,10 +71,10 @@ def discriminator() -> nn.Sequential:
     layers: list[nn.Module] = []
     for channels, out in [(3, 32), (32, 64), (64, 128)]:
         layers += [nn.Conv2d(channels, out, 4, stride=2, padding=1), nn.LeakyReLU(0.2)]
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(128 * 4 * 4, 1)).apply(initialise)
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(128 * 4 * 4, 1)).apply(initialize)
 
 
-def initialise(module: nn.Module) -> None:
+def initialize(module: nn.Module) -> None:
     """He et al. 2015. torch's own start makes w so small that all images are one."""
     if isinstance(module, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
         mode = "fan_out" if isinstance(module, nn.ConvTranspose2d) else "fan_in"
@@ -83,7 +83,7 @@ def initialise(module: nn.Module) -> None:
 
 
 class Training:
-    """Both networks with their optimisers, and the average of the generator, which is what is scored and kept.
+    """Both networks with their optimizers, and the average of the generator, which is what is scored and kept.
 
     Attributes:
         steps: Over which the learning rate falls to a twentieth.
@@ -95,11 +95,11 @@ class Training:
         self.steps, self.device = steps, device
         self._generator, self._discriminator = Generator().to(device), discriminator().to(device)
         self.average = copy.deepcopy(self._generator).requires_grad_(False)
-        self._optimisers = [
+        self._optimizers = [
             torch.optim.Adam(network.parameters(), lr=1e-3, betas=(0.0, 0.99))
             for network in (self._discriminator, self._generator)
         ]
-        self._schedules = [LinearLR(each, 1.0, 0.05, steps) for each in self._optimisers]
+        self._schedules = [LinearLR(each, 1.0, 0.05, steps) for each in self._optimizers]
         self._done = 0
 
     @property
@@ -120,9 +120,9 @@ class Training:
         fake = self._generator(torch.randn(len(real), Z_DIM, device=self.device))
         loss_d = F.softplus(-judge(real)).mean() + F.softplus(judge(fake.detach())).mean()
         penalty = R1_EVERY * r1_penalty(judge, real) if self._done % R1_EVERY == 0 else 0.0
-        grad_d = descend(judge, loss_d + penalty, self._optimisers[0])
+        grad_d = descend(judge, loss_d + penalty, self._optimizers[0])
         loss_g = F.softplus(-judge(fake)).mean()
-        grad_g = descend(self._generator, loss_g, self._optimisers[1])
+        grad_g = descend(self._generator, loss_g, self._optimizers[1])
         for schedule in self._schedules:
             schedule.step()
         with torch.no_grad():
@@ -139,12 +139,12 @@ def r1_penalty(judge: nn.Module, real: Tensor) -> Tensor:
     return R1_WEIGHT / 2 * slope.square().sum(dim=(1, 2, 3)).mean()
 
 
-def descend(network: nn.Module, loss: Tensor, optimiser: torch.optim.Optimizer) -> float:
+def descend(network: nn.Module, loss: Tensor, optimizer: torch.optim.Optimizer) -> float:
     """One step down; the norm of the gradient before it is clipped to 20."""
-    optimiser.zero_grad()
+    optimizer.zero_grad()
     loss.backward()
     norm = nn.utils.clip_grad_norm_(network.parameters(), max_norm=20.0)
-    optimiser.step()
+    optimizer.step()
     return norm.item()
 
 

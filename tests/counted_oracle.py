@@ -85,7 +85,7 @@ def density(pair: Pair, k: int) -> float:
 
 
 def recall_cover(pair: Pair, k: int) -> float:
-    """Reals with k fakes within their 3 k-th neighbour."""
+    """Reals with k fakes within their 3 k-th neighbor."""
     inside = pair.fakes_in(pair.radii(3 * k))
     return sum(sum(row) >= k for row in inside) / pair.sizes[0]
 

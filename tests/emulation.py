@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from genpr.metrics.emulated_manifold import EmulatedSide
-from genpr.metrics.real_side import Memberships
+from genpr.metrics.real_manifold import Memberships
 from genpr.metrics.registry import needed_balls
 
 

@@ -41,7 +41,7 @@ def one_hot_all_tied(rng):
 
 
 @_case
-def off_centre(rng):
+def off_center(rng):
     return rng.normal(5, 0.05, (150, 64)), rng.normal(5, 0.05, (140, 64))
 
 

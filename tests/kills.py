@@ -38,7 +38,7 @@ def run_killed(work: Callable[[], None], lines: Iterable[int | None], files: Col
 def _die_before(line: int, files: Collection[str]) -> None:
     left = line
 
-    def tick(frame, event, _argument):
+    def advance(frame, event, _argument):
         nonlocal left
         if frame.f_code.co_filename not in files:
             return None
@@ -46,6 +46,6 @@ def _die_before(line: int, files: Collection[str]) -> None:
             left -= 1
             if left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
-        return tick
+        return advance
 
-    sys.settrace(tick)
+    sys.settrace(advance)

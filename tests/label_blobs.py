@@ -1,4 +1,4 @@
-"""Labelled Gaussian blobs, and votes by the definition."""
+"""Labeled Gaussian blobs, and votes by the definition."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ NOBODY = -1
 
 
 def blobs(random, counts, d=4, spread=1.5):
-    """(n, d) float32 and (n,) int64, so many of each class, classes one after the other; centres are always the same."""
+    """(n, d) float32 and (n,) int64, so many of each class, classes one after the other; centers are always the same."""
     labels = np.repeat(np.arange(len(counts)), counts)
-    centres = np.random.default_rng(1).normal(size=(len(counts), d)) * spread
-    features = centres[labels] + random.normal(size=(len(labels), d))
+    centers = np.random.default_rng(1).normal(size=(len(counts), d)) * spread
+    features = centers[labels] + random.normal(size=(len(labels), d))
     return torch.tensor(features, dtype=torch.float32), torch.tensor(labels)
 
 

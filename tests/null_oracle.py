@@ -45,7 +45,7 @@ def mutual_pair_share(nearest_index: ArrayLike) -> float:
 def authenticity_limit(d: int) -> float:
     """Null of authenticity for many points of any density in d dimensions: 1 - 1 / (2 - I_{3/4}((d + 1) / 2, 1 / 2)).
 
-    The chance that a point and its nearest neighbour are mutual is the volume of a ball over that of its union with a
+    The chance that a point and its nearest neighbor are mutual is the volume of a ball over that of its union with a
     ball as large around a point on its surface. It is 1/3 on a line and tends to 1/2; the number of points that makes
     them "many" grows exponentially with d, and hubness brings the null of feature sets to .6 and more.
     """

@@ -278,7 +278,7 @@ def test_help_needs_no_torch():
     assert loaded_after(help_without_exit) == set()
 
 
-def test_typed_marker_and_licence_are_there():
+def test_typed_marker_and_license_are_there():
     assert (PACKAGE / "py.typed").exists()
     assert "Apache License" in (PACKAGE.parent / "LICENSE").read_text()
 

@@ -307,7 +307,7 @@ SUPERLINEAR = {
     "behind": (r"\s*[:：]\s*|\s+[-–—]+\s+|\s*(?:——|->|→|=>)\s*|\s+=\s+", "split"),
     "between": (r"\s+(?:and|&)\s+", "search"),
     "joints": (r"\s+(?:and|&)\s+|以及|[和与與及]", "split"),
-    "tick": (r"\s*([✓✔✅☑✗✘❌☒])$", "search"),
+    "advance": (r"\s*([✓✔✅☑✗✘❌☒])$", "search"),
     "brackets": (r"\s*[(（]([^()（）]{1,60})[)）]$", "search"),
 }
 LINEAR = {

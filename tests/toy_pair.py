@@ -1,4 +1,4 @@
-"""Drawings and prompts that one toy model embeds exactly: two coloured squares on a grid of 3 x 3, and the words for them."""
+"""Drawings and prompts that one toy model embeds exactly: two colored squares on a grid of 3 x 3, and the words for them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 PLACES = ("top left", "top", "top right", "left", "middle", "right", "bottom left", "bottom", "bottom right")
-COLOURS = {
+COLORS = {
     "red": (255, 16, 0),
     "green": (0, 239, 8),
     "blue": (24, 0, 247),
@@ -16,14 +16,14 @@ COLOURS = {
     "magenta": (255, 40, 223),
     "cyan": (48, 247, 255),
 }
-GREYS = tuple(range(8, 80, 8))
+GRAYS = tuple(range(8, 80, 8))
 """Of the empty places: no two are alike, so that hardly any two cosines are."""
 SCENES = [
-    tuple(zip(colours, places, strict=True))
+    tuple(zip(colors, places, strict=True))
     for places in combinations(range(9), 2)
-    for colours in product(COLOURS, repeat=2)
+    for colors in product(COLORS, repeat=2)
 ]
-"""1,296 different ones; a scene is two of (colour, place)."""
+"""1,296 different ones; a scene is two of (color, place)."""
 
 
 def chosen(n: int, seed: int = 0):
@@ -33,15 +33,15 @@ def chosen(n: int, seed: int = 0):
 
 def words(scene) -> str:
     """The prompt of a scene."""
-    return " and ".join(f"a {colour} square at {PLACES[place]}" for colour, place in scene)
+    return " and ".join(f"a {color} square at {PLACES[place]}" for color, place in scene)
 
 
 def drawing(scene) -> np.ndarray:
     """The image of a scene: uint8 (24, 24, 3)."""
     image = np.zeros((3, 8, 3, 8, 3), np.uint8)
-    painted = dict.fromkeys(range(9)) | {place: COLOURS[colour] for colour, place in scene}
-    for place, colour in painted.items():
-        image[place // 3, :, place % 3] = colour or (GREYS[place],) * 3
+    painted = dict.fromkeys(range(9)) | {place: COLORS[color] for color, place in scene}
+    for place, color in painted.items():
+        image[place // 3, :, place % 3] = color or (GRAYS[place],) * 3
     return image.reshape(24, 24, 3)
 
 
@@ -51,7 +51,7 @@ def drawings(scenes) -> np.ndarray:
 
 
 class ToyPair:
-    """Embeds an image as the mean colours of its 9 cells, and a prompt as what these would be; it reads 75 letters."""
+    """Embeds an image as the mean colors of its 9 cells, and a prompt as what these would be; it reads 75 letters."""
 
     dim = 27
     context = 75
@@ -68,12 +68,12 @@ class ToyPair:
         return [len(text) > self.context for text in texts]
 
     def _encoded(self, text):
-        cells = torch.tensor(GREYS)[:, None].repeat(1, 3) / 255
+        cells = torch.tensor(GRAYS)[:, None].repeat(1, 3) / 255
         for part in text.lower().split(" and "):
-            colour = next((name for name in COLOURS if name in part), None)
+            color = next((name for name in COLORS if name in part), None)
             place = next((name for name in PLACES if part.strip().endswith(f"at {name}")), None)
-            if colour and place:
-                cells[PLACES.index(place)] = torch.tensor(COLOURS[colour]) / 255
+            if color and place:
+                cells[PLACES.index(place)] = torch.tensor(COLORS[color]) / 255
         return cells.flatten()
 
 

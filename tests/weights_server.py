@@ -39,7 +39,7 @@ class Server:
             "url": f"{self.url}/tiny.pth",
             "size": len(content),
             "sha256": hashlib.sha256(content).hexdigest(),
-            "licence": "Apache-2.0",
+            "license": "Apache-2.0",
         }
         return WeightsFile(**{**facts, **other})
 

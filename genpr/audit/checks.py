@@ -1,7 +1,7 @@
 """The fifteen sanity checks: the data that they draw, what they vary, and over which grid.
 
 Every function takes a generator, the setting and the value x that the check varies, and returns reals (n, d) and
-fakes (m, d), float64, before they are standardised.
+fakes (m, d), float64, before they are standardized.
 
 References:
     Räisä, van Breugel, van der Schaar 2025, "Position: All Current Generative Fidelity and Diversity Metrics are
@@ -370,7 +370,7 @@ def rounded(rng: np.random.Generator, setting: Setting, x: float) -> Pair:
     return real, np.round(fake)
 
 
-def standardised(real: Rows, fake: Rows) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def standardized(real: Rows, fake: Rows) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Both sets by the mean and the standard deviation of the reals along each axis, as float32.
 
     An axis along which the reals are all equal is only moved.
@@ -381,13 +381,13 @@ def standardised(real: Rows, fake: Rows) -> tuple[NDArray[np.float32], NDArray[n
 
 
 def _on_line(rng: np.random.Generator, setting: Setting, weights: Rows) -> Rows:
-    centres = np.linspace(0, 10, _MODES)[:, None] * np.ones(setting.dimension)
-    return _mixture(rng, centres, weights, _MODE_SPREAD[setting.dimension])
+    centers = np.linspace(0, 10, _MODES)[:, None] * np.ones(setting.dimension)
+    return _mixture(rng, centers, weights, _MODE_SPREAD[setting.dimension])
 
 
-def _mixture(rng: np.random.Generator, centres: Rows, weights: Rows, spread: float) -> Rows:
-    mode = rng.choice(len(centres), size=SIZE, p=weights / weights.sum())
-    drawn: Rows = centres[mode] + spread * rng.standard_normal((SIZE, centres.shape[1]))
+def _mixture(rng: np.random.Generator, centers: Rows, weights: Rows, spread: float) -> Rows:
+    mode = rng.choice(len(centers), size=SIZE, p=weights / weights.sum())
+    drawn: Rows = centers[mode] + spread * rng.standard_normal((SIZE, centers.shape[1]))
     return drawn
 
 

@@ -47,11 +47,11 @@ _OTHER_K = {precision.name: 3, recall.name: 3}
 def _counted(names: tuple[str, ...], real: Features, fake: Features) -> Values:
     """Everything that is counted in balls around reals and around fakes."""
     from genpr.metrics.manifold import ball_scores
-    from genpr.metrics.real_side import RealSide
+    from genpr.metrics.real_manifold import RealManifold
 
     ks = {name: _OTHER_K.get(name, _K) for name in names}
     with torch_threads(1):  # two would wait for each other on sets this small
-        side = RealSide.fit(real, balls=needed_balls(ks)[0], device="cpu")
+        side = RealManifold.fit(real, balls=needed_balls(ks)[0], device="cpu")
         return ball_scores(side, fake, ks=ks)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from genpr.audit.checks import CHECKS, REPEATS, Case, GridName, Setting, cases, standardised
+from genpr.audit.checks import CHECKS, REPEATS, Case, GridName, Setting, cases, standardized
 from genpr.audit.criteria import Curve
 from genpr.audit.metrics import Family
 from genpr.errors import DataError, GenprError, ResourceError, UsageError, some
@@ -249,7 +249,7 @@ def measure(case: Case, families: Sequence[Family], *, repeats: int, seed: int) 
     values: dict[str, list[float]] = {name: [] for family in families for name in family.kinds}
     draw = CHECKS[case.check].draw
     for repeat in range(repeats):
-        real, fake = standardised(*draw(case.rng(seed, repeat), case.setting, case.x))
+        real, fake = standardized(*draw(case.rng(seed, repeat), case.setting, case.x))
         for family in families:
             measured = family.function(real, fake)
             for name in family.kinds:

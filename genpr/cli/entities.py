@@ -87,7 +87,7 @@ def command(
         _check_images(found)
         from genpr.conditional.recognition import score_entities_with
 
-        # What a custom recogniser prints must not end up in the result.
+        # What a custom classifier prints must not end up in the result.
         with redirect_stdout(sys.stderr), progress_bars(quiet=quiet) as progress:
             result = score_entities_with(expected, found, replace(options, progress=progress))
     _show(result, html, as_json=as_json, quiet=quiet)
@@ -115,17 +115,17 @@ def _check_no_image_options() -> None:
             continue
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(
-                f"--{name.replace('_', '-')} is for images, and needs --by, which says what recognises entities in them"
+                f"--{name.replace('_', '-')} is for images, and needs --by, which says what recognizes entities in them"
             )
 
 
 def _check_images(found: str) -> None:
-    """Refuse answers where a recogniser is to look at images."""
+    """Refuse answers where a classifier is to look at images."""
     if Path(found).suffix.lower() in _ANSWERS and not Path(found).is_dir():
         from genpr.images.item import printable
 
         raise click.UsageError(
-            f"--by recognises entities in images, and {printable(found)} is a file of answers; give images, or leave --by out"
+            f"--by recognizes entities in images, and {printable(found)} is a file of answers; give images, or leave --by out"
         )
 
 

@@ -23,10 +23,10 @@ class LabelFlags:
         False,
         "Do fakes look like the classes that they were asked to be? Adds label.gan_test, label.gan_train and others.",
     )
-    recogniser: str | None = option(
+    classifier: str | None = option(
         None,
         "knn (a vote of the nearest), linear (a linear probe), or a .csv, .json or .npy file with the labels that the "
-        "fakes were recognised as.",
+        "fakes were recognized as.",
         unset="knn",
         metavar="KIND",
     )
@@ -45,13 +45,13 @@ class LabelFlags:
         """What to compare; None if no labels are to be compared.
 
         Raises:
-            click.UsageError: Options are given without --labels, or belong to another recogniser.
+            click.UsageError: Options are given without --labels, or belong to another classifier.
             UsageError: One is impossible.
         """
-        chosen = self._compared(needing_labels=("recogniser", "label_k", "real_labels", "fake_labels"))
+        chosen = self._compared(needing_labels=("classifier", "label_k", "real_labels", "fake_labels"))
         if chosen is not None and chosen.is_file and self.real_labels is not None:
             raise click.UsageError(
-                "--real-labels: reals are not looked at where another tool recognised the fakes"
+                "--real-labels: reals are not looked at where another tool recognized the fakes"
             )
         return chosen
 
@@ -59,13 +59,13 @@ class LabelFlags:
         if not self.labels:
             _refuse({name: getattr(self, name) for name in needing_labels}, "--labels")
             return None
-        recogniser = KNN if self.recogniser is None else self.recogniser
-        if self.label_k is not None and recogniser != KNN:
-            raise click.UsageError(f"--label-k counts voters of --recogniser {KNN}, and there are none")
+        classifier = KNN if self.classifier is None else self.classifier
+        if self.label_k is not None and classifier != KNN:
+            raise click.UsageError(f"--label-k counts voters of --classifier {KNN}, and there are none")
         return LabelOptions(
             real_labels=self.real_labels,
             fake_labels=self.fake_labels,
-            recogniser=recogniser,
+            classifier=classifier,
             k=LabelOptions.k if self.label_k is None else self.label_k,
         )
 
@@ -87,7 +87,7 @@ class ClassFlags(LabelFlags):
 
     def chosen(self) -> LabelOptions | None:
         """As of `LabelFlags`."""
-        return self._compared(needing_labels=("recogniser", "label_k"))
+        return self._compared(needing_labels=("classifier", "label_k"))
 
     def classes(self, protocols: Sequence[str]) -> ClassOptions | None:
         """Keyword arguments of `genpr.Evaluator.score_classes`; None if no classes are requested.

@@ -15,7 +15,7 @@ Record = dict[str, object]
 @click.argument("what", type=click.Choice(["extractors", "protocols", "metrics"]), default="extractors")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array instead of a table.")
 def command(what: str, *, as_json: bool) -> None:
-    """Show the known extractors (with their weights and licence), protocols or metrics."""
+    """Show the known extractors (with their weights and license), protocols or metrics."""
     import json
 
     from genpr.report.score_tables import listing
@@ -38,7 +38,7 @@ def _extractors() -> list[Record]:
 def _extractor_row(record: Record) -> Record:
     here = ("yes" if record["cached"] else "no") if record["weights"] else None
     remark = "" if record["comparable"] else "; not comparable with published numbers"
-    weights = f"{record['weights']} ({record['licence']})" if record["weights"] else None
+    weights = f"{record['weights']} ({record['license']})" if record["weights"] else None
     columns = {key: record[key] for key in ("name", "dim", "resize")}
     return {**columns, "cached": here, "layer": f"{record['layer']}{remark}", "weights": weights}
 
@@ -68,7 +68,7 @@ def _protocols() -> list[Record]:
 def _protocol_row(record: Record) -> Record:
     ks, metrics, free = record["k"], record["metrics"], record["free"]
     assert isinstance(free, list)
-    rows = f", neighbours among {record['rows']:,} of each" if record["rows"] else ""
+    rows = f", neighbors among {record['rows']:,} of each" if record["rows"] else ""
     assert isinstance(ks, dict)
     assert isinstance(metrics, list)
     return {

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
 @option_group(PageFlags, "page")
 @click.option(
-    "-v", "--verbose", is_flag=True, help="Say how the neighbours are searched, and how uneven they are."
+    "-v", "--verbose", is_flag=True, help="Say how the neighbors are searched, and how uneven they are."
 )
 @option_group(Thresholds, "thresholds")
 def command(

@@ -33,7 +33,7 @@ def command() -> None:
 @command.command(name="list", short_help="Show every known file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array instead of a table.")
 def list_files(*, as_json: bool) -> None:
-    """Show every known file: who uses it, length, licence, what it is held to, whether it is here."""
+    """Show every known file: who uses it, length, license, what it is held to, whether it is here."""
     import json
 
     from genpr.features.weights.files import known_files
@@ -114,7 +114,7 @@ def _row(entry: WeightsFile) -> dict[str, object]:
         "name": entry.name,
         "used_by": list(entry.used_by),
         "size": entry.size if record is None else record.size,
-        "licence": entry.licence,
+        "license": entry.license,
         "pinned": pinned_by(entry) if record is None else record.pinned,
         "sha256": entry.sha256 if record is None else record.sha256,
         "sha256_prefix": entry.sha256_prefix,
@@ -128,20 +128,20 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
     """Two lines per file, since file names are long: what one would type, and the name below."""
     from genpr.report.text import shortened
 
-    lines = [_columns("used by", "size", "licence", "pinned by", "here")]
+    lines = [_columns("used by", "size", "license", "pinned by", "here")]
     for row in rows:
         first, *others = row["used_by"] or ["-"]
         more = f" (+{len(others)})" if others else ""
         size = "?" if row["size"] is None else f"{row['size'] / 1e6:,.0f} MB"
         here = "yes" if row["cached"] else "no"
         users = shortened(first, 24 - len(more)) + more
-        facts = shortened(str(row["licence"]), 14), shortened(str(row["pinned"]), 9)
+        facts = shortened(str(row["license"]), 14), shortened(str(row["pinned"]), 9)
         lines += [_columns(users, size, *facts, here), f"  {row['name']}"]
     return printable("\n".join(lines), newlines=True)
 
 
-def _columns(used_by: str, size: str, licence: str, pinned: str, here: str) -> str:
-    return f"{used_by:<24}  {size:>8}  {licence:<14}  {pinned:<9}  {here}".rstrip()
+def _columns(used_by: str, size: str, terms: str, pinned: str, here: str) -> str:
+    return f"{used_by:<24}  {size:>8}  {terms:<14}  {pinned:<9}  {here}".rstrip()
 
 
 @contextmanager

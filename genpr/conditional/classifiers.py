@@ -299,7 +299,7 @@ def _from_object(by: object, name: str, embedder: Embedder) -> EntityClassifier:
         )
     code = None
     if isinstance(by, str):
-        by, code = load_user_object(by, kind="recogniser", device=embedder.device)
+        by, code = load_user_object(by, kind="classifier", device=embedder.device)
     owner = getattr(by, "wrapped", by)
     if callable(getattr(owner, "encode_text", None)):
         extractor = wrap_extractor(by, name=name, code=code)

@@ -173,7 +173,7 @@ class EntityOptions(EmbedOptions):
         super().__post_init__()
         if self.by is not None and (self.calibrate_on is None) != (self.calibrate_expected is None):
             raise UsageError(
-                "thresholds are chosen on labelled images: --calibrate-on gives the images and --calibrate-expected what is in "
+                "thresholds are chosen on labeled images: --calibrate-on gives the images and --calibrate-expected what is in "
                 "each; needed are both, or neither",
                 code="bad-option",
             )

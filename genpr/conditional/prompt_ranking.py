@@ -19,7 +19,7 @@ from genpr.metrics.copy_detection import MicroAP
 from genpr.metrics.halved import LEAST_UNITS, halved
 from genpr.metrics.ranking import RankingMetrics, most_distractors, ranking_metrics, unit_pools
 from genpr.metrics.ranking_values import QueryMetric
-from genpr.metrics.real_side import PairProgress
+from genpr.metrics.real_manifold import PairProgress
 from genpr.metrics.similarity import FeaturePairs
 from genpr.metrics.uncertainty import interval_of
 from genpr.metrics.value import MetricValue

@@ -43,10 +43,10 @@ from genpr.conditional.vocabulary import (
 from genpr.errors import DataError, UsageError, short, some
 from genpr.evaluation.diagnostics import decoding_notices
 from genpr.evaluation.result import (
+    ClassifierSummary,
     EntitySummary,
     EntityThreshold,
     Identities,
-    RecogniserSummary,
     Result,
     SideSummary,
 )
@@ -80,7 +80,7 @@ def score_entities_in_images(
         **options: The fields of `EntityOptions` but for `by`.
 
     Returns:
-        A result with metrics `entity.*`; `entities.recogniser` says by which thresholds. Its `real` side are the expectations.
+        A result with metrics `entity.*`; `entities.classifier` says by which thresholds. Its `real` side are the expectations.
 
     Raises:
         UsageError: A path or name does not exist, an option is impossible, or the classifier has no class for an entity.
@@ -280,7 +280,7 @@ def _labeled_thresholds(
     _check_both_kinds(present, short(labeled.expectations.origin, 60))
     found = calibrate(labeled_scores, present)
     rates = torch.stack([found.sensitivity, found.false_positive_rate], dim=1)
-    return _Presence(found.present(scores), _threshold_rows(vocabulary, [found], rates), "labelled")
+    return _Presence(found.present(scores), _threshold_rows(vocabulary, [found], rates), "labeled")
 
 
 def _prompt_thresholds(
@@ -333,7 +333,7 @@ def _check_both_kinds(present: Tensor, source: str, part: str = "") -> None:
         what = "none of the entities is" if not bool(present.any()) else "all of the entities are"
         raise DataError(
             f"thresholds cannot be chosen: {what} in all of {part}{source}; needed are images with an entity and images without. "
-            "Give labelled images with --calibrate-on and --calibrate-expected, or more prompts",
+            "Give labeled images with --calibrate-on and --calibrate-expected, or more prompts",
             code="no-thresholds",
             path=source,
         )
@@ -399,7 +399,7 @@ def _summary(
         unreadable=(),
         undefined=tuple((f"entity.{metric}", why) for metric, why in metrics.undefined.items()),
         vocabulary=len(vocabulary),
-        recogniser=RecogniserSummary(
+        classifier=ClassifierSummary(
             name=classifier.name,
             kind="detector" if classifier.is_detector else "zero-shot",
             chosen=presence.chosen,
@@ -415,7 +415,7 @@ def _variant(presence: _Presence, classifier: EntityClassifier, labeled: _Scored
     if labeled is not None:
         labels = expectations_summary(labeled.expectations, None, None).content
         digits = sha256_of_rows(Identities.of(labeled.features).content, labels)[:8]
-        chosen = f"thresholds by labelled images {digits}"
+        chosen = f"thresholds by labeled images {digits}"
     elif presence.chosen == "fixed":
         chosen = f"found from a score of {DETECTED:g} on"
     else:
@@ -435,7 +435,7 @@ def _notices(presence: _Presence, metrics: EntityMetrics, name: str) -> list[Not
     """What a reader should know of the classification, most important first."""
     found, thresholds = [], presence.thresholds
     if presence.chosen == "prompts":
-        found.append(notice("thresholds-by-prompts", recogniser=name))
+        found.append(notice("thresholds-by-prompts", classifier=name))
         if guessed := _guessed(metrics):
             count, total = f"{len(guessed):,}", f"{len(thresholds):,}"
             found.append(notice("entities-guessed", count=count, total=total, shown=some(guessed)))
@@ -446,8 +446,8 @@ def _notices(presence: _Presence, metrics: EntityMetrics, name: str) -> list[Not
     ]
     poor = sum(rate < _POOR for rate in rates)
     if poor:
-        facts = {"recogniser": name, "count": f"{poor:,}", "total": f"{len(rates):,}"}
-        found.append(notice("poorly-recognised", limit=f"{_POOR:.0%}".replace("%", " %"), **facts))
+        facts = {"classifier": name, "count": f"{poor:,}", "total": f"{len(rates):,}"}
+        found.append(notice("poorly-recognized", limit=f"{_POOR:.0%}".replace("%", " %"), **facts))
     shared = sum(not each.is_own for each in thresholds)
     if shared and presence.chosen != "fixed":
         total = f"{len(thresholds):,}"

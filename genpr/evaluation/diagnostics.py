@@ -264,7 +264,7 @@ def interval_notices(lacks: Mapping[str, Lack], ks: Mapping[str, int], smaller: 
             notice(
                 "no-intervals",
                 names=", ".join(short),
-                reason="memory is too short to list the neighbours of each image",
+                reason="memory is too short to list the neighbors of each image",
                 remedy="raise --max-memory, free memory, or score fewer images",
             )
         )

@@ -238,7 +238,7 @@ class Evaluator:
 
     @property
     def tells_of_images(self) -> bool:
-        """Whether `evidence` can be had: neighbours are counted, by one network, among enough reals."""
+        """Whether `evidence` can be had: neighbors are counted, by one network, among enough reals."""
         try:
             check_samples(self._plan, self._reference.reals)
         except GenprError:

@@ -117,7 +117,7 @@ class FittedMetrics:
         copies = None if neighbors.diagnostics is None else neighbors.diagnostics.near_copies
         self._report(0, 1)
         rows = sample_rows(
-            neighbors.real_side,
+            neighbors.real_manifold,
             neighbors.fake_side,
             ks=self._plan.sample_ks,
             nearest_reals=None if copies is None else copies.nearest,
@@ -176,7 +176,7 @@ class FittedMetrics:
     def _report(self, done: int, total: int) -> None:
         """Report how far a search is, its start and its end included."""
         if self._embedder.options.progress is not None:
-            self._embedder.options.progress("neighbours", 100 * done // max(total, 1), 100)
+            self._embedder.options.progress("neighbors", 100 * done // max(total, 1), 100)
 
 
 def control_of(plan: ScorePlan, real: SourceFeatures, embedder: Embedder) -> Control | None:

@@ -16,7 +16,7 @@ from genpr.metrics.diagnostics import ManifoldDiagnostics
 from genpr.metrics.emulated_manifold import EmulatedSide
 from genpr.metrics.equal_blocks import equal_blocks
 from genpr.metrics.neighbor_metrics import Lack, NeighborMetrics, NeighborScores, Values
-from genpr.metrics.real_side import FakeSide, PairProgress, RealSide
+from genpr.metrics.real_manifold import CountedFakes, PairProgress, RealManifold
 from genpr.metrics.registry import BALLS, NEIGHBORS, SIZE_SENSITIVE, needed_balls
 from genpr.metrics.uncertainty import interval_of
 from genpr.metrics.value import MetricValue
@@ -32,7 +32,7 @@ class NeighborResult:
         diagnostics: Diagnostics in the first network's features; None where only a part of the rows was counted.
         reals: The reals among which neighbors were counted: a part of them, if the protocol limits them.
         fakes: The fakes, likewise.
-        real_side: The reals with their balls, in the first network's features.
+        real_manifold: The reals with their balls, in the first network's features.
         fake_side: The fakes, counted against them.
         block_values: The values of metrics that were also computed in blocks of equal size.
     """
@@ -42,8 +42,8 @@ class NeighborResult:
     diagnostics: ManifoldDiagnostics | None
     reals: FeatureSet
     fakes: FeatureSet
-    real_side: RealSide
-    fake_side: FakeSide
+    real_manifold: RealManifold
+    fake_side: CountedFakes
     block_values: Mapping[str, MetricValue] = field(default_factory=dict)
 
 
@@ -102,17 +102,17 @@ class FittedNeighbors:
             fake = _chosen(fake, limit, self._seed)
         for fitted, part in zip(fit.networks, fake.networks, strict=True):
             found.append(fitted.score(part, progress))
-        real_side, fakes, ks = fit.networks[0].reals, found[0].fakes, self._plan.ks
+        real_manifold, fakes, ks = fit.networks[0].reals, found[0].fakes, self._plan.ks
         diagnostics = None
         if limit is None and self._diagnostics:
-            diagnostics = ManifoldDiagnostics.of(real_side, fakes, progress)
+            diagnostics = ManifoldDiagnostics.of(real_manifold, fakes, progress)
         values: Values = {}
         for name in ks:
             values[name] = _over_networks(name, found, variant)
         if fit.emulated is not None:
             counts = fit.emulated.memberships(fake.networks[0], ks=ks, progress=progress)
             values = {name: _emulated(name, values[name], BALLS[name](counts, k)) for name, k in ks.items()}
-        result = NeighborResult(values, found[0].lacks, diagnostics, fit.reals, fake, real_side, fakes)
+        result = NeighborResult(values, found[0].lacks, diagnostics, fit.reals, fake, real_manifold, fakes)
         return self._with_blocks(result, whole, blocks, rest) if blocks else result
 
     def _blocks(self, fake: FeatureSet) -> tuple[Tensor, ...]:

@@ -67,7 +67,7 @@ _FEW_REALS = (
     0.5  # per fake; in simulations the null was .01 low at a half, .04 at a third and .09 at a twentieth
 )
 _WHY_UNDEFINED = {
-    "precision": "nothing was recognised as it",
+    "precision": "nothing was recognized as it",
     "recall": "nothing was asked to be of it",
     "f1": "neither",
 }
@@ -102,7 +102,7 @@ class LabelConfig:
         if not isinstance(options, LabelOptions):
             raise UsageError(f"labels must be genpr.LabelOptions(...), not {options!r}", code="bad-option")
         if options.is_file:
-            return cls(options, None, open_labels(options.recogniser, None, "fake", sets=True), policy)
+            return cls(options, None, open_labels(options.classifier, None, "fake", sets=True), policy)
         labels = open_labels(options.real_labels, label_location(None, real), "real")
         config = cls(options, labels, None, policy)
         config._check_names("real", real, labels)
@@ -157,11 +157,11 @@ class LabelConfig:
         if fake is not None:
             fake = open_labels(fake, None, "fake", sets=self.recognized is not None)
         return {
-            "recogniser": "file" if self.options.is_file else str(self.options.recogniser),
+            "classifier": "file" if self.options.is_file else str(self.options.classifier),
             "k": int(self.options.k),
             "real": _hash(list(real)),
             "fake": _content(fake),
-            "recognised": _content(self.recognized),
+            "recognized": _content(self.recognized),
         }
 
 
@@ -310,11 +310,11 @@ class LabelScorer:
     def _fit(self, images: LabeledImages, reals: FeatureSet) -> ConditionalReals:
         if len(images.rows) < 2:
             raise DataError(
-                f"label metrics need reals of at least two classes: {images}; else every fake is recognised as the one",
+                f"label metrics need reals of at least two classes: {images}; else every fake is recognized as the one",
                 code="one-class",
             )
         features, labels = self._with_labels(images, reals, list(images.rows))
-        kind: Kind = "linear" if self._options.recogniser == LINEAR else "knn"
+        kind: Kind = "linear" if self._options.classifier == LINEAR else "knn"
         return ConditionalReals(
             features, labels, kind=kind, k=int(self._options.k), intervals=self._intervals, seed=self._seed
         )
@@ -339,7 +339,7 @@ class LabelScorer:
         features, labels = self._with_labels(requested, fakes, classes)
         places = torch.tensor([index[label] for label in self._labeled.rows], device=labels.device)
         found = self._reals.score(features, labels, classes_of_reals=places, n_classes=len(classes))
-        k = None if self._options.recogniser == LINEAR else int(self._options.k)
+        k = None if self._options.classifier == LINEAR else int(self._options.k)
         metrics, undefined = _values(
             found, k=k, extractor=None if fakes.extractor is None else fakes.extractor.name
         )
@@ -347,14 +347,14 @@ class LabelScorer:
         requested_codes, predicted = labels.cpu().numpy(), found.test.predicted.cpu().numpy()
         known = predicted >= 0
         summary = LabelSummary(
-            recogniser=str(self._options.recogniser),
+            classifier=str(self._options.classifier),
             k=k,
             rows=rows,
             confusions=_confusions(confusion_counts(requested_codes[known], predicted[known], classes)),
             undefined=undefined_values(rows),
             n=found.test.n,
             origins={each.role: each.origin for each in (self._labeled, requested)},
-            unlabelled={each.role: len(each.unlabeled) for each in (self._labeled, requested)},
+            unlabeled={each.role: len(each.unlabeled) for each in (self._labeled, requested)},
         )
         names = iter(classes[index] if index >= 0 else None for index in predicted.tolist())
         recognized = (None if label is None else next(names) for label in requested.labels)
@@ -396,14 +396,14 @@ class LabelScorer:
         undefined = tuple(f"label.{name}" for name, value in _by_name(found).items() if np.isnan(value))
         rows = _plain_rows(found)
         summary = LabelSummary(
-            recogniser=seen.origin,
+            classifier=seen.origin,
             k=None,
             rows=rows,
             confusions=_confusions(found.confusions),
             undefined=undefined_values(rows),
             n=codes.n,
             origins={"fake": requested.origin},
-            unlabelled={"fake": len(requested.labels) - codes.n},
+            unlabeled={"fake": len(requested.labels) - codes.n},
         )
         lacking = () if enough or not self._intervals else (_no_interval(codes.n),)
         recognized = RecognizedLabels(tuple(requested.labels), tuple(seen.labels))
@@ -470,7 +470,7 @@ def _plain_values(found: LabelMetrics, halves: Mapping[str, Floats]) -> dict[str
         if np.isnan(value):
             continue
         n = effective_size(sizes) if name.startswith("macro") and sizes.any() else found.n
-        bare = MetricValue(value, None, variant="as recognised by another tool", chance=chance.get(name))
+        bare = MetricValue(value, None, variant="as recognized by another tool", chance=chance.get(name))
         values[f"label.{name}"] = _with_interval(bare, halves.get(name), n)
     return values
 

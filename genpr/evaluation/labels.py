@@ -458,7 +458,7 @@ def check_complete(images: LabeledImages, policy: BadImagePolicy) -> None:
     """Refuse a data set of which more images have no class than may be left out.
 
     Raises:
-        DataError: They are listed ("unlabelled").
+        DataError: They are listed ("unlabeled").
     """
     few = images.unlabeled
     share = len(few) / len(images.labels)
@@ -469,7 +469,7 @@ def check_complete(images: LabeledImages, policy: BadImagePolicy) -> None:
         f"{len(few):,} of {len(images.labels):,} {images.role} images have no label in "
         f"{printable(images.origin)}{limit}: "
         f'{some(few)}; give all of them one, or leave them out with on_bad="skip" and max_bad (--on-bad, --max-bad)',
-        code="unlabelled",
+        code="unlabeled",
         path=images.source,
     )
 
@@ -529,7 +529,7 @@ class OptionalLabels:
 
         Raises:
             DataError: They are of other images ("labels-match-nothing", "label-count"), or some images have none
-                ("unlabelled").
+                ("unlabeled").
         """
         if self.labels is not None and not self.is_guess:
             images = match_names(self.role, opened, self.labels)

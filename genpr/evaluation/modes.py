@@ -42,7 +42,7 @@ class FoundModes:
         extractor: Which function made the features; None when a file does not say.
         notices: What happened on the way that a reader should know.
         origins: Where the labels of each side come from, by role; without those that have none.
-        unlabelled: How many of their images have no class and were kept all the same.
+        unlabeled: How many of their images have no class and were kept all the same.
     """
 
     modes: Modes
@@ -53,7 +53,7 @@ class FoundModes:
     extractor: ExtractorInfo | None
     notices: tuple[Notice, ...]
     origins: Mapping[str, str] = field(default_factory=dict)
-    unlabelled: Mapping[str, int] = field(default_factory=dict)
+    unlabeled: Mapping[str, int] = field(default_factory=dict)
 
     def name_of(self, side: Literal["real", "fake"], row: int) -> str:
         """What to call an image."""
@@ -91,7 +91,7 @@ class FoundModes:
             "outside_k": found.outside_k,
             "uncovered_null": found.uncovered_null,
             "labels": dict(self.origins),
-            "unlabelled": dict(self.unlabelled),
+            "unlabeled": dict(self.unlabeled),
             "missed": [self._record("real", each) for each in found.missed],
             "invented": [self._record("fake", each) for each in found.invented],
             "classes": [_with_verdict(each) for each in found.classes],
@@ -159,7 +159,7 @@ def find_modes_with(real: object, fake: object, options: ModesOptions) -> FoundM
         fakes.extractor or reals.extractor,
         tuple(dict.fromkeys((*reals.notices, *fakes.notices, *told))),
         origins={images.role: images.origin for images in known},
-        unlabelled={images.role: len(images.unlabeled) for images in known},
+        unlabeled={images.role: len(images.unlabeled) for images in known},
     )
 
 
@@ -192,7 +192,7 @@ def _embedded(
 
 
 def _report(progress: StageProgress, done: int, total: int) -> None:
-    progress("neighbours", 100 * done // max(total, 1), 100)
+    progress("neighbors", 100 * done // max(total, 1), 100)
 
 
 def _with_verdict(found: ModeCluster | ClassShare) -> dict[str, Any]:

@@ -38,28 +38,28 @@ _AVERAGES = tuple(
 
 @dataclass(frozen=True)
 class LabelOptions:
-    """Compare the labels that fakes were asked for with what they are recognised as.
+    """Compare the labels that fakes were asked for with what they are recognized as.
 
     Attributes:
         real_labels: Labels of the reals, as for `Evaluator.score_classes`: a file, "folders", a label per image, or None to
-            look into the source. Not used where recognised labels come from a file.
-        fake_labels: What the fakes were asked to be, likewise; of every fake set that is scored. Where recognised labels
+            look into the source. Not used where recognized labels come from a file.
+        fake_labels: What the fakes were asked to be, likewise; of every fake set that is scored. Where recognized labels
             come from a file, an image may have several, separated by ";" or in a list.
-        recogniser: "knn", a vote of the nearest; "linear", a linear probe; or a .csv, .tsv, .json or .npy file with the label
-            that each fake was recognised as by another tool.
+        classifier: "knn", a vote of the nearest; "linear", a linear probe; or a .csv, .tsv, .json or .npy file with the label
+            that each fake was recognized as by another tool.
         k: Who votes, for "knn".
 
     Raises:
         UsageError: An option is impossible.
 
     Example:
-        >>> LabelOptions(recogniser="linear").names
+        >>> LabelOptions(classifier="linear").names
         ('label.gan_test', 'label.gan_train', 'label.macro_precision', 'label.macro_recall', 'label.macro_f1')
     """
 
     real_labels: object = None
     fake_labels: object = None
-    recogniser: str | os.PathLike[str] = KNN
+    classifier: str | os.PathLike[str] = KNN
     k: int = 5
 
     def __post_init__(self) -> None:
@@ -67,19 +67,19 @@ class LabelOptions:
             raise UsageError(
                 f"k of labels must be an integer from 1 to {MOST_VOTERS:,}, not {self.k!r}", code="bad-option"
             )
-        if not isinstance(self.recogniser, str | os.PathLike) or not (
-            self.recogniser in (KNN, LINEAR) or Path(self.recogniser).suffix.lower() in _FILES
+        if not isinstance(self.classifier, str | os.PathLike) or not (
+            self.classifier in (KNN, LINEAR) or Path(self.classifier).suffix.lower() in _FILES
         ):
             raise UsageError(
-                f"recogniser must be {KNN}, {LINEAR}, or a {', '.join(_FILES)} file with the labels that the fakes were "
-                f"recognised as, not {self.recogniser!r}",
+                f"classifier must be {KNN}, {LINEAR}, or a {', '.join(_FILES)} file with the labels that the fakes were "
+                f"recognized as, not {self.classifier!r}",
                 code="bad-option",
             )
 
     @property
     def is_file(self) -> bool:
-        """Whether another tool recognised the fakes."""
-        return self.recogniser not in (KNN, LINEAR)
+        """Whether another tool recognized the fakes."""
+        return self.classifier not in (KNN, LINEAR)
 
     @property
     def names(self) -> tuple[str, ...]:

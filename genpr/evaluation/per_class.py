@@ -119,7 +119,7 @@ class ClassScores:
         min_images: Images that a class needs on each side.
         worst_by: What the order is by: "null" for value over null over all metrics, or one metric.
         origins: Where the labels of "real" and "fake" come from.
-        unlabelled: Images without a class by side; they are in `overall` alone.
+        unlabeled: Images without a class by side; they are in `overall` alone.
         seconds: Time to score the classes.
     """
 
@@ -131,7 +131,7 @@ class ClassScores:
     min_images: int
     worst_by: str
     origins: Mapping[str, str]
-    unlabelled: Mapping[str, int]
+    unlabeled: Mapping[str, int]
     seconds: float
 
     def __getitem__(self, label: str) -> ClassScore:
@@ -147,7 +147,7 @@ class ClassScores:
             "min_images": self.min_images,
             "worst_by": self.worst_by,
             "origins": dict(self.origins),
-            "unlabelled": dict(self.unlabelled),
+            "unlabeled": dict(self.unlabeled),
             "seconds": self.seconds,
             "macro": {name: asdict(average) for name, average in self.macro.items()},
             "micro": {name: asdict(average) for name, average in self.micro.items()},
@@ -330,7 +330,7 @@ class ClassScorer:
             min_images=self.min_images,
             worst_by=self.worst_by,
             origins={each.role: each.origin for each in labeled},
-            unlabelled={each.role: len(each.unlabeled) for each in labeled},
+            unlabeled={each.role: len(each.unlabeled) for each in labeled},
             seconds=time.perf_counter() - started,
         )
 
@@ -391,7 +391,7 @@ def check_options(
 
     Args:
         protocol: The recipe.
-        ks: k of each metric that counts neighbours.
+        ks: k of each metric that counts neighbors.
         equal_sizes: Whether blocks of equal size are asked for.
         min_per_class: Images that a class needs on each side.
         worst_by: What the order is by.
@@ -421,7 +421,7 @@ def check_options(
     least = max(least_images({name: ks[name] for name in metrics}))
     if isinstance(min_per_class, bool) or not isinstance(min_per_class, Integral) or min_per_class < least:
         raise UsageError(
-            f"min_per_class must be an integer of at least {least}, since k neighbours of each image are needed, "
+            f"min_per_class must be an integer of at least {least}, since k neighbors of each image are needed, "
             f"not {min_per_class!r}",
             code="bad-option",
         )
@@ -450,7 +450,7 @@ def check_classes(real: LabeledImages, fake: LabeledImages, policy: BadImagePoli
         policy: Whether images without a class may be left out, and how many.
 
     Raises:
-        DataError: A data set has no labels ("no-labels") or some images have none ("unlabelled"), both are of one class
+        DataError: A data set has no labels ("no-labels") or some images have none ("unlabeled"), both are of one class
             ("one-class"), or they have no class in common ("labels-disagree").
     """
     both = f"{real}; {fake}"

@@ -95,7 +95,7 @@ class OwnRadii:
     """How far the images of each side lie apart: distances to the k-th nearest other image of the same side.
 
     Attributes:
-        k: Which neighbour.
+        k: Which neighbor.
         real: (n,) float64, in the unit of the features.
         fake: (m,) float64, likewise.
     """
@@ -113,13 +113,13 @@ class PerImageScores:
         result: The score.
         fake: What is known of each fake.
         real: What is known of each real.
-        k: Neighbours by metric: `inside` goes by that of precision, `n_balls` by density's, `covered`, `n_fakes` and
+        k: Neighbors by metric: `inside` goes by that of precision, `n_balls` by density's, `covered`, `n_fakes` and
             `radius` by coverage's, realism and rarity by their own.
         ties: "closed" or "strict" balls.
         sides: The features of the reals and of the fakes, row by row.
         own_radii: How far the images of each side lie apart; None if the metrics draw no balls around fakes.
         classes: The same score class by class; None if it was not asked for.
-        labels: What each fake was asked to be and recognised as, likewise.
+        labels: What each fake was asked to be and recognized as, likewise.
     """
 
     result: Result
@@ -160,12 +160,12 @@ def check_samples(plan: ScorePlan, reals: FeatureSet) -> None:
     """Refuse a plan that says nothing of single images.
 
     Raises:
-        UsageError: It counts no neighbours, or by several networks, which differ about each image.
+        UsageError: It counts no neighbors, or by several networks, which differ about each image.
         FeatureError: There are too few reals.
     """
     if not plan.ks:
         raise UsageError(
-            f"{', '.join(plan.spaces)} says nothing of single images; ask for a metric that counts neighbours too, such as "
+            f"{', '.join(plan.spaces)} says nothing of single images; ask for a metric that counts neighbors too, such as "
             "precision",
             code="no-samples",
         )
@@ -186,7 +186,7 @@ def check_samples(plan: ScorePlan, reals: FeatureSet) -> None:
 
 def _own_radii(neighbors: NeighborResult) -> OwnRadii | None:
     """Of the largest balls that were drawn around both sides."""
-    own, real = neighbors.fake_side.own, neighbors.real_side
+    own, real = neighbors.fake_side.own, neighbors.real_manifold
     both = [] if own is None else [ball for ball in own.balls if not ball.clipped and ball in real.balls]
     if own is None or not both:
         return None

@@ -29,14 +29,14 @@ class EvaluationProtocol:
         name: What is printed with every score.
         extractor: Features of the metrics that are not defined on others.
         metrics: What it reports unless some of them are asked for.
-        k: Neighbours per metric; the image itself is never counted.
+        k: Neighbors per metric; the image itself is never counted.
         ties: "closed" counts a point on the sphere as inside the ball, "strict" does not.
         distances: "exact", or the inexact arithmetic of the tool it stands for, shown beside exact values.
         n_real: Real images it needs; of more, a random subset is taken (of an iterator, the first). None for all.
         n_fake: Fake images it needs, likewise.
         max_real: Real images it uses at most, where it needs no fixed number.
         max_fake: Fake images it uses at most, likewise.
-        max_rows: Images of each side among which neighbours are counted: at most so many, equally many of both.
+        max_rows: Images of each side among which neighbors are counted: at most so many, equally many of both.
         reference_statistics: Whether Fréchet distances use the mean and covariance that an .npz of reals brings along.
         inception_score_chunk: Images per chunk of the Inception Score, in order; None shuffles into 10 parts.
         free: What may be chosen all the same: "extractor", "metrics", "k", "ties", "sizes".

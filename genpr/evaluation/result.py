@@ -166,11 +166,11 @@ class LabelRow:
     Attributes:
         label: The class.
         n: Images that were asked to be of it.
-        tp: Of these, recognised as it.
-        fp: Images of other classes that were recognised as it.
-        fn: Images of it that were recognised as another.
+        tp: Of these, recognized as it.
+        fp: Images of other classes that were recognized as it.
+        fn: Images of it that were recognized as another.
         tn: All others.
-        precision: tp / (tp + fp); None where nothing was recognised as it.
+        precision: tp / (tp + fp); None where nothing was recognized as it.
         recall: tp / (tp + fn); None where nothing was asked to be of it.
         f1: 2 tp / (2 tp + fp + fn); None where all three are 0.
         precision_interval: 95 %; None where halves leave it undefined, or none were drawn.
@@ -212,42 +212,42 @@ def _share_of_null(value: float, null: float | None) -> float:
 
 @dataclass(frozen=True)
 class Confusion:
-    """Images asked to be of one class and recognised as another.
+    """Images asked to be of one class and recognized as another.
 
     Attributes:
         asked: The class asked for.
-        recognised: The class seen.
+        recognized: The class seen.
         n: How many.
     """
 
     asked: str
-    recognised: str
+    recognized: str
     n: int
 
 
 @dataclass(frozen=True)
 class LabelSummary:
-    """Requested against recognised labels.
+    """Requested against recognized labels.
 
     Attributes:
-        recogniser: "knn", "linear", or where recognised labels come from.
+        classifier: "knn", "linear", or where recognized labels come from.
         k: Of the vote; None for others.
         rows: One per class, the worst by their `standing` first.
         confusions: The largest, largest first; none where images have sets of labels.
         undefined: What has no value, in words.
         n: Images that were asked for something.
         origins: Where the labels of "real" and "fake" come from, as far as they are used.
-        unlabelled: Images that were left out for want of a label, by role.
+        unlabeled: Images that were left out for want of a label, by role.
     """
 
-    recogniser: str
+    classifier: str
     k: int | None
     rows: tuple[LabelRow, ...]
     confusions: tuple[Confusion, ...]
     undefined: tuple[str, ...]
     n: int = 0
     origins: Mapping[str, str] = field(default_factory=dict)
-    unlabelled: Mapping[str, int] = field(default_factory=dict)
+    unlabeled: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -357,7 +357,7 @@ class EntityThreshold:
         entity: Its canonical name.
         thresholds: One; or two, each of which judged one half of the images.
         is_own: Whether it is its own, in both halves, or one that entities with few examples share.
-        sensitivity: Share of labelled images with it that were told so, on images that the threshold was not chosen on; None
+        sensitivity: Share of labeled images with it that were told so, on images that the threshold was not chosen on; None
             where that is not known.
         false_positive_rate: The same of images without it.
     """
@@ -370,15 +370,15 @@ class EntityThreshold:
 
 
 @dataclass(frozen=True)
-class RecogniserSummary:
-    """What recognised entities in images.
+class ClassifierSummary:
+    """What recognized entities in images.
 
     Attributes:
         name: Of the extractor or detector.
         kind: "zero-shot" or "detector".
-        chosen: How thresholds were chosen: "fixed", "labelled" for images with labels, or "prompts" for the judged images
+        chosen: How thresholds were chosen: "fixed", "labeled" for images with labels, or "prompts" for the judged images
             themselves, each half on the other.
-        source: Of labelled images and their labels; "" where there are none.
+        source: Of labeled images and their labels; "" where there are none.
         templates: Sentences around the names of entities; none for detectors.
         entities: One per entity of the vocabulary, in its order.
     """
@@ -408,7 +408,7 @@ class EntitySummary:
         forms: How the others were written, and how many of them: "JSON", "bullet list" and so on.
         undefined: Metrics without a value, and why.
         vocabulary: Entities of the closed vocabulary; None where anything may be there.
-        recogniser: What saw the entities in images; None where answers say what is there.
+        classifier: What saw the entities in images; None where answers say what is there.
     """
 
     n_answers: int
@@ -418,7 +418,7 @@ class EntitySummary:
     forms: tuple[tuple[str, int], ...] = ()
     undefined: tuple[tuple[str, str], ...] = ()
     vocabulary: int | None = None
-    recogniser: RecogniserSummary | None = None
+    classifier: ClassifierSummary | None = None
 
 
 @dataclass(frozen=True)
@@ -440,7 +440,7 @@ class Result:
         seed: Chooses the subset when `max_images` is set, the halves of intervals and control, blocks and clusters.
         max_images: The limit per side, or None.
         seconds: Time to find the reals' balls ("fit_real", once per Evaluator), to count among the fakes ("score_fake"), for
-            the metrics that count no neighbours ("companions"), and for the control (once per Evaluator), all without
+            the metrics that count no neighbors ("companions"), and for the control (once per Evaluator), all without
             embedding.
         versions: Of genpr and of every package that can move a number.
         notices: What a reader should know.
@@ -448,7 +448,7 @@ class Result:
         hubness: Of the reals; None where no real ball was counted, or only in a part of the images.
         held_out: More reals, for the metrics that need them; None if none were given.
         undefined: Metrics that were asked for and have no value with these images.
-        labels: Requested against recognised labels; None if they were not compared.
+        labels: Requested against recognized labels; None if they were not compared.
         alignment: Images against their prompts, likewise.
         entities: Expected against found entities, likewise.
     """

@@ -217,7 +217,7 @@ def _checked_names(detector: object, name: str) -> tuple[str, ...]:
     names = getattr(detector, "names", None)
     if not callable(detector) or not isinstance(names, Sequence) or isinstance(names, str) or not names:
         raise UsageError(
-            f"{name!r} recognises nothing: needed is a detector, callable and with the names of its classes in `names`, or a "
+            f"{name!r} recognizes nothing: needed is a detector, callable and with the names of its classes in `names`, or a "
             f"pair of encoders, callable and with `dim` and `encode_text`; this is a {type(detector).__name__}",
             code=_CODE,
         )

@@ -59,7 +59,7 @@ def open_input(source: object, role: str) -> OpenedInput:
             return OpenedImages(open_source(text, communicator=current_communicator()), on_disk=True)
         if features.extractor is not None:
             return features
-        unlabeled = notice("unlabelled-features", source=features.source)
+        unlabeled = notice("unlabeled-features", source=features.source)
         return replace(features, notices=(*features.notices, unlabeled))
     if isinstance(source, np.ndarray | Tensor) and source.ndim != 4:
         return FeatureSet(check_features(source, role).cpu(), source=f"<{role} features>")

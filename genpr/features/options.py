@@ -26,7 +26,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., object])
 
 StageProgress = Callable[[str, int, int | None], None]
-"""Called with the stage ("real", "fake": images embedded; "neighbours": percent of a search), the number done, and the
+"""Called with the stage ("real", "fake": images embedded; "neighbors": percent of a search), the number done, and the
 total (None if unknown)."""
 
 _MOST = 2**31 - 1
@@ -189,7 +189,7 @@ class SourceOptions:
         "drop",
         "Transparency: drop it, as reference loaders do, or lay white, black or #rrggbb behind it.",
         parse=_parse_alpha,
-        metavar="drop|COLOUR",
+        metavar="drop|COLOR",
     )
     exif: Literal["ignore", "apply"] = option(
         "ignore",
@@ -276,6 +276,6 @@ class EmbedOptions(SourceOptions):
     )
     progress: StageProgress | None = option(
         None,
-        'Called with a stage ("real", "fake", "neighbours"), the number done, and the total or None.',
+        'Called with a stage ("real", "fake", "neighbors"), the number done, and the total or None.',
         in_cli=False,
     )

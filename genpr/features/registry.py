@@ -317,7 +317,7 @@ class ExtractorSummary:
         dim: Length of a feature vector; None where it depends on the model.
         resize: Name of the resize rule and side of the square; None where it depends on the model.
         weights: Name of the weights file; None for weight-free extractors and where it depends on the model.
-        licence: Licence of the weights; None as above.
+        license: License of the weights; None as above.
         cached: Whether it can be used here without a download; None where it depends on the model.
         comparable: Whether scores may be compared with published ones.
         layer: Which features of the network they are.
@@ -327,7 +327,7 @@ class ExtractorSummary:
     dim: int | None
     resize: str | None
     weights: str | None
-    licence: str | None
+    license: str | None
     cached: bool | None
     comparable: bool
     layer: str
@@ -344,7 +344,7 @@ def _summary(name: str, known: BuiltIn) -> ExtractorSummary:
         dim=known.dim,
         resize=f"{known.resize}-{known.side}",
         weights=known.weights.name if known.weights else None,
-        licence=known.weights.licence if known.weights else None,
+        license=known.weights.license if known.weights else None,
         cached=known.weights is None or is_cached(known.weights),
         comparable=known.comparable,
         layer=known.layer,

@@ -72,7 +72,7 @@ def tf1_bilinear(image: Tensor, size: int) -> Tensor:
     """Resize as TensorFlow 1's ResizeBilinear did, which the published FID and pool3 numbers are built on.
 
     Output pixel i looks at input position i * (old / new), without the half-pixel shift, and blends the two
-    neighbours there without antialiasing. The arithmetic is TensorFlow's, in float32 and in its order: along
+    neighbors there without antialiasing. The arithmetic is TensorFlow's, in float32 and in its order: along
     the width first, then along the height.
 
     Args:
@@ -123,7 +123,7 @@ class _Taps(NamedTuple):
 
 @lru_cache(maxsize=512)
 def _taps(old: int, new: int, shift: float, device: torch.device) -> _Taps:
-    """Find the taps for one axis; `shift` is what separates a pixel's centre from its index."""
+    """Find the taps for one axis; `shift` is what separates a pixel's center from its index."""
     # In float64 the product is exact, so there is one rounding to float32. TensorFlow's i * scale has one, too,
     # and so has torch's (i + 1/2) * scale - 1/2, which compilers fuse: two would cost 0.004 gray levels.
     scale = torch.tensor(old / new, dtype=torch.float32, device="cpu").double()
@@ -144,15 +144,15 @@ def _bilinear(image: Tensor, size: int, *, shift: float) -> Tensor:
         image.device.type == "cpu"
     ):  # a plane stays in a core's cache, and picking from it is 1.5 times as fast
         for plane, result in zip(image, resized, strict=True):
-            _blend_neighbours(plane, rows, columns, result)
+            _blend_neighbors(plane, rows, columns, result)
     else:  # a GPU wants few steps
-        _blend_neighbours(image, rows, columns, resized)
+        _blend_neighbors(image, rows, columns, resized)
     return resized
 
 
-def _blend_neighbours(planes: Tensor, rows: _Taps, columns: _Taps, result: Tensor) -> None:
+def _blend_neighbors(planes: Tensor, rows: _Taps, columns: _Taps, result: Tensor) -> None:
     """Fill `result`, float32 (..., size, size), from uint8 (..., h, w): along the width, then along the height."""
-    # Rows are shared between neighbouring outputs, so each one is stretched once and only if it is used.
+    # Rows are shared between neighboring outputs, so each one is stretched once and only if it is used.
     lines = planes.index_select(-2, rows.used).float()
     start, end = lines.index_select(-1, columns.before), lines.index_select(-1, columns.after)
     lines = _blend(start, end, columns.weight)
@@ -252,7 +252,7 @@ _RULES = (
         "clip",
         _clip,
         exact_on_device=False,
-        summary="Pillow bicubic on 8-bit RGB to the shorter side, then centre crop: CLIP of OpenAI and OpenCLIP",
+        summary="Pillow bicubic on 8-bit RGB to the shorter side, then center crop: CLIP of OpenAI and OpenCLIP",
     ),
 )
 
@@ -291,7 +291,7 @@ def resized_middle(image: Tensor, resized: tuple[int, int], size: int, filter_: 
 
 
 def _reach(start: int, size: int, side: int, scale: float) -> tuple[int, int]:
-    """Where a part of a resized side begins and ends, with the neighbours that filters of up to 4 pixels blend in."""
+    """Where a part of a resized side begins and ends, with the neighbors that filters of up to 4 pixels blend in."""
     margin = math.ceil(4 / min(scale, 1)) + 4
     return max(0, start - margin), min(side, start + size + margin)
 

@@ -295,7 +295,7 @@ class SourceFeatures:
         """Features from a file, if they are by `key`; what a file does not say, the user has to declare."""
         check_features(features.features, features.source)
         if features.extractor is None:
-            features = self._labelled(features, key)
+            features = self._labeled(features, key)
         elif isinstance(key, str):
             self._check_name(features, features.extractor, key)
         else:
@@ -319,14 +319,14 @@ class SourceFeatures:
                 path=features.source,
             )
 
-    def _labelled(self, features: FeatureSet, key: ExtractorKey) -> FeatureSet:
+    def _labeled(self, features: FeatureSet, key: ExtractorKey) -> FeatureSet:
         if key == FROM_FILE or not isinstance(key, str):
             return features
         if key not in self._declared:
             raise FeatureError(
                 f"{features.source} does not say what it holds, but {key} features are needed; if that is what they "
                 f"are, say so with --extractor {key}",
-                code="unlabelled-features",
+                code="unlabeled-features",
                 path=features.source,
             )
         dim, known = features.features.shape[1], dim_of(key)
@@ -344,7 +344,7 @@ class SourceFeatures:
     def _too_few(self, source: str, n: int, minimum: int) -> DataError:
         return DataError(
             f"{self.role} has {n} images in {source}, but at least {minimum} are needed (k + 1 of each side where k "
-            "neighbours are counted); give more images, or choose a smaller k or other metrics",
+            "neighbors are counted); give more images, or choose a smaller k or other metrics",
             code="too-few-images",
             path=source,
         )

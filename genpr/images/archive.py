@@ -191,7 +191,7 @@ def _lzma_file(packed: IO[bytes], info: zipfile.ZipInfo) -> lzma.LZMAFile:
 class ZipSource(ImageSource):
     """The images of a zip archive, ordered by the bytes of their names; equal names in archive order.
 
-    Each read opens its own member of one shared `ZipFile`, which serialises file access with its own lock.
+    Each read opens its own member of one shared `ZipFile`, which serializes file access with its own lock.
     """
 
     name: str

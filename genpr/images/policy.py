@@ -50,7 +50,7 @@ class DecodePolicy:
             color = _NAMED.get(self.alpha, str(self.alpha).lower())
             if not _COLOR.fullmatch(color):
                 raise UsageError(
-                    f"alpha must be 'drop', 'white', 'black' or a colour as '#rrggbb', not {self.alpha!r}",
+                    f"alpha must be 'drop', 'white', 'black' or a color as '#rrggbb', not {self.alpha!r}",
                     code="bad-option",
                 )
             object.__setattr__(self, "background", tuple(bytes.fromhex(color[1:])))

@@ -48,7 +48,7 @@ class RowMaker:
             raise UsageError(
                 "the real features do not say which extractor made them, so images cannot be embedded alike; give the "
                 "Evaluator extractor=NAME",
-                code="unlabelled-features",
+                code="unlabeled-features",
             )
         return cls(embedder, spaces[0])
 

@@ -58,7 +58,7 @@ class PrecisionRecallDensityCoverage(Metric):
     those of `genpr.Evaluator` on the same images. `result` then holds the whole record, with intervals and notices.
 
     In a distributed run every rank updates with its own images, as many as it has, and all ranks call `compute`. Whatever
-    counts neighbours is then bit-equal to one process with all images, whoever had which. Intervals go by the order of the
+    counts neighbors is then bit-equal to one process with all images, whoever had which. Intervals go by the order of the
     images, rank 0's first. Images that two ranks have count twice, as those do that torch's `DistributedSampler` adds to
     make shards even.
 
@@ -68,10 +68,10 @@ class PrecisionRecallDensityCoverage(Metric):
         extractor: See `genpr.Evaluator`, as for all down to `offline`; they belong to it if `real` is one.
         protocol: Name of a recipe.
         metrics: Names, all of one network; None for the protocol's.
-        k: Neighbours.
+        k: Neighbors.
         ties: "closed" or "strict" balls.
         seed: Of intervals and of whatever else is drawn at random.
-        device: Where images are embedded and neighbours counted. Values are on the device of the metric.
+        device: Where images are embedded and neighbors counted. Values are on the device of the metric.
         batch_size: Images per forward pass. A smaller update is padded to it, for features that depend on nothing else:
             so updates of a multiple of it are the quickest.
         weights: File or folder with the extractor's weights.

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from genpr.metrics.curves import Curve
-    from genpr.metrics.real_side import FakeSide, Memberships, RealSide
+    from genpr.metrics.real_manifold import CountedFakes, Memberships, RealManifold
     from genpr.neighbors.balls import Ties
     from genpr.neighbors.resample import Asked
 
@@ -462,11 +462,11 @@ def recall_cover(counts: Memberships, k: int) -> float:
 
 
 def _find_probabilistic(
-    real: RealSide, fake: FakeSide, options: PairwiseOptions
+    real: RealManifold, fake: CountedFakes, options: PairwiseOptions
 ) -> dict[str, MetricValue | None]:
     from genpr.metrics.probabilistic import probabilistic_of
 
-    found = probabilistic_of(real.points.features, fake.points.features, k=options.k, tick=options.tick)
+    found = probabilistic_of(real.points.features, fake.points.features, k=options.k, advance=options.advance)
     return {
         "p_precision": MetricValue(found.precision, options.k),
         "p_recall": MetricValue(found.recall, options.k),
@@ -546,11 +546,11 @@ def f1_8(counts: Memberships, k: int) -> float:
 
 
 def _find_witnessed(
-    real: RealSide, fake: FakeSide, options: PairwiseOptions
+    real: RealManifold, fake: CountedFakes, options: PairwiseOptions
 ) -> dict[str, MetricValue | None]:
     from genpr.metrics.witnessed import cut_and_uncut
 
-    found, _ = cut_and_uncut(real.points.features, fake.points.features, options.seed, options.tick)
+    found, _ = cut_and_uncut(real.points.features, fake.points.features, options.seed, options.advance)
     n = {"fidelity": len(fake.points), "diversity": len(real.points)}
     found_by_name = {f"witnessed_{name}": value for name, value in found._asdict().items()}
     return {
@@ -567,10 +567,14 @@ def _find_witnessed(
     }
 
 
-def _find_witnessed_halves(real: RealSide, fake: FakeSide, options: PairwiseOptions) -> dict[str, Tensor]:
+def _find_witnessed_halves(
+    real: RealManifold, fake: CountedFakes, options: PairwiseOptions
+) -> dict[str, Tensor]:
     from genpr.metrics.witnessed import witnessed_of_halves
 
-    found = witnessed_of_halves(real.points.features, fake.points.features, options.seed, tick=options.tick)
+    found = witnessed_of_halves(
+        real.points.features, fake.points.features, options.seed, advance=options.advance
+    )
     return {f"witnessed_{name}": values for name, values in found.items()}
 
 
@@ -611,17 +615,21 @@ NEIGHBOR_METRICS += [
 # Realism, rarity, authenticity --------------------------------------------------------------------------------
 
 
-def _find_realism(real: RealSide, fake: FakeSide, options: PairwiseOptions) -> dict[str, MetricValue | None]:
+def _find_realism(
+    real: RealManifold, fake: CountedFakes, options: PairwiseOptions
+) -> dict[str, MetricValue | None]:
     """Median realism of the fakes."""
     from genpr.metrics.realism import realism_of
 
     sq_radii = real.sq_radii_of(Ball(options.k))
-    values = realism_of(real.points, sq_radii, fake.points, engine=real.engine, tick=options.tick)
+    values = realism_of(real.points, sq_radii, fake.points, engine=real.engine, advance=options.advance)
     middle = float(values.quantile(0.5))
     return {"realism": MetricValue(middle, options.k) if middle < float("inf") else None}
 
 
-def _find_rarity(real: RealSide, fake: FakeSide, options: PairwiseOptions) -> dict[str, MetricValue | None]:
+def _find_rarity(
+    real: RealManifold, fake: CountedFakes, options: PairwiseOptions
+) -> dict[str, MetricValue | None]:
     """Mean percentile, among all real radii, of the smallest real ball that contains each fake in any."""
     from genpr.metrics.realism import rarity as rarity_of
 
@@ -633,13 +641,13 @@ def _find_rarity(real: RealSide, fake: FakeSide, options: PairwiseOptions) -> di
 
 
 def _find_authenticity(
-    real: RealSide, fake: FakeSide, options: PairwiseOptions
+    real: RealManifold, fake: CountedFakes, options: PairwiseOptions
 ) -> dict[str, MetricValue | None]:
     """Share of fakes whose nearest real has another real nearer to it than they are."""
-    from genpr.metrics.memorisation import authentic
+    from genpr.metrics.memorization import authentic
     from genpr.neighbors.nearest import nearest_between
 
-    index, sq = nearest_between(fake.points, real.points, 1, engine=real.engine, tick=options.tick)
+    index, sq = nearest_between(fake.points, real.points, 1, engine=real.engine, advance=options.advance)
     share = authentic(index[:, 0], sq[:, 0], real.sq_radii_of(Ball(1))).double().mean()
     assert real.lists is not None
     of_reals = (real.lists.sq[:, 0] > real.lists.apart_from_rows()).double().mean()
@@ -675,7 +683,7 @@ rarity = PairwiseMetric(
 )
 authenticity = PairwiseMetric(
     name="authenticity",
-    meaning="share of fakes that copy no real (memorisation)",
+    meaning="share of fakes that copy no real (memorization)",
     reference="Alaa et al. 2022, arXiv:2102.08921",
     better="at null",
     k=1,

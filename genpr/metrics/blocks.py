@@ -44,7 +44,7 @@ def check_no_zero_rows(features: Tensor, name: str) -> None:
         if zero.any():
             raise FeatureError(
                 f"row {start + int(zero.nonzero()[0])} of {name} (counted from 0) is all zeros and has no direction to "
-                "normalise; was its image embedded?",
+                "normalize; was its image embedded?",
                 code="zero-row",
             )
         start += len(block)

@@ -38,7 +38,7 @@ def mean_of(features: Tensor) -> Tensor:
 
 
 def fitted_centers(part: Tensor, count: int, *, seed: int) -> Tensor:
-    """Centres of clusters, by FAISS's k-means.
+    """Centers of clusters, by FAISS's k-means.
 
     Args:
         part: (p, d) float64 relative to some mean of the features, p at least `count`.
@@ -67,20 +67,20 @@ def fitted_centers(part: Tensor, count: int, *, seed: int) -> Tensor:
 
 
 def nearest_centers(
-    features: Tensor, mean: Tensor, centres: Tensor, *, rows: Tensor | None = None
+    features: Tensor, mean: Tensor, centers: Tensor, *, rows: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Cluster of each row of (n, d) features, or of those named, and its squared distance to the centre: two of (n,).
+    """Cluster of each row of (n, d) features, or of those named, and its squared distance to the center: two of (n,).
 
     Args:
         features: (n, d).
-        mean: (d,) float64 that the centres are relative to.
-        centres: (c, d) float64.
+        mean: (d,) float64 that the centers are relative to.
+        centers: (c, d) float64.
         rows: Indices; None for all.
     """
     labels, distances = [torch.empty(0, dtype=torch.int64)], [mean[:0]]
     for block in double_blocks(features, mean.device, rows=rows):
         moved = block - mean
-        sq = moved.square().sum(dim=1, keepdim=True) + centres.square().sum(dim=1) - 2 * moved @ centres.T
+        sq = moved.square().sum(dim=1, keepdim=True) + centers.square().sum(dim=1) - 2 * moved @ centers.T
         distance, label = sq.min(dim=1)
         labels.append(label)
         distances.append(distance)
@@ -107,7 +107,7 @@ class MissingKind:
     Attributes:
         real_share: Of the reals in it.
         fake_share: Of the fakes in it.
-        row: The real nearest to its centre.
+        row: The real nearest to its center.
     """
 
     real_share: float
@@ -135,14 +135,14 @@ class RealKinds:
     """Kinds of images among n reals: the cells of a k-means clustering (20), to count fakes in.
 
     Attributes:
-        centre: Mean of the reals, (d,) float64.
-        centres: Of the cells, relative to it, (c, d) float64.
+        center: Mean of the reals, (d,) float64.
+        centers: Of the cells, relative to it, (c, d) float64.
         shares: Of the reals in each cell, (c,) float64.
-        rows: The real nearest to the centre of each cell, (c,) int64.
+        rows: The real nearest to the center of each cell, (c,) int64.
     """
 
-    centre: Tensor
-    centres: Tensor
+    center: Tensor
+    centers: Tensor
     shares: Tensor
     rows: Tensor
 
@@ -157,15 +157,15 @@ class RealKinds:
         n = len(real)
         if n < 10 * _CELLS:
             return None
-        centre = mean_of(real)
-        # A real pulls the centre that it is fitted to towards itself; others are counted, as fakes are.
+        center = mean_of(real)
+        # A real pulls the center that it is fitted to towards itself; others are counted, as fakes are.
         order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
         fitted, counted = order[: min(_FITTED, n // 2)], order[min(_FITTED, n // 2) :].sort().values
-        centres = fitted_centers(real[fitted].double() - centre, _CELLS, seed=seed)
-        label, sq = nearest_centers(real, centre, centres, rows=counted)
-        nearest = [sq.where(label == cell, torch.inf).argmin() for cell in range(len(centres))]
-        shares = label.bincount(minlength=len(centres)).double() / len(counted)
-        return cls(centre, centres, shares, counted[torch.stack(nearest)])
+        centers = fitted_centers(real[fitted].double() - center, _CELLS, seed=seed)
+        label, sq = nearest_centers(real, center, centers, rows=counted)
+        nearest = [sq.where(label == cell, torch.inf).argmin() for cell in range(len(centers))]
+        shares = label.bincount(minlength=len(centers)).double() / len(counted)
+        return cls(center, centers, shares, counted[torch.stack(nearest)])
 
     def missing(self, fake: Tensor, *, fake_rows: Tensor | None = None) -> tuple[MissingKind, ...]:
         """Cells that hold a fifth of their fair part of the fakes, or less.
@@ -179,11 +179,11 @@ class RealKinds:
             first.
         """
         m = len(fake if fake_rows is None else fake_rows)
-        label, _ = nearest_centers(fake, self.centre, self.centres, rows=fake_rows)
+        label, _ = nearest_centers(fake, self.center, self.centers, rows=fake_rows)
         found = []
         for ours, theirs, row in zip(
             self.shares.tolist(),
-            label.bincount(minlength=len(self.centres)).tolist(),
+            label.bincount(minlength=len(self.centers)).tolist(),
             self.rows.tolist(),
             strict=True,
         ):

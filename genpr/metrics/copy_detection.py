@@ -26,11 +26,11 @@ from genpr.metrics.blocks import check_no_zero_rows
 from genpr.metrics.given import MOST, as_integers, is_number
 from genpr.metrics.halved import LEAST_UNITS, halved
 from genpr.metrics.ranking_values import Counts, Numbers, QueryMetric, TiedRanks, query_metrics
-from genpr.metrics.real_side import PairProgress, tally
+from genpr.metrics.real_manifold import PairProgress, tally
 from genpr.metrics.similarity import FeaturePairs
 from genpr.metrics.uncertainty import Interval, interval_of
 from genpr.neighbors.engine import plain_arithmetic
-from genpr.neighbors.search import Tick, no_tick
+from genpr.neighbors.search import Advance, no_advance
 from genpr.validation import (
     Features,
     check_count,
@@ -43,7 +43,7 @@ from genpr.validation import (
 
 
 def most_similar(
-    pairs: FeaturePairs, budget: int, *, own: Tensor | None = None, tick: Tick = no_tick
+    pairs: FeaturePairs, budget: int, *, own: Tensor | None = None, advance: Advance = no_advance
 ) -> tuple[Tensor, Tensor]:
     """The right row with the largest cosine to each left one, the first of equal ones.
 
@@ -52,7 +52,7 @@ def most_similar(
         budget: Bytes for a tile.
         own: (n,) int64, the right row that each left one is itself, which does not count; then m is at least 2. None if
             they are different sets.
-        tick: Called with the number of pairs that are done.
+        advance: Called with the number of pairs that are done.
 
     Returns:
         Indices (n,) int64 and cosines (n,) float64.
@@ -71,7 +71,7 @@ def most_similar(
             row, column = (values.double() >= low[:, None]).nonzero(as_tuple=True)
             row, column = row + rows.start, column + first
             _improve(best, index, row, column, pairs.exact(row, column))
-            tick(values.numel())
+            advance(values.numel())
     return index, best
 
 
@@ -105,7 +105,7 @@ class BestPairs(NamedTuple):
 
 
 def best_pairs(
-    pairs: FeaturePairs, least: float, *, most: int, budget: int, tick: Tick = no_tick
+    pairs: FeaturePairs, least: float, *, most: int, budget: int, advance: Advance = no_advance
 ) -> BestPairs:
     """Every pair with a cosine of `least` or more; or if these are more than `most`, the best of them.
 
@@ -116,7 +116,7 @@ def best_pairs(
         least: The least cosine.
         most: Pairs kept, at most.
         budget: Bytes for a tile.
-        tick: Called with the number of pairs that are done.
+        advance: Called with the number of pairs that are done.
     """
     no_row = torch.empty(0, dtype=torch.int64)
     kept = BestPairs(torch.empty(0, dtype=torch.float64), no_row, no_row)
@@ -131,7 +131,7 @@ def best_pairs(
                 least = max(least, float(torch.nextafter(beyond, beyond.new_tensor(torch.inf))))
             enough = kept.cosine >= least
             kept = BestPairs(*(part[enough] for part in kept))
-            tick(values.numel())
+            advance(values.numel())
     order = kept.cosine.sort(descending=True).indices
     return BestPairs(*(part[order] for part in kept))
 
@@ -177,7 +177,13 @@ class MicroAP:
 
 
 def micro_ap(
-    pairs: FeaturePairs, true_pairs: Counts, *, most: int, budget: int, seed: int = 0, tick: Tick = no_tick
+    pairs: FeaturePairs,
+    true_pairs: Counts,
+    *,
+    most: int,
+    budget: int,
+    seed: int = 0,
+    advance: Advance = no_advance,
 ) -> MicroAP:
     """Rank all pairs as far down as true ones go, or `most` of them.
 
@@ -189,11 +195,11 @@ def micro_ap(
         most: Pairs ranked, at most.
         budget: Bytes for a tile.
         seed: Of the halves for the interval.
-        tick: Called with the number of pairs that are done.
+        advance: Called with the number of pairs that are done.
     """
     left, right = torch.from_numpy(true_pairs).to(pairs.device).unbind(dim=1)
     own = pairs.exact(left, right).cpu()
-    best = best_pairs(pairs, float(own.min()), most=most, budget=budget, tick=tick)
+    best = best_pairs(pairs, float(own.min()), most=most, budget=budget, advance=advance)
     ranked = _Ranked.of(best, true_pairs, len(pairs.left))
     value = ranked.average_precision(np.ones(len(pairs.left)))
     replicates, n_units = None, len(np.unique(true_pairs[:, 0]))
@@ -353,15 +359,17 @@ def copy_detection(
         else check_count(block_bytes, "block_bytes", least=1)
     )
     passes = len(sets[0]) * (1 if known is None else 2) + len(rows)
-    tick = tally(passes * len(sets[1]), progress)
+    advance = tally(passes * len(sets[1]), progress)
     pairs = FeaturePairs(*sets, "cosine")
-    nearest, similarity = most_similar(pairs, budget, tick=tick)
+    nearest, similarity = most_similar(pairs, budget, advance=advance)
     others = FeaturePairs(sets[1][rows], sets[1], "cosine")
-    null_similarity = most_similar(others, budget, own=rows.to(pairs.device), tick=tick)[1].cpu().numpy()
+    null_similarity = (
+        most_similar(others, budget, own=rows.to(pairs.device), advance=advance)[1].cpu().numpy()
+    )
     ap = (
         None
         if known is None
-        else micro_ap(pairs, known, most=most_pairs, budget=budget, seed=seed, tick=tick)
+        else micro_ap(pairs, known, most=most_pairs, budget=budget, seed=seed, advance=advance)
     )
     of_generated = similarity.cpu().numpy()
     return CopyDetection(

@@ -6,7 +6,7 @@ distribution (Sajjadi et al. 2018). The best such pairs are a curve over slopes 
     precision(l) = min over classifiers of  l P(called fake) + Q(called real),    recall(l) = precision(l) / l
 
 (Simon et al. 2019). At l = 1 both are 1 minus the total variation distance. A histogram gives the best classifiers
-themselves; of samples, Sykes et al. (2024) take those that compare two counts of neighbours, and their thresholds.
+themselves; of samples, Sykes et al. (2024) take those that compare two counts of neighbors, and their thresholds.
 
 At each slope precision is a minimum of finitely many straight lines, known by its knots. They are kept, and because
 precision and F-scores are monotone between them and areas have a closed form there, the largest F-score along the curve
@@ -31,12 +31,12 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics.real_side import choose_engine
+from genpr.metrics.real_manifold import choose_engine
 from genpr.neighbors.balls import Ties
 from genpr.neighbors.counts import cross_counts
 from genpr.neighbors.engine import Engine
 from genpr.neighbors.index import Placed, choose_frame
-from genpr.neighbors.nearest import kth_sq_distances, nearest_between, nearest_neighbours
+from genpr.neighbors.nearest import kth_sq_distances, nearest_between, nearest_neighbors
 from genpr.validation import (
     Features,
     check_count,
@@ -182,7 +182,7 @@ def pr_curve(
     ties: Ties = "closed",
     device: str | torch.device = "auto",
 ) -> Curve:
-    """The precision-recall curve of fake features against real ones, by classifiers that count neighbours.
+    """The precision-recall curve of fake features against real ones, by classifiers that count neighbors.
 
     The classifiers and their votes on a point:
         "ipr": the real k-NN balls that hold it against the fake ones. Unsplit, it ends in improved precision and
@@ -198,7 +198,7 @@ def pr_curve(
     Args:
         real: (n, d) features of real images.
         fake: (m, d) features of generated images by the same extractor.
-        k: Neighbours, the point itself not counted.
+        k: Neighbors, the point itself not counted.
         classifier: See above.
         split: Let one random half of each set vote on the other, which makes the estimate consistent (Sykes et al.
             2024); balls then come from half as many images. Without, all other points vote on each point.
@@ -291,7 +291,7 @@ class NeighborVotes:
         """Squared distances of each query to its k nearest training points, or all: (p, at most k)."""
         points, others = self.queries[queries], self.training[training]
         if points is others:
-            return nearest_neighbours(points, min(k, len(points) - 1), engine=self.engine)[1]
+            return nearest_neighbors(points, min(k, len(points) - 1), engine=self.engine)[1]
         return nearest_between(points, others, min(k, len(others)), engine=self.engine)[1]
 
     def count_within(self, queries: int, training: int, sq_radii: Tensor) -> Tensor:
@@ -311,7 +311,7 @@ class NeighborVotes:
         return counts - self._itself(sq_radii) if points is others else counts
 
     def _itself(self, sq_radii: Tensor) -> Tensor:
-        """Whether each centre is in its own ball: not if that is open and of radius 0."""
+        """Whether each center is in its own ball: not if that is open and of radius 0."""
         return (
             (sq_radii > 0).long() if self.ties == "strict" else torch.ones_like(sq_radii, dtype=torch.int64)
         )
@@ -371,13 +371,13 @@ def classifier_curve(of_reals: Votes, of_fakes: Votes, *, leave_one_out: bool) -
     For a weight g a point is called real when g (its real votes) > (its fake votes) if g < 1, and >= if g >= 1, so that
     what has no votes at all goes to the set that counts less; in the limits when it has any real vote (g = inf) and
     when it has no fake vote (g = 0). Every weight that makes a difference is tried, at every slope, as are the two
-    classifiers that call everything the same: none of either set is favoured by a grid.
+    classifiers that call everything the same: none of either set is favored by a grid.
 
     Args:
         of_reals: Votes on n reals, (n,) integer counts each.
         of_fakes: Votes on m fakes.
         leave_one_out: Whether the points themselves bear the balls, their own left out of their votes. The limits are
-            then unions of balls which hold their own centres: that of the real balls loses no real, that of the fake
+            then unions of balls which hold their own centers: that of the real balls loses no real, that of the fake
             balls no fake. The ends of the curve are theirs, as published, even where a finite weight does better:
             shares in the manifold of the other set, improved precision and recall where votes are balls. Otherwise, on
             points held out, the ends are what the votes say; precision reaches 1 where no ball holds some reals,
@@ -486,5 +486,5 @@ def _lower_hull(lost: Floats, passed: Floats) -> tuple[Floats, Floats]:
 
 
 def _is_above(left: tuple[float, float], middle: tuple[float, float], right: tuple[float, float]) -> bool:
-    """Whether `middle` is on or above the line between its neighbours."""
+    """Whether `middle` is on or above the line between its neighbors."""
     return (middle[1] - left[1]) * (right[0] - left[0]) >= (right[1] - left[1]) * (middle[0] - left[0])

@@ -16,7 +16,7 @@ since k (r_j / r_k)^d of independent draws is near a Gamma(j) variable. A group 
 where rows of the other set lie in such groups as often as they would by chance, the groups are clusters.
 
 References:
-    Radovanović, Nanopoulos & Ivanović 2010, "Hubs in Space" (in-degrees of neighbour graphs).
+    Radovanović, Nanopoulos & Ivanović 2010, "Hubs in Space" (in-degrees of neighbor graphs).
     Levina and Bickel 2004, "Maximum Likelihood Estimation of Intrinsic Dimension" (the local Poisson process).
     Alaa et al. 2022, "How Faithful is your Synthetic Data?" (distances to the nearest real against its own).
 """
@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from genpr.metrics.real_side import FakeSide, PairProgress, RealSide, tally
+from genpr.metrics.real_manifold import CountedFakes, PairProgress, RealManifold, tally
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.engine import Engine
 from genpr.neighbors.index import Placed
@@ -235,7 +235,7 @@ class ManifoldDiagnostics:
 
     @classmethod
     def of(
-        cls, real: RealSide, fake: FakeSide, progress: PairProgress | None = None
+        cls, real: RealManifold, fake: CountedFakes, progress: PairProgress | None = None
     ) -> ManifoldDiagnostics | None:
         """Everything that the counts tell; None where no ball was drawn around a real.
 
@@ -302,12 +302,12 @@ def _concentration(real_sq_radii: Tensor, fake_sq_radii: Tensor) -> float | None
     return float(of_fakes / of_reals) if of_fakes > 0 and of_reals > 0 else None
 
 
-def _near_copies(real: RealSide, fake: FakeSide, progress: PairProgress | None) -> NearCopies | None:
+def _near_copies(real: RealManifold, fake: CountedFakes, progress: PairProgress | None) -> NearCopies | None:
     lists = real.lists
     if lists is None or lists.index.shape[1] < 2:
         return None
-    tick = tally(len(fake.points) * len(real.points), progress)
-    nearest = nearest_between(fake.points, real.points, 1, engine=real.engine, tick=tick)
+    advance = tally(len(fake.points) * len(real.points), progress)
+    nearest = nearest_between(fake.points, real.points, 1, engine=real.engine, advance=advance)
     index, sq = nearest[0][:, 0], nearest[1][:, 0]
     usual = lists.sq[:, 0].median()  # beside a real far from all others is not yet near
     of_reals = lists.sq[:, 0] <= _NEAR * lists.apart_from_rows().clamp(max=float(usual))

@@ -19,7 +19,7 @@ from genpr.validation import Features, check_features, check_two_rows, choose_de
 def vendi_score(features: Features, *, device: str | torch.device = "auto") -> float:
     """Vendi score with the cosine of two rows as their similarity.
 
-    It is exp(-sum l log l) over the eigenvalues l of K / n, K the (n, n) cosines. X' X / n of the normalised rows X
+    It is exp(-sum l log l) over the eigenvalues l of K / n, K the (n, n) cosines. X' X / n of the normalized rows X
     has the same eigenvalues except for zeros, which do not count, so the smaller of the two is used and no (n, n)
     array exists unless n <= d. The score grows with n, so compare equal numbers only.
 

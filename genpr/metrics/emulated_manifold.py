@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from genpr.errors import UsageError
-from genpr.metrics.real_side import Memberships, PairProgress, tally
+from genpr.metrics.real_manifold import Memberships, PairProgress, tally
 from genpr.metrics.registry import BALLS, needed_balls
 from genpr.neighbors.emulated import Emulation, emulated_counts, emulated_radii, find_emulation
 from genpr.validation import (
@@ -28,7 +28,7 @@ from genpr.validation import (
 
 @dataclass(frozen=True, slots=True)
 class EmulatedSide:
-    """A real set with its radii on emulated distances: what `RealSide` is on exact ones.
+    """A real set with its radii on emulated distances: what `RealManifold` is on exact ones.
 
     Attributes:
         features: The n reals, (n, d).
@@ -69,13 +69,13 @@ class EmulatedSide:
         checked = check_features(features, "real")
         check_rows(checked, "real", k=max(ks, default=0))
         checked = checked.to(choose_device(features, device))
-        tick = tally(len(checked) ** 2 if ks else 0, progress)
-        return cls(checked, ks, _radii(chosen, checked, ks, tick), chosen)
+        advance = tally(len(checked) ** 2 if ks else 0, progress)
+        return cls(checked, ks, _radii(chosen, checked, ks, advance), chosen)
 
     def score(
         self, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
     ) -> dict[str, float]:
-        """The metrics named in `ks`, each with its own k. Arguments and errors are those of `RealSide.score`."""
+        """The metrics named in `ks`, each with its own k. Arguments and errors are those of `RealManifold.score`."""
         memberships = self.memberships(fake, ks=ks, progress=progress)
         return {name: BALLS[name](memberships, k) for name, k in ks.items()}
 
@@ -93,14 +93,14 @@ class EmulatedSide:
         check_rows(checked, "fake", k=max(fake_ks, default=0))
         checked = checked.to(self.features.device)
         n, m = len(self.features), len(checked)
-        tick = tally(n * m + (m * m if fake_ks else 0), progress)
+        advance = tally(n * m + (m * m if fake_ks else 0), progress)
         counts = emulated_counts(
             self.emulation,
             self.features,
             checked,
             real_radii=self.radii[[self.ks.index(k) for k in real_ks]],
-            fake_radii=_radii(self.emulation, checked, fake_ks, tick),
-            tick=tick,
+            fake_radii=_radii(self.emulation, checked, fake_ks, advance),
+            advance=advance,
         )
         return Memberships(
             n_real=n,
@@ -112,8 +112,10 @@ class EmulatedSide:
         )
 
 
-def _radii(emulation: Emulation, features: Tensor, ks: Iterable[int], tick: Callable[[int], None]) -> Tensor:
+def _radii(
+    emulation: Emulation, features: Tensor, ks: Iterable[int], advance: Callable[[int], None]
+) -> Tensor:
     ks = list(ks)
     if not ks:
         return torch.empty(0, len(features), dtype=torch.float32, device=features.device)
-    return emulated_radii(emulation, features, ks, tick=tick)
+    return emulated_radii(emulation, features, ks, advance=advance)

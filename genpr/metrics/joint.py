@@ -1,6 +1,6 @@
-"""Who covers whom, for any way to call the images of two sets real and fake: what tests by relabelling look up.
+"""Who covers whom, for any way to call the images of two sets real and fake: what tests by relabeling look up.
 
-The nearest neighbours of each image among all others, of both sets, do not depend on which is real. Given a labelling,
+The nearest neighbors of each image among all others, of both sets, do not depend on which is real. Given a labeling,
 the ball of a real reaches to its k-th real in that list, and the fakes before it are those in the ball.
 """
 
@@ -14,9 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genpr.metrics.real_side import PairProgress, choose_engine, tally
+from genpr.metrics.real_manifold import PairProgress, choose_engine, tally
 from genpr.neighbors.balls import Ball
-from genpr.neighbors.counts import Neighbourhood
+from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.index import choose_frame
 
 _RARE = 1e-4  # share of the balls that may reach beyond a list
@@ -25,7 +25,7 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class JointNeighbours:
+class JointNeighbors:
     """The L nearest others of each of n images of two sets together.
 
     Attributes:
@@ -41,7 +41,7 @@ class JointNeighbours:
     @classmethod
     def of(
         cls, features: Tensor, length: int, *, device: torch.device, progress: PairProgress | None = None
-    ) -> JointNeighbours:
+    ) -> JointNeighbors:
         """Search once.
 
         Args:
@@ -52,12 +52,12 @@ class JointNeighbours:
         """
         n = len(features)
         points = choose_frame(features.to(device), length).place(features.to(device))
-        found = Neighbourhood.of(
+        found = Neighborhood.of(
             points,
             [Ball(1)],
             keep=length,
             engine=choose_engine(device),
-            tick=tally(n * (n - 1) // 2, progress),
+            advance=tally(n * (n - 1) // 2, progress),
         )
         sq = found.lists.sq.cpu().numpy()
         last = np.broadcast_to(np.arange(length, dtype=np.int32), sq.shape).copy()
@@ -70,7 +70,7 @@ class JointNeighbours:
     def uncovered(self, is_real: Flags, k: int) -> Flags:
         """Reals whose closed ball of k others holds no fake: (n,) bool, false for fakes.
 
-        Those whose first k neighbours are all real, and what else is as far as the last of them.
+        Those whose first k neighbors are all real, and what else is as far as the last of them.
         """
         flags = is_real.copy()
         for place in range(k):

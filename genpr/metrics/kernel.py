@@ -102,7 +102,7 @@ def kernel_distance(
 
 
 def cmmd(real: Features, fake: Features, *, device: str | torch.device = "auto") -> float:
-    """CMMD: 1000 times the biased squared MMD of normalised embeddings, Gaussian kernel of sigma 10.
+    """CMMD: 1000 times the biased squared MMD of normalized embeddings, Gaussian kernel of sigma 10.
 
     Meant for CLIP ViT-L/14-336 embeddings. Rows are divided by their Euclidean norm, which changes nothing where the
     extractor has done so. All pairs count, also a row with itself, as in the authors' code; no (n, m) array is made.

@@ -14,7 +14,7 @@ from torch import Tensor
 from genpr.errors import DataError
 from genpr.limits import parse_json
 from genpr.memory import copy_of
-from genpr.metrics.real_side import RealSide, choose_engine
+from genpr.metrics.real_manifold import RealManifold, choose_engine
 from genpr.metrics.realism import Rarity, rarity, realism_of
 from genpr.neighbors import integers
 from genpr.neighbors.balls import Ball, Ties
@@ -50,7 +50,7 @@ class KNNManifold:
         [True, False]
     """
 
-    side: RealSide
+    side: RealManifold
 
     @classmethod
     def fit(
@@ -61,14 +61,14 @@ class KNNManifold:
         check_ties(ties)
         checked = copy_of(check_features(features, "features"))
         check_rows(checked, "features", k=k)
-        return cls(RealSide.of(checked.to(choose_device(features, device)), (Ball(k),), ties=ties))
+        return cls(RealManifold.of(checked.to(choose_device(features, device)), (Ball(k),), ties=ties))
 
     def __len__(self) -> int:
         return len(self.side.points)
 
     @property
     def k(self) -> int:
-        """Neighbours that set a ball's radius."""
+        """Neighbors that set a ball's radius."""
         return self.side.balls[0].k
 
     @property
@@ -106,7 +106,7 @@ class KNNManifold:
     def realism(self, queries: Features) -> Tensor:
         """Realism of each of the (m, d) `queries` (Kynkäänniemi et al. 2019): (m,) float64, 1 or more inside.
 
-        The largest ratio of a ball's radius to the distance from its centre, over the balls up to the median radius.
+        The largest ratio of a ball's radius to the distance from its center, over the balls up to the median radius.
         """
         points = self._placed(queries)
         return realism_of(self.side.points, self.sq_radii, points, engine=self.side.engine)
@@ -148,7 +148,7 @@ class KNNManifold:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, device: str | torch.device = "auto") -> KNNManifold:
-        """Read what `save` wrote; no neighbours are searched again.
+        """Read what `save` wrote; no neighbors are searched again.
 
         Raises:
             DataError: The file is damaged ("file-damaged") or holds something else ("not-a-manifold").
@@ -194,15 +194,15 @@ class KNNManifold:
             at["sq_radii"] >= 0
         ).all():
             raise ValueError("it has no radius for each of its features")
-        if frame.centre.shape != (d,):
+        if frame.center.shape != (d,):
             raise ValueError("it was seen from nowhere")
         if frame.grid is not None and not integers.are_available(where):  # saved on another machine
             points = replace(frame, grid=None).place(features)
         else:
             points = Placed.restored(frame, features, _named(at, "view."))
             _check_view(points, frame.place(features[:2]))
-            points.cells  # noqa: B018 - centres that do not fit fail here; a direct search would not need them
-        return cls(RealSide(points, (Ball(k),), at["sq_radii"][None], ties, choose_engine(where)))
+            points.cells  # noqa: B018 - centers that do not fit fail here; a direct search would not need them
+        return cls(RealManifold(points, (Ball(k),), at["sq_radii"][None], ties, choose_engine(where)))
 
 
 def _check_view(points: Placed, few: Placed) -> None:

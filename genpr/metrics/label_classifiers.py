@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from genpr.metrics.real_side import choose_engine
+from genpr.metrics.real_manifold import choose_engine
 from genpr.neighbors.engine import Engine, plain_arithmetic
 from genpr.neighbors.halves import others_for
 from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import nearest_between
-from genpr.neighbors.search import Tick, no_tick
+from genpr.neighbors.search import Advance, no_advance
 
 L2 = 0.1
 """Weight of the penalty."""
@@ -116,7 +116,7 @@ def _minimised(x: Tensor, labels: Tensor, start: Tensor, l2: float) -> Tensor:
     n = len(x)
     factor = _factor(x, start.shape[1], l2)
     parameters = torch.cat([factor.T @ start[:-1], start[-1:]])
-    optimiser: Any = torch.optim.LBFGS(
+    optimizer: Any = torch.optim.LBFGS(
         [parameters],
         max_iter=_STEPS,
         tolerance_grad=_TOLERANCE,
@@ -142,7 +142,7 @@ def _minimised(x: Tensor, labels: Tensor, start: Tensor, l2: float) -> Tensor:
         return loss
 
     with torch.no_grad():
-        optimiser.step(closure)
+        optimizer.step(closure)
         return torch.cat([_solved(factor.T, parameters[:-1], upper=True), parameters[-1:]])
 
 
@@ -197,7 +197,7 @@ class KNNClassifier:
         *,
         own_index: Tensor | None = None,
         engine: Engine | None = None,
-        tick: Tick = no_tick,
+        advance: Advance = no_advance,
     ) -> KNNClassifier:
         """Find them.
 
@@ -209,12 +209,12 @@ class KNNClassifier:
             own_index: (m,) int64, which point each query is, negative for none of them; None if no query is a point. None votes
                 on itself; its copies do.
             engine: As in `nearest_between`.
-            tick: As in `nearest_between`.
+            advance: As in `nearest_between`.
         """
         n = len(points)
         length = min(others_for(k) + (own_index is not None), n)
         index, sq = nearest_between(
-            queries, points, length, engine=engine or choose_engine(points.device), tick=tick
+            queries, points, length, engine=engine or choose_engine(points.device), advance=advance
         )
         if own_index is not None:
             index, sq = _without_themselves(index, sq, own_index)

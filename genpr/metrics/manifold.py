@@ -19,7 +19,7 @@ from genpr.errors import UsageError
 from genpr.memory import memory_limit
 from genpr.metrics.f_beta import f_beta
 from genpr.metrics.knn_manifold import KNNManifold
-from genpr.metrics.real_side import Memberships, PairProgress, RealSide
+from genpr.metrics.real_manifold import Memberships, PairProgress, RealManifold
 from genpr.metrics.registry import BALLS, needed_balls
 from genpr.neighbors.balls import Ball, Ties
 from genpr.validation import (
@@ -73,7 +73,7 @@ def manifold_metrics(
         real: (n, d) features of real images, n > k, of any float or integer type; or a `KNNManifold` of them, fitted
             with the same k and ties, which saves more than half of the work.
         fake: (m, d) features of generated images by the same extractor, m > k.
-        k: Neighbours that set a ball's radius; the point itself is not counted.
+        k: Neighbors that set a ball's radius; the point itself is not counted.
         ties: "closed" counts a point on the sphere as inside, "strict" does not.
         device: "auto" is where the tensors are if that is a GPU, else the best device here.
         max_memory: Plan with at most so many bytes for the process, such as "8GiB"; None takes what is free.
@@ -150,14 +150,14 @@ def _scores(
         check_same_width(checked_real, checked_fake)
         check_rows(checked_real, "real", k=k)
         check_rows(checked_fake, "fake", k=k)
-        side = RealSide.fit(
+        side = RealManifold.fit(
             checked_real, balls=[Ball(k)], ties=ties, device=choose_device(real, device), progress=progress
         )
     return ball_scores(side, checked_fake, ks=dict.fromkeys(metrics, k), progress=progress)
 
 
 def ball_scores(
-    real: RealSide, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
+    real: RealManifold, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
 ) -> dict[str, float]:
     """The ball metrics named in `ks`, each with its own k; nothing that none of them needs is computed.
 
@@ -176,7 +176,7 @@ def ball_scores(
 
 
 def memberships_of(
-    real: RealSide, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
+    real: RealManifold, fake: Features, *, ks: Mapping[str, int], progress: PairProgress | None = None
 ) -> Memberships:
     """The integer counts behind `ball_scores`, image by image. Arguments and errors are those of `ball_scores`."""
     real_balls, fake_balls = needed_balls(ks)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from genpr.metrics.frechet import Gaussian
-    from genpr.metrics.real_side import FakeSide, Memberships, RealSide
+    from genpr.metrics.real_manifold import CountedFakes, Memberships, RealManifold
     from genpr.neighbors.balls import Ties
     from genpr.neighbors.resample import Asked
 
@@ -176,12 +176,12 @@ class PairwiseOptions:
     Attributes:
         k: Neighbors.
         seed: Of what is drawn at random.
-        tick: Called with the number of pairs that were evaluated since the last call.
+        advance: Called with the number of pairs that were evaluated since the last call.
     """
 
     k: int
     seed: int = 0
-    tick: Callable[[int], None] = lambda _pairs: None
+    advance: Callable[[int], None] = lambda _pairs: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ class PairwiseHalves:
         least: Images of each set without which halves have no value.
     """
 
-    find: Callable[[RealSide, FakeSide, PairwiseOptions], dict[str, Tensor]]
+    find: Callable[[RealManifold, CountedFakes, PairwiseOptions], dict[str, Tensor]]
     count: int
     least: int
 
@@ -214,7 +214,7 @@ class PairwiseSearch:
         halves: Their values for halves of both sets; None if no interval was validated.
     """
 
-    find: Callable[[RealSide, FakeSide, PairwiseOptions], Mapping[str, MetricValue | None]]
+    find: Callable[[RealManifold, CountedFakes, PairwiseOptions], Mapping[str, MetricValue | None]]
     pairs: Callable[[int, int], int]
     balls: Callable[[int], tuple[Ball, ...]] = _no_balls
     smallest: bool = False

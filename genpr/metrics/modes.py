@@ -7,7 +7,7 @@ if real and fake were drawn from one distribution. Clusters of both kinds are te
 Under the null hypothesis real and fake images are drawn from one distribution. Given all images, without regard to
 which are real, every way to call n of them real is then equally likely. A statistic is recomputed for random ways; the
 observed one ranks among them as one of them. Groups that were formed without looking at who is real need no correction,
-images whose neighbours are shared need none, and the largest statistic over all groups accounts for their number
+images whose neighbors are shared need none, and the largest statistic over all groups accounts for their number
 (Westfall & Young 1993). Nothing is assumed of the distribution or its dimension.
 
 References:
@@ -32,9 +32,9 @@ from torch import Tensor
 
 from genpr.errors import FeatureError, UsageError
 from genpr.metrics.clusters import fitted_centers, mean_of, nearest_centers
-from genpr.metrics.joint import JointNeighbours, list_length
+from genpr.metrics.joint import JointNeighbors, list_length
 from genpr.metrics.null import balls_hit
-from genpr.metrics.real_side import PairProgress
+from genpr.metrics.real_manifold import PairProgress
 from genpr.validation import (
     Features,
     check_count,
@@ -45,7 +45,7 @@ from genpr.validation import (
 )
 
 _PER_CLUSTER, _MOST_CLUSTERS = 4, 50  # clusters: root of the smaller set's quarter
-_FITTED = 200  # images per cluster that its centre is found from
+_FITTED = 200  # images per cluster that its center is found from
 _UNEQUAL = 4  # times as many images as the smaller set has that are used of the larger
 _BLOCK = 4096  # rows that are copied at a time
 _FIRST, _RANKED = 200, 499  # relabelings that scale the statistics, and those among which they rank
@@ -136,7 +136,7 @@ class Modes:
         uncovered_k: k of the balls in which fakes were looked for.
         outside_k: k of the balls in which the fakes themselves should lie.
         uncovered_null: Share of the reals that a perfect generator leaves uncovered.
-        seed: Of the clusters and the labellings.
+        seed: Of the clusters and the labelings.
     """
 
     missed: tuple[ModeCluster, ...]
@@ -177,7 +177,7 @@ def modes_of(
         real_labels: Class of each real; None for those without one, which are in no class.
         fake_labels: Class of each fake; only names what is found.
         most: Images of each side that are used, chosen at random; None for no limit.
-        seed: Of the clusters, the labellings and the part of a larger set.
+        seed: Of the clusters, the labelings and the part of a larger set.
         device: As in `manifold_metrics`.
         progress: Called with the pairs of rows done with and their number.
 
@@ -211,7 +211,7 @@ def modes_of(
         else check_count(clusters, "clusters", least=2, most=smaller // 2)
     )
     length = max(list_length(n, m, uncovered_k), list_length(n, m, outside_k))
-    near = JointNeighbours.of(mixed.features, length, device=where, progress=progress)
+    near = JointNeighbors.of(mixed.features, length, device=where, progress=progress)
     cells = _cells(mixed.features, count, seed)
     return _Found(mixed, cells, near, (uncovered_k, outside_k), labels, seed).modes(count)
 
@@ -222,7 +222,7 @@ class _Found:
 
     mixed: Mixed
     cells: NDArray[np.int64]
-    near: JointNeighbours
+    near: JointNeighbors
     ks: tuple[int, int]
     labels: list[list[str | None] | None]
     seed: int
@@ -350,7 +350,7 @@ class Mixed:
 
 
 def ranked_classes(
-    near: JointNeighbours,
+    near: JointNeighbors,
     is_real: Flags,
     uncovered: Flags,
     labels: Sequence[str | None] | None,
@@ -365,7 +365,7 @@ def ranked_classes(
     which depends on how many neighbors its images share, is seen when the reals are divided at random as the two sets are.
 
     Args:
-        near: Neighbours of all images.
+        near: Neighbors of all images.
         is_real: (n + m,) bool.
         uncovered: (n,) bool, of the reals.
         labels: Class of each real; None for those without one, and instead of all where they are not known.
@@ -393,7 +393,7 @@ def ranked_classes(
 
 
 def _spread(
-    near: JointNeighbours, is_real: Flags, number: NDArray[np.int64], m: int, *, k: int, seed: int
+    near: JointNeighbors, is_real: Flags, number: NDArray[np.int64], m: int, *, k: int, seed: int
 ) -> NDArray[np.float64]:
     """Of each class, by reals that are called fake at random, one in as many as are fake of all: (c,)."""
     rng = np.random.default_rng(seed)
@@ -419,7 +419,7 @@ def _spread(
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """Groups held against random labellings.
+    """Groups held against random labelings.
 
     Attributes:
         flagged: (g,) images.
@@ -438,12 +438,12 @@ def excess_by_relabeling(is_real: Flags, count: Callable[[Flags], Counts], *, se
     """Test all groups of `count` at once, one-sided.
 
     Args:
-        is_real: (n,) bool, the true labelling.
-        count: Counts of groups that do not depend on the labelling.
-        seed: Of the labellings.
+        is_real: (n,) bool, the true labeling.
+        count: Counts of groups that do not depend on the labeling.
+        seed: Of the labelings.
     """
     rng = np.random.default_rng(seed)
-    # The scale comes from other labellings than those ranked among, so that these and the true one are alike.
+    # The scale comes from other labelings than those ranked among, so that these and the true one are alike.
     rate, spread = _rates([count(rng.permutation(is_real)) for _ in range(_FIRST)])
     ranked = [_largest(*count(rng.permutation(is_real)), rate, spread) for _ in range(_RANKED)]
     flagged, size = count(is_real)
@@ -457,7 +457,7 @@ def spread_of(found: list[Counts], rate: Floats | float) -> Floats:
     flagged, size = (np.array(part, dtype=np.float64) for part in zip(*found, strict=True))
     mean = rate * size
     usual = mean.sum(axis=0)
-    # One more labelling that is as usual keeps groups without a flagged image from dividing by zero.
+    # One more labeling that is as usual keeps groups without a flagged image from dividing by zero.
     extra = usual.mean() / len(found) + 1e-12
     ratio: Floats = (((flagged - mean) ** 2).sum(axis=0) + extra) / (usual + extra)
     return np.maximum(ratio, 1.0 + 1e-3)

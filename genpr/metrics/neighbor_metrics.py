@@ -13,14 +13,21 @@ from genpr.distributed import current_communicator
 from genpr.memory import fits, part_of
 from genpr.metrics.metric import PairwiseHalves, PairwiseOptions, PairwiseSearch
 from genpr.metrics.null import covered_share
-from genpr.metrics.real_side import FakeSide, PairProgress, PlacedFakes, RealSide, pairs_of, tally
+from genpr.metrics.real_manifold import (
+    CountedFakes,
+    FakeManifold,
+    PairProgress,
+    RealManifold,
+    pairs_of,
+    tally,
+)
 from genpr.metrics.registry import BALLS, PAIRWISE, needed_balls
 from genpr.metrics.replicate_values import Replicates
 from genpr.metrics.value import MetricValue
 from genpr.neighbors.balls import Ball, Ties
-from genpr.neighbors.counts import Neighbourhood
+from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.halves import others_for
-from genpr.neighbors.nearest import NeighbourLists
+from genpr.neighbors.nearest import NeighborLists
 from genpr.validation import check_rows
 
 _BYTES_PER_LISTED = 160  # while neighbors are searched
@@ -46,7 +53,7 @@ class NeighborScores:
 
     values: Values
     lacks: dict[str, Lack]
-    fakes: FakeSide
+    fakes: CountedFakes
 
 
 class NeighborMetrics:
@@ -96,7 +103,7 @@ class NeighborMetrics:
                     balls.add(ball)
         check_rows(features, "real", k=max(balls).k if balls else 0)
         fitted = tuple(sorted(balls))
-        self.reals = RealSide.of(features.to(device), fitted, ties=ties, keep=keep, progress=progress)
+        self.reals = RealManifold.of(features.to(device), fitted, ties=ties, keep=keep, progress=progress)
         self._smaller_nulls: dict[tuple[int, int], float] = {}
 
     def score(self, fake: Tensor, progress: PairProgress | None = None) -> NeighborScores:
@@ -112,9 +119,9 @@ class NeighborMetrics:
             pairs += search.pairs(n, m) + (how.count * search.pairs(n // 2, m // 2) if how else 0)
             if search.smallest:
                 smallest = search.balls(k)[0]
-        tick = tally(pairs, progress)
+        advance = tally(pairs, progress)
 
-        fakes = self.reals.place(fake, self._fake_balls, keep=keep, tick=tick)
+        fakes = self.reals.place(fake, self._fake_balls, keep=keep, advance=advance)
         names = self._resampled.keys() - lacks
         replicates = self._replicates(fakes, names) if names else None
         counted = self.reals.count(
@@ -122,7 +129,7 @@ class NeighborMetrics:
             self._real_balls,
             smallest_of=smallest,
             beside=[replicates.counter] if replicates else [],
-            tick=tick,
+            advance=advance,
         )
         values: Values = dict.fromkeys(self._ks)
         for name, k in self._ks.items():
@@ -130,7 +137,7 @@ class NeighborMetrics:
                 values[name] = self._ball_value(name, counted, k)
         of_halves = replicates.values() if replicates else {}
         for search, k in self._searches.items():
-            options, how = PairwiseOptions(k, self._seed, tick), halves[search]
+            options, how = PairwiseOptions(k, self._seed, advance), halves[search]
             for name, value in search.find(self.reals, counted, options).items():
                 if name in values:
                     values[name] = value
@@ -143,7 +150,7 @@ class NeighborMetrics:
                 values[name] = replace(value, replicates=tuple(found.tolist()))
         return NeighborScores(values, lacks, counted)
 
-    def _ball_value(self, name: str, fakes: FakeSide, k: int) -> MetricValue:
+    def _ball_value(self, name: str, fakes: CountedFakes, k: int) -> MetricValue:
         metric, counts = BALLS[name], fakes.memberships
         null = metric.null(counts, k, self._leave_one_out)
         n = {"real": counts.n_real, "fake": counts.n_fake, "both": counts.n_real + counts.n_fake}
@@ -170,7 +177,7 @@ class NeighborMetrics:
             generator = torch.Generator().manual_seed(self._seed)
             rows = torch.randperm(len(reals.points), generator=generator)[:m].sort().values
             part = reals.points.frame.place(part_of(reals.points.features, rows.to(reals.points.device)))
-            own = Neighbourhood.of(part, [Ball(k)], ties=reals.ties, engine=reals.engine)
+            own = Neighborhood.of(part, [Ball(k)], ties=reals.ties, engine=reals.engine)
             self._smaller_nulls[m, k] = covered_share(own.in_degrees[0].cpu().numpy())
         return self._smaller_nulls[m, k]
 
@@ -200,11 +207,11 @@ class NeighborMetrics:
             return lacks
         return {name: lacks.get(name, "memory") for name in self._resampled}
 
-    def _replicates(self, fakes: PlacedFakes, names: Collection[str]) -> Replicates:
+    def _replicates(self, fakes: FakeManifold, names: Collection[str]) -> Replicates:
         """Of metrics whose balls exist in halves of these sets."""
         reals = self.reals
-        of_reals = reals.lists or NeighbourLists.none(reals.points.features)
-        of_fakes = fakes.own.lists if fakes.own else NeighbourLists.none(fakes.points.features)
+        of_reals = reals.lists or NeighborLists.none(reals.points.features)
+        of_fakes = fakes.own.lists if fakes.own else NeighborLists.none(fakes.points.features)
         return Replicates(
             (reals.points, of_reals),
             (fakes.points, of_fakes),

@@ -8,7 +8,7 @@ coverage are expectations under it. Density is 1 on average at any sizes.
 
 A null is an expectation: a single score scatters around it, so values above it are normal.
 
-The null of C_T, a standardised rank statistic of held-out reals against fakes, is N(0, 1) and needs no function.
+The null of C_T, a standardized rank statistic of held-out reals against fakes, is N(0, 1) and needs no function.
 
 The null of precision depends on the distribution. A fake of a perfect generator lies in the ball of a real exactly when
 it is among the k nearest neighbors of that real in the joint set. So the null is the share of points of in-degree at
@@ -47,7 +47,7 @@ def balls_hit(n_real: int, n_fake: int, k: int, *, at_least: int = 1) -> float:
     Args:
         n_real: Number of reals, n > k.
         n_fake: Number of fakes, m.
-        k: Neighbours that set a ball's radius, the real itself not counted.
+        k: Neighbors that set a ball's radius, the real itself not counted.
         at_least: Fakes that a ball has to contain.
 
     Returns:
@@ -75,7 +75,7 @@ def cover_null(n_own: int, n_other: int, k: int, k_prime: int) -> float:
         n_own: Images that are judged and bear the balls: the fakes for precision cover, the reals for recall cover.
         n_other: Images counted in the balls: the reals for precision cover, the fakes for recall cover.
         k: Images of the other set that a ball has to contain.
-        k_prime: Neighbours in the own set that set a ball's radius.
+        k_prime: Neighbors in the own set that set a ball's radius.
 
     Raises:
         UsageError: A number is out of range ("bad-option").
@@ -92,7 +92,7 @@ def cover_null(n_own: int, n_other: int, k: int, k_prime: int) -> float:
 
 
 def nn_accuracy_null(n_real: int, n_fake: int) -> float:
-    """Null of the leave-one-out accuracy of a nearest-neighbour classifier that tells reals from fakes.
+    """Null of the leave-one-out accuracy of a nearest-neighbor classifier that tells reals from fakes.
 
     It is the share of all n + m images whose nearest other image, or any of whose k nearest on average, is of the same
     set (Schilling 1986): near, and not equal to, one half when n = m.
@@ -173,7 +173,7 @@ def _check_sizes(n_real: object, n_fake: object, k: object) -> None:
 def _shares_of_balls(n: int, m: NDArray[np.int64], k: int, count: int) -> Floats:
     """Chance that exactly j of m fakes come before the k-th other real, for j = 0..count - 1: (count, len(m)).
 
-    In logarithms: for none it is the chance that the first k neighbours are all reals, and each further fake brings
+    In logarithms: for none it is the chance that the first k neighbors are all reals, and each further fake brings
     the factor (j + k) / (j + 1) * (m - j) / (n - 1 - k + m - j).
     """
     m = m.astype(np.float64)

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from genpr.errors import UsageError
 from genpr.metrics.blocks import double_blocks
-from genpr.metrics.real_side import choose_engine
+from genpr.metrics.real_manifold import choose_engine
 from genpr.neighbors.distance import sq_distances_at
 from genpr.neighbors.engine import plain_arithmetic
 from genpr.neighbors.index import Frame, choose_frame
 from genpr.neighbors.nearest import kth_sq_distances
-from genpr.neighbors.search import Tick, no_tick
+from genpr.neighbors.search import Advance, no_advance
 from genpr.validation import (
     Features,
     check_features,
@@ -65,7 +65,7 @@ def probabilistic_precision_recall(
     Args:
         real: (n, d) features of real images, n > k.
         fake: (m, d) features of generated images by the same extractor, m > k.
-        k: Neighbours that set the radius; the row itself is not counted.
+        k: Neighbors that set the radius; the row itself is not counted.
         scale: How many times the mean distance the radius is.
         device: "auto" is where the tensors are if that is a GPU, else the best device here.
 
@@ -92,7 +92,7 @@ def probabilistic_precision_recall(
 
 
 def probabilistic_of(
-    x: Tensor, y: Tensor, *, k: int, scale: float = _SCALE, tick: Tick = no_tick
+    x: Tensor, y: Tensor, *, k: int, scale: float = _SCALE, advance: Advance = no_advance
 ) -> ProbabilisticPrecisionRecall:
     """`probabilistic_precision_recall` of checked features on one device.
 
@@ -101,42 +101,42 @@ def probabilistic_of(
         y: (m, d) of the fakes.
         k: As there.
         scale: As there.
-        tick: Told how many of all pairs are done with, within each set and between the two, now and then.
+        advance: Told how many of all pairs are done with, within each set and between the two, now and then.
     """
-    logs = _log_outside(x, y, _radius(x, k, scale, tick), _radius(y, k, scale, tick), tick)
+    logs = _log_outside(x, y, _radius(x, k, scale, advance), _radius(y, k, scale, advance), advance)
     precision, recall = (float(torch.expm1(log).mean().abs()) for log in logs)
     return ProbabilisticPrecisionRecall(precision, recall)
 
 
-def _radius(features: Tensor, k: int, scale: float, tick: Tick) -> float:
+def _radius(features: Tensor, k: int, scale: float, advance: Advance) -> float:
     points = choose_frame(features, k).place(features)
-    sq = kth_sq_distances(points, [k], engine=choose_engine(points.device), tick=tick)[0]
+    sq = kth_sq_distances(points, [k], engine=choose_engine(points.device), advance=advance)[0]
     return scale * float(sq.sqrt().mean())
 
 
 def _log_outside(
-    x: Tensor, y: Tensor, real_radius: float, fake_radius: float, tick: Tick
+    x: Tensor, y: Tensor, real_radius: float, fake_radius: float, advance: Advance
 ) -> tuple[Tensor, Tensor]:
     """Logarithms of the probabilities to be outside: of fakes (m,) for the reals' support, of reals (n,)."""
     of_fakes = torch.zeros(len(y), dtype=torch.float64, device=y.device)
     of_reals = torch.zeros(len(x), dtype=torch.float64, device=x.device)
     with plain_arithmetic(x.device):
-        centre = Frame.around(x).centre.double()
+        center = Frame.around(x).center.double()
         row = 0
         for rows in double_blocks(x, x.device, most_rows=_TILE_ROWS):
             column = 0
             for columns in double_blocks(y, y.device, most_rows=_TILE_ROWS):
-                sq = _sq_distances(rows - centre, columns - centre, x, y, row, column)
+                sq = _sq_distances(rows - center, columns - center, x, y, row, column)
                 of_fakes[column : column + len(columns)] += _log_share(sq, real_radius).sum(dim=0)
                 of_reals[row : row + len(rows)] += _log_share(sq, fake_radius).sum(dim=1)
                 column += len(columns)
-                tick(len(rows) * len(columns))
+                advance(len(rows) * len(columns))
             row += len(rows)
     return of_fakes, of_reals
 
 
 def _sq_distances(rows: Tensor, columns: Tensor, x: Tensor, y: Tensor, row: int, column: int) -> Tensor:
-    """(r, c) float64 between centred `rows` of `x` from `row` on and `columns` of `y` from `column` on."""
+    """(r, c) float64 between centerd `rows` of `x` from `row` on and `columns` of `y` from `column` on."""
     sq_norms = rows.square().sum(dim=1)[:, None] + columns.square().sum(dim=1)
     sq = torch.addmm(sq_norms, rows, columns.T, alpha=-2)
     i, j = (sq < _CANCELLED * sq_norms).nonzero().T

@@ -117,9 +117,9 @@ def project(
 
 
 class _Plane(NamedTuple):
-    """Where the axes lie: `centre` (d,) is the middle between both means, `axes` (2, d) are orthonormal or zero."""
+    """Where the axes lie: `center` (d,) is the middle between both means, `axes` (2, d) are orthonormal or zero."""
 
-    centre: Tensor
+    center: Tensor
     axes: Tensor
     explained: NDArray[np.float64]
 
@@ -137,27 +137,27 @@ def _plane(sides: Sequence[Tensor], rows: Sequence[Tensor], device: torch.device
         for block in double_blocks(side, device, rows=part):
             total += block.sum(dim=0)
         means.append(total / len(part))
-    centre = (means[0] + means[1]) / 2
-    values, axes, variance = _leading(sides, rows, centre)
-    is_noise = values <= max(sum(map(len, rows)), len(centre)) * _EPS * values.max()
+    center = (means[0] + means[1]) / 2
+    values, axes, variance = _leading(sides, rows, center)
+    is_noise = values <= max(sum(map(len, rows)), len(center)) * _EPS * values.max()
     values[is_noise], axes[is_noise] = 0, 0
     explained = values.cpu().numpy() / (variance or 1.0)
-    return _Plane(centre, _signed(axes), explained)
+    return _Plane(center, _signed(axes), explained)
 
 
-def _leading(sides: Sequence[Tensor], rows: Sequence[Tensor], centre: Tensor) -> tuple[Tensor, Tensor, float]:
+def _leading(sides: Sequence[Tensor], rows: Sequence[Tensor], center: Tensor) -> tuple[Tensor, Tensor, float]:
     """Both variances (2,), largest first, axes (2, d) and the sum of all variances."""
-    d, device = len(centre), centre.device
+    d, device = len(center), center.device
     is_wide = sum(map(len, rows)) < d
     scatter = torch.zeros(d, d, dtype=torch.float64, device=device)
     scaled = []
     for side, part in zip(sides, rows, strict=True):
         for block in double_blocks(side, device, rows=part):
-            centred = block - centre
+            centerd = block - center
             if is_wide:
-                scaled.append(centred / (2 * len(part)) ** 0.5)
+                scaled.append(centerd / (2 * len(part)) ** 0.5)
             else:
-                _add_products(scatter, centred, weight=0.5 / len(part))
+                _add_products(scatter, centerd, weight=0.5 / len(part))
     if not is_wide:
         variance = float(scatter.trace())
         values, vectors = _two_largest(scatter)
@@ -168,11 +168,11 @@ def _leading(sides: Sequence[Tensor], rows: Sequence[Tensor], centre: Tensor) ->
     return values, axes, float(factor.square().sum())
 
 
-def _add_products(scatter: Tensor, centred: Tensor, *, weight: float) -> None:
+def _add_products(scatter: Tensor, centerd: Tensor, *, weight: float) -> None:
     """Add those of the columns of a block (b, d) to the lower half of (d, d); the upper one is the same, and half the work."""
     for start in range(0, len(scatter), _PANEL):
         columns = slice(start, start + _PANEL)
-        scatter[start:, columns].addmm_(centred[:, start:].T, centred[:, columns], alpha=weight)
+        scatter[start:, columns].addmm_(centerd[:, start:].T, centerd[:, columns], alpha=weight)
 
 
 def _two_largest(matrix: Tensor) -> tuple[Tensor, Tensor]:
@@ -205,6 +205,6 @@ def _places(features: Tensor, rows: Tensor, plane: _Plane, device: torch.device)
     """(p, 2); each from its own row alone, in an order of summation that does not depend on the others."""
     places = []
     for block in double_blocks(features, device, rows=rows):
-        centred = block - plane.centre
-        places.append(torch.stack([(centred * axis).sum(dim=1) for axis in plane.axes], dim=1))
+        centerd = block - plane.center
+        places.append(torch.stack([(centerd * axis).sum(dim=1) for axis in plane.axes], dim=1))
     return torch.cat(places)

@@ -28,7 +28,7 @@ from genpr.metrics.ranking_values import (
     pool_values,
     query_metrics,
 )
-from genpr.metrics.real_side import PairProgress
+from genpr.metrics.real_manifold import PairProgress
 from genpr.metrics.similarity import Similarity, count_tied_ranks, scorer_of
 from genpr.validation import Features, check_count
 

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 from genpr.errors import FeatureError
-from genpr.metrics.real_side import choose_engine
+from genpr.metrics.real_manifold import choose_engine
 from genpr.neighbors.bounds import NO_FLOOR
 from genpr.neighbors.distance import sq_distances_at
 from genpr.neighbors.engine import Engine, Tiles, plain_arithmetic
 from genpr.neighbors.index import Frame, Placed, choose_frame, evenly_spaced
 from genpr.neighbors.nearest import kth_sq_distances
-from genpr.neighbors.search import Tick, bounds_of_pairs, no_tick
+from genpr.neighbors.search import Advance, bounds_of_pairs, no_advance
 from genpr.neighbors.workers import Workers
 from genpr.validation import (
     Features,
@@ -34,13 +34,13 @@ from genpr.validation import (
 )
 
 _NVIDIA_EPSILON = 1e-5
-_FIRST_CENTRES = 256  # looked at for a first lower bound
+_FIRST_CENTERS = 256  # looked at for a first lower bound
 _NEAREST = 4  # of which so many are computed
-_ALIKE = 1.25  # radii of one chunk of centres, which share a threshold, are alike within this factor
+_ALIKE = 1.25  # radii of one chunk of centers, which share a threshold, are alike within this factor
 _ROUNDING = 1 - 2.0**-40  # far more than all roundings of a ratio
 
 _Bounded = tuple[Tensor, Tensor, Tensor, Tensor]
-"""Places of queries in a block, lower and upper bounds on ratios, and centres; each (p,)."""
+"""Places of queries in a block, lower and upper bounds on ratios, and centers; each (p,)."""
 
 
 class Rarity(NamedTuple):
@@ -68,7 +68,7 @@ def realism_scores(
     Args:
         real: (n, d) features of real images, n > k.
         fake: (m, d) features of generated images by the same extractor.
-        k: Neighbours that set a ball's radius; the point itself is not counted.
+        k: Neighbors that set a ball's radius; the point itself is not counted.
         squared: As in `realism`.
         device: "auto" is where the tensors are if that is a GPU, else the best device here.
 
@@ -99,20 +99,20 @@ def realism_scores(
 
 
 def realism(
-    centres: Features,
+    centers: Features,
     radii: Features,
     queries: Features,
     *,
     squared: bool = False,
     device: str | torch.device = "auto",
 ) -> Tensor:
-    """Realism R(y) = max of r_i / |y - x_i| over the centres x_i whose radius r_i is at most the median radius.
+    """Realism R(y) = max of r_i / |y - x_i| over the centers x_i whose radius r_i is at most the median radius.
 
-    R is at least 1 where y lies in one of these balls, and below 1 elsewhere, but for the last bit. A query at distance 0 of a centre has realism
+    R is at least 1 where y lies in one of these balls, and below 1 elsewhere, but for the last bit. A query at distance 0 of a center has realism
     infinity, whatever the radius.
 
     Args:
-        centres: (n, d) features of real images.
+        centers: (n, d) features of real images.
         radii: (n,) distances from each to its k-th nearest other real.
         queries: (m, d).
         squared: The number of the authors' code instead: max of r_i^2 / (|y - x_i|^2 + 1e-5), the square of R but
@@ -124,18 +124,18 @@ def realism(
 
     Raises:
         FeatureError: The features are malformed, not finite, too few, or differ in width, or there is not one
-            finite radius of at least 0 per centre ("bad-radii").
+            finite radius of at least 0 per center ("bad-radii").
     """
-    checked, asked = check_features(centres, "centres"), check_features(queries, "queries")
-    check_same_width(checked, asked, names=("centres", "queries"))
-    check_rows(checked, "centres", k=0)
+    checked, asked = check_features(centers, "centers"), check_features(queries, "queries")
+    check_same_width(checked, asked, names=("centers", "queries"))
+    check_rows(checked, "centers", k=0)
     check_rows(asked, "queries", k=0)
-    where = choose_device(centres, device)
+    where = choose_device(centers, device)
     lengths = torch.from_numpy(np.array(radii, dtype=np.float64)) if isinstance(radii, np.ndarray) else radii
     lengths = lengths.to(where, torch.float64)
     if lengths.shape != (len(checked),) or not bool(((lengths >= 0) & lengths.isfinite()).all()):
         raise FeatureError(
-            f"radii must be one finite number of at least 0 for each of {len(checked)} centres",
+            f"radii must be one finite number of at least 0 for each of {len(checked)} centers",
             code="bad-radii",
         )
     points = Frame.around(checked.to(where)).place(checked.to(where))
@@ -149,19 +149,19 @@ def realism_of(
     *,
     squared: bool = False,
     engine: Engine | None = None,
-    tick: Tick = no_tick,
+    advance: Advance = no_advance,
 ) -> Tensor:
     """`realism` of `queries` placed in the frame of `points`, one scan over half of all pairs.
 
     Bounds on distances leave few pairs per query, whose distances are computed by the definition. Memory is tiles.
 
     Args:
-        points: n centres.
+        points: n centers.
         sq_radii: Their squared radii (n,) float64.
         queries: m rows.
         squared: As in `realism`.
         engine: What multiplies; None chooses by device.
-        tick: Told how many of the n m pairs are done with, now and then.
+        advance: Told how many of the n m pairs are done with, now and then.
 
     Returns:
         (m,) float64.
@@ -179,7 +179,7 @@ def realism_of(
         found = workers.map_shared(lambda block: (scan.block(block),), blocks)
         for block, (values,) in zip(blocks, found, strict=True):
             best[block] = values
-            tick(len(block) * len(points))
+            advance(len(block) * len(points))
     return best if squared else best.sqrt()
 
 
@@ -201,7 +201,7 @@ def rarity(smallest_radii: Tensor, real_radii: Tensor) -> Rarity:
 
 
 class _Scan:
-    """Largest ratios a / (sq + epsilon) of blocks of queries, a the squared radius of a centre."""
+    """Largest ratios a / (sq + epsilon) of blocks of queries, a the squared radius of a center."""
 
     def __init__(
         self,
@@ -234,7 +234,7 @@ class _Scan:
 
     def _first(self, rows: Tensor) -> _Bounded:
         """Some pairs that are likely to have large ratios."""
-        some = self._kept[evenly_spaced(len(self._kept), _FIRST_CENTRES, rows.device)]
+        some = self._kept[evenly_spaced(len(self._kept), _FIRST_CENTERS, rows.device)]
         left, right = self._queries.view.left(rows), self._points.view.right(some)
         count = min(_NEAREST, len(some))
         j = some[self._engine.largest(left, right, count)].flatten()
@@ -243,7 +243,7 @@ class _Scan:
         return i, lower, upper, j
 
     def _candidates(self, rows: Tensor, tiles: Tiles, best: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Places in `rows` and centres of pairs that may exceed `best` (r,), which grows meanwhile."""
+        """Places in `rows` and centers of pairs that may exceed `best` (r,), which grows meanwhile."""
         search = self._queries.view.search(rows, tiles)
         scale = self._points.frame.scale
         for chunk in _alike(self._kept, self._sq_radii, tiles.columns):
@@ -260,7 +260,7 @@ class _Scan:
         return reach.nan_to_num_(nan=0.0, posinf=torch.inf)
 
     def _bounds(self, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
-        """Bounds on the ratios of queries `i` and centres `j`, each (p,) float64."""
+        """Bounds on the ratios of queries `i` and centers `j`, each (p,) float64."""
         sq_lower, sq_upper = bounds_of_pairs(
             self._queries.features, self._points.features, i, j, self._engine
         )
@@ -284,9 +284,9 @@ def _select(pending: list[_Bounded], best: Tensor) -> _Bounded:
     return i[may], lower[may], upper[may], j[may]
 
 
-def _alike(centres: Tensor, sq_radii: Tensor, limit: int) -> Iterator[Tensor]:
-    """Cut centres in descending order of radius into chunks of at most `limit` and of similar radius."""
-    band = (sq_radii[centres].log() / (2 * math.log(_ALIKE))).floor_()
+def _alike(centers: Tensor, sq_radii: Tensor, limit: int) -> Iterator[Tensor]:
+    """Cut centers in descending order of radius into chunks of at most `limit` and of similar radius."""
+    band = (sq_radii[centers].log() / (2 * math.log(_ALIKE))).floor_()
     _, sizes = torch.unique_consecutive(band, return_counts=True)
-    for part in torch.split(centres, sizes.tolist()):
+    for part in torch.split(centers, sizes.tolist()):
         yield from torch.split(part, limit)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from genpr.metrics.real_side import PairProgress
+    from genpr.metrics.real_manifold import PairProgress
 
 M = TypeVar("M", bound=Metric)
 
@@ -37,7 +37,7 @@ def _by_name(metrics: Sequence[M]) -> Mapping[str, M]:
 def _copying(
     train: Tensor, held_out: Tensor, fake: Tensor, *, device: torch.device, progress: PairProgress | None
 ) -> MetricValue | None:
-    from genpr.metrics.memorisation import ct_z
+    from genpr.metrics.memorization import ct_z
 
     z = ct_z(train, held_out, fake, device=device, progress=progress)
     return MetricValue(z, None, null=0.0, null_source="closed form") if math.isfinite(z) else None

@@ -8,13 +8,13 @@ from torch import Tensor
 
 from genpr.errors import UsageError
 from genpr.metrics.metric import HalfSampling, HalfSizes
-from genpr.metrics.real_side import choose_engine
+from genpr.metrics.real_manifold import choose_engine
 from genpr.metrics.registry import BALLS
 from genpr.neighbors.balls import Ties
 from genpr.neighbors.engine import Engine
 from genpr.neighbors.halves import Halves
 from genpr.neighbors.index import Placed
-from genpr.neighbors.nearest import NeighbourLists
+from genpr.neighbors.nearest import NeighborLists
 from genpr.neighbors.resample import Asked, ReplicateCounter, ResampledSet
 from genpr.validation import check_count, check_k
 
@@ -32,7 +32,7 @@ class Replicates:
     they are unrelated, it does no harm, since what they then have in common is zero on average.
 
     Args:
-        real: n reals and their neighbour lists, best as long as `others_for` says.
+        real: n reals and their neighbor lists, best as long as `others_for` says.
         fake: m fakes, placed in the frame of the reals, and theirs.
         ks: k by metric, any ball metric with an interval; ignored for "nn_accuracy".
         ties: Whether a point on a sphere is inside.
@@ -50,8 +50,8 @@ class Replicates:
 
     def __init__(
         self,
-        real: tuple[Placed, NeighbourLists],
-        fake: tuple[Placed, NeighbourLists],
+        real: tuple[Placed, NeighborLists],
+        fake: tuple[Placed, NeighborLists],
         ks: Mapping[str, int],
         *,
         ties: Ties = "closed",
@@ -82,7 +82,7 @@ class Replicates:
         }
 
 
-def _halved(points: Placed, lists: NeighbourLists, seed: int, stream: int, count: int) -> ResampledSet:
+def _halved(points: Placed, lists: NeighborLists, seed: int, stream: int, count: int) -> ResampledSet:
     halves = Halves.drawn(len(points), seed=seed, stream=stream, count=count, device=points.device)
     return ResampledSet(points, lists, halves)
 
@@ -100,7 +100,7 @@ def _check_sizes(asked: Sequence[Asked], sizes: HalfSizes) -> None:
         size = sizes.real if each.balls == "real" else sizes.fake
         if size <= each.ball.k:
             raise UsageError(
-                f"halves of {size} {each.balls} images have no {each.ball.k} neighbours each; intervals need at least "
+                f"halves of {size} {each.balls} images have no {each.ball.k} neighbors each; intervals need at least "
                 f"{2 * each.ball.k + 2} images, or a smaller k",
                 code="too-few-for-halves",
             )

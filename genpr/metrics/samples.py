@@ -20,15 +20,15 @@ import torch
 from torch import Tensor
 
 from genpr.metrics import ball_metrics as metrics
-from genpr.metrics.memorisation import authentic
-from genpr.metrics.real_side import FakeSide, PairProgress, RealSide, choose_engine, tally
+from genpr.metrics.memorization import authentic
+from genpr.metrics.real_manifold import CountedFakes, PairProgress, RealManifold, choose_engine, tally
 from genpr.metrics.realism import rarity, realism_of
 from genpr.metrics.registry import NEIGHBORS
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import cross_counts
 from genpr.neighbors.index import Placed, choose_frame
 from genpr.neighbors.nearest import kth_sq_distances, nearest_between
-from genpr.neighbors.search import Tick
+from genpr.neighbors.search import Advance
 
 SAMPLE_METRICS = tuple(name for name, metric in NEIGHBORS.items() if metric.is_per_image)
 """The metrics that the numbers of single images belong to."""
@@ -37,7 +37,7 @@ Nearest = tuple[Tensor, Tensor]
 """The row of the other side that is nearest to each image, int64, and its squared distance, float64."""
 
 _COUNTED = (metrics.precision, metrics.density, metrics.coverage, metrics.rarity)
-_NEIGHBOUR = Ball(1)
+_NEIGHBOR = Ball(1)
 
 
 class FakeRows(NamedTuple):
@@ -85,8 +85,8 @@ class RealRows(NamedTuple):
 
 
 def sample_rows(
-    real: RealSide,
-    fake: FakeSide,
+    real: RealManifold,
+    fake: CountedFakes,
     *,
     ks: Mapping[str, int],
     nearest_reals: Nearest | None = None,
@@ -106,12 +106,12 @@ def sample_rows(
     n, m, engine = len(real.points), len(fake.points), real.engine
     search = _Search(real, fake, ks)
     passes = 2 + (nearest_reals is None) + bool(search.uncounted)
-    tick = tally(passes * n * m + (n * (n - 1) // 2 if search.unfitted else 0), progress)
-    sq_radii = search.sq_radii(tick)
-    counts = search.counts(sq_radii, tick)
-    index, sq = nearest_reals or _nearest(fake.points, real.points, real, tick)
+    advance = tally(passes * n * m + (n * (n - 1) // 2 if search.unfitted else 0), progress)
+    sq_radii = search.sq_radii(advance)
+    counts = search.counts(sq_radii, advance)
+    index, sq = nearest_reals or _nearest(fake.points, real.points, real, advance)
     realism = realism_of(
-        real.points, sq_radii[Ball(ks[metrics.realism.name])], fake.points, engine=engine, tick=tick
+        real.points, sq_radii[Ball(ks[metrics.realism.name])], fake.points, engine=engine, advance=advance
     )
     rare = rarity(counts.smallest.sqrt(), sq_radii[Ball(ks[metrics.rarity.name])].sqrt())
     fakes = FakeRows(
@@ -122,12 +122,12 @@ def sample_rows(
         rarity_percentile=rare.percentile,
         nearest_real=index,
         nearest_real_distance=_roots(sq),
-        authentic=authentic(index, sq, sq_radii[_NEIGHBOUR]),
+        authentic=authentic(index, sq, sq_radii[_NEIGHBOR]),
     )
-    index, sq = _nearest(real.points, fake.points, real, tick)
+    index, sq = _nearest(real.points, fake.points, real, advance)
     ball = Ball(ks[metrics.coverage.name])
     n_fakes = counts.per_real[ball]
-    of_reals = _roots(sq_radii[ball]), _roots(sq_radii[_NEIGHBOUR])
+    of_reals = _roots(sq_radii[ball]), _roots(sq_radii[_NEIGHBOR])
     return fakes, RealRows(n_fakes > 0, n_fakes, *of_reals, index, _roots(sq))
 
 
@@ -157,11 +157,11 @@ class _Counts(NamedTuple):
 class _Search:
     """What a score found already, and what is left to find."""
 
-    def __init__(self, real: RealSide, fake: FakeSide, ks: Mapping[str, int]) -> None:
+    def __init__(self, real: RealManifold, fake: CountedFakes, ks: Mapping[str, int]) -> None:
         self._real, self._fake = real, fake
         self._rarity = Ball(ks[metrics.rarity.name])
         counted = {Ball(ks[each.name]) for each in _COUNTED}
-        self._balls = sorted({*counted, Ball(ks[metrics.realism.name]), _NEIGHBOUR})
+        self._balls = sorted({*counted, Ball(ks[metrics.realism.name]), _NEIGHBOR})
         self.unfitted = [ball for ball in self._balls if ball not in real.balls]
         found = fake.memberships
         self.uncounted = sorted(
@@ -171,15 +171,15 @@ class _Search:
             or (ball == self._rarity and found.smallest_real_ball is None)
         )
 
-    def sq_radii(self, tick: Tick) -> dict[Ball, Tensor]:
+    def sq_radii(self, advance: Advance) -> dict[Ball, Tensor]:
         """Squared radii (n,) float64 of every ball."""
         real = self._real
         found = {ball: real.sq_radii_of(ball) for ball in self._balls if ball in real.balls}
         ks = [ball.k for ball in self.unfitted]
-        tables = kth_sq_distances(real.points, ks, engine=real.engine, tick=tick)
+        tables = kth_sq_distances(real.points, ks, engine=real.engine, advance=advance)
         return found | dict(zip(self.unfitted, tables, strict=True))
 
-    def counts(self, sq_radii: Mapping[Ball, Tensor], tick: Tick) -> _Counts:
+    def counts(self, sq_radii: Mapping[Ball, Tensor], advance: Advance) -> _Counts:
         """Who lies in which ball, as the score counted it where it did."""
         found, real = self._fake.memberships, self._real
         per_fake, per_real = dict(found.real_balls_per_fake), dict(found.fakes_per_real_ball)
@@ -192,7 +192,7 @@ class _Search:
                 smallest_of=self.uncounted.index(self._rarity) if smallest is None else None,
                 ties=real.ties,
                 engine=real.engine,
-                tick=tick,
+                advance=advance,
             )
             per_fake |= dict(zip(self.uncounted, counts.real_balls_per_fake, strict=True))
             per_real |= dict(zip(self.uncounted, counts.fakes_per_real_ball, strict=True))
@@ -206,6 +206,6 @@ def _roots(sq: Tensor) -> Tensor:
     return torch.from_numpy(np.sqrt(sq.cpu().numpy()))
 
 
-def _nearest(queries: Placed, points: Placed, real: RealSide, tick: Tick) -> Nearest:
-    index, sq = nearest_between(queries, points, 1, engine=real.engine, tick=tick)
+def _nearest(queries: Placed, points: Placed, real: RealManifold, advance: Advance) -> Nearest:
+    index, sq = nearest_between(queries, points, 1, engine=real.engine, advance=advance)
     return index[:, 0], sq[:, 0]

@@ -20,7 +20,7 @@ from genpr.memory import tile_budget
 from genpr.metrics.blocks import check_no_zero_rows
 from genpr.metrics.given import as_integers, check_choice
 from genpr.metrics.ranking_values import Counts
-from genpr.metrics.real_side import PairProgress, tally
+from genpr.metrics.real_manifold import PairProgress, tally
 from genpr.neighbors.distance import pieces_of, products_at, sq_distances
 from genpr.neighbors.engine import plain_arithmetic
 from genpr.validation import (
@@ -368,14 +368,14 @@ def count_tied_ranks(
     counter = _Counter(scorer, rows.to(own.device), own)
     # Of each query its first relevant one, then its second, and so on: each is compared with a whole row of scores.
     ordinal = np.arange(len(query)) - np.searchsorted(query, query)
-    tick = tally(int(scorer.pool.sum()), progress)
+    advance = tally(int(scorer.pool.sum()), progress)
     with plain_arithmetic(own.device):
         for tile in scorer.tiles():
             start, stop = np.searchsorted(query, [tile.rows.start, tile.rows.stop])
             for turn in range(int(ordinal[start:stop].max(initial=-1)) + 1):
                 items = start + np.flatnonzero(ordinal[start:stop] == turn)
                 counter.count(tile, torch.from_numpy(items).to(own.device))
-            tick(tile.values.numel() if tile.ranked is None else int(tile.ranked.sum()))
+            advance(tile.values.numel() if tile.ranked is None else int(tile.ranked.sum()))
     return counter.above.cpu().numpy(), counter.tied.cpu().numpy()
 
 

@@ -129,7 +129,7 @@ def _check_expected(texts: Sequence[str]) -> None:
             )
         if text in seen:
             raise DataError(
-                f"expected texts {seen[text]} and {at} are the same after normalisation; give each once",
+                f"expected texts {seen[text]} and {at} are the same after normalization; give each once",
                 code="bad-texts",
             )
         seen[text] = at

@@ -1,13 +1,13 @@
-"""95 % intervals for metrics of nearest neighbours, and whether two scores can be told apart.
+"""95 % intervals for metrics of nearest neighbors, and whether two scores can be told apart.
 
-The bootstrap cannot be used: copies of a row in a resample are neighbours at distance zero, which moves every metric
+The bootstrap cannot be used: copies of a row in a resample are neighbors at distance zero, which moves every metric
 by far more than its error. Halves drawn without replacement have no copies (Politis & Romano 1994, "Large Sample
 Confidence Regions Based on Subsamples under Minimal Assumptions").
 
 **Standard error.** Let A be the metric of a random half of the reals and a random half of the fakes, and A' that of the
 rows left over. A and A' share no image, so they are independent, and the mean of ((A - A') / 2)^2 over all data is
 Var(A) / 2, whatever the distribution. With a variance that falls like 1 / n, as that of metrics of k nearest
-neighbours does at fixed k, this is the variance of the metric of the whole sets. The mean over splits of one data set
+neighbors does at fixed k, this is the variance of the metric of the whole sets. The mean over splits of one data set
 estimates it.
 
 The usual estimate, the variance of A over halves, is too large for such metrics. Write the metric as a sum of parts
@@ -15,7 +15,7 @@ that depend on c images together (Hoeffding 1948). Where part c has variance a_c
 halves has expectation sum of a_c (2 - 2^(1 - c)) / n, between one and two times the sum of a_c / n; the difference of
 complementary halves has that sum itself. In simulations the factor is 1.1 to 1.7 (see `benchmarks/bench_intervals.py`).
 
-**Interval.** It is centred on the value of the whole sets, since halves are another size and have another mean. The
+**Interval.** It is centerd on the value of the whole sets, since halves are another size and have another mean. The
 quantile is Student's, whose degrees of freedom say how well the standard error is known: each split adds a square of
 mean known to be zero; and were there infinitely many splits, the error would still be that of these data, which varies
 by some 10 % between draws of hundreds or thousands of images, as if there were 50 of them. Near 0 and 1, where splits may see no difference at all, an interval is never narrower than the exact binomial one
@@ -156,7 +156,7 @@ class Resampled:
         n: Images that the metric is a share of, or a mean over.
         seed: Of the halves.
         n_real: Number of reals.
-        k: Neighbours; None where none are counted.
+        k: Neighbors; None where none are counted.
         real_identity: Hash of what the reals are; None if it is not known.
     """
 

@@ -12,7 +12,7 @@ class MetricValue:
 
     Attributes:
         value: The number.
-        k: Neighbours that define the balls, without the point itself; None where none are counted.
+        k: Neighbors that define the balls, without the point itself; None where none are counted.
         spread: Standard deviation over what `spread_over` names, of which the value is the mean; it is no confidence
             interval. None if there is nothing to spread.
         spread_over: "random networks", "subsets", "parts" or "blocks of equal size".

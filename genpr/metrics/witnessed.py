@@ -1,7 +1,7 @@
 """Witnessed fidelity and diversity: membership that several balls must attest, calibrated by the data themselves.
 
 A single ball is a poor witness: one odd real can vouch for a whole blob of fakes. Here a fake counts as real-like if
-at least 5 of the clipped 20-NN balls of the reals contain it, and if it does not see its neighbours all equally far
+at least 5 of the clipped 20-NN balls of the reals contain it, and if it does not see its neighbors all equally far
 (its local intrinsic dimension is that of a real), as a point deep inside a curved shell does. What share of the reals
 themselves pass this test, each against the others, sets the scale.
 
@@ -23,15 +23,15 @@ from torch import Tensor
 from genpr.memory import part_of
 from genpr.metrics.equal_blocks import equal_blocks
 from genpr.metrics.null import balls_hit
-from genpr.metrics.real_side import choose_engine
+from genpr.metrics.real_manifold import choose_engine
 from genpr.metrics.uncertainty import lower_part
 from genpr.neighbors.balls import Ball
-from genpr.neighbors.counts import Neighbourhood, cross_counts
+from genpr.neighbors.counts import Neighborhood, cross_counts
 from genpr.neighbors.distance import sq_distances_at
 from genpr.neighbors.halves import Halves, unpacked
 from genpr.neighbors.index import Placed, choose_frame, serves
 from genpr.neighbors.nearest import nearest_between
-from genpr.neighbors.search import Tick, no_tick
+from genpr.neighbors.search import Advance, no_advance
 from genpr.validation import (
     Features,
     check_count,
@@ -42,7 +42,7 @@ from genpr.validation import (
 )
 
 BALL_K = 20
-"""Neighbours that set the radius of a ball, before it is clipped at the median radius."""
+"""Neighbors that set the radius of a ball, before it is clipped at the median radius."""
 WITNESSES = 5
 """Balls that must contain a sample; so one real fewer, wherever it lies, can vouch for nothing alone."""
 COVERING = 4
@@ -103,22 +103,24 @@ def witnessed(
     return cut_and_uncut(checked_real.to(where), checked_fake.to(where), seed)[0]
 
 
-def cut_and_uncut(real: Tensor, fake: Tensor, seed: int, tick: Tick = no_tick) -> tuple[Witnessed, Witnessed]:
+def cut_and_uncut(
+    real: Tensor, fake: Tensor, seed: int, advance: Advance = no_advance
+) -> tuple[Witnessed, Witnessed]:
     """`witnessed` of float32 features (n, d) and (m, d), and what it would be were nothing cut at 1.
 
-    `tick` is told of as many pairs as `pairs_of` says.
+    `advance` is told of as many pairs as `pairs_of` says.
     """
     points = choose_frame(real, BALL_K).place(real)
     k = covering_k(len(real), len(fake))
-    own = Neighbourhood.of(
-        points, [_CLIPPED, Ball(k)], keep=BALL_K, engine=choose_engine(points.device), tick=tick
+    own = Neighborhood.of(
+        points, [_CLIPPED, Ball(k)], keep=BALL_K, engine=choose_engine(points.device), advance=advance
     )
     blocks, rest = blocks_of_fakes(len(real), len(fake), seed)
     cuts = [fake] if len(blocks) == 1 and not len(rest) else (part_of(fake, rows) for rows in blocks)
-    parts = [_judged(points, own, k, points.frame.place(cut), tick) for cut in cuts]
+    parts = [_judged(points, own, k, points.frame.place(cut), advance) for cut in cuts]
     known = [part.seen for part in parts]
     if len(rest):
-        known.append(_seen_among_reals(points, own, points.frame.place(part_of(fake, rest)), tick))
+        known.append(_seen_among_reals(points, own, points.frame.place(part_of(fake, rest)), advance))
     fidelity = witnessed_fidelity(
         torch.cat([seen.witnesses for seen in known]),
         torch.cat([seen.lid for seen in known]),
@@ -249,43 +251,43 @@ class _Judged(NamedTuple):
     coverage: float
 
 
-def _judged(points: Placed, own: Neighbourhood, k: int, queries: Placed, tick: Tick) -> _Judged:
+def _judged(points: Placed, own: Neighborhood, k: int, queries: Placed, advance: Advance) -> _Judged:
     """One block of fakes against the reals, whose clipped and k-NN balls are known."""
     among = queries
     if not serves(queries, BALL_K):
         among = choose_frame(queries.features, BALL_K).place(queries.features)
-    of_fakes = Neighbourhood.of(among, [_CLIPPED], engine=choose_engine(points.device), tick=tick)
+    of_fakes = Neighborhood.of(among, [_CLIPPED], engine=choose_engine(points.device), advance=advance)
     counts = cross_counts(
         points,
         queries,
         real_sq_radii=own.sq_radii,
         fake_sq_radii=of_fakes.sq_radii,
         engine=choose_engine(points.device),
-        tick=tick,
+        advance=advance,
     )
     return _Judged(
-        _Seen(counts.real_balls_per_fake[0], _dimension_among(points, queries, tick)),
+        _Seen(counts.real_balls_per_fake[0], _dimension_among(points, queries, advance)),
         witnessed_support(counts.fake_balls_per_real[0], of_fakes.in_degrees[0]),
         witnessed_coverage(counts.fakes_per_real_ball[1], n_fake=len(queries), k=k),
     )
 
 
-def _seen_among_reals(points: Placed, own: Neighbourhood, queries: Placed, tick: Tick) -> _Seen:
+def _seen_among_reals(points: Placed, own: Neighborhood, queries: Placed, advance: Advance) -> _Seen:
     """Fakes that are in no block."""
     counts = cross_counts(
-        points, queries, real_sq_radii=own.sq_radii[:1], engine=choose_engine(points.device), tick=tick
+        points, queries, real_sq_radii=own.sq_radii[:1], engine=choose_engine(points.device), advance=advance
     )
-    return _Seen(counts.real_balls_per_fake[0], _dimension_among(points, queries, tick))
+    return _Seen(counts.real_balls_per_fake[0], _dimension_among(points, queries, advance))
 
 
-def _dimension_among(points: Placed, queries: Placed, tick: Tick) -> Tensor:
+def _dimension_among(points: Placed, queries: Placed, advance: Advance) -> Tensor:
     return local_dimension(
-        nearest_between(queries, points, BALL_K, engine=choose_engine(points.device), tick=tick)[1]
+        nearest_between(queries, points, BALL_K, engine=choose_engine(points.device), advance=advance)[1]
     )
 
 
-def _listed(points: Placed, own: Neighbourhood) -> Tensor:
-    """Squared distances (n, 20) to the listed neighbours, as exact as those of fakes, ascending."""
+def _listed(points: Placed, own: Neighborhood) -> Tensor:
+    """Squared distances (n, 20) to the listed neighbors, as exact as those of fakes, ascending."""
     index = own.lists.index
     rows = torch.arange(len(index), device=index.device).repeat_interleave(index.shape[1])
     sq = sq_distances_at(points.features, points.features, rows, index.flatten())
@@ -317,21 +319,24 @@ def _ratio(share: float, expected: float) -> float:
     return share / expected if expected > 0 else math.nan
 
 
-def witnessed_of_halves(real: Tensor, fake: Tensor, seed: int, *, tick: Tick = no_tick) -> dict[str, Tensor]:
+def witnessed_of_halves(
+    real: Tensor, fake: Tensor, seed: int, *, advance: Advance = no_advance
+) -> dict[str, Tensor]:
     """`witnessed`, not cut at 1, of the halves that other metrics begin their replicates with.
 
     Args:
         real: (n, d) float32, n >= `LEAST`.
         fake: (m, d) float32, m >= `LEAST`.
         seed: Of the halves and of blocks.
-        tick: Told of the pairs that are done with, `pairs_of` each half.
+        advance: Told of the pairs that are done with, `pairs_of` each half.
 
     Returns:
         By name, (20,) float64; 2 s and 2 s + 1 are of complementary halves. NaN where a half has no value.
     """
     halves = (_rows(real, seed, _REAL_STREAM), _rows(fake, seed, _FAKE_STREAM))
     found = [
-        cut_and_uncut(part_of(real, i), part_of(fake, j), seed, tick)[1] for i, j in zip(*halves, strict=True)
+        cut_and_uncut(part_of(real, i), part_of(fake, j), seed, advance)[1]
+        for i, j in zip(*halves, strict=True)
     ]
     table = torch.tensor(found, dtype=torch.float64)
     values = {name: table[:, at] for at, name in enumerate(Witnessed._fields)}

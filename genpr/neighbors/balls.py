@@ -14,7 +14,7 @@ class Ball:
     """A ball around every row of a set, that reaches its k-th nearest other row.
 
     Attributes:
-        k: Neighbours.
+        k: Neighbors.
         clipped: Whether no ball is larger than the median one (Salvy et al. 2026).
     """
 

@@ -1,6 +1,6 @@
 """Cheap float32 bounds on squared distances, with a rounding slack that each row carries for itself.
 
-**What is bounded.** A frame moves features x to X = (x - centre) * scale, scale a power of two, and each row is
+**What is bounded.** A frame moves features x to X = (x - center) * scale, scale a power of two, and each row is
 represented by float32 coordinates q with a proven error e: |q - f(X)| <= e, where f is either the identity or
 
     f(X) = (V'X, |X - VV'X|)        V: (d, w - 1), orthonormal columns,
@@ -33,7 +33,7 @@ and the claim is: **-2 key <= D <= -2 key + 2 (slack + slack') + 4 r r'**, whate
 
 Where numbers get so small that float32 rounds absolutely, or flushes to zero, each of the w terms errs by at
 most 2^-125 (1 + |q| + |q'|) more; tiny = w 2^-120 and what was left unused cover that. A row that equals the
-centre has q = 0 without any error and needs no slack, so copies of it are settled for free.
+center has q = 0 without any error and needs no slack, so copies of it are settled for free.
 
 **How large e is.** Without directions, centring rounds once: e = 1.001 u |q|. With them, f is computed in
 float64: the columns of V are orthonormal up to eta = |V'V - I|, and the products err by gamma64(d) sqrt(w), so
@@ -76,31 +76,31 @@ class Represented:
 
 
 def represent(
-    features: Tensor, centre: Tensor, scale: float, basis: Tensor | None, tolerance: float = 0.0
+    features: Tensor, center: Tensor, scale: float, basis: Tensor | None, tolerance: float = 0.0
 ) -> Represented:
-    """Coordinates of (n, d) `features` relative to `centre`, in the directions of `basis` or in all.
+    """Coordinates of (n, d) `features` relative to `center`, in the directions of `basis` or in all.
 
     Args:
         features: (n, d) float32 or float16.
-        centre: (d,) float32.
+        center: (d,) float32.
         scale: A power of two.
         basis: (d, w - 1) float64 with orthonormal columns, or None.
         tolerance: `basis_tolerance` of it.
     """
     if basis is None:
-        moved = torch.sub(features, centre).mul_(scale)
+        moved = torch.sub(features, center).mul_(scale)
         sq_norms = sq_norms_of(moved)
         error = sq_norms.sqrt() * (1.001 * _U)
         residual = torch.zeros_like(sq_norms)
     else:
-        moved, error, residual = _project(features, centre, scale, basis, tolerance)
+        moved, error, residual = _project(features, center, scale, basis, tolerance)
         sq_norms = sq_norms_of(moved)
     width = moved.shape[1]
     slack = sq_norms * (slack_factor(width + 8) + _T)
     slack += 2 * error * sq_norms.sqrt() + error**2 / _T + width * 2.0**-120
-    at_centre = (sq_norms == 0).nonzero()[:, 0]
-    differs = (features[at_centre] != centre).any(dim=1)
-    slack[at_centre], residual[at_centre] = slack[at_centre] * differs, residual[at_centre] * differs
+    at_center = (sq_norms == 0).nonzero()[:, 0]
+    differs = (features[at_center] != center).any(dim=1)
+    slack[at_center], residual[at_center] = slack[at_center] * differs, residual[at_center] * differs
     too_far = ~(sq_norms <= _MAX_NORM**2) | ~slack.isfinite()
     moved[too_far] = 0
     slack[too_far] = torch.inf
@@ -109,10 +109,10 @@ def represent(
 
 
 def _project(
-    features: Tensor, centre: Tensor, scale: float, basis: Tensor, tolerance: float
+    features: Tensor, center: Tensor, scale: float, basis: Tensor, tolerance: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """f(X) rounded to float32, its error, and the residual norms from above. Rows are few: all is float64."""
-    moved = features.double().sub_(centre).mul_(scale)
+    moved = features.double().sub_(center).mul_(scale)
     sq_norms = moved.square().sum(dim=1)
     inside = moved @ basis
     rest = (sq_norms - inside.square().sum(dim=1)).clamp_(min=0).sqrt_()

@@ -18,19 +18,19 @@ from genpr.neighbors.engine import Engine, choose_engine, plain_arithmetic
 from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import (
     Directed,
-    NeighbourLists,
+    NeighborLists,
     near_others,
     near_sq_distances,
     padded,
 )
-from genpr.neighbors.search import Pairs, Tick, bounds_of_pairs, no_tick, visit
+from genpr.neighbors.search import Advance, Pairs, bounds_of_pairs, no_advance, visit
 from genpr.neighbors.workers import PerThread, Workers
 
 _LISTED = 2**15  # pairs per piece of work
 
 
 def sq_radii_of(ball: Ball, kth_sq_distances: Tensor) -> Tensor:
-    """Squared radii (n,) float64 of balls whose k-th neighbours are at `kth_sq_distances` (n,)."""
+    """Squared radii (n,) float64 of balls whose k-th neighbors are at `kth_sq_distances` (n,)."""
     if not ball.clipped:
         return kth_sq_distances
     return kth_sq_distances.clamp(max=_sq_median_radius(kth_sq_distances))
@@ -47,7 +47,7 @@ def _sq_median_radius(sq_radii: Tensor) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbourhood:
+class Neighborhood:
     """What a set of n rows tells about itself.
 
     Attributes:
@@ -62,7 +62,7 @@ class Neighbourhood:
     balls: tuple[Ball, ...]
     sq_radii: Tensor
     in_degrees: Tensor
-    lists: NeighbourLists
+    lists: NeighborLists
 
     @classmethod
     def of(
@@ -73,17 +73,17 @@ class Neighbourhood:
         ties: Ties = "closed",
         keep: int = 0,
         engine: Engine | None = None,
-        tick: Tick = no_tick,
-    ) -> Neighbourhood:
+        advance: Advance = no_advance,
+    ) -> Neighborhood:
         """Search once.
 
         Args:
             points: n rows.
             balls: At least one, each of a k from 1 to n - 1.
             ties: Whether a row on the sphere is inside: "closed" yes, "strict" no.
-            keep: Neighbours to list of each row; fewer if there are no more.
+            keep: Neighbors to list of each row; fewer if there are no more.
             engine: What multiplies; None chooses by device.
-            tick: Told how many of the n (n - 1) / 2 pairs are done with, now and then.
+            advance: Told how many of the n (n - 1) / 2 pairs are done with, now and then.
         """
         engine = engine or choose_engine(points.device)
         features, keep = points.features, min(keep, len(points) - 1)
@@ -92,10 +92,10 @@ class Neighbourhood:
             ks = sorted({*ks, *(k + 1 for k in ks if k + 1 < len(points))})
         most = max(keep, *ks)
         if engine.is_direct(len(points), *features.shape):
-            tick(len(points) * (len(points) - 1) // 2)
+            advance(len(points) * (len(points) - 1) // 2)
             return cls._direct(features, tuple(balls), ks[-1], ties, keep, engine)
         with plain_arithmetic(points.device), Workers(points.device, engine.communicator()) as workers:
-            near, copies = near_others(points, most, engine, workers, tick)
+            near, copies = near_others(points, most, engine, workers, advance)
             settled = copies[:, 0] >= 0
             lists = _lists(features, near, copies[:, :keep], engine, workers)
             if keep > ks[-1]:
@@ -113,7 +113,7 @@ class Neighbourhood:
     @classmethod
     def _direct(
         cls, features: Tensor, balls: tuple[Ball, ...], k: int, ties: Ties, keep: int, engine: Engine
-    ) -> Neighbourhood:
+    ) -> Neighborhood:
         """Of a small set, from all distances; `k` neighbors tell the radii."""
         sq = all_sq_distances(features, features).fill_diagonal_(torch.inf)
         table = sq.sort(dim=1).values[:, :k]
@@ -121,12 +121,12 @@ class Neighbourhood:
         without = sq_radii if ties == "closed" else _sq_radii_without_one(table, balls)
         inside = torch.le if ties == "closed" else torch.lt
         in_degrees = inside(sq, without[:, :, None]).sum(dim=1)
-        lists = NeighbourLists.none(features)
+        lists = NeighborLists.none(features)
         if keep:
             i, j = all_pairs(len(features), len(features), features.device)
             near = near_sq_distances(features, features, i, j, engine).view_as(sq).fill_diagonal_(torch.inf)
             near, order = near.sort(dim=1, stable=True)
-            lists = NeighbourLists(order[:, :keep], near[:, :keep])
+            lists = NeighborLists(order[:, :keep], near[:, :keep])
         return cls(balls, sq_radii, in_degrees, lists)
 
 
@@ -148,17 +148,17 @@ def _sq_radii_without_one(table: Tensor, balls: Sequence[Ball]) -> Tensor:
 
 def _lists(
     features: Tensor, near: Directed, copies: Tensor, engine: Engine, workers: Workers
-) -> NeighbourLists:
+) -> NeighborLists:
     """Of `near`, as many as there are columns in `copies` (n, keep); rows that have these are settled with them."""
     keep = copies.shape[1]
     if not keep:
-        return NeighbourLists(copies, copies.double())
+        return NeighborLists(copies, copies.double())
     parts = list(zip(torch.split(near.row, _LISTED), torch.split(near.other, _LISTED), strict=True))
     found = workers.map_shared(lambda part: (near_sq_distances(features, features, *part, engine),), parts)
     sq = torch.cat([sq for (sq,) in found])
     places, is_settled = near.places(sq, keep), copies[:, :1] >= 0
     index = padded(near.other, -1)[places].where(~is_settled, copies)
-    return NeighbourLists(index, padded(sq, torch.inf)[places].masked_fill(is_settled, 0))
+    return NeighborLists(index, padded(sq, torch.inf)[places].masked_fill(is_settled, 0))
 
 
 def _settled_copies(features: Tensor, settled: Tensor) -> Tensor:
@@ -201,11 +201,11 @@ def cross_counts(
     smallest_of: int | None = None,
     ties: Ties = "closed",
     engine: Engine | None = None,
-    tick: Tick = no_tick,
+    advance: Advance = no_advance,
 ) -> CrossCounts:
     """Count who lies in whose balls, for all sets of radii in one pass over real x fake.
 
-    Arguments are those of `CrossCounter`; `tick` is told how many of the n m pairs are done with, now and then.
+    Arguments are those of `CrossCounter`; `advance` is told how many of the n m pairs are done with, now and then.
     """
     counter = CrossCounter(
         real,
@@ -216,7 +216,7 @@ def cross_counts(
         ties=ties,
         engine=engine,
     )
-    visit(real, fake, [counter], engine=engine, tick=tick)
+    visit(real, fake, [counter], engine=engine, advance=advance)
     return counter.counts()
 
 

@@ -21,7 +21,7 @@ from genpr.errors import UsageError
 from genpr.memory import tile_budget
 from genpr.neighbors.counts import CrossCounts
 from genpr.neighbors.engine import plain_arithmetic
-from genpr.neighbors.search import Tick, no_tick
+from genpr.neighbors.search import Advance, no_advance
 
 _LARGEST_SIDE, _LEAST_SIDE = 2048, 16
 _BYTES_PER_PAIR = 32  # the product in float64, its roundings, and who is inside
@@ -108,16 +108,16 @@ def emulated_radii(
     ks: Sequence[int],
     *,
     side: int | None = None,
-    tick: Tick = no_tick,
+    advance: Advance = no_advance,
 ) -> Tensor:
-    """What each row takes for the distance to its k-th neighbour: the (k+1)-th smallest of all, whosever that is.
+    """What each row takes for the distance to its k-th neighbor: the (k+1)-th smallest of all, whosever that is.
 
     Args:
         emulation: Whose distances.
         features: (n, d) float32 or float16, n > max(ks).
         ks: One or more.
         side: Most rows and columns per tile; None chooses by memory. It changes nothing.
-        tick: Told how many of the n n distances are done with, now and then.
+        advance: Told how many of the n n distances are done with, now and then.
 
     Returns:
         (len(ks), n) float32, in the unit of the tool: squared for "adm-float16".
@@ -131,7 +131,7 @@ def emulated_radii(
         for rows, columns, distances in _tiles(emulation, points, points, side):
             nearest = distances.topk(min(most, distances.shape[1]), largest=False).values
             smallest[rows] = torch.cat([smallest[rows], nearest], dim=1).topk(most, largest=False).values
-            tick(_count(rows) * _count(columns))
+            advance(_count(rows) * _count(columns))
     return smallest.sort(dim=1).values.T[list(ks)].contiguous()
 
 
@@ -143,7 +143,7 @@ def emulated_counts(
     real_radii: Tensor,
     fake_radii: Tensor,
     side: int | None = None,
-    tick: Tick = no_tick,
+    advance: Advance = no_advance,
 ) -> CrossCounts:
     """Count who lies in whose closed balls, for all sets of radii in one pass over real x fake.
 
@@ -154,7 +154,7 @@ def emulated_counts(
         real_radii: (a, n) float32 of `emulated_radii`; a may be 0.
         fake_radii: (b, m) float32 of `emulated_radii`; b may be 0.
         side: As in `emulated_radii`.
-        tick: Told how many of the n m pairs are done with, now and then.
+        advance: Told how many of the n m pairs are done with, now and then.
     """
     a, b = len(real_radii), len(fake_radii)
     per_real = torch.zeros(a + b, len(real), dtype=torch.int64, device=real.device)
@@ -166,7 +166,7 @@ def emulated_counts(
                 inside = distances <= reach
                 of_reals[rows] += inside.sum(dim=1)
                 of_fakes[columns] += inside.sum(dim=0)
-            tick(_count(rows) * _count(columns))
+            advance(_count(rows) * _count(columns))
     return CrossCounts(per_fake[:a], per_real[:a], per_real[a:], per_fake[a:])
 
 

@@ -3,9 +3,9 @@
 Few coordinates make products cheap but leave many pairs to verify; all of them leave nearly none. How many pairs would
 be left is counted on a sample. A frame affects speed, never a result.
 
-Rows belong to the cell of the nearest of a few centres. Two functions of position that never change by more than the
-distance moved bound how near a row y can be to a block of rows of one cell a: the distance to the centre of a,
-and, for the centre c of the cell of y, the distance to the plane half-way between a and c.
+Rows belong to the cell of the nearest of a few centers. Two functions of position that never change by more than the
+distance moved bound how near a row y can be to a block of rows of one cell a: the distance to the center of a,
+and, for the center c of the cell of y, the distance to the plane half-way between a and c.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class FloatView:
 
     Attributes:
         features: (n, d) float32 or float16, the original values.
-        centre: (d,) float32.
+        center: (d,) float32.
         scale: As in `Frame`.
         width: Coordinates per row, w.
         augmented: q, -half_floors and 1, (n, w + 2) float32; None where they are too many to keep.
@@ -46,7 +46,7 @@ class FloatView:
     """
 
     features: Tensor
-    centre: Tensor
+    center: Tensor
     scale: float
     width: int
     augmented: Tensor | None
@@ -55,10 +55,10 @@ class FloatView:
     residual: Tensor
 
     @classmethod
-    def of(cls, features: Tensor, centre: Tensor, scale: float, basis: Tensor | None) -> FloatView:
+    def of(cls, features: Tensor, center: Tensor, scale: float, basis: Tensor | None) -> FloatView:
         """Coordinates of (n, d) `features` in the directions of (d, w - 1) `basis`, or all of them."""
         n, device = len(features), features.device
-        width = _width(centre, basis)
+        width = _width(center, basis)
         kept = n * width * 4 <= _KEPT_BYTES or basis is not None
         augmented = torch.empty(n, width + 2, dtype=torch.float32, device=device) if kept else None
         slack, residual = torch.empty(2, n, dtype=torch.float64, device=device)
@@ -66,7 +66,7 @@ class FloatView:
         tolerance = 0.0 if basis is None else basis_tolerance(basis)
 
         def put(rows: slice) -> None:
-            piece = represent(features[rows], centre, scale, basis, tolerance)
+            piece = represent(features[rows], center, scale, basis, tolerance)
             slack[rows], residual[rows] = piece.slack, piece.residual
             half_floors[rows] = _half_floors(piece.coordinates, piece.slack)
             if augmented is not None:
@@ -76,21 +76,21 @@ class FloatView:
             deque(workers.map(put, pieces_of(features)), maxlen=0)
         if augmented is not None:
             augmented[:, -2], augmented[:, -1] = -half_floors, 1
-        return cls(features, centre, scale, width, augmented, half_floors, slack, residual)
+        return cls(features, center, scale, width, augmented, half_floors, slack, residual)
 
     def tensors(self) -> dict[str, Tensor]:
-        """What `restored` needs beside features, centre and scale."""
+        """What `restored` needs beside features, center and scale."""
         named = {"half_floors": self.half_floors, "slack": self.slack, "residual": self.residual}
         return named if self.augmented is None else {**named, "augmented": self.augmented}
 
     @classmethod
     def restored(
-        cls, features: Tensor, centre: Tensor, scale: float, basis: Tensor | None, tensors: dict[str, Tensor]
+        cls, features: Tensor, center: Tensor, scale: float, basis: Tensor | None, tensors: dict[str, Tensor]
     ) -> FloatView:
         """From `tensors`."""
-        width = _width(centre, basis)
+        width = _width(center, basis)
         rest = (tensors["half_floors"], tensors["slack"], tensors["residual"])
-        return cls(features, centre, scale, width, tensors.get("augmented"), *rest)
+        return cls(features, center, scale, width, tensors.get("augmented"), *rest)
 
     @property
     def coordinates(self) -> Tensor:
@@ -105,7 +105,7 @@ class FloatView:
             return self.augmented[rows]
         out = torch.empty(len(rows), self.width + 2, dtype=torch.float32, device=self.features.device)
         for piece in pieces_of(self.features, len(rows)):
-            torch.sub(self.features[rows[piece]], self.centre, out=out[piece, :-2])
+            torch.sub(self.features[rows[piece]], self.center, out=out[piece, :-2])
         out[:, :-2] *= self.scale
         out[:, :-2][self.slack[rows].isinf()] = 0
         out[:, -2], out[:, -1] = -self.half_floors[rows], 1
@@ -151,8 +151,8 @@ class FloatSearch:
         return i, j, product.double() - lifted[i], self._doubt * lifted[i].abs()
 
 
-def _width(centre: Tensor, basis: Tensor | None) -> int:
-    return len(centre) if basis is None else basis.shape[1] + 1
+def _width(center: Tensor, basis: Tensor | None) -> int:
+    return len(center) if basis is None else basis.shape[1] + 1
 
 
 def _half_floors(coordinates: Tensor, slack: Tensor) -> Tensor:
@@ -165,25 +165,25 @@ def _rounded_up(values: Tensor) -> Tensor:
     return rounded.where(rounded >= values, rounded.nextafter(torch.full_like(rounded, torch.inf)))
 
 
-# Cells need a distance from every row to every centre.
+# Cells need a distance from every row to every center.
 _MAX_DISTANCES = 2**24
 # Far more than all errors together, relative to norms: of float64 distances (their squares are good to 2^-44, so
 # the root of a small one to 2^-22), and of the coordinates themselves (`bounds`: below 2^-16).
 _MARGIN = 2.0**-14
-# Planes between centres that are closer than this, relative to norms, are too uncertain.
+# Planes between centers that are closer than this, relative to norms, are too uncertain.
 _MIN_GAP = 2.0**-10
 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Which centre each row is nearest to.
+    """Which center each row is nearest to.
 
     Attributes:
         label: (n,) int64; c for rows without usable coordinates.
-        sq_distances: (c, n) float64, from every centre to the coordinates of every row.
-        own: (n,) float64, the one among them to the row's own centre; zero for the label c.
-        gaps: (c + 1, c) float64, distances between centres; zero for the label c.
-        norms: (n,) float64, of the coordinates, and of the farthest centre if that is larger.
+        sq_distances: (c, n) float64, from every center to the coordinates of every row.
+        own: (n,) float64, the one among them to the row's own center; zero for the label c.
+        gaps: (c + 1, c) float64, distances between centers; zero for the label c.
+        norms: (n,) float64, of the coordinates, and of the farthest center if that is larger.
     """
 
     label: Tensor
@@ -193,25 +193,25 @@ class Cells:
     norms: Tensor
 
     @classmethod
-    def of(cls, coordinates: Tensor, slack: Tensor, centres: Tensor) -> Cells | None:
-        """Cells of (n, w) `coordinates`; None where there are no centres."""
+    def of(cls, coordinates: Tensor, slack: Tensor, centers: Tensor) -> Cells | None:
+        """Cells of (n, w) `coordinates`; None where there are no centers."""
         n = len(coordinates)
-        centres = centres[: _MAX_DISTANCES // max(1, n)]
-        if len(centres) == 0:
+        centers = centers[: _MAX_DISTANCES // max(1, n)]
+        if len(centers) == 0:
             return None
-        sq_distances = torch.empty(len(centres), n, dtype=torch.float64, device=coordinates.device)
+        sq_distances = torch.empty(len(centers), n, dtype=torch.float64, device=coordinates.device)
         norms = torch.empty(n, dtype=torch.float64, device=coordinates.device)
-        sq_centres = centres.square().sum(dim=1)
+        sq_centers = centers.square().sum(dim=1)
         for start in range(0, n, 8192):
             rows = slice(start, start + 8192)
             some = coordinates[rows].double()
             sq_norms = some.square().sum(dim=1)
-            products = centres @ some.T
-            sq_distances[:, rows] = (sq_norms + sq_centres[:, None] - 2 * products).clamp_(min=0)
-            norms[rows] = sq_norms.clamp_(min=sq_centres.max()).sqrt_()
+            products = centers @ some.T
+            sq_distances[:, rows] = (sq_norms + sq_centers[:, None] - 2 * products).clamp_(min=0)
+            norms[rows] = sq_norms.clamp_(min=sq_centers.max()).sqrt_()
         own, label = sq_distances.min(dim=0)
-        label[slack.isinf()] = len(centres)
-        gaps = torch.cdist(centres, centres, compute_mode="donot_use_mm_for_euclid_dist")
+        label[slack.isinf()] = len(centers)
+        gaps = torch.cdist(centers, centers, compute_mode="donot_use_mm_for_euclid_dist")
         return cls(label, sq_distances, own, torch.cat([gaps, torch.zeros_like(gaps[:1])]), norms)
 
     def within_reach(self, reach: Tensor, others: Cells, block: Tensor) -> Tensor:
@@ -219,7 +219,7 @@ class Cells:
 
         Args:
             reach: (n,) float64, distances in the unit of the coordinates.
-            others: The cells of another set, of the same centres.
+            others: The cells of another set, of the same centers.
             block: (b,) rows of `others`, all of one label.
         """
         a, count = int(others.label[block[0]]), len(self.sq_distances)
@@ -246,17 +246,17 @@ class Frame:
     """An origin, a scale, and optionally a few directions and a partition of space. See `bounds`.
 
     Attributes:
-        centre: (d,) float32. |x|^2 + |y|^2 - 2 <x, y> cancels when a common offset is large next to the spread.
+        center: (d,) float32. |x|^2 + |y|^2 - 2 <x, y> cancels when a common offset is large next to the spread.
         scale: A power of two that brings typical norms near 1, so that squares neither overflow nor vanish.
         basis: (d, w - 1) float64, orthonormal columns, or None to keep all d coordinates.
-        centres: (c, w) float64 coordinates of the centres of cells (Voronoi), c = 0 for no cells.
+        centers: (c, w) float64 coordinates of the centers of cells (Voronoi), c = 0 for no cells.
         grid: What makes integers of all coordinates, or None for float32. There are no directions or cells then.
     """
 
-    centre: Tensor
+    center: Tensor
     scale: float
     basis: Tensor | None
-    centres: Tensor
+    centers: Tensor
     grid: Grid | None = None
 
     @classmethod
@@ -267,17 +267,17 @@ class Frame:
         """
         sample = features[evenly_spaced(len(features), _SAMPLE, features.device)].float()
         # Sorting finds the median without the nondeterministic CUDA kernel of torch.median.
-        centre = sample.sort(dim=0).values[(len(sample) - 1) // 2]
-        norms = (sample.double() - centre).square_().sum(dim=1).sqrt()
+        center = sample.sort(dim=0).values[(len(sample) - 1) // 2]
+        norms = (sample.double() - center).square_().sum(dim=1).sqrt()
         moved = norms[norms > 0]
-        typical = moved.sort().values[len(moved) // 2] if len(moved) else centre.double().norm()
+        typical = moved.sort().values[len(moved) // 2] if len(moved) else center.double().norm()
         scale = _power_of_two_near(1.0 / float(typical)) if typical > 0 else 1.0
         none = torch.empty(0, features.shape[1], dtype=torch.float64, device=features.device)
-        return cls(centre, scale, None, none)
+        return cls(center, scale, None, none)
 
     def tensors(self) -> dict[str, Tensor]:
         """What `restored` needs, beside `numbers`."""
-        named = {"centre": self.centre, "centres": self.centres}
+        named = {"center": self.center, "centers": self.centers}
         if self.basis is not None:
             named["basis"] = self.basis
         if self.grid is not None:
@@ -299,7 +299,7 @@ class Frame:
         if "step" in numbers:
             shares = numbers["coarse"], numbers["fine"]
             grid = Grid(tensors["outer"], tensors["inner"], numbers["step"], shares)
-        return cls(tensors["centre"], numbers["scale"], tensors.get("basis"), tensors["centres"], grid)
+        return cls(tensors["center"], numbers["scale"], tensors.get("basis"), tensors["centers"], grid)
 
     def place(self, features: Tensor) -> Placed:
         """What a search sees of (n, d) float32 or float16 `features`, which are kept, not copied."""
@@ -328,7 +328,7 @@ class Placed:
         """From the features and the tensors of a view."""
         view: FloatView | CodeView
         if frame.grid is None:
-            view = FloatView.restored(features, frame.centre, frame.scale, frame.basis, tensors)
+            view = FloatView.restored(features, frame.center, frame.scale, frame.basis, tensors)
         else:
             view = CodeView.restored(frame.grid, tensors)
         return cls(frame, features, view)
@@ -341,8 +341,8 @@ class Placed:
         frame = self.frame
         with plain_arithmetic(self.device):
             if frame.grid is None:
-                return FloatView.of(self.features, frame.centre, frame.scale, frame.basis)
-            return CodeView.of(self.features, frame.centre, frame.scale, frame.grid)
+                return FloatView.of(self.features, frame.center, frame.scale, frame.basis)
+            return CodeView.of(self.features, frame.center, frame.scale, frame.grid)
 
     @cached_property
     def cells(self) -> Cells | None:
@@ -350,7 +350,7 @@ class Placed:
         if isinstance(self.view, CodeView) or self.view.augmented is None:
             return None
         with plain_arithmetic(self.device):
-            return Cells.of(self.view.coordinates, self.view.slack, self.frame.centres)
+            return Cells.of(self.view.coordinates, self.view.slack, self.frame.centers)
 
     def __len__(self) -> int:
         return len(self.features)
@@ -438,7 +438,7 @@ class _Sample:
     @classmethod
     def of(cls, features: Tensor, index: Tensor, frame: Frame, k: int) -> _Sample | None:
         """Without rows that are far from the others, whom directions shall not chase; None if few rows are left."""
-        rows = torch.sub(features[index], frame.centre).mul_(frame.scale)
+        rows = torch.sub(features[index], frame.center).mul_(frame.scale)
         sq_norms = rows.square().sum(dim=1)
         usual = sq_norms.nan_to_num(nan=torch.inf, posinf=torch.inf).median().clamp(min=1e-30)
         fits = sq_norms.isfinite() & (sq_norms <= 1e4 * usual)
@@ -495,9 +495,9 @@ def choose_frame(features: Tensor, k: int) -> Frame:
             _log.info(_CHOSEN, n, d, "all coordinates, since nothing less would be cheaper")
             return frame
         frame = replace(frame, basis=basis)
-        view = FloatView.of(features[fitted.index], frame.centre, frame.scale, basis)
+        view = FloatView.of(features[fitted.index], frame.center, frame.scale, basis)
         cells = min(_MAX_CELLS, n // _ROWS_PER_CELL)
-        frame = replace(frame, centres=_centres(view.coordinates, cells))
+        frame = replace(frame, centers=_centers(view.coordinates, cells))
     _log.info(_CHOSEN, n, d, f"{basis.shape[1]} directions first, in {cells} cells")
     return frame
 
@@ -514,7 +514,7 @@ def _cheaper_grid(
     ):
         return None
     grid = Grid.fitted(fitted.rows[:: -(-len(fitted.rows) // _GRID_ROWS)])
-    view = CodeView.of(features[judged.index], frame.centre, frame.scale, grid)
+    view = CodeView.of(features[judged.index], frame.center, frame.scale, grid)
     everything = torch.arange(len(judged.index), device=features.device)
     share = judged.left_by_view(view, everything)
     return grid if _PER_CODE * grid.width + _PER_PAIR + share * _cost_of_looking(d) < cost else None
@@ -581,7 +581,7 @@ def _cost_of_looking(d: int) -> float:
 
 
 def principal_directions(rows: Tensor, count: int) -> Tensor:
-    """Leading principal directions of centred (s, d) `rows`, (d, count) float64, approximately.
+    """Leading principal directions of centerd (s, d) `rows`, (d, count) float64, approximately.
 
     A randomised range finder with two power iterations (Halko, Martinsson & Tropp 2011). Any orthonormal basis
     gives valid bounds; a better one gives tighter bounds.
@@ -597,12 +597,12 @@ def principal_directions(rows: Tensor, count: int) -> Tensor:
     return basis
 
 
-def _centres(coordinates: Tensor, count: int) -> Tensor:
+def _centers(coordinates: Tensor, count: int) -> Tensor:
     """Lloyd's algorithm from evenly spaced rows, (count, w) float64."""
-    centres = coordinates[evenly_spaced(len(coordinates), count, coordinates.device)].clone()
+    centers = coordinates[evenly_spaced(len(coordinates), count, coordinates.device)].clone()
     for _ in range(_LLOYD_STEPS):
-        label = (coordinates @ centres.T - centres.square().sum(dim=1) / 2).argmax(dim=1)
+        label = (coordinates @ centers.T - centers.square().sum(dim=1) / 2).argmax(dim=1)
         size = label.bincount(minlength=count)
-        total = torch.zeros_like(centres).index_add_(0, label, coordinates)
-        centres = torch.where(size[:, None] > 0, total / size.clamp(min=1)[:, None], centres)
-    return centres.double()
+        total = torch.zeros_like(centers).index_add_(0, label, coordinates)
+        centers = torch.where(size[:, None] > 0, total / size.clamp(min=1)[:, None], centers)
+    return centers.double()

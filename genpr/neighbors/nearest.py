@@ -2,13 +2,13 @@
 
 The distances of small sets are all computed by the definition. In larger ones:
 
-1. Some near rows of the same block and of the centre, by products, give every row a reach that its k-th neighbor lies
+1. Some near rows of the same block and of the center, by products, give every row a reach that its k-th neighbor lies
    within.
 2. One sweep over half of all pairs finds those within reach. Float32 differences, computed in portions for the
    pairs found, shrink the reach while the sweep continues.
 3. What the differences leave undecided, about one pair per row, is computed by the definition.
 
-`NeighbourLists` are for resampling and decide nothing: their distances are as good as float32. Intervals compare many
+`NeighborLists` are for resampling and decide nothing: their distances are as good as float32. Intervals compare many
 distances many times, and need them equal only where the vectors are.
 """
 
@@ -26,12 +26,12 @@ from genpr.neighbors.distance import all_sq_distances, pieces_of, sq_distances_a
 from genpr.neighbors.engine import Engine, choose_engine, plain_arithmetic
 from genpr.neighbors.index import Placed, evenly_spaced
 from genpr.neighbors.search import (
+    Advance,
     Closest,
     Pairs,
-    Tick,
     bounds_of_pairs,
     in_reach,
-    no_tick,
+    no_advance,
     shared_blocks,
     sweep_between,
     sweep_within,
@@ -40,7 +40,7 @@ from genpr.neighbors.workers import Workers
 
 
 @dataclass(frozen=True, slots=True)
-class NeighbourLists:
+class NeighborLists:
     """The L nearest other rows of each of n rows.
 
     Attributes:
@@ -52,7 +52,7 @@ class NeighbourLists:
     sq: Tensor
 
     @classmethod
-    def none(cls, features: Tensor) -> NeighbourLists:
+    def none(cls, features: Tensor) -> NeighborLists:
         """Lists without entries, of (n, d) `features`."""
         index = torch.empty(len(features), 0, dtype=torch.int64, device=features.device)
         return cls(index, index.double())
@@ -185,10 +185,10 @@ def padded(values: Tensor, value: float) -> Tensor:
 
 _MARGIN = 7  # rows looked at beyond k for a first reach
 _FIRST_ROWS = 384, 1024  # others among which a row looks for them, at most so many
-# For more neighbours than a few, so many times as many rows around the centre of a cell are looked at.
+# For more neighbors than a few, so many times as many rows around the center of a cell are looked at.
 _FEW, _AROUND = 12, 64
 _SPREAD_ROWS = 2048  # columns looked at for rows that have too few others in their block
-# In many dimensions the rows nearest to the centre are near to all others (hubs: Radovanovic et al. 2010). Unless each row
+# In many dimensions the rows nearest to the center are near to all others (hubs: Radovanovic et al. 2010). Unless each row
 # has looked at them first, the sweep meets half of all its pairs in the block that they are in.
 _CENTRAL, _CENTRAL_OF = 128, 2**14
 _CENTRAL_ELEMENTS = 2**21  # numbers at once
@@ -196,17 +196,17 @@ _MASSES = 2**15  # pairs at once
 
 
 def kth_sq_distances(
-    points: Placed, ks: Sequence[int], *, engine: Engine | None = None, tick: Tick = no_tick
+    points: Placed, ks: Sequence[int], *, engine: Engine | None = None, advance: Advance = no_advance
 ) -> Tensor:
     """Squared distance from each row to its k-th nearest other row, exactly.
 
-    A row is never its own neighbour; copies of it are.
+    A row is never its own neighbor; copies of it are.
 
     Args:
         points: n rows.
         ks: Each from 1 to n - 1.
         engine: What multiplies; None chooses by device.
-        tick: Told how many of the n (n - 1) / 2 pairs are done with, now and then.
+        advance: Told how many of the n (n - 1) / 2 pairs are done with, now and then.
 
     Returns:
         (len(ks), n) float64.
@@ -216,20 +216,20 @@ def kth_sq_distances(
     engine = engine or choose_engine(points.device)
     n, d = points.features.shape
     if engine.is_direct(n, n, d):
-        tick(n * (n - 1) // 2)
+        advance(n * (n - 1) // 2)
         table = (
             all_sq_distances(points.features, points.features).fill_diagonal_(torch.inf).sort(dim=1).values
         )
         return table[:, [k - 1 for k in ks]].T.contiguous()
     with plain_arithmetic(points.device), Workers(points.device, engine.communicator()) as workers:
-        near, copies = near_others(points, max(ks), engine, workers, tick)
+        near, copies = near_others(points, max(ks), engine, workers, advance)
         decided = near.decided(points.features, ks, workers)
         table = decided.smallest(decided.sq_lower, max(ks))
         table[copies[:, 0] >= 0] = 0
         return table[:, [k - 1 for k in ks]].T.contiguous()
 
 
-def nearest_neighbours(points: Placed, k: int, *, engine: Engine | None = None) -> tuple[Tensor, Tensor]:
+def nearest_neighbors(points: Placed, k: int, *, engine: Engine | None = None) -> tuple[Tensor, Tensor]:
     """The `k` nearest other rows of each row, nearest first, exactly; which of several equally far is arbitrary.
 
     Args:
@@ -259,7 +259,7 @@ def nearest_neighbours(points: Placed, k: int, *, engine: Engine | None = None) 
 
 
 def near_others(
-    points: Placed, k: int, engine: Engine, workers: Workers, tick: Tick = no_tick
+    points: Placed, k: int, engine: Engine, workers: Workers, advance: Advance = no_advance
 ) -> tuple[Directed, Tensor]:
     """For each row, the others that may be among its `k` nearest, or no farther than these.
 
@@ -267,11 +267,11 @@ def near_others(
         The others; and for rows with k copies, which have none there, these copies: (n, k) int64, -1 for all others.
     """
     sq_reach, copies = _first_reach(points, k, engine, workers)
-    return Directed.of(_closest(points, k, sq_reach, engine, workers, tick), sq_reach), copies
+    return Directed.of(_closest(points, k, sq_reach, engine, workers, advance), sq_reach), copies
 
 
 def _first_reach(points: Placed, k: int, engine: Engine, workers: Workers) -> tuple[Tensor, Tensor]:
-    """An upper bound on each row's k-th squared distance, (n,) float64, from rows of its own block and of the centre.
+    """An upper bound on each row's k-th squared distance, (n,) float64, from rows of its own block and of the center.
 
     Rows with k copies are settled: their reach is -inf, and the copies are the second result, (n, k) int64, which
     holds -1 for all other rows.
@@ -299,18 +299,18 @@ def _first_reach(points: Placed, k: int, engine: Engine, workers: Workers) -> tu
 
 
 def _central(points: Placed) -> Tensor:
-    """Rows near the centre of all, as indices; of many rows some stand for all."""
+    """Rows near the center of all, as indices; of many rows some stand for all."""
     some = evenly_spaced(len(points), _CENTRAL_OF, points.device)
     norms = torch.empty(len(some), device=points.device)
     step = max(1, _CENTRAL_ELEMENTS // points.features.shape[1])
     for start in range(0, len(some), step):
         part = slice(start, start + step)
-        norms[part] = (points.features[some[part]].float() - points.frame.centre).square_().sum(dim=1)
+        norms[part] = (points.features[some[part]].float() - points.frame.center).square_().sum(dim=1)
     return some[norms.topk(min(_CENTRAL, len(some)), largest=False).indices]
 
 
 def _around(points: Placed, block: Tensor, k: int, spaced: Tensor) -> Tensor:
-    """Rows (c,), c > k, that are likely to hold near neighbours of a `block` of one cell."""
+    """Rows (c,), c > k, that are likely to hold near neighbors of a `block` of one cell."""
     cells = points.cells
     if k > _FEW and cells is not None and (label := int(cells.label[block[0]])) < len(cells.sq_distances):
         return cells.sq_distances[label].topk(min(_AROUND * k, len(points)), largest=False).indices
@@ -332,7 +332,7 @@ def _look(
 
 
 def _closest(
-    points: Placed, k: int, sq_reach: Tensor, engine: Engine, workers: Workers, tick: Tick = no_tick
+    points: Placed, k: int, sq_reach: Tensor, engine: Engine, workers: Workers, advance: Advance = no_advance
 ) -> Pairs:
     """Every pair within the reach of one of the two; `sq_reach` shrinks in place as they are met."""
     x, closest = points.features, Closest.within(sq_reach, k)
@@ -347,7 +347,7 @@ def _closest(
         portion.meet(pairs)
         return portion.pairs()
 
-    for pairs in sweep_within(points, sq_reach, engine, workers, sharpen, tick):
+    for pairs in sweep_within(points, sq_reach, engine, workers, sharpen, advance):
         closest.meet(pairs)
     return _of_all(closest.pairs(), sq_reach, k, workers)
 
@@ -376,7 +376,7 @@ _SURPLUS = 256  # copies beyond the k-th that are worth a search without them
 
 
 def nearest_between(
-    queries: Placed, points: Placed, k: int, *, engine: Engine | None = None, tick: Tick = no_tick
+    queries: Placed, points: Placed, k: int, *, engine: Engine | None = None, advance: Advance = no_advance
 ) -> tuple[Tensor, Tensor]:
     """The `k` points nearest to each query, nearest first; of equally far ones, those of lower index.
 
@@ -389,14 +389,14 @@ def nearest_between(
         points: n rows in the same frame.
         k: From 1 to n.
         engine: What multiplies; None chooses by device.
-        tick: Told how many of the m n pairs are done with, now and then.
+        advance: Told how many of the m n pairs are done with, now and then.
 
     Returns:
         Indices (m, k) int64 and squared distances (m, k) float64.
     """
     engine = engine or choose_engine(points.device)
     if engine.is_direct(len(queries), *points.features.shape):
-        tick(len(queries) * len(points))
+        advance(len(queries) * len(points))
         sq, index = all_sq_distances(queries.features, points.features).sort(dim=1, stable=True)
         return index[:, :k], sq[:, :k]
     with plain_arithmetic(points.device), Workers(points.device, engine.communicator()) as workers:
@@ -407,7 +407,7 @@ def nearest_between(
         if kept is not None:
             points = points.frame.place(points.features[kept])
         sq_reach = _first_reach_between(queries, points, k, engine, workers)
-        index, sq = _swept(queries, points, k, sq_reach, engine, workers, tick)
+        index, sq = _swept(queries, points, k, sq_reach, engine, workers, advance)
         return index if kept is None else kept[index], sq
 
 
@@ -472,7 +472,7 @@ def _swept(
     sq_reach: Tensor,
     engine: Engine,
     workers: Workers,
-    tick: Tick,
+    advance: Advance,
 ) -> tuple[Tensor, Tensor]:
     """Indices and squared distances (m, k); `sq_reach` shrinks in place."""
     x, y = queries.features, points.features
@@ -489,7 +489,7 @@ def _swept(
         return _within_kth(pairs, sq_reach, k)
 
     nearest = _Nearest(queries, points, k, sq_reach, workers)
-    for pairs in sweep_between(queries, points, sq_reach, nothing, engine, workers, sharpen, tick):
+    for pairs in sweep_between(queries, points, sq_reach, nothing, engine, workers, sharpen, advance):
         nearest.meet(pairs)
     return nearest.decided()
 
@@ -577,7 +577,7 @@ _ROWS, _COLUMNS = 512, 4096  # per product
 
 def longer_lists(
     points: Placed, rows: Tensor, length: int, engine: Engine, workers: Workers
-) -> NeighbourLists:
+) -> NeighborLists:
     """The `length` nearest others of `rows` (r,), or all others if there are not as many."""
     x, length = points.features, min(length, len(points) - 1)
     asked = points.frame.place(x[rows])
@@ -602,7 +602,7 @@ def longer_lists(
     order = order[i[order].argsort(stable=True)]
     first = torch.searchsorted(i[order], torch.arange(len(rows), device=rows.device))
     order = order[first[:, None] + torch.arange(length, device=rows.device)]
-    return NeighbourLists(j[order], sq[order])
+    return NeighborLists(j[order], sq[order])
 
 
 def _first_reach_of_rows(

@@ -4,7 +4,7 @@ Where no few directions hold a set, as with nearly isotropic features, all d coo
 float32: a product of small integers costs half of one or less (`integers`), and is exact. A rotation first spreads
 every feature over all coordinates, so that one step size suits them all.
 
-**What is bounded.** Rows X = (x - centre) * scale are turned, Z = M X, M nearly orthogonal, and rounded to integers:
+**What is bounded.** Rows X = (x - center) * scale are turned, Z = M X, M nearly orthogonal, and rounded to integers:
 z, fine, of eight bits, and (z + 1) >> 1, coarse, of seven, as `integers` wants its left factor. With
 
     R = step * z    C = 2 step * ((z' + 1) >> 1)    |Z - R| <= e    |Z' - C| <= e'    P = <C, R>,
@@ -90,7 +90,7 @@ class Grid:
 
     @classmethod
     def fitted(cls, rows: Tensor) -> Grid:
-        """To (s, d) float32 `rows`, centred and scaled: the step size that leaves the smallest error."""
+        """To (s, d) float32 `rows`, centerd and scaled: the step size that leaves the smallest error."""
         rows = rows[rows.double().square().sum(dim=1) <= _MAX_NORM**2]
         outer, inner = (_rotation(size).to(rows.device) for size in _factors(rows.shape[1]))
         turned = _turned(rows, outer, inner)
@@ -116,9 +116,9 @@ class Grid:
         """What an integer product of one stands for."""
         return 2 * self.step**2
 
-    def place(self, features: Tensor, centre: Tensor, scale: float) -> Coded:
+    def place(self, features: Tensor, center: Tensor, scale: float) -> Coded:
         """(n, d) float32 or float16 `features` on the grid. Few at once: all is done in one piece."""
-        moved = torch.sub(features, centre).mul_(scale)
+        moved = torch.sub(features, center).mul_(scale)
         sq_norms = moved.double().square_().sum(dim=1)
         too_far = ~(sq_norms <= _MAX_NORM**2)
         moved[too_far], sq_norms[too_far] = 0, 0
@@ -208,7 +208,7 @@ class CodeView:
     bias: Tensor
 
     @classmethod
-    def of(cls, features: Tensor, centre: Tensor, scale: float, grid: Grid) -> CodeView:
+    def of(cls, features: Tensor, center: Tensor, scale: float, grid: Grid) -> CodeView:
         """Put (n, d) `features` on the grid."""
         n, device = len(features), features.device
         codes = torch.empty(n, grid.width, dtype=torch.int8, device=device)
@@ -217,7 +217,7 @@ class CodeView:
         bias = torch.empty(n, dtype=torch.float32, device=device)
 
         def put(rows: slice) -> None:
-            piece = grid.place(features[rows], centre, scale)
+            piece = grid.place(features[rows], center, scale)
             codes[rows], slacks[:, rows], half_floors[:, rows] = piece.codes, piece.slacks, piece.half_floors
             shift = SHIFT * piece.codes.sum(dim=1, dtype=torch.int32).double()
             bias[rows] = -shift - (piece.half_floors[1].double() / grid.unit).clamp_(min=-_MOST_BIAS)

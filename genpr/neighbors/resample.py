@@ -26,7 +26,7 @@ from genpr.neighbors.counts import sq_radii_of
 from genpr.neighbors.engine import Engine, choose_engine, plain_arithmetic
 from genpr.neighbors.halves import Halves, Hits, counted, packed, unpacked
 from genpr.neighbors.index import Placed
-from genpr.neighbors.nearest import NeighbourLists, longer_lists, near_sq_distances
+from genpr.neighbors.nearest import NeighborLists, longer_lists, near_sq_distances
 from genpr.neighbors.search import Pairs
 from genpr.neighbors.workers import Communicator, PerThread, Workers
 
@@ -89,7 +89,7 @@ class ReplicateBalls:
     def of(
         cls,
         points: Placed,
-        lists: NeighbourLists,
+        lists: NeighborLists,
         halves: Halves,
         balls: Sequence[Ball],
         engine: Engine,
@@ -266,7 +266,7 @@ class Asked:
         most: Count for t = 1 to `most`; 1 for pairs.
         ties: Whether a row on the sphere is inside: "closed" yes, "strict" no.
         rows: Which rows the balls are asked for: those of the other set, or, "own", the other rows of their own. Of own
-            rows at the very radius of a ball, those beyond the listed neighbours are not counted.
+            rows at the very radius of a ball, those beyond the listed neighbors are not counted.
     """
 
     balls: Literal["real", "fake"]
@@ -279,10 +279,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class ResampledSet:
-    """A set of n rows, its neighbour lists, and its halves."""
+    """A set of n rows, its neighbor lists, and its halves."""
 
     points: Placed
-    lists: NeighbourLists
+    lists: NeighborLists
     halves: Halves
 
 

@@ -157,13 +157,13 @@ _PORTION, _MOST = (
     2**19,
 )  # pairs that are worth the work per portion, and that memory should hold at once
 
-Tick = Callable[[int], None]
+Advance = Callable[[int], None]
 """Told of progress: how many more pairs are done with."""
 
 _Above = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
-def no_tick(_pairs: int) -> None:
+def no_advance(_pairs: int) -> None:
     """Tell nobody."""
 
 
@@ -173,7 +173,7 @@ def sweep_within(
     engine: Engine,
     workers: Workers,
     look: Callable[[Pairs], Result],
-    tick: Tick = no_tick,
+    advance: Advance = no_advance,
 ) -> Iterator[Result]:
     """Look at every pair of `points`, once, whose distance may be within the reach of one of the two.
 
@@ -185,7 +185,7 @@ def sweep_within(
         engine: What multiplies.
         workers: Who works.
         look: What they do with the pairs that they find, in portions.
-        tick: Told how many of the n (n - 1) / 2 pairs are done with, now and then.
+        advance: Told how many of the n (n - 1) / 2 pairs are done with, now and then.
 
     Yields:
         What `look` returns for each portion.
@@ -214,7 +214,7 @@ def sweep_within(
         if number % communicator.size == communicator.rank:
             yield from next(looked)
         left -= len(block)
-        tick(len(block) * left + len(block) * (len(block) - 1) // 2)
+        advance(len(block) * left + len(block) * (len(block) - 1) // 2)
 
 
 def sweep_between(
@@ -225,7 +225,7 @@ def sweep_between(
     engine: Engine,
     workers: Workers,
     look: Callable[[Pairs], Result],
-    tick: Tick = no_tick,
+    advance: Advance = no_advance,
 ) -> Iterator[Result]:
     """Look at every pair of a row and a column whose distance may be within the reach of one of the two.
 
@@ -239,7 +239,7 @@ def sweep_between(
         engine: What multiplies.
         workers: Who works.
         look: What they do with the pairs that they find, in portions.
-        tick: Told how many of the n m pairs are done with, now and then.
+        advance: Told how many of the n m pairs are done with, now and then.
 
     Yields:
         What `look` returns for each portion.
@@ -259,7 +259,7 @@ def sweep_between(
     for number, block in enumerate(blocks):
         if number % communicator.size == communicator.rank:
             yield from next(looked)
-        tick(len(block) * len(columns))
+        advance(len(block) * len(columns))
 
 
 def shared_blocks(points: Placed, sq_reach: Tensor, limit: int, workers: Workers) -> list[Tensor]:
@@ -393,7 +393,7 @@ def visit(
     visitors: Sequence[Visitor],
     *,
     engine: Engine | None = None,
-    tick: Tick = no_tick,
+    advance: Advance = no_advance,
 ) -> None:
     """Find the pairs of a row and a column that any of `visitors` wants to see, once for all of them.
 
@@ -402,7 +402,7 @@ def visit(
         columns: m points in the same frame.
         visitors: Who looks.
         engine: What multiplies; None chooses by device.
-        tick: Told how many of the n m pairs are done with, now and then.
+        advance: Told how many of the n m pairs are done with, now and then.
     """
     engine = engine or choose_engine(rows.device)
     n, m = len(rows), len(columns)
@@ -411,7 +411,7 @@ def visit(
         sq = sq_distances_at(rows.features, columns.features, i, j)
         for visitor in visitors:
             visitor.look(Pairs(i, j, sq, sq))
-        tick(n * m)
+        advance(n * m)
         return
     of_rows, of_columns = zip(*(visitor.reaches for visitor in visitors), strict=True)
 
@@ -421,4 +421,4 @@ def visit(
 
     reaches = torch.stack(of_rows).amax(dim=0), torch.stack(of_columns).amax(dim=0)
     with plain_arithmetic(rows.device), Workers(rows.device, engine.communicator()) as workers:
-        deque(sweep_between(rows, columns, *reaches, engine, workers, look, tick), maxlen=0)
+        deque(sweep_between(rows, columns, *reaches, engine, workers, look, advance), maxlen=0)

@@ -68,7 +68,7 @@ def class_table(scores: ClassScores) -> str:
         f"macro: each class counts the same; micro: each by {weights}",
         _CHANCE,
         *_left_out(scores),
-        *label_lines(scores.origins, scores.unlabelled),
+        *label_lines(scores.origins, scores.unlabeled),
     ]
     return "\n".join([text, *map(wrapped, lines)])
 
@@ -109,15 +109,15 @@ def label_table(found: LabelSummary) -> str:
     heads = ["class, worst first", "images", "others", "precision", "recall", "F1", *["perfect"] * has_null]
     lines = and_more(len(found.rows) - len(rows), "more classes, all in --json")
     lines += [
-        f"{shortened(each.asked, _CONFUSED)} recognized as {shortened(each.recognised, _CONFUSED)}: {each.n:,}"
+        f"{shortened(each.asked, _CONFUSED)} recognized as {shortened(each.recognized, _CONFUSED)}: {each.n:,}"
         for each in found.confusions[:_MOST_CONFUSIONS]
     ]
     perfect = "; perfect: precision and recall of a perfect generator" if has_null else ""
     lines.append(f"others: images of other classes that are recognized as this one{perfect}")
     lines += [_CHANCE] * any(row.recall_interval is not None for row in rows)
     votes = "" if found.k is None else f", k = {found.k:,}"
-    lines += [*found.undefined, f"recognized by: {found.recogniser}{votes}"]
-    lines += label_lines(found.origins, found.unlabelled)
+    lines += [*found.undefined, f"recognized by: {found.classifier}{votes}"]
+    lines += label_lines(found.origins, found.unlabeled)
     return "\n".join([table(heads, cells), *map(wrapped, lines)])
 
 
@@ -175,7 +175,7 @@ def _worst_entities(found: EntitySummary) -> list[str]:
     """Those that were missed most."""
     if not found.rows:
         return []
-    known = () if found.recogniser is None else found.recogniser.entities
+    known = () if found.classifier is None else found.classifier.entities
     sensitivity = {each.entity: f"{each.sensitivity:.3f}" for each in known if each.sensitivity is not None}
     has_false = any(row.n_false is not None for row in found.rows)
     rows = [
@@ -215,7 +215,7 @@ def _entity_footer(result: Result, found: EntitySummary) -> str:
         f"expected  {result.real.n:,} of {result.real.source}",
         f"{result.fake.what:<8}  {result.fake.n:,} of {result.fake.source}{left_out}",
     ]
-    if (seen := found.recogniser) is not None:
+    if (seen := found.classifier) is not None:
         source = f" ({seen.source})" if seen.source else ""
         lines.append(
             f"recognized by {seen.name} ({seen.kind}); thresholds: {THRESHOLDS[seen.chosen]}{source}"
@@ -256,7 +256,7 @@ def modes_table(found: FoundModes, *, every: bool = False) -> str:
         f"real  {modes.n_real:,} images of {found.real}",
         f"fake  {modes.n_fake:,} images of {found.fake}",
         f"{features}, uncovered at k = {modes.uncovered_k}, outside at k = {modes.outside_k}, seed {modes.seed}",
-        *label_lines(found.origins, found.unlabelled),
+        *label_lines(found.origins, found.unlabeled),
     ]
     return "\n\n".join([*filter(None, blocks), "\n".join(map(wrapped, lines))])
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     *("side", "row", "name"),
-    *("inside", "n_balls", "realism", "rarity", "rarity_percentile", "authentic", "asked", "recognised"),
+    *("inside", "n_balls", "realism", "rarity", "rarity_percentile", "authentic", "asked", "recognized"),
     *("covered", "n_fakes", "radius"),
     *("nearest", "nearest_row", "nearest_distance"),
 )

@@ -30,7 +30,7 @@ def provenance_of(result: Result) -> list[tuple[str, dict[str, str]]]:
         groups.append(
             ("Alignment", {**_facts(asdict(result.alignment)), "equal scores": "the mean over all orders"})
         )
-    if result.entities is not None and (seen := result.entities.recogniser) is not None:
+    if result.entities is not None and (seen := result.entities.classifier) is not None:
         facts = {"thresholds": THRESHOLDS[seen.chosen], "entities": f"{len(seen.entities):,}"}
         groups.append(("Recognition", {**_facts(asdict(seen)), **facts}))
     groups += [(f"Extractor {info.name}", _facts(asdict(info))) for info in result.extractors.values()]

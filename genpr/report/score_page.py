@@ -301,7 +301,7 @@ def _label_tables(found: LabelSummary) -> list[DetailTable]:
     undefined = "".join(f" No value: {each}." for each in found.undefined)
     sentence = (
         "Requested: images that should be of the class. Recognized: of these, those that are recognized as it; others: images "
-        f"of other classes that are recognized as it. By {shown(found.recogniser, longest=_CELL)}{neighbors}."
+        f"of other classes that are recognized as it. By {shown(found.classifier, longest=_CELL)}{neighbors}."
     )
     rows = [
         (
@@ -321,7 +321,7 @@ def _label_tables(found: LabelSummary) -> list[DetailTable]:
         "F1",
         *["perfect"] * has_null,
     )
-    confusions = [(each.asked, each.recognised, f"{each.n:,}") for each in found.confusions]
+    confusions = [(each.asked, each.recognized, f"{each.n:,}") for each in found.confusions]
     return [
         _table("Classes, worst first", sentence + perfect + undefined, heads, rows, _MOST_ROWS, len(rows)),
         _table(
@@ -344,9 +344,9 @@ def _prompt_table(found: AlignmentSummary) -> DetailTable:
 
 
 def _entity_tables(found: EntitySummary) -> list[DetailTable]:
-    seen = found.recogniser
+    seen = found.classifier
     rates = {}
-    if seen is not None and seen.chosen == "labelled":
+    if seen is not None and seen.chosen == "labeled":
         rates = {each.entity: (each.sensitivity, each.false_positive_rate) for each in seen.entities}
     rows = [
         (

@@ -14,7 +14,7 @@ from genpr.report.text import WIDTH, interval, number, plain, table, wrapped
 
 THRESHOLDS = {
     "fixed": "one for all detections",
-    "labelled": "chosen on labelled images",
+    "labeled": "chosen on labeled images",
     "prompts": "chosen on the prompts of these images, each half's on the other half",
 }
 """How thresholds of entities were chosen, in words."""

@@ -141,7 +141,7 @@ def select_mislabeled(scores: PerImageScores) -> list[Gallery]:
         pictures += [beside_nearest(scores, row, group=group) for row in best]
     summary = scores.result.labels
     known = {"knn": "the nearest reals", "linear": "a linear classifier of the reals"}
-    name = "a classifier" if summary is None else known.get(summary.recogniser, summary.recogniser)
+    name = "a classifier" if summary is None else known.get(summary.classifier, summary.classifier)
     sentence = (
         f"{count:,} of {len(scores.fake):,} fakes are recognized as another class than requested, by "
         f"{shown(name, longest=_LABEL)}, which may be wrong itself. Of the most frequent confusions, the most realistic "

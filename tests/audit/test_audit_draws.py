@@ -181,15 +181,15 @@ def test_rounding_is_of_the_side_that_is_named():
     np.testing.assert_allclose([real.std(), fake.std()], 10, rtol=0.1)
 
 
-def test_both_sides_are_standardised_by_the_reals(rng):
+def test_both_sides_are_standardized_by_the_reals(rng):
     real, fake = 5 + 3 * rng.normal(size=(500, 2)), 8 + 6 * rng.normal(size=(400, 2))
-    x, y = checks.standardised(real, fake)
+    x, y = checks.standardized(real, fake)
     assert x.dtype == y.dtype == np.float32
     np.testing.assert_allclose([x.mean(), x.std()], [0, 1], atol=1e-5)
     np.testing.assert_allclose(y, (fake - real.mean(axis=0)) / real.std(axis=0), rtol=1e-5)
 
 
 def test_constant_axis_is_only_moved():
-    x, y = checks.standardised(np.full((3, 1), 7.0), np.array([[7.0], [9.0]]))
+    x, y = checks.standardized(np.full((3, 1), 7.0), np.array([[7.0], [9.0]]))
     np.testing.assert_array_equal(x, 0)
     np.testing.assert_array_equal(y, [[0], [2]])

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
-from genpr.audit.checks import CHECKS, Case, Setting, cases, standardised
+from genpr.audit.checks import CHECKS, Case, Setting, cases, standardized
 from genpr.audit.metrics import Family, UserFunction, user_family
 from genpr.audit.runner import Results, Run, Spread, load, run_audit
 from genpr.errors import DataError, ResourceError, UsageError
@@ -37,7 +37,7 @@ def test_values_are_means_over_the_draws_of_the_case():
     case = Case("invention", Setting(2), 3.0)
     values = []
     for repeat in range(3):
-        real, fake = standardised(*CHECKS["invention"].draw(case.rng(0, repeat), case.setting, case.x))
+        real, fake = standardized(*CHECKS["invention"].draw(case.rng(0, repeat), case.setting, case.x))
         values.append(Counted()(real, fake))
     spread = results.values[case]["gap"]
     assert spread.mean == pytest.approx(np.mean(values), rel=1e-5)

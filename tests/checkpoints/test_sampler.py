@@ -319,7 +319,7 @@ def test_the_identity_is_plain_json_and_the_same_for_the_same():
     assert one.identity == two.identity
 
 
-def labelled(latents, *, psi=1.0, labels=None, guidance=1.0):
+def labeled(latents, *, psi=1.0, labels=None, guidance=1.0):
     return plain(latents, psi=psi)
 
 
@@ -343,7 +343,7 @@ def labelled(latents, *, psi=1.0, labels=None, guidance=1.0):
 )
 def test_whatever_decides_the_images_changes_the_identity(change):
     options = {"labels": [0] * 10}
-    assert sampler(labelled, **options | change).identity != sampler(labelled, **options).identity
+    assert sampler(labeled, **options | change).identity != sampler(labeled, **options).identity
 
 
 def test_training_changes_the_identity():
@@ -422,13 +422,13 @@ class Both:
         (plain, {"seed": -1}, "seed", "seed must be an integer"),
         (plain, {"image_range": (1, 0)}, "image-range", "image_range must be two numbers"),
         (
-            labelled,
+            labeled,
             {"labels": [0] * 9},
             "generator-labels",
             r"with n = 10, one row per image, but are \(9,\)",
         ),
-        (labelled, {"labels": np.zeros((10, 1, 1))}, "generator-labels", r"but are \(10, 1, 1\)"),
-        (labelled, {"labels": ["cat"] * 10}, "generator-labels", "labels must be numbers"),
+        (labeled, {"labels": np.zeros((10, 1, 1))}, "generator-labels", r"but are \(10, 1, 1\)"),
+        (labeled, {"labels": ["cat"] * 10}, "generator-labels", "labels must be numbers"),
     ],
 )
 def test_what_cannot_be_is_said_before_anything_is_drawn(generator, options, code, said):
@@ -455,7 +455,7 @@ def test_a_setting_is_a_number_or_a_text(setting):
 
 def test_a_psi_that_makes_no_sense_for_the_rule_is_refused_at_once():
     with pytest.raises(UsageError, match="at least 0 for the rule z-clip"):
-        sampler(labelled, rule="z-clip").images(-1)
+        sampler(labeled, rule="z-clip").images(-1)
     with pytest.raises(UsageError, match="finite number for the rule w-interpolate, but is 'high'"):
         sampler(Both()).images("high")
 

@@ -79,7 +79,7 @@ def test_w_is_moved_towards_the_mean_of_ten_thousand(num_ws, psi):
     mean, count = mean_of(style.mapping)
     assert count == 10_000
     torch.testing.assert_close(truncated, (mean + psi * (w.double() - mean)).float(), rtol=1e-5, atol=1e-4)
-    assert (mean - style.mapping(torch.zeros(1, D))[0]).abs().max() > 0.5  # no other centre would do
+    assert (mean - style.mapping(torch.zeros(1, D))[0]).abs().max() > 0.5  # no other center would do
 
 
 def test_at_one_w_is_left_alone_and_at_zero_it_is_the_mean():

@@ -1,4 +1,4 @@
-"""`genpr entities EXPECTED IMAGES --by NAME`, with toy recognisers of painted stripes."""
+"""`genpr entities EXPECTED IMAGES --by NAME`, with toy classifiers of painted stripes."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import json
 
 import numpy as np
 import pytest
-import toy_colours
-from toy_colours import COLOURS, painted, write_expected
+import toy_colors
+from toy_colors import COLORS, painted, write_expected
 
 WANTED = [
-    [name for place, name in enumerate(COLOURS) if (row + 1) % 8 >> place & 1] or ["red"] for row in range(48)
+    [name for place, name in enumerate(COLORS) if (row + 1) % 8 >> place & 1] or ["red"] for row in range(48)
 ]
 DRAWN = [[name for name in names if name != "blue" or row % 4] for row, names in enumerate(WANTED)]
 FOUND = sum("blue" in names for names in DRAWN) / sum("blue" in names for names in WANTED)
 
 
 def by(name):
-    return f"{toy_colours.__file__}:{name}"
+    return f"{toy_colors.__file__}:{name}"
 
 
 @pytest.fixture
 def files(write_images, tmp_path):
     vocabulary = tmp_path / "objects.txt"
-    vocabulary.write_text("\n".join(COLOURS))
+    vocabulary.write_text("\n".join(COLORS))
     return {
         "images": write_images("images", np.stack([painted(*names) for names in DRAWN])),
         "real": write_images("real", np.stack([painted(*names) for names in WANTED])),
@@ -57,32 +57,32 @@ def test_prompts_and_encoders(genpr, files):
     record = json.loads(out)
     assert code == 0
     assert "a user's factory may print" in err
-    assert "warning: thresholds of toy-colours were chosen on these images" in err
-    assert record["entities"]["recogniser"]["chosen"] == "prompts"
-    assert record["extractor"]["name"] == "toy-colours"
+    assert "warning: thresholds of toy-colors were chosen on these images" in err
+    assert record["entities"]["classifier"]["chosen"] == "prompts"
+    assert record["extractor"]["name"] == "toy-colors"
     assert record["fake"]["what"] == "images"
     calibrated = ("--calibrate-on", files["real"], "--calibrate-expected", files["expected"])
     code, out, err = genpr("entities", files["prompts"], files["images"], *options, *calibrated)
     assert code == 0
     assert float(blue_of(out)[3]) == pytest.approx(FOUND, abs=1e-3)
     assert float(blue_of(out)[5]) == 1, "sensitivity"
-    assert "chosen on labelled images" in " ".join(out.split())
+    assert "chosen on labeled images" in " ".join(out.split())
     assert "warning" not in err
 
 
-def test_page_tells_how_well_entities_are_recognised(genpr, files, tmp_path):
+def test_page_tells_how_well_entities_are_recognized(genpr, files, tmp_path):
     page = tmp_path / "page.html"
     calibrated = ("--calibrate-on", files["real"], "--calibrate-expected", files["expected"])
     options = ("--by", by("detector"), *calibrated, "--html", page, "-q")
     assert genpr("entities", files["expected"], files["images"], *options)[0] == 0
     text = page.read_text()
-    for part in ("false positives", "features of", "Recognition", "chosen on labelled images", "100.0 %"):
+    for part in ("false positives", "features of", "Recognition", "chosen on labeled images", "100.0 %"):
         assert part in text
     for part in ("<dt>ties", "unknown extractor", "<dt>distances"):
         assert part not in text
 
 
-def test_results_are_compared_if_recognised_alike(genpr, files, tmp_path):
+def test_results_are_compared_if_recognized_alike(genpr, files, tmp_path):
     paths = []
     for name, images in (("detector", "images"), ("detector", "real"), ("blind", "real")):
         options = ("--by", by(name), "--json", "-q")
@@ -107,7 +107,7 @@ def test_results_are_compared_if_recognised_alike(genpr, files, tmp_path):
         (("expected", "images", "--by", "clip", "--vocabulary", "vocabulary", "--offline"), 4, "--weights PATH"),
         (("expected", "images", "--by", "detector", "--calibrate-on", "real"), 2, "needed are both, or neither"),
         (("expected", "nowhere", "--by", "clip", "--offline"), 2, "there is nothing at 'nowhere'"),
-        (("expected", "images", "--by", "neither"), 2, "recognises nothing"),
+        (("expected", "images", "--by", "neither"), 2, "recognizes nothing"),
         (("expected", "images", "--by", "gone"), 2, "gone"),
         (("expected", "images", "--by", "detector", "--fail-over", "entity.failure_rate=.1"), 2, "not among"),
         (("expected", "images", "--by", "detector", "--fail-under", "entity.recall=.99"), 5, "missed: entity.recall"),

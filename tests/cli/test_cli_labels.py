@@ -63,11 +63,11 @@ def test_page_and_table_of_images(genpr, files, tmp_path):
     rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
     assert len(rows) == 360
     assert [row["asked"] for row in rows[:180]] == [f"kind {place // 60}" for place in range(180)]
-    right = [row["asked"] == row["recognised"] for row in rows[:180]]
+    right = [row["asked"] == row["recognized"] for row in rows[:180]]
     assert sum(right[:120]) < 12
     assert sum(right[120:]) > 50
-    assert all(row["recognised"] for row in rows[:180])
-    assert {row["asked"] + row["recognised"] for row in rows[180:]} == {""}
+    assert all(row["recognized"] for row in rows[:180])
+    assert {row["asked"] + row["recognized"] for row in rows[180:]} == {""}
 
 
 @pytest.mark.parametrize("more", [(), ("--html", "page.html")], ids=["table", "page"])
@@ -88,7 +88,7 @@ def test_labels_that_do_not_fit_are_told_before_anything_is_computed(
 
 
 def test_another_tool(genpr, files):
-    fakes = "--fake-labels", files / "fake-labels.npy", "--recogniser", files / "fake-labels.npy"
+    fakes = "--fake-labels", files / "fake-labels.npy", "--classifier", files / "fake-labels.npy"
     gate = ("--fail-under", "label.accuracy=.99", "--fail-under", "label.exact_match=.1")
     code, out, err = genpr(
         "score", files / "real.npy", files / "wrong.npy", "--labels", *fakes, *gate, *QUIET
@@ -127,17 +127,17 @@ def test_other_commands_that_score(genpr, files, tmp_path, command):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (("score", "--recogniser", "knn"), "--recogniser needs --labels"),
+        (("score", "--classifier", "knn"), "--classifier needs --labels"),
         (("score", "--label-k", "3"), "--label-k needs --labels"),
         (("score", "--real-labels", "a.csv"), "--real-labels needs --per-class or --labels"),
         (("score", "--labels", "--worst-by", "null"), "--worst-by needs --per-class"),
-        (("score", "--labels", "--recogniser", "linear", "--label-k", "3"), "there are none"),
-        (("score", "--labels", "--recogniser", "forest"), "recogniser must be knn"),
+        (("score", "--labels", "--classifier", "linear", "--label-k", "3"), "there are none"),
+        (("score", "--labels", "--classifier", "forest"), "classifier must be knn"),
         (("score", "--fail-under", "label.gan_test=.5"), "not among the computed metrics"),
         (("score", "--metrics", "label.gan_test"), "come with labels (--labels)"),
         (("rank", "--by", "label.gan_test"), "come with --labels"),
         (("rank", "--fake-labels", "a.csv"), "--fake-labels needs --labels"),
-        (("rank", "--labels", "--recogniser", "a.csv", "--real-labels", "b.csv"), "reals are not looked at"),
+        (("rank", "--labels", "--classifier", "a.csv", "--real-labels", "b.csv"), "reals are not looked at"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "says",
 )

@@ -25,14 +25,14 @@ def files(tmp_path_factory):
     """Features of four classes, of which the fakes lack one whose file names are hostile."""
     folder, rng = tmp_path_factory.mktemp("modes"), np.random.default_rng(0)
     kinds = np.arange(200) % 4
-    centres = 6 * rng.normal(size=(4, 8))
+    centers = 6 * rng.normal(size=(4, 8))
     names = tuple(
         f"all/class {kind}/{HOSTILE[row // 4 % 5] if kind == 1 else 'image'} {row}.png"
         for row, kind in enumerate(kinds)
     )
-    real = torch.from_numpy((centres[kinds] + rng.normal(size=(200, 8))).astype(np.float32))
+    real = torch.from_numpy((centers[kinds] + rng.normal(size=(200, 8))).astype(np.float32))
     theirs = np.array([0, 2, 3])[np.arange(180) % 3]
-    fake = torch.from_numpy((centres[theirs] + rng.normal(size=(180, 8))).astype(np.float32))
+    fake = torch.from_numpy((centers[theirs] + rng.normal(size=(180, 8))).astype(np.float32))
     paths = folder / "real.safetensors", folder / "fake.safetensors"
     for path, features, own in zip(paths, (real, fake), (names, ()), strict=True):
         save_features(path, FeatureSet(features, source=str(path), names=own))
@@ -52,7 +52,7 @@ def test_the_table_says_what_is_missing_in_80_columns(genpr, files):
     assert lines[0].startswith("missed: 1 kind, of whose 50 reals 50 are covered by no fake (")
     assert " ".join(lines[:2]).endswith(" expected): class   1 100%")
     assert "invented: no kind; chance explains how many fakes of each are off" in out
-    null = math.prod((200 - i) / (380 - i) for i in range(1, 6))  # all of the first 5 neighbours are real
+    null = math.prod((200 - i) / (380 - i) for i in range(1, 6))  # all of the first 5 neighbors are real
     assert f"classes most uncovered: class 1 (100%), where {null:.1%} is expected" in out
     row = next(line for line in lines if line.startswith(("     1  ", "1  ")))
     assert "0.002" in row

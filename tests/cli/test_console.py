@@ -28,12 +28,12 @@ def update(clock):
 
 
 def test_a_stage_that_takes_minutes_is_told_once_when_its_pace_is_known(update, capsys):
-    update(0, "neighbours", 0, 100)
-    update(4, "neighbours", 1, 100)
+    update(0, "neighbors", 0, 100)
+    update(4, "neighbors", 1, 100)
     assert not capsys.readouterr().err
-    update(10, "neighbours", 2, 100)
-    assert capsys.readouterr().err == "neighbours: 2 of 100, about 8 min left\n"
-    update(20, "neighbours", 4, 100)
+    update(10, "neighbors", 2, 100)
+    assert capsys.readouterr().err == "neighbors: 2 of 100, about 8 min left\n"
+    update(20, "neighbors", 4, 100)
     update(30, "real", 0, 5000)
     update(40, "real", 50, 5000)
     assert capsys.readouterr().err == "real: 50 of 5,000, about 16 min left\n"
@@ -41,15 +41,15 @@ def test_a_stage_that_takes_minutes_is_told_once_when_its_pace_is_known(update, 
 
 def test_a_second_search_is_told_anew(update, capsys):
     for start in (0, 1000):
-        update(start, "neighbours", 0, 100)
-        update(start + 10, "neighbours", 1, 100)
+        update(start, "neighbors", 0, 100)
+        update(start + 10, "neighbors", 1, 100)
     assert capsys.readouterr().err.count("about 16 min") == 2
 
 
 def test_short_stages_and_those_of_unknown_length_are_not_told(update, capsys):
-    update(0, "neighbours", 0, 100)
-    update(10, "neighbours", 20, 100)
-    update(50, "neighbours", 100, 100)
+    update(0, "neighbors", 0, 100)
+    update(10, "neighbors", 20, 100)
+    update(50, "neighbors", 100, 100)
     update(60, "real", 1, None)
     update(600, "real", 2, None)
     assert not capsys.readouterr().err
@@ -73,7 +73,7 @@ def test_the_bar_of_a_second_search_starts_anew(clock, monkeypatch):
     with console.progress_bars(quiet=False) as progress:
         for done in (0, 50, 100, 0, 29):
             clock[0] += 1
-            progress("neighbours", done, 100)
+            progress("neighbors", done, 100)
         (task,) = made[0].tasks
         assert task.completed == 29
         assert not task.finished

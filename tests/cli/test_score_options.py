@@ -88,14 +88,14 @@ def test_every_protocol_is_shown_and_held_to_the_thresholds(genpr, tmp_path):
         assert "protocol prdc" in out
 
 
-def test_lists_say_what_is_here_and_under_which_licence(genpr):
+def test_lists_say_what_is_here_and_under_which_license(genpr):
     rows = {row["name"]: row for row in json.loads(genpr("list", "extractors", "--json")[1])}
     assert rows["inception"]["cached"] is False
     assert rows["gabor"]["cached"] is True
     out = genpr("list", "extractors")[1].splitlines()
     inception = next(i for i, line in enumerate(out) if line.startswith((" inception ", "inception ")))
     assert out[inception].split() == ["inception", "2048", "tf1-bilinear-299", "no"]
-    assert rows["inception"]["licence"] in " ".join(out[inception + 1 : inception + 4])
+    assert rows["inception"]["license"] in " ".join(out[inception + 1 : inception + 4])
     gabor = next(line for line in out if line.split()[:1] == ["gabor"])
     assert gabor.split()[-1] == "-"
 

@@ -1,4 +1,4 @@
-"""What every command prints: 80 columns, nothing that a terminal obeys whatever names hold, colour only where it is wanted."""
+"""What every command prints: 80 columns, nothing that a terminal obeys whatever names hold, color only where it is wanted."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ def world(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hostile")
     rng = np.random.default_rng(0)
     kinds = np.arange(200) % 4
-    centres = 4 * rng.normal(size=(4, 6))
+    centers = 4 * rng.normal(size=(4, 6))
     names = tuple(f"{HOSTILE[2 * kind % 8]}{kind}/{HOSTILE[i % 8]} {i}.png" for i, kind in enumerate(kinds))
     names = tuple(name.replace("</", "<\\") for name in names)
     (folder / "samples").mkdir()
     for number in range(4):
         spread = 0.3 + 0.2 * number
-        drawn = (centres[kinds % (number + 1)] + spread * rng.normal(size=(200, 6))).astype(np.float32)
+        drawn = (centers[kinds % (number + 1)] + spread * rng.normal(size=(200, 6))).astype(np.float32)
         path = folder / "samples" / f"{number}{FILE}.safetensors"
         features_at(path, torch.from_numpy(drawn), names)
-    drawn = (centres[kinds] + 0.8 * rng.normal(size=(200, 6))).astype(np.float32)
+    drawn = (centers[kinds] + 0.8 * rng.normal(size=(200, 6))).astype(np.float32)
     features_at(folder / f"real{FILE}.safetensors", torch.from_numpy(drawn), names)
     mine = folder / "mine.py"
     mine.write_text("def " + "f" * 60 + "(real, fake):\n    return 1.0\n")
@@ -266,14 +266,12 @@ class Terminal:
 
 
 @pytest.mark.parametrize(
-    ("environment", "is_coloured"),
+    ("environment", "is_colored"),
     [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],
-    ids=["colour", "NO_COLOR", "dumb"],
+    ids=["color", "NO_COLOR", "dumb"],
 )
 @pytest.mark.parametrize("command", ["list", "score"])
-def test_colours_are_for_terminals_that_want_them(
-    real, fakes, monkeypatch, command, environment, is_coloured
-):
+def test_colors_are_for_terminals_that_want_them(real, fakes, monkeypatch, command, environment, is_colored):
     monkeypatch.delenv("NO_COLOR", raising=False)
     for name, value in ({"TERM": "xterm-256color"} | environment).items():
         monkeypatch.setenv(name, value)
@@ -286,5 +284,5 @@ def test_colours_are_for_terminals_that_want_them(
     assert run([str(arg) for arg in args]) == 0
     text = terminal.close()
     codes = re.compile(r"\x1b\[[\d;]*m")
-    assert bool(codes.search(text)) == is_coloured
+    assert bool(codes.search(text)) == is_colored
     check(codes.sub("", text))

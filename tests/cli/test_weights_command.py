@@ -59,7 +59,7 @@ def test_the_published_files_are_listed_within_80_columns(genpr):
     for entry in known_weights.KNOWN_WEIGHTS:
         assert entry.name in out
         assert entry.used_by[0] in out
-        assert entry.licence in out
+        assert entry.license in out
     assert out.count(" no\n") == len(known_weights.KNOWN_WEIGHTS)
 
 
@@ -80,7 +80,7 @@ def test_the_list_as_json(genpr, server):
         "name": "tiny.pth",
         "used_by": ["tiny"],
         "size": len(GOOD),
-        "licence": "Apache-2.0",
+        "license": "Apache-2.0",
         "pinned": "sha256",
         "sha256": DIGEST,
         "sha256_prefix": None,

@@ -203,7 +203,7 @@ def test_lengths_of_vectors_do_not_matter(images, prompts):
 
 
 def test_text_to_image_ranks_images_and_not_texts(images, prompts):
-    """Every second image is blurred to one grey: its prompt finds it no more, while most images find their prompts."""
+    """Every second image is blurred to one gray: its prompt finds it no more, while most images find their prompts."""
     one_sided = images.copy()
     one_sided[::2] = images[0]
     result = align(one_sided, prompts)

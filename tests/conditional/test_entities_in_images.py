@@ -1,4 +1,4 @@
-"""Entities of a vocabulary recognised in images, by toy detectors and encoders whose answers are known."""
+"""Entities of a vocabulary recognized in images, by toy detectors and encoders whose answers are known."""
 
 import numpy as np
 import pytest
@@ -13,19 +13,19 @@ from genpr.features.detectors import TorchvisionDetector, build_detector, load_d
 from genpr.features.weights.known import WeightsFile
 from genpr.metrics.presence import calibrate
 
-COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
+COLORS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
 
 
 def painted(*names, side=12):
-    """An image (h, w, 3) with a stripe of each colour."""
+    """An image (h, w, 3) with a stripe of each color."""
     image = np.zeros((side, side, 3), np.uint8)
     for place, name in enumerate(names):
-        image[:, 3 * place : 3 * place + 3] = COLOURS[name]
+        image[:, 3 * place : 3 * place + 3] = COLORS[name]
     return image
 
 
 class StripeDetector:
-    """Sees a colour as surely as a stripe of it is wide."""
+    """Sees a color as surely as a stripe of it is wide."""
 
     names = ("red", "green", "blue")
 
@@ -34,10 +34,10 @@ class StripeDetector:
         return torch.stack([each.mean(dim=1) * 2 for each in pixels])
 
 
-class MeanColour:
-    """An image encoder into the space of colours."""
+class MeanColor:
+    """An image encoder into the space of colors."""
 
-    name = "mean-colour"
+    name = "mean-color"
     dim = 3
 
     def __call__(self, images):
@@ -48,7 +48,7 @@ def encode_text(texts):
     """The text encoder of the same space."""
     return torch.stack(
         [
-            sum((torch.tensor(COLOURS[name]) for name in COLOURS if name in text), torch.zeros(3))
+            sum((torch.tensor(COLORS[name]) for name in COLORS if name in text), torch.zeros(3))
             for text in texts
         ]
     )
@@ -83,7 +83,7 @@ def folder_again(found, write_images):
 
 
 def test_found_entities_are_scored(write_images):
-    vocabulary = Vocabulary.of(list(COLOURS))
+    vocabulary = Vocabulary.of(list(COLORS))
     found = found_entities(folder(write_images), vocabulary, StripeDetector())
     expected = dict(zip(found.found, [["red", "green"], ["red"], ["red"], ["blue"], ["blue"]], strict=True))
     result = genpr.score_entities(expected, found.found, vocabulary=vocabulary)
@@ -104,14 +104,14 @@ def test_entities_without_a_class_are_refused():
 
 
 def test_zero_shot_with_calibrated_thresholds(rng):
-    vocabulary = Vocabulary.of(list(COLOURS))
-    clip = ZeroShot(MeanColour(), encode_text, ("a photo of {}.", "{}"))
-    kinds = [[name for name in COLOURS if rng.random() < 0.5] or ["red"] for _ in range(80)]
+    vocabulary = Vocabulary.of(list(COLORS))
+    clip = ZeroShot(MeanColor(), encode_text, ("a photo of {}.", "{}"))
+    kinds = [[name for name in COLORS if rng.random() < 0.5] or ["red"] for _ in range(80)]
     images = np.stack([painted(*names) for names in kinds])
     prompts = [f"a picture that is {' and '.join(names)}" for names in kinds]
     _, scores = presence_scores(images, vocabulary, clip)
     present = named_in(prompts, vocabulary)
-    assert present.tolist() == [[name in names for name in COLOURS] for names in kinds]
+    assert present.tolist() == [[name in names for name in COLORS] for names in kinds]
     thresholds = calibrate(scores, present)
     assert thresholds.sensitivity.min() == 1
     fresh = np.stack([painted(*names) for names in IMAGES if names])
@@ -120,9 +120,9 @@ def test_zero_shot_with_calibrated_thresholds(rng):
 
 
 def test_cosines_need_a_calibration():
-    clip = ZeroShot(MeanColour(), encode_text)
+    clip = ZeroShot(MeanColor(), encode_text)
     with pytest.raises(UsageError, match="calibrate") as caught:
-        found_entities(np.ones((1, 8, 8, 3), np.uint8), Vocabulary.of(list(COLOURS)), clip)
+        found_entities(np.ones((1, 8, 8, 3), np.uint8), Vocabulary.of(list(COLORS)), clip)
     assert caught.value.code == "no-thresholds"
     with pytest.raises(DataError, match="zero for a name"):
         clip.texts(["purple"])
@@ -133,7 +133,7 @@ def test_unusable_images_are_told_together(write_images, tmp_path):
     for name in ("x.png", "y.png"):
         (path / name).write_bytes(b"no image")
     with pytest.raises(BadImagesError) as caught:
-        found_entities(path, Vocabulary.of(list(COLOURS)), StripeDetector(), batch_size=1)
+        found_entities(path, Vocabulary.of(list(COLORS)), StripeDetector(), batch_size=1)
     assert len(caught.value.bad) == 2
 
 
@@ -142,7 +142,7 @@ def test_progress_is_told():
     images = np.zeros((5, 8, 8, 3), np.uint8)
     presence_scores(
         images,
-        Vocabulary.of(list(COLOURS)),
+        Vocabulary.of(list(COLORS)),
         StripeDetector(),
         batch_size=2,
         progress=lambda *now: told.append(now[0]),
@@ -232,7 +232,7 @@ class CrowdShy(StripeDetector):
 
 
 def test_a_detector_sees_images_one_by_one():
-    images, vocabulary = np.stack([painted(*names) for names in IMAGES]), Vocabulary.of(list(COLOURS))
+    images, vocabulary = np.stack([painted(*names) for names in IMAGES]), Vocabulary.of(list(COLORS))
     alone = found_entities(images, vocabulary, StripeDetector()).scores
     assert alone.any()
     assert torch.equal(found_entities(images, vocabulary, CrowdShy(), batch_size=4).scores, alone)

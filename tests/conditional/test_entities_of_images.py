@@ -1,4 +1,4 @@
-"""Entities recognised in images and scored, by toy recognisers of painted stripes whose answers are known."""
+"""Entities recognized in images and scored, by toy classifiers of painted stripes whose answers are known."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import hashlib
 import numpy as np
 import pytest
 import torch
-import toy_colours
+import toy_colors
 from PIL import Image
 from torch import nn
-from toy_colours import COLOURS, Detector, Misshapen, Network, Pair, painted, write_expected
+from toy_colors import COLORS, Detector, Misshapen, Network, Pair, painted, write_expected
 
 import genpr
 from genpr import DataError, UsageError
@@ -21,12 +21,12 @@ from genpr.evaluation.result import result_of
 from genpr.metrics.presence import calibrate, present_by_halves
 
 WANTED = [
-    [name for place, name in enumerate(COLOURS) if (row + 1) % 8 >> place & 1] or ["red"] for row in range(64)
+    [name for place, name in enumerate(COLORS) if (row + 1) % 8 >> place & 1] or ["red"] for row in range(64)
 ]
 DRAWN = [[name for name in names if name != "blue" or row % 4] for row, names in enumerate(WANTED)]
 """Each fourth image lacks its blue."""
 IMAGES = np.stack([painted(*names) for names in DRAWN])
-LABELLED = np.stack([painted(*names) for names in WANTED])
+LABELED = np.stack([painted(*names) for names in WANTED])
 BLUE = sum("blue" in names for names in WANTED)
 FOUND_BLUE = sum("blue" in names for names in DRAWN)
 COLD = {"device": "cpu", "cache": False}
@@ -43,7 +43,7 @@ def share_of_blue(result):
 
 def test_detector_gives_what_answers_would():
     result = in_images()
-    told = genpr.score_entities(WANTED, DRAWN, vocabulary=list(COLOURS))
+    told = genpr.score_entities(WANTED, DRAWN, vocabulary=list(COLORS))
     assert share_of_blue(result) == (FOUND_BLUE, BLUE)
     for name in ("recall", "micro_recall", "macro_recall", "all_found", "precision"):
         assert result[f"entity.{name}"] == told[f"entity.{name}"]
@@ -53,11 +53,11 @@ def test_detector_gives_what_answers_would():
     assert "entity.failure_rate" not in result.metrics, "a detector's answers can all be read"
 
 
-def test_result_says_what_recognised_and_goes_through_json():
+def test_result_says_what_recognized_and_goes_through_json():
     result = in_images()
     assert (result.extractor.name, result.extractor.dim) == ("Detector", 3)
     assert (result.fake.what, result.fake.n, result.real.what) == ("images", 64, "prompts")
-    seen = result.entities.recogniser
+    seen = result.entities.classifier
     assert (seen.kind, seen.chosen, seen.entities[0].thresholds) == ("detector", "fixed", (0.3,))
     assert not result.comparable
     assert result_of(result.to_dict()).entities == result.entities
@@ -69,22 +69,22 @@ def test_a_detection_counts_from_three_tenths_on(strength, is_seen):
     assert in_images([["red"], ["green"]], images)["entity.recall"] == (1 if is_seen else 0.5)
 
 
-def test_labelled_images_give_thresholds():
+def test_labeled_images_give_thresholds():
     result = in_images(
-        by=Pair(), vocabulary=list(COLOURS), calibrate_on=LABELLED, calibrate_expected=WANTED, seed=3
+        by=Pair(), vocabulary=list(COLORS), calibrate_on=LABELED, calibrate_expected=WANTED, seed=3
     )
     assert share_of_blue(result) == (FOUND_BLUE, BLUE)
     assert result["entity.precision"] == 1
-    seen = result.entities.recogniser
-    assert (seen.kind, seen.chosen) == ("zero-shot", "labelled")
+    seen = result.entities.classifier
+    assert (seen.kind, seen.chosen) == ("zero-shot", "labeled")
     assert [(each.sensitivity, each.false_positive_rate) for each in seen.entities] == [(1, 0)] * 3
     assert all(each.is_own and len(each.thresholds) == 1 for each in seen.entities)
-    assert {item.code for item in result.notices}.isdisjoint({"thresholds-by-prompts", "poorly-recognised"})
+    assert {item.code for item in result.notices}.isdisjoint({"thresholds-by-prompts", "poorly-recognized"})
 
 
 def test_labels_beside_the_vocabulary_are_left_aside():
     labels = [[*names, "sofa"] for names in WANTED]
-    result = in_images(by=Pair(), vocabulary=list(COLOURS), calibrate_on=LABELLED, calibrate_expected=labels)
+    result = in_images(by=Pair(), vocabulary=list(COLORS), calibrate_on=LABELED, calibrate_expected=labels)
     assert share_of_blue(result) == (FOUND_BLUE, BLUE)
 
 
@@ -95,15 +95,15 @@ def test_detections_can_be_calibrated_too():
     assert result["entity.recall"] == 1
 
 
-def test_a_recogniser_that_is_often_wrong_is_told():
+def test_a_classifier_that_is_often_wrong_is_told():
     result = in_images(
-        by=Detector(("blue",)), calibrate_on=LABELLED, calibrate_expected=WANTED, vocabulary=list(COLOURS)
+        by=Detector(("blue",)), calibrate_on=LABELED, calibrate_expected=WANTED, vocabulary=list(COLORS)
     )
-    (said,) = [item for item in result.notices if item.code == "poorly-recognised"]
+    (said,) = [item for item in result.notices if item.code == "poorly-recognized"]
     assert "of 1 of 3 entities" in said.message
 
 
-def test_without_labelled_images_each_half_is_judged_by_the_other():
+def test_without_labeled_images_each_half_is_judged_by_the_other():
     """Recounted: scores of pure noise, where thresholds look good on the images that they were chosen on, and on no others."""
     generator = torch.Generator().manual_seed(0)
     noise = torch.rand(120, 3, generator=generator)
@@ -116,11 +116,11 @@ def test_without_labelled_images_each_half_is_judged_by_the_other():
     images = np.zeros((120, 4, 4, 3), np.uint8)
     images[:, 0, 0, 0] = np.arange(120)
     wanted = [WANTED[row % 64] for row in range(120)]
-    result = in_images(wanted, images, by=Noisy(), vocabulary=list(COLOURS), seed=5)
+    result = in_images(wanted, images, by=Noisy(), vocabulary=list(COLORS), seed=5)
 
-    asked = torch.tensor([[name in names for name in COLOURS] for names in wanted])
+    asked = torch.tensor([[name in names for name in COLORS] for names in wanted])
     embedded = torch.cat([noise, torch.ones(120, 1)], dim=1).double()
-    texts = Pair().encode_text([f"a photo of a {name}." for name in COLOURS]).double()
+    texts = Pair().encode_text([f"a photo of a {name}." for name in COLORS]).double()
     scores = nn.functional.normalize(embedded) @ nn.functional.normalize(texts).T
     groups = [f"[{row}]" for row in range(120)]
     present = present_by_halves(scores, asked, halves_of(groups, 5)).present
@@ -134,7 +134,7 @@ def test_without_labelled_images_each_half_is_judged_by_the_other():
     assert next(item.code for item in result.notices) == "thresholds-by-prompts"
     (guessed,) = [item for item in result.notices if item.code == "entities-guessed"]
     assert "3 of 3 entities" in guessed.message
-    (first, *_) = result.entities.recogniser.entities
+    (first, *_) = result.entities.classifier.entities
     assert len(set(first.thresholds)) == 2
     assert (first.sensitivity, first.false_positive_rate) == (None, None)
 
@@ -151,12 +151,12 @@ def test_an_entity_that_is_never_drawn_is_named():
     drawn = [[name for name in names if name != "blue"] for names in WANTED]
     images = np.stack([painted(*names) for names in drawn])
     images[:, 11, 11] = np.random.default_rng(0).integers(0, 99, (64, 3))
-    result = in_images(images=images, by=Unsure(), vocabulary=list(COLOURS))
+    result = in_images(images=images, by=Unsure(), vocabulary=list(COLORS))
     assert share_of_blue(result)[0] > 0
     (said,) = [item for item in result.notices if item.code == "entities-guessed"]
     assert "1 of 3 entities" in said.message
     assert "(blue)" in said.message
-    clear = in_images(by=Pair(), vocabulary=list(COLOURS))
+    clear = in_images(by=Pair(), vocabulary=list(COLORS))
     assert "entities-guessed" not in {item.code for item in clear.notices}
 
 
@@ -255,12 +255,12 @@ def test_prompts_find_their_entities_and_aliases_count(tmp_path):
 
 
 def test_zero_shot_objects_and_saved_features(tmp_path):
-    plain = in_images(by=Pair(), vocabulary=list(COLOURS))
-    given = in_images(by=ZeroShot(Pair(), Pair().encode_text), vocabulary=list(COLOURS))
+    plain = in_images(by=Pair(), vocabulary=list(COLORS))
+    given = in_images(by=ZeroShot(Pair(), Pair().encode_text), vocabulary=list(COLORS))
     assert given["entity.recall"] == plain["entity.recall"]
-    assert given.extractor.name == "toy-colours"
+    assert given.extractor.name == "toy-colors"
     other = in_images(
-        by=ZeroShot(Pair(), Pair().encode_text, ("{}", "the colour {}")), vocabulary=list(COLOURS)
+        by=ZeroShot(Pair(), Pair().encode_text, ("{}", "the color {}")), vocabulary=list(COLORS)
     )
     with pytest.raises(DataError, match=r"variant of entity\.recall"):
         genpr.compare({"one": given, "other": other})
@@ -279,8 +279,8 @@ def test_networks_are_cached_and_hashed(write_images, tmp_path):
     assert in_images(path, folder, **options)["entity.recall"] == 0, "other weights, other scores"
 
 
-def test_comparisons_need_the_same_recogniser_and_vocabulary():
-    one, same = in_images(), in_images(images=LABELLED)
+def test_comparisons_need_the_same_classifier_and_vocabulary():
+    one, same = in_images(), in_images(images=LABELED)
     found = genpr.compare({"one": one, "same": same})
     assert found.contrast("same", "entity.recall").value > 0
     wider = in_images(vocabulary=["red", "green", "blue"], aliases={"blue": ["azure"]})
@@ -289,16 +289,16 @@ def test_comparisons_need_the_same_recogniser_and_vocabulary():
     for other, words in (
         (in_images(by=named), "extractor of entity.recall"),
         (wider, "set of prompts"),
-        (in_images(calibrate_on=LABELLED, calibrate_expected=WANTED), "variant of entity.recall"),
-        (genpr.score_entities(WANTED, DRAWN, vocabulary=list(COLOURS)), "extractor of entity.recall"),
+        (in_images(calibrate_on=LABELED, calibrate_expected=WANTED), "variant of entity.recall"),
+        (genpr.score_entities(WANTED, DRAWN, vocabulary=list(COLORS)), "extractor of entity.recall"),
     ):
         with pytest.raises(DataError, match=words):
             genpr.compare({"one": one, "other": other})
 
 
-def test_other_labelled_images_are_another_recogniser():
-    options = {"calibrate_expected": WANTED, "by": Pair(), "vocabulary": list(COLOURS)}
-    one, other = (in_images(calibrate_on=images, **options) for images in (LABELLED, IMAGES))
+def test_other_labeled_images_are_another_classifier():
+    options = {"calibrate_expected": WANTED, "by": Pair(), "vocabulary": list(COLORS)}
+    one, other = (in_images(calibrate_on=images, **options) for images in (LABELED, IMAGES))
     with pytest.raises(DataError, match=r"variant of entity\.recall"):
         genpr.compare({"one": one, "other": other})
 
@@ -310,18 +310,18 @@ def test_other_labelled_images_are_another_recogniser():
         ({"vocabulary": ["red", "green", "blue", "unicorn"]}, "unseen-entities"),
         ({"expected": [["unicorn"]] * 64}, "bad-expectation"),
         ({"exclude": ["unicorn"]}, "unseen-entities"),
-        ({"calibrate_on": LABELLED}, "bad-option"),
+        ({"calibrate_on": LABELED}, "bad-option"),
         ({"by": "inception"}, "no-text-encoder"),
         ({"by": "yolo"}, "unknown-extractor"),
         ({"by": object()}, "custom-detector"),
         ({"by": Misshapen()}, "feature-shape"),
-        ({"by": "clip", "vocabulary": list(COLOURS), "offline": True}, "weights-missing"),
+        ({"by": "clip", "vocabulary": list(COLORS), "offline": True}, "weights-missing"),
         ({"by": "fasterrcnn_resnet50_fpn_v2", "offline": True}, "weights-missing"),
-        ({"by": f"{toy_colours.__file__}:pair", "weights": "w.pth"}, "weights-unused"),
+        ({"by": f"{toy_colors.__file__}:pair", "weights": "w.pth"}, "weights-unused"),
         ({"expected": [["red"]] * 64, "by": Pair(), "vocabulary": ["red"]}, "no-thresholds"),
         ({"expected": [[]] * 64, "by": Pair(), "vocabulary": ["red"]}, "no-thresholds"),
         (
-            {"by": Pair(), "vocabulary": ["red"], "calibrate_on": LABELLED, "calibrate_expected": [["sofa"]] * 64,
+            {"by": Pair(), "vocabulary": ["red"], "calibrate_on": LABELED, "calibrate_expected": [["sofa"]] * 64,
              "expected": [["red"]] * 64},
             "no-thresholds",
         ),
@@ -357,7 +357,7 @@ def test_a_loaded_detector_knows_the_hash_of_its_weights(tmp_path, monkeypatch):
     assert detector.name == "toy"
 
 
-def test_images_without_a_recogniser_are_refused(tmp_path):
+def test_images_without_a_classifier_are_refused(tmp_path):
     for found in (tmp_path, tmp_path / "samples.zip", tmp_path / "samples.npz", IMAGES):
         with pytest.raises(UsageError) as caught:
             genpr.score_entities(WANTED, found)
@@ -375,7 +375,7 @@ def test_features_of_another_model_are_refused(write_images):
             return torch.ones(len(texts), 5)
 
     with pytest.raises(FeatureError):
-        in_images(by=ZeroShot(Pair(), Wider().encode_text), vocabulary=list(COLOURS))
+        in_images(by=ZeroShot(Pair(), Wider().encode_text), vocabulary=list(COLORS))
 
 
 def test_variant_of_published_weights_is_in_the_record(tmp_path):
@@ -411,7 +411,7 @@ def test_what_lies_behind_transparency_is_chosen(tmp_path):
     pixels = np.zeros((16, 16, 4), np.uint8)
     pixels[..., 0] = 255
     Image.fromarray(pixels, "RGBA").save(tmp_path / "a.png")
-    words = {"vocabulary": list(COLOURS)}
+    words = {"vocabulary": list(COLORS)}
     for alpha, seen in (("drop", "red"), ("#0000ff", "blue")):
         result = in_images({"a.png": [seen]}, tmp_path, alpha=alpha, **words)
         assert result["entity.recall"] == 1, alpha

@@ -22,7 +22,7 @@ TINY = {
     "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1},
 }
 PROMPTS = [
-    f"a {colour} {thing}" for colour in ("red", "blue", "green") for thing in ("cat", "dog", "car", "tree")
+    f"a {color} {thing}" for color in ("red", "blue", "green") for thing in ("cat", "dog", "car", "tree")
 ]
 
 
@@ -112,7 +112,7 @@ def test_on_the_command_line(weights, images, tmp_path, capsys):
 
 
 def test_entities_are_judged_by_what_open_clip_gives(weights, images):
-    """Both towers end to end: cosines with "a photo of a NAME.", thresholds of labelled images."""
+    """Both towers end to end: cosines with "a photo of a NAME.", thresholds of labeled images."""
     import open_clip
 
     from genpr.metrics.presence import calibrate
@@ -134,7 +134,7 @@ def test_entities_are_judged_by_what_open_clip_gives(weights, images):
     asked = torch.tensor([[word in prompt for word in words] for prompt in PROMPTS])
     found = calibrate(cosine, asked)
     assert found.thresholds.tolist() == pytest.approx(
-        [each.thresholds[0] for each in result.entities.recogniser.entities], abs=1e-5
+        [each.thresholds[0] for each in result.entities.classifier.entities], abs=1e-5
     )
     hits = (found.present(cosine) & asked).sum()
     assert result["entity.micro_recall"] == pytest.approx(float(hits) / len(PROMPTS))

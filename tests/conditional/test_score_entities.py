@@ -233,7 +233,7 @@ DAMAGED = {
     "no-json": ("f.jsonl", '{"id": "a", "answer": "x"}\n{"id": "b",', "bad-records"),
     "no-object": ("f.jsonl", '["cat"]\n', "bad-records"),
     "deep": ("f.json", "[" * 100_000, "bad-records"),
-    "no-column": ("f.csv", "id,colour\na,red\n", "bad-records"),
+    "no-column": ("f.csv", "id,color\na,red\n", "bad-records"),
     "short-row": ("f.csv", "id,answer\na\n", "bad-records"),
     "open-quote": ("f.csv", 'id,answer\na,"cat\n', "bad-csv"),
     "empty": ("f.csv", "", "bad-records"),

@@ -74,14 +74,14 @@ def test_prdc_needs_one_row_more_than_the_definition(rng):
     )
 
 
-def _off_centre(rng):
+def _off_center(rng):
     """Distances of about 1 at a distance of 2,000 from the origin."""
     return tuple((250 + 0.1 * rng.normal(size=(n, 64))).astype(np.float32) for n in (300, 280))
 
 
 @pytest.mark.parametrize("peer", ["torch-fidelity", "piq"])
 def test_float32_products_lose_what_is_far_from_the_origin(peer, rng):
-    real, fake = _off_centre(rng)
+    real, fake = _off_center(rng)
     exact = oracle.manifold_metrics(real, fake, 3)[:2]
     theirs = {"torch-fidelity": _torch_fidelity, "piq": _piq}[peer](real, fake, 3)
     assert max(abs(one - other) for one, other in zip(theirs, exact, strict=True)) > 0.05
@@ -89,7 +89,7 @@ def test_float32_products_lose_what_is_far_from_the_origin(peer, rng):
 
 
 def test_products_of_float32_move_a_copy_off_its_sphere(rng):
-    # Every fake is a real's nearest neighbour, bit for bit, so it lies on that sphere: inside, as balls are closed.
+    # Every fake is a real's nearest neighbor, bit for bit, so it lies on that sphere: inside, as balls are closed.
     # torch-fidelity computes the distance twice, in products of different shapes.
     real = rng.normal(3, 1, (400, 96)).astype(np.float32)
     nearest = oracle.sq_distances(real, real)
@@ -184,9 +184,9 @@ def test_clean_fid_takes_images_from_a_zip_in_the_order_of_a_set(tmp_path):
     fid = pytest.importorskip("cleanfid.fid")
     path = tmp_path / "images.zip"
     with zipfile.ZipFile(path, "w") as archive:
-        for grey in range(40):
-            Image.new("RGB", (16, 16), (grey, grey, grey)).save(tmp_path / "one.png")
-            archive.write(tmp_path / "one.png", f"{grey:02d}.png")
+        for gray in range(40):
+            Image.new("RGB", (16, 16), (gray, gray, gray)).save(tmp_path / "one.png")
+            archive.write(tmp_path / "one.png", f"{gray:02d}.png")
     features = fid.get_folder_features(
         str(path),
         model=lambda batch: batch.mean(dim=(1, 2, 3))[:, None],
@@ -195,9 +195,9 @@ def test_clean_fid_takes_images_from_a_zip_in_the_order_of_a_set(tmp_path):
         custom_fn_resize=lambda image: image,
         verbose=False,
     )
-    greys = features[:, 0].round().astype(int).tolist()
-    assert sorted(greys) == list(range(40))
-    assert greys != sorted(greys)
+    grays = features[:, 0].round().astype(int).tolist()
+    assert sorted(grays) == list(range(40))
+    assert grays != sorted(grays)
 
     names = [item.name for item in open_source(path)]
     assert names == sorted(names)
@@ -286,16 +286,16 @@ class _Seeing(torch.nn.Module):
 
 @pytest.mark.filterwarnings("ignore:Metric `Kernel Inception Distance` will save:UserWarning")
 def test_torchmetrics_darkens_images_that_it_is_given_as_floats():
-    # It cuts off 255 x, so that pixels that came back from [-1, 1] lose a grey level. genpr asks for uint8 instead.
+    # It cuts off 255 x, so that pixels that came back from [-1, 1] lose a gray level. genpr asks for uint8 instead.
     kid = pytest.importorskip("torchmetrics.image.kid")
-    grey = torch.arange(256, dtype=torch.uint8)
-    back = (grey.float() / 127.5 - 1 + 1) / 2
+    gray = torch.arange(256, dtype=torch.uint8)
+    back = (gray.float() / 127.5 - 1 + 1) / 2
     pixels = back.expand(1, 3, 1, 256)
-    assert (pixels * 255).round().byte().equal(grey.expand(1, 3, 1, 256))
+    assert (pixels * 255).round().byte().equal(gray.expand(1, 3, 1, 256))
     metric = kid.KernelInceptionDistance(feature=_Seeing(), subset_size=2, normalize=True)
     metric.used_custom_model = False  # treat it as the network that comes with the package
     metric.update(pixels, real=True)
-    assert (metric.inception.images[0, 0, 0] != grey).sum() > 30
+    assert (metric.inception.images[0, 0, 0] != gray).sum() > 30
 
     with pytest.raises(genpr.GenprError, match="uint8"):
         genpr.embed(pixels, genpr.load_extractor("gabor", device="cpu"))

@@ -103,7 +103,7 @@ def test_from_text_to_vector_it_equals_transformers(activation, is_same, theirs,
     assert error < 1e-5 if is_same else error > 1e-3
 
 
-def test_it_is_what_the_catalogue_says(ours):
+def test_it_is_what_the_catalog_says(ours):
     assert (ours.dim, ours.info.context, ours.info.comparable) == (512, 77, True)
     assert ours.info.weights_sha256 == CLIP["vit-b-32"].sha256
     assert sum(parameter.numel() for parameter in ours._tower.parameters()) == 63_428_096

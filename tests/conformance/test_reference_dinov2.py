@@ -59,7 +59,7 @@ def live_tensor(name: str, shape: tuple[int, ...], generator: torch.Generator) -
         return 1 + 0.2 * value
     if name.endswith("weight"):
         return value * (2 / value[0].numel()) ** 0.5
-    if name == "pos_embed":  # neighbours agree, as in a trained network
+    if name == "pos_embed":  # neighbors agree, as in a trained network
         squares = value[:, 1:].mT.reshape(1, -1, 37, 37)
         smooth = F.avg_pool2d(squares, 5, 1, padding=2).flatten(2).mT
         return torch.cat((value[:, :1], 4 * smooth), 1)
@@ -71,10 +71,10 @@ def authors_positions(positions: torch.Tensor, grid: int) -> torch.Tensor:
     table = positions[0, 1:].double().numpy().reshape(37, 37, -1)
     weights = np.zeros((grid, 37))
     for i in range(grid):
-        centre = (i + 0.5) / ((grid + 0.1) / 37) - 0.5
-        first = int(np.floor(centre)) - 1
+        center = (i + 0.5) / ((grid + 0.1) / 37) - 0.5
+        first = int(np.floor(center)) - 1
         for tap in range(first, first + 4):
-            weights[i, min(max(tap, 0), 36)] += cubic(abs(centre - tap))
+            weights[i, min(max(tap, 0), 36)] += cubic(abs(center - tap))
     resampled = np.einsum("ia,jb,abd->ijd", weights, weights, table, optimize=True)
     patches = torch.from_numpy(resampled.reshape(1, grid * grid, -1)).float()
     return torch.cat((positions[:, :1], patches), 1)
@@ -154,7 +154,7 @@ def features(ours, images) -> torch.Tensor:
 
 
 def seen(ours, images) -> torch.Tensor:
-    """The images as the network sees them, normalised by hand."""
+    """The images as the network sees them, normalized by hand."""
     mean, std = torch.tensor([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]])[:, :, None, None]
     return torch.stack([(ours.prepare(image) / 255 - mean) / std for image in images])
 

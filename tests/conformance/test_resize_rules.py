@@ -195,7 +195,7 @@ def test_clip_equals_open_clip(image, side):
 @every_size
 @pytest.mark.parametrize("side", [224, 336])
 def test_clip_equals_openai(image, side):
-    # openai/CLIP, clip/clip.py, without its normalisation
+    # openai/CLIP, clip/clip.py, without its normalization
     transform = transforms.Compose(
         [
             transforms.Resize(side, interpolation=transforms.InterpolationMode.BICUBIC),

@@ -146,8 +146,8 @@ def test_position_moves_the_shape_and_not_the_paper(draw):
     pictures = draw(latents).double()
     shape = pictures[:, 2] > pictures[:, 0] + 60
     columns = torch.arange(64.0, dtype=torch.float64)
-    centres = (shape.double().sum(1) * columns).sum(1) / shape.double().sum((1, 2))
-    assert centres.diff().tolist() == pytest.approx([6, 6], abs=0.5)
+    centers = (shape.double().sum(1) * columns).sum(1) / shape.double().sum((1, 2))
+    assert centers.diff().tolist() == pytest.approx([6, 6], abs=0.5)
     assert (pictures[0, :, 0] - pictures[2, :, 0]).abs().max() <= 1
 
 

@@ -45,7 +45,7 @@ def features(name):
     """Reals and fakes, of different numbers."""
     rng = np.random.default_rng(7)
     real, fake = rng.normal(size=(331, 12)), rng.normal(0.2, 1.0, size=(270, 12))
-    if name == "off-centre":
+    if name == "off-center":
         real, fake = 5 + 0.05 * real, 5 + 0.05 * fake
     elif name == "integers":
         real, fake = (np.floor(2.2 * side[:, :5]) + 9 for side in (real, fake))
@@ -80,16 +80,16 @@ def scored(name, metrics):
 
 
 def scores(_folder):
-    """Neighbours, of features with ties and without."""
+    """Neighbors, of features with ties and without."""
     metrics = ["precision", "recall", "density", "coverage", "realism", "fd"]
-    found = {name: scored(name, metrics) for name in ("off-centre", "integers")}
+    found = {name: scored(name, metrics) for name in ("off-center", "integers")}
     few = genpr.score(*features("few"), metrics=["precision", "recall"], device="cpu", control=False)
     return found | {"few": told(few)}
 
 
 def every_score(_folder):
     """All metrics, of features that are awkward in every way."""
-    return {name: scored(name, "all") for name in ("off-centre", "integers", "copies")}
+    return {name: scored(name, "all") for name in ("off-center", "integers", "copies")}
 
 
 def embedded(folder):

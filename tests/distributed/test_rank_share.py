@@ -112,12 +112,12 @@ def test_flags_come_in_one_order_whoever_met_them_first():
 
 SEARCHES = {
     "CrossCounter",
-    "Neighbourhood.of",
+    "Neighborhood.of",
     "ReplicateCounter",
     "cross_counts",
     "kth_sq_distances",
     "nearest_between",
-    "nearest_neighbours",
+    "nearest_neighbors",
     "visit",
 }
 

@@ -35,7 +35,7 @@ def _live(name: str, shape: torch.Size, generator: torch.Generator) -> torch.Ten
 
 
 def replaced_inception(folder: Path) -> Iterator[Path]:
-    """Within this generator the catalogue knows a random Inception; gives its weights file."""
+    """Within this generator the catalog knows a random Inception; gives its weights file."""
     path = folder / INCEPTION_2015.name
     torch.save(random_inception_state(), path)
     data = path.read_bytes()

@@ -216,7 +216,7 @@ class TestSides:
         [
             (["a", "b"], [None], "no-labels", "fake has no labels"),
             ([None], [None], "no-labels", "real has no labels"),
-            (["a", "b"], ["a", None], "unlabelled", r"1 of 2 fake images have no label.*fake1\.png"),
+            (["a", "b"], ["a", None], "unlabeled", r"1 of 2 fake images have no label.*fake1\.png"),
             (["a", "a"], ["a"], "one-class", "at least two classes"),
             (["a", "b"], ["c"], "labels-disagree", "are these the same data set"),
             (
@@ -239,7 +239,7 @@ class TestSides:
         with pytest.raises(DataError, match=words) as caught:
             self.check(real, fake)
         assert caught.value.code == code
-        if code != "unlabelled":
+        if code != "unlabeled":
             assert "real has" in str(caught.value), "both sides are listed"
             assert "fake has" in str(caught.value)
 

@@ -37,9 +37,9 @@ SIZES_REAL, SIZES_FAKE = (
 
 def draw(rng, sizes, worse=()):
     labels = np.array([label for label, n in sizes.items() for _ in range(n)])
-    centres = {label: 20 * place for place, label in enumerate(sorted({*SIZES_REAL, *SIZES_FAKE}))}
+    centers = {label: 20 * place for place, label in enumerate(sorted({*SIZES_REAL, *SIZES_FAKE}))}
     points = rng.normal(size=(len(labels), 3))
-    points[:, 0] += [centres[label] for label in labels]
+    points[:, 0] += [centers[label] for label in labels]
     points[np.isin(labels, worse)] += 1.0
     order = rng.permutation(len(labels))
     return points[order], labels[order]
@@ -485,10 +485,10 @@ class TestHeatMap:
         assert "<script" not in svg
 
 
-def test_numbers_can_be_read_on_every_colour():
+def test_numbers_can_be_read_on_every_color():
     for share in np.linspace(0, 1, 101):
-        colour = colormaps["cividis"](share)
-        light, dark = luminance(colour) + 0.05, (1.0 if ink_on(colour) == "#ffffff" else 0.0) + 0.05
+        color = colormaps["cividis"](share)
+        light, dark = luminance(color) + 0.05, (1.0 if ink_on(color) == "#ffffff" else 0.0) + 0.05
         assert max(light, dark) / min(light, dark) >= 4.5
     assert luminance((1.0, 1.0, 1.0, 1.0)) == pytest.approx(1)
 

@@ -133,7 +133,7 @@ def test_the_command_line_scores_what_python_scores(folders, results, capsys):
     }
 
 
-def test_other_colours_are_refused_before_anything_is_read(folders, tmp_path, capsys):
+def test_other_colors_are_refused_before_anything_is_read(folders, tmp_path, capsys):
     with pytest.raises(UsageError, match="#rrggbb"):
         genpr.score(*folders, **OPTIONS, alpha="red")
     for command in (("score", *folders), ("modes", *folders), ("pack", folders[0], tmp_path / "x.npz")):

@@ -27,7 +27,7 @@ def embedded(sides, name):
     return features, genpr.score(sides[0], sides[1], extractor=name, control=False, device="cpu").extractor
 
 
-def test_labelled_features_score_as_their_images_do(sides, evaluator):
+def test_labeled_features_score_as_their_images_do(sides, evaluator):
     features, info = embedded(sides, "pixels")
     found = evaluator.score(FeatureSet(features, "fakes", info))
     assert found.to_flat_dict() == evaluator.score(sides[1]).to_flat_dict()

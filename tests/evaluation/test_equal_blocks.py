@@ -316,7 +316,7 @@ def test_progress_ends_where_it_should():
         progress=lambda *call: told.append(call),
         metrics=SIZE_SENSITIVE,
     )
-    done = [at for stage, at, total in told if stage == "neighbours" and total == 100]
+    done = [at for stage, at, total in told if stage == "neighbors" and total == 100]
     assert max(done) == done[-1] == 100
     assert any(0 < at <= 25 for at in done), "the whole sides are one of four parts"
 

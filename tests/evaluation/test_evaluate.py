@@ -80,7 +80,7 @@ def test_the_evaluator_gives_what_score_gives_and_embeds_reals_once(write_images
         real, extractor="gabor", device="cpu", cache=False, progress=lambda stage, *_: stages.append(stage)
     )
     results = [evaluator.score(fake) for fake in fakes]
-    assert [stage for stage, _ in groupby(stages)] == ["real", "neighbours"] + ["fake", "neighbours"] * 2
+    assert [stage for stage, _ in groupby(stages)] == ["real", "neighbors"] + ["fake", "neighbors"] * 2
     assert stages.count("real") == 30
     assert stages.count("fake") == 40
     for fake, result in zip(fakes, results, strict=True):
@@ -165,7 +165,7 @@ def test_features_of_another_extractor_are_refused(tmp_path):
         assert caught.value.code == "other-extractor"
     with pytest.raises(FeatureError, match="not embedded by the same extractor"):
         genpr.score(save(tmp_path / "c.safetensors", features, name="my.py:net"), a, extractor="gabor")
-    assert "unlabelled-features" not in codes(genpr.score(a, a))
+    assert "unlabeled-features" not in codes(genpr.score(a, a))
 
 
 @pytest.mark.parametrize("images_first", [True, False])

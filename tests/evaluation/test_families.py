@@ -83,7 +83,7 @@ def test_records_of_before_families_are_read(plain):
 
 
 @pytest.mark.parametrize(
-    "record", [{"recogniser": "knn"}, [], "knn", {**json.loads('{"recogniser": 3}'), "k": 5}], ids=range(4)
+    "record", [{"classifier": "knn"}, [], "knn", {**json.loads('{"classifier": 3}'), "k": 5}], ids=range(4)
 )
 def test_damaged_summaries_are_told(plain, record):
     with pytest.raises((TypeError, KeyError)):
@@ -133,11 +133,11 @@ def test_other_families_are_compared_and_ranked(mixed):
     ("nulls", "is_said"), [((0.9, 0.9), False), ((0.9, 0.88), True)], ids=["same", "other"]
 )
 def test_ranks_of_other_class_mixes_are_told(mixed, nulls, is_said):
-    def labelled(null):
+    def labeled(null):
         gan_test = MetricValue(null - 0.1, 5, null=null, null_source="leave-one-out")
         return replace(mixed, metrics={**mixed.metrics, "label.gan_test": gan_test})
 
-    both = {"one": labelled(nulls[0] + 0.001), "other": labelled(nulls[1])}
+    both = {"one": labeled(nulls[0] + 0.001), "other": labeled(nulls[1])}
     remarks = genpr.rank_results(both, by="label.gan_test").remarks
     assert any("other proportions" in each for each in remarks) is is_said
     assert not any("other proportions" in each for each in genpr.rank_results(both, by="recall").remarks)

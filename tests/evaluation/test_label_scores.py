@@ -72,7 +72,7 @@ def test_two_exchanged_classes_are_caught_and_named_where_pooled_metrics_see_not
     assert exchanged.labels.rows[0].recall < 0.1
     assert exchanged.labels.rows[0].null_recall > 0.9
     (first, second, *_) = exchanged.labels.confusions
-    assert {(first.asked, first.recognised), (second.asked, second.recognised)} == {
+    assert {(first.asked, first.recognized), (second.asked, second.recognized)} == {
         ("class 0", "class 1"),
         ("class 1", "class 0"),
     }
@@ -112,7 +112,7 @@ def test_confusions_say_what_was_asked_for_first(sides):
     real, real_labels, fake, asked, _ = sides
     one_way = [label.replace("class 0", "class 3") for label in asked]
     found = genpr.score(real, fake, labels=options(real_labels, one_way), **QUICK).labels
-    assert (found.confusions[0].asked, found.confusions[0].recognised) == ("class 3", "class 0")
+    assert (found.confusions[0].asked, found.confusions[0].recognized) == ("class 3", "class 0")
     assert found.confusions[0].n > 40
     assert {each.label: (each.n, each.fp > 40) for each in found.rows}["class 0"] == (0, True)
 
@@ -149,11 +149,11 @@ def test_every_way_of_scoring_has_labels(sides, good):
 
 def test_linear_probe_and_vote_are_not_compared(sides, good):
     real, real_labels, fake, asked, _ = sides
-    probe = genpr.score(real, fake, labels=options(real_labels, asked, recogniser="linear"), **QUICK)
+    probe = genpr.score(real, fake, labels=options(real_labels, asked, classifier="linear"), **QUICK)
     metric = probe.metrics["label.gan_test"]
     assert metric.value > 0.9
     assert (metric.k, metric.null_source, len(metric.replicates)) == (None, "cross-fitting", 10)
-    assert (probe.labels.recogniser, probe.labels.k) == ("linear", None)
+    assert (probe.labels.classifier, probe.labels.k) == ("linear", None)
     assert probe.fingerprint != good.fingerprint
     assert score_table(probe).count("by a linear probe") == 1
 
@@ -187,12 +187,12 @@ def test_labels_come_from_folders_and_files(sides, tmp_path, write_images, rng):
     )
     assert skipped.labels.n == 23
     assert skipped["label.gan_test"] == pytest.approx(12 / 23)  # the first cat is left out
-    assert skipped.labels.unlabelled == {"real": 0, "fake": 1}
+    assert skipped.labels.unlabeled == {"real": 0, "fake": 1}
     assert "1 fake images without a label" in label_table(skipped.labels)
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".json", ".csv"])
-def test_another_tool_may_recognise_single_labels(sides, tmp_path, suffix):
+def test_another_tool_may_recognize_single_labels(sides, tmp_path, suffix):
     real, _, fake, asked, other = sides
     path = tmp_path / f"seen{suffix}"
     if suffix == ".npy":
@@ -203,7 +203,7 @@ def test_another_tool_may_recognise_single_labels(sides, tmp_path, suffix):
         )
     else:
         path.write_text("".join(f"row {i},{label}\n" for i, label in enumerate(other)))
-    found = genpr.score(real, fake, labels=genpr.LabelOptions(fake_labels=asked, recogniser=path), **QUICK)
+    found = genpr.score(real, fake, labels=genpr.LabelOptions(fake_labels=asked, classifier=path), **QUICK)
     plain = genpr.label_metrics(asked, other)
     assert found["label.accuracy"] == plain.accuracy == 0.5
     assert found["label.macro_f1"] == plain.macro.f
@@ -216,17 +216,17 @@ def test_another_tool_may_recognise_single_labels(sides, tmp_path, suffix):
         Confusion("class 0", "class 1", 50),
         Confusion("class 1", "class 0", 50),
     )
-    assert found.labels.recogniser.endswith(suffix)
+    assert found.labels.classifier.endswith(suffix)
     assert result_of(json.loads(found.to_json())) == found
 
 
-def test_another_tool_may_recognise_several_labels_or_none(sides, tmp_path):
+def test_another_tool_may_recognize_several_labels_or_none(sides, tmp_path):
     real, _, fake, *_ = sides
     asked = [["cat", "hat"] if row % 2 else ["dog"] for row in range(len(fake))]
     seen = ["cat; hat" if row % 4 == 1 else "cat" if row % 2 else "" for row in range(len(fake))]
     path = tmp_path / "seen.csv"
     path.write_text("name,label\n" + "".join(f"row {row},{text}\n" for row, text in enumerate(seen)))
-    found = genpr.score(real, fake, labels=genpr.LabelOptions(fake_labels=asked, recogniser=path), **QUICK)
+    found = genpr.score(real, fake, labels=genpr.LabelOptions(fake_labels=asked, classifier=path), **QUICK)
     plain = genpr.label_metrics(asked, [split_labels(text) for text in seen])
     for over in ("macro", "micro", "weighted", "samples"):
         for what in ("precision", "recall", "f1"):
@@ -241,7 +241,7 @@ def test_another_tool_may_recognise_several_labels_or_none(sides, tmp_path):
     (worst, *_) = found.labels.rows
     assert (worst.label, worst.recall, worst.precision) == ("dog", 0, None)
     assert (
-        "precision of 1 class is undefined, since nothing was recognised as it: dog" in found.labels.undefined
+        "precision of 1 class is undefined, since nothing was recognized as it: dog" in found.labels.undefined
     )
     # 600 cells: 300 are asked for, so accuracy is not blind.
     assert "true-negatives-dominate" not in {item.code for item in found.notices}
@@ -269,7 +269,7 @@ def test_blind_accuracy_is_a_notice_of_the_result(sides, tmp_path):
     asked = [[f"thing {row % 40}"] for row in range(len(fake))]
     path = tmp_path / "seen.json"
     path.write_text(json.dumps({"labels": [[f"row {row}", []] for row in range(len(fake))]}))
-    found = genpr.score(real, fake, labels=genpr.LabelOptions(fake_labels=asked, recogniser=path), **QUICK)
+    found = genpr.score(real, fake, labels=genpr.LabelOptions(fake_labels=asked, classifier=path), **QUICK)
     assert "true-negatives-dominate" in {item.code for item in found.notices}
     assert found["label.accuracy"] == 0.975
     assert found["label.micro_recall"] == 0
@@ -304,11 +304,11 @@ def test_few_images_have_a_score_and_a_notice():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"recogniser": "forest"}, "recogniser must be knn, linear"),
-        ({"recogniser": 5}, "recogniser must be knn, linear"),
+        ({"classifier": "forest"}, "classifier must be knn, linear"),
+        ({"classifier": 5}, "classifier must be knn, linear"),
         ({"k": 0}, "from 1 to 1,000"),
         ({"k": True}, "from 1 to 1,000"),
-        ({"recogniser": "missing.csv"}, "there is no file"),
+        ({"classifier": "missing.csv"}, "there is no file"),
     ],
     ids=str,
 )
@@ -364,7 +364,7 @@ def test_worst_is_by_what_a_perfect_generator_scores():
     none = row("none", precision=None, recall=None, f1=None)
     assert [each.label for each in worst_labels_first([hard, none, easy])] == ["easy", "hard", "none"]
     assert undefined_values([hard, none]) == (
-        "precision of 1 class is undefined, since nothing was recognised as it: none",
+        "precision of 1 class is undefined, since nothing was recognized as it: none",
         "recall of 1 class is undefined, since nothing was asked to be of it: none",
         "f1 of 1 class is undefined, since neither: none",
     )
@@ -421,9 +421,9 @@ def test_a_class_that_a_perfect_generator_fails_in_is_not_the_worst():
 def test_sides_without_a_class_in_common_are_refused(sides):
     real, real_labels, fake, asked, _ = sides
     numbers = [label.split()[-1] for label in asked]
-    for recogniser in ("knn", "linear"):
+    for classifier in ("knn", "linear"):
         with pytest.raises(DataError, match="the fake classes are numbers and the real ones names") as caught:
-            genpr.score(real, fake, labels=options(real_labels, numbers, recogniser=recogniser), **QUICK)
+            genpr.score(real, fake, labels=options(real_labels, numbers, classifier=classifier), **QUICK)
         assert caught.value.code == "labels-disagree"
 
 

@@ -28,9 +28,9 @@ STRICT = BadImagePolicy("error", 0.01)
 def sides():
     """120 reals of four kinds; the 90 fakes lack cats and have eels instead, which the reals lack."""
     rng = np.random.default_rng(0)
-    centres = 8 * rng.normal(size=(5, 6))
+    centers = 8 * rng.normal(size=(5, 6))
     real, fake = np.arange(120) % 4, np.array([0, 1, 3, 4])[np.arange(90) % 4]
-    drawn = [(centres[kinds] + rng.normal(size=(len(kinds), 6))).astype(np.float32) for kinds in (real, fake)]
+    drawn = [(centers[kinds] + rng.normal(size=(len(kinds), 6))).astype(np.float32) for kinds in (real, fake)]
     names = [[(*KINDS, "eel")[kind] for kind in kinds] for kinds in (real, fake)]
     return drawn, names
 
@@ -166,9 +166,9 @@ def not_embedded(monkeypatch):
         ({"fake_labels": "labels.txt"}, "labels-kind", "of unknown kind (.txt)"),
         ({"real_labels": ["a"] * 59}, "label-count", "holds 59 labels, but there are 60 images"),
         ({"fake_labels": ["a"] * 61}, "label-count", "fake_labels holds 61 labels"),
-        ({"real_labels": ["a"] * 50 + [None] * 10}, "unlabelled", "10 of 60 real images have no label"),
+        ({"real_labels": ["a"] * 50 + [None] * 10}, "unlabeled", "10 of 60 real images have no label"),
         ({"fake_labels": "other.csv"}, "labels-match-nothing", "names none of the 60 images"),
-        ({"real_labels": "folders"}, "unlabelled", "60 of 60 real images have no label in sub-folders"),
+        ({"real_labels": "folders"}, "unlabeled", "60 of 60 real images have no label in sub-folders"),
         ({"real_labels": [0.5] * 60}, "label-kind", "one class per image"),
     ],
     ids=lambda value: value if isinstance(value, str) and value.islower() and " " not in value else "",
@@ -223,7 +223,7 @@ def test_few_images_without_a_label_can_be_left_out_of_the_classes(sides):
     assert found.modes.classes[0].name == "cat"
     assert dict(found.modes.missed[0].classes)["cat"] == dict(whole.modes.missed[0].classes)["cat"] - 1
     assert found.modes.missed[0].flagged == whole.modes.missed[0].flagged
-    assert found.unlabelled == {"real": 2} == found.to_dict()["unlabelled"]
+    assert found.unlabeled == {"real": 2} == found.to_dict()["unlabeled"]
     assert "2 real images without a label are in no class" in modes_table(found)
 
 

@@ -12,7 +12,7 @@ import genpr
 from genpr.errors import FeatureError, UsageError
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet
-from genpr.metrics import real_side
+from genpr.metrics import real_manifold
 from genpr.neighbors.engine import TorchEngine
 
 ALL = ["precision", "recall", "density", "coverage", "realism", "rarity", "authenticity"]
@@ -73,7 +73,7 @@ def expected(real, fake, k, ties):
 @pytest.mark.parametrize("metrics", [["precision"], ["recall"], ALL], ids=["precision", "recall", "all"])
 def test_every_row_is_what_the_definition_says(sides, ties, metrics, engine, monkeypatch):
     if engine is not None:
-        monkeypatch.setattr(real_side, "choose_engine", lambda _device: engine)
+        monkeypatch.setattr(real_manifold, "choose_engine", lambda _device: engine)
     found = genpr.Evaluator(sides[0], metrics=metrics, ties=ties, **OPTIONS).evidence(sides[1])
     assert found.k == {
         "precision": 3,
@@ -100,7 +100,7 @@ def test_every_row_is_what_the_definition_says(sides, ties, metrics, engine, mon
 @pytest.mark.parametrize("k", [None, 4])
 def test_means_are_the_metrics_bit_for_bit(sides, ties, k, engine, monkeypatch):
     if engine is not None:
-        monkeypatch.setattr(real_side, "choose_engine", lambda _device: engine)
+        monkeypatch.setattr(real_manifold, "choose_engine", lambda _device: engine)
     evaluator = genpr.Evaluator(sides[0], metrics=ALL, ties=ties, k=k, **OPTIONS)
     found = evaluator.evidence(sides[1])
     fake, real, result = found.fake, found.real, found.result
@@ -130,7 +130,7 @@ def test_rules_for_ties_and_ks_differ_here(sides):
         for ties in ("closed", "strict")
     )
     assert (closed.n_balls > strict.n_balls).sum() > 20
-    assert ((closed.n_balls > 0) & ~closed.inside).any()  # of 5 neighbours, and of 3
+    assert ((closed.n_balls > 0) & ~closed.inside).any()  # of 5 neighbors, and of 3
 
 
 def spied(name, function, seen):
@@ -156,7 +156,7 @@ def test_what_the_score_found_is_not_searched_again(sides, monkeypatch):
         ("realism_of", len(real)),
         ("nearest_between", len(real)),
     ]
-    assert {stage for stage, *_ in told} == {"neighbours"}
+    assert {stage for stage, *_ in told} == {"neighbors"}
     assert max(done for _, done, _ in told) == 100
 
 
@@ -218,7 +218,7 @@ def test_what_tells_nothing_of_single_images_is_refused(sides, rng):
 @pytest.mark.parametrize("ties", ["closed", "strict"])
 def test_own_radii_are_those_of_the_definition(sides, ties, engine, monkeypatch):
     if engine is not None:
-        monkeypatch.setattr(real_side, "choose_engine", lambda _device: engine)
+        monkeypatch.setattr(real_manifold, "choose_engine", lambda _device: engine)
     real, fake = sides
     for metrics, k, expected in ((["recall"], None, 3), (ALL, 4, 4), (["recall", "coverage"], None, 3)):
         found = genpr.Evaluator(real, metrics=metrics, ties=ties, k=k, **OPTIONS).evidence(fake).own_radii

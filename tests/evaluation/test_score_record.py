@@ -38,7 +38,7 @@ EXPECTED_COMPANIONS = {
 }
 
 
-def test_every_metric_without_neighbours_is_expected_below():
+def test_every_metric_without_neighbors_is_expected_below():
     assert set(EXPECTED_COMPANIONS) == {
         name for name, info in METRICS.items() if info.kind in {"distance", "fakes-only"}
     }
@@ -177,14 +177,14 @@ def test_files_made_under_a_longer_name_of_the_same_extractor_are_scored(tmp_pat
     assert genpr.score(path, path)["precision"] == 1
 
 
-def test_unlabelled_features_of_several_members_are_counted_in_each(tmp_path, rng):
+def test_unlabeled_features_of_several_members_are_counted_in_each(tmp_path, rng):
     real, fake = rng.normal(size=(2, 40, 192)).astype(np.float32)
-    labelled = [
+    labeled = [
         save(tmp_path / f"{i}.safetensors", torch.from_numpy(side), name="random-vgg16", members=3)
         for i, side in enumerate((real, fake))
     ]
-    expected = genpr.score(*labelled, metrics=["precision"])
+    expected = genpr.score(*labeled, metrics=["precision"])
     said = genpr.score(real, fake, extractor="random-vgg16", metrics=["precision"])
     assert said["precision"] == expected["precision"]
-    mixed = genpr.score(labelled[0], fake, metrics=["precision"])
+    mixed = genpr.score(labeled[0], fake, metrics=["precision"])
     assert mixed["precision"] == expected["precision"]

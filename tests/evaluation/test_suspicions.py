@@ -36,9 +36,9 @@ SUSPICIONS = {
 def images():
     """Features as of ten kinds of images: 2 x 1,500 x 24."""
     rng = np.random.default_rng(3)
-    centres = 2.5 * rng.normal(size=(10, 24))
+    centers = 2.5 * rng.normal(size=(10, 24))
     kinds = np.arange(3000) % 10
-    return np.split(centres[kinds] + rng.normal(size=(3000, 24)), 2)
+    return np.split(centers[kinds] + rng.normal(size=(3000, 24)), 2)
 
 
 def codes(real, fake, **options):
@@ -88,7 +88,7 @@ def test_missing_kinds(images):
     assert {row % 10 for row in rows} <= {0, 1, 2}
 
 
-def test_memorised_images(images, rng):
+def test_memorized_images(images, rng):
     real, other = images
     fake = other.copy()
     fake[:150] = real[:150] + 0.01 * rng.normal(size=(150, 24))
@@ -251,11 +251,11 @@ def test_one_odd_feature_among_many(rng):
 
 def test_kinds_are_looked_for_once_per_real_set(images, monkeypatch):
     real, other = images
-    fitted, centres = [], kinds.fitted_centers
+    fitted, centers = [], kinds.fitted_centers
     monkeypatch.setattr(
         kinds,
         "fitted_centers",
-        lambda part, count, *, seed: fitted.append(len(part)) or centres(part, count, seed=seed),
+        lambda part, count, *, seed: fitted.append(len(part)) or centers(part, count, seed=seed),
     )
     evaluator = genpr.Evaluator(real, device="cpu", control=False, intervals=False)
     kept = other[np.arange(len(other)) % 10 >= 3]
@@ -347,7 +347,7 @@ def test_the_record_says_which_reals_were_held_out(images):
     assert genpr.score(real, other, metrics=["precision"]).held_out is None
 
 
-def test_copying_is_told_even_where_no_neighbours_are_counted(images, rng):
+def test_copying_is_told_even_where_no_neighbors_are_counted(images, rng):
     real, other = images
     fake = real + 0.8 * rng.normal(size=real.shape)
     assert codes(real, fake, held_out=other, metrics=["c_t"])[0] == {"copying"}
@@ -365,7 +365,7 @@ def test_held_out_reals_must_be_of_the_same_kind(images, rng):
         genpr.score(*images, held_out=rng.normal(size=(40, 5)))
 
 
-def test_nothing_is_looked_for_where_no_neighbours_are(images):
+def test_nothing_is_looked_for_where_no_neighbors_are(images):
     result = genpr.score(images[0], images[1] * 0.1, metrics=["fd"])
     assert {item.code for item in result.notices} & SUSPICIONS == set()
     assert result.hubness is None

@@ -28,10 +28,10 @@ from genpr.notices import collect_notices
 from genpr.runtime import is_out_of_memory
 
 
-class Colours:
-    """Mean colours, and the colour that a text names."""
+class Colors:
+    """Mean colors, and the color that a text names."""
 
-    name, dim = "colours", 3
+    name, dim = "colors", 3
 
     def __call__(self, images):
         return images.float().mean((2, 3))
@@ -313,7 +313,7 @@ def test_alignment_goes_on_on_the_cpu(full_gpu, monkeypatch, rng):
     )
     prompts, options = (
         ["red" if n % 2 else "blue" for n in range(40)],
-        {"extractor": Colours(), "copies_of": pixels},
+        {"extractor": Colors(), "copies_of": pixels},
     )
     plain = genpr.align(pixels, prompts, device="cpu", **options)
     full_gpu()

@@ -30,9 +30,9 @@ def test_the_list_says_what_each_needs(tmp_path, monkeypatch):
     listed = {item.name: item for item in list_extractors()}
     inception, gabor = listed["inception"], listed["gabor"]
     assert (inception.name, inception.dim, inception.comparable) == ("inception", 2048, True)
-    assert (inception.weights, inception.licence) == (INCEPTION_2015.name, "Apache-2.0")
+    assert (inception.weights, inception.license) == (INCEPTION_2015.name, "Apache-2.0")
     assert not inception.cached
-    assert (gabor.name, gabor.weights, gabor.licence, gabor.comparable) == ("gabor", None, None, False)
+    assert (gabor.name, gabor.weights, gabor.license, gabor.comparable) == ("gabor", None, None, False)
     assert gabor.cached
 
 

@@ -233,7 +233,7 @@ def test_all_planes_at_once_have_the_bits_of_one_plane_at_a_time(shift):
     image, device = random_image(31, 45), torch.device("cpu")
     rows, columns = resize._taps(31, 61, shift, device), resize._taps(45, 61, shift, device)
     together = torch.empty(3, 61, 61)
-    resize._blend_neighbours(image, rows, columns, together)  # as on a GPU
+    resize._blend_neighbors(image, rows, columns, together)  # as on a GPU
     assert torch.equal(together, resize._bilinear(image, 61, shift=shift))
 
 

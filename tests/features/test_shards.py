@@ -388,7 +388,7 @@ def test_other_feature_files_are_put_one_after_another_and_told(tmp_path):
     for name, rows in parts.items():
         np.save(tmp_path / f"{name}.npy", rows.astype(np.float64))
         save(tmp_path / f"{name}.safetensors", torch.from_numpy(rows))
-    for suffix, more in (("npy", ["unlabelled-features"]), ("safetensors", [])):
+    for suffix, more in (("npy", ["unlabeled-features"]), ("safetensors", [])):
         joined = open_input(str(tmp_path / f"*.{suffix}"), "real")
         assert torch.equal(joined.features, torch.from_numpy(np.concatenate([parts[name] for name in "abc"])))
         assert [item.code for item in joined.notices] == ["features-joined", *more]
@@ -396,7 +396,7 @@ def test_other_feature_files_are_put_one_after_another_and_told(tmp_path):
     result = genpr.score(str(tmp_path / "*.npy"), parts["b"], intervals=False, control=False)
     assert "features-joined" in {item.code for item in result.notices}
     (alone,) = [open_input(str(tmp_path / "b.n[p]y"), "real")]
-    assert [item.code for item in alone.notices] == ["unlabelled-features"]
+    assert [item.code for item in alone.notices] == ["unlabeled-features"]
 
 
 def test_whole_files_keep_what_is_known_of_all_images(images, tmp_path):

@@ -130,7 +130,7 @@ RUNS: dict[str, list[str]] = {
     "score-per-class": ["score", "real", "fake", *QUICK, "--per-class", "--min-per-class", "10"],
     "score-labels": ["score", "real", "fake", *QUICK, "--labels"],
     "score-labels-linear": ["score", "real", "fake", *QUICK,
-                            "--labels", "--recogniser", "linear", "--no-intervals"],
+                            "--labels", "--classifier", "linear", "--no-intervals"],
     "score-csv": ["score", "real", "fake", *QUICK, "--csv", "samples.csv"],
     "score-custom-extractor": ["score", "real", "fake", "--extractor", "pair.py:load", "--quiet"],
     "modes": ["modes", "real", "fake", *QUICK, "--all"],

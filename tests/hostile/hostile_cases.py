@@ -114,9 +114,9 @@ def prepare(shared: Path) -> None:
 
 
 def _header(
-    width: int, height: int, bits: int = 8, colour: int = 2, interlaced: int = 0
+    width: int, height: int, bits: int = 8, color: int = 2, interlaced: int = 0
 ) -> tuple[bytes, bytes]:
-    return b"IHDR", struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, interlaced)
+    return b"IHDR", struct.pack(">IIBBBBB", width, height, bits, color, 0, 0, interlaced)
 
 
 def _small_png(*extra: tuple[bytes, bytes], behind: tuple[tuple[bytes, bytes], ...] = ()) -> bytes:
@@ -136,7 +136,7 @@ def png_with_sixty_international_text_bombs(at: Place) -> Line:
 
 
 @case
-def png_with_a_colour_profile_that_unfolds_without_end(at: Place) -> Line:
+def png_with_a_color_profile_that_unfolds_without_end(at: Place) -> Line:
     return at.with_image(_small_png((b"iCCP", b"p\0\0" + _zeros(300))))
 
 
@@ -604,9 +604,9 @@ def avif_with_a_box_of_no_size_and_one_of_all(at: Place) -> Line:
 
 
 def _bmp(
-    width: int, height: int, bits: int = 24, compression: int = 0, colours: int = 0, body: bytes = b""
+    width: int, height: int, bits: int = 24, compression: int = 0, colors: int = 0, body: bytes = b""
 ) -> bytes:
-    head = struct.pack("<IiiHHIIiiII", 40, width, height, 1, bits, compression, len(body), 0, 0, colours, 0)
+    head = struct.pack("<IiiHHIIiiII", 40, width, height, 1, bits, compression, len(body), 0, 0, colors, 0)
     return b"BM" + struct.pack("<IHHI", 54 + len(body), 0, 0, 54) + head + body
 
 
@@ -622,7 +622,7 @@ def bmp_upside_down_of_the_lowest_height(at: Place) -> Line:
 
 
 @case
-def bmp_with_four_billion_colours(at: Place) -> Line:
+def bmp_with_four_billion_colors(at: Place) -> Line:
     return at.with_image(_bmp(8, 8, 8, 0, 2**32 - 1, bytes(2000)), (OK, DATA))
 
 
@@ -1456,9 +1456,7 @@ def saved_data_set_of_other_things(at: Place) -> Line:
 # --- labels, prompts, entities ------------------------------------------------------------------------------------
 
 
-def _labelled(
-    at: Place, name: str, data: bytes | str, *options: str, code: tuple[int, ...] = (DATA,)
-) -> Line:
+def _labeled(at: Place, name: str, data: bytes | str, *options: str, code: tuple[int, ...] = (DATA,)) -> Line:
     at.write(name, data)
     sides = ("--real-labels", name, "--fake-labels", name)
     return at.score(at.images(), "--per-class", *sides, *options, code=code)
@@ -1466,23 +1464,23 @@ def _labelled(
 
 @case
 def labels_in_utf_16(at: Place) -> Line:
-    return _labelled(at, "l.csv", "name,label\n00.png,cat\n".encode("utf-16"))
+    return _labeled(at, "l.csv", "name,label\n00.png,cat\n".encode("utf-16"))
 
 
 @case
 def labels_with_nul_bytes(at: Place) -> Line:
-    return _labelled(at, "l.csv", b"name,label\n00.png,ca\0t\n" * 100, "--json")
+    return _labeled(at, "l.csv", b"name,label\n00.png,ca\0t\n" * 100, "--json")
 
 
 @case
 def labels_of_a_million_columns(at: Place) -> Line:
-    return _labelled(at, "l.tsv", b"\t" * 1_000_000 + b"\n" + b"a\tb\n")
+    return _labeled(at, "l.tsv", b"\t" * 1_000_000 + b"\n" + b"a\tb\n")
 
 
 @case
 def labels_of_names_with_escapes(at: Place) -> Line:
     lines = "".join(f"{n:02}.png,\x1b]0;owned\x07\u202e{'x' * 5000}{n % 2}\n" for n in range(12))
-    line = _labelled(at, "l.csv", lines, "--html", "o.html", "--min-per-class", "3", code=(OK, DATA, USAGE))
+    line = _labeled(at, "l.csv", lines, "--html", "o.html", "--min-per-class", "3", code=(OK, DATA, USAGE))
     return _with_outputs(line, "o.html")
 
 
@@ -1493,20 +1491,20 @@ def _with_outputs(line: Line, *names: str) -> Line:
 
 @case
 def labels_that_take_far_more_when_parsed(at: Place) -> Line:
-    return _labelled(at, "l.json", b'{"labels": [' + b"[]," * 4_000_000 + b"[]]}")
+    return _labeled(at, "l.json", b'{"labels": [' + b"[]," * 4_000_000 + b"[]]}")
 
 
 @case
 def labels_of_numbers_that_are_none(at: Place) -> Line:
     names = ["NaN", "Infinity", "-Infinity", "1e999", "true", "1.5", "{}", "[[]]", '"\\ud800"', "9" * 4000]
     pairs = ",".join(f'["{n:02}.png", {name}]' for n, name in enumerate(names))
-    return _labelled(at, "l.json", f'{{"labels": [{pairs}]}}', "--json")
+    return _labeled(at, "l.json", f'{{"labels": [{pairs}]}}', "--json")
 
 
 @case
 def labels_of_twenty_thousand_classes(at: Place) -> Line:
     lines = "".join(f"{n:02}.png,{n}\n" for n in range(20_000))
-    return _labelled(at, "l.csv", lines, "--labels", code=(OK, DATA, USAGE))
+    return _labeled(at, "l.csv", lines, "--labels", code=(OK, DATA, USAGE))
 
 
 def _aligned(at: Place, name: str, data: bytes | str, *options: str) -> Line:

@@ -129,7 +129,7 @@ def read_manifold(path: Path) -> None:
 
 def read_weights(path: Path) -> None:
     url = "https://example.org/x"
-    entry = WeightsFile(name=path.name, url=url, size=None, sha256=None, licence="none", used_by=("x",))
+    entry = WeightsFile(name=path.name, url=url, size=None, sha256=None, license="none", used_by=("x",))
     assert all(isinstance(tensor, torch.Tensor) for tensor in load_state_dict(entry, path).values())
 
 

@@ -25,7 +25,7 @@ from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet, save_features
 from genpr.metrics.knn_manifold import KNNManifold
 
-COLOUR = np.random.default_rng(0).integers(0, 256, (9, 12, 3), dtype=np.uint8)
+COLOR = np.random.default_rng(0).integers(0, 256, (9, 12, 3), dtype=np.uint8)
 NAMES = ("a/0.png", "a/1.png", "b/2.png", "b/3.png")
 INFO = ExtractorInfo("fuzzed", 8, "none", None, comparable=False, cache_key="0" * 64)
 EXPECTED = {str(n): ["cat"] if n % 2 else ["cat", "dog"] for n in range(4)}
@@ -74,45 +74,45 @@ def tar_of(members: dict[str, bytes], mode: str = "w") -> bytes:
 
 def image_files() -> dict[str, list[bytes]]:
     """By format, the variants whose reading differs."""
-    palette, rgba = Image.fromarray(COLOUR).quantize(16), np.concatenate([COLOUR, COLOUR[..., :1]], axis=2)
-    gray16, cmyk = COLOUR[..., 0].astype(np.uint16) * 257, Image.fromarray(COLOUR).convert("CMYK")
+    palette, rgba = Image.fromarray(COLOR).quantize(16), np.concatenate([COLOR, COLOR[..., :1]], axis=2)
+    gray16, cmyk = COLOR[..., 0].astype(np.uint16) * 257, Image.fromarray(COLOR).convert("CMYK")
     exif = Image.Exif()
     exif[274], exif[271] = 6, "camera"
-    frames = {"save_all": True, "append_images": [Image.fromarray(255 - COLOUR)]}
+    frames = {"save_all": True, "append_images": [Image.fromarray(255 - COLOR)]}
     tiffs = ("raw", "tiff_lzw", "tiff_adobe_deflate", "packbits", "jpeg")
     return {
         "png": [
-            encoded(COLOUR, "PNG", exif=exif),
+            encoded(COLOR, "PNG", exif=exif),
             encoded(palette, "PNG", transparency=3),
             encoded(rgba, "PNG"),
             encoded(gray16, "PNG"),
-            encoded(COLOUR, "PNG", **frames),
+            encoded(COLOR, "PNG", **frames),
         ],
         "jpeg": [
-            encoded(COLOUR, "JPEG", exif=exif, progressive=True),
-            encoded(COLOUR[..., 0], "JPEG"),
+            encoded(COLOR, "JPEG", exif=exif, progressive=True),
+            encoded(COLOR[..., 0], "JPEG"),
             encoded(cmyk, "JPEG"),
         ],
         "webp": [
-            encoded(COLOUR, "WEBP", exif=exif),
+            encoded(COLOR, "WEBP", exif=exif),
             encoded(rgba, "WEBP"),
-            encoded(COLOUR, "WEBP", **frames),
+            encoded(COLOR, "WEBP", **frames),
         ],
         "tiff": [
-            *(encoded(COLOUR, "TIFF", compression=compression) for compression in tiffs),
+            *(encoded(COLOR, "TIFF", compression=compression) for compression in tiffs),
             encoded(gray16, "TIFF"),
-            encoded(COLOUR, "TIFF", **frames),
+            encoded(COLOR, "TIFF", **frames),
         ],
-        "gif": [encoded(palette, "GIF"), encoded(COLOUR, "GIF", **frames)],
-        "bmp": [encoded(COLOUR, "BMP"), encoded(palette, "BMP")],
-        "ppm": [encoded(COLOUR, "PPM"), b"P3 2 1 255\n255 0 0 # red\n0 0 255\n"],
-        "avif": [encoded(COLOUR, "AVIF"), encoded(COLOUR, "AVIF", **frames)],
+        "gif": [encoded(palette, "GIF"), encoded(COLOR, "GIF", **frames)],
+        "bmp": [encoded(COLOR, "BMP"), encoded(palette, "BMP")],
+        "ppm": [encoded(COLOR, "PPM"), b"P3 2 1 255\n255 0 0 # red\n0 0 255\n"],
+        "avif": [encoded(COLOR, "AVIF"), encoded(COLOR, "AVIF", **frames)],
     }
 
 
 def images() -> list[bytes]:
     """Three small images that differ."""
-    return [encoded(np.roll(COLOUR, shift, axis=1), "PNG") for shift in range(3)]
+    return [encoded(np.roll(COLOR, shift, axis=1), "PNG") for shift in range(3)]
 
 
 def members() -> dict[str, bytes]:
@@ -140,12 +140,12 @@ def npy(array: np.ndarray) -> bytes:
 
 def arrays() -> list[bytes]:
     """.npy files of images, of features and of labels."""
-    return [npy(np.stack([COLOUR] * 3)), npy(features(0).numpy().astype(np.float16)), npy(np.arange(4))]
+    return [npy(np.stack([COLOR] * 3)), npy(features(0).numpy().astype(np.float16)), npy(np.arange(4))]
 
 
 def zipped_arrays() -> list[bytes]:
     """.npz files of images with labels, and of features."""
-    pixels, labels = npy(np.stack([COLOUR] * 3)), npy(np.arange(3))
+    pixels, labels = npy(np.stack([COLOR] * 3)), npy(np.arange(3))
     return [
         zip_of({"arr_0.npy": pixels, "arr_1.npy": labels}, zipfile.ZIP_DEFLATED),
         zip_of({"features.npy": npy(features(0).numpy())}),

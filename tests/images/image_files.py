@@ -52,9 +52,9 @@ def png_chunk(kind: bytes, body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
-def png(width: int, height: int, *, bits: int, colour: int, rows: bytes, extra: bytes = b"") -> bytes:
+def png(width: int, height: int, *, bits: int, color: int, rows: bytes, extra: bytes = b"") -> bytes:
     """A PNG by hand; `rows` are the scan lines with their filter bytes, `extra` chunks before them."""
-    header = struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", width, height, bits, color, 0, 0, 0)
     return (
         b"\x89PNG\r\n\x1a\n"
         + png_chunk(b"IHDR", header)
@@ -67,7 +67,7 @@ def png(width: int, height: int, *, bits: int, colour: int, rows: bytes, extra: 
 def png_16bit_rgb(pixels: np.ndarray, extra: bytes = b"") -> bytes:
     """A PNG of uint16 pixels (h, w, 3)."""
     rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in pixels)
-    return png(pixels.shape[1], pixels.shape[0], bits=16, colour=2, rows=rows, extra=extra)
+    return png(pixels.shape[1], pixels.shape[0], bits=16, color=2, rows=rows, extra=extra)
 
 
 def tiff(tags: dict[int, list[int]], strips: list[bytes], *, order: str = "<") -> bytes:

@@ -30,7 +30,7 @@ from genpr.images.policy import FLAGS
 
 @pytest.mark.parametrize("format_name", ["GIF", "PNG", "WEBP", "TIFF", "AVIF"])
 def test_the_first_frame_is_used_and_more_are_told(format_name):
-    red, blue = (np.full((16, 16, 3), colour, np.uint8) for colour in ((255, 0, 0), (0, 0, 255)))
+    red, blue = (np.full((16, 16, 3), color, np.uint8) for color in ((255, 0, 0), (0, 0, 255)))
     image = decoded(encode_frames([red, blue], format_name))
     assert image.flags == ("multi-frame",)
     assert np.abs(image.pixels.astype(int) - red).max() <= 8
@@ -38,7 +38,7 @@ def test_the_first_frame_is_used_and_more_are_told(format_name):
 
 
 def test_the_second_picture_of_an_mpo_is_no_frame():
-    red, blue = (np.full((16, 16, 3), colour, np.uint8) for colour in ((255, 0, 0), (0, 0, 255)))
+    red, blue = (np.full((16, 16, 3), color, np.uint8) for color in ((255, 0, 0), (0, 0, 255)))
     image = decoded(encode_frames([red, blue], "MPO"))
     assert image.flags == ()
     assert np.abs(image.pixels.astype(int) - red).max() <= 8
@@ -91,7 +91,7 @@ def test_broken_exif_is_no_orientation_and_no_error(block, format_name):
     assert decoded(data).flags == ()
 
 
-def test_broken_xmp_and_colour_profiles_do_not_matter():
+def test_broken_xmp_and_color_profiles_do_not_matter():
     xmp = png_chunk(b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0\xff\xfe broken utf-8")
     profile = png_chunk(b"iCCP", b"profile\0\0not zlib")
     plain = encode(SMALL)
@@ -115,7 +115,7 @@ def test_flags_come_in_their_fixed_order():
 
 @pytest.mark.parametrize(("side", "megapixels"), [(10_000, "100,000,000"), (20_000, "400,000,000")])
 def test_a_bomb_is_refused_before_its_pixels_are_decoded(side, megapixels, monkeypatch):
-    bomb = png(side, side, bits=8, colour=2, rows=bytes(1 + 3 * side) * 64)
+    bomb = png(side, side, bits=8, color=2, rows=bytes(1 + 3 * side) * 64)
     monkeypatch.setattr(ImageFile.ImageFile, "load", lambda _: pytest.fail("pixels were decoded"))
     tracemalloc.start()
     error = refused_image(bomb)

@@ -23,9 +23,9 @@ def decoded(data, **choices):
 # Transparency -----------------------------------------------------------------------------------------------
 
 
-def rgba(colour, alpha) -> Image.Image:
-    """One opaque pixel of `colour`, and one with `alpha`."""
-    return Image.fromarray(np.array([[(*colour, 255), (*colour, alpha)]], np.uint8))
+def rgba(color, alpha) -> Image.Image:
+    """One opaque pixel of `color`, and one with `alpha`."""
+    return Image.fromarray(np.array([[(*color, 255), (*color, alpha)]], np.uint8))
 
 
 def palette() -> bytes:
@@ -54,9 +54,9 @@ def palette() -> bytes:
         ),
         (encode(np.array([[9 << 8, 7 << 8]], np.uint16), transparency=7 << 8), (9, 9, 9), (7, 7, 7)),
     ],
-    ids=["rgba-png", "rgba-tiff", "rgba-webp", "la", "palette", "colour-key", "16-bit-key"],
+    ids=["rgba-png", "rgba-tiff", "rgba-webp", "la", "palette", "color-key", "16-bit-key"],
 )
-def test_hidden_colours_show_or_give_way_to_the_chosen_one(data, shown, hidden, alpha, expected):
+def test_hidden_colors_show_or_give_way_to_the_chosen_one(data, shown, hidden, alpha, expected):
     image = decoded(data, alpha=alpha)
     assert image.pixels.tolist() == [[list(shown), list(expected or hidden)]]
     assert ("alpha-dropped" in image.flags) == (expected is None)
@@ -64,14 +64,14 @@ def test_hidden_colours_show_or_give_way_to_the_chosen_one(data, shown, hidden, 
     assert image.pixels.flags.writeable
 
 
-@pytest.mark.parametrize("colour", [0, 1, 100, 254, 255])
-def test_half_transparent_pixels_are_mixed_and_rounded_to_the_nearest(colour):
+@pytest.mark.parametrize("color", [0, 1, 100, 254, 255])
+def test_half_transparent_pixels_are_mixed_and_rounded_to_the_nearest(color):
     grid = np.zeros((256, 256, 4), np.uint8)
     grid[..., :3] = np.arange(256)[:, None, None]
     grid[..., 3] = np.arange(256)
     value, alpha = np.meshgrid(np.arange(256), np.arange(256), indexing="ij")
-    exact = (value * alpha + colour * (255 - alpha)) / 255
-    pixels = decoded(encode(Image.fromarray(grid)), alpha=f"#{colour:02x}{colour:02x}{colour:02x}").pixels
+    exact = (value * alpha + color * (255 - alpha)) / 255
+    pixels = decoded(encode(Image.fromarray(grid)), alpha=f"#{color:02x}{color:02x}{color:02x}").pixels
     np.testing.assert_array_equal(pixels, np.rint(exact)[..., None].repeat(3, 2))
 
 
@@ -82,7 +82,7 @@ def test_opaque_images_are_the_same_whatever_is_chosen():
         np.testing.assert_array_equal(decoded(data, alpha="black").pixels, decoded(data).pixels)
 
 
-def test_a_colour_key_of_16_bits_does_not_spill():
+def test_a_color_key_of_16_bits_does_not_spill():
     pixels = np.full((2, 2, 3), 0x1234, np.uint16)
     data = png_16bit_rgb(pixels, extra=png_chunk(b"tRNS", bytes([0, 1, 0, 2, 0, 3])))
     assert (decoded(data, alpha="white").pixels == 0x12).all()

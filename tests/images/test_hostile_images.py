@@ -200,7 +200,7 @@ def test_a_gif_frame_larger_than_its_screen_is_refused_where_pillow_has_no_limit
 def test_sides_of_more_than_a_million_pixels_are_refused(size):
     header = struct.pack("<IiiHHIIiiII", 40, *size, 1, 8, 1, 6, 0, 0, 0, 0)
     bmp = b"BM" + struct.pack("<IHHI", 1084, 0, 0, 1078) + header + bytes(range(256)) * 4 + b"\1\5\0\0\0\1"
-    files = [bmp, png(*size, bits=8, colour=0, rows=bytes(100)), b"P4\n%d %d\n" % size + bytes(2**18)]
+    files = [bmp, png(*size, bits=8, color=0, rows=bytes(100)), b"P4\n%d %d\n" % size + bytes(2**18)]
     for data in files:
         assert refused_image(data).code == "image-too-large"
     assert refused_image(np.zeros((size[1], size[0], 3), np.uint8)).code == "image-too-large"

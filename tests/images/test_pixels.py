@@ -76,7 +76,7 @@ def test_gray_bilevel_and_palette_equal_their_three_channel_copies(mode, format_
 def test_png_gray_of_few_bits_spans_the_full_range(bits):
     row = b"\0\x1b" if bits == 2 else b"\0\xa5"
     width = 8 // bits
-    image = decoded(png(width, 1, bits=bits, colour=0, rows=row))
+    image = decoded(png(width, 1, bits=bits, color=0, rows=row))
     raw = [(row[1] >> (8 - bits * (i + 1))) & (2**bits - 1) for i in range(width)]
     assert image.pixels[0, :, 0].tolist() == [value * 255 // (2**bits - 1) for value in raw]
 
@@ -90,7 +90,7 @@ def test_an_uncompressed_ycbcr_tiff_is_read_rightly_or_not_at_all():
         np.testing.assert_array_equal(decoded(ycbcr).pixels, np.asarray(back))
 
 
-def test_other_colour_spaces_are_converted():
+def test_other_color_spaces_are_converted():
     mid_gray = Image.new("LAB", (2, 2), (137, 128, 128))  # L* 53.6 is sRGB 128
     assert np.abs(decoded(encode(mid_gray, "TIFF")).pixels.astype(int) - 128).max() <= 1
     hsv = Image.fromarray(SMALL).convert("HSV")
@@ -150,7 +150,7 @@ def test_16_bit_gray_that_counts_from_white_is_turned_round():
     np.testing.assert_array_equal(255 - image.pixels, decoded(eight).pixels)
 
 
-def test_16_bit_colour_keeps_its_high_byte_and_is_told():
+def test_16_bit_color_keeps_its_high_byte_and_is_told():
     pixels = np.random.default_rng(0).integers(0, 65536, (8, 9, 3), dtype=np.uint16)
     tags = {256: [9], 257: [8], 258: [16, 16, 16], 259: [1], 262: [2], 277: [3], 278: [8]}
     chunky = tiff(tags | {284: [1]}, [pixels.astype("<u2").tobytes()])
@@ -223,7 +223,7 @@ def palette_with_alpha(alpha: bytes | int) -> bytes:
         (encode(Image.new("RGB", (4, 4), (255, 0, 0)), transparency=(255, 0, 1)), False),
     ],
 )
-def test_alpha_is_dropped_and_the_hidden_colour_kept(data, dropped):
+def test_alpha_is_dropped_and_the_hidden_color_kept(data, dropped):
     image = decoded(data)
     assert (image.pixels == (255, 0, 0)).all()
     assert image.flags == (("alpha-dropped",) if dropped else ())
@@ -246,7 +246,7 @@ def test_transparent_gray_keeps_its_gray(data, dropped):
     assert ("alpha-dropped" in image.flags) == dropped
 
 
-def test_transparent_gif_keeps_its_colours():
+def test_transparent_gif_keeps_its_colors():
     image = Image.fromarray(SMALL).quantize(8)
     used = int(np.asarray(image)[0, 0])
     decoded_gif = decoded(encode(image, "GIF", transparency=used))
@@ -254,7 +254,7 @@ def test_transparent_gif_keeps_its_colours():
     np.testing.assert_array_equal(decoded_gif.pixels, np.asarray(image.convert("RGB")))
 
 
-def test_16_bit_colour_with_a_colour_key_is_read():
+def test_16_bit_color_with_a_color_key_is_read():
     pixels = np.full((3, 3, 3), 0x1234, np.uint16)
     image = decoded(png_16bit_rgb(pixels, extra=png_chunk(b"tRNS", struct.pack(">HHH", 1, 2, 3))))
     assert (image.pixels == 0x12).all()

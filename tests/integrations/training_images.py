@@ -13,7 +13,7 @@ N_REAL, N_FAKE = 70, 61
 
 
 class Means:
-    """A quick extractor: mean colours of 16 parts of a picture."""
+    """A quick extractor: mean colors of 16 parts of a picture."""
 
     name = "means"
     dim = 48

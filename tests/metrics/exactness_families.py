@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from genpr.metrics.manifold import memberships_of
-from genpr.metrics.real_side import RealSide
+from genpr.metrics.real_manifold import RealManifold
 from genpr.neighbors.balls import Ball
 
 Sets = tuple[NDArray, NDArray]
@@ -30,7 +30,7 @@ def counts_of(
     real, fake, ties="closed", *, real_ks: Sequence[int] = KS, fake_ks: Sequence[int] = (3,)
 ) -> Counts:
     """The tables of real balls for `real_ks`, fitted at once and at most 3, and those of fake balls for `fake_ks`."""
-    side = RealSide.fit(real, balls=map(Ball, real_ks), ties=ties)
+    side = RealManifold.fit(real, balls=map(Ball, real_ks), ties=ties)
     counts: Counts = {}
     for fake_k in fake_ks:
         ks = dict(zip(("precision", "density", "coverage"), real_ks, strict=False))
@@ -186,8 +186,8 @@ def all_fakes_identical(rng):
 
 @_family
 def blobs_of_near_copies(rng):
-    centres = rng.normal(1, 1, (7, 40))
-    return [centres[rng.integers(0, 7, n)] + 1e-6 * rng.normal(size=(n, 40)) for n in (400, 300)]
+    centers = rng.normal(1, 1, (7, 40))
+    return [centers[rng.integers(0, 7, n)] + 1e-6 * rng.normal(size=(n, 40)) for n in (400, 300)]
 
 
 @_family

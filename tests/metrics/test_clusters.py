@@ -14,10 +14,10 @@ def missing_kinds(real, fake, **options):
 
 @pytest.fixture
 def modes(rng):
-    centres = 8 * rng.normal(size=(5, 12))
+    centers = 8 * rng.normal(size=(5, 12))
 
     def draw(counts):
-        rows = [centres[mode] + rng.normal(size=(count, 12)) for mode, count in enumerate(counts)]
+        rows = [centers[mode] + rng.normal(size=(count, 12)) for mode, count in enumerate(counts)]
         return torch.from_numpy(np.concatenate(rows).astype(np.float32))
 
     return draw

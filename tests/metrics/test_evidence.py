@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from genpr.metrics.diagnostics import ManifoldDiagnostics, is_copying
-from genpr.metrics.real_side import RealSide
+from genpr.metrics.real_manifold import RealManifold
 from genpr.neighbors.balls import Ball
 
 
 def evidence(real, fake, *, k=3, keep=8, fake_balls=(3,)):
-    side = RealSide.fit(np.asarray(real, np.float32), balls=[Ball(k)], keep=keep, device="cpu")
+    side = RealManifold.fit(np.asarray(real, np.float32), balls=[Ball(k)], keep=keep, device="cpu")
     fakes = side.place(torch.as_tensor(fake, dtype=torch.float32), [Ball(each) for each in fake_balls])
     return ManifoldDiagnostics.of(side, side.count(fakes, [Ball(k)]))
 
@@ -89,16 +89,16 @@ def test_a_few_near_copies_in_a_large_set_are_chance(rng):
 def test_without_lists_or_balls_nothing_is_looked_for(rng):
     real, fake = torch.from_numpy(rng.normal(size=(2, 50, 4)).astype(np.float32))
     assert evidence(real, fake, keep=0).near_copies is None
-    side = RealSide.fit(real, balls=[], device="cpu")
+    side = RealManifold.fit(real, balls=[], device="cpu")
     assert ManifoldDiagnostics.of(side, side.count(side.place(fake, [Ball(3)]), [])) is None
-    clipped = RealSide.fit(real, balls=[Ball(3, clipped=True)], device="cpu")
+    clipped = RealManifold.fit(real, balls=[Ball(3, clipped=True)], device="cpu")
     counted = clipped.count(clipped.place(fake, []), [Ball(3, clipped=True)])
     assert ManifoldDiagnostics.of(clipped, counted) is None
 
 
 def test_hubness_is_of_the_balls_of_the_largest_k(rng):
     real, fake = torch.from_numpy(rng.normal(size=(2, 100, 64)).astype(np.float32))
-    side = RealSide.fit(real, balls=[Ball(1), Ball(5)], device="cpu")
+    side = RealManifold.fit(real, balls=[Ball(1), Ball(5)], device="cpu")
     counted = side.count(side.place(fake, []), [Ball(1), Ball(5)])
     found = ManifoldDiagnostics.of(side, counted)
     degrees = counted.memberships.real_in_degrees[Ball(5)]

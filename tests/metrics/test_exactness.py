@@ -36,7 +36,7 @@ from hypothesis.extra import numpy as hnp
 
 import genpr
 from genpr.metrics.manifold import ball_scores, memberships_of
-from genpr.metrics.real_side import RealSide
+from genpr.metrics.real_manifold import RealManifold
 from genpr.neighbors.balls import Ball
 
 TIES = ("closed", "strict")
@@ -160,7 +160,7 @@ class TestLarge:
         nearest = []
         for start in range(0, len(features), 1000):
             sq = cls.sq_distances(features[start : start + 1000], features)
-            np.fill_diagonal(sq[:, start:], np.inf)  # a row is not its own neighbour
+            np.fill_diagonal(sq[:, start:], np.inf)  # a row is not its own neighbor
             sq.partition(max(KS), axis=1)
             nearest.append(sq[:, : max(KS)].copy())
         return np.sort(np.concatenate(nearest), axis=1).T[[k - 1 for k in KS]]
@@ -225,7 +225,7 @@ def test_integer_grids_are_counted_as_exact_arithmetic_counts_them(sets, ties, d
         name: data.draw(st.integers(1, len(points) - 1), label=name)
         for name, points in (("precision", real), ("density", real), ("coverage", real), ("recall", fake))
     }
-    side = RealSide.fit(real, balls=[Ball(ks[name]) for name in ks if name != "recall"], ties=ties)
+    side = RealManifold.fit(real, balls=[Ball(ks[name]) for name in ks if name != "recall"], ties=ties)
     found = memberships_of(side, fake, ks=ks)
     values = ball_scores(side, fake, ks=ks)
     for name, k in ks.items():

@@ -12,7 +12,7 @@ from scipy.stats import binom, nbinom
 from genpr.errors import FeatureError, UsageError
 from genpr.metrics import modes as modes_module
 from genpr.metrics.clusters import fitted_centers, nearest_centers
-from genpr.metrics.joint import JointNeighbours, list_length
+from genpr.metrics.joint import JointNeighbors, list_length
 from genpr.metrics.knn_manifold import KNNManifold
 from genpr.metrics.modes import _spread, excess_by_relabeling, holm, modes_of, surprise
 
@@ -23,11 +23,11 @@ KINDS = 10
 @pytest.fixture(scope="module")
 def draw():
     """Features of images of ten kinds."""
-    centres = 3 * np.random.default_rng(5).normal(size=(KINDS, 12))
+    centers = 3 * np.random.default_rng(5).normal(size=(KINDS, 12))
 
     def of(kinds, seed):
         noise = np.random.default_rng(seed).normal(size=(len(kinds), 12))
-        return (centres[kinds] + noise).astype(np.float32)
+        return (centers[kinds] + noise).astype(np.float32)
 
     return of
 
@@ -45,11 +45,11 @@ def missed(draw):
 
 def joint_of(features, length=None):
     tensor = torch.from_numpy(features)
-    return JointNeighbours.of(tensor, length or len(tensor) - 1, device=CPU)
+    return JointNeighbors.of(tensor, length or len(tensor) - 1, device=CPU)
 
 
 @pytest.mark.parametrize("kind", ["spread", "lattice", "repeats"])
-def test_flags_are_those_of_the_exact_counts_for_any_labelling(rng, kind):
+def test_flags_are_those_of_the_exact_counts_for_any_labeling(rng, kind):
     features = {
         "spread": rng.normal(size=(90, 5)),
         "lattice": rng.integers(0, 3, (90, 3)),
@@ -97,7 +97,7 @@ def test_holms_adjustment():
     assert holm(np.array([0.9, 0.8])).tolist() == [1.0, 1.0]
 
 
-def test_p_is_the_place_among_random_labellings():
+def test_p_is_the_place_among_random_labelings():
     """Independent flags: of 40 images called real, those of group 0 that are."""
     is_real, group = np.arange(80) < 40, (np.arange(80) % 4 == 0).astype(int)
 
@@ -236,12 +236,12 @@ def test_threads_change_nothing_and_are_left_as_they_were(rng, monkeypatch):
 def test_centres_are_means_at_any_scale(rng, scale):
     part = torch.from_numpy(scale * (rng.integers(0, 2, (200, 1)) * 9 + rng.normal(size=(200, 3))))
     part = part - part.mean(dim=0)
-    centres = fitted_centers(part, 2, seed=0)
-    label, sq = nearest_centers(part, part.new_zeros(3), centres)
+    centers = fitted_centers(part, 2, seed=0)
+    label, sq = nearest_centers(part, part.new_zeros(3), centers)
     for cell in range(2):
-        assert centres[cell].numpy() == pytest.approx(part[label == cell].mean(dim=0).numpy(), rel=1e-4)
+        assert centers[cell].numpy() == pytest.approx(part[label == cell].mean(dim=0).numpy(), rel=1e-4)
     assert sq.numpy() == pytest.approx(
-        (part - centres[label]).square().sum(dim=1).numpy(), rel=1e-6, abs=1e-9 * scale**2
+        (part - centers[label]).square().sum(dim=1).numpy(), rel=1e-6, abs=1e-9 * scale**2
     )
 
 

@@ -5,11 +5,11 @@ import pytest
 import torch
 
 import genpr
-from genpr.metrics import real_side
+from genpr.metrics import real_manifold
 from genpr.metrics.diagnostics import ManifoldDiagnostics
-from genpr.metrics.memorisation import ct_z
+from genpr.metrics.memorization import ct_z
 from genpr.metrics.neighbor_metrics import NeighborMetrics
-from genpr.metrics.real_side import RealSide
+from genpr.metrics.real_manifold import RealManifold
 from genpr.neighbors import search
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.engine import TorchEngine
@@ -20,7 +20,7 @@ from genpr.runtime import torch_threads
 def test_pairs_are_counted_as_they_are_done_with_and_add_up(threads, rng, monkeypatch):
     real, fake = rng.normal(size=(100, 5)), rng.normal(size=(70, 5))
     seen = []
-    monkeypatch.setattr(real_side, "choose_engine", lambda _: TorchEngine(16, 16))
+    monkeypatch.setattr(real_manifold, "choose_engine", lambda _: TorchEngine(16, 16))
     with torch_threads(threads):
         genpr.manifold_metrics(real, fake, progress=lambda done, total: seen.append((done, total)))
     totals = list(dict.fromkeys(total for _, total in seen))
@@ -35,7 +35,7 @@ def test_pairs_are_counted_as_they_are_done_with_and_add_up(threads, rng, monkey
 def test_a_search_is_told_in_per_cent(rng):
     seen = []
     genpr.score(*rng.normal(size=(2, 200, 5)), progress=lambda *told: seen.append(told))
-    done = [done for stage, done, total in seen if stage == "neighbours" and total == 100]
+    done = [done for stage, done, total in seen if stage == "neighbors" and total == 100]
     assert done[0] == 0
     assert done.count(100) >= 2
     assert len(done) == len(seen)
@@ -85,7 +85,7 @@ def test_every_search_behind_a_score_is_told_of(ks, intervals, more, rng):
 
 def test_the_search_for_near_copies_is_told_of(rng):
     real, fake = (torch.from_numpy(rng.normal(size=(n, 3)).astype(np.float32)) for n in (90, 60))
-    side = RealSide.fit(real, balls=[Ball(3)], keep=2, device="cpu")
+    side = RealManifold.fit(real, balls=[Ball(3)], keep=2, device="cpu")
     told = []
     counted = side.count(side.place(fake, []), [Ball(3)])
     ManifoldDiagnostics.of(side, counted, lambda *each: told.append(each))
@@ -100,4 +100,4 @@ def test_the_search_for_copied_training_images_is_told_of(rng):
 
 
 def test_telling_nobody_is_nothing():
-    assert search.no_tick(5) is None
+    assert search.no_advance(5) is None

@@ -12,12 +12,12 @@ from genpr.metrics.projection import project
 
 
 def by_svd(real, fake):
-    """Centre, axes (2, d) of either sign and shares of variance, by numpy from rows that weigh the same per side."""
+    """Center, axes (2, d) of either sign and shares of variance, by numpy from rows that weigh the same per side."""
     real, fake = (np.asarray(side, np.float32).astype(np.float64) for side in (real, fake))
-    centre = (real.mean(axis=0) + fake.mean(axis=0)) / 2
-    rows = np.vstack([(real - centre) / len(real) ** 0.5, (fake - centre) / len(fake) ** 0.5])
+    center = (real.mean(axis=0) + fake.mean(axis=0)) / 2
+    rows = np.vstack([(real - center) / len(real) ** 0.5, (fake - center) / len(fake) ** 0.5])
     _, values, axes = np.linalg.svd(rows, full_matrices=False)
-    return centre, axes[:2], (values**2 / (values**2).sum())[:2]
+    return center, axes[:2], (values**2 / (values**2).sum())[:2]
 
 
 def integers(rng, d):
@@ -35,8 +35,8 @@ def spread(rng, n, d, shift=0.0):
 def test_axes_are_those_of_the_definition(rng, n, m, d):
     real, fake = spread(rng, n, d), spread(rng, m, d, shift=0.5)
     found = project(real, fake)
-    centre, axes, shares = by_svd(real, fake)
-    expected = (np.vstack([real, fake]).astype(np.float64) - centre) @ axes.T
+    center, axes, shares = by_svd(real, fake)
+    expected = (np.vstack([real, fake]).astype(np.float64) - center) @ axes.T
     signs = np.sign((found.places * expected).sum(axis=0))
     assert found.places == pytest.approx(expected * signs, abs=1e-9)
     assert found.explained == pytest.approx(shares, abs=1e-12)
@@ -144,8 +144,8 @@ def test_axes_of_large_sets_are_those_of_a_random_part(rng, monkeypatch):
     monkeypatch.setattr(projection, "_FITTED", 50)
     found = project(real, fake, most=20, seed=4)
     part = real[np.random.default_rng(4).permutation(400)[:50]]
-    centre, axes, shares = by_svd(part, fake)
-    expected = (real[found.rows[found.is_real]] - centre) @ axes.T
+    center, axes, shares = by_svd(part, fake)
+    expected = (real[found.rows[found.is_real]] - center) @ axes.T
     assert np.abs(found.places[found.is_real]) == pytest.approx(np.abs(expected), abs=1e-9)
     assert found.explained == pytest.approx(shares)
 

@@ -24,7 +24,7 @@ from genpr.metrics.uncertainty import (
     standard_error,
 )
 from genpr.neighbors.balls import Ball
-from genpr.neighbors.counts import Neighbourhood
+from genpr.neighbors.counts import Neighborhood
 from genpr.neighbors.halves import Halves, unpacked
 from genpr.neighbors.index import Frame
 from genpr.neighbors.search import visit
@@ -39,7 +39,7 @@ COUNT = 6
 def sides_of(real: NDArray, fake: NDArray):
     frame = Frame.around(torch.from_numpy(real))
     placed = [frame.place(torch.from_numpy(features)) for features in (real, fake)]
-    return tuple((points, Neighbourhood.of(points, [Ball(1)], keep=64).lists) for points in placed)
+    return tuple((points, Neighborhood.of(points, [Ball(1)], keep=64).lists) for points in placed)
 
 
 def values_of(real: NDArray, fake: NDArray, ks=KS, **options) -> dict[str, torch.Tensor]:
@@ -113,8 +113,8 @@ def by_definition(real: NDArray, fake: NDArray, ties: str) -> dict[str, float]:
     return values
 
 
-def whole_numbers(rng: np.random.Generator, n: int, centre: int) -> NDArray:
-    return (centre + rng.integers(-5, 6, (n, 3))).astype(np.float32)
+def whole_numbers(rng: np.random.Generator, n: int, center: int) -> NDArray:
+    return (center + rng.integers(-5, 6, (n, 3))).astype(np.float32)
 
 
 @pytest.mark.parametrize("ties", ["closed", "strict"])
@@ -146,7 +146,7 @@ def test_swapped_sides_would_be_seen(rng):
 def test_the_same_reals_have_the_same_halves_whatever_the_fakes(rng):
     real = whole_numbers(rng, 40, 0)
     far = np.full((30, 3), 1000, np.float32)
-    # Fakes that all lie on one real: coverage counts how often that one and its neighbours are in the half.
+    # Fakes that all lie on one real: coverage counts how often that one and its neighbors are in the half.
     one, other = (values_of(real, np.repeat(real[:1], m, axis=0), {"coverage": 1}) for m in (20, 60))
     assert one["coverage"].tolist() == other["coverage"].tolist()
     assert values_of(real, far, {"coverage": 1})["coverage"].tolist() == [0] * COUNT

@@ -31,14 +31,14 @@ _MOST_DIRECTIONS = 200
 
 
 def with_basis(frame: Frame, basis: Tensor | None) -> Frame:
-    width = len(frame.centre) if basis is None else basis.shape[1] + 1
-    return replace(frame, basis=basis, centres=torch.empty(0, width, dtype=torch.float64))
+    width = len(frame.center) if basis is None else basis.shape[1] + 1
+    return replace(frame, basis=basis, centers=torch.empty(0, width, dtype=torch.float64))
 
 
 def with_cells(frame: Frame, features: Tensor, count: int = 5) -> Frame:
     """Around some of the rows, whatever they are."""
     some = frame.place(features[:: -(-len(features) // count)])
-    return replace(frame, centres=some.view.augmented[:, :-2].double())
+    return replace(frame, centers=some.view.augmented[:, :-2].double())
 
 
 def is_beyond(view: FloatView | CodeView) -> Tensor:
@@ -52,7 +52,7 @@ def random_directions(d: int, count: int) -> Tensor:
 
 
 def principal_directions(frame: Frame, features: Tensor, count: int) -> Tensor:
-    moved = (features.double() - frame.centre) * frame.scale
+    moved = (features.double() - frame.center) * frame.scale
     return torch.linalg.svd(moved, full_matrices=False).Vh[:count].T.contiguous()
 
 
@@ -62,7 +62,7 @@ def _in_directions(count_of: Callable[[int], int]) -> Callable[[Frame, Tensor], 
 
 def on_grid(frame: Frame, features: Tensor) -> Frame:
     """Integers of all coordinates, whatever they may be of these features."""
-    return replace(frame, grid=Grid.fitted((features.float() - frame.centre) * frame.scale))
+    return replace(frame, grid=Grid.fitted((features.float() - frame.center) * frame.scale))
 
 
 def _principal(frame: Frame, features: Tensor) -> Frame:

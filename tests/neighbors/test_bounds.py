@@ -205,7 +205,7 @@ def test_one_outlier_widens_nobody_elses_slack(kind, rng):
     with_outlier[7] = 1e6
     frame = frame_of(clean, kind)
     before = frame.place(clean)
-    after = replace(Frame.around(with_outlier), basis=frame.basis, centres=frame.centres).place(with_outlier)
+    after = replace(Frame.around(with_outlier), basis=frame.basis, centers=frame.centers).place(with_outlier)
     others = (torch.arange(500) != 7).nonzero()[:, 0]
     zero = torch.zeros(1, dtype=torch.int64)
 
@@ -218,7 +218,7 @@ def test_one_outlier_widens_nobody_elses_slack(kind, rng):
 
 @pytest.mark.parametrize("value", [0.0, 3.7, 1e-42, 3e38])
 @of_floats
-def test_copies_of_the_centre_have_no_slack(value, kind):
+def test_copies_of_the_center_have_no_slack(value, kind):
     features = torch.full((10, 3), value)
     frame = frame_of(features, "all coordinates")
     if kind != "all coordinates":
@@ -230,13 +230,13 @@ def test_copies_of_the_centre_have_no_slack(value, kind):
 
 
 @pytest.mark.parametrize("kind", ["all coordinates", "one direction", "three directions"])
-def test_rows_that_vanish_in_the_frame_but_differ_from_its_centre_have_slack(kind):
+def test_rows_that_vanish_in_the_frame_but_differ_from_its_center_have_slack(kind):
     features = torch.zeros(300, 2)
     features[1:200] = 1e36
     features[::3] = torch.tensor([1e-44, 0.0])  # less than float32 holds at the scale of the others
     frame = frame_of(features, kind)
     points = frame.place(features)
-    vanished = ~points.view.augmented[:, :-2].any(dim=1) & (features != frame.centre).any(dim=1)
+    vanished = ~points.view.augmented[:, :-2].any(dim=1) & (features != frame.center).any(dim=1)
     assert vanished.any()
     assert points.view.slack[vanished].min() > 0
     _assert_bounds_hold(points, points)
@@ -272,7 +272,7 @@ def test_a_basis_that_is_not_orthonormal_is_noticed_and_paid_for(rng):
     true = sq_distances(features, features)
     points = with_basis(frame, bent).place(features)
     _assert_bounds_hold(points, points)
-    naive = represent(features, frame.centre, frame.scale, bent, basis_tolerance(basis))
+    naive = represent(features, frame.center, frame.scale, bent, basis_tolerance(basis))
     points = _with_slack(points, naive.coordinates, naive.slack)
     assert (_limits(points, points)[0] > true).any()
 

@@ -14,10 +14,10 @@ from genpr.neighbors.index import Cells
 from genpr.neighbors.search import blocks_of
 
 
-def _cells(coordinates: Tensor, centres: Tensor, loose: list[int] = ()) -> Cells:
+def _cells(coordinates: Tensor, centers: Tensor, loose: list[int] = ()) -> Cells:
     slack = torch.zeros(len(coordinates), dtype=torch.float64)
     slack[list(loose)] = torch.inf
-    return Cells.of(coordinates.float(), slack, centres.double())
+    return Cells.of(coordinates.float(), slack, centers.double())
 
 
 def _column(*values: float) -> Tensor:
@@ -53,22 +53,22 @@ def _clusters(draw):
         torch.from_numpy(places[rng.integers(0, len(places), n)] + spread * rng.normal(size=(n, width)))
         for n in (draw(st.integers(1, 40)), draw(st.integers(1, 40)))
     ]
-    centres = sets[0][torch.from_numpy(rng.integers(0, len(sets[0]), draw(st.integers(1, 8))))]
+    centers = sets[0][torch.from_numpy(rng.integers(0, len(sets[0]), draw(st.integers(1, 8))))]
     if draw(st.booleans()):
         sets[0][0] = 1e6
     if draw(st.booleans()):
-        centres = centres + spread * torch.from_numpy(rng.normal(size=centres.shape))
+        centers = centers + spread * torch.from_numpy(rng.normal(size=centers.shape))
     loose = [
         [row for row in range(len(x)) if draw(st.booleans())] if draw(st.booleans()) else [] for x in sets
     ]
-    return [x.float() for x in sets], centres, loose, rng
+    return [x.float() for x in sets], centers, loose, rng
 
 
 @settings(max_examples=150, deadline=None)
 @given(_clusters())
 def test_no_row_in_reach_of_a_block_is_missed(drawn):
-    (x, y), centres, loose, rng = drawn
-    cells_x, cells_y = _cells(x, centres, loose[0]), _cells(y, centres, loose[1])
+    (x, y), centers, loose, rng = drawn
+    cells_x, cells_y = _cells(x, centers, loose[0]), _cells(y, centers, loose[1])
     _assert_nothing_in_reach_is_missed(x, y, cells_x, cells_y, rng)
     _assert_nothing_in_reach_is_missed(x, x, cells_x, cells_x, rng)
 
@@ -78,8 +78,8 @@ def test_no_row_in_reach_of_a_block_is_missed(drawn):
 def test_rounding_on_a_line_where_every_bound_is_an_equality_misses_nothing(seed, offset):
     rng = np.random.default_rng(seed)
     x, y = (torch.from_numpy(10.0**offset + rng.normal(size=(40, 1))).float() for _ in range(2))
-    centres = torch.from_numpy(10.0**offset + rng.normal(size=(4, 1)))
-    _assert_nothing_in_reach_is_missed(x, y, _cells(x, centres), _cells(y, centres), rng)
+    centers = torch.from_numpy(10.0**offset + rng.normal(size=(4, 1)))
+    _assert_nothing_in_reach_is_missed(x, y, _cells(x, centers), _cells(y, centers), rng)
 
 
 @pytest.mark.parametrize("case", feature_cases.names())
@@ -146,7 +146,7 @@ def test_rows_without_coordinates_are_in_reach_of_all_and_all_of_them():
     assert cells.within_reach(reach, cells, torch.tensor([2])).all()
 
 
-def test_copies_of_a_centre_hide_nothing():
+def test_copies_of_a_center_hide_nothing():
     x = _column(0, 0, 5, 5.5)
     cells = _cells(x, _column(0, 0, 5, 5))
     for block in (torch.tensor([0, 1]), torch.tensor([2, 3])):
@@ -161,11 +161,11 @@ def test_no_centres_make_no_cells():
 def test_cells_are_as_few_as_memory_allows_and_sets_with_different_ones_hide_nothing(monkeypatch):
     monkeypatch.setattr(index, "_MAX_DISTANCES", 12)
     few, many = _column(0, 100, 200), _column(0, 100, 200, 0, 100)
-    centres = _column(0, 100, 200)
-    of_few, of_many = _cells(few, centres), _cells(many, centres)
+    centers = _column(0, 100, 200)
+    of_few, of_many = _cells(few, centers), _cells(many, centers)
     assert len(of_few.sq_distances) == 3
     assert len(of_many.sq_distances) == 2
     assert of_many.label.tolist() == [0, 1, 1, 0, 1]
     assert of_many.within_reach(torch.zeros(5).double(), of_few, torch.tensor([0])).all()
     assert of_few.within_reach(torch.zeros(3).double(), of_many, torch.tensor([0])).all()
-    assert _cells(torch.ones(13, 1), centres) is None
+    assert _cells(torch.ones(13, 1), centers) is None

@@ -121,7 +121,7 @@ def test_rows_that_reach_nothing_keep_reaching_nothing(rng):
     assert (sq_reach[settled] == -torch.inf).all()
     assert sq_reach[~settled].isfinite().all()
     assert not (settled[pairs.i] & settled[pairs.j]).any()
-    assert (settled[pairs.i] | settled[pairs.j]).any()  # they are neighbours of others still
+    assert (settled[pairs.i] | settled[pairs.j]).any()  # they are neighbors of others still
 
 
 def test_nothing_met_is_nothing_kept():

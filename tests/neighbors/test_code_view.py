@@ -26,7 +26,7 @@ of_engines = pytest.mark.parametrize("engine", ["faiss", "torch"])
 
 
 def _rows(rng, n: int, d: int = 40) -> Tensor:
-    """Some far longer than others, some beyond every grid, some copies of the centre."""
+    """Some far longer than others, some beyond every grid, some copies of the center."""
     rows = rng.normal(5, 1, (n, d))
     rows[::10] *= 20
     rows[3], rows[5], rows[11] = 1e6, -1e30, np.median(rows, axis=0)
@@ -96,7 +96,7 @@ def test_a_view_is_what_the_grid_makes_of_rows(rng):
     features = _rows(rng, 30)
     points = _placed(features)
     view, frame = points.view, points.frame
-    coded = frame.grid.place(features, frame.centre, frame.scale)
+    coded = frame.grid.place(features, frame.center, frame.scale)
     for name in ("codes", "slacks", "half_floors"):
         assert torch.equal(getattr(view, name), getattr(coded, name))
     assert view.width == frame.grid.width
@@ -164,10 +164,10 @@ def test_what_float32_makes_of_integers_is_real_and_paid_for(rng):
     # Left rows are zero, and right ones nearly on the grid: there is no other error.
     grid = Grid(torch.eye(64), torch.eye(64), 0.5, (2.0**-30, 1.0))
     sizes = torch.from_numpy(rng.uniform(2.0**-11, 2.0**-10, (60, 1)))
-    rows, centre = (0.5 * (1 + sizes)).float().expand(60, 4096), torch.zeros(4096)
-    origin, view = (CodeView.of(features, centre, 1.0, grid) for features in (centre[None], rows))
+    rows, center = (0.5 * (1 + sizes)).float().expand(60, 4096), torch.zeros(4096)
+    origin, view = (CodeView.of(features, center, 1.0, grid) for features in (center[None], rows))
     assert (view.codes == 1).all()
-    true = sq_distances(centre[None], rows)
+    true = sq_distances(center[None], rows)
     lower = -2 * _all_keys(origin, view)
     gap = origin.gap(torch.zeros(60, dtype=torch.int64), view, torch.arange(60))
     assert (lower <= true).all()
@@ -188,7 +188,7 @@ def test_views_are_restored_from_their_tensors(with_grid, rng):
     again = Frame.restored({name: tensor.clone() for name, tensor in frame.tensors().items()}, numbers)
     assert (again.grid is None) != with_grid
     assert again.scale == frame.scale
-    assert torch.equal(again.centre, frame.centre)
+    assert torch.equal(again.center, frame.center)
     placed = Placed.restored(again, features, points.view.tensors())
     assert type(placed.view) is type(points.view)
     assert placed.cells is None
@@ -307,8 +307,8 @@ def test_integers_are_taken_where_no_few_directions_hold_enough(caplog):
     plain = Frame.around(_power_law(1))
     assert frame.grid.width == D
     assert frame.basis is None
-    assert len(frame.centres) == 0
-    assert torch.equal(frame.centre, plain.centre)
+    assert len(frame.centers) == 0
+    assert torch.equal(frame.center, plain.center)
     assert frame.scale == plain.scale
     (record,) = caplog.records
     assert "8-bit integers" in record.getMessage()
@@ -331,7 +331,7 @@ def test_integers_are_not_taken_where_they_are_not_available(monkeypatch):
 
 def test_integers_are_not_taken_where_they_leave_too_many_pairs():
     rows = _power_law(1).clone()
-    rows[:, 0] += 30 * torch.arange(N).sin()  # what the steps have to reach, and neighbours differ little in
+    rows[:, 0] += 30 * torch.arange(N).sin()  # what the steps have to reach, and neighbors differ little in
     assert choose_frame(rows, 5).grid is None
 
 

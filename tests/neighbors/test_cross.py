@@ -70,7 +70,7 @@ def test_every_count_is_the_oracles(case, kind, engine):
     _check(case, kind, ENGINES[engine])
 
 
-@pytest.mark.parametrize("case", ["off_centre", "near_duplicates", "fakes_copy_reals"])
+@pytest.mark.parametrize("case", ["off_center", "near_duplicates", "fakes_copy_reals"])
 def test_threads_change_nothing(case):
     torch.set_num_threads(3)  # the fixture for all tests puts the number back
     _check(case, "principal directions and cells", TorchEngine(40, 64))
@@ -150,7 +150,7 @@ def test_radii_of_any_size(kind, ties, rng):
         _assert_counts(counts, oracle.sq_distances(real, fake), of_real, of_fake, ties)
 
 
-@pytest.mark.parametrize("case", ["off_centre", "huge_values", "fakes_copy_reals"])
+@pytest.mark.parametrize("case", ["off_center", "huge_values", "fakes_copy_reals"])
 def test_coordinates_that_are_not_kept_change_nothing(case, monkeypatch):
     monkeypatch.setattr(index, "_KEPT_BYTES", 0)
     _check(case, "all coordinates", TorchEngine(64, 50))

@@ -12,7 +12,7 @@ from genpr.neighbors.counts import cross_counts
 from genpr.neighbors.distance import sq_distances
 from genpr.neighbors.engine import TorchEngine
 from genpr.neighbors.index import Frame, Placed, choose_frame, serves
-from genpr.neighbors.nearest import kth_sq_distances, nearest_neighbours
+from genpr.neighbors.nearest import kth_sq_distances, nearest_neighbors
 from genpr.neighbors.search import Pairs
 
 pytestmark = [
@@ -43,7 +43,7 @@ def _everything(x: Placed, y: Placed, engine: TorchEngine) -> list[torch.Tensor]
             counts.fake_balls_per_real,
             counts.reals_per_fake_ball,
         ]
-    nearest = nearest_neighbours(x, 4, engine=engine)[1]
+    nearest = nearest_neighbors(x, 4, engine=engine)[1]
     assert all(table.device == x.device for table in (*radii, *tables, nearest))
     return [table.cpu() for table in (*radii, *tables, nearest)]
 

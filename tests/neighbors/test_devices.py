@@ -10,7 +10,7 @@ from genpr.neighbors import index as index_module
 from genpr.neighbors import search as search_module
 from genpr.neighbors.counts import cross_counts
 from genpr.neighbors.engine import FaissEngine, TorchEngine
-from genpr.neighbors.nearest import kth_sq_distances, nearest_neighbours
+from genpr.neighbors.nearest import kth_sq_distances, nearest_neighbors
 
 
 class _Homeless(TorchFunctionMode):
@@ -39,7 +39,7 @@ def test_whatever_is_made_is_made_where_the_data_is(kind, copies, rng, monkeypat
     engine, homeless = TorchEngine(16, 16), _Homeless()
     with homeless:
         sq_radii = kth_sq_distances(x, [3], engine=engine)
-        nearest_neighbours(x, 3, engine=engine)
+        nearest_neighbors(x, 3, engine=engine)
         cross_counts(x, y, real_sq_radii=sq_radii, engine=engine)
         cross_counts(x, y, real_sq_radii=torch.full_like(sq_radii, -torch.inf), engine=engine)
     assert not homeless.seen
@@ -55,7 +55,7 @@ def test_the_default_type_of_new_tensors_does_not_matter(kind, rng, monkeypatch)
         tables = [kth_sq_distances(x, [3])]
         for engine in (FaissEngine(), TorchEngine(16, 16)):
             counts = cross_counts(x, y, real_sq_radii=tables[0], engine=engine)
-            index, sq = nearest_neighbours(x, 3, engine=engine)
+            index, sq = nearest_neighbors(x, 3, engine=engine)
             tables += [counts.real_balls_per_fake, counts.fakes_per_real_ball, index.sort(dim=1).values, sq]
         return tables
 

@@ -185,7 +185,7 @@ def test_small_integers_are_exact(name, kind, rng):
 
 
 def test_rounding_to_float16_is_seen():
-    # 2048 + 1 is no float16: ties to even give 2048, and the neighbours of 0 at 2049 and 2050 differ by two.
+    # 2048 + 1 is no float16: ties to even give 2048, and the neighbors of 0 at 2049 and 2050 differ by two.
     points = torch.tensor([[0.0, 0, 0], [45, 4, 3], [45, 5, 0]])
     assert emulated_radii(ADM, points, [1, 2])[:, 0].tolist() == [2050, 2050]  # 2025 + 16 + 9, 2025 + 25
     points = torch.tensor([[0.0, 0, 0, 0], [45, 4, 2, 2], [45, 5, 1, 0]])  # 2049 and 2051
@@ -260,11 +260,11 @@ def test_memory_chooses_the_tiles(name, monkeypatch):
 def test_every_pair_is_told_once(side):
     real, fake = torch.from_numpy(inception_like(50, 1)), torch.from_numpy(inception_like(30, 2))
     told = []
-    radii = emulated_radii(ADM, real, [3], side=side, tick=told.append)
+    radii = emulated_radii(ADM, real, [3], side=side, advance=told.append)
     assert sum(told) == 50 * 50
     told.clear()
     none = torch.empty(0, 30)
-    emulated_counts(ADM, real, fake, real_radii=radii, fake_radii=none, side=side, tick=told.append)
+    emulated_counts(ADM, real, fake, real_radii=radii, fake_radii=none, side=side, advance=told.append)
     assert sum(told) == 50 * 30
 
 

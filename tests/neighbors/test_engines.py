@@ -9,7 +9,7 @@ from torch import Tensor
 from genpr.neighbors import engine as engine_module
 from genpr.neighbors.counts import cross_counts
 from genpr.neighbors.engine import FaissEngine, TorchEngine, plain_arithmetic
-from genpr.neighbors.nearest import kth_sq_distances, nearest_neighbours
+from genpr.neighbors.nearest import kth_sq_distances, nearest_neighbors
 
 engines = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 CPU = torch.device("cpu")
@@ -210,7 +210,7 @@ def test_engines_are_asked_in_plain_float32(rng):
     try:
         with torch.autocast("cpu", dtype=torch.bfloat16):
             radii = kth_sq_distances(x, [3], engine=asks)
-            nearest_neighbours(x, 3, engine=asks)
+            nearest_neighbors(x, 3, engine=asks)
             cross_counts(x, y, real_sq_radii=radii, engine=asks)
     finally:
         torch.set_float32_matmul_precision("highest")

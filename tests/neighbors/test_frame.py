@@ -15,11 +15,11 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 
 def test_the_frame_is_where_the_data_is(rng):
     frame = Frame.around(torch.from_numpy(rng.normal(1000, 1e-3, (300, 16))).float())
-    assert (frame.centre - 1000).abs().max() < 1e-3
+    assert (frame.center - 1000).abs().max() < 1e-3
     assert 2.0**6 < frame.scale < 2.0**10
     assert np.log2(frame.scale) == round(np.log2(frame.scale))
     assert frame.basis is None
-    assert len(frame.centres) == 0
+    assert len(frame.centers) == 0
 
 
 def test_no_outlier_moves_the_frame_far(rng):
@@ -27,7 +27,7 @@ def test_no_outlier_moves_the_frame_far(rng):
     before = Frame.around(features)
     features[::50] = 1e30
     after = Frame.around(features)
-    assert (after.centre - before.centre).abs().max() < 0.05
+    assert (after.center - before.center).abs().max() < 0.05
     assert after.scale == before.scale
 
 
@@ -43,7 +43,7 @@ def test_scales_are_powers_of_two_and_nothing_placed_is_infinite(case, kind):
     real, fake = map(torch.from_numpy, feature_cases.make(case))
     frame = frame_of(real, kind)
     assert np.frexp(frame.scale)[0] == 0.5
-    assert frame.centre.dtype == torch.float32
+    assert frame.center.dtype == torch.float32
     for features in (real, fake):
         points = frame.place(features)
         if kind == "integers":
@@ -59,14 +59,14 @@ def test_scales_are_powers_of_two_and_nothing_placed_is_infinite(case, kind):
         assert not points.view.slack.isnan().any()
         assert (points.view.augmented[:, -2] == -points.view.half_floors).all()
         assert (points.view.half_floors >= NO_FLOOR / 2).all()
-        assert (points.cells is None) == (len(frame.centres) == 0)
+        assert (points.cells is None) == (len(frame.centers) == 0)
 
 
 @pytest.mark.parametrize("value", [0.0, 1e-45, 3.4e38])
 def test_identical_rows_have_a_frame(value):
     features = torch.full((3, 2), value)
     frame = Frame.around(features)
-    assert torch.equal(frame.centre, features[0])
+    assert torch.equal(frame.center, features[0])
     assert 0 < frame.scale < np.inf
 
 
@@ -109,7 +109,7 @@ def test_halves_are_placed_as_the_floats_they_stand_for(kind, rng):
     assert points.features.dtype == torch.float16
     for name, tensor in floats.view.tensors().items():
         assert torch.equal(points.view.tensors()[name], tensor), name
-    assert torch.equal(Frame.around(features).centre, Frame.around(features.float()).centre)
+    assert torch.equal(Frame.around(features).center, Frame.around(features.float()).center)
 
 
 def test_coordinates_that_are_too_many_to_keep_are_computed_again(rng, monkeypatch):

@@ -35,7 +35,7 @@ def _are_broken(x: Coded, y: Coded, step: float, true: Tensor) -> tuple[bool, bo
 
 
 def _assert_bounds_hold(grid: Grid, frame: Frame, *sets: Tensor) -> list[Coded]:
-    coded = [grid.place(features, frame.centre, frame.scale) for features in sets]
+    coded = [grid.place(features, frame.center, frame.scale) for features in sets]
     for x, one in zip(sets, coded, strict=True):
         for y, other in zip(sets, coded, strict=True):
             true = sq_distances(x.float(), y.float()) * frame.scale**2
@@ -45,7 +45,7 @@ def _assert_bounds_hold(grid: Grid, frame: Frame, *sets: Tensor) -> list[Coded]:
 
 def _fitted(features: Tensor) -> tuple[Grid, Frame]:
     frame = Frame.around(features)
-    return Grid.fitted(torch.sub(features, frame.centre) * frame.scale), frame
+    return Grid.fitted(torch.sub(features, frame.center) * frame.scale), frame
 
 
 def _unmoved(d: int) -> Frame:
@@ -142,8 +142,8 @@ def test_slack_is_no_larger_than_errors_that_add_up(left, right, coarse, fine, b
 def test_slack_is_needed_for_ordinary_rows(rng):
     x = torch.from_numpy(rng.normal(size=(400, 16))).float()
     grid, frame = _fitted(x)
-    coded = grid.place(x, frame.centre, frame.scale)
-    sq_norms = sq_norms_of((x - frame.centre) * frame.scale)
+    coded = grid.place(x, frame.center, frame.scale)
+    sq_norms = sq_norms_of((x - frame.center) * frame.scale)
     true = sq_distances(x, x) * frame.scale**2
     assert _are_broken(_with_less_slack(coded, sq_norms, 1), coded, grid.step, true) == (False, False)
     less = _with_less_slack(coded, sq_norms, 3)
@@ -181,7 +181,7 @@ def test_every_code_has_a_coarse_one_of_seven_bits():
 def test_codes_stay_within_their_range(family, rng):
     x = torch.from_numpy(_FAMILIES[family](rng, 50, 40)).float()
     grid, frame = _fitted(x)
-    codes = replace(grid, step=grid.step / 5).place(x, frame.centre, frame.scale).codes
+    codes = replace(grid, step=grid.step / 5).place(x, frame.center, frame.scale).codes
     assert codes.dtype == torch.int8
     assert codes.shape == (50, grid.width)
     assert codes.long().abs().max() == _MOST_CODE
@@ -226,11 +226,11 @@ def test_rows_that_vanish_have_some_slack():
 def test_placing_leaves_its_input_alone(rng):
     x = torch.from_numpy(rng.normal(size=(9, 20))).float()
     x[3] = 1e20
-    before, centre = x.clone(), torch.ones(20)
+    before, center = x.clone(), torch.ones(20)
     grid = Grid.fitted(x)
-    grid.place(x, centre, 1.0)
+    grid.place(x, center, 1.0)
     assert torch.equal(x, before)
-    assert torch.equal(centre, torch.ones(20))
+    assert torch.equal(center, torch.ones(20))
 
 
 @pytest.mark.parametrize("d", [1, 16, 17, 100, 768, 1000, 2048])
@@ -287,7 +287,7 @@ def test_what_a_stretch_does_to_products_is_real(stretch, monkeypatch):
     turning, eta = grid._tolerances()
     assert eta >= abs(stretch**4 - 1)
     monkeypatch.setattr(Grid, "_tolerances", lambda self: (turning, 2.0**-20))
-    one, other = (grid.place(rows, frame.centre, 1.0) for rows in (x, -x))
+    one, other = (grid.place(rows, frame.center, 1.0) for rows in (x, -x))
     too_long = stretch > 1
     assert _are_broken(one, one, step, sq_distances(x, x)) == (not too_long, too_long)
     assert _are_broken(one, other, step, sq_distances(x, -x)) == (too_long, not too_long)
@@ -323,7 +323,7 @@ def test_the_error_of_turning_is_real_and_paid_for(monkeypatch):
         _assert_bounds_hold(grid, frame, x, -x)
         with monkeypatch.context() as patch:
             patch.setattr(Grid, "_tolerances", lambda self: (0.0, 2.0**-20))
-            one, other = (grid.place(rows, frame.centre, 1.0) for rows in (x, -x))
+            one, other = (grid.place(rows, frame.center, 1.0) for rows in (x, -x))
             assert any(_are_broken(one, one, step, sq_distances(x, x)))
             assert any(_are_broken(one, other, step, sq_distances(x, -x)))
 

@@ -58,7 +58,7 @@ def test_a_row_of_the_same_index_is_found_like_any_other(rng):
 @pytest.mark.parametrize("portion", [1, 2**16])
 @pytest.mark.parametrize("crowd", [1, 2**15])
 @pytest.mark.parametrize(
-    "case", ["one_hot_all_tied", "binary_grid_full_of_ties", "near_duplicates", "off_centre"]
+    "case", ["one_hot_all_tied", "binary_grid_full_of_ties", "near_duplicates", "off_center"]
 )
 def test_when_pairs_are_merged_changes_nothing(case, portion, crowd, monkeypatch):
     monkeypatch.setattr(nearest, "_PORTION", portion)
@@ -135,7 +135,7 @@ def test_chosen_frames_of_thousands_of_rows(rng):
     )
     frame = choose_frame(torch.from_numpy(points), 5)
     assert frame.basis is not None
-    assert len(frame.centres)
+    assert len(frame.centers)
     x, y = (frame.place(torch.from_numpy(features)) for features in (queries, points))
     index, sq = nearest_between(x, y, 5)
     assert (index.tolist(), sq.tolist()) == by_definition(oracle.sq_distances(queries, points), 5)
@@ -151,7 +151,7 @@ def test_progress_tells_of_all_pairs(rng):
     points, queries = (rng.normal(size=(n, 4)).astype(np.float32) for n in (70, 50))
     y, x = place(points, queries)
     told: list[int] = []
-    nearest_between(x, y, 2, engine=TorchEngine(9, 9), tick=told.append)
+    nearest_between(x, y, 2, engine=TorchEngine(9, 9), advance=told.append)
     assert sum(told) == 70 * 50
     assert len(told) > 3
 

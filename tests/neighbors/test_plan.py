@@ -51,8 +51,8 @@ def test_few_directions_and_cells_are_taken_where_they_hold_nearly_everything():
     assert frame.basis.shape[0] == D
     assert 8 <= frame.basis.shape[1] <= D // 2
     assert _share_within(frame.basis, _learned(1)) > 0.999
-    assert 1 < len(frame.centres) <= N // 50
-    assert frame.centres.shape[1] == frame.basis.shape[1] + 1
+    assert 1 < len(frame.centers) <= N // 50
+    assert frame.centers.shape[1] == frame.basis.shape[1] + 1
     eye = torch.eye(frame.basis.shape[1], dtype=torch.float64)
     assert (frame.basis.T @ frame.basis - eye).abs().max() < 1e-12
 
@@ -79,8 +79,8 @@ def test_cells_are_all_used_and_none_holds_nearly_all():
 def test_all_coordinates_are_taken_where_directions_do_not_pay(features):
     frame, plain = choose_frame(features, 5), Frame.around(features)
     assert frame.basis is None
-    assert len(frame.centres) == 0
-    assert torch.equal(frame.centre, plain.centre)
+    assert len(frame.centers) == 0
+    assert torch.equal(frame.center, plain.center)
     assert frame.scale == plain.scale
 
 
@@ -102,7 +102,7 @@ def test_rows_that_are_mostly_copies_have_a_frame(value, step):
     points = choose_frame(features, 5).place(features)
     assert points.view.augmented.isfinite().all()
     assert points.view.slack.isfinite().all()
-    assert points.frame.centres.isfinite().all()
+    assert points.frame.centers.isfinite().all()
 
 
 @pytest.mark.parametrize("features", [_learned(1), _isotropic()], ids=["learned", "isotropic"])
@@ -113,7 +113,7 @@ def test_a_choice_is_deterministic_and_touches_no_random_state(features):
     again = choose_frame(features.clone(), 5)
     assert torch.equal(torch.get_rng_state(), before)
     assert frame.scale == again.scale
-    for name in ("centre", "basis", "centres"):
+    for name in ("center", "basis", "centers"):
         one, other = getattr(frame, name), getattr(again, name)
         assert (one is None and other is None) or torch.equal(one, other)
 

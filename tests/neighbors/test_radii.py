@@ -27,7 +27,7 @@ from genpr.neighbors import index as index_module
 from genpr.neighbors import nearest, search
 from genpr.neighbors.engine import FaissEngine, TorchEngine
 from genpr.neighbors.index import Placed
-from genpr.neighbors.nearest import kth_sq_distances, nearest_neighbours
+from genpr.neighbors.nearest import kth_sq_distances, nearest_neighbors
 
 engines = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 cases = pytest.mark.parametrize("case", feature_cases.names())
@@ -47,7 +47,7 @@ def verified(monkeypatch) -> list[int]:
 
 
 def _assert_nearest(features: np.ndarray, points: Placed, k: int, engine=None) -> None:
-    index, sq = nearest_neighbours(points, k, engine=engine)
+    index, sq = nearest_neighbors(points, k, engine=engine)
     assert sq.tolist() == oracle.kth_sq_distances(features, list(range(1, k + 1))).T.tolist()
     assert sq_distances(features, features).gather(1, index).tolist() == sq.tolist()
     assert all(len({i, *row}) == k + 1 for i, row in enumerate(index.tolist()))
@@ -69,11 +69,11 @@ def test_every_bit_is_the_oracles(case, kind, engine):
 
 @cases
 @pytest.mark.parametrize("kind", ["all coordinates", "principal directions and cells"])
-def test_nearest_neighbours_are_the_oracles(case, kind):
+def test_nearest_neighbors_are_the_oracles(case, kind):
     engine = list(ENGINES.values())[feature_cases.names().index(case) % len(ENGINES)]
     expected, k = truth(case), 4
     (x,) = place(expected.real, kind=kind)
-    index, sq = nearest_neighbours(x, k, engine=engine)
+    index, sq = nearest_neighbors(x, k, engine=engine)
     assert index.dtype == torch.int64
     assert sq.T.tolist() == expected.real_sq_radii([1, 2, 3, 4]).tolist()
     rows = torch.arange(len(x))[:, None].expand(-1, k)
@@ -92,7 +92,7 @@ def test_the_plain_definition_is_the_oracles(case):
     assert found.tolist() == expected.real_sq_radii([1, 5]).tolist()
 
 
-@pytest.mark.parametrize("case", ["off_centre", "near_duplicates", "duplicates"])
+@pytest.mark.parametrize("case", ["off_center", "near_duplicates", "duplicates"])
 @pytest.mark.parametrize("masses", [30, 10**9])
 def test_threads_change_nothing(case, masses, monkeypatch):
     monkeypatch.setattr(nearest, "_MASSES", masses)
@@ -116,7 +116,7 @@ def test_ks_in_any_order_up_to_all_others(engine, kind, rng):
 
 @kinds
 @pytest.mark.parametrize(("n", "copies"), [(2, 1), (7, 1), (2, 3)])
-def test_few_rows_and_as_many_neighbours_as_there_are(kind, n, copies, rng):
+def test_few_rows_and_as_many_neighbors_as_there_are(kind, n, copies, rng):
     features = rng.normal(size=(n, 4)).astype(np.float32).repeat(copies, axis=0)
     for engine in (TorchEngine(2, 3), TorchEngine()):
         (x,) = place(features, kind=kind)
@@ -139,7 +139,7 @@ def test_halves_are_measured_as_the_floats_they_stand_for(kind, rng):
     assert kth_sq_distances(points, [1, 4]).tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize("case", ["off_centre", "huge_values", "scales_no_float32_square_can_hold"])
+@pytest.mark.parametrize("case", ["off_center", "huge_values", "scales_no_float32_square_can_hold"])
 def test_coordinates_that_are_not_kept_change_nothing(case, monkeypatch):
     monkeypatch.setattr(index_module, "_KEPT_BYTES", 0)
     expected = truth(case)
@@ -154,8 +154,8 @@ def test_rows_at_the_edge_of_what_a_frame_holds(kind, rng):
     frame = frame_of(usual, kind)
     far = 2.0**60 / frame.scale / np.sqrt(6) * (1 + 0.02 * torch.from_numpy(rng.normal(size=(40, 6)))).float()
     if "cells" in kind:
-        inside = with_cells(frame, far, 8).centres
-        frame = replace(frame, centres=torch.cat([frame.centres, inside[inside.norm(dim=1) > 0]]))
+        inside = with_cells(frame, far, 8).centers
+        frame = replace(frame, centers=torch.cat([frame.centers, inside[inside.norm(dim=1) > 0]]))
     features = torch.cat([far, usual])
     points = frame.place(features)
     assert 5 < is_beyond(points.view).sum() <= (40 if kind == "integers" else 35)
@@ -210,7 +210,7 @@ def test_masses_of_copies_are_settled_without_verification(kind, rng, verified):
 def test_k_copies_settle_a_row(engine, kind, rng, verified):
     (x,) = place(rng.normal(size=(6, 50)).astype(np.float32).repeat(20, axis=0), kind=kind)
     assert not kth_sq_distances(x, [5], engine=engine).any()
-    index, sq = nearest_neighbours(x, 5, engine=engine)
+    index, sq = nearest_neighbors(x, 5, engine=engine)
     assert not sq.any()
     assert (x.features[index] == x.features[:, None]).all()
     assert sum(verified) < 3 * 120 * 7 or engine.direct_elements

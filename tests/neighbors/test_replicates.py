@@ -13,11 +13,11 @@ from torch import Tensor
 
 from genpr.neighbors import nearest, resample
 from genpr.neighbors.balls import Ball
-from genpr.neighbors.counts import Neighbourhood, sq_radii_of
+from genpr.neighbors.counts import Neighborhood, sq_radii_of
 from genpr.neighbors.engine import TorchEngine, choose_engine
 from genpr.neighbors.halves import Halves, Hits, counted, others_for, packed, unpacked
 from genpr.neighbors.index import Placed
-from genpr.neighbors.nearest import NeighbourLists
+from genpr.neighbors.nearest import NeighborLists
 from genpr.neighbors.nearest import longer_lists as search_again
 from genpr.neighbors.resample import Asked, ReplicateCounter, ResampledSet
 from genpr.neighbors.search import Pairs, visit
@@ -40,20 +40,22 @@ OWN = [
 ]
 
 
-def whole_numbers(rng: np.random.Generator, n: int, d: int, spread: int = 6, centre: int = 0) -> NDArray:
-    return (centre + rng.integers(-spread, spread + 1, (n, d))).astype(np.float32)
+def whole_numbers(rng: np.random.Generator, n: int, d: int, spread: int = 6, center: int = 0) -> NDArray:
+    return (center + rng.integers(-spread, spread + 1, (n, d))).astype(np.float32)
 
 
 def resampled(points: Placed, *, stream: int, listed: int = 64, count: int = COUNT) -> ResampledSet:
-    lists = Neighbourhood.of(points, [Ball(1)], keep=listed).lists
+    lists = Neighborhood.of(points, [Ball(1)], keep=listed).lists
     return ResampledSet(
         points, lists, Halves.drawn(len(points), seed=5, stream=stream, count=count, device=CPU)
     )
 
 
-def replicate_counts(real: ResampledSet, fake: ResampledSet, asked, *, engine=None, tick=lambda _pairs: None):
+def replicate_counts(
+    real: ResampledSet, fake: ResampledSet, asked, *, engine=None, advance=lambda _pairs: None
+):
     counter = ReplicateCounter(real, fake, asked, engine=engine)
-    visit(real.points, fake.points, [counter], engine=engine, tick=tick)
+    visit(real.points, fake.points, [counter], engine=engine, advance=advance)
     return counter.counts()
 
 
@@ -138,7 +140,7 @@ def test_small_and_unequal_sets(rng, n, m):
 
 
 def test_whole_numbers_far_from_zero(rng):
-    check(whole_numbers(rng, 50, 6, 3, centre=2000), whole_numbers(rng, 50, 6, 3, centre=2001))
+    check(whole_numbers(rng, 50, 6, 3, center=2000), whole_numbers(rng, 50, 6, 3, center=2001))
 
 
 def test_collapsed_and_copied_fakes(rng):
@@ -154,7 +156,7 @@ def test_fakes_in_the_middle_of_all_balls(rng):
     check(real, whole_numbers(rng, 60, 40, 1))
 
 
-def test_floats_off_centre(rng):
+def test_floats_off_center(rng):
     """Distances of floats are not the definition's to the last bit, so only pairs of a clear verdict are compared."""
     real, fake = (1000 + rng.normal(size=(2, 80, 7))).astype(np.float32)
     x, y = place(real, fake, kind="principal directions and cells")
@@ -206,7 +208,7 @@ def test_what_bounds_settle_needs_no_distance(rng, monkeypatch):
 def test_progress_tells_of_every_pair(rng):
     x, y = place(*rng.normal(size=(2, 40, 5)).astype(np.float32))
     ticks: list[int] = []
-    replicate_counts(resampled(x, stream=0), resampled(y, stream=1), ASKED[:1], tick=ticks.append)
+    replicate_counts(resampled(x, stream=0), resampled(y, stream=1), ASKED[:1], advance=ticks.append)
     assert sum(ticks) == 1600
 
 
@@ -342,6 +344,6 @@ def test_lists_are_what_is_looked_up(rng):
     """Swapped lists give other counts: the test of all counts would see it."""
     x, y = place(whole_numbers(rng, 50, 3), whole_numbers(rng, 50, 3))
     real, fake = resampled(x, stream=0), resampled(y, stream=1)
-    swapped = ResampledSet(real.points, NeighbourLists(fake.lists.index, fake.lists.sq), real.halves)
+    swapped = ResampledSet(real.points, NeighborLists(fake.lists.index, fake.lists.sq), real.halves)
     with pytest.raises(AssertionError):
         assert_counts(real, fake, replicate_counts(swapped, fake, ASKED))

@@ -1,4 +1,4 @@
-"""The page of promises: every row of the catalogue is on it, and every test that it names exists."""
+"""The page of promises: every row of the catalog is on it, and every test that it names exists."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def an_asked_result(name="cat", *, mixed=False):
         "entity.failure_rate": MetricValue(0.01, None),
     }
     labels = LabelSummary(
-        recogniser="knn",
+        classifier="knn",
         k=5,
         rows=(
             LabelRow(name, 100, 10, 5, 90, 895, 10 / 15, 0.1, 0.174),

@@ -52,7 +52,7 @@ def classes():
         min_images=9,
         worst_by="null",
         origins={},
-        unlabelled={},
+        unlabeled={},
         seconds=0.0,
     )
 

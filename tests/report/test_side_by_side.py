@@ -59,10 +59,10 @@ def test_rows_are_of_the_same_latents():
     "other", [{"seed": 1}, {"latent_dim": 5}, {"n": 21}, {"labels": list(range(20))}], ids=str
 )
 def test_other_latents_are_not_called_the_same(other):
-    def labelled(latents, *, psi, labels=None):
+    def labeled(latents, *, psi, labels=None):
         return levels(latents, psi=psi)
 
-    drawn = Sampler.of(labelled, **{"n": 20, "seed": 0, "latent_dim": 4} | other)
+    drawn = Sampler.of(labeled, **{"n": 20, "seed": 0, "latent_dim": 4} | other)
     gallery = side_by_side({"a": sampler().images(1.0), "b": drawn.images(1.0)}, rows=2)
     assert gallery.title == "Side by side"
     assert "not the same latent" in gallery.sentence

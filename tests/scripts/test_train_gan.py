@@ -42,10 +42,10 @@ def folder(tmp_path_factory) -> Path:
     """Thirty plain images of each of two kinds, and a file that is no image."""
     root = tmp_path_factory.mktemp("kinds")
     rng = np.random.default_rng(0)
-    for kind, colour in (("red", (200, 40, 40)), ("blue", (40, 40, 200))):
+    for kind, color in (("red", (200, 40, 40)), ("blue", (40, 40, 200))):
         (root / kind).mkdir()
         for number in range(30):
-            pixels = np.clip(rng.normal(colour, 25, size=(40, 36, 3)), 0, 255).astype(np.uint8)
+            pixels = np.clip(rng.normal(color, 25, size=(40, 36, 3)), 0, 255).astype(np.uint8)
             Image.fromarray(pixels).save(root / kind / f"{number}.png")
     (root / "red" / "readme.txt").write_text("no image")
     return root
@@ -171,7 +171,7 @@ def test_psi_0_draws_one_image_and_psi_1_many(network, trained):
 
 
 def test_both_networks_learn(network):
-    """On one colour, twenty steps bring the generator's colour towards it."""
+    """On one color, twenty steps bring the generator's color towards it."""
     torch.manual_seed(0)
     training = network.Training(60, torch.device("cpu"))
     real = torch.full((16, 3, 32, 32), 0.8)

@@ -27,7 +27,7 @@ from genpr.errors import UsageError
 from genpr.features.networks.network import InputRule, NetworkExtractor, single_layer
 from genpr.features.networks.open_families import (
     find_family_weights,
-    grey_levels,
+    gray_levels,
     misfit,
     pillow_rule,
     unknown_model,
@@ -96,8 +96,8 @@ def build(
     rule = InputRule(
         resize,
         _side(tower, name.base),
-        mean=grey_levels(model.training["mean"]),
-        std=grey_levels(model.training["std"]),
+        mean=gray_levels(model.training["mean"]),
+        std=gray_levels(model.training["std"]),
     )
     return single_layer(
         ImageTower(tower),
@@ -118,7 +118,7 @@ class ImageTower(nn.Module):
         self.tower = tower
 
     def forward(self, images: Tensor) -> Tensor:
-        """Turn normalised (n, 3, side, side) into (n, dim)."""
+        """Turn normalized (n, 3, side, side) into (n, dim)."""
         given = self.tower(images)
         embedding: Tensor = given[0] if isinstance(given, tuple) else given  # CoCa adds its tokens
         return embedding
@@ -140,7 +140,7 @@ def published_weights(training: Mapping[str, Any]) -> tuple[WeightsFile, ...]:
     files = [file] if file else ["open_clip_model.safetensors", "open_clip_pytorch_model.bin"]
     if file.endswith((".bin", ".pth")):
         files.insert(0, f"{file[:-4]}.safetensors")
-    return tuple(hub_file(repo_id, each, licence="unknown") for each in files)
+    return tuple(hub_file(repo_id, each, license="unknown") for each in files)
 
 
 def resize_rule(training: Mapping[str, Any]) -> ResizeRule:
@@ -205,7 +205,7 @@ def _load_tower(model: ClipModel, state: Mapping[str, Tensor]) -> nn.Module:
     from open_clip.convert import convert_state_dict
     from open_clip.model import resize_pos_embed
 
-    with torch.device("meta"):  # the published tensors become the parameters: nothing to initialise
+    with torch.device("meta"):  # the published tensors become the parameters: nothing to initialize
         whole = _empty_model(model)
     tower = whole.get_submodule("visual")
     if _has_computed_buffers(tower):

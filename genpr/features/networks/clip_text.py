@@ -192,7 +192,7 @@ def _load_tower(model: ClipModel, state: Mapping[str, Tensor]) -> nn.Module:
     import open_clip
     from open_clip.convert import convert_state_dict
 
-    with torch.device("meta"):  # the published tensors become the parameters: nothing to initialise
+    with torch.device("meta"):  # the published tensors become the parameters: nothing to initialize
         whole = open_clip.CustomTextCLIP(
             embed_dim=model.architecture["embed_dim"],
             vision_cfg={**model.architecture["vision_cfg"], "timm_model_pretrained": False},

@@ -42,7 +42,7 @@ _OFFSET = 0.1  # the authors keep it for compatibility with DINO
 
 
 def load(request: Request) -> NetworkExtractor:
-    """The class token after the final normalisation.
+    """The class token after the final normalization.
 
     Raises:
         WeightsError: The weights file is not the published one.
@@ -65,7 +65,7 @@ def build(entry: WeightsFile, path: Path, *, name: ExtractorName, device: torch.
 def dinov2(
     architecture: str, state: Mapping[str, Tensor], *, side: int, depth: int | None = None
 ) -> nn.Module:
-    """The network, from normalised (n, 3, side, side) to class tokens.
+    """The network, from normalized (n, 3, side, side) to class tokens.
 
     Args:
         architecture: timm's name of it.
@@ -77,7 +77,7 @@ def dinov2(
     from timm.models.vision_transformer import checkpoint_filter_fn
 
     shape: dict[str, Any] = {} if depth is None else {"depth": depth}
-    with torch.device("meta"):  # the published tensors become the parameters: nothing to initialise
+    with torch.device("meta"):  # the published tensors become the parameters: nothing to initialize
         network: Any = timm.create_model(architecture, img_size=side, num_classes=0, **shape)
     resampled = {**state, "pos_embed": resample_positions(state["pos_embed"], side // _PATCH)}
     network.load_state_dict(checkpoint_filter_fn(resampled, network), strict=True, assign=True)

@@ -2,9 +2,9 @@
 
 A fixed bank of complex Gabor filters (Gabor 1946; Daugman 1985, the receptive fields of simple cells) runs over
 a pyramid of the image; the modulus of each response is compressed and averaged over a coarse grid, as in the
-first layer of a scattering transform (Bruna & Mallat 2013). Small colour and layout means are added. Nothing is
+first layer of a scattering transform (Bruna & Mallat 2013). Small color and layout means are added. Nothing is
 learnt and nothing is drawn at random, so the features exist on every machine without a download. They see
-texture, blur, noise, shape, colour and coarse position, and know nothing of meaning.
+texture, blur, noise, shape, color and coarse position, and know nothing of meaning.
 
 Scores with these features are for checking a pipeline and for comparing runs on the same data. They are not
 comparable with any published number.
@@ -38,30 +38,30 @@ _VERSION = 1  # raise it with any change to the features that the constants belo
 
 _SIZE = 64
 _LEVELS = 4  # 64, 32, 16 and 8 pixels: octaves, each half the one before
-# Envelopes half a wavelength wide pass 1.1 octaves: neighbouring levels meet without a gap.
+# Envelopes half a wavelength wide pass 1.1 octaves: neighboring levels meet without a gap.
 _WAVELENGTH = 4.0
 _SIGMA = 2.0
 _RADIUS = 5  # where the envelope is down to 4 %
 _ORIENTATIONS = 8
 _GRID = 4
-# Eyes and JPEG alike resolve colour more coarsely than luminance, so colour has fewer directions and cells,
+# Eyes and JPEG alike resolve color more coarsely than luminance, so color has fewer directions and cells,
 # and starts one octave lower.
-_COLOUR_ORIENTATIONS = 4
-_COLOUR_GRID = 2
-_COLOUR_WEIGHT = 0.5
+_COLOR_ORIENTATIONS = 4
+_COLOR_GRID = 2
+_COLOR_WEIGHT = 0.5
 _TEXTURE_SCALE = 1 / math.sqrt(_ORIENTATIONS)
-_COLOUR_SCALE = _COLOUR_WEIGHT / math.sqrt(_COLOUR_ORIENTATIONS)
+_COLOR_SCALE = _COLOR_WEIGHT / math.sqrt(_COLOR_ORIENTATIONS)
 # log(1 + contrast / 1 %): below about 1 % the eye sees nothing, and above it judges by ratios.
 _CONTRAST_GAIN = 100.0
 _LAYOUT_GRID = 8
-_LAYOUT_COLOUR_GRID = 4
+_LAYOUT_COLOR_GRID = 4
 _LAYOUT_WEIGHT = 2.0  # puts intensities 0..1 on a range of two, that of a hundredfold contrast being 4.6
 
 _DIM = (
     _LAYOUT_GRID**2
-    + 2 * _LAYOUT_COLOUR_GRID**2
+    + 2 * _LAYOUT_COLOR_GRID**2
     + _LEVELS * _ORIENTATIONS * (_GRID**2 + 1)
-    + (_LEVELS - 1) * 2 * _COLOUR_ORIENTATIONS * _COLOUR_GRID**2
+    + (_LEVELS - 1) * 2 * _COLOR_ORIENTATIONS * _COLOR_GRID**2
 )
 
 
@@ -97,7 +97,7 @@ class GaborExtractor:
             cache_key=_cache_key(),
         )
         self._filters = _gabor_filters(_ORIENTATIONS).to(self.device, torch.float32)
-        self._colour_filters = _gabor_filters(_COLOUR_ORIENTATIONS).to(self.device, torch.float32)
+        self._color_filters = _gabor_filters(_COLOR_ORIENTATIONS).to(self.device, torch.float32)
 
     def __call__(self, images: Tensor) -> Tensor:
         """Embed uint8 (n, 3, h, w) images as float32 (n, dim) features on the extractor's device."""
@@ -114,13 +114,13 @@ class GaborExtractor:
         image = _opponent_axes(batch / 255)
         groups = [
             _cell_means(image[:, :1], _LAYOUT_GRID) * _LAYOUT_WEIGHT,
-            _cell_means(image[:, 1:], _LAYOUT_COLOUR_GRID) * _LAYOUT_WEIGHT,
+            _cell_means(image[:, 1:], _LAYOUT_COLOR_GRID) * _LAYOUT_WEIGHT,
         ]
         for level in range(_LEVELS):
             if level:
                 image = F.avg_pool2d(image, 2)
-                colour = _contrast(image[:, 1:], self._colour_filters)
-                groups.append(_cell_means(colour, _COLOUR_GRID) * _COLOUR_SCALE)
+                color = _contrast(image[:, 1:], self._color_filters)
+                groups.append(_cell_means(color, _COLOR_GRID) * _COLOR_SCALE)
             texture = _contrast(image[:, :1], self._filters)
             # The spread tells even texture from a few strong edges with the same mean.
             spread = (texture - texture.mean((2, 3), keepdim=True)).square_().mean((2, 3)).sqrt_()
@@ -189,7 +189,7 @@ def _cache_key() -> str:
         "levels": _LEVELS,
         "filters": [_WAVELENGTH, _SIGMA, _RADIUS],
         "texture": [_ORIENTATIONS, _GRID, _CONTRAST_GAIN],
-        "colour": [_COLOUR_ORIENTATIONS, _COLOUR_GRID, _COLOUR_WEIGHT],
-        "layout": [_LAYOUT_GRID, _LAYOUT_COLOUR_GRID, _LAYOUT_WEIGHT],
+        "color": [_COLOR_ORIENTATIONS, _COLOR_GRID, _COLOR_WEIGHT],
+        "layout": [_LAYOUT_GRID, _LAYOUT_COLOR_GRID, _LAYOUT_WEIGHT],
     }
     return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()

@@ -95,7 +95,7 @@ _HALVING = {"Mixed_6a", "Mixed_7a"}  # their branches end with stride 2 and no p
 
 
 class _Conv(nn.Module):
-    """Convolution, batch normalisation, ReLU."""
+    """Convolution, batch normalization, ReLU."""
 
     def __init__(
         self, inputs: int, outputs: int, kernel: _Kernel, *, stride: int = 1, pad: bool = True
@@ -174,7 +174,7 @@ _SPATIAL_CHANNELS = 7
 
 
 class InceptionNetwork(nn.Module):
-    """From normalised 299 x 299 images to the named layers, side by side.
+    """From normalized 299 x 299 images to the named layers, side by side.
 
     Args:
         layers: Of "pool3" (2048), "mixed-6e" (768), "max-pool-2" (192), "max-pool-1" (64), all four averaged over the
@@ -250,7 +250,7 @@ def build(
 ) -> NetworkExtractor:
     """As `load`, with weights of any entry."""
     state = load_state_dict(entry, path)
-    with torch.device("meta"):  # the published tensors become the parameters: nothing to initialise
+    with torch.device("meta"):  # the published tensors become the parameters: nothing to initialize
         network = InceptionNetwork([_LAYERS[name.base] for name in names])
     network.load_state_dict(state, strict=True, assign=True)
     for module in network.eval().modules():

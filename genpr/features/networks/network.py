@@ -19,10 +19,10 @@ from genpr.runtime import state_guard
 
 _VERSION = 1  # raise it whenever a change moves the features of networks
 
-Colour = tuple[float, float, float]
+Color = tuple[float, float, float]
 
-IMAGENET_MEAN: Colour = (0.485 * 255, 0.456 * 255, 0.406 * 255)
-IMAGENET_STD: Colour = (0.229 * 255, 0.224 * 255, 0.225 * 255)
+IMAGENET_MEAN: Color = (0.485 * 255, 0.456 * 255, 0.406 * 255)
+IMAGENET_STD: Color = (0.229 * 255, 0.224 * 255, 0.225 * 255)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +32,15 @@ class InputRule:
     Attributes:
         resize: How an image of any size becomes a square.
         side: Of that square, in pixels.
-        mean: Subtracted per channel, in grey levels 0..255.
-        std: Divided by, per channel, in grey levels.
+        mean: Subtracted per channel, in gray levels 0..255.
+        std: Divided by, per channel, in gray levels.
         channels_last: Whether convolutions on a CPU are faster in that layout.
     """
 
     resize: ResizeRule
     side: int
-    mean: Colour = IMAGENET_MEAN
-    std: Colour = IMAGENET_STD
+    mean: Color = IMAGENET_MEAN
+    std: Color = IMAGENET_STD
     channels_last: bool = False
 
     @property
@@ -53,12 +53,12 @@ class NetworkExtractor:
     """A network behind its resize rule.
 
     Args:
-        network: From float32 (n, 3, side, side), normalised, to (n, dim): the layers of `parts`, side by side. It is
+        network: From float32 (n, 3, side, side), normalized, to (n, dim): the layers of `parts`, side by side. It is
             moved, converted and frozen.
         parts: What each layer is.
         rule: What the network expects to see.
         device: Where to compute.
-        precision: In which the network computes; its input is normalised in float32, its output given in float32.
+        precision: In which the network computes; its input is normalized in float32, its output given in float32.
     """
 
     thread_safe = True
@@ -98,9 +98,9 @@ class NetworkExtractor:
 
     def forward(self, batch: Tensor) -> Tensor:
         """Embed prepared images, float32 (n, 3, side, side) on the extractor's device, as float32 (n, dim)."""
-        normalised = (batch - self._mean) / self._std
+        normalized = (batch - self._mean) / self._std
         features: Tensor = self._network(
-            normalised.to(self._precision).contiguous(memory_format=self._layout)
+            normalized.to(self._precision).contiguous(memory_format=self._layout)
         )
         return features.float()
 

@@ -11,7 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from genpr.errors import UsageError, WeightsError
-from genpr.features.networks.network import Colour
+from genpr.features.networks.network import Color
 from genpr.features.registry import Request
 from genpr.features.resize import ResizeRule, resized_middle
 from genpr.features.weights.files import find_or_fetch, is_cached
@@ -43,7 +43,7 @@ def pillow_rule(family: str, interpolation: str, *, crop: float = 1.0, squash: b
         name,
         resize,
         exact_on_device=False,
-        summary=f"Pillow {interpolation} on 8-bit RGB {shape}, then centre crop",
+        summary=f"Pillow {interpolation} on 8-bit RGB {shape}, then center crop",
     )
 
 
@@ -60,9 +60,9 @@ def _resize_and_crop(
     return resized_middle(image, (height, width), side, filter_)
 
 
-def grey_levels(colour: Sequence[float]) -> Colour:
+def gray_levels(color: Sequence[float]) -> Color:
     """Red, green and blue in 0..255, given in 0..1."""
-    red, green, blue = colour
+    red, green, blue = color
     return red * 255, green * 255, blue * 255
 
 
@@ -101,7 +101,7 @@ def _own_file(path: Path) -> tuple[WeightsFile, Path]:
     if not path.is_file():
         raise UsageError(f"--weights {path} is not a file", code="path-not-found", path=str(path))
     sha256 = sha256_of_file(path)
-    return WeightsFile(name=path.name, url="", size=None, sha256=sha256, licence="unknown"), path
+    return WeightsFile(name=path.name, url="", size=None, sha256=sha256, license="unknown"), path
 
 
 def misfit(name: str, error: Exception) -> WeightsError:

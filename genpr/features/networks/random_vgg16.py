@@ -34,7 +34,7 @@ class RandomNetworks(nn.Module):
         self.members = nn.ModuleList(random_vgg16(seed) for seed in SEEDS)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Turn normalised (n, 3, 224, 224) into (n, 3 * 64)."""
+        """Turn normalized (n, 3, 224, 224) into (n, 3 * 64)."""
         return torch.cat([member(images) for member in self.members], 1)
 
 

@@ -22,7 +22,7 @@ from genpr.errors import UsageError
 from genpr.features.networks.network import InputRule, NetworkExtractor, single_layer
 from genpr.features.networks.open_families import (
     find_family_weights,
-    grey_levels,
+    gray_levels,
     misfit,
     pillow_rule,
     unknown_model,
@@ -41,7 +41,7 @@ def load(request: Request) -> NetworkExtractor:
     """The model that the name says, with its published weights or those of a file given.
 
     Raises:
-        UsageError: timm has no such model, or no weights for it, or it is no network of square colour images.
+        UsageError: timm has no such model, or no weights for it, or it is no network of square color images.
         WeightsError: The weights are missing, or are not of this model.
     """
     (name,) = request.names
@@ -75,16 +75,16 @@ def published_weights(model: str) -> tuple[WeightsFile, ...]:
         UsageError: timm has no such model ("unknown-model"), or no weights for it ("no-weights").
     """
     config = _pretrained_config(model)
-    licence = config.license or "unknown"
+    terms = config.license or "unknown"
     if config.hf_hub_id:
         repo_id, _, revision = config.hf_hub_id.partition("@")
         files = (
             [config.hf_hub_filename] if config.hf_hub_filename else ["model.safetensors", "pytorch_model.bin"]
         )
-        return tuple(hub_file(repo_id, file, revision or "main", licence=licence) for file in files)
+        return tuple(hub_file(repo_id, file, revision or "main", license=terms) for file in files)
     if isinstance(config.url, str) and config.url:
         name = config.url.rpartition("/")[2]
-        return (WeightsFile(name=f"timm--{name}", url=config.url, size=None, sha256=None, licence=licence),)
+        return (WeightsFile(name=f"timm--{name}", url=config.url, size=None, sha256=None, license=terms),)
     tags = _tags_with_weights(model)
     others = f"; those with weights are {', '.join(tags)}" if tags else ""
     raise UsageError(f"timm publishes no weights for {model!r}{others}", code="no-weights")
@@ -170,4 +170,4 @@ def input_rule(name: ExtractorName, network: nn.Module) -> InputRule:
         resize = find_rule(name.resize)
     else:
         resize = pillow_rule("timm", config["interpolation"], crop=config["crop_pct"], squash=squash)
-    return InputRule(resize, height, mean=grey_levels(config["mean"]), std=grey_levels(config["std"]))
+    return InputRule(resize, height, mean=gray_levels(config["mean"]), std=gray_levels(config["std"]))

@@ -49,7 +49,7 @@ def build(entry: WeightsFile, path: Path, *, name: ExtractorName, device: torch.
 def _vgg16(state: Mapping[str, Tensor]) -> nn.Module:
     from torchvision.models import vgg16
 
-    with torch.device("meta"):  # the published tensors become the parameters: nothing to initialise
+    with torch.device("meta"):  # the published tensors become the parameters: nothing to initialize
         network: nn.Module = vgg16(weights=None, init_weights=False)
     network.load_state_dict(state, strict=True, assign=True)
     network.classifier = nn.Sequential(

@@ -1,7 +1,7 @@
 """Published weight files: found on this machine or downloaded, and verified before anything of them is used.
 
 A file is used only if the sha256 of all its bytes is the published one, or the one recorded at its first use
-here (`genpr.features.weights.verify`), at every load and not just after a download; only then is it deserialised, and
+here (`genpr.features.weights.verify`), at every load and not just after a download; only then is it deserialized, and
 never with code execution (`genpr.features.weights.verify`). There is no fallback to other weights.
 """
 
@@ -83,11 +83,11 @@ def find_or_fetch(
 def load_state_dict(entry: WeightsFile, path: Path) -> dict[str, Tensor]:
     """Read the tensors of a weights file, on the CPU, after checking the very bytes that are then read.
 
-    The file is read once, into one buffer that is hashed and then deserialised, so that it cannot be exchanged
+    The file is read once, into one buffer that is hashed and then deserialized, so that it cannot be exchanged
     in between. While the tensors are built, memory holds the file twice; the buffer is then freed.
 
     Raises:
-        WeightsError: The file is another one ("weights-hash"), and nothing of it was deserialised; or it holds
+        WeightsError: The file is another one ("weights-hash"), and nothing of it was deserialized; or it holds
             something else than tensors ("unsafe-format", "weights-format").
     """
     try:

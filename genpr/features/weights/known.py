@@ -1,4 +1,4 @@
-"""The published weight files that genpr knows: name, address, length, sha256, licence.
+"""The published weight files that genpr knows: name, address, length, sha256, license.
 
 A full sha256 stands here only if it was found written in a public file (named beside it) and begins with the
 digits that the publisher put into the file name, where there are such digits. A file without one is held by
@@ -30,7 +30,7 @@ class WeightsFile:
         url: Where it is published.
         size: Length in bytes; None if it is not published.
         sha256: Hex digest of all its bytes; None if it is not published.
-        licence: SPDX identifier of the weights, or the licence's plain name.
+        license: SPDX identifier of the weights, or the license's plain name.
         sha256_prefix: First hex digits of the digest, where only these are published.
         used_by: Names of the extractors that need it.
     """
@@ -39,7 +39,7 @@ class WeightsFile:
     url: str
     size: int | None
     sha256: str | None
-    licence: str
+    license: str
     sha256_prefix: str | None = None
     used_by: tuple[str, ...] = ()
 
@@ -70,7 +70,7 @@ def hub_file(
     filename: str,
     revision: str = "main",
     *,
-    licence: str,
+    license: str,  # noqa: A002 - as the field
     size: int | None = None,
     sha256: str | None = None,
     used_by: tuple[str, ...] = (),
@@ -78,10 +78,10 @@ def hub_file(
     """Describe a file of the Hugging Face hub.
 
     Args:
-        repo_id: "organisation/name".
+        repo_id: "organization/name".
         filename: Path inside the repository.
         revision: Branch, tag or commit; a commit never changes.
-        licence: SPDX identifier, as the model card says.
+        license: SPDX identifier, as the model card says.
         size: Length in bytes, if it is known.
         sha256: Hex digest, if it is known; otherwise the first download is trusted, after a comparison with
             what the hub says of it.
@@ -91,7 +91,7 @@ def hub_file(
         UsageError: One of the names is not of a form that the hub uses.
 
     Example:
-        >>> hub_file("org/model", "open_clip_model.safetensors", licence="MIT").name
+        >>> hub_file("org/model", "open_clip_model.safetensors", license="MIT").name
         'org--model--open_clip_model.safetensors'
     """
     for part in (repo_id, filename, revision):
@@ -106,7 +106,7 @@ def hub_file(
         url=f"https://huggingface.co/{repo_id}/resolve/{quote(revision, safe='')}/{quote(filename)}",
         size=size,
         sha256=sha256,
-        licence=licence,
+        license=license,
         used_by=used_by,
     )
 
@@ -119,7 +119,7 @@ INCEPTION_2015 = WeightsFile(
     ),
     size=95_628_359,
     sha256="6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2",
-    licence="Apache-2.0",
+    license="Apache-2.0",
     used_by=(
         "inception",
         "inception-768",
@@ -130,7 +130,7 @@ INCEPTION_2015 = WeightsFile(
     ),
 )
 
-# torchvision publishes its weights with its code and names no licence of their own.
+# torchvision publishes its weights with its code and names no license of their own.
 # sha256: github.com/plai-group/ubc_primitives, primitives/cnn/cnn.py; the length is in other public notes on
 # the same digest, and torchvision gives it as 527.796 MiB.
 VGG16 = WeightsFile(
@@ -138,7 +138,7 @@ VGG16 = WeightsFile(
     url="https://download.pytorch.org/models/vgg16-397923af.pth",
     size=553_433_881,
     sha256="397923af8e79cdbb6a7127f12361acd7a2f83e06b05044ddf496e83de57a5bf0",
-    licence="BSD-3-Clause",
+    license="BSD-3-Clause",
     used_by=("vgg16",),
 )
 
@@ -149,7 +149,7 @@ INCEPTION_TORCHVISION = WeightsFile(
     url="https://download.pytorch.org/models/inception_v3_google-0cc3c7bd.pth",
     size=108_949_747,
     sha256="0cc3c7bd75056d25e46cba549dc184522069b81e9787eff6df84f397bd52a5ef",
-    licence="BSD-3-Clause",
+    license="BSD-3-Clause",
     used_by=("inception-torchvision",),
 )
 
@@ -161,7 +161,7 @@ def _dinov2(letter: str, size: int, sha256: str) -> WeightsFile:
         url=f"https://dl.fbaipublicfiles.com/dinov2/{model}/{model}_pretrain.pth",
         size=size,
         sha256=sha256,
-        licence="Apache-2.0",
+        license="Apache-2.0",
         used_by=(f"dinov2-vit{letter}14",),
     )
 
@@ -182,7 +182,7 @@ def _clip(repository: str, revision: str, size: int, sha256: str, used_by: str) 
         f"timm/{repository}.openai",
         "open_clip_model.safetensors",
         revision,
-        licence="MIT",
+        license="MIT",
         size=size,
         sha256=sha256,
         used_by=(used_by,),

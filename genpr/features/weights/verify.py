@@ -58,7 +58,7 @@ def format_of(entry: WeightsFile) -> str:
 
 
 def check_format(entry: WeightsFile, file: BufferedIOBase, source: object) -> None:
-    """Refuse a file that is not of the form its name promises, such as a web page, without deserialising it.
+    """Refuse a file that is not of the form its name promises, such as a web page, without deserializing it.
 
     Args:
         entry: What it should be.
@@ -179,7 +179,7 @@ class Record:
         url: Where it is published.
         size: Length in bytes.
         sha256: Hex digest of all its bytes.
-        licence: Of the weights.
+        license: Of the weights.
         used_by: Names of extractors.
         pinned: What the file was held to at its first use.
         announced: Whether the server, or Hugging Face's cache, named this very digest beforehand.
@@ -190,7 +190,7 @@ class Record:
     url: str
     size: int
     sha256: str
-    licence: str
+    license: str
     used_by: tuple[str, ...]
     pinned: Pinned
     announced: bool
@@ -204,7 +204,7 @@ class Record:
             url=self.url,
             size=self.size,
             sha256=None,
-            licence=self.licence,
+            license=self.license,
             used_by=self.used_by,
         )
 
@@ -331,7 +331,7 @@ def _write(entry: WeightsFile, digest: str, size: int, *, announced: bool) -> No
         url=entry.url,
         size=size,
         sha256=digest,
-        licence=entry.licence,
+        license=entry.license,
         used_by=entry.used_by,
         pinned=pinned_by(entry),
         announced=announced,
@@ -368,7 +368,7 @@ def _parsed(text: bytes) -> Record | None:
     texts = (
         record.name,
         record.url,
-        record.licence,
+        record.license,
         record.pinned,
         record.date,
         record.sha256,

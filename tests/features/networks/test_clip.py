@@ -68,7 +68,7 @@ def images() -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", OPENAI)
-def test_openais_networks_are_as_catalogued_and_use_quick_gelu(name):
+def test_openais_networks_are_as_catalogd_and_use_quick_gelu(name):
     from genpr.features.networks.timm_models import feature_dim
 
     model = clip.find_model(name)
@@ -107,7 +107,7 @@ def test_the_embedding_is_that_of_open_clip_and_not_of_length_1(b32_state, b32, 
     whole = empty("clip-vit-b-32").eval()
     whole.load_state_dict(state, strict=False, assign=True)
     assert sum(isinstance(module, QuickGELU) for module in whole.visual.modules()) == 12
-    mean, std = (torch.tensor(colour)[:, None, None] for colour in (OPENAI_MEAN, OPENAI_STD))
+    mean, std = (torch.tensor(color)[:, None, None] for color in (OPENAI_MEAN, OPENAI_STD))
     batch = (torch.stack([b32.prepare(image) for image in images]) / 255 - mean) / std
     with torch.inference_mode():
         expected = whole.encode_image(batch, normalize=False)

@@ -49,7 +49,7 @@ def images() -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_networks_are_as_catalogued(name):
+def test_the_networks_are_as_catalogd(name):
     from genpr.features.networks.timm_models import feature_dim
 
     known = BUILT_IN[name]
@@ -127,10 +127,10 @@ def test_rows_stay_rows_and_the_offset_moves_them_aside():
     resampled = dinov2.resample_positions(torch.cat((torch.zeros(1, 1, 2), positions), 1), 16)
     grid = resampled[0, 1:].reshape(16, 16, 2)
     # The kernel (a = -0.75) bends a straight line by 0.05; without the offset the last rows were 0.2 off.
-    centres = (torch.arange(16) + 0.5) * 37 / 16.1 - 0.5
-    torch.testing.assert_close(grid[2:-2, 5, 0], centres[2:-2], rtol=0, atol=0.06)
-    torch.testing.assert_close(grid[5, 2:-2, 1], centres[2:-2], rtol=0, atol=0.06)
-    assert ((torch.arange(16) + 0.5) * 37 / 16 - 0.5 - centres)[13] > 0.15
+    centers = (torch.arange(16) + 0.5) * 37 / 16.1 - 0.5
+    torch.testing.assert_close(grid[2:-2, 5, 0], centers[2:-2], rtol=0, atol=0.06)
+    torch.testing.assert_close(grid[5, 2:-2, 1], centers[2:-2], rtol=0, atol=0.06)
+    assert ((torch.arange(16) + 0.5) * 37 / 16 - 0.5 - centers)[13] > 0.15
 
 
 def test_offline_the_missing_weights_are_named():

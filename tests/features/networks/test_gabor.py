@@ -21,7 +21,7 @@ def extractor() -> GaborExtractor:
     return GaborExtractor("cpu")
 
 
-# Lengths of the groups of features of a fixed image: layout, then per level colour, texture, its spread.
+# Lengths of the groups of features of a fixed image: layout, then per level color, texture, its spread.
 GOLDEN = [
     1.571944,
     0.296157,
@@ -107,7 +107,7 @@ def test_load_extractor_gives_it():
     assert isinstance(load_extractor("gabor", device="cpu", offline=True), GaborExtractor)
 
 
-DERIVED = {"_DIM", "_TEXTURE_SCALE", "_COLOUR_SCALE"}
+DERIVED = {"_DIM", "_TEXTURE_SCALE", "_COLOR_SCALE"}
 CONSTANTS = [name for name in vars(gabor) if name.isupper() and name[0] == "_" and name not in DERIVED]
 
 
@@ -185,7 +185,7 @@ def test_call_is_prepare_then_forward(extractor):
 def test_constant_images_have_no_texture(extractor):
     shades = torch.tensor([0, 1, 128, 255], dtype=torch.uint8)[:, None, None, None].expand(-1, 3, 64, 64)
     features = extractor(shades)
-    layout = gabor._LAYOUT_GRID**2 + 2 * gabor._LAYOUT_COLOUR_GRID**2
+    layout = gabor._LAYOUT_GRID**2 + 2 * gabor._LAYOUT_COLOR_GRID**2
     assert features.isfinite().all()
     assert features[:, layout:].abs().max() < 1e-5
     assert features[3].norm() == pytest.approx(gabor._LAYOUT_WEIGHT * math.sqrt(3), rel=1e-5)
@@ -246,7 +246,7 @@ def test_stronger_noise_moves_features_further(extractor):
         (lambda images: to_uint8(128 + (images.float() - 128) / 3), 3),
         (lambda images: images.roll(16, dims=3), 2),
     ],
-    ids=["blur", "rotation", "colour lost", "contrast lost", "moved by a cell"],
+    ids=["blur", "rotation", "color lost", "contrast lost", "moved by a cell"],
 )
 def test_changes_that_matter_move_features_more_than_a_shift_by_a_pixel(extractor, change, times):
     wide = natural_noise(16, size=128)
@@ -256,7 +256,7 @@ def test_changes_that_matter_move_features_more_than_a_shift_by_a_pixel(extracto
 
 
 @pytest.mark.parametrize("channels", [(2, 1, 0), (1, 0, 2), (0, 2, 1)], ids=["bgr", "grb", "rbg"])
-def test_swapped_colours_are_seen(extractor, channels):
+def test_swapped_colors_are_seen(extractor, channels):
     images = to_uint8(natural_noise(16).float() + torch.tensor([60.0, 0.0, -60.0])[:, None, None])
     assert (moved(extractor, images, images[:, channels]) > 0.5).all()
 

@@ -136,7 +136,7 @@ def test_the_call_is_prepare_then_forward(small, images):
     assert (small.name, small.dim, small.thread_safe) == ("small", 192, True)
 
 
-def test_colours_keep_their_order_and_are_normalised_each_by_its_own(small):
+def test_colors_keep_their_order_and_are_normalized_each_by_its_own(small):
     levels = torch.tensor([10, 100, 200])
     image = levels.to(torch.uint8)[None, :, None, None].expand(1, 3, 5, 5)
     mean = 255 * torch.tensor([0.485, 0.456, 0.406])

@@ -114,7 +114,7 @@ def test_images_are_told_apart(features):
         assert (part[0] - part[1]).norm() > 0.1 * part.norm(dim=1).mean()
 
 
-def test_the_catalogue_agrees(extractor):
+def test_the_catalog_agrees(extractor):
     known = BUILT_IN["random-vgg16"]
     assert (known.dim, known.side, known.comparable) == (extractor.dim, 224, False)
     assert extractor.info.resize == f"{known.resize}-224"

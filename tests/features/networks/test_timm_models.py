@@ -215,12 +215,12 @@ def test_where_published_weights_are():
     safe, pickled = published_weights("resnet50.a1_in1k")
     assert safe.hub_address == ("timm/resnet50.a1_in1k", "main", "model.safetensors")
     assert pickled.hub_address == ("timm/resnet50.a1_in1k", "main", "pytorch_model.bin")
-    assert (safe.sha256, safe.licence) == (None, "apache-2.0")
+    assert (safe.sha256, safe.license) == (None, "apache-2.0")
     (file,) = published_weights("legacy_seresnet18.in1k")
     assert (file.name, file.hub_address) == ("timm--seresnet18-4bb0ce65.pth", None)
 
 
-def test_a_model_that_is_no_square_of_colours_or_no_vector_is_refused():
+def test_a_model_that_is_no_square_of_colors_or_no_vector_is_refused():
     import timm
 
     network = timm.create_model("test_vit", num_classes=0)
@@ -236,7 +236,7 @@ def request_for(weights=None) -> Request:
     return Request(names=(ExtractorName("timm:x"),), weights=weights, device=torch.device("cpu"))
 
 
-FILES = tuple(hub_file("org/x", file, licence="MIT") for file in ("model.safetensors", "pytorch_model.bin"))
+FILES = tuple(hub_file("org/x", file, license="MIT") for file in ("model.safetensors", "pytorch_model.bin"))
 
 
 @pytest.mark.parametrize(("missing", "found"), [(set(), 0), ({0}, 1)])

@@ -20,7 +20,7 @@ def test_every_entry_is_complete(entry):
     assert entry.sha256 is not None
     assert re.fullmatch(r"[0-9a-f]{64}", entry.sha256)
     assert entry.size > 10_000_000
-    assert entry.licence in {"Apache-2.0", "BSD-3-Clause", "MIT"}
+    assert entry.license in {"Apache-2.0", "BSD-3-Clause", "MIT"}
     assert entry.used_by
     assert format_of(entry)
 
@@ -79,7 +79,7 @@ def test_torchvision_agrees_about_addresses_and_lengths():
     ],
 )
 def test_hub_files_have_names_of_their_own_and_addresses_that_read_back(repo_id, filename, revision, name):
-    entry = hub_file(repo_id, filename, revision, licence="MIT")
+    entry = hub_file(repo_id, filename, revision, license="MIT")
     assert entry.name == name
     assert entry.hub_address == (repo_id, revision, filename)
     assert entry.url.startswith(f"https://huggingface.co/{repo_id}/resolve/")
@@ -100,7 +100,7 @@ def test_hub_files_have_names_of_their_own_and_addresses_that_read_back(repo_id,
 )
 def test_addresses_that_lead_elsewhere_are_refused(parts):
     with pytest.raises(UsageError) as caught:
-        hub_file(*parts, licence="MIT")
+        hub_file(*parts, license="MIT")
     assert caught.value.code == "hub-address"
 
 

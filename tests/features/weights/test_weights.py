@@ -252,7 +252,7 @@ def test_the_tensors_come_back(tmp_path):
     assert torch.equal(state["weight"], torch.arange(6.0).view(2, 3))
 
 
-def test_a_file_exchanged_after_it_was_found_is_not_deserialised(tmp_path):
+def test_a_file_exchanged_after_it_was_found_is_not_deserialized(tmp_path):
     path = tmp_path / "state.pth"
     torch.save({}, path)
     entry = entry_of(path)

@@ -173,9 +173,9 @@ def test_what_a_killed_process_left_is_never_trusted_and_cleaned_up(server):
     process.stdout.close()
     (partial,) = left_behind()
     assert partial.startswith(".tiny.pth.")
-    neighbour = weights_folder() / ".tiny.pth.other.abc.tmp"  # of a download of "tiny.pth.other"
-    neighbour.touch()
+    neighbor = weights_folder() / ".tiny.pth.other.abc.tmp"  # of a download of "tiny.pth.other"
+    neighbor.touch()
 
     server.pause = 0.0
     assert hashlib.sha256(find_or_fetch(entry).read_bytes()).hexdigest() == entry.sha256
-    assert left_behind() == [neighbour.name, "tiny.pth"]
+    assert left_behind() == [neighbor.name, "tiny.pth"]

@@ -57,7 +57,7 @@ def test_a_download_is_recorded_with_all_that_is_known(entry, server):
     path = find_or_fetch(entry)
     assert left_behind() == ["tiny.pth", "tiny.pth.sha256.json"]
     record = json.loads(record_path(entry).read_text())
-    assert (record["name"], record["url"], record["licence"]) == (entry.name, entry.url, "Apache-2.0")
+    assert (record["name"], record["url"], record["license"]) == (entry.name, entry.url, "Apache-2.0")
     assert (record["size"], record["sha256"], record["announced"]) == (len(GOOD), DIGEST, False)
     assert record["pinned"] == ("prefix" if entry.sha256_prefix else "first use")
     assert len(record["date"]) == len("2026-01-31")
@@ -289,7 +289,7 @@ def hub(server):
     """A hub that hands over to its file server, as huggingface.co does."""
     address = "/org/model/resolve/main/weights.pth"
     server.redirects[address] = ("/files/123", {"X-Linked-ETag": f'"{DIGEST}"'})
-    entry = replace(hub_file("org/model", "weights.pth", licence="MIT"), url=server.url + address)
+    entry = replace(hub_file("org/model", "weights.pth", license="MIT"), url=server.url + address)
     return server, entry
 
 
@@ -346,7 +346,7 @@ def test_the_file_in_hugging_faces_cache_is_used(hub):
     assert is_cached(entry)
     assert find_or_fetch(entry, offline=True) == link
     assert record_of(entry).announced is True
-    pinned = hub_file("org/model", "weights.pth", "c" * 40, licence="MIT", sha256=DIGEST)
+    pinned = hub_file("org/model", "weights.pth", "c" * 40, license="MIT", sha256=DIGEST)
     assert find_or_fetch(pinned, offline=True) == link
     assert server.requests == []
 

@@ -47,14 +47,14 @@ def saved(value: object, **how) -> bytes:
 
 def first_use(name: str) -> WeightsFile:
     return WeightsFile(
-        name=name, url=f"http://127.0.0.1:9/{name}", size=None, sha256=None, licence="Apache-2.0"
+        name=name, url=f"http://127.0.0.1:9/{name}", size=None, sha256=None, license="Apache-2.0"
     )
 
 
 def published(name: str, content: bytes) -> WeightsFile:
     digest = hashlib.sha256(content).hexdigest()
     return WeightsFile(
-        name=name, url=f"http://127.0.0.1:9/{name}", size=len(content), sha256=digest, licence="Apache-2.0"
+        name=name, url=f"http://127.0.0.1:9/{name}", size=len(content), sha256=digest, license="Apache-2.0"
     )
 
 

@@ -41,7 +41,7 @@ def sides():
     return real, (
         features,
         torch.where(torch.arange(60) % 7 == 0, (labels + 1) % 3, labels),
-    )  # some mislabelled
+    )  # some mislabeled
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +169,7 @@ def test_folds_hold_a_fifth_of_each_class():
     assert sizes.max() - sizes.min() <= 1
 
 
-def test_the_only_image_of_a_class_is_recognised_as_another():
+def test_the_only_image_of_a_class_is_recognized_as_another():
     real = blobs(np.random.default_rng(9), [20, 1, 20])
     assert KNNReference(*real, K, seed=0).by_others(None)[20] in (0, 2)
 
@@ -201,7 +201,7 @@ def test_chance_is_the_largest_class_and_uniform_guesses(found):
     assert found.train.chance["macro_f1"] == pytest.approx((2 * shares / (3 * shares + 1)).mean())
 
 
-def test_mislabelled_fakes_are_seen_and_wrong_classes_named():
+def test_mislabeled_fakes_are_seen_and_wrong_classes_named():
     random = np.random.default_rng(2)
     real, (features, labels) = blobs(random, [40] * 4, d=8), blobs(random, [40] * 4, d=8)
     swapped = torch.tensor([1, 0, 2, 3])[labels]

@@ -1,4 +1,4 @@
-"""Votes of nearest neighbours and linear probes, against the definition and against scikit-learn."""
+"""Votes of nearest neighbors and linear probes, against the definition and against scikit-learn."""
 
 from __future__ import annotations
 

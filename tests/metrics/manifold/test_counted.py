@@ -14,7 +14,7 @@ from null_oracle import clipped_coverage_null
 from genpr.errors import UsageError
 from genpr.metrics.manifold import memberships_of
 from genpr.metrics.neighbor_metrics import NeighborMetrics
-from genpr.metrics.real_side import RealSide
+from genpr.metrics.real_manifold import RealManifold
 from genpr.metrics.registry import BALLS, needed_balls
 from genpr.neighbors.balls import Ball
 
@@ -31,7 +31,7 @@ HAND_B = column(0, 1, 2), column(3, 3.5, 5.5)
 
 def counted(real, fake, ks, ties="closed"):
     real_balls, _ = needed_balls(ks)
-    side = RealSide.fit(np.asarray(real, np.float32), balls=real_balls, ties=ties, device="cpu")
+    side = RealManifold.fit(np.asarray(real, np.float32), balls=real_balls, ties=ties, device="cpu")
     return memberships_of(side, np.asarray(fake, np.float32), ks=ks)
 
 
@@ -49,8 +49,8 @@ def everything(real, fake, k, ties="closed"):
     )
 
 
-def integers(rng, n, centre=0):
-    return (centre + rng.integers(-4, 5, (n, 3))).astype(np.float32)
+def integers(rng, n, center=0):
+    return (center + rng.integers(-4, 5, (n, 3))).astype(np.float32)
 
 
 SETS = {
@@ -58,7 +58,7 @@ SETS = {
     "more fakes": lambda rng: (integers(rng, 35), integers(rng, 52, 1)),
     "apart": lambda rng: (integers(rng, 32), integers(rng, 37, 2)),
     "few values": lambda rng: (rng.integers(0, 3, (40, 3)), rng.integers(0, 3, (33, 3))),
-    "off-centre": lambda rng: (5 + rng.normal(0, 0.05, (45, 6)), 5.02 + rng.normal(0, 0.04, (36, 6))),
+    "off-center": lambda rng: (5 + rng.normal(0, 0.05, (45, 6)), 5.02 + rng.normal(0, 0.04, (36, 6))),
     "equally many": lambda rng: (rng.normal(size=(40, 3)), rng.normal(0.5, 1.2, (40, 3))),
     "outliers": lambda rng: (
         np.concatenate([rng.normal(size=(38, 3)), np.full((1, 3), 30.0)]),
@@ -166,7 +166,7 @@ def test_values_that_follow_by_hand(sets, ties, expected):
 @pytest.mark.parametrize("ties", TIES)
 @pytest.mark.parametrize("n", [4, 5, 6])
 def test_the_smallest_sets_are_left_out_of_by_the_same_rule(n, ties):
-    """With k = 3 four reals have no third neighbour left when one is left out, and five just have it."""
+    """With k = 3 four reals have no third neighbor left when one is left out, and five just have it."""
     rng = np.random.default_rng(n)
     real, fake = (rng.normal(size=(m, 2)).astype(np.float32) for m in (n, n + 1))
     ks = dict.fromkeys(("precision", "clipped_density", "f8", "f1_8", "symmetric_precision"), 3)

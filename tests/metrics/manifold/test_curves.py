@@ -194,7 +194,7 @@ def test_swapping_the_sets_mirrors_the_curve(rng):
 
 
 @pytest.mark.parametrize("ties", ["closed", "strict"])
-@pytest.mark.parametrize("case", ["off_centre", "binary_grid_full_of_ties", "near_duplicates"])
+@pytest.mark.parametrize("case", ["off_center", "binary_grid_full_of_ties", "near_duplicates"])
 def test_ends_without_a_split_are_manifold_metrics(case, ties):
     real, fake = feature_cases.make(case)
     ipr = pr_curve(real, fake, k=3, split=False, ties=ties)
@@ -240,7 +240,7 @@ def _small(case):
 @pytest.mark.parametrize("ties", ["closed", "strict"])
 @pytest.mark.parametrize("classifier", list(CLASSIFIERS))
 @pytest.mark.parametrize(
-    "case", ["off_centre", "binary_grid_full_of_ties", "near_duplicates", "tight_clumps"]
+    "case", ["off_center", "binary_grid_full_of_ties", "near_duplicates", "tight_clumps"]
 )
 def test_votes_are_the_definition(case, classifier, ties):
     real, fake = _small(case)

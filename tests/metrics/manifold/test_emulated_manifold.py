@@ -10,7 +10,7 @@ from emulation import emulated_memberships
 from genpr.errors import FeatureError, UsageError
 from genpr.metrics.emulated_manifold import EmulatedSide
 from genpr.metrics.manifold import memberships_of
-from genpr.metrics.real_side import RealSide
+from genpr.metrics.real_manifold import RealManifold
 from genpr.metrics.registry import BALLS
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.emulated import EMULATIONS
@@ -36,7 +36,7 @@ def test_what_float16_can_hold_is_scored_exactly(emulation, case):
     for k in (1, 3, 5):
         ks = dict.fromkeys(METRICS, k)
         memberships = emulated_memberships(real, fake, ks=ks, emulation=emulation)
-        exact = memberships_of(RealSide.fit(real, balls=[Ball(k)]), fake, ks=ks)
+        exact = memberships_of(RealManifold.fit(real, balls=[Ball(k)]), fake, ks=ks)
         assert (memberships.n_real, memberships.n_fake) == (len(real), len(fake))
         for table in TABLES:
             assert torch.equal(getattr(memberships, table)[Ball(k)], getattr(exact, table)[Ball(k)])
@@ -48,7 +48,7 @@ def test_what_float16_can_hold_is_scored_exactly(emulation, case):
 def test_on_features_as_of_networks_rounding_moves_all_values_up_and_none_far(emulation, rng):
     # Published, with the same images in float16 and float32: precision +0.0010, recall +0.0024.
     real, fake = _inception_like(1500, 1, rng), _inception_like(1500, 0.85, rng)
-    exact = memberships_of(RealSide.fit(real, balls=[Ball(3)]), fake, ks=ALL)
+    exact = memberships_of(RealManifold.fit(real, balls=[Ball(3)]), fake, ks=ALL)
     found = emulated_memberships(real, fake, ks=ALL, emulation=emulation)
     assert 0.5 < BALLS["precision"](exact, 3) < 0.97
     assert 0.2 < BALLS["recall"](exact, 3) < 0.9

@@ -10,13 +10,13 @@ import torch
 from scipy import stats
 
 from genpr.metrics.diagnostics import hubness
-from genpr.metrics.real_side import RealSide
+from genpr.metrics.real_manifold import RealManifold
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import cross_counts
 
 
 def in_degrees(features: np.ndarray, k: int) -> torch.Tensor:
-    side = RealSide.fit(features, balls=[Ball(k)])
+    side = RealManifold.fit(features, balls=[Ball(k)])
     return cross_counts(side.points, side.points, real_sq_radii=side.sq_radii).real_balls_per_fake[0] - 1
 
 

@@ -10,7 +10,7 @@ import torch
 from counting_engine import CountingEngine
 
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics import real_side
+from genpr.metrics import real_manifold
 from genpr.metrics.knn_manifold import KNNManifold
 from genpr.metrics.manifold import (
     PrecisionRecall,
@@ -19,7 +19,7 @@ from genpr.metrics.manifold import (
     memberships_of,
     precision_recall,
 )
-from genpr.metrics.real_side import RealSide
+from genpr.metrics.real_manifold import RealManifold
 from genpr.neighbors.balls import Ball
 
 
@@ -74,7 +74,7 @@ def test_swapping_the_sets_swaps_precision_and_recall(case):
 
 
 @pytest.mark.parametrize(
-    "case", ["off_centre", "near_duplicates", "binary_grid_full_of_ties", "tight_clumps"]
+    "case", ["off_center", "near_duplicates", "binary_grid_full_of_ties", "tight_clumps"]
 )
 def test_the_order_of_rows_changes_nothing(case, rng):
     real, fake = feature_cases.make(case)
@@ -197,8 +197,8 @@ class TestRealSide:
     KS = {"precision": 3, "recall": 2, "density": 5, "coverage": 4}  # noqa: RUF012
 
     def test_each_metric_has_its_own_k(self):
-        real, fake = feature_cases.make("off_centre")
-        scores = ball_scores(RealSide.fit(real, balls=map(Ball, (3, 4, 5))), fake, ks=self.KS)
+        real, fake = feature_cases.make("off_center")
+        scores = ball_scores(RealManifold.fit(real, balls=map(Ball, (3, 4, 5))), fake, ks=self.KS)
         expected = {k: oracle.manifold_metrics(real, fake, k) for k in (2, 3, 4, 5)}
         assert scores == {
             "precision": expected[3][0],
@@ -209,7 +209,7 @@ class TestRealSide:
 
     def test_a_second_fake_set_does_no_work_among_the_reals(self, rng):
         engine = CountingEngine()
-        side = RealSide.fit(rng.normal(size=(700, 4)), balls=map(Ball, (3, 4, 5)), engine=engine)
+        side = RealManifold.fit(rng.normal(size=(700, 4)), balls=map(Ball, (3, 4, 5)), engine=engine)
         assert 700**2 / 2 < engine.products < 2 * 700**2  # a first reach, and the sweep
         for n_fake in (50, 60):
             engine.products = 0
@@ -229,14 +229,14 @@ class TestRealSide:
         engine = CountingEngine()
         ks = {name: self.KS[name] for name in names}
         fitted = [Ball(k) for name, k in ks.items() if name != "recall"]
-        side = RealSide.fit(rng.normal(size=(70, 4)), balls=fitted, engine=engine)
+        side = RealManifold.fit(rng.normal(size=(70, 4)), balls=fitted, engine=engine)
         assert engine.products == (2 * 70**2 if fitted else 0)
         engine.products = 0
         assert list(ball_scores(side, rng.normal(size=(50, 4)), ks=ks)) == names
         assert engine.products == work
 
     def test_counts_behind_the_scores(self):
-        side = RealSide.fit(_HAND_A[0], balls=[Ball(1)])
+        side = RealManifold.fit(_HAND_A[0], balls=[Ball(1)])
         memberships = memberships_of(side, _HAND_A[1], ks=dict.fromkeys(self.KS, 1))
         assert memberships.real_balls_per_fake[Ball(1)].tolist() == [2, 2, 1]
         assert memberships.fakes_per_real_ball[Ball(1)].tolist() == [1, 2, 1, 1]
@@ -245,13 +245,13 @@ class TestRealSide:
         assert (memberships.n_real, memberships.n_fake) == (4, 3)
 
     def test_precision_needs_no_more_than_one_fake(self, rng):
-        side = RealSide.fit(np.vstack([np.eye(4), np.zeros((3, 4))]), balls=[Ball(3)])
+        side = RealManifold.fit(np.vstack([np.eye(4), np.zeros((3, 4))]), balls=[Ball(3)])
         assert ball_scores(side, np.zeros((1, 4)), ks={"precision": 3}) == {"precision": 1.0}
         with pytest.raises(FeatureError, match="at least 1 row"):
             ball_scores(side, np.zeros((0, 4)), ks={"precision": 3})
 
     def test_unknown_metrics_and_unfitted_ks_are_refused(self, rng):
-        side = RealSide.fit(rng.normal(size=(20, 3)), balls=[Ball(3)])
+        side = RealManifold.fit(rng.normal(size=(20, 3)), balls=[Ball(3)])
         with pytest.raises(UsageError, match="unknown metrics: f1; known: precision, recall") as error:
             ball_scores(side, rng.normal(size=(20, 3)), ks={"f1": 3})
         assert error.value.code == "unknown-metric"
@@ -291,7 +291,7 @@ class TestErrors:
         assert error.value.code == "width-mismatch"
 
     def test_everything_is_checked_before_anything_is_computed(self, monkeypatch):
-        monkeypatch.setattr(real_side.Neighbourhood, "of", lambda *_, **__: pytest.fail("computed"))
+        monkeypatch.setattr(real_manifold.Neighborhood, "of", lambda *_, **__: pytest.fail("computed"))
         bad = self.good.copy()
         bad[4, 2] = np.nan
         with pytest.raises(FeatureError, match="fake features must be finite"):

@@ -71,7 +71,7 @@ def test_balls_are_hypergeometric(n, m):
         assert clipped_coverage_null(n, m, k) == pytest.approx(mean, abs=1e-12)
 
 
-def test_coverage_with_one_neighbour_is_the_share_of_fakes():
+def test_coverage_with_one_neighbor_is_the_share_of_fakes():
     assert balls_hit(30, 70, 1) == pytest.approx(70 / 99, abs=1e-14)
 
 
@@ -83,7 +83,7 @@ def test_large_k_neither_underflows_nor_leaves_the_unit_interval():
     assert calibrated_clipped_coverage(0.0, 501, 50_000, 500) == 0.0
 
 
-def _neighbours(points, k):
+def _neighbors(points, k):
     """(n, n) squared distances without the diagonal, and each row's k-th smallest."""
     sq = ((points[:, None] - points[None]) ** 2).sum(axis=2)
     np.fill_diagonal(sq, np.inf)
@@ -93,7 +93,7 @@ def _neighbours(points, k):
 def _fakes_in_balls(rng, n, m, k):
     """(n,) fakes in each real ball for one draw in three dimensions; skewed, so that no symmetry helps."""
     real, fake = rng.exponential(size=(n, 3)), rng.exponential(size=(m, 3))
-    _, sq_radii = _neighbours(real, k)
+    _, sq_radii = _neighbors(real, k)
     return (((real[:, None] - fake[None]) ** 2).sum(axis=2) <= sq_radii[:, None]).sum(axis=1)
 
 
@@ -119,7 +119,7 @@ def test_simulated_classifier_accuracy(rng):
     n, m = 120, 40
     seen = []
     for _ in range(200):
-        sq, _ = _neighbours(rng.normal(size=(n + m, 2)), 1)
+        sq, _ = _neighbors(rng.normal(size=(n + m, 2)), 1)
         is_real = np.arange(n + m) < n
         seen.append((is_real[sq.argmin(axis=1)] == is_real).mean())
     expected = nn_accuracy_null(n, m)
@@ -188,7 +188,7 @@ def test_partly_good_fakes_score_their_share(rng):
 
 
 def _in_degrees(points, k):
-    sq, sq_radii = _neighbours(points, k)
+    sq, sq_radii = _neighbors(points, k)
     return (sq <= sq_radii[:, None]).sum(axis=0)
 
 

@@ -29,7 +29,7 @@ def in_support(of: np.ndarray, samples: np.ndarray, k: int, scale: float) -> flo
 
 CASES = [
     "integers",
-    "off_centre",
+    "off_center",
     "duplicates",
     "near_duplicates",
     "fakes_copy_reals",

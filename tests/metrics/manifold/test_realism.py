@@ -45,8 +45,8 @@ def test_hand_computed():
 
 
 def test_a_radius_equal_to_the_median_is_kept():
-    centres, radii = np.array([[0.0], [10], [20]]), np.array([1.0, 2, 3])
-    assert realism(centres, radii, np.array([[12.0], [23.0]])).tolist() == [1, 2 / 13]
+    centers, radii = np.array([[0.0], [10], [20]]), np.array([1.0, 2, 3])
+    assert realism(centers, radii, np.array([[12.0], [23.0]])).tolist() == [1, 2 / 13]
 
 
 def test_a_copy_of_a_real_is_infinitely_realistic():
@@ -69,30 +69,30 @@ def test_every_case_is_the_definitions(case, squared):
 
 
 @pytest.mark.parametrize("tiles", [(7, 5), (64, 9), (1000, 1000)])
-@pytest.mark.parametrize("case", ["near_duplicates", "outlier_in_both", "off_centre"])
+@pytest.mark.parametrize("case", ["near_duplicates", "outlier_in_both", "off_center"])
 def test_tiles_change_no_bit(case, tiles):
     real, fake = map(torch.from_numpy, feature_cases.make(case))
     points = Frame.around(real).place(real)
     sq_radii = kth_sq_distances(points, [3])[0]
     told: list[int] = []
     found = realism_of(
-        points, sq_radii, points.frame.place(fake), engine=TorchEngine(*tiles), tick=told.append
+        points, sq_radii, points.frame.place(fake), engine=TorchEngine(*tiles), advance=told.append
     )
     assert torch.equal(found, realism_scores(real, fake))
     assert sum(told) == len(real) * len(fake)
 
 
 def in_three_directions(frame: Frame, features: torch.Tensor) -> Frame:
-    basis = torch.linalg.svd(features.double() - frame.centre, full_matrices=False).Vh[:3].T.contiguous()
-    return replace(frame, basis=basis, centres=torch.empty(0, 4, dtype=torch.float64))
+    basis = torch.linalg.svd(features.double() - frame.center, full_matrices=False).Vh[:3].T.contiguous()
+    return replace(frame, basis=basis, centers=torch.empty(0, 4, dtype=torch.float64))
 
 
 def on_a_grid(frame: Frame, features: torch.Tensor) -> Frame:
-    return replace(frame, grid=Grid.fitted((features - frame.centre) * frame.scale))
+    return replace(frame, grid=Grid.fitted((features - frame.center) * frame.scale))
 
 
 @pytest.mark.parametrize("view", [in_three_directions, on_a_grid])
-@pytest.mark.parametrize("case", ["near_duplicates", "outlier_in_both", "off_centre", "as_wide_as_inception"])
+@pytest.mark.parametrize("case", ["near_duplicates", "outlier_in_both", "off_center", "as_wide_as_inception"])
 def test_frames_change_no_bit(case, view):
     if view is on_a_grid and not integers.are_available(torch.device("cpu")):
         pytest.skip("no integer products here")

@@ -20,7 +20,7 @@ def _learned(rng, n):
 
 @pytest.fixture
 def searched(monkeypatch):
-    """Names of the sets, by their sizes, among whose rows neighbours were searched."""
+    """Names of the sets, by their sizes, among whose rows neighbors were searched."""
     sizes = []
     first_reach = nearest._first_reach
     monkeypatch.setattr(
@@ -57,7 +57,7 @@ def test_every_case_survives_the_disk(case, tmp_path):
     assert torch.equal(KNNManifold.load(tmp_path / "m").count(fake), manifold.count(fake))
 
 
-def test_neighbours_are_searched_among_fakes_only(tmp_path, rng, searched):
+def test_neighbors_are_searched_among_fakes_only(tmp_path, rng, searched):
     KNNManifold.fit(rng.normal(size=(300, 5)), k=5).save(tmp_path / "m")
     assert searched == [300]
     loaded = KNNManifold.load(str(tmp_path / "m"))
@@ -103,7 +103,7 @@ def test_centres_of_another_width_are_refused(direct_elements, tmp_path, rng, mo
     path = tmp_path / "manifold.safetensors"
     KNNManifold.fit(rng.normal(size=(40, 8)), k=3).save(path)
     tensors, metadata = load_tensors(path)
-    save_tensors(path, tensors | {"frame.centres": torch.zeros(3, 5, dtype=torch.float64)}, metadata)
+    save_tensors(path, tensors | {"frame.centers": torch.zeros(3, 5, dtype=torch.float64)}, metadata)
     with pytest.raises(DataError) as caught:
         KNNManifold.load(path)
     assert caught.value.code == "not-a-manifold"

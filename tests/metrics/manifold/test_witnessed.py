@@ -48,7 +48,7 @@ def lid(distances: np.ndarray) -> float:
 
 
 def witnesses(balls: np.ndarray, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """In how many clipped balls each sample lies, and each centre in those of others."""
+    """In how many clipped balls each sample lies, and each center in those of others."""
     radii = lists(balls, balls, own=True)[:, -1]
     clipped = np.minimum(radii, np.median(radii))[:, None] * (1 + 1e-12)
     of_samples = (np.sqrt(oracle.sq_distances(balls, samples)) <= clipped).sum(axis=0)
@@ -95,7 +95,7 @@ def test_equals_the_plain_account(n, m, shift, rng):
     assert found == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("case", ["off_centre", "integers", "fakes_copy_reals", "tight_clumps"])
+@pytest.mark.parametrize("case", ["off_center", "integers", "fakes_copy_reals", "tight_clumps"])
 def test_equals_the_plain_account_on_hard_cases(case):
     real, fake = feature_cases.make(case)
     found = witnessed(real, fake)

@@ -13,11 +13,11 @@ from genpr.distributed import current_communicator
 from genpr.errors import UsageError
 from genpr.neighbors import engine as engines
 from genpr.neighbors.balls import Ball, Ties
-from genpr.neighbors.counts import CrossCounter, Neighbourhood
+from genpr.neighbors.counts import CrossCounter, Neighborhood
 from genpr.neighbors.engine import Engine
 from genpr.neighbors.index import Placed, choose_frame, serves
-from genpr.neighbors.nearest import NeighbourLists
-from genpr.neighbors.search import Tick, Visitor, no_tick, visit
+from genpr.neighbors.nearest import NeighborLists
+from genpr.neighbors.search import Advance, Visitor, no_advance, visit
 from genpr.validation import (
     Features,
     check_features,
@@ -27,25 +27,25 @@ from genpr.validation import (
     choose_device,
 )
 
-_USUAL_K = 5  # to choose a frame by, where no neighbours are asked for
+_USUAL_K = 5  # to choose a frame by, where no neighbors are asked for
 
 
 PairProgress = Callable[[int, int], None]
 """Called with the pairs of rows that are done with, and their number."""
 
 
-def tally(total: int, progress: PairProgress | None) -> Tick:
+def tally(total: int, progress: PairProgress | None) -> Advance:
     """What engines call with the pairs they have just done; `progress` hears the sum."""
     if progress is None:
-        return no_tick
+        return no_advance
     report, done = progress, 0
 
-    def tick(pairs: int) -> None:
+    def advance(pairs: int) -> None:
         nonlocal done
         done += pairs
         report(done, total)
 
-    return tick
+    return advance
 
 
 choose_engine = partial(engines.choose_engine, communicator=current_communicator)
@@ -81,7 +81,7 @@ class Memberships:
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedFakes:
+class FakeManifold:
     """A fake set with its balls.
 
     Attributes:
@@ -92,11 +92,11 @@ class PlacedFakes:
 
     points: Placed
     balls: tuple[Ball, ...]
-    own: Neighbourhood | None
+    own: Neighborhood | None
 
 
 @dataclass(frozen=True, slots=True)
-class FakeSide:
+class CountedFakes:
     """A fake set, counted against a real one.
 
     Attributes:
@@ -107,11 +107,11 @@ class FakeSide:
 
     memberships: Memberships
     points: Placed
-    own: Neighbourhood | None
+    own: Neighborhood | None
 
 
 @dataclass(frozen=True, slots=True)
-class RealSide:
+class RealManifold:
     """A real set with its balls, fitted once and scored against any number of fake sets.
 
     Attributes:
@@ -130,7 +130,7 @@ class RealSide:
     ties: Ties
     engine: Engine
     in_degrees: Tensor | None = None
-    lists: NeighbourLists | None = None
+    lists: NeighborLists | None = None
 
     @classmethod
     def fit(
@@ -143,14 +143,14 @@ class RealSide:
         device: str | torch.device = "auto",
         engine: Engine | None = None,
         progress: PairProgress | None = None,
-    ) -> RealSide:
+    ) -> RealManifold:
         """Find the radii of all balls.
 
         Args:
             features: (n, d), n more than every k. They are not copied where that can be avoided: leave them unchanged.
             balls: Every kind that will be asked for; none if only metrics of fake balls are.
             ties: "closed" counts a point on a sphere as inside, "strict" does not.
-            keep: Neighbours to list of each real, for intervals.
+            keep: Neighbors to list of each real, for intervals.
             device: As in `manifold_metrics`.
             engine: None chooses by device.
             progress: Called with the pairs of rows done with and their number.
@@ -176,7 +176,7 @@ class RealSide:
         keep: int = 0,
         engine: Engine | None = None,
         progress: PairProgress | None = None,
-    ) -> RealSide:
+    ) -> RealManifold:
         """As `fit`, of features that `check_features` returned, on the device to compute on, and ascending `balls`."""
         engine = engine or choose_engine(features.device)
         most = balls[-1].k if balls else _USUAL_K
@@ -184,8 +184,8 @@ class RealSide:
         if not balls:
             none = torch.empty(0, len(points), dtype=torch.float64, device=points.device)
             return cls(points, (), none, ties, engine)
-        tick = tally(len(points) * (len(points) - 1) // 2, progress)
-        own = Neighbourhood.of(points, balls, ties=ties, keep=keep, engine=engine, tick=tick)
+        advance = tally(len(points) * (len(points) - 1) // 2, progress)
+        own = Neighborhood.of(points, balls, ties=ties, keep=keep, engine=engine, advance=advance)
         return cls(points, balls, own.sq_radii, ties, engine, own.in_degrees, own.lists)
 
     def memberships(
@@ -210,19 +210,21 @@ class RealSide:
         """
         self._rows_of(real_balls)  # an error should come before any search
         checked = check_features(fake, "fake")
-        tick = tally(pairs_of(len(self.points), len(checked), fake_balls), progress)
-        return self.count(self.place(checked, fake_balls, tick=tick), real_balls, tick=tick).memberships
+        advance = tally(pairs_of(len(self.points), len(checked), fake_balls), progress)
+        return self.count(
+            self.place(checked, fake_balls, advance=advance), real_balls, advance=advance
+        ).memberships
 
     def place(
-        self, fake: Tensor, balls: Sequence[Ball], *, keep: int = 0, tick: Tick = no_tick
-    ) -> PlacedFakes:
+        self, fake: Tensor, balls: Sequence[Ball], *, keep: int = 0, advance: Advance = no_advance
+    ) -> FakeManifold:
         """Bring fakes into the frame of the reals, and draw balls around them.
 
         Args:
             fake: (m, d) features as `check_features` returns them, m more than every k.
             balls: The kinds.
-            keep: Neighbours to list of each fake.
-            tick: Told of the pairs of fakes that are done with.
+            keep: Neighbors to list of each fake.
+            advance: Told of the pairs of fakes that are done with.
 
         Raises:
             FeatureError: The features are too few, or of another width than the reals.
@@ -231,24 +233,26 @@ class RealSide:
         check_rows(fake, "fake", k=max(balls).k if balls else 0)
         points = self.points.frame.place(fake.to(self.points.device))
         if not balls:
-            return PlacedFakes(points, (), None)
+            return FakeManifold(points, (), None)
         # In the reals' frame, or in one of their own: collapsed fakes far from the reals need a finer one. It is chosen
         # for the largest k of the balls; a choice for longer lists costs more than it saves.
         own_points, (n, d), most = points, fake.shape, max(balls).k
         if not self.engine.is_direct(n, n, d) and not serves(points, most):
             own_points = choose_frame(points.features, most).place(points.features)
-        own = Neighbourhood.of(own_points, balls, ties=self.ties, keep=keep, engine=self.engine, tick=tick)
-        return PlacedFakes(points, tuple(balls), own)
+        own = Neighborhood.of(
+            own_points, balls, ties=self.ties, keep=keep, engine=self.engine, advance=advance
+        )
+        return FakeManifold(points, tuple(balls), own)
 
     def count(
         self,
-        fakes: PlacedFakes,
+        fakes: FakeManifold,
         real_balls: Sequence[Ball],
         *,
         smallest_of: Ball | None = None,
         beside: Sequence[Visitor] = (),
-        tick: Tick = no_tick,
-    ) -> FakeSide:
+        advance: Advance = no_advance,
+    ) -> CountedFakes:
         """Who lies in whose balls.
 
         Args:
@@ -256,7 +260,7 @@ class RealSide:
             real_balls: Of the kinds that were fitted.
             smallest_of: Of which of `real_balls` to find the smallest around each fake.
             beside: Who else looks at the pairs between the two sets while they are searched.
-            tick: Told of the pairs between the sets that are done with.
+            advance: Told of the pairs between the sets that are done with.
 
         Raises:
             UsageError: A ball was not fitted.
@@ -271,7 +275,7 @@ class RealSide:
             ties=self.ties,
             engine=self.engine,
         )
-        visit(self.points, fakes.points, [counter, *beside], engine=self.engine, tick=tick)
+        visit(self.points, fakes.points, [counter, *beside], engine=self.engine, advance=advance)
         counts = counter.counts()
         found = Memberships(
             n_real=len(self.points),
@@ -286,7 +290,7 @@ class RealSide:
             fake_in_degrees={} if own is None else dict(zip(fakes.balls, own.in_degrees, strict=True)),
             smallest_real_ball=counts.smallest_real_ball,
         )
-        return FakeSide(found, fakes.points, own)
+        return CountedFakes(found, fakes.points, own)
 
     def sq_radii_of(self, ball: Ball) -> Tensor:
         """Squared radii (n,) float64 of one kind of ball."""

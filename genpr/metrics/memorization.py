@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genpr.metrics.blocks import double_blocks
-from genpr.metrics.real_side import PairProgress, choose_engine, tally
+from genpr.metrics.real_manifold import PairProgress, choose_engine, tally
 from genpr.neighbors.engine import plain_arithmetic
 from genpr.neighbors.index import choose_frame, evenly_spaced, principal_directions
 from genpr.neighbors.nearest import nearest_between
-from genpr.neighbors.search import Tick, no_tick
+from genpr.neighbors.search import Advance, no_advance
 from genpr.validation import (
     Features,
     check_count,
@@ -115,12 +115,12 @@ def ct_score(
     with plain_arithmetic(where):
         if dimensions is not None:
             sets = _reduced(sets, check_count(dimensions, "dimensions", least=1, most=min(sets[0].shape)))
-        centre = _mean(sets[0])
-        centres = _clustered(sets[0], centre, cells, seed)
-        labels = [_labels(features, centre, centres) for features in sets]
+        center = _mean(sets[0])
+        centers = _clustered(sets[0], center, cells, seed)
+        labels = [_labels(features, center, centers) for features in sets]
     parts = tuple(
         _cell(*(features[label == cell] for features, label in zip(sets, labels, strict=True)))
-        for cell in range(len(centres))
+        for cell in range(len(centers))
     )
     told = sorted(parts, key=lambda part: -part.n_train)
     return CTScore(_z_of(*sets), _weighted(parts), tuple(told))
@@ -147,7 +147,7 @@ def ct_z(
         FeatureError: The features are malformed, not finite, too few, or differ in width.
     """
     sets = _checked(train, held_out, fake, device)
-    return _z_of(*sets, tick=tally(len(sets[0]) * (len(sets[1]) + len(sets[2])), progress))
+    return _z_of(*sets, advance=tally(len(sets[0]) * (len(sets[1]) + len(sets[2])), progress))
 
 
 def _checked(train: Features, held_out: Features, fake: Features, device: str | torch.device) -> list[Tensor]:
@@ -192,18 +192,18 @@ def _weighted(cells: tuple[CTCell, ...]) -> float:
     return sum(cell.n_held_out * cell.z for cell in telling) / total if total else math.nan
 
 
-def _z_of(train: Tensor, held_out: Tensor, fake: Tensor, *, tick: Tick = no_tick) -> float:
+def _z_of(train: Tensor, held_out: Tensor, fake: Tensor, *, advance: Advance = no_advance) -> float:
     points = choose_frame(train, 1).place(train)
     engine = choose_engine(points.device)
     to_train = (
-        nearest_between(points.frame.place(features), points, 1, engine=engine, tick=tick)[1][:, 0]
+        nearest_between(points.frame.place(features), points, 1, engine=engine, advance=advance)[1][:, 0]
         for features in (fake, held_out)
     )
     return mann_whitney_z(*(sq.cpu().numpy() for sq in to_train))
 
 
 def mann_whitney_z(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    """Standardised Mann-Whitney statistic, negative where `first` (m,) tends to be smaller than `second` (h,).
+    """Standardized Mann-Whitney statistic, negative where `first` (m,) tends to be smaller than `second` (h,).
 
     The variance accounts for ties; if all values are tied it is 0, and so is z.
     """
@@ -226,32 +226,32 @@ def _mean(features: Tensor) -> Tensor:
 
 def _reduced(sets: list[Tensor], dimensions: int) -> list[Tensor]:
     """Coordinates along principal directions of the first set, (., dimensions) float32 each."""
-    train, centre = sets[0], _mean(sets[0])
+    train, center = sets[0], _mean(sets[0])
     rows = evenly_spaced(len(train), _SAMPLED, train.device)
-    basis = principal_directions((train[rows].double() - centre).float(), dimensions)
+    basis = principal_directions((train[rows].double() - center).float(), dimensions)
     return [
-        torch.cat([((block - centre) @ basis).float() for block in double_blocks(features, features.device)])
+        torch.cat([((block - center) @ basis).float() for block in double_blocks(features, features.device)])
         for features in sets
     ]
 
 
-def _clustered(features: Tensor, centre: Tensor, count: int, seed: int) -> Tensor:
-    """Centres of at most `count` k-means clusters (Lloyd), (c, d) float64, relative to `centre`.
+def _clustered(features: Tensor, center: Tensor, count: int, seed: int) -> Tensor:
+    """Centers of at most `count` k-means clusters (Lloyd), (c, d) float64, relative to `center`.
 
-    Fitted to evenly spaced rows in float32: any partition is a valid one, and all rows are labelled by it.
+    Fitted to evenly spaced rows in float32: any partition is a valid one, and all rows are labeled by it.
     """
     some = features[evenly_spaced(len(features), _SAMPLED, features.device)]
-    rows = (some.double() - centre).float()
-    centres = _spread_out(rows, count, torch.Generator().manual_seed(seed))
-    label = _nearest_of(rows, centres)
+    rows = (some.double() - center).float()
+    centers = _spread_out(rows, count, torch.Generator().manual_seed(seed))
+    label = _nearest_of(rows, centers)
     for _ in range(_MOST_STEPS):
-        size = label.bincount(minlength=len(centres))
-        total = torch.zeros_like(centres).index_add_(0, label, rows)
-        centres = (total / size[:, None])[size > 0]
-        before, label = label, _nearest_of(rows, centres)
+        size = label.bincount(minlength=len(centers))
+        total = torch.zeros_like(centers).index_add_(0, label, rows)
+        centers = (total / size[:, None])[size > 0]
+        before, label = label, _nearest_of(rows, centers)
         if torch.equal(before, label):
             break
-    return centres.double()
+    return centers.double()
 
 
 def _spread_out(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
@@ -269,12 +269,12 @@ def _spread_out(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
     return rows[chosen]
 
 
-def _nearest_of(rows: Tensor, centres: Tensor) -> Tensor:
-    """The nearest of `centres` (c, d) to each of the `rows` (n, d) of the same type, (n,) int64."""
-    return (rows @ centres.T - centres.square().sum(dim=1) / 2).argmax(dim=1)
+def _nearest_of(rows: Tensor, centers: Tensor) -> Tensor:
+    """The nearest of `centers` (c, d) to each of the `rows` (n, d) of the same type, (n,) int64."""
+    return (rows @ centers.T - centers.square().sum(dim=1) / 2).argmax(dim=1)
 
 
-def _labels(features: Tensor, centre: Tensor, centres: Tensor) -> Tensor:
+def _labels(features: Tensor, center: Tensor, centers: Tensor) -> Tensor:
     """The cell of each row, (n,) int64."""
     blocks = double_blocks(features, features.device)
-    return torch.cat([_nearest_of(block - centre, centres) for block in blocks])
+    return torch.cat([_nearest_of(block - center, centers) for block in blocks])

@@ -1,4 +1,4 @@
-"""Images of coloured stripes, and two recognisers of them whose scores are known: a pair of encoders, and a detector."""
+"""Images of colored stripes, and two classifiers of them whose scores are known: a pair of encoders, and a detector."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import numpy as np
 import torch
 from torch import nn
 
-COLOURS = {"red": 0, "green": 1, "blue": 2}
+COLORS = {"red": 0, "green": 1, "blue": 2}
 """Channel of each."""
 
 
 def painted(*names, strength=255) -> np.ndarray:
-    """An image uint8 (12, 12, 3) with a stripe of each colour."""
+    """An image uint8 (12, 12, 3) with a stripe of each color."""
     image = np.zeros((12, 12, 3), np.uint8)
     for name in names:
-        channel = COLOURS[name]
+        channel = COLORS[name]
         image[:, 4 * channel : 4 * channel + 4, channel] = strength
     return image
 
@@ -33,22 +33,22 @@ def write_expected(path, wanted, names=None, prompts=False):
 
 
 class Pair:
-    """Embeds an image as what it has of each colour beside a constant, and a text as the colours that it names."""
+    """Embeds an image as what it has of each color beside a constant, and a text as the colors that it names."""
 
     dim = 4
-    name = "toy-colours"
+    name = "toy-colors"
 
     def __call__(self, images):
         shares = images.float().mean((2, 3)) / 85
         return torch.cat([shares, torch.ones(len(images), 1)], dim=1)
 
     def encode_text(self, texts):
-        rows = [[float(name in text) for name in COLOURS] + [0.0] for text in texts]
+        rows = [[float(name in text) for name in COLORS] + [0.0] for text in texts]
         return torch.tensor(rows) + torch.tensor([0, 0, 0, 1e-3])
 
 
 class Detector:
-    """Sees a colour as surely as its stripe is strong."""
+    """Sees a color as surely as its stripe is strong."""
 
     names = ("red", "green", "blue")
 
@@ -58,7 +58,7 @@ class Detector:
     def __call__(self, images):
         seen = torch.stack([image.float().amax((1, 2)) / 255 for image in images])
         for name in self.blind:
-            seen[:, COLOURS[name]] = 0
+            seen[:, COLORS[name]] = 0
         return seen
 
 
@@ -84,13 +84,13 @@ class Misshapen(Detector):
 
 
 def pair():
-    """For --by tests/toy_colours.py:pair."""
+    """For --by tests/toy_colors.py:pair."""
     print("a user's factory may print")
     return Pair()
 
 
 def detector():
-    """For --by tests/toy_colours.py:detector."""
+    """For --by tests/toy_colors.py:detector."""
     return Detector()
 
 
@@ -100,5 +100,5 @@ def blind():
 
 
 def neither():
-    """For what recognises nothing."""
+    """For what recognizes nothing."""
     return object()

@@ -12,8 +12,8 @@ from scipy import stats
 
 import genpr
 from genpr.errors import FeatureError, UsageError
-from genpr.metrics import memorisation
-from genpr.metrics.memorisation import authentic, ct_score, ct_z, mann_whitney_z
+from genpr.metrics import memorization
+from genpr.metrics.memorization import authentic, ct_score, ct_z, mann_whitney_z
 from genpr.neighbors.index import Frame
 from genpr.neighbors.nearest import kth_sq_distances, nearest_between
 
@@ -128,7 +128,7 @@ def test_clusters_depend_on_the_seed_alone(rng):
 def test_the_test_over_all_needs_no_cells(rng, monkeypatch):
     sets = [rng.normal(size=(n, 4)) for n in (120, 70, 90)]
     expected = ct_score(*sets).z
-    monkeypatch.setattr(memorisation, "_clustered", lambda *_: pytest.fail("clustered"))
+    monkeypatch.setattr(memorization, "_clustered", lambda *_: pytest.fail("clustered"))
     assert ct_z(*sets) == expected
     assert genpr.score(sets[0], sets[2], held_out=sets[1], metrics=["c_t"], control=False)["c_t"] == expected
     with pytest.raises(FeatureError, match="train has 4 features per image but held_out has 1"):

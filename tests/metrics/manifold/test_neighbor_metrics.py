@@ -69,23 +69,23 @@ def plain(value):
     return value.value, value.null, value.source, replicates, value.n
 
 
-def integers(rng, n, centre=0):
-    return (centre + rng.integers(-4, 5, (n, 3))).astype(np.float32)
+def integers(rng, n, center=0):
+    return (center + rng.integers(-4, 5, (n, 3))).astype(np.float32)
 
 
 @pytest.fixture
-def off_centre(rng):
+def off_center(rng):
     return 3 + rng.normal(0, 1, (62, 4)), 3.2 + rng.normal(0, 1.1, (51, 4))
 
 
 @pytest.mark.parametrize("name", KS)
-def test_a_metric_is_the_same_alone_as_among_all(name, off_centre, together):
-    assert plain(score(*off_centre, {name: KS[name]})[name]) == together[name]
+def test_a_metric_is_the_same_alone_as_among_all(name, off_center, together):
+    assert plain(score(*off_center, {name: KS[name]})[name]) == together[name]
 
 
 @pytest.fixture(scope="module")
 def together():
-    rng = np.random.default_rng(0)  # as off_centre
+    rng = np.random.default_rng(0)  # as off_center
     found = score(3 + rng.normal(0, 1, (62, 4)), 3.2 + rng.normal(0, 1.1, (51, 4)), KS)
     assert tuple(found) == tuple(KS)
     return {name: plain(value) for name, value in found.items()}
@@ -193,13 +193,13 @@ class TestNullOfRecall:
         assert (tmp_path / "scratch").is_dir()
 
     def test_it_is_found_once_for_each_number_of_fakes(self, rng, monkeypatch):
-        sizes, of = [], neighbor_metrics.Neighbourhood.of
+        sizes, of = [], neighbor_metrics.Neighborhood.of
 
         def counted(points, *args, **options):
             sizes.append(len(points))
             return of(points, *args, **options)
 
-        monkeypatch.setattr(neighbor_metrics.Neighbourhood, "of", counted)
+        monkeypatch.setattr(neighbor_metrics.Neighborhood, "of", counted)
         side = fitted(rng.normal(size=(50, 3)), {"recall": 3, "symmetric_recall": 3}, intervals=False)
         for m in (20, 20, 30, 50):
             values_of(side, rng.normal(size=(m, 3)))
@@ -208,10 +208,10 @@ class TestNullOfRecall:
 
 
 class TestIntervals:
-    def test_exactly_the_metrics_that_can_be_resampled_have_replicates(self, together, off_centre):
+    def test_exactly_the_metrics_that_can_be_resampled_have_replicates(self, together, off_center):
         lengths = {name: len(value[3]) for name, value in together.items() if value[3] is not None}
         assert lengths == dict.fromkeys(RESAMPLED, 100) | dict.fromkeys(WITNESSED, 20)
-        without = score(*off_centre, KS, intervals=False)
+        without = score(*off_center, KS, intervals=False)
         assert {value.replicates for value in without.values()} == {None}
         for name, value in without.items():
             assert plain(value)[:3] == together[name][:3]
@@ -263,8 +263,8 @@ class TestIntervals:
             (10, 10, {"covers", 5}),
         ],
     )
-    def test_sets_whose_halves_have_too_few_neighbours_have_none(self, rng, n, m, none):
-        """A ball of k neighbours needs k + 1 images: halves of 10 for k = 9, of 6 for k = 5, of 4 for k = 3."""
+    def test_sets_whose_halves_have_too_few_neighbors_have_none(self, rng, n, m, none):
+        """A ball of k neighbors needs k + 1 images: halves of 10 for k = 9, of 6 for k = 5, of 4 for k = 3."""
         ks = {name: k for name, k in KS.items() if name in RESAMPLED}
         found = score(rng.normal(size=(n, 2)), rng.normal(size=(m, 2)), ks)
         assert {name for name, value in found.items() if value.lack == "images"} == {
@@ -279,9 +279,9 @@ class TestIntervals:
         assert {name for name, value in found.items() if value.replicates is not None} == expected
         assert all(value.value is not None for value in found.values())
 
-    def test_replicates_depend_on_the_seed_and_the_sets_alone(self, off_centre):
+    def test_replicates_depend_on_the_seed_and_the_sets_alone(self, off_center):
         ks = {"precision": 3, "coverage": 5}
-        first, again, other = (score(*off_centre, ks, seed=seed) for seed in (1, 1, 2))
+        first, again, other = (score(*off_center, ks, seed=seed) for seed in (1, 1, 2))
         for name in ks:
             assert plain(first[name]) == plain(again[name])
             assert plain(first[name])[3] != plain(other[name])[3]
@@ -307,16 +307,16 @@ class TestIntervals:
         beside = score(real, fake, {"recall": 3, "coverage": k})["recall"]
         assert plain(alone) == plain(beside)
 
-    def test_short_memory_costs_intervals_and_nothing_else(self, off_centre, together, monkeypatch):
+    def test_short_memory_costs_intervals_and_nothing_else(self, off_center, together, monkeypatch):
         monkeypatch.setattr(neighbor_metrics, "_ALWAYS_FREE", 0)
         monkeypatch.setattr(neighbor_metrics, "fits", lambda _size, _device: False)
-        found = score(*off_centre, {name: k for name, k in KS.items() if name not in WITNESSED})
+        found = score(*off_center, {name: k for name, k in KS.items() if name not in WITNESSED})
         assert {value.replicates for value in found.values()} == {None}
         assert {name: value.value for name, value in found.items()} == {
             name: value[0] for name, value in together.items() if name not in WITNESSED
         }
         assert {name for name, value in found.items() if value.lack == "memory"} == set(RESAMPLED)
-        assert {value.lack for value in score(*off_centre, KS, intervals=False).values()} == {None}
+        assert {value.lack for value in score(*off_center, KS, intervals=False).values()} == {None}
 
     @pytest.mark.parametrize(("few", "lack"), [(21, "memory"), (11, "images")])
     def test_what_no_memory_would_help_is_said_to_lack_images(self, rng, monkeypatch, few, lack):
@@ -336,11 +336,11 @@ class TestIntervals:
         assert score(real, fake, {"recall": 3})["recall"].lack == "memory"
         assert score(real, fake, {"precision": 3})["precision"].lack is None, "no ball is around a fake"
 
-    def test_memory_is_that_of_the_device_with_the_lists(self, off_centre, monkeypatch):
+    def test_memory_is_that_of_the_device_with_the_lists(self, off_center, monkeypatch):
         monkeypatch.setattr(neighbor_metrics, "_ALWAYS_FREE", 0)
         asked = []
         monkeypatch.setattr(neighbor_metrics, "fits", lambda _size, device: asked.append(device) or True)
-        score(*off_centre, {"precision": 3, "recall": 3})
+        score(*off_center, {"precision": 3, "recall": 3})
         assert asked == [CPU, CPU]
 
 
@@ -350,7 +350,7 @@ class TestScans:
     @pytest.fixture
     def sets(self, rng):
         real = 7 + rng.normal(size=(48, 5))
-        # Some at half the distance to a neighbour, some around, some far, and one copy.
+        # Some at half the distance to a neighbor, some around, some far, and one copy.
         fake = np.concatenate(
             [real[:20] + 0.3 * rng.normal(size=(20, 5)), 7.5 + rng.normal(0, 2, (12, 5)), real[40:41]]
         )
@@ -466,7 +466,7 @@ class TestWork:
     )
     def test_nothing_is_searched_that_is_not_needed(self, ks, fit, count, rng, monkeypatch):
         engine = CountingEngine()
-        monkeypatch.setattr("genpr.metrics.real_side.choose_engine", lambda _device: engine)
+        monkeypatch.setattr("genpr.metrics.real_manifold.choose_engine", lambda _device: engine)
         monkeypatch.setattr("genpr.neighbors.counts.choose_engine", lambda _device: engine)
         side = fitted(rng.normal(size=(self.N, 4)), ks, intervals=False)
         assert engine.products == fit
@@ -493,8 +493,8 @@ class TestWork:
             own = side.score(fake).fakes.own
             assert (None if own is None else own.lists.length) == fake_length
 
-    def test_a_side_keeps_nothing_of_the_fakes_it_scored(self, off_centre, rng):
-        real, fake = off_centre
+    def test_a_side_keeps_nothing_of_the_fakes_it_scored(self, off_center, rng):
+        real, fake = off_center
         ks = {"recall": 3, "f8": 3, "rarity": 3, "symmetric_recall": 5}
         side = fitted(real, ks)
         for each in (rng.normal(size=(30, 4)), rng.normal(5, 1, (80, 4))):
@@ -503,8 +503,8 @@ class TestWork:
             name: plain(value) for name, value in score(real, fake, ks).items()
         }
 
-    def test_counts_come_with_the_values(self, off_centre):
-        real, fake = (features.astype(np.float32) for features in off_centre)
+    def test_counts_come_with_the_values(self, off_center):
+        real, fake = (features.astype(np.float32) for features in off_center)
         found = (
             fitted(real, {"precision": 3, "recall": 2}, intervals=False).score(torch.from_numpy(fake)).fakes
         )

@@ -7,7 +7,7 @@ import torch
 from placements import ENGINES, combinations, place, truth
 
 from genpr.neighbors.balls import Ball
-from genpr.neighbors.counts import Neighbourhood, sq_radii_of
+from genpr.neighbors.counts import Neighborhood, sq_radii_of
 from genpr.neighbors.engine import TorchEngine
 
 BALLS = (Ball(1), Ball(3), Ball(5), Ball(3, clipped=True), Ball(5, clipped=True))
@@ -39,7 +39,7 @@ def check(features: np.ndarray, points, *, keep: int, engine=None) -> None:
     sq = oracle.sq_distances(features, features)
     others = np.sort(np.where(np.eye(len(sq), dtype=bool), np.inf, sq), axis=1)
     for ties in TIES:
-        found = Neighbourhood.of(points, BALLS, ties=ties, keep=keep, engine=engine)
+        found = Neighborhood.of(points, BALLS, ties=ties, keep=keep, engine=engine)
         for ball, radii, degrees in zip(BALLS, found.sq_radii, found.in_degrees, strict=True):
             expected = sq_radii(features, ball)
             assert radii.tolist() == expected.tolist()
@@ -65,8 +65,8 @@ engines = pytest.mark.parametrize("engine", [TorchEngine(8, 8), ENGINES["direct"
 
 @engines
 @pytest.mark.parametrize("keep", [0, 1, 64, 1000])
-def test_any_number_of_neighbours_can_be_kept(keep, engine):
-    expected = truth("off_centre")
+def test_any_number_of_neighbors_can_be_kept(keep, engine):
+    expected = truth("off_center")
     check(expected.real, place(expected.real)[0], keep=keep, engine=engine)
 
 
@@ -83,7 +83,7 @@ def test_copies_lie_in_the_balls_of_each_other(rng, copies, engine):
 def test_equal_distances_are_equal_in_the_lists(rng):
     features = rng.integers(-3, 4, (50, 40)).astype(np.float32)
     (points,) = place(features)
-    sq = Neighbourhood.of(points, [Ball(1)], keep=49).lists.sq
+    sq = Neighborhood.of(points, [Ball(1)], keep=49).lists.sq
     assert sq.tolist() == np.sort(oracle.sq_distances(features, features), axis=1)[:, 1:].tolist()
 
 
