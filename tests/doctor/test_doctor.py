@@ -38,9 +38,21 @@ def run_doctor(cache, *options, broken=None, folder=None):
         (folder / name).mkdir(parents=True)
         (folder / name / "__init__.py").write_text(code)
         paths.insert(0, str(folder))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "GENPR_CACHE": str(cache)}
-    environment |= {"OMP_NUM_THREADS": "1"}
-    environment.pop("GENPR_OFFLINE", None)
+    shown = (
+        "CUDA_",
+        "GENPR_",
+        "HF_",
+        "KMP_",
+        "LD_PRELOAD",
+        "MKL_",
+        "OMP_",
+        "OPENBLAS_",
+        "PYTORCH_",
+        "TORCH_",
+        "XDG_",
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(shown)}
+    environment |= {"PYTHONPATH": os.pathsep.join(paths), "GENPR_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "genpr", "doctor", *options]
     done = subprocess.run(
         command, capture_output=True, text=True, env=environment, check=False, cwd=cache.parent
@@ -120,7 +132,9 @@ def test_text_fits_a_screen(healthy):
     findings = tuple(doctor.Finding(**finding) for finding in record["findings"])
     lines = _text(doctor.Report(record["genpr"], findings, record["seconds"])).splitlines()
     assert max(map(cell_len, lines)) <= 80
-    assert len(lines) <= 28
+    # Paths and variables of the machine that runs the test may be of any length.
+    fixed = tuple(finding for finding in findings if finding.name not in ("environment", "cache"))
+    assert len(_text(doctor.Report("0", fixed, 1.0)).splitlines()) <= 24
     assert all(any(line[7:].startswith(f"{finding.name} ") for line in lines) for finding in findings)
     broken = doctor.Finding("torch", "broken", "\x1b[31m of another build", "pip install torch")
     lines = _text(doctor.Report("0", (broken,), 1.0)).splitlines()
