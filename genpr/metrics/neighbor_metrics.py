@@ -128,7 +128,7 @@ class NeighborMetrics:
             fakes,
             self._real_balls,
             smallest_of=smallest,
-            beside=[replicates.counter] if replicates else [],
+            beside=replicates.visitors if replicates else [],
             advance=advance,
         )
         values: Values = dict.fromkeys(self._ks)

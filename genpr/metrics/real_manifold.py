@@ -13,11 +13,11 @@ from genpr.distributed import current_communicator
 from genpr.errors import UsageError
 from genpr.neighbors import engine as engines
 from genpr.neighbors.balls import Ball, Ties
-from genpr.neighbors.counts import CrossCounter, Neighborhood
+from genpr.neighbors.counts import Neighborhood, cross_counts
 from genpr.neighbors.engine import Engine
 from genpr.neighbors.index import Placed, choose_frame, serves
 from genpr.neighbors.nearest import NeighborLists
-from genpr.neighbors.search import Advance, Visitor, no_advance, visit
+from genpr.neighbors.search import Advance, Visitor, no_advance
 from genpr.validation import (
     Features,
     check_features,
@@ -266,7 +266,7 @@ class RealManifold:
             UsageError: A ball was not fitted.
         """
         rows, own = self._rows_of(real_balls), fakes.own
-        counter = CrossCounter(
+        counts = cross_counts(
             self.points,
             fakes.points,
             real_sq_radii=self.sq_radii[rows],
@@ -274,9 +274,9 @@ class RealManifold:
             smallest_of=None if smallest_of is None else real_balls.index(smallest_of),
             ties=self.ties,
             engine=self.engine,
+            beside=beside,
+            advance=advance,
         )
-        visit(self.points, fakes.points, [counter, *beside], engine=self.engine, advance=advance)
-        counts = counter.counts()
         found = Memberships(
             n_real=len(self.points),
             n_fake=len(fakes.points),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from torch import Tensor
 
@@ -15,11 +16,13 @@ from genpr.neighbors.engine import Engine
 from genpr.neighbors.halves import Halves
 from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import NeighborLists
-from genpr.neighbors.resample import Asked, ReplicateCounter, ResampledSet
+from genpr.neighbors.resample import Asked, ReplicateCounter, ResampledSet, direct_replicate_counts
+from genpr.neighbors.search import Visitor
 from genpr.validation import check_count, check_k
 
 REPLICATES = 100
 _REAL_STREAM, _FAKE_STREAM = 0, 1
+_LEAST_COLUMNS = 16  # fewer make distances cheaper, but every half sorts all of its distances
 
 
 class Replicates:
@@ -41,7 +44,7 @@ class Replicates:
         engine: What proposes pairs; None chooses by device.
 
     Attributes:
-        counter: To be shown the pairs between the two sets.
+        visitors: To be shown the pairs between the two sets; none for small sets, whose distances are all computed.
 
     Raises:
         UsageError: A metric is unknown ("unknown-metric"), a k impossible ("bad-k") or too large for a half of either
@@ -71,11 +74,18 @@ class Replicates:
         self._sizes = HalfSizes(halved_real.halves.size, halved_fake.halves.size)
         _check_sizes(everything, self._sizes)
         engine = engine or choose_engine(real[0].device)
-        self.counter = ReplicateCounter(halved_real, halved_fake, everything, engine=engine)
+        d, most = real[0].features.shape[1], max(len(real[0]), len(fake[0]))
+        self.visitors: list[Visitor] = []
+        self._count: Callable[[], dict[Asked, Tensor]]
+        if engine.is_direct(most, most, max(d, _LEAST_COLUMNS)):
+            self._count = partial(direct_replicate_counts, halved_real, halved_fake, everything, engine)
+        else:
+            counter = ReplicateCounter(halved_real, halved_fake, everything, engine=engine)
+            self.visitors, self._count = [counter], counter.counts
 
     def values(self) -> dict[str, Tensor]:
         """By metric, (B,) float64. For the minimum of two metrics, the one that is lower on average over all halves."""
-        counts = self.counter.counts()
+        counts = self._count()
         return {
             name: metric.value(k, self._sizes, [counts[each] for each in self._asked[name]])
             for name, (metric, k) in self._metrics.items()

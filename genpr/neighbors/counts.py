@@ -13,17 +13,18 @@ import torch
 from torch import Tensor
 
 from genpr.neighbors.balls import Ball, Ties
-from genpr.neighbors.distance import all_pairs, all_sq_distances, sq_distances_at
+from genpr.neighbors.distance import all_sq_distances, sq_distances_at
 from genpr.neighbors.engine import Engine, choose_engine, plain_arithmetic
 from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import (
     Directed,
     NeighborLists,
+    all_near_sq_distances,
     near_others,
     near_sq_distances,
     padded,
 )
-from genpr.neighbors.search import Advance, Pairs, bounds_of_pairs, no_advance, visit
+from genpr.neighbors.search import Advance, Pairs, Visitor, bounds_of_pairs, no_advance, visit
 from genpr.neighbors.workers import PerThread, Workers
 
 _LISTED = 2**15  # pairs per piece of work
@@ -121,13 +122,9 @@ class Neighborhood:
         without = sq_radii if ties == "closed" else _sq_radii_without_one(table, balls)
         inside = torch.le if ties == "closed" else torch.lt
         in_degrees = inside(sq, without[:, :, None]).sum(dim=1)
-        lists = NeighborLists.none(features)
-        if keep:
-            i, j = all_pairs(len(features), len(features), features.device)
-            near = near_sq_distances(features, features, i, j, engine).view_as(sq).fill_diagonal_(torch.inf)
-            near, order = near.sort(dim=1, stable=True)
-            lists = NeighborLists(order[:, :keep], near[:, :keep])
-        return cls(balls, sq_radii, in_degrees, lists)
+        near = all_near_sq_distances(features, features, engine).fill_diagonal_(torch.inf)
+        near, order = near.sort(dim=1, stable=True)
+        return cls(balls, sq_radii, in_degrees, NeighborLists(order[:, :keep], near[:, :keep]))
 
 
 def _sq_radii_without_one(table: Tensor, balls: Sequence[Ball]) -> Tensor:
@@ -201,27 +198,10 @@ def cross_counts(
     smallest_of: int | None = None,
     ties: Ties = "closed",
     engine: Engine | None = None,
+    beside: Sequence[Visitor] = (),
     advance: Advance = no_advance,
 ) -> CrossCounts:
     """Count who lies in whose balls, for all sets of radii in one pass over real x fake.
-
-    Arguments are those of `CrossCounter`; `advance` is told how many of the n m pairs are done with, now and then.
-    """
-    counter = CrossCounter(
-        real,
-        fake,
-        real_sq_radii=real_sq_radii,
-        fake_sq_radii=fake_sq_radii,
-        smallest_of=smallest_of,
-        ties=ties,
-        engine=engine,
-    )
-    visit(real, fake, [counter], engine=engine, advance=advance)
-    return counter.counts()
-
-
-class CrossCounter:
-    """Counts who lies in whose balls, for all sets of radii, from pairs as they are found.
 
     Args:
         real: n rows.
@@ -230,7 +210,43 @@ class CrossCounter:
         fake_sq_radii: (b, m) float64; None counts nothing for them.
         smallest_of: Of which row of `real_sq_radii` to find the smallest ball around each fake.
         ties: Whether a point on the sphere is inside: "closed" yes, "strict" no.
-        engine: What takes differences; None chooses by device.
+        engine: What finds pairs and takes differences; None chooses by device.
+        beside: Other visitors of the pairs between the two sets.
+        advance: Called with how many of the n m pairs were done since the last call.
+    """
+    n, m, device = len(real), len(fake), real.device
+    of_real = (
+        torch.empty(0, n, dtype=torch.float64, device=device) if real_sq_radii is None else real_sq_radii
+    )
+    of_fake = (
+        torch.empty(0, m, dtype=torch.float64, device=device) if fake_sq_radii is None else fake_sq_radii
+    )
+    engine = engine or choose_engine(device)
+    if not beside and engine.is_direct(n, *fake.features.shape):
+        advance(n * m)
+        return _direct_counts(real.features, fake.features, of_real, of_fake, smallest_of, ties)
+    counter = _CrossCounter(real, fake, of_real, of_fake, smallest_of, ties, engine)
+    visit(real, fake, [counter, *beside], engine=engine, advance=advance)
+    return counter.counts()
+
+
+def _direct_counts(
+    real: Tensor, fake: Tensor, of_real: Tensor, of_fake: Tensor, smallest_of: int | None, ties: Ties
+) -> CrossCounts:
+    """Of small sets, from all distances; arguments as `cross_counts`."""
+    within = torch.le if ties == "closed" else torch.lt
+    sq = all_sq_distances(real, fake)
+    in_real, in_fake = within(sq, of_real[:, :, None]), within(sq, of_fake[:, None, :])
+    smallest = None
+    if smallest_of is not None:
+        smallest = of_real[smallest_of][:, None].where(in_real[smallest_of], torch.inf).amin(dim=0)
+    return CrossCounts(in_real.sum(1), in_real.sum(2), in_fake.sum(2), in_fake.sum(1), smallest)
+
+
+class _CrossCounter:
+    """Counts who lies in whose balls, for all sets of radii, from pairs as they are found.
+
+    Arguments are those of `cross_counts`.
 
     Attributes:
         reaches: How far the largest ball of each real and each fake reaches, (n,) and (m,).
@@ -240,19 +256,17 @@ class CrossCounter:
         self,
         real: Placed,
         fake: Placed,
-        *,
-        real_sq_radii: Tensor | None,
-        fake_sq_radii: Tensor | None,
-        smallest_of: int | None = None,
-        ties: Ties = "closed",
-        engine: Engine | None = None,
+        of_real: Tensor,
+        of_fake: Tensor,
+        smallest_of: int | None,
+        ties: Ties,
+        engine: Engine,
     ) -> None:
         n, m = len(real), len(fake)
         self._real, self._fake = real, fake
-        self._of_real = _no_radii(n, real.device) if real_sq_radii is None else real_sq_radii
-        self._of_fake = _no_radii(m, real.device) if fake_sq_radii is None else fake_sq_radii
+        self._of_real, self._of_fake = of_real, of_fake
         self._smallest_of, self._ties = smallest_of, ties
-        self._engine = engine or choose_engine(real.device)
+        self._engine = engine
         radii = len(self._of_real) + len(self._of_fake)
         self._tallies = PerThread(partial(_Tally.empty, radii, n, m, real.device))
         self.reaches = _largest(self._of_real), _largest(self._of_fake)
@@ -341,10 +355,6 @@ def _inside(real: Placed, fake: Placed, pairs: Pairs, sq_radii: Tensor, ties: Ti
         inside[:, left] = within(sq_upper, sq_radii[:, left])
         is_open[left] = (within(sq_lower, sq_radii[:, left]) & ~inside[:, left]).any(dim=0)
     return inside
-
-
-def _no_radii(n: int, device: torch.device) -> Tensor:
-    return torch.empty(0, n, dtype=torch.float64, device=device)
 
 
 def _largest(sq_radii: Tensor) -> Tensor:

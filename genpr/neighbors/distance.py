@@ -99,15 +99,10 @@ def _at(function: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, i: T
     return out
 
 
-def all_pairs(n: int, m: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Every pair of a row of n and a row of m, (n m,) int64 each, ordered by the first."""
-    i = torch.arange(n, device=device).repeat_interleave(m)
-    return i, torch.arange(m, device=device).repeat(n)
-
-
 def all_sq_distances(x: Tensor, y: Tensor) -> Tensor:
     """Squared distances between all rows of two small sets, (n, m) float64, by the definition."""
-    return sq_distances_at(x, y, *all_pairs(len(x), len(y), x.device)).view(len(x), len(y))
+    n, m = len(x), len(y)
+    return sq_distances(x.repeat_interleave(m, dim=0), y.repeat(n, 1)).view(n, m)
 
 
 _CPU_PIECE = 2**19  # elements

@@ -83,6 +83,13 @@ def near_sq_distances(x: Tensor, y: Tensor, i: Tensor, j: Tensor, engine: Engine
     return sq
 
 
+def all_near_sq_distances(x: Tensor, y: Tensor, engine: Engine) -> Tensor:
+    """`near_sq_distances` between all rows of two small sets: (n, m) float64."""
+    n, m = len(x), len(y)
+    i = torch.arange(n, device=x.device).repeat_interleave(m)
+    return near_sq_distances(x, y, i, torch.arange(m, device=x.device).repeat(n), engine).view(n, m)
+
+
 _VERIFIED = 4096  # pairs per piece of work
 
 

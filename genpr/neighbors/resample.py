@@ -26,7 +26,12 @@ from genpr.neighbors.counts import sq_radii_of
 from genpr.neighbors.engine import Engine, choose_engine, plain_arithmetic
 from genpr.neighbors.halves import Halves, Hits, counted, packed, unpacked
 from genpr.neighbors.index import Placed
-from genpr.neighbors.nearest import NeighborLists, longer_lists, near_sq_distances
+from genpr.neighbors.nearest import (
+    NeighborLists,
+    all_near_sq_distances,
+    longer_lists,
+    near_sq_distances,
+)
 from genpr.neighbors.search import Pairs
 from genpr.neighbors.workers import Communicator, PerThread, Workers
 
@@ -443,6 +448,37 @@ class ReplicateCounter:
         """Of all pairs looked at: (most, B) int64 for each that was asked."""
         totals = _totals(self._all_sides, self._tallies, self._engine.communicator())
         return {each: totals[each] for each in self._asked}
+
+
+def direct_replicate_counts(
+    real: ResampledSet, fake: ResampledSet, asked: Sequence[Asked], engine: Engine
+) -> dict[Asked, Tensor]:
+    """What `ReplicateCounter` counts, of small sets, from all distances within and between their halves."""
+    x, y, count = real.points.features, fake.points.features, real.halves.count
+    between = all_near_sq_distances(x, y, engine)
+    sq = {
+        ("real", "own"): all_near_sq_distances(x, x, engine).fill_diagonal_(torch.inf),
+        ("real", "other"): between,
+        ("fake", "own"): all_near_sq_distances(y, y, engine).fill_diagonal_(torch.inf),
+        ("fake", "other"): between.T,
+    }
+    of_real, of_fake = unpacked(real.halves.member).T, unpacked(fake.halves.member).T
+    counts = {each: torch.zeros(each.most, count, dtype=torch.int64, device=x.device) for each in asked}
+    for half in range(count):
+        reals, fakes = of_real[half].nonzero()[:, 0], of_fake[half].nonzero()[:, 0]
+        for each, found in counts.items():
+            owners, others = (reals, fakes) if each.balls == "real" else (fakes, reals)
+            to_own = sq[each.balls, "own"][owners][:, owners]
+            sq_radii = sq_radii_of(each.ball, to_own.kthvalue(each.ball.k, dim=1).values)
+            to_rows = to_own if each.rows == "own" else sq[each.balls, "other"][owners][:, others]
+            inside = (torch.lt if each.ties == "strict" else torch.le)(to_rows, sq_radii[:, None])
+            if each.count == "pairs":
+                found[0, half] = inside.sum()
+                continue
+            hits = inside.sum(dim=1 if each.count == "owners" else 0)
+            for t in range(each.most):
+                found[t, half] = (hits > t).sum()
+    return counts
 
 
 def _look_within(side: Side, near: ListedPairs, tallies: PerThread[_Tally], workers: Workers) -> None:

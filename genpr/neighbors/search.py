@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from genpr.neighbors.bounds import NO_FLOOR, bounds_by_product, bounds_of_differences
-from genpr.neighbors.distance import all_pairs, sq_distances_at
+from genpr.neighbors.distance import sq_distances_at
 from genpr.neighbors.engine import Engine, Tiles, choose_engine, plain_arithmetic
 from genpr.neighbors.index import FloatSearch, Placed
 from genpr.neighbors.quantized import CodeSearch
@@ -405,14 +405,6 @@ def visit(
         advance: Told how many of the n m pairs are done with, now and then.
     """
     engine = engine or choose_engine(rows.device)
-    n, m = len(rows), len(columns)
-    if engine.is_direct(n, *columns.features.shape):
-        i, j = all_pairs(n, m, rows.device)
-        sq = sq_distances_at(rows.features, columns.features, i, j)
-        for visitor in visitors:
-            visitor.look(Pairs(i, j, sq, sq))
-        advance(n * m)
-        return
     of_rows, of_columns = zip(*(visitor.reaches for visitor in visitors), strict=True)
 
     def look(pairs: Pairs) -> None:

@@ -111,7 +111,6 @@ def test_flags_come_in_one_order_whoever_met_them_first():
 
 
 SEARCHES = {
-    "CrossCounter",
     "Neighborhood.of",
     "ReplicateCounter",
     "cross_counts",

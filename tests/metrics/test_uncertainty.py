@@ -45,7 +45,7 @@ def sides_of(real: NDArray, fake: NDArray):
 def values_of(real: NDArray, fake: NDArray, ks=KS, **options) -> dict[str, torch.Tensor]:
     sides = sides_of(real, fake)
     halves = Replicates(*sides, ks, **{"replicates": COUNT, "seed": 2, **options})
-    visit(sides[0][0], sides[1][0], [halves.counter])
+    visit(sides[0][0], sides[1][0], halves.visitors)
     return halves.values()
 
 

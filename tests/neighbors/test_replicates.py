@@ -19,7 +19,7 @@ from genpr.neighbors.halves import Halves, Hits, counted, others_for, packed, un
 from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import NeighborLists
 from genpr.neighbors.nearest import longer_lists as search_again
-from genpr.neighbors.resample import Asked, ReplicateCounter, ResampledSet
+from genpr.neighbors.resample import Asked, ReplicateCounter, ResampledSet, direct_replicate_counts
 from genpr.neighbors.search import Pairs, visit
 from genpr.neighbors.workers import Workers
 
@@ -54,6 +54,10 @@ def resampled(points: Placed, *, stream: int, listed: int = 64, count: int = COU
 def replicate_counts(
     real: ResampledSet, fake: ResampledSet, asked, *, engine=None, advance=lambda _pairs: None
 ):
+    engine = engine or choose_engine(CPU)
+    most = max(len(real.points), len(fake.points))
+    if engine.is_direct(most, most, real.points.features.shape[1]):
+        return direct_replicate_counts(real, fake, asked, engine)
     counter = ReplicateCounter(real, fake, asked, engine=engine)
     visit(real.points, fake.points, [counter], engine=engine, advance=advance)
     return counter.counts()
