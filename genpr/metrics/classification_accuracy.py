@@ -38,7 +38,7 @@ from torch import Tensor
 from genpr.metrics.label_classifiers import UNKNOWN, KNNClassifier, LinearProbe
 from genpr.metrics.labels import mean_of_defined, ratios
 from genpr.neighbors.halves import Halves, unpacked
-from genpr.neighbors.index import choose_frame
+from genpr.neighbors.index import Placed
 
 Counts = NDArray[np.float64]
 
@@ -148,7 +148,7 @@ class KNNReference:
 
     def __init__(self, features: Tensor, labels: Tensor, k: int, *, seed: int) -> None:
         self._labels, self._k, self._seed = labels, k, seed
-        self._points = choose_frame(features, k).place(features)
+        self._points = Placed.of(features, k)
 
     def by_others(self, requested: Tensor | None) -> Tensor:
         """The class of each real, by other reals: (n,) int64.
@@ -161,7 +161,7 @@ class KNNReference:
         """
         every = torch.arange(len(self._labels), device=self._labels.device)
         chosen = every if requested is None else sample_like(self._labels, requested, self._seed)
-        points = self._points.frame.place(self._points.features[chosen])
+        points = self._points.beside(self._points.features[chosen])
         own_index = torch.full_like(every, UNKNOWN)
         own_index[chosen] = torch.arange(len(chosen), device=every.device)
         voters = KNNClassifier.of(self._points, points, self._labels[chosen], self._k, own_index=own_index)
@@ -176,7 +176,7 @@ class KNNReference:
             labels: (m,) int64, classes among those of both sets.
             classes_of_reals: (classes of the reals,) int64, ascending, what these are among those of both sets.
         """
-        fakes = self._points.frame.place(features)
+        fakes = self._points.beside(features)
         by_reals = KNNClassifier.of(fakes, self._points, self._labels, self._k)
         by_fakes = KNNClassifier.of(self._points, fakes, labels, self._k)
         k = self._k

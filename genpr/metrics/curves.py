@@ -35,7 +35,7 @@ from genpr.metrics.real_manifold import choose_engine
 from genpr.neighbors.balls import Ties
 from genpr.neighbors.counts import cross_counts
 from genpr.neighbors.engine import Engine
-from genpr.neighbors.index import Placed, choose_frame
+from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import kth_sq_distances, nearest_between, nearest_neighbors
 from genpr.validation import (
     Features,
@@ -282,9 +282,9 @@ class NeighborVotes:
         cls, training: Sets, queries: Sets | None = None, *, k: int, ties: Ties = "closed"
     ) -> NeighborVotes:
         """Of features (n, d); without `queries` the training points vote on each other, and none on itself."""
-        frame = choose_frame(training[_REAL], k)
-        placed = frame.place(training[_REAL]), frame.place(training[_FAKE])
-        others = placed if queries is None else (frame.place(queries[_REAL]), frame.place(queries[_FAKE]))
+        reals = Placed.of(training[_REAL], k)
+        placed = reals, reals.beside(training[_FAKE])
+        others = placed if queries is None else (reals.beside(queries[_REAL]), reals.beside(queries[_FAKE]))
         return cls(placed, others, ties, choose_engine(placed[_REAL].device))
 
     def nearest(self, queries: int, training: int, k: int) -> Tensor:

@@ -172,7 +172,7 @@ def near_duplicates(own: Placed, other: Placed, *, engine: Engine) -> NearDuplic
     if count < 2:
         return None
     rows = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:_EXAMINED].sort().values
-    queries = own.frame.place(own.features[rows.to(own.device)])
+    queries = own.beside(own.features[rows.to(own.device)])
     sq = nearest_between(queries, own, count + 1, engine=engine)[1][
         :, 1:
     ].cpu()  # the first is the row itself

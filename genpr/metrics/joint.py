@@ -17,7 +17,7 @@ from torch import Tensor
 from genpr.metrics.real_manifold import PairProgress, choose_engine, tally
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood
-from genpr.neighbors.index import choose_frame
+from genpr.neighbors.index import Placed
 
 _RARE = 1e-4  # share of the balls that may reach beyond a list
 
@@ -51,7 +51,7 @@ class JointNeighbors:
             progress: Called with the pairs of rows done with and their number.
         """
         n = len(features)
-        points = choose_frame(features.to(device), length).place(features.to(device))
+        points = Placed.of(features.to(device), length)
         found = Neighborhood.of(
             points,
             [Ball(1)],

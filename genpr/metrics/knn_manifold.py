@@ -130,7 +130,7 @@ class KNNManifold:
     def _placed(self, queries: Features) -> Placed:
         checked = check_features(queries, "queries").to(self.features.device)
         check_same_width(self.features, checked, names=("the manifold", "queries"))
-        return self.side.points.frame.place(checked)
+        return self.side.points.beside(checked)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write features, radii and what the search keeps to `path` (safetensors with a checksum inside).

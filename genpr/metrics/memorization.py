@@ -18,7 +18,7 @@ from torch import Tensor
 from genpr.metrics.blocks import double_blocks
 from genpr.metrics.real_manifold import PairProgress, choose_engine, tally
 from genpr.neighbors.engine import plain_arithmetic
-from genpr.neighbors.index import choose_frame, evenly_spaced, principal_directions
+from genpr.neighbors.index import Placed, evenly_spaced, principal_directions
 from genpr.neighbors.nearest import nearest_between
 from genpr.neighbors.search import Advance, no_advance
 from genpr.validation import (
@@ -193,10 +193,10 @@ def _weighted(cells: tuple[CTCell, ...]) -> float:
 
 
 def _z_of(train: Tensor, held_out: Tensor, fake: Tensor, *, advance: Advance = no_advance) -> float:
-    points = choose_frame(train, 1).place(train)
+    points = Placed.of(train, 1)
     engine = choose_engine(points.device)
     to_train = (
-        nearest_between(points.frame.place(features), points, 1, engine=engine, advance=advance)[1][:, 0]
+        nearest_between(points.beside(features), points, 1, engine=engine, advance=advance)[1][:, 0]
         for features in (fake, held_out)
     )
     return mann_whitney_z(*(sq.cpu().numpy() for sq in to_train))

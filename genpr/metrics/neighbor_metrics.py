@@ -176,7 +176,7 @@ class NeighborMetrics:
         if (m, k) not in self._smaller_nulls:
             generator = torch.Generator().manual_seed(self._seed)
             rows = torch.randperm(len(reals.points), generator=generator)[:m].sort().values
-            part = reals.points.frame.place(part_of(reals.points.features, rows.to(reals.points.device)))
+            part = reals.points.beside(part_of(reals.points.features, rows.to(reals.points.device)))
             own = Neighborhood.of(part, [Ball(k)], ties=reals.ties, engine=reals.engine)
             self._smaller_nulls[m, k] = covered_share(own.in_degrees[0].cpu().numpy())
         return self._smaller_nulls[m, k]

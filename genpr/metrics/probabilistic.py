@@ -18,7 +18,7 @@ from genpr.metrics.blocks import double_blocks
 from genpr.metrics.real_manifold import choose_engine
 from genpr.neighbors.distance import sq_distances_at
 from genpr.neighbors.engine import plain_arithmetic
-from genpr.neighbors.index import Frame, choose_frame
+from genpr.neighbors.index import Frame, Placed
 from genpr.neighbors.nearest import kth_sq_distances
 from genpr.neighbors.search import Advance, no_advance
 from genpr.validation import (
@@ -109,7 +109,7 @@ def probabilistic_of(
 
 
 def _radius(features: Tensor, k: int, scale: float, advance: Advance) -> float:
-    points = choose_frame(features, k).place(features)
+    points = Placed.of(features, k)
     sq = kth_sq_distances(points, [k], engine=choose_engine(points.device), advance=advance)[0]
     return scale * float(sq.sqrt().mean())
 

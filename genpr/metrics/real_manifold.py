@@ -15,7 +15,7 @@ from genpr.neighbors import engine as engines
 from genpr.neighbors.balls import Ball, Ties
 from genpr.neighbors.counts import Neighborhood, cross_counts
 from genpr.neighbors.engine import Engine
-from genpr.neighbors.index import Placed, choose_frame, serves
+from genpr.neighbors.index import Placed, serves
 from genpr.neighbors.nearest import NeighborLists
 from genpr.neighbors.search import Advance, Visitor, no_advance
 from genpr.validation import (
@@ -180,7 +180,7 @@ class RealManifold:
         """As `fit`, of features that `check_features` returned, on the device to compute on, and ascending `balls`."""
         engine = engine or choose_engine(features.device)
         most = balls[-1].k if balls else _USUAL_K
-        points = choose_frame(features, most).place(features)
+        points = Placed.of(features, most)
         if not balls:
             none = torch.empty(0, len(points), dtype=torch.float64, device=points.device)
             return cls(points, (), none, ties, engine)
@@ -231,14 +231,14 @@ class RealManifold:
         """
         check_same_width(self.points.features, fake)
         check_rows(fake, "fake", k=max(balls).k if balls else 0)
-        points = self.points.frame.place(fake.to(self.points.device))
+        points = self.points.beside(fake.to(self.points.device))
         if not balls:
             return FakeManifold(points, (), None)
         # In the reals' frame, or in one of their own: collapsed fakes far from the reals need a finer one. It is chosen
         # for the largest k of the balls; a choice for longer lists costs more than it saves.
         own_points, (n, d), most = points, fake.shape, max(balls).k
         if not self.engine.is_direct(n, n, d) and not serves(points, most):
-            own_points = choose_frame(points.features, most).place(points.features)
+            own_points = Placed.of(points.features, most)
         own = Neighborhood.of(
             own_points, balls, ties=self.ties, keep=keep, engine=self.engine, advance=advance
         )

@@ -20,7 +20,7 @@ from genpr.metrics.real_manifold import choose_engine
 from genpr.neighbors.bounds import NO_FLOOR
 from genpr.neighbors.distance import sq_distances_at
 from genpr.neighbors.engine import Engine, Tiles, plain_arithmetic
-from genpr.neighbors.index import Frame, Placed, choose_frame, evenly_spaced
+from genpr.neighbors.index import Frame, Placed, evenly_spaced
 from genpr.neighbors.nearest import kth_sq_distances
 from genpr.neighbors.search import Advance, bounds_of_pairs, no_advance
 from genpr.neighbors.workers import Workers
@@ -92,8 +92,8 @@ def realism_scores(
     check_rows(checked_fake, "fake", k=0)
     where = choose_device(real, device)
     checked_real = checked_real.to(where)
-    points = choose_frame(checked_real, k).place(checked_real)
-    queries = points.frame.place(checked_fake.to(where))
+    points = Placed.of(checked_real, k)
+    queries = points.beside(checked_fake.to(where))
     sq_radii = kth_sq_distances(points, [k], engine=choose_engine(points.device))[0]
     return realism_of(points, sq_radii, queries, squared=squared)
 
@@ -139,7 +139,7 @@ def realism(
             code="bad-radii",
         )
     points = Frame.around(checked.to(where)).place(checked.to(where))
-    return realism_of(points, lengths.square(), points.frame.place(asked.to(where)), squared=squared)
+    return realism_of(points, lengths.square(), points.beside(asked.to(where)), squared=squared)
 
 
 def realism_of(

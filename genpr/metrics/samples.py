@@ -26,7 +26,7 @@ from genpr.metrics.realism import rarity, realism_of
 from genpr.metrics.registry import NEIGHBORS
 from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import cross_counts
-from genpr.neighbors.index import Placed, choose_frame
+from genpr.neighbors.index import Placed
 from genpr.neighbors.nearest import kth_sq_distances, nearest_between
 from genpr.neighbors.search import Advance
 
@@ -138,10 +138,8 @@ def nearest_others(features: Tensor, rows: Tensor) -> Tensor:
         features: (n, d), n at least 2.
         rows: (r,) int64.
     """
-    points = choose_frame(features, 1).place(features)
-    index, _ = nearest_between(
-        points.frame.place(features[rows]), points, 2, engine=choose_engine(points.device)
-    )
+    points = Placed.of(features, 1)
+    index, _ = nearest_between(points.beside(features[rows]), points, 2, engine=choose_engine(points.device))
     # Of copies, the row itself need not be the first, or among them.
     return torch.where(index[:, 0] == rows, index[:, 1], index[:, 0])
 

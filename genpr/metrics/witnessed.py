@@ -29,7 +29,7 @@ from genpr.neighbors.balls import Ball
 from genpr.neighbors.counts import Neighborhood, cross_counts
 from genpr.neighbors.distance import sq_distances_at
 from genpr.neighbors.halves import Halves, unpacked
-from genpr.neighbors.index import Placed, choose_frame, serves
+from genpr.neighbors.index import Placed, serves
 from genpr.neighbors.nearest import nearest_between
 from genpr.neighbors.search import Advance, no_advance
 from genpr.validation import (
@@ -110,17 +110,17 @@ def cut_and_uncut(
 
     `advance` is told of as many pairs as `pairs_of` says.
     """
-    points = choose_frame(real, BALL_K).place(real)
+    points = Placed.of(real, BALL_K)
     k = covering_k(len(real), len(fake))
     own = Neighborhood.of(
         points, [_CLIPPED, Ball(k)], keep=BALL_K, engine=choose_engine(points.device), advance=advance
     )
     blocks, rest = blocks_of_fakes(len(real), len(fake), seed)
     cuts = [fake] if len(blocks) == 1 and not len(rest) else (part_of(fake, rows) for rows in blocks)
-    parts = [_judged(points, own, k, points.frame.place(cut), advance) for cut in cuts]
+    parts = [_judged(points, own, k, points.beside(cut), advance) for cut in cuts]
     known = [part.seen for part in parts]
     if len(rest):
-        known.append(_seen_among_reals(points, own, points.frame.place(part_of(fake, rest)), advance))
+        known.append(_seen_among_reals(points, own, points.beside(part_of(fake, rest)), advance))
     fidelity = witnessed_fidelity(
         torch.cat([seen.witnesses for seen in known]),
         torch.cat([seen.lid for seen in known]),
@@ -255,7 +255,7 @@ def _judged(points: Placed, own: Neighborhood, k: int, queries: Placed, advance:
     """One block of fakes against the reals, whose clipped and k-NN balls are known."""
     among = queries
     if not serves(queries, BALL_K):
-        among = choose_frame(queries.features, BALL_K).place(queries.features)
+        among = Placed.of(queries.features, BALL_K)
     of_fakes = Neighborhood.of(among, [_CLIPPED], engine=choose_engine(points.device), advance=advance)
     counts = cross_counts(
         points,

@@ -13,8 +13,9 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -303,7 +304,7 @@ class Frame:
 
     def place(self, features: Tensor) -> Placed:
         """What a search sees of (n, d) float32 or float16 `features`, which are kept, not copied."""
-        placed = Placed(self, features)
+        placed = Placed(features, lambda: self)
         if features.numel() > _SEEN_LATER:
             placed.cells  # noqa: B018 - with all cores, before a search gives each thread one of them
         return placed
@@ -314,14 +315,32 @@ class Placed:
     """Features with their place in a frame, ready for the bounds.
 
     Attributes:
-        frame: The frame.
         features: (n, d) float32 or float16, the original values, on which every decision rests.
+        find_frame: Gives the frame when a bounded search first needs it.
         restored_view: The view, if it was saved; None to compute it.
     """
 
-    frame: Frame
     features: Tensor
+    find_frame: Callable[[], Frame]
     restored_view: FloatView | CodeView | None = None
+
+    @classmethod
+    def of(cls, features: Tensor, k: int) -> Placed:
+        """Rows (n, d) in a frame in which their `k` nearest are found at least cost."""
+        if len(features) < _MIN_ROWS:  # may all be compared directly
+            return cls(features, partial(choose_frame, features, k))
+        return choose_frame(features, k).place(features)
+
+    def beside(self, features: Tensor) -> Placed:
+        """Other rows (m, d) in the same frame."""
+        if features.numel() > _SEEN_LATER:
+            return self.frame.place(features)
+        return Placed(features, lambda: self.frame)
+
+    @cached_property
+    def frame(self) -> Frame:
+        """The frame."""
+        return self.find_frame()
 
     @classmethod
     def restored(cls, frame: Frame, features: Tensor, tensors: dict[str, Tensor]) -> Placed:
@@ -331,7 +350,7 @@ class Placed:
             view = FloatView.restored(features, frame.center, frame.scale, frame.basis, tensors)
         else:
             view = CodeView.restored(frame.grid, tensors)
-        return cls(frame, features, view)
+        return cls(features, lambda: frame, view)
 
     @cached_property
     def view(self) -> FloatView | CodeView:
@@ -526,8 +545,10 @@ def serves(points: Placed, k: int) -> bool:
     If it leaves so many pairs to look at that products are no longer the larger part, a frame of their own is
     worth its cost; so it is where there is little to pay.
     """
+    if len(points) < _MIN_ROWS:
+        return False
     frame, features = points.frame, points.features
-    if (frame.basis is None and frame.grid is None) or len(points) < _MIN_ROWS:
+    if frame.basis is None and frame.grid is None:
         return False
     with plain_arithmetic(points.device):
         own = Frame.around(features)

@@ -412,7 +412,7 @@ def nearest_between(
         found_there = workers.from_rank0([] if found is None else [found])
         kept = found_there[0] if found_there else None
         if kept is not None:
-            points = points.frame.place(points.features[kept])
+            points = points.beside(points.features[kept])
         sq_reach = _first_reach_between(queries, points, k, engine, workers)
         index, sq = _swept(queries, points, k, sq_reach, engine, workers, advance)
         return index if kept is None else kept[index], sq
@@ -587,7 +587,7 @@ def longer_lists(
 ) -> NeighborLists:
     """The `length` nearest others of `rows` (r,), or all others if there are not as many."""
     x, length = points.features, min(length, len(points) - 1)
-    asked = points.frame.place(x[rows])
+    asked = points.beside(x[rows])
     blocks = torch.split(torch.arange(len(rows), device=rows.device), _ROWS)
     found = workers.map_shared(
         lambda block: (_first_reach_of_rows(points, rows, asked, block, length, engine),), blocks
