@@ -198,8 +198,14 @@ def _limited(mount: Path, path: str, names: tuple[str, str, str]) -> list[Limite
     return found
 
 
+ALWAYS_HELD = 2**26
+"""Bytes that are held whatever the limit: to map them, or to ask what is free, costs more."""
+
+
 def fits(count: int, device: torch.device | None = None) -> bool:
     """Whether `count` bytes may be held for as long as a set is in use, on `device` or else in the host's memory."""
+    if count <= ALWAYS_HELD:
+        return True
     free = free_memory() if device is None else free_memory_on(device)
     return count <= free // _HELD_SHARE
 

@@ -33,6 +33,7 @@ def scratch(tmp_path, monkeypatch):
     """No memory is free, so that everything is mapped; yields the folder of the files."""
     monkeypatch.setenv("GENPR_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(memory, "free_memory", lambda: 0)
+    monkeypatch.setattr(memory, "ALWAYS_HELD", 0)
     return tmp_path / "cache" / "scratch"
 
 
@@ -95,6 +96,8 @@ def test_what_lives_on_a_gpu_is_judged_by_the_memory_there(monkeypatch):
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 500 if device == gpu else 0)
     assert memory.free_memory_on(gpu) == 1200, "with what torch holds and does not use"
     monkeypatch.setattr(memory, "free_memory", lambda: 10**6)
+    assert memory.fits(601, gpu), "so few bytes are always held"
+    monkeypatch.setattr(memory, "ALWAYS_HELD", 100)
     assert [memory.fits(count, gpu) for count in (600, 601)] == [True, False]
     assert [memory.fits(count) for count in (5 * 10**5, 5 * 10**5 + 1)] == [True, False]
     assert memory.fits(601, torch.device("cpu"))

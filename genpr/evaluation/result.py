@@ -10,6 +10,7 @@ import json
 import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -583,6 +584,7 @@ def _recipe_of(result: Result, metric: MetricValue) -> dict[str, Any]:
     return recipe
 
 
+@cache
 def package_versions() -> dict[str, str]:
     """Versions of everything that can move a number; other installers than pip know some packages by another name."""
     versions = {"python": platform.python_version()}

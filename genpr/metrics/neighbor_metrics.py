@@ -32,7 +32,6 @@ from genpr.validation import check_rows
 
 _BYTES_PER_LISTED = 160  # while neighbors are searched
 _LISTED_FOR_COPIES = 2  # neighbors that distinguish near copies from images that are alike
-_ALWAYS_FREE = 2**26  # bytes, whatever the limit
 
 Values = dict[str, MetricValue | None]
 """By metric; None where it is undefined."""
@@ -194,7 +193,7 @@ class NeighborMetrics:
         keep = others_for(max(balls).k)
         needed = n * keep * _BYTES_PER_LISTED
         # Another rank may have less memory, or another machine.
-        enough = needed <= _ALWAYS_FREE or fits(needed, self._device)
+        enough = fits(needed, self._device)
         return keep if current_communicator().all_true(enough) else 0
 
     def _lacks(self, m: int, keep: int) -> dict[str, Lack]:

@@ -306,7 +306,6 @@ class TestNoIntervals:
         assert self.said(real, fake, metrics=["f8", "p_recall", "rarity", "fd"]) == []
 
     def test_short_memory(self, rng, monkeypatch):
-        monkeypatch.setattr(neighbor_metrics, "_ALWAYS_FREE", 0)
         monkeypatch.setattr(neighbor_metrics, "fits", lambda *_: False)
         (first, second) = self.said(rng.normal(size=(30, 2)), rng.normal(size=(11, 2)))
         assert first[1].startswith("no interval for density, coverage: they are found by halves")

@@ -188,6 +188,7 @@ class TestNullOfRecall:
         held = score(real, fake, {"recall": 2}, intervals=False)["recall"].null
         side = fitted(real, {"recall": 2}, intervals=False)
         monkeypatch.setenv("GENPR_CACHE", str(tmp_path))
+        monkeypatch.setattr("genpr.memory.ALWAYS_HELD", 0)
         monkeypatch.setattr("genpr.memory.free_memory", lambda: 0)
         assert values_of(side, fake)["recall"].null == held
         assert (tmp_path / "scratch").is_dir()
@@ -308,7 +309,6 @@ class TestIntervals:
         assert plain(alone) == plain(beside)
 
     def test_short_memory_costs_intervals_and_nothing_else(self, off_center, together, monkeypatch):
-        monkeypatch.setattr(neighbor_metrics, "_ALWAYS_FREE", 0)
         monkeypatch.setattr(neighbor_metrics, "fits", lambda _size, _device: False)
         found = score(*off_center, {name: k for name, k in KS.items() if name not in WITNESSED})
         assert {value.replicates for value in found.values()} == {None}
@@ -320,7 +320,6 @@ class TestIntervals:
 
     @pytest.mark.parametrize(("few", "lack"), [(21, "memory"), (11, "images")])
     def test_what_no_memory_would_help_is_said_to_lack_images(self, rng, monkeypatch, few, lack):
-        monkeypatch.setattr(neighbor_metrics, "_ALWAYS_FREE", 0)
         monkeypatch.setattr(neighbor_metrics, "fits", lambda _size, _device: False)
         assert (
             score(rng.normal(size=(30, 2)), rng.normal(size=(few, 2)), {"coverage": 5})["coverage"].lack
@@ -328,7 +327,6 @@ class TestIntervals:
         )
 
     def test_lists_of_fakes_may_not_fit_where_those_of_reals_do(self, rng, monkeypatch):
-        monkeypatch.setattr(neighbor_metrics, "_ALWAYS_FREE", 0)
         monkeypatch.setattr(
             neighbor_metrics, "fits", lambda size, _: size <= 40 * 21 * neighbor_metrics._BYTES_PER_LISTED
         )
@@ -337,7 +335,6 @@ class TestIntervals:
         assert score(real, fake, {"precision": 3})["precision"].lack is None, "no ball is around a fake"
 
     def test_memory_is_that_of_the_device_with_the_lists(self, off_center, monkeypatch):
-        monkeypatch.setattr(neighbor_metrics, "_ALWAYS_FREE", 0)
         asked = []
         monkeypatch.setattr(neighbor_metrics, "fits", lambda _size, device: asked.append(device) or True)
         score(*off_center, {"precision": 3, "recall": 3})
