@@ -28,8 +28,7 @@ from genpr.storage import from_dict
 if TYPE_CHECKING:
     from genpr.features.feature_set import FeatureSet
 
-SCHEMA = 4
-_READABLE = (3, SCHEMA)  # 3 knew of no labels, prompts and entities
+SCHEMA = 5
 _MAY_BE_NEGATIVE = {"seed"}
 _PACKAGES = (
     *("genpr", "torch", "torchvision", "numpy", "scipy", "pillow", "faiss-cpu", "open_clip_torch", "timm"),
@@ -605,7 +604,7 @@ def result_of(record: Mapping[str, Any]) -> Result:
         ValueError: It is of another schema, or holds numbers or metrics that no result has.
         KeyError, TypeError: It is no such record.
     """
-    if record["schema"] not in _READABLE:
+    if record["schema"] != SCHEMA:
         raise ValueError(f"schema {record['schema']} instead of {SCHEMA}")
     result: Result = from_dict(Result, record)
     unknown = [name for name in result.metrics if name not in ALL_METRICS]
