@@ -72,16 +72,6 @@ def test_everything_comes_back_from_json(mixed):
     assert list(record["families"]) == ["manifold", "retrieval"]
 
 
-def test_records_of_before_families_are_read(plain):
-    record = json.loads(plain.to_json()) | {"schema": 3}
-    for key in ("labels", "alignment", "entities"):
-        del record[key]
-    for metric in record["metrics"].values():
-        del metric["chance"], metric["pool"]
-    del record["real"]["what"], record["fake"]["what"]
-    assert result_of(record) == plain
-
-
 @pytest.mark.parametrize(
     "record", [{"classifier": "knn"}, [], "knn", {**json.loads('{"classifier": 3}'), "k": 5}], ids=range(4)
 )
