@@ -66,6 +66,7 @@ class FittedReference:
         self.reals = self.real[self._main]
         self._embedder, self._held_out, self._labels = embedder, held_out, labels
         self._identities = Identities.of(self.reals)
+        self._real_summary = SideSummary.of(self.reals, self._identities)
         self._held_out_summary = None
         if held_out is not None:
             kept = held_out[plan.own]
@@ -104,7 +105,7 @@ class FittedReference:
             "seed": embedder.options.seed,
             "max_images": embedder.options.max_images,
             **({"decoding": decoding} if any(decoding.values()) else {}),
-            "real": self._identities.order,
+            "real": self._real_summary.order,
             "held_out": None if held_out is None else held_out.order,
             **({} if self._label_scorer is None else {"labels": self._label_scorer.recipe}),
         }
@@ -228,7 +229,7 @@ class FittedReference:
             extractor=fakes.extractor or reals.extractor,
             extractors=extractors,
             deviations=deviations,
-            real=SideSummary.of(reals, self._identities),
+            real=self._real_summary,
             fake=SideSummary.of(fakes, fake_ids),
             n_shared=fake_ids.n_shared_with(self._identities),
             device=str(embedder.device),

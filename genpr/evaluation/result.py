@@ -72,11 +72,6 @@ class Identities:
         """Hash of all rows, whatever their order."""
         return hashlib.sha256(b"".join(sorted(self.rows))).hexdigest()
 
-    @property
-    def order(self) -> str:
-        """Hash of all rows in their order."""
-        return hashlib.sha256(b"".join(self.rows)).hexdigest()
-
     def first_rows(self) -> list[int]:
         """The first row of each group of identical ones, ascending."""
         return sorted({row: index for index, row in reversed(list(enumerate(self.rows)))}.values())
@@ -144,6 +139,7 @@ class SideSummary:
     @classmethod
     def of(cls, features: FeatureSet, identities: Identities) -> SideSummary:
         """The summary of one embedded or loaded side."""
+        order = hashlib.sha256(b"".join(identities.rows)).hexdigest()
         return cls(
             source=features.source,
             n=len(features),
@@ -155,7 +151,7 @@ class SideSummary:
             decoder=features.decoder,
             seconds=features.seconds,
             content=identities.content,
-            order=identities.order,
+            order=order,
         )
 
 
