@@ -222,7 +222,7 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
     "extractor-not-cached": (
         "note",
         "features of {extractor} are not cached: {reason}",
-        "use `genpr features` to embed once and keep the file",
+        "give it a `cache_key`, or embed once with `genpr features` and keep the file",
     ),
     "cache-unusable": ("warning", "features are not cached: {reason}", "set --cache-dir or GENPR_CACHE"),
     "cache-write-failed": (

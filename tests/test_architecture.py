@@ -91,7 +91,7 @@ UNLIMITED = {
     "memory.py",  # control groups
     "distributed.py",
     "storage.py",  # headers that safetensors accepted
-    "features/fingerprint.py",  # the user's own code
+    "features/user_code.py",  # the user's own code
     "features/weights",  # accepted by their sha256
     "report/page.py",  # its own templates
 }

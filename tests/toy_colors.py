@@ -65,7 +65,7 @@ class Detector:
 class Network(nn.Module):
     """The same as a network, so that its scores can be cached."""
 
-    names = ("red", "green", "blue")
+    names, cache_key = ("red", "green", "blue"), "1"
 
     def __init__(self):
         super().__init__()

@@ -89,13 +89,11 @@ def load_generator(
         with _checkpoint_errors(path, spec):
             return factory(*given, device=resolved) if takes_device(factory) else factory(*given)
 
-    generator, code = load_object(spec, kind="generator", code=_CODE, call=call)
+    generator, run = load_object(spec, kind="generator", code=_CODE, call=call)
     check_generator(generator, f"generator {spec!r}")
     if isinstance(generator, nn.Module):
         generator.to(resolved)
-    sources = [
-        f"{name}\0{hashlib.sha256(source).hexdigest()}" for name, source in sorted(code.sources.items())
-    ]
+    sources = [f"{name}\0{hashlib.sha256(source).hexdigest()}" for name, source in sorted(run.items())]
     code_sha256 = hashlib.sha256("\n".join(sources).encode()).hexdigest() if sources else None
     return LoadedGenerator(generator, spec, path, digest, code_sha256)
 

@@ -29,8 +29,7 @@ import torch
 from torch import Tensor
 
 from genpr.errors import DataError, UsageError, some
-from genpr.features.custom import networks_of
-from genpr.features.fingerprint import UncoveredError, weights_sha256
+from genpr.features.custom import networks_of, weights_sha256
 from genpr.features.user_code import signature_of
 
 W_RULE = "w-interpolate"
@@ -138,7 +137,7 @@ class MappingNetwork:
         """
         try:
             weights = tuple(weights_sha256(network) for network in networks_of(self._mapping)) or None
-        except UncoveredError:
+        except ValueError:
             weights = None
         if self._means is None or weights is None or weights != self._means_weights:
             labels: list[Tensor | None] = [None] if self._labels is None else list(self._labels)

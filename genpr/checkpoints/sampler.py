@@ -33,8 +33,7 @@ from genpr.checkpoints.generator import (
 )
 from genpr.checkpoints.latents import Latents, check_count, check_psi
 from genpr.errors import DataError, UsageError
-from genpr.features.custom import networks_of
-from genpr.features.fingerprint import UncoveredError, weights_sha256
+from genpr.features.custom import networks_of, weights_sha256
 from genpr.images.arrays import MOST_OUTSIDE, ImageRange, checked_range
 from genpr.images.datasets import CountedBatches
 from genpr.notices import Notice, notice
@@ -481,7 +480,7 @@ def _weights(generator: object) -> str | None:
     """One hash over the weights of all networks of a generator; None if there are none that can be hashed."""
     try:
         hashes = [weights_sha256(network) for network in networks_of(generator)]
-    except UncoveredError:
+    except ValueError:
         return None
     known = [one for one in hashes if one is not None]
     return hashlib.sha256(" ".join(known).encode()).hexdigest() if known else None

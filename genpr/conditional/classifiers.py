@@ -297,17 +297,16 @@ def _from_object(by: object, name: str, embedder: Embedder) -> EntityClassifier:
             f"weights {os.fspath(embedder.options.weights)!r} were given, but classifier {name!r} takes no weights file",
             code="weights-unused",
         )
-    code = None
     if isinstance(by, str):
-        by, code = load_user_object(by, kind="classifier", device=embedder.device)
+        by = load_user_object(by, kind="classifier", device=embedder.device)
     owner = getattr(by, "wrapped", by)
     if callable(getattr(owner, "encode_text", None)):
-        extractor = wrap_extractor(by, name=name, code=code)
+        extractor = wrap_extractor(by, name=name)
         return EntityClassifier(extractor.name, extractor, None, embedder)
     custom_name = getattr(by, "name", None)
     detector = cast("Detector", by)  # checked next
     name = custom_name if isinstance(custom_name, str) else name
-    return _from_detector(DetectingExtractor(detector, name=name, code=code), embedder)
+    return _from_detector(DetectingExtractor(detector, name=name), embedder)
 
 
 def _from_detector(extractor: DetectingExtractor, embedder: Embedder) -> EntityClassifier:

@@ -6,11 +6,19 @@
 A factory takes no argument, or `device` by keyword, and returns a `torch.nn.Module` or any other callable that
 turns uint8 (n, 3, h, w) into float32 (n, dim) and has an integer attribute `dim`. `name` and `resize` (two
 strings) and `thread_safe` (see `FeatureExtractor`) are optional, as are `prepare` and `forward`, which let images of
-mixed sizes share a batch, and `prepares_on_device` (see `PreparingExtractor`). A file may import modules beside it (see `genpr.features.user_code`); a network is moved to the device.
+mixed sizes share a batch, and `prepares_on_device` (see `PreparingExtractor`). A file may import modules beside it (see
+`genpr.features.user_code`); a network is moved to the device.
+
+Features are cached on disk if the object has an attribute `cache_key`: a text that its owner changes whenever the object
+computes other features for other reasons than its weights. The weights of a `torch.nn.Module` are hashed, and are part of
+the key.
 """
 
 from __future__ import annotations
 
+import hashlib
+import inspect
+import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,9 +38,9 @@ from genpr.features.extractor import (
     TextProgress,
     prepare_batch,
 )
-from genpr.features.fingerprint import UncoveredError, fingerprint, weights_sha256
-from genpr.features.user_code import LoadedCode, captured, load_object, takes_device
+from genpr.features.user_code import load_object, takes_device
 from genpr.runtime import state_guard
+from genpr.storage import tensors_sha256
 
 _DEEPEST = 3  # a function, the pipeline it captured, the pipeline's attributes
 _LARGEST = 100  # entries of a container that may hold networks; longer ones hold data
@@ -48,13 +56,12 @@ class CustomExtractor:
         wrapped: The object itself.
     """
 
-    def __init__(self, wrapped: Callable[..., Tensor], *, name: str, dim: int, code: LoadedCode) -> None:
+    def __init__(self, wrapped: Callable[..., Tensor], *, name: str, dim: int) -> None:
         self.name = name
         self.dim = dim
         self.wrapped = wrapped
         self.thread_safe = getattr(wrapped, "thread_safe", False) is True
         self.prepares_on_device = getattr(wrapped, "prepares_on_device", False) is True
-        self._code = code
 
     @property
     def device(self) -> torch.device:
@@ -65,7 +72,7 @@ class CustomExtractor:
     def info(self) -> ExtractorInfo:
         """What the object is now; a network is hashed at each look, since its owner may train it."""
         resize = getattr(self.wrapped, "resize", None)
-        weights, key, reason = identity_of(self.wrapped, self._code)
+        weights, key, reason = identity_of(self.wrapped)
         return ExtractorInfo(
             name=self.name,
             dim=self.dim,
@@ -100,16 +107,45 @@ class PreparingCustomExtractor(CustomExtractor):
         return features
 
 
-def identity_of(wrapped: object, code: LoadedCode) -> tuple[str | None, str | None, str | None]:
-    """Hash of the weights of a user's object, hash of all that it does, and why there is none."""
-    if not isinstance(wrapped, nn.Module):
-        return None, None, "it is not a torch.nn.Module, so what it does cannot be hashed"
+def identity_of(wrapped: object) -> tuple[str | None, str | None, str | None]:
+    """Hash of the weights of a user's object, the key of its features in the cache, and why there is none.
+
+    Raises:
+        UsageError: Its `cache_key` is no text ("custom-extractor").
+    """
     weights = None
     try:
-        weights = weights_sha256(wrapped)
-        return weights, fingerprint(wrapped, weights, code), None
-    except UncoveredError as error:
-        return weights, None, str(error)
+        if isinstance(wrapped, nn.Module):
+            weights = weights_sha256(wrapped)
+    except ValueError as error:
+        return None, None, str(error)
+    declared = getattr(wrapped, "cache_key", None)
+    if declared is None:
+        return weights, None, "it has no attribute `cache_key`, a text that says what it computes"
+    if not isinstance(declared, str) or not declared:
+        raise UsageError(
+            f"the `cache_key` of a {type(wrapped).__name__} must be a text that is not empty, but is {declared!r}",
+            code=_CODE,
+        )
+    return weights, hashlib.sha256(json.dumps([declared, weights]).encode()).hexdigest(), None
+
+
+def weights_sha256(network: nn.Module) -> str | None:
+    """Hex sha256 of all parameters and buffers, persistent or not; None if there are none.
+
+    Raises:
+        ValueError: One of them has no bytes, such as a lazy parameter.
+    """
+    tensors = {
+        f"{name}.{attribute}": tensor
+        for name, module in network.named_modules(remove_duplicate=False)
+        for attribute, tensor in (*module._parameters.items(), *module._buffers.items())
+        if tensor is not None
+    }
+    try:
+        return tensors_sha256(tensors) if tensors else None
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(f"a parameter or buffer is a tensor without plain bytes ({error})") from error
 
 
 def load_custom(spec: str, *, device: torch.device) -> DescribedExtractor:
@@ -118,17 +154,16 @@ def load_custom(spec: str, *, device: torch.device) -> DescribedExtractor:
     Raises:
         UsageError: There is no such file, module or factory, or it does not give an extractor.
     """
-    wrapped, code = load_user_object(spec, kind="extractor", device=device)
-    return wrap_extractor(wrapped, name=spec, code=code)
+    return wrap_extractor(load_user_object(spec, kind="extractor", device=device), name=spec)
 
 
-def load_user_object(spec: str, *, kind: str, device: torch.device) -> tuple[object, LoadedCode]:
-    """What a factory gives, on the device if it is a network, and the code that was run for it; `kind` is for messages.
+def load_user_object(spec: str, *, kind: str, device: torch.device) -> object:
+    """What a factory gives, on the device if it is a network; `kind` is for messages.
 
     Raises:
         UsageError: There is no such file, module or factory, or it fails.
     """
-    wrapped, code = load_object(
+    wrapped, _ = load_object(
         spec,
         kind=kind,
         code=f"custom-{kind}",
@@ -136,12 +171,10 @@ def load_user_object(spec: str, *, kind: str, device: torch.device) -> tuple[obj
     )
     if isinstance(wrapped, nn.Module):
         wrapped.to(device)
-    return wrapped, code
+    return wrapped
 
 
-def wrap_extractor(
-    extractor: object, *, name: str | None = None, code: LoadedCode | None = None
-) -> DescribedExtractor:
+def wrap_extractor(extractor: object, *, name: str | None = None) -> DescribedExtractor:
     """Make any callable with `dim` an extractor that is fully described; what already is one comes back.
 
     The object itself is not changed, moved or copied.
@@ -149,7 +182,6 @@ def wrap_extractor(
     Args:
         extractor: The object.
         name: What to call it if it has no `name`; default: its class.
-        code: The code that made it, as far as it is no longer imported.
 
     Raises:
         UsageError: It is not callable, or has no `dim`.
@@ -174,9 +206,7 @@ def wrap_extractor(
     own_name = getattr(extractor, "name", None)
     prepares = all(callable(getattr(extractor, method, None)) for method in ("prepare", "forward"))
     kind = PreparingCustomExtractor if prepares else CustomExtractor
-    return kind(
-        extractor, name=own_name if isinstance(own_name, str) else name, dim=dim, code=code or LoadedCode()
-    )
+    return kind(extractor, name=own_name if isinstance(own_name, str) else name, dim=dim)
 
 
 def extractor_info(extractor: FeatureExtractor) -> ExtractorInfo:
@@ -245,8 +275,7 @@ def networks_of(owner: object) -> list[nn.Module]:
         elif isinstance(thing, partial):
             parts = [thing.func, *thing.args, *thing.keywords.values()]
         elif isinstance(thing, FunctionType):
-            named = [thing.__globals__[name] for name in thing.__code__.co_names if name in thing.__globals__]
-            parts = [*(value for _, value in captured(thing)), *(thing.__defaults__ or ()), *named]
+            parts = (*_captured(thing), *(thing.__defaults__ or ()))
         elif isinstance(thing, list | tuple | dict):
             if len(thing) <= _LARGEST:
                 parts = thing.values() if isinstance(thing, dict) else thing
@@ -255,6 +284,15 @@ def networks_of(owner: object) -> list[nn.Module]:
         for part in tuple(parts):
             pending.append((part, depth + 1))
     return found
+
+
+def _captured(function: FunctionType) -> list[object]:
+    """What a function carries along from the one it was defined in, and the globals that it names."""
+    try:
+        found = inspect.getclosurevars(function)
+    except ValueError:  # a variable that has no value yet
+        return []
+    return [*found.nonlocals.values(), *found.globals.values()]
 
 
 _TEXT_BATCH = 64  # texts in one call: a user's own need not split them

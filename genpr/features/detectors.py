@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from genpr.errors import FeatureError, UsageError
 from genpr.features.custom import identity_of
 from genpr.features.extractor import ExtractorInfo
-from genpr.features.user_code import LoadedCode
 from genpr.features.weights.files import find_or_fetch, load_state_dict, loaded_sha256
 from genpr.features.weights.known import Progress, WeightsFile
 from genpr.runtime import resolve_device
@@ -169,12 +168,11 @@ class DetectingExtractor:
         detector: The detector itself.
     """
 
-    def __init__(self, detector: Detector, *, name: str, code: LoadedCode | None = None) -> None:
+    def __init__(self, detector: Detector, *, name: str) -> None:
         self.name = name
         self.names = _checked_names(detector, name)
         self.dim = len(self.names)
         self.detector = detector
-        self._code = code or LoadedCode()
 
     @property
     def info(self) -> ExtractorInfo:
@@ -184,7 +182,7 @@ class DetectingExtractor:
             key = None if weights is None else f"{self.name} {weights} torchvision {version('torchvision')}"
             reason = "it is of no published file" if weights is None else None
         else:
-            weights, key, reason = identity_of(self.detector, self._code)
+            weights, key, reason = identity_of(self.detector)
         if key is not None:
             key = hashlib.sha256("\n".join(["detector", key, *self.names]).encode()).hexdigest()
         return ExtractorInfo(

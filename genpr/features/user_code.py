@@ -1,12 +1,10 @@
-"""Load objects from user code: what a factory in a file or package returns, and the networks an object runs.
+"""Load objects from user code: what a factory in a file or package returns.
 
-A factory is named `path/to/file.py:factory` or `package.module:factory`. A file can import the modules beside it.
-`sys.path` is not changed for that: while the file runs, and while its factory is called, an import finder offers the
-modules and packages of its folder. Afterwards they are removed from `sys.modules`, so that two files with different
-helpers of one name do not mix, and a second run sees what was edited. Helpers must therefore be imported at the top of
-the file or in the factory, not later while images are embedded.
-
-Sources are compiled from the very bytes that are kept for hashing; no `.pyc` is read or written.
+A factory is named `path/to/file.py:factory` or `package.module:factory`. A file can import the modules beside it: its
+folder is on `sys.path` while the file runs, and while its factory is called. Afterwards the modules of that folder are
+removed from `sys.modules`, so that two files with different helpers of one name do not mix, and a second run sees what
+was edited. Helpers must therefore be imported at the top of the file or in the factory, not later while images are
+embedded.
 """
 
 from __future__ import annotations
@@ -17,61 +15,62 @@ import inspect
 import operator
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from functools import partial
-from importlib.abc import MetaPathFinder
-from importlib.machinery import FileFinder, ModuleSpec, PathFinder, SourceFileLoader
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 from genpr.errors import GenprError, UsageError, some
 from genpr.runtime import expanded
 
-if TYPE_CHECKING:
-    pass
-
-
-@dataclass(frozen=True)
-class LoadedCode:
-    """The modules that were run from one folder, and the bytes each was compiled from."""
-
-    modules: dict[str, ModuleType] = field(default_factory=dict)
-    sources: dict[str, bytes] = field(default_factory=dict)
-
 
 @contextmanager
-def running_file(path: Path) -> Iterator[tuple[ModuleType, LoadedCode]]:
+def running_file(path: Path) -> Iterator[tuple[ModuleType, dict[str, bytes]]]:
     """Run the file `path`; inside the block, the modules beside it can be imported.
 
     Yields:
-        The module it became, and a record of all code that was run, which grows until the block ends.
+        The module it became, and the sources of all modules of its folder that were run, which are known once the block
+        has ended.
     """
-    code = LoadedCode()
     folder = path.parent.resolve()
-    finder = _FolderFinder(folder, code)
     hidden = _hide_namesakes(folder)
-    sys.meta_path.insert(0, finder)
+    before, writes_no_bytecode = set(sys.modules), sys.dont_write_bytecode
+    sources: dict[str, bytes] = {}
+    sys.path.insert(0, str(folder))
+    sys.dont_write_bytecode = True
+    importlib.invalidate_caches()
     try:
-        yield finder.run(path), code
+        yield _run(path), sources
     finally:
-        sys.meta_path.remove(finder)
-        for name in finder.found:
-            sys.modules.pop(name, None)
+        with suppress(ValueError):
+            sys.path.remove(str(folder))
+        sys.dont_write_bytecode = writes_no_bytecode
+        for name in sys.modules.keys() - before:
+            origin = _own_origin(sys.modules[name])
+            if origin is not None and origin.is_relative_to(folder):
+                del sys.modules[name]
+                if origin.is_file():
+                    sources[name] = origin.read_bytes()
         sys.modules.update(hidden)
 
 
-def module_origin(module: ModuleType) -> Path | None:
-    """The file of a module, or the folder of a package without one; None for code that came from no file."""
+def _run(path: Path) -> ModuleType:
+    name = f"_genpr_custom_{path.stem.replace('.', '_')}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and others look their module up while it runs
+    spec.loader.exec_module(module)
+    return module
+
+
+def _own_origin(module: ModuleType) -> Path | None:
+    """The file of a module, or the folder of a package without one; None for installed ones and code from no file."""
     file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
-    return Path(file) if isinstance(file, str) else None
-
-
-def is_installed(path: Path) -> bool:
-    """Whether a file belongs to an installed distribution, which its version identifies."""
-    return not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
+    if not isinstance(file, str) or not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts):
+        return None
+    return Path(file).resolve()
 
 
 def _hide_namesakes(folder: Path) -> dict[str, ModuleType]:
@@ -85,69 +84,15 @@ def _hide_namesakes(folder: Path) -> dict[str, ModuleType]:
         top = name.partition(".")[0]
         if top not in names or top in sys.stdlib_module_names or top in {"__main__", "genpr"}:
             continue
-        origin = module_origin(module)
-        if origin is not None and not is_installed(origin) and not origin.resolve().is_relative_to(folder):
+        origin = _own_origin(module)
+        if origin is not None and not origin.is_relative_to(folder):
             hidden[name] = sys.modules.pop(name)
     return hidden
 
 
-class _FolderFinder(MetaPathFinder):
-    """Finds modules in one folder and its packages, ahead of everything that is not imported yet."""
-
-    def __init__(self, folder: Path, code: LoadedCode) -> None:
-        self.found: set[str] = set()
-        self._folder = folder
-        self._code = code
-
-    def run(self, path: Path) -> ModuleType:
-        name = f"_genpr_custom_{path.stem.replace('.', '_')}"
-        loader = _RecordingLoader(name, str(path), code=self._code)
-        spec = ModuleSpec(name, loader, origin=str(path))
-        spec.has_location = True
-        module = importlib.util.module_from_spec(spec)
-        self.found.add(name)
-        sys.modules[name] = module  # dataclasses and others look their module up while it runs
-        loader.exec_module(module)
-        return module
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        places = [str(self._folder)] if path is None else [p for p in path if self._holds(p)]
-        loader = partial(_RecordingLoader, code=self._code)
-        for place in places:
-            spec = FileFinder(place, (loader, [".py"])).find_spec(fullname)  # type: ignore[arg-type]
-            # A folder without __init__.py counts only where nothing else has that name, as in Python itself.
-            if spec is not None and (spec.loader or PathFinder.find_spec(fullname, path) is None):
-                self.found.add(fullname)
-                return spec
-        return None
-
-    def _holds(self, place: str) -> bool:
-        return Path(place).resolve().is_relative_to(self._folder)
-
-
-class _RecordingLoader(SourceFileLoader):
-    """Compiles a source file as it is now, and records what it ran."""
-
-    def __init__(self, fullname: str, path: str, *, code: LoadedCode) -> None:
-        super().__init__(fullname, path)
-        self._record = code
-
-    def get_code(self, fullname: str) -> CodeType:
-        path = self.get_filename(fullname)
-        source = self._record.sources[fullname] = self.get_data(path)
-        code: CodeType = self.source_to_code(source, path)
-        return code
-
-    def exec_module(self, module: ModuleType) -> None:
-        self._record.modules[module.__name__] = module
-        super().exec_module(module)
-
-
 def load_object(
     spec: str, *, kind: str, code: str, call: Callable[[Callable[..., object]], object]
-) -> tuple[object, LoadedCode]:
+) -> tuple[object, dict[str, bytes]]:
     """What the factory "path/to/file.py:factory" or "package.module:factory" gives.
 
     Args:
@@ -157,24 +102,25 @@ def load_object(
         call: Calls the factory; anything that it raises becomes an error that names the factory.
 
     Returns:
-        The object, and the code that was run for it from a folder.
+        The object, and the sources of the modules that were run for it from a folder.
 
     Raises:
         UsageError: There is no such file, module or factory, or it fails.
     """
     target, _, factory_name = spec.rpartition(":")
     is_path = target.endswith(".py") or "/" in target or os.sep in target
-    loaded = LoadedCode()
+    sources: dict[str, bytes] = {}
     with ExitStack() as stack, _naming(spec, kind, code):
         _add_working_directory()
         if is_path:
             path = expanded(target)
             if not path.is_file():
                 raise UsageError(f"{kind} {spec!r}: there is no file {path}", code=code, path=str(path))
-            module, loaded = stack.enter_context(running_file(path))
+            module, sources = stack.enter_context(running_file(path))
         else:
             module = importlib.import_module(target)
-        return call(_find_factory(module, factory_name, f"{kind} {spec!r}", code)), loaded
+        loaded = call(_find_factory(module, factory_name, f"{kind} {spec!r}", code))
+    return loaded, sources
 
 
 def _add_working_directory() -> None:
@@ -202,15 +148,6 @@ def signature_of(function: Callable[..., object]) -> inspect.Signature | None:
         return inspect.signature(function.forward if isinstance(function, nn.Module) else function)
     except (TypeError, ValueError):
         return None
-
-
-def captured(function: FunctionType) -> Iterator[tuple[str, object]]:
-    """Name and value of what a function carries along from the one it was defined in."""
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            yield name, cell.cell_contents
-        except ValueError:  # not filled yet
-            continue
 
 
 @contextmanager

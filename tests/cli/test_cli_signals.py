@@ -16,7 +16,7 @@ SLOW = """
 import os, time, torch
 
 class Net(torch.nn.Module):
-    dim = 3
+    dim, cache_key = 3, "1"
 
     def forward(self, images):
         if ready := os.environ.get("READY"):

@@ -207,7 +207,7 @@ def test_clean_fid_takes_images_from_a_zip_in_the_order_of_a_set(tmp_path):
 class _Scaled(torch.nn.Module):
     """A network whose only weight is a factor."""
 
-    dim = 3
+    dim, cache_key = 3, "scaled"
 
     def __init__(self, factor):
         super().__init__()

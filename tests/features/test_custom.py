@@ -252,10 +252,9 @@ class Plain:
         return images.float().mean((1, 2, 3))[:, None]
 
 
-def test_an_object_is_adopted_under_its_class_name_and_not_cached():
+def test_an_object_is_adopted_under_its_class_name():
     info = extractor_info(Plain())
-    assert (info.name, info.dim, info.cache_key) == ("Plain", 1, None)
-    assert "not a torch.nn.Module" in info.uncached_reason
+    assert (info.name, info.dim, info.cache_key, info.weights_sha256) == ("Plain", 1, None, None)
 
 
 def test_adopting_twice_changes_nothing():
@@ -271,6 +270,95 @@ def test_adopting_leaves_the_network_as_it_was():
     assert network.training
     assert all(parameter.requires_grad for parameter in network.parameters())
     assert set(vars(network)) == attributes
+
+
+# The key of the cache
+
+
+class Declared(nn.Module):
+    dim, cache_key = 3, "first version"
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 3, 1)
+        self.norm = nn.BatchNorm2d(3)
+        self.register_buffer("mean", torch.zeros(3), persistent=False)
+
+    def forward(self, images):
+        return self.norm(self.conv(images.float())).mean((2, 3)) - self.mean
+
+
+def test_without_a_declared_key_nothing_is_cached_but_weights_are_hashed():
+    network = Declared()
+    network.cache_key = None
+    info = extractor_info(network)
+    assert info.cache_key is None
+    assert "cache_key" in info.uncached_reason
+    assert info.weights_sha256 == extractor_info(network).weights_sha256 is not None
+
+
+def test_an_object_that_is_no_network_has_the_key_that_it_declares():
+    one, other = Plain(), Plain()
+    one.cache_key, other.cache_key = "a", "b"
+    keys = {extractor_info(extractor).cache_key for extractor in (one, one, other)}
+    assert len(keys) == 2
+    assert None not in keys
+
+
+def test_the_key_does_not_depend_on_the_training_flag_or_on_having_run():
+    network = Declared().eval()
+    first = extractor_info(network)
+    assert len(first.cache_key) == 64
+    assert network(IMAGES).shape == (2, 3)
+    assert extractor_info(network.train()) == first
+
+
+def change_text(network):
+    network.cache_key = "second version"
+
+
+def change_weight(network):
+    network.conv.weight.data[1, 2] += 1e-7
+
+
+def change_buffer(network):
+    network.norm.running_var[2] = 1.5
+
+
+def change_unsaved_buffer(network):
+    network.mean[0] = -1.0
+
+
+def change_shape(network):
+    network.mean = network.mean[None]
+
+
+@pytest.mark.parametrize(
+    "change", [change_text, change_weight, change_buffer, change_unsaved_buffer, change_shape]
+)
+def test_another_text_or_other_weights_are_another_key(change):
+    network = Declared()
+    first = extractor_info(network)
+    change(network)
+    second = extractor_info(network)
+    assert None is not second.cache_key != first.cache_key
+    assert (second.weights_sha256 == first.weights_sha256) is (change is change_text)
+
+
+def test_weights_that_cannot_be_hashed_mean_no_key():
+    network = nn.LazyLinear(4)
+    network.dim, network.cache_key = 4, "lazy"
+    info = extractor_info(network)
+    assert (info.cache_key, info.weights_sha256) == (None, None)
+
+
+@pytest.mark.parametrize("declared", [3, "", lambda: "a"])
+def test_a_key_is_a_text(declared):
+    extractor = Plain()
+    extractor.cache_key = declared
+    with pytest.raises(UsageError) as caught:
+        extractor_info(extractor)
+    assert caught.value.code == "custom-extractor"
 
 
 # Evaluation mode
