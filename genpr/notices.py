@@ -212,10 +212,10 @@ _TABLE: dict[str, tuple[Level, str, str]] = {
         "{count} of {total} entities share a threshold: fewer than {least} images with them, or without, to choose their own on",
         "give more labeled images of them",
     ),
-    "weights-first-use": (
+    "weights-unpinned": (
         "note",
-        "the publisher of {file} names no sha256: these weights were trusted at their first use here, on {date}",
-        "compare weights_sha256 in the result with that of another machine",
+        "no sha256 is published for the weights of {extractor}; those that were used have {sha256}",
+        "compare it with that of another machine",
     ),
     # the cache
     "all-cached": ("note", "all {count} {role} features came from the cache; nothing was embedded", ""),

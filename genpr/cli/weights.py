@@ -106,17 +106,15 @@ def _chosen(names: Sequence[str]) -> list[WeightsFile]:
 
 def _row(entry: WeightsFile) -> dict[str, object]:
     from genpr.features.weights.files import cached_path
-    from genpr.features.weights.verify import pinned_by, record_of
 
-    record = None if entry.sha256 else record_of(entry)
     path = cached_path(entry)
     return {
         "name": entry.name,
         "used_by": list(entry.used_by),
-        "size": entry.size if record is None else record.size,
+        "size": entry.size,
         "license": entry.license,
-        "pinned": pinned_by(entry) if record is None else record.pinned,
-        "sha256": entry.sha256 if record is None else record.sha256,
+        "pinned": entry.pinned,
+        "sha256": entry.sha256,
         "sha256_prefix": entry.sha256_prefix,
         "url": entry.url,
         "cached": path is not None,

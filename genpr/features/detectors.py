@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from genpr.errors import FeatureError, UsageError
 from genpr.features.custom import identity_of
 from genpr.features.extractor import ExtractorInfo
-from genpr.features.weights.files import find_or_fetch, load_state_dict, loaded_sha256
+from genpr.features.weights.files import Weights, find_or_fetch, load_weights
 from genpr.features.weights.known import Progress, WeightsFile
 from genpr.runtime import resolve_device
 
@@ -120,19 +120,18 @@ def load_detector(
     if given is not None and given.is_dir():
         given = given / entry.name if (given / entry.name).is_file() else None
     path = find_or_fetch(entry, weights=given, offline=offline, progress=progress)
-    return build_detector(name, entry, path, categories, resolve_device(device))
+    return build_detector(name, load_weights(entry, path), categories, resolve_device(device))
 
 
 def build_detector(
-    name: str, entry: WeightsFile, path: Path, categories: Sequence[str], device: torch.device
+    name: str, weights: Weights, categories: Sequence[str], device: torch.device
 ) -> TorchvisionDetector:
-    """As `load_detector`, with weights of any entry."""
+    """As `load_detector`, with any weights."""
     from torchvision.models import get_model
 
     network: nn.Module = get_model(name, weights=None, weights_backbone=None, num_classes=len(categories))
-    network.load_state_dict(load_state_dict(entry, path), strict=True)
-    sha256 = loaded_sha256(entry, path)
-    return TorchvisionDetector(network, categories, device, name=name, weights_sha256=sha256)
+    network.load_state_dict(weights.tensors, strict=True)
+    return TorchvisionDetector(network, categories, device, name=name, weights_sha256=weights.sha256)
 
 
 def _published(name: str) -> tuple[WeightsFile, list[str]]:

@@ -231,7 +231,7 @@ OPEN_FAMILIES: Mapping[str, str] = MappingProxyType({"timm": "timm_models", "ope
 def parse_name(name: str) -> ExtractorName:
     """Custom extractors may have any character in their path, and have no variants."""
     is_built_in = name.partition("@")[0] in BUILT_IN
-    return ExtractorName.parse(name) if is_built_in or _family(name) else ExtractorName(name)
+    return ExtractorName.parse(name) if is_built_in or open_family(name) else ExtractorName(name)
 
 
 @lru_cache
@@ -258,10 +258,11 @@ def canonical_name(name: str) -> str:
 def network_module(name: str) -> str | None:
     """Module of `genpr.features.networks` that loads an extractor; None for custom ones."""
     known = BUILT_IN.get(parse_name(name).base)
-    return known.network if known else _family(name)
+    return known.network if known else open_family(name)
 
 
-def _family(name: str) -> str | None:
+def open_family(name: str) -> str | None:
+    """The module that loads an extractor named `FAMILY:MODEL`; None for all others."""
     return OPEN_FAMILIES.get(name.partition(":")[0]) if ":" in name else None
 
 
@@ -404,7 +405,7 @@ def load_joint(
     path = require_weights(first, weights=weights, offline=offline, progress=progress)
     resolved = resolve_device(device)
     known = BUILT_IN.get(parse_name(first).base)
-    network = known.network if known else _family(first)
+    network = known.network if known else open_family(first)
     if network is None:
         from genpr.features.custom import load_custom
 
@@ -461,7 +462,7 @@ def require_weights(
     if file is not None:
         given = None if weights is None else Path(weights)
         return find_or_fetch(file, weights=given, offline=offline, progress=progress)
-    if weights is not None and not _family(name):
+    if weights is not None and not open_family(name):
         raise UsageError(
             f"weights {os.fspath(weights)!r} were given, but extractor {name!r} takes no weights file",
             code="weights-unused",
@@ -482,7 +483,7 @@ def weights_of(name: str, weights: str | os.PathLike[str] | None) -> str | os.Pa
     path, known = Path(weights), BUILT_IN.get(parse_name(name).base)
     own = known.weights.name if known and known.weights else None
     if path.is_dir():
-        if own is None and _family(name):
+        if own is None and open_family(name):
             return weights  # its library knows the name of the file
         return path / own if own is not None and (path / own).is_file() else None
     others = {each.weights.name for each in BUILT_IN.values() if each.weights}

@@ -28,10 +28,10 @@ from genpr.features.registry import (
     group_by_network,
     is_same_extractor,
     load_joint,
+    open_family,
     parse_name,
     weights_of,
 )
-from genpr.features.weights.verify import records
 from genpr.images.datasets import BatchSource
 from genpr.images.item import ImageSource, known_length, printable
 from genpr.images.shards import Share, shard_of
@@ -93,10 +93,8 @@ class Embedder:
         extractor = self.load(keys)
         parts: Sequence[ExtractorInfo] = getattr(extractor, "parts", ()) or (extractor.info,)
         cache, notices = self._open_cache(parts) if images.on_disk and options.cache else (None, [])
-        weights = parts[0].weights_sha256  # of the one network that all of them are layers of
-        if weights is not None:
-            first_used = [record for record in records() if record.sha256 == weights]
-            notices += [notice("weights-first-use", file=each.name, date=each.date) for each in first_used]
+        if isinstance(keys[0], str) and open_family(keys[0]) and not self._is_weights_file_given():
+            notices.append(notice("weights-unpinned", extractor=keys[0], sha256=parts[0].weights_sha256))
         features = embed_source(
             source,
             extractor,
@@ -111,6 +109,9 @@ class Embedder:
         everywhere = notices_of_all_ranks(notices)  # each has opened the cache for itself
         features = replace(features, notices=(*everywhere, *getattr(images.source, "notices", ())))
         return [features] if len(parts) == 1 else features.split(parts)
+
+    def _is_weights_file_given(self) -> bool:
+        return self.options.weights is not None and not Path(self.options.weights).is_dir()
 
     def _open_cache(
         self, parts: Sequence[ExtractorInfo]

@@ -195,13 +195,15 @@ def test_other_weights_are_refused(tmp_path):
 def test_torchvision_detectors_load_and_run(tmp_path, name):
     from torchvision.models import get_model, get_model_weights
 
+    from genpr.features.weights.files import load_weights
+
     torch.manual_seed(0)
     categories = get_model_weights(name).DEFAULT.meta["categories"]
     network = get_model(name, weights=None, weights_backbone=None, num_classes=len(categories))
     path = tmp_path / "random.pth"
     torch.save(network.state_dict(), path)
     entry = WeightsFile("random.pth", "https://example.org/random.pth", None, None, "none")
-    detector = build_detector(name, entry, path, categories, torch.device("cpu"))
+    detector = build_detector(name, load_weights(entry, path), categories, torch.device("cpu"))
     assert len(detector.names) == 80
     assert {"person", "traffic light", "toothbrush"} <= set(detector.names)
     image = torch.randint(0, 256, (3, 96, 128), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))

@@ -346,13 +346,14 @@ def test_what_cannot_be_judged_is_refused_before_images_are_embedded():
 
 def test_a_loaded_detector_knows_the_hash_of_its_weights(tmp_path, monkeypatch):
     from genpr.features.detectors import build_detector
+    from genpr.features.weights.files import load_weights
     from genpr.features.weights.known import WeightsFile
 
     monkeypatch.setattr("torchvision.models.get_model", lambda *_, **__: nn.Linear(2, 2))
     path = tmp_path / "w.pth"
     torch.save(nn.Linear(2, 2).state_dict(), path)
     entry = WeightsFile("w.pth", "https://example.org/w.pth", None, None, "none")
-    detector = build_detector("toy", entry, path, ["cat"], torch.device("cpu"))
+    detector = build_detector("toy", load_weights(entry, path), ["cat"], torch.device("cpu"))
     assert detector.weights_sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     assert detector.name == "toy"
 

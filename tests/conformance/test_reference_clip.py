@@ -12,6 +12,7 @@ import torch
 
 from genpr.features.networks import clip
 from genpr.features.registry import ExtractorName
+from genpr.features.weights.files import Weights
 from genpr.features.weights.known import CLIP
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -84,9 +85,8 @@ def published(theirs) -> dict[str, torch.Tensor]:
 
 
 def build(published, name: str = "clip-vit-b-32"):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clip, "load_state_dict", lambda *_: published)
-        return clip.build(CLIP["vit-b-32"], None, name=ExtractorName.parse(name), device=torch.device("cpu"))
+    weights = Weights(published, CLIP["vit-b-32"].sha256)
+    return clip.build(weights, name=ExtractorName.parse(name), device=torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")

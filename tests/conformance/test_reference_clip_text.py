@@ -12,6 +12,7 @@ import torch
 
 from genpr.features.networks import clip_text
 from genpr.features.registry import ExtractorName
+from genpr.features.weights.files import Weights
 from genpr.features.weights.known import CLIP
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -77,10 +78,8 @@ def published(theirs) -> dict[str, torch.Tensor]:
 
 @pytest.fixture(scope="module")
 def ours(published):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clip_text, "load_state_dict", lambda *_: published)
-        name = ExtractorName.parse("clip-vit-b-32")
-        return clip_text.build(CLIP["vit-b-32"], None, name=name, device=torch.device("cpu"))
+    weights = Weights(published, CLIP["vit-b-32"].sha256)
+    return clip_text.build(weights, name=ExtractorName("clip-vit-b-32"), device=torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 
 from genpr.features.networks import dinov2
 from genpr.features.registry import ExtractorName
+from genpr.features.weights.files import Weights
 from genpr.features.weights.known import DINOV2
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -133,9 +134,8 @@ def reference(state: dict[str, torch.Tensor], *, side: int):
 
 
 def build(state, name: str = "dinov2-vits14"):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dinov2, "load_state_dict", lambda *_: state)
-        return dinov2.build(DINOV2["s"], None, name=ExtractorName.parse(name), device=torch.device("cpu"))
+    weights = Weights(state, DINOV2["s"].sha256)
+    return dinov2.build(weights, name=ExtractorName.parse(name), device=torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from torch import nn
 from genpr.features.networks.inception import InceptionNetwork, build
 from genpr.features.registry import ExtractorName
 from genpr.features.resize import tf1_bilinear
+from genpr.features.weights.files import load_weights
 from genpr.features.weights.known import INCEPTION_2015
 
 pytorch_fid = pytest.importorskip("pytorch_fid.inception")
@@ -23,7 +24,7 @@ fidelity_network = pytest.importorskip("torch_fidelity.feature_extractor_incepti
 
 def load(entry, path, *names):
     parsed = [ExtractorName.parse(name) for name in names or ["inception"]]
-    return build(entry, path, names=parsed, device=torch.device("cpu"))
+    return build(load_weights(entry, path), names=parsed, device=torch.device("cpu"))
 
 
 class BuiltError(Exception):

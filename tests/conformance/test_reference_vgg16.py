@@ -11,6 +11,7 @@ import torch
 from genpr.features.networks import torchvision_models
 from genpr.features.registry import ExtractorName
 from genpr.features.resize import tf1_bilinear
+from genpr.features.weights.files import Weights
 from genpr.features.weights.known import VGG16
 
 fidelity_network = pytest.importorskip("torch_fidelity.feature_extractor_vgg16")
@@ -33,9 +34,8 @@ def state() -> dict[str, torch.Tensor]:
 
 
 def build(state):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torchvision_models, "load_state_dict", lambda *_: state)
-        return torchvision_models.build(VGG16, None, name=ExtractorName("vgg16"), device=torch.device("cpu"))
+    weights = Weights(state, VGG16.sha256)
+    return torchvision_models.build(weights, name=ExtractorName("vgg16"), device=torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,7 @@ from genpr.features.cache import FeatureCache
 from genpr.features.cache_files import find_folders
 from genpr.features.feature_set import FeatureSet
 from genpr.features.inputs import open_input
-from genpr.features.weights.files import load_state_dict
+from genpr.features.weights.files import load_weights
 from genpr.features.weights.known import WeightsFile
 from genpr.images.arrays import peek_array
 from genpr.images.decode import decode
@@ -130,7 +130,7 @@ def read_manifold(path: Path) -> None:
 def read_weights(path: Path) -> None:
     url = "https://example.org/x"
     entry = WeightsFile(name=path.name, url=url, size=None, sha256=None, license="none", used_by=("x",))
-    assert all(isinstance(tensor, torch.Tensor) for tensor in load_state_dict(entry, path).values())
+    assert all(isinstance(tensor, torch.Tensor) for tensor in load_weights(entry, path).tensors.values())
 
 
 def read_labels(path: Path) -> None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -34,7 +33,7 @@ from genpr.features.networks.open_families import (
 )
 from genpr.features.registry import BUILT_IN, ExtractorName, Request
 from genpr.features.resize import ResizeRule, find_rule
-from genpr.features.weights.files import load_state_dict, loaded_sha256
+from genpr.features.weights.files import Weights, load_weights
 from genpr.features.weights.known import WeightsFile, hub_file
 from genpr.runtime import state_guard
 
@@ -78,19 +77,20 @@ def load(request: Request) -> NetworkExtractor:
     """
     (name,) = request.names
     if name.base in BUILT_IN:
-        return build(*request.file, name=name, device=request.device)
+        return build(load_weights(*request.file), name=name, device=request.device)
     published = published_weights(find_model(name.base).training)
     entry, path = find_family_weights(request, published)
-    return build(entry, path, name=name, device=request.device, comparable=entry in published)
+    comparable = entry in published
+    return build(load_weights(entry, path), name=name, device=request.device, comparable=comparable)
 
 
 def build(
-    entry: WeightsFile, path: Path, *, name: ExtractorName, device: torch.device, comparable: bool = True
+    weights: Weights, *, name: ExtractorName, device: torch.device, comparable: bool = True
 ) -> NetworkExtractor:
-    """As `load`, with weights of any entry; `comparable` is whether they are the published ones."""
+    """As `load`, with any weights; `comparable` is whether they are the published ones."""
     model = find_model(name.base)
     resize = find_rule(name.resize) if name.resize else resize_rule(model.training)
-    tower = _load_tower(model, load_state_dict(entry, path))
+    tower = _load_tower(model, weights.tensors)
     if model.quick_gelu:
         check_quick_gelu(tower, name.base)
     rule = InputRule(
@@ -104,7 +104,7 @@ def build(
         name,
         rule,
         dim=model.architecture["embed_dim"],
-        weights_sha256=loaded_sha256(entry, path),
+        weights_sha256=weights.sha256,
         comparable=comparable,
         device=device,
     )

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -30,8 +29,7 @@ from genpr.features.networks.clip import (
 )
 from genpr.features.networks.open_families import find_family_weights, misfit
 from genpr.features.registry import BUILT_IN, ExtractorName, Request
-from genpr.features.weights.files import load_state_dict, loaded_sha256
-from genpr.features.weights.known import WeightsFile
+from genpr.features.weights.files import Weights, load_weights
 from genpr.runtime import state_guard
 
 _BATCH = 16
@@ -138,18 +136,19 @@ def load(request: Request) -> ClipTextEncoder:
     model = find_model(name.base)
     check_tokenizer(model, name.base)
     if name.base in BUILT_IN:
-        return build(*request.file, name=name, device=request.device)
+        return build(load_weights(*request.file), name=name, device=request.device)
     published = published_weights(model.training)
     entry, path = find_family_weights(request, published)
-    return build(entry, path, name=name, device=request.device, comparable=entry in published)
+    comparable = entry in published
+    return build(load_weights(entry, path), name=name, device=request.device, comparable=comparable)
 
 
 def build(
-    entry: WeightsFile, path: Path, *, name: ExtractorName, device: torch.device, comparable: bool = True
+    weights: Weights, *, name: ExtractorName, device: torch.device, comparable: bool = True
 ) -> ClipTextEncoder:
-    """As `load`, with weights of any entry; `comparable` is whether they are the published ones."""
+    """As `load`, with any weights; `comparable` is whether they are the published ones."""
     model = find_model(name.base)
-    state = without_wrapper(load_state_dict(entry, path))
+    state = without_wrapper(weights.tensors)
     tower = _load_tower(model, state)
     if model.quick_gelu:
         check_quick_gelu(tower, name.base)
@@ -159,7 +158,7 @@ def build(
         dim=model.architecture["embed_dim"],
         tokenizer=_TOKENIZER,
         context=int(getattr(tower, "context_length", 0)),
-        weights_sha256=loaded_sha256(entry, path),
+        weights_sha256=weights.sha256,
         comparable=comparable and name.precision == "float32",
         logit_scale=None if scale is None else math.exp(float(scale)),
     )

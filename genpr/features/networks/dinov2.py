@@ -15,7 +15,6 @@ References:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -26,8 +25,7 @@ from torch import Tensor, nn
 from genpr.features.networks.network import InputRule, NetworkExtractor, single_layer
 from genpr.features.registry import BUILT_IN, ExtractorName, Request
 from genpr.features.resize import find_rule
-from genpr.features.weights.files import load_state_dict, loaded_sha256
-from genpr.features.weights.known import WeightsFile
+from genpr.features.weights.files import Weights, load_weights
 
 _ARCHITECTURES: Mapping[str, str] = MappingProxyType(
     {
@@ -48,17 +46,16 @@ def load(request: Request) -> NetworkExtractor:
         WeightsError: The weights file is not the published one.
     """
     (name,) = request.names
-    return build(*request.file, name=name, device=request.device)
+    return build(load_weights(*request.file), name=name, device=request.device)
 
 
-def build(entry: WeightsFile, path: Path, *, name: ExtractorName, device: torch.device) -> NetworkExtractor:
-    """As `load`, with weights of any entry."""
+def build(weights: Weights, *, name: ExtractorName, device: torch.device) -> NetworkExtractor:
+    """As `load`, with any weights."""
     known = BUILT_IN[name.base]
-    network = dinov2(_ARCHITECTURES[name.base], load_state_dict(entry, path), side=known.side)
+    network = dinov2(_ARCHITECTURES[name.base], weights.tensors, side=known.side)
     rule = InputRule(find_rule(name.resize or known.resize), known.side)
-    sha256 = loaded_sha256(entry, path)
     return single_layer(
-        network, name, rule, dim=known.dim, weights_sha256=sha256, comparable=True, device=device
+        network, name, rule, dim=known.dim, weights_sha256=weights.sha256, comparable=True, device=device
     )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -22,8 +21,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from genpr.features.networks.network import InputRule, NetworkExtractor, describe_part
 from genpr.features.registry import BUILT_IN, ExtractorName, Request
 from genpr.features.resize import find_rule
-from genpr.features.weights.files import load_state_dict, loaded_sha256
-from genpr.features.weights.known import WeightsFile
+from genpr.features.weights.files import Weights, load_weights
 
 SIZE = 299
 
@@ -242,17 +240,14 @@ def load(request: Request) -> NetworkExtractor:
     Raises:
         WeightsError: The weights file is not the published one.
     """
-    return build(*request.file, names=request.names, device=request.device)
+    return build(load_weights(*request.file), names=request.names, device=request.device)
 
 
-def build(
-    entry: WeightsFile, path: Path, *, names: Sequence[ExtractorName], device: torch.device
-) -> NetworkExtractor:
-    """As `load`, with weights of any entry."""
-    state = load_state_dict(entry, path)
+def build(weights: Weights, *, names: Sequence[ExtractorName], device: torch.device) -> NetworkExtractor:
+    """As `load`, with any weights."""
     with torch.device("meta"):  # the published tensors become the parameters: nothing to initialize
         network = InceptionNetwork([_LAYERS[name.base] for name in names])
-    network.load_state_dict(state, strict=True, assign=True)
+    network.load_state_dict(weights.tensors, strict=True, assign=True)
     for module in network.eval().modules():
         if isinstance(module, _Conv):
             module.fold()
@@ -260,9 +255,8 @@ def build(
     # pytorch-fid puts 0..255 on -1..1 evenly, everyone else divides by 128.
     middle = 127.5 if resize == "torch-bilinear" else 128.0
     rule = InputRule(find_rule(resize), SIZE, mean=(middle,) * 3, std=(middle,) * 3, channels_last=True)
-    sha256 = loaded_sha256(entry, path)
     parts = [
-        describe_part(name, rule, dim=BUILT_IN[name.base].dim, weights_sha256=sha256, comparable=True)
+        describe_part(name, rule, dim=BUILT_IN[name.base].dim, weights_sha256=weights.sha256, comparable=True)
         for name in names
     ]
     return NetworkExtractor(

@@ -69,8 +69,7 @@ def gray_levels(color: Sequence[float]) -> Color:
 def find_family_weights(request: Request, published: Sequence[WeightsFile]) -> tuple[WeightsFile, Path]:
     """The weights of a model of an open family: the file that was given, else a published one.
 
-    A published file is trusted at its first use (see `genpr.features.weights.verify`). For the one that is given only its
-    user vouches, so it is held to nothing but its own sha256, and nothing is remembered.
+    For the file that is given only its user vouches, so it is held to nothing but its own sha256.
 
     Args:
         request: What to load.

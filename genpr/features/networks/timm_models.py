@@ -11,7 +11,6 @@ References:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,7 +28,7 @@ from genpr.features.networks.open_families import (
 )
 from genpr.features.registry import ExtractorName, Request
 from genpr.features.resize import find_rule
-from genpr.features.weights.files import load_state_dict, loaded_sha256
+from genpr.features.weights.files import Weights, load_weights
 from genpr.features.weights.known import WeightsFile, hub_file
 from genpr.runtime import state_guard
 
@@ -47,22 +46,23 @@ def load(request: Request) -> NetworkExtractor:
     (name,) = request.names
     published = published_weights(name.base.partition(":")[2])
     entry, path = find_family_weights(request, published)
-    return build(entry, path, name=name, device=request.device, comparable=entry in published)
+    comparable = entry in published
+    return build(load_weights(entry, path), name=name, device=request.device, comparable=comparable)
 
 
 def build(
-    entry: WeightsFile, path: Path, *, name: ExtractorName, device: torch.device, comparable: bool = True
+    weights: Weights, *, name: ExtractorName, device: torch.device, comparable: bool = True
 ) -> NetworkExtractor:
-    """As `load`, with weights of any entry; `comparable` is whether they are the published ones."""
+    """As `load`, with any weights; `comparable` is whether they are the published ones."""
     model = name.base.partition(":")[2]
-    network = classifier_free(model, load_state_dict(entry, path))
+    network = classifier_free(model, weights.tensors)
     rule = input_rule(name, network)
     return single_layer(
         network,
         name,
         rule,
         dim=feature_dim(network, rule.side, model),
-        weights_sha256=loaded_sha256(entry, path),
+        weights_sha256=weights.sha256,
         comparable=comparable,
         device=device,
     )

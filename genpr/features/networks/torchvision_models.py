@@ -11,7 +11,6 @@ References:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +18,7 @@ from torch import Tensor, nn
 from genpr.features.networks.network import InputRule, NetworkExtractor, single_layer
 from genpr.features.registry import BUILT_IN, ExtractorName, Request
 from genpr.features.resize import find_rule
-from genpr.features.weights.files import load_state_dict, loaded_sha256
-from genpr.features.weights.known import WeightsFile
+from genpr.features.weights.files import Weights, load_weights
 
 
 def load(request: Request) -> NetworkExtractor:
@@ -32,17 +30,16 @@ def load(request: Request) -> NetworkExtractor:
         WeightsError: The weights file is not the published one.
     """
     (name,) = request.names
-    return build(*request.file, name=name, device=request.device)
+    return build(load_weights(*request.file), name=name, device=request.device)
 
 
-def build(entry: WeightsFile, path: Path, *, name: ExtractorName, device: torch.device) -> NetworkExtractor:
-    """As `load`, with weights of any entry."""
+def build(weights: Weights, *, name: ExtractorName, device: torch.device) -> NetworkExtractor:
+    """As `load`, with any weights."""
     known = BUILT_IN[name.base]
-    network = _NETWORKS[name.base](load_state_dict(entry, path))
+    network = _NETWORKS[name.base](weights.tensors)
     rule = InputRule(find_rule(name.resize or known.resize), known.side, channels_last=True)
-    sha256 = loaded_sha256(entry, path)
     return single_layer(
-        network, name, rule, dim=known.dim, weights_sha256=sha256, comparable=True, device=device
+        network, name, rule, dim=known.dim, weights_sha256=weights.sha256, comparable=True, device=device
     )
 
 

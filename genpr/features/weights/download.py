@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from email.message import Message
 from http.client import HTTPException, HTTPResponse
@@ -40,16 +39,14 @@ class Arrival:
     Attributes:
         size: Bytes that were written.
         is_too_long: Whether the server had more than expected; the rest was not read.
-        announced_sha256: The digest that the server named, as the Hugging Face hub does.
     """
 
     size: int
     is_too_long: bool
-    announced_sha256: str | None
 
 
 def download(
-    url: str, path: Path, *, size: int | None, trust_tags: bool, progress: Progress | None, timeout_s: float
+    url: str, path: Path, *, size: int | None, progress: Progress | None, timeout_s: float
 ) -> Arrival:
     """Stream `url` into `path`.
 
@@ -58,25 +55,23 @@ def download(
         path: Where to write it.
         size: Its length, if that is known; at most one byte more is read, since a wrong answer must not fill
             the disk.
-        trust_tags: The server is a Hugging Face hub, whose entity tags of 64 digits are sha256 digests.
         progress: Called as the download proceeds.
         timeout_s: To connect, and between two pieces.
 
     Raises:
         DownloadError: No answer, an error instead of the file, or a connection that broke.
     """
-    redirects = _Redirects(url)
     request = Request(url, headers={"User-Agent": f"genpr/{__version__}"})
     try:
-        with build_opener(redirects).open(request, timeout=timeout_s) as response, path.open("wb") as file:
+        with (
+            build_opener(SafeRedirects).open(request, timeout=timeout_s) as response,
+            path.open("wb") as file,
+        ):
             length: int | None = response.length
             expected = size if size is not None else length
             if expected is None and not response.chunked:
                 raise DownloadError("the server does not say how long the file is, so it may come cut short")
             received = _copy(response, file, expected=expected, progress=progress)
-            tag = redirects.tag
-            if redirects.is_requested_host(response.url):
-                tag = tag or _sha256_in(response.headers, "X-Linked-ETag", "ETag")
     except (OSError, HTTPException) as error:
         reason: object = error
         if isinstance(error, HTTPError):
@@ -88,7 +83,7 @@ def download(
         text = f"the connection broke after {received:,} of {length:,} bytes"
         raise DownloadError(text, may_pass=True)
     too_long = expected is not None and received > expected
-    return Arrival(received, too_long, tag if trust_tags else None)
+    return Arrival(received, too_long)
 
 
 def _may_pass(error: Exception, reason: object) -> bool:
@@ -108,35 +103,14 @@ def _copy(response: HTTPResponse, file: IO[bytes], *, expected: int | None, prog
     return received
 
 
-class _Redirects(HTTPRedirectHandler):
-    """Follows redirects, though never from a protected to an open connection.
-
-    The hub names a file's digest in the answer that hands over to its file server, so it is kept from there,
-    and only from the host of the requested address.
-    """
-
-    def __init__(self, url: str) -> None:
-        self._host = urlsplit(url).netloc
-        self.tag: str | None = None
-
-    def is_requested_host(self, url: str) -> bool:
-        """Whether `url` is at the host of the requested address."""
-        return urlsplit(url).netloc == self._host
+class SafeRedirects(HTTPRedirectHandler):
+    """Follows redirects, though never from a protected to an open connection."""
 
     def redirect_request(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
     ) -> Request | None:
+        """As the library does, or refuse."""
         if req.type == "https" and urlsplit(newurl).scheme != "https":
             fp.close()
             raise URLError(f"it was redirected from a protected connection to {newurl}")
-        if self.is_requested_host(req.full_url):
-            self.tag = self.tag or _sha256_in(headers, "X-Linked-ETag")
         return super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]
-
-
-def _sha256_in(headers: Message, *names: str) -> str | None:
-    for name in names:
-        found = re.fullmatch(r'"?([0-9a-f]{64})"?', headers.get(name, ""))
-        if found:
-            return found[1]
-    return None

@@ -1,8 +1,8 @@
 """Published weight files: found on this machine or downloaded, and verified before anything of them is used.
 
-A file is used only if the sha256 of all its bytes is the published one, or the one recorded at its first use
-here (`genpr.features.weights.verify`), at every load and not just after a download; only then is it deserialized, and
-never with code execution (`genpr.features.weights.verify`). There is no fallback to other weights.
+A file is used only if the sha256 of all its bytes is the published one, as far as one is published, at every load and not
+just after a download; only then is it deserialized, and never with code execution (`genpr.features.weights.verify`). There is
+no fallback to other weights.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from genpr.errors import ResourceError, UsageError, WeightsError
 from genpr.features.weights.known import (
@@ -24,7 +24,7 @@ from genpr.features.weights.known import (
     shared_copy,
     weights_folder,
 )
-from genpr.features.weights.verify import accept, format_of, read_tensors, record_of, records
+from genpr.features.weights.verify import check_content, format_of, read_tensors
 from genpr.runtime import expanded, is_offline
 from genpr.storage import atomic_path, open_regular
 
@@ -60,8 +60,7 @@ def find_or_fetch(
 
     Raises:
         UsageError: The explicit path is not a file.
-        WeightsError: The weights are missing ("weights-missing"), not the published or first used ones
-            ("weights-hash"), or of a form that genpr does not read ("unsafe-format", "weights-format").
+        WeightsError: The weights are missing ("weights-missing"), not the published ones ("weights-hash"), or of a form that genpr does not read ("unsafe-format", "weights-format").
     """
     format_of(entry)
     if weights is not None:
@@ -80,8 +79,15 @@ def find_or_fetch(
     return _fetch(entry, own, progress)
 
 
-def load_state_dict(entry: WeightsFile, path: Path) -> dict[str, Tensor]:
-    """Read the tensors of a weights file, on the CPU, after checking the very bytes that are then read.
+class Weights(NamedTuple):
+    """The tensors of a weights file, on the CPU, and the sha256 of that file."""
+
+    tensors: dict[str, Tensor]
+    sha256: str
+
+
+def load_weights(entry: WeightsFile, path: Path) -> Weights:
+    """Read the tensors of a weights file, after checking the very bytes that are then read.
 
     The file is read once, into one buffer that is hashed and then deserialized, so that it cannot be exchanged
     in between. While the tensors are built, memory holds the file twice; the buffer is then freed.
@@ -95,48 +101,33 @@ def load_state_dict(entry: WeightsFile, path: Path) -> dict[str, Tensor]:
             file = io.BytesIO(opened.read())
     except OSError as error:
         raise _unreadable(path, error) from error
-    accept(entry, file, path, hint="it changed while it was being loaded")
-    return read_tensors(entry, file, path)
+    sha256 = check_content(entry, file, path, hint="it changed while it was being loaded")
+    return Weights(read_tensors(entry, file, path), sha256)
 
 
-def loaded_sha256(entry: WeightsFile, path: Path) -> str:
-    """The sha256 of the weights that `load_state_dict` reads: the published one, or the recorded one.
-
-    Raises:
-        WeightsError: Nothing was recorded yet, and `path` is not `entry`.
-    """
-    if entry.sha256 is not None:
-        return entry.sha256
-    record = record_of(entry)
-    return verify_file(entry, path) if record is None else record.sha256
-
-
-def verify_file(entry: WeightsFile, path: Path, *, hint: str = _DAMAGED, announced: str | None = None) -> str:
+def verify_file(entry: WeightsFile, path: Path, *, hint: str = _DAMAGED) -> str:
     """Hash the file at `path` and return its sha256.
 
     Args:
         entry: What it should be.
         path: The file.
         hint: The likely cause of a refusal.
-        announced: The digest that its source claims, if it claims one.
 
     Raises:
         WeightsError: It is not `entry`, or cannot be read.
     """
     try:
         with open_regular(path) as file:
-            return accept(entry, file, path, hint=hint, announced=announced)
+            return check_content(entry, file, path, hint=hint)
     except OSError as error:
         raise _unreadable(path, error) from error
 
 
-def known_files() -> list[WeightsFile]:
-    """The files that genpr can fetch by name, and others that were once used here."""
-    from genpr.features.weights.known import KNOWN_WEIGHTS  # as it is now: programs may add to it
+def known_files() -> tuple[WeightsFile, ...]:
+    """The files that genpr can fetch by name."""
+    from genpr.features.weights import known  # as it is now: programs may add to it
 
-    known = {entry.name: entry for entry in KNOWN_WEIGHTS}
-    others = {record.name: record.entry for record in records() if record.name not in known}
-    return [*known.values(), *others.values()]
+    return known.KNOWN_WEIGHTS
 
 
 def cached_path(entry: WeightsFile) -> Path | None:
@@ -171,10 +162,10 @@ def _usable_shared_copy(entry: WeightsFile) -> Path | None:
     if not path.is_file() or entry.size not in {None, path.stat().st_size}:
         return None
     try:
-        verify_file(entry, path, announced=sha256_of_blob(path))
+        digest = verify_file(entry, path)
     except WeightsError:
         return None  # it is not genpr's to complain about: a good one is downloaded instead
-    return path
+    return path if sha256_of_blob(path) in {None, digest} else None
 
 
 def _fetch(entry: WeightsFile, target: Path, progress: Progress | None) -> Path:
@@ -216,7 +207,6 @@ def _attempt_download(entry: WeightsFile, path: Path, progress: Progress | None)
                 entry.url,
                 path,
                 size=entry.size,
-                trust_tags=entry.hub_address is not None,
                 progress=progress,
                 timeout_s=_TIMEOUT_S,
             )
@@ -235,15 +225,13 @@ def _download(entry: WeightsFile, path: Path, progress: Progress | None) -> None
         came = f"more than {arrival.size - 1:,}"
     hint = f"{came} bytes came; a proxy or login page may have answered, nothing was kept"
     with path.open("rb") as file:
-        accept(entry, file, entry.url, hint=hint, announced=arrival.announced_sha256)
+        check_content(entry, file, entry.url, hint=hint)
 
 
 def _missing(entry: WeightsFile, reason: str) -> WeightsError:
-    record = None if entry.sha256 else record_of(entry)
-    identity = entry.identity if record is None else record.identity
     target = weights_folder() / entry.name
     return WeightsError(
-        f"the weights {entry.name} are not on this machine and {reason}; get {entry.url} ({identity}) and put it "
+        f"the weights {entry.name} are not on this machine and {reason}; get {entry.url} ({entry.identity}) and put it "
         f"at {target} or pass --weights PATH. Without weights: `genpr demo`, or, of images alone, --extractor gabor (not "
         "comparable with published numbers)",
         code="weights-missing",

@@ -1,8 +1,7 @@
 """The published weight files that genpr knows: name, address, length, sha256, license.
 
 A full sha256 stands here only if it was found written in a public file (named beside it) and begins with the
-digits that the publisher put into the file name, where there are such digits. A file without one is held by
-its published prefix, or on trust at first use; see `genpr.features.weights.verify`.
+digits that the publisher put into the file name, where there are such digits.
 """
 
 from __future__ import annotations
@@ -50,6 +49,11 @@ class WeightsFile:
         return (found[1], unquote(found[2]), unquote(found[3])) if found else None
 
     @property
+    def pinned(self) -> str:
+        """What its content is held to: "sha256", "prefix", or "nothing"."""
+        return "sha256" if self.sha256 else "prefix" if self.sha256_prefix else "nothing"
+
+    @property
     def identity(self) -> str:
         """What is published about its content, for messages."""
         if self.sha256 is not None:
@@ -83,8 +87,7 @@ def hub_file(
         revision: Branch, tag or commit; a commit never changes.
         license: SPDX identifier, as the model card says.
         size: Length in bytes, if it is known.
-        sha256: Hex digest, if it is known; otherwise the first download is trusted, after a comparison with
-            what the hub says of it.
+        sha256: Hex digest, if it is known.
         used_by: Names of extractors.
 
     Raises:

@@ -10,6 +10,7 @@ from genpr.errors import UsageError, WeightsError
 from genpr.features.custom import extractor_info
 from genpr.features.networks import clip
 from genpr.features.registry import BUILT_IN, ExtractorName, load_extractor
+from genpr.features.weights.files import Weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -45,10 +46,7 @@ def random_state(name: str) -> dict[str, torch.Tensor]:
 
 
 def build(name: str, state):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clip, "load_state_dict", lambda *_: state)
-        patch.setattr(clip, "loaded_sha256", lambda *_: "0" * 64)
-        return clip.build(None, None, name=ExtractorName.parse(name), device=torch.device("cpu"))
+    return clip.build(Weights(state, "0" * 64), name=ExtractorName.parse(name), device=torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")

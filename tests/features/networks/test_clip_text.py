@@ -10,6 +10,7 @@ from genpr.errors import FeatureError, UsageError, WeightsError
 from genpr.features.networks import clip, clip_text
 from genpr.features.registry import ExtractorName
 from genpr.features.text import load_text_encoder
+from genpr.features.weights.files import Weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -49,9 +50,8 @@ def state(whole) -> dict[str, torch.Tensor]:
 def build(state, model=TINY, name: str = "clip-vit-b-32"):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clip_text, "find_model", lambda _: model)
-        patch.setattr(clip_text, "load_state_dict", lambda *_: state)
-        patch.setattr(clip_text, "loaded_sha256", lambda *_: "0" * 64)
-        return clip_text.build(None, None, name=ExtractorName.parse(name), device=torch.device("cpu"))
+        weights = Weights(state, "0" * 64)
+        return clip_text.build(weights, name=ExtractorName.parse(name), device=torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")

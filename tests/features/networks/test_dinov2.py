@@ -8,6 +8,7 @@ from genpr.features.custom import extractor_info
 from genpr.features.networks import dinov2
 from genpr.features.registry import BUILT_IN, ExtractorName, load_extractor
 from genpr.features.resize import find_rule
+from genpr.features.weights.files import Weights
 from genpr.features.weights.known import DINOV2
 
 NAMES = ("dinov2-vits14", "dinov2-vitb14", "dinov2-vitl14", "dinov2-vitg14")
@@ -32,9 +33,8 @@ def state() -> dict[str, torch.Tensor]:
 
 
 def build(state, name: str = "dinov2-vits14"):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dinov2, "load_state_dict", lambda *_: state)
-        return dinov2.build(DINOV2["s"], None, name=ExtractorName.parse(name), device=torch.device("cpu"))
+    weights = Weights(state, DINOV2["s"].sha256)
+    return dinov2.build(weights, name=ExtractorName.parse(name), device=torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")

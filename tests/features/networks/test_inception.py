@@ -14,6 +14,7 @@ from genpr.features.networks.inception import InceptionNetwork, build
 from genpr.features.networks.network import NetworkExtractor
 from genpr.features.registry import ExtractorName
 from genpr.features.resize import tf1_bilinear
+from genpr.features.weights.files import load_weights
 from genpr.features.weights.known import INCEPTION_2015, WeightsFile
 
 
@@ -45,7 +46,7 @@ def write_weights(path, state) -> WeightsFile:
 
 def load(entry, path, *names) -> NetworkExtractor:
     parsed = [ExtractorName.parse(name) for name in names or ["inception"]]
-    return build(entry, path, names=parsed, device=torch.device("cpu"))
+    return build(load_weights(entry, path), names=parsed, device=torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")

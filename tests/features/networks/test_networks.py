@@ -16,6 +16,7 @@ from genpr.features.networks import torchvision_models
 from genpr.features.networks.network import InputRule, NetworkExtractor, describe_part, joint_info
 from genpr.features.registry import BUILT_IN, ExtractorName, load_extractor
 from genpr.features.resize import find_rule
+from genpr.features.weights.files import Weights
 
 CPU = torch.device("cpu")
 
@@ -37,9 +38,8 @@ def random_state(network: nn.Module) -> dict[str, torch.Tensor]:
 
 def build(name: str, state) -> NetworkExtractor:
     parsed = ExtractorName.parse(name)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torchvision_models, "load_state_dict", lambda *_: state)
-        return torchvision_models.build(BUILT_IN[parsed.base].weights, None, name=parsed, device=CPU)
+    weights = Weights(state, BUILT_IN[parsed.base].weights.sha256)
+    return torchvision_models.build(weights, name=parsed, device=CPU)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pytest
 import torch
@@ -86,8 +88,6 @@ def test_it_gives_what_timm_gives_without_a_classifier(model, state, weights, im
 
 
 def test_it_is_described_by_its_rule_and_its_weights(weights, model):
-    import hashlib
-
     info = extractor_info(load_extractor(f"timm:{model}", weights=weights, device="cpu"))
     assert info.name == f"timm:{model}"
     assert info.resize in {"timm-bicubic-0.95-160", "timm-bilinear-0.95-160"}
@@ -106,7 +106,7 @@ def test_another_resize_rule_and_precision(tmp_path, images):
     assert 1e-4 < error < 2e-2
 
 
-def test_weights_that_are_trusted_at_first_use_are_told(tmp_path, write_images, rng):
+def test_weights_without_a_published_hash_are_told(tmp_path, write_images, rng):
     import genpr
 
     sides = [write_images(name, rng.integers(0, 256, (4, 9, 9, 3), dtype=np.uint8)) for name in ("r", "f")]
@@ -115,14 +115,14 @@ def test_weights_that_are_trusted_at_first_use_are_told(tmp_path, write_images, 
     path = save(random_state(MODEL), weights_folder() / entry.name)
     options = {"device": "cpu", "intervals": False, "control": False, "k": 1}
     result = genpr.score(*sides, extractor=f"timm:{MODEL}", **options)
-    (told,) = (item for item in result.notices if item.code == "weights-first-use")
-    assert entry.name in told.message
+    (told,) = (item for item in result.notices if item.code == "weights-unpinned")
+    assert hashlib.sha256(path.read_bytes()).hexdigest() in told.message
     own = genpr.score(
         *sides, extractor=f"timm:{MODEL}", weights=path.rename(tmp_path / "x.safetensors"), **options
     )
     assert own.extractor.weights_sha256 == result.extractor.weights_sha256
     plain = genpr.score(*sides, extractor="pixels", **options)
-    assert "weights-first-use" not in {item.code for item in plain.notices}
+    assert not {item.code for item in (*own.notices, *plain.notices)} & {"weights-unpinned"}
 
 
 def test_loading_leaves_the_random_numbers_as_they_were(weights, model):

@@ -15,7 +15,7 @@ from weights_server import CONTENT, Server, left_behind, put, serving, use_own_f
 
 from genpr.errors import UsageError, WeightsError
 from genpr.features.weights import files as weights_module
-from genpr.features.weights.files import find_or_fetch, is_cached, load_state_dict
+from genpr.features.weights.files import find_or_fetch, is_cached, load_weights
 from genpr.features.weights.known import INCEPTION_2015, WeightsFile, weights_folder
 
 
@@ -248,7 +248,8 @@ def entry_of(path: Path) -> WeightsFile:
 def test_the_tensors_come_back(tmp_path):
     path = tmp_path / "state.pth"
     torch.save({"weight": torch.arange(6.0).view(2, 3)}, path)
-    state = load_state_dict(entry_of(path), path)
+    state, sha256 = load_weights(entry_of(path), path)
+    assert sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     assert torch.equal(state["weight"], torch.arange(6.0).view(2, 3))
 
 
@@ -258,7 +259,7 @@ def test_a_file_exchanged_after_it_was_found_is_not_deserialized(tmp_path):
     entry = entry_of(path)
     path.write_bytes(b"not even a pickle")
     with pytest.raises(WeightsError, match="changed while") as caught:
-        load_state_dict(entry, path)
+        load_weights(entry, path)
     assert caught.value.code == "weights-hash"
 
 
@@ -274,7 +275,7 @@ def test_no_code_runs_even_for_a_file_of_the_right_hash(tmp_path):
     marker, path = tmp_path / "marker", tmp_path / "evil.pth"
     torch.save({"weight": CreatesFile(marker)}, path)
     with pytest.raises(WeightsError, match="asks for") as caught:
-        load_state_dict(entry_of(path), path)
+        load_weights(entry_of(path), path)
     assert caught.value.code == "unsafe-format"
     assert not marker.exists()
 

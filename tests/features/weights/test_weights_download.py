@@ -68,9 +68,9 @@ def test_a_redirect_out_of_a_protected_connection_is_refused():
     from urllib.error import URLError
     from urllib.request import Request
 
-    from genpr.features.weights.download import _Redirects
+    from genpr.features.weights.download import SafeRedirects
 
-    redirects, asked = _Redirects("https://example.org/a"), Request("https://example.org/a")
+    redirects, asked = SafeRedirects(), Request("https://example.org/a")
     with pytest.raises(URLError, match="protected"):
         redirects.redirect_request(asked, BytesIO(), 302, "Found", Message(), "http://example.org/b")
     assert redirects.redirect_request(asked, BytesIO(), 302, "Found", Message(), "https://example.org/b")
@@ -128,7 +128,7 @@ def test_chunks_are_joined_and_a_missing_last_chunk_is_noticed(server, tmp_path)
 
     def fetch():
         url, path = f"{server.url}/tiny.pth", tmp_path / "out"
-        return download(url, path, size=None, trust_tags=False, progress=None, timeout_s=5.0)
+        return download(url, path, size=None, progress=None, timeout_s=5.0)
 
     server.answer = chunks + b"0\r\n\r\n"
     assert fetch().size == len(GOOD)

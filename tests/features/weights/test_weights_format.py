@@ -15,9 +15,8 @@ from safetensors.torch import save
 from weights_server import checkpoint, left_behind, put, serving, use_own_folders
 
 from genpr.errors import WeightsError
-from genpr.features.weights.files import find_or_fetch, load_state_dict
+from genpr.features.weights.files import find_or_fetch, load_weights
 from genpr.features.weights.known import WeightsFile, weights_folder
-from genpr.features.weights.verify import record_path
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +44,7 @@ def saved(value: object, **how) -> bytes:
     return buffer.getvalue()
 
 
-def first_use(name: str) -> WeightsFile:
+def unpinned(name: str) -> WeightsFile:
     return WeightsFile(
         name=name, url=f"http://127.0.0.1:9/{name}", size=None, sha256=None, license="Apache-2.0"
     )
@@ -60,27 +59,27 @@ def published(name: str, content: bytes) -> WeightsFile:
 
 def refused(entry: WeightsFile, path: Path, code: str) -> str:
     with pytest.raises(WeightsError) as caught:
-        load_state_dict(entry, path)
+        load_weights(entry, path)
     assert caught.value.code == code
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
-@pytest.mark.parametrize("make", [published, lambda name, _content: first_use(name)])
+@pytest.mark.parametrize("make", [published, lambda name, _content: unpinned(name)])
 @pytest.mark.parametrize("suffix", [".pth", ".pt", ".bin", ".PTH"])
 @pytest.mark.parametrize("old", [False, True])
 def test_checkpoints_of_both_ages_are_read(old, suffix, make, tmp_path):
     content = checkpoint(3.0, old=old)
     path = put(tmp_path / "file", content)
-    tensors = load_state_dict(make(f"tiny{suffix}", content), path)
+    tensors, _ = load_weights(make(f"tiny{suffix}", content), path)
     assert torch.equal(tensors["weight"], torch.full((64, 64), 3.0))
 
 
-@pytest.mark.parametrize("make", [published, lambda name, _content: first_use(name)])
+@pytest.mark.parametrize("make", [published, lambda name, _content: unpinned(name)])
 def test_safetensors_are_read(make, tmp_path):
     content = save({"a": torch.arange(6.0).view(2, 3), "b": torch.zeros(0)}, metadata={"format": "pt"})
     path = put(tmp_path / "file", content)
-    tensors = load_state_dict(make("tiny.safetensors", content), path)
+    tensors, _ = load_weights(make("tiny.safetensors", content), path)
     assert torch.equal(tensors["a"], torch.arange(6.0).view(2, 3))
     assert tensors["b"].shape == (0,)
 
@@ -101,7 +100,7 @@ def test_a_pickle_with_code_never_runs(how, old, server, tmp_path):
     marker = tmp_path / "marker"
     content = saved({"weight": CreatesFile(marker)}, _use_new_zipfile_serialization=not old)
     server.answer = content
-    for entry in (server.entry(content), server.entry(size=None, sha256=None, name="trusted.pth")):
+    for entry in (server.entry(content), server.entry(size=None, sha256=None, name="unpinned.pth")):
         given = put(tmp_path / "given.pth", content) if how == "given" else None
         path = find_or_fetch(entry, weights=given)
         if how == "cached":
@@ -115,9 +114,8 @@ def test_a_pickle_with_code_never_runs(how, old, server, tmp_path):
 def test_a_plain_pickle_is_no_checkpoint(tmp_path):
     marker = tmp_path / "marker"
     path = put(tmp_path / "given.pth", pickle.dumps(CreatesFile(marker), protocol=2))
-    refused(first_use("tiny.pth"), path, "weights-format")
+    refused(unpinned("tiny.pth"), path, "weights-format")
     refused(published("tiny.pth", path.read_bytes()), path, "weights-format")
-    assert not record_path(first_use("tiny.pth")).exists()
     assert not marker.exists()
 
 
@@ -165,9 +163,8 @@ GOOD = save({"a": torch.zeros(4)})
 )
 def test_a_malformed_safetensors_file_is_refused(content, tmp_path):
     path = put(tmp_path / "given.safetensors", content)
-    refused(first_use("tiny.safetensors"), path, "weights-format")
+    refused(unpinned("tiny.safetensors"), path, "weights-format")
     refused(published("tiny.safetensors", content), path, "weights-format")
-    assert not record_path(first_use("tiny.safetensors")).exists()
 
 
 @pytest.mark.parametrize(
@@ -185,7 +182,7 @@ def test_damage_inside_a_checkpoint_is_an_error_of_the_weights(old, tmp_path):
     content = content[:200] + bytes(50) + content[250:]
     path = put(tmp_path / "given.pth", content)
     with pytest.raises(WeightsError) as caught:
-        load_state_dict(published("tiny.pth", content), path)
+        load_weights(published("tiny.pth", content), path)
     assert caught.value.code in {"weights-format", "unsafe-format"}
 
 
@@ -199,11 +196,11 @@ def test_the_bytes_that_were_hashed_are_the_bytes_that_are_read(tmp_path, monkey
         return read(*args, **kwargs)
 
     monkeypatch.setattr(torch, "load", exchange_then_read)
-    tensors = load_state_dict(published("tiny.pth", content), path)
+    tensors, _ = load_weights(published("tiny.pth", content), path)
     assert float(tensors["weight"][0, 0]) == 1.0
 
 
 def test_the_folder_is_not_created_by_reading(tmp_path):
     content = checkpoint()
-    load_state_dict(published("tiny.pth", content), put(tmp_path / "given.pth", content))
+    load_weights(published("tiny.pth", content), put(tmp_path / "given.pth", content))
     assert not weights_folder().exists()

@@ -1,0 +1,183 @@
+"""Files whose sha256 is not published: held to their prefix, their length and their form."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from weights_server import checkpoint, left_behind, put, serving, use_own_folders
+
+from genpr.errors import ResourceError, WeightsError
+from genpr.features.weights.files import find_or_fetch, is_cached, load_weights
+from genpr.features.weights.known import hub_file, weights_folder
+
+GOOD, OTHER = checkpoint(1.0), checkpoint(2.0)
+DIGEST = hashlib.sha256(GOOD).hexdigest()
+PAGE = b"<!doctype html><title>Please log in</title>"
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path, monkeypatch):
+    use_own_folders(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def server():
+    with serving() as facts:
+        facts.answer = GOOD
+        yield facts
+
+
+@pytest.fixture(params=[DIGEST[:8], None], ids=["prefix", "nothing"])
+def entry(request, server):
+    return server.entry(size=None, sha256=None, sha256_prefix=request.param)
+
+
+def refused(entry, code="weights-hash", **how) -> str:
+    with pytest.raises(WeightsError) as caught:
+        find_or_fetch(entry, **how)
+    assert caught.value.code == code
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_download_is_used_with_the_hash_that_it_has(entry, server):
+    path = find_or_fetch(entry)
+    assert left_behind() == ["tiny.pth"]
+    tensors, sha256 = load_weights(entry, path)
+    assert sha256 == DIGEST
+    assert float(tensors["weight"][0, 0]) == 1.0
+    assert find_or_fetch(entry) == path
+    assert len(server.requests) == 1
+
+
+def test_all_digits_of_a_published_hash_count(server):
+    almost = DIGEST[:-1] + ("0" if DIGEST[-1] != "0" else "1")
+    assert almost in refused(server.entry(GOOD, sha256=almost))
+    assert left_behind() == []
+
+
+def test_a_prefix_that_does_not_fit_is_refused(server):
+    wrong = server.entry(size=None, sha256=None, sha256_prefix="0000aaaa")
+    message = refused(wrong)
+    assert "sha256 0000aaaa..." in message
+    assert DIGEST in message
+    assert left_behind() == []
+
+
+def test_a_prefix_is_held_at_every_later_use(server):
+    entry = server.entry(size=None, sha256=None, sha256_prefix=DIGEST[:8])
+    put(find_or_fetch(entry), OTHER)
+    refused(entry)
+    with pytest.raises(WeightsError, match="changed while"):
+        load_weights(entry, weights_folder() / entry.name)
+
+
+def test_a_published_length_is_held_without_a_hash(server, tmp_path):
+    wrong = server.entry(size=len(GOOD) - 1, sha256=None)
+    message = refused(wrong, weights=put(tmp_path / "given.pth", GOOD))
+    assert f"expected {len(GOOD) - 1:,} bytes, no published sha256" in message
+    assert f"({len(GOOD):,} bytes)" in message
+    assert f"more than {len(GOOD) - 1:,} bytes came" in refused(wrong)
+    assert left_behind() == []
+
+
+@pytest.mark.parametrize("answer", [PAGE, GOOD[: len(GOOD) // 2], b"", b"\x80\x02}q\x00."])
+def test_what_does_not_look_like_weights_is_not_used(answer, server):
+    server.answer = answer
+    entry = server.entry(size=None, sha256=None)
+    assert "is no PyTorch checkpoint, or is cut short" in refused(entry, code="weights-format")
+    assert left_behind() == []
+
+
+def test_a_file_that_is_here_is_used_where_it_lies(entry, server, tmp_path):
+    path = put(tmp_path / "given.pth", GOOD)
+    assert find_or_fetch(entry, weights=path) == path
+    copy = put(Path(os.environ["TORCH_HOME"]) / "hub" / "checkpoints" / entry.name, GOOD)
+    assert is_cached(entry)
+    assert find_or_fetch(entry) == copy
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("folder", [weights_folder, lambda: weights_folder().parent])
+def test_a_file_that_others_can_replace_is_refused(entry, folder):
+    find_or_fetch(entry)
+    folder().chmod(0o777)
+    refused(entry, code="weights-foreign", offline=True)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+def test_a_file_of_another_user_is_refused(entry):
+    os.chown(put(weights_folder() / entry.name, GOOD), 12345, 12345)
+    refused(entry, code="weights-foreign")
+
+
+def test_offline_says_what_is_published(entry):
+    message = refused(entry, code="weights-missing", offline=True)
+    expected = f"sha256 {DIGEST[:8]}..." if entry.sha256_prefix else "no published sha256"
+    assert expected in message
+    assert str(weights_folder() / entry.name) in message
+
+
+def test_a_folder_that_cannot_hold_the_file_is_an_error(server):
+    (weights_folder() / ".tiny.pth.lock").mkdir(parents=True)
+    with pytest.raises(ResourceError, match="set GENPR_CACHE") as caught:
+        find_or_fetch(server.entry(GOOD))
+    assert caught.value.code == "cache-unusable"
+
+
+# Hugging Face
+
+
+@pytest.fixture
+def hub(server):
+    """A hub that hands over to its file server, as huggingface.co does."""
+    address = "/org/model/resolve/main/weights.pth"
+    server.redirects[address] = ("/files/123", {})
+    entry = replace(hub_file("org/model", "weights.pth", license="MIT"), url=server.url + address)
+    return server, entry
+
+
+def test_a_hub_file_is_fetched_from_its_file_server(hub):
+    server, entry = hub
+    assert find_or_fetch(entry).name == "org--model--weights.pth"
+    assert server.requests == ["/org/model/resolve/main/weights.pth", "/files/123"]
+
+
+def in_hugging_face_cache(content: bytes, *, blob: str = DIGEST) -> Path:
+    folder = Path(os.environ["HF_HOME"]) / "hub" / "models--org--model"
+    put(folder / "refs" / "main", b"c" * 40)
+    put(folder / "blobs" / blob, content)
+    link = folder / "snapshots" / ("c" * 40) / "weights.pth"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(folder / "blobs" / blob)
+    return link
+
+
+def test_the_file_in_hugging_faces_cache_is_used(hub):
+    server, entry = hub
+    assert not is_cached(entry)
+    link = in_hugging_face_cache(GOOD)
+    assert is_cached(entry)
+    assert find_or_fetch(entry, offline=True) == link
+    pinned = hub_file("org/model", "weights.pth", "c" * 40, license="MIT", sha256=DIGEST)
+    assert find_or_fetch(pinned, offline=True) == link
+    assert server.requests == []
+
+
+def test_a_blob_that_does_not_have_its_own_hash_is_passed_over(hub):
+    server, entry = hub
+    in_hugging_face_cache(OTHER)
+    assert find_or_fetch(entry) == weights_folder() / entry.name
+    assert len(server.requests) == 2
+
+
+def test_the_cache_may_lie_elsewhere(hub, monkeypatch, tmp_path):
+    link = in_hugging_face_cache(GOOD)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "nowhere"))
+    refused(hub[1], code="weights-missing", offline=True)
+    monkeypatch.setenv("HF_HUB_CACHE", str(link.parents[3]))
+    assert find_or_fetch(hub[1], offline=True) == link
