@@ -16,8 +16,9 @@ import json
 import os
 import re
 import threading
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,7 +56,7 @@ class FeatureCache:
     """Features of one extractor on disk.
 
     Reading is safe from several threads, and several processes may share a folder: shards are named after
-    their content and never change.
+    their content and never change. What a run adds is known to the next one.
 
     Args:
         root: The cache folder, shared by all extractors.
@@ -86,35 +87,35 @@ class FeatureCache:
         digest = hashlib.sha256(text.encode()).hexdigest()
         self.folder = private_folder(root, "features", f"{slug}-{digest[:16]}")
         self.notices: list[Notice] = []
+        self._dim = info.dim
         self._lock = threading.Lock()
         self._open: OrderedDict[Path, dict[str, Tensor]] = OrderedDict()
         self._pending: list[_Row] = []
         self._writable = True
-        self._index = CacheIndex()
-        self._dim = info.dim
-        self._foreign: list[Path] = []
-        for shard in shards_in(self.folder):
-            self._index_shard(shard)
-        if self._foreign:
-            count, name = len(self._foreign), self._foreign[0].name
-            self.notices.append(notice("cache-foreign", count=count, file=name))
-        self._describe(text)
+        self._unusable: set[Path] = set()
+        self._read_index()
+        description = self.folder / "key.json"  # for people who look into the folder
+        if not description.exists():
+            with contextlib.suppress(OSError):
+                description.write_text(text + "\n")
 
     def __contains__(self, identity: bytes) -> bool:
         """Whether the image with sha256 `identity` is stored; of one in 2^64 that is not, this says so, too."""
-        with self._lock:
-            return any(True for _ in self._index.find(identity))
+        return bool(self._places(identity))
 
     def get(self, identity: bytes) -> CachedImage | None:
         """The stored features of the image with sha256 `identity`, or None."""
-        with self._lock:
-            found = self._find(identity)
-        if found is None:
-            return None
-        tensors, row = found
-        bits = int(tensors["flags"][row])
-        flags = tuple(flag for position, flag in enumerate(FLAGS) if bits >> position & 1)
-        return CachedImage(tensors["features"][row], flags, _size_of(tensors, row))
+        for place in self._places(identity):
+            first = bisect_right(self._starts, place) - 1
+            row = place - self._starts[first]
+            with self._lock:
+                shard = self._open_shard(self._shards[first])
+            if shard is not None and shard["identities"][row].numpy().tobytes() == identity:
+                bits = int(shard["flags"][row])
+                flags = tuple(flag for position, flag in enumerate(FLAGS) if bits >> position & 1)
+                width, height = shard["sizes"][row].tolist()
+                return CachedImage(shard["features"][row], flags, (width, height) if width else None)
+        return None
 
     def add(
         self,
@@ -137,71 +138,89 @@ class FeatureCache:
             self._pending = []
 
     def _write(self, rows: Sequence[_Row]) -> None:
+        if not self._writable:
+            return
         unique = {identity: rest for identity, *rest in rows}
         features, flags, sizes = zip(*unique.values(), strict=True)
+        bits = [sum(1 << FLAGS.index(flag) for flag in each) for each in flags]
         tensors = {
             "identities": torch.frombuffer(bytearray(b"".join(unique)), dtype=torch.uint8).view(-1, 32),
             "features": torch.stack(features),
-            "flags": torch.tensor([_bits(each) for each in flags], dtype=torch.int32),
+            "flags": torch.tensor(bits, dtype=torch.int32),
             "sizes": torch.tensor([size or (0, 0) for size in sizes], dtype=torch.int32),
         }
         shard = self.folder / f"{tensors_sha256(tensors)[:32]}.safetensors"
-        if not self._writable:
-            return
         try:
             save_tensors(shard, tensors, {"format": SHARD_FORMAT})
         except (OSError, GenprError) as error:
             self._writable = False  # one notice, not one per shard
             reason = getattr(error.__cause__ or error, "strerror", None) or error
             self.notices.append(notice("cache-write-failed", folder=self.folder, reason=reason))
-            return
-        with self._lock:
-            self._index.add(shard, tensors["identities"].numpy())
 
-    def _find(self, identity: bytes) -> tuple[dict[str, Tensor], int] | None:
-        """The content of the shard that holds an image, and its row there."""
-        for shard, row in self._index.find(identity):
-            tensors = self._open_shard(shard)
-            if tensors is not None and tensors["identities"][row].numpy().tobytes() == identity:
-                return tensors, row
-        return None
+    def _read_index(self) -> None:
+        """Where each image is: the last 8 bytes of all hashes in order, and the places of their rows, shard after shard."""
+        self._shards: list[Path] = []
+        self._starts = [0]
+        keys = [np.empty(0, np.uint64)]
+        foreign: list[Path] = []
+        for shard in shards_in(self.folder):
+            identities = self._read_identities(shard, foreign)
+            if identities is not None:
+                keys.append(np.ascontiguousarray(identities[:, -8:]).view(np.uint64)[:, 0])
+                self._shards.append(shard)
+                self._starts.append(self._starts[-1] + len(identities))
+        if foreign:
+            self.notices.append(notice("cache-foreign", count=len(foreign), file=foreign[0].name))
+        every = np.concatenate(keys)
+        self._order = np.argsort(every, kind="stable")
+        self._keys = every[self._order]
 
-    def _index_shard(self, shard: Path) -> None:
+    def _read_identities(self, shard: Path, foreign: list[Path]) -> NDArray[np.uint8] | None:
+        """The hashes in a shard; None if it is unusable, or is added to `foreign`."""
         from safetensors import SafetensorError, safe_open
 
         try:
             if not is_own_file(shard):
-                self._foreign.append(shard)
+                foreign.append(shard)
                 shard.unlink()  # a shard written to its name would otherwise follow a link
-                return
+                return None
             open_regular(shard).close()  # the library would wait for a writer of a pipe
             with safe_open(shard, framework="pt") as file:
-                identities = file.get_tensor("identities").numpy()
+                identities: NDArray[np.uint8] = file.get_tensor("identities").numpy()
         except OSError as error:
             self._skip_unreadable(shard, error)
-            return
+            return None
         except (SafetensorError, ValueError, KeyError, TypeError):  # TypeError of what numpy has no type for
             self._discard(shard)
-            return
+            return None
         if identities.dtype == np.uint8 and identities.ndim == 2 and identities.shape[1] == 32:
-            self._index.add(shard, identities)
-        else:
-            self._discard(shard)
+            return identities
+        self._discard(shard)
+        return None
+
+    def _places(self, identity: bytes) -> list[int]:
+        """Where the image with sha256 `identity` may be."""
+        key = np.frombuffer(identity[-8:], np.uint64)[0]
+        first, end = np.searchsorted(self._keys, key, "left"), np.searchsorted(self._keys, key, "right")
+        places: list[int] = self._order[first:end].tolist()
+        return places
 
     def _open_shard(self, shard: Path) -> dict[str, Tensor] | None:
-        """The verified content of a shard, from the few kept open; None if it is damaged."""
+        """The verified content of a shard, from the few kept open; None if it is damaged or gone."""
         if shard in self._open:
             self._open.move_to_end(shard)
             return self._open[shard]
+        if shard in self._unusable:
+            return None
         try:
             tensors, _ = load_tensors(shard)
             self._check(tensors, shard)
         except DataError as error:
+            self._unusable.add(shard)
             if isinstance(error.__cause__, OSError):
                 self._skip_unreadable(shard, error.__cause__)
             else:
                 self._discard(shard)
-            self._index.remove(shard)
             return None
         with contextlib.suppress(OSError):  # in a read-only folder
             os.utime(shard)  # used now; the time of access is kept by few file systems
@@ -213,14 +232,13 @@ class FeatureCache:
     def _check(self, tensors: Mapping[str, Tensor], shard: Path) -> None:
         """Refuse tensors that no shard has, whoever wrote them: a checksum is no signature."""
         n = tensors["flags"].numel() if "flags" in tensors else 0
-        needed: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {
+        found = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()}
+        if found != {
             "identities": (torch.uint8, (n, 32)),
             "features": (torch.float32, (n, self._dim)),
             "flags": (torch.int32, (n,)),
             "sizes": (torch.int32, (n, 2)),
-        }
-        found = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()}
-        if found != {name: facts for name, facts in needed.items() if name != "sizes" or name in tensors}:
+        }:
             raise DataError(f"{shard} is no shard of this cache", code="file-damaged", path=str(shard))
 
     def _skip_unreadable(self, shard: Path, error: OSError) -> None:
@@ -233,13 +251,6 @@ class FeatureCache:
         self.notices.append(notice("cache-discarded", file=shard.name))
         with contextlib.suppress(OSError):  # in a read-only folder it stays, and stays ignored
             shard.unlink(missing_ok=True)
-
-    def _describe(self, text: str) -> None:
-        """Leave a note for people who look into the folder."""
-        path = self.folder / "key.json"
-        if not path.exists():
-            with contextlib.suppress(OSError):
-                path.write_text(text + "\n")
 
 
 class JoinedCache:
@@ -269,8 +280,7 @@ class JoinedCache:
             if known is None:
                 return None
             parts.append(known)
-        size = next((part.size for part in parts if part.size is not None), None)
-        return CachedImage(torch.cat([part.features for part in parts]), parts[0].flags, size)
+        return CachedImage(torch.cat([part.features for part in parts]), parts[0].flags, parts[0].size)
 
     def add(
         self,
@@ -295,71 +305,3 @@ class JoinedCache:
         """As `FeatureCache.flush`."""
         for cache in self._caches:
             cache.flush()
-
-
-def _size_of(tensors: Mapping[str, Tensor], row: int) -> tuple[int, int] | None:
-    """(width, height); None in shards of before sizes were kept, and for what came as pixels."""
-    if "sizes" not in tensors:
-        return None
-    width, height = tensors["sizes"][row].tolist()
-    return (width, height) if width else None
-
-
-def _bits(flags: tuple[str, ...]) -> int:
-    return sum(1 << FLAGS.index(flag) for flag in flags)
-
-
-_NEW_ROWS = 2**16  # kept in a dictionary until they are so many, since sorting takes as long as all are many
-_ROW_BITS = 32
-
-_Places = NDArray[np.int64]
-
-
-class CacheIndex:
-    """Places in shards by the last bytes of identities; not safe from several threads."""
-
-    def __init__(self) -> None:
-        self._shards: list[Path] = []
-        self._keys: NDArray[np.uint64] = np.empty(0, np.uint64)  # sorted
-        self._places: _Places = np.empty(0, np.int64)
-        self._new: list[tuple[NDArray[np.uint64], _Places]] = []
-        self._new_places: dict[int, list[int]] = {}
-        self._n_in_dict = 0  # of the shards in `_new`
-
-    def add(self, shard: Path, identities: NDArray[np.uint8]) -> None:
-        """Learn where the images of a shard are: their sha256, uint8 (n, 32), row by row."""
-        keys = np.ascontiguousarray(identities[:, -8:]).view(np.uint64)[:, 0]
-        places = np.arange(len(keys), dtype=np.int64) | len(self._shards) << _ROW_BITS
-        self._shards.append(shard)
-        self._new.append((keys, places))
-
-    def find(self, identity: bytes) -> Iterator[tuple[Path, int]]:
-        """Shards and rows that may hold the image with sha256 `identity`, the last that was added first."""
-        self._make_ready()
-        key = np.frombuffer(identity[-8:], np.uint64)[0]
-        first, end = np.searchsorted(self._keys, key, "left"), np.searchsorted(self._keys, key, "right")
-        for place in [*self._places[first:end].tolist(), *self._new_places.get(int(key), [])][::-1]:
-            yield self._shards[place >> _ROW_BITS], place & (1 << _ROW_BITS) - 1
-
-    def remove(self, shard: Path) -> None:
-        """Forget the images of a shard."""
-        self._sort_in()
-        gone = [number for number, known in enumerate(self._shards) if known == shard]
-        kept = ~np.isin(self._places >> _ROW_BITS, gone)
-        self._keys, self._places = self._keys[kept], self._places[kept]
-
-    def _make_ready(self) -> None:
-        """Sort in what is new, or put it into the dictionary while that is small."""
-        if sum(len(keys) for keys, _ in self._new) > _NEW_ROWS:
-            self._sort_in()
-        for keys, places in self._new[self._n_in_dict :]:
-            for key, place in zip(keys.tolist(), places.tolist(), strict=True):
-                self._new_places.setdefault(key, []).append(place)
-        self._n_in_dict = len(self._new)
-
-    def _sort_in(self) -> None:
-        keys = np.concatenate([self._keys, *(keys for keys, _ in self._new)])
-        places = np.concatenate([self._places, *(places for _, places in self._new)])
-        order = np.argsort(keys, kind="stable")
-        self._keys, self._places = keys[order], places[order]
-        self._new, self._new_places, self._n_in_dict = [], {}, 0

@@ -14,7 +14,6 @@ from PIL import Image
 import genpr
 from genpr.evaluation.diagnostics import input_notices
 from genpr.evaluation.result import Identities
-from genpr.features import cache as cache_module
 from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.extractor import ExtractorInfo
 from genpr.features.feature_set import FeatureSet, ImageFacts, load_features, save_features
@@ -126,35 +125,14 @@ def test_feature_files_keep_them(tmp_path):
     assert load_features(tmp_path / "f.safetensors").facts == facts
 
 
-def test_shards_of_before_and_of_pixels_know_no_sizes(tmp_path, monkeypatch):
-    identities = [bytes([i]) * 32 for i in range(3)]
-    features, flags = torch.randn(3, 3), [()] * 3
-    cache = FeatureCache(tmp_path, INFO, "cpu")
-    cache.add(identities[:2], features[:2], flags[:2], [(40, 50), None])
-    cache.flush()
-    save = cache_module.save_tensors
-
-    def as_before(path, tensors, metadata):
-        save(path, {name: tensors[name] for name in ("identities", "features", "flags")}, metadata)
-
-    monkeypatch.setattr(cache_module, "save_tensors", as_before)
-    cache.add(identities[2:], features[2:], flags[2:], [(1, 2)])
-    cache.flush()
-    again = FeatureCache(tmp_path, INFO, "cpu")
-    assert [again.get(identity).size for identity in identities] == [(40, 50), None, None]
-    assert torch.equal(again.get(identities[2]).features, features[2])
-
-
-def test_the_size_is_known_where_any_layer_knows_it(tmp_path):
+def test_the_cache_keeps_sizes_where_they_are_known(tmp_path):
+    identities = [bytes([i]) * 32 for i in range(2)]
     parts = [replace(INFO, dim=2, cache_key="1" * 64), replace(INFO, dim=1, cache_key="2" * 64)]
-    alone = FeatureCache(tmp_path, parts[0], "cpu")
-    alone.add([b"x" * 32], torch.randn(1, 2), [()])  # as before sizes were kept
-    alone.flush()
 
     def joined():
         return JoinedCache([FeatureCache(tmp_path, part, "cpu") for part in parts], [2, 1])
 
     cache = joined()
-    cache.add([b"x" * 32], torch.randn(1, 3), [()], [(4, 5)])
+    cache.add(identities, torch.randn(2, 3), [()] * 2, [(40, 50), None])
     cache.flush()
-    assert joined().get(b"x" * 32).size == (4, 5)
+    assert [joined().get(identity).size for identity in identities] == [(40, 50), None]

@@ -103,8 +103,14 @@ def test_a_shard_that_vanishes_is_a_miss(tmp_path, shards, is_indexed, monkeypat
         assert ids(1005)[0] in cache
         prune()
     else:
-        index = FeatureCache._index_shard
-        monkeypatch.setattr(FeatureCache, "_index_shard", lambda *args: (prune(), index(*args)))
+        listed = cache_module.shards_in
+
+        def prune_after(folder):
+            found = listed(folder)
+            prune()
+            return found
+
+        monkeypatch.setattr(cache_module, "shards_in", prune_after)
         cache = FeatureCache(tmp_path, INFO, "cpu")
     assert all(cache.get(identity) is None for identity in ids(1005, 2005, 3005))
     monkeypatch.undo()
