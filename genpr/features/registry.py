@@ -23,7 +23,13 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from genpr.errors import GenprError, ResourceError, UsageError, some
 from genpr.features.extractor import DescribedExtractor, FeatureExtractor
-from genpr.features.weights.files import find_or_fetch, is_cached
+from genpr.features.weights.files import (
+    Weights,
+    find_or_fetch,
+    is_cached,
+    load_any_weights,
+    load_weights,
+)
 from genpr.features.weights.known import (
     CLIP,
     DINOV2,
@@ -103,8 +109,8 @@ class BuiltIn:
         dim: Length of a feature vector.
         resize: Name of its published resize rule.
         side: Of the square it sees, in pixels.
-        network: Module of `genpr.features.networks` whose `load` takes a `Request`; extractors with the same one share a
-            network if they share their weights.
+        network: Module of `genpr.features.networks` whose `build` makes it of weights, names of layers and a device;
+            extractors with the same one share a network if they share their weights.
         weights: Its weights file; None for weight-free extractors.
         comparable: Whether scores may be compared with published ones.
         members: Random networks side by side.
@@ -120,34 +126,6 @@ class BuiltIn:
     comparable: bool = True
     members: int = 1
     published: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Request:
-    """What a loader of `genpr.features.networks` is to load.
-
-    Attributes:
-        names: Layers of one network, under one resize rule and in one precision.
-        entry: The published weights of a built-in extractor.
-        weights: The verified weights file of a built-in extractor, or one given by the user.
-        device: Where to compute.
-        offline: Never download.
-        progress: Called as a download proceeds.
-    """
-
-    names: tuple[ExtractorName, ...]
-    weights: Path | None
-    device: torch.device
-    entry: WeightsFile | None = None
-    offline: bool = False
-    progress: Progress | None = None
-
-    @property
-    def file(self) -> tuple[WeightsFile, Path]:
-        """The published weights of a built-in extractor, and where the registry has found them."""
-        assert self.entry is not None
-        assert self.weights is not None
-        return self.entry, self.weights
 
 
 def _inception(layer: str, dim: int) -> BuiltIn:
@@ -404,22 +382,16 @@ def load_joint(
     first = canonical_name(names[0])
     path = require_weights(first, weights=weights, offline=offline, progress=progress)
     resolved = resolve_device(device)
-    known = BUILT_IN.get(parse_name(first).base)
-    network = known.network if known else open_family(first)
+    network = network_module(first)
     if network is None:
         from genpr.features.custom import load_custom
 
         return load_custom(first, device=resolved)
-    request = Request(
-        names=tuple(map(parse_name, map(canonical_name, names))),
-        weights=path if path is not None or weights is None else Path(weights),
-        entry=known.weights if known else None,
-        device=resolved,
-        offline=offline,
-        progress=progress,
-    )
+    parsed = tuple(map(parse_name, map(canonical_name, names)))
     try:
-        extractor: DescribedExtractor = import_module(f"genpr.features.networks.{network}").load(request)
+        module = import_module(f"genpr.features.networks.{network}")
+        found = read_weights(first, path, weights=weights, offline=offline, progress=progress)
+        extractor: DescribedExtractor = module.build(found, names=parsed, device=resolved)
     except (ImportError, RuntimeError) as error:
         # A torchvision of another torch fails either way, and timm and open_clip fail with it.
         if isinstance(error, GenprError) or not (
@@ -468,6 +440,32 @@ def require_weights(
             code="weights-unused",
         )
     return None
+
+
+def read_weights(
+    name: str,
+    path: Path | None,
+    *,
+    weights: str | os.PathLike[str] | None = None,
+    offline: bool = False,
+    progress: Progress | None = None,
+) -> Weights | None:
+    """The weights of an extractor that is no custom one; None if it has none.
+
+    Args:
+        name: The extractor.
+        path: What `require_weights` found.
+        weights: As in `load_extractor`.
+        offline: As in `load_extractor`.
+        progress: As in `load_extractor`.
+    """
+    base = parse_name(name).base
+    known = BUILT_IN.get(base)
+    if known is not None:
+        return None if known.weights is None or path is None else load_weights(known.weights, path)
+    published = import_module(f"genpr.features.networks.{open_family(name)}").published_weights(base)
+    given = None if weights is None else Path(weights)
+    return load_any_weights(published, weights=given, offline=offline, progress=progress)
 
 
 def weights_of(name: str, weights: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:

@@ -11,19 +11,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genpr.errors import FeatureError, UsageError, short
 from genpr.features.extractor import TextEncoder
 from genpr.features.registry import (
-    BUILT_IN,
-    Request,
     canonical_name,
     check_weights_used,
     network_module,
     parse_name,
+    read_weights,
     require_weights,
     weights_of,
 )
@@ -73,17 +70,12 @@ def load_text_encoder(
 
         return text_encoder_of(load_custom(name, device=resolve_device(device)))
     path = require_weights(name, weights=weights, offline=offline, progress=progress)
-    known = BUILT_IN.get(parse_name(name).base)
-    request = Request(
-        names=(parse_name(name),),
-        weights=path if path is not None or weights is None else Path(weights),
-        entry=known.weights if known else None,
-        device=resolve_device(device),
-        offline=offline,
-        progress=progress,
-    )
-    encoder: TextEncoder = import_module("genpr.features.networks.clip_text").load(request)
-    return encoder
+    from genpr.features.networks import clip_text
+
+    clip_text.check_tokenizer(parse_name(name).base)
+    found = read_weights(name, path, weights=weights, offline=offline, progress=progress)
+    assert found is not None
+    return clip_text.build(found, name=parse_name(name), device=resolve_device(device))
 
 
 def check_has_text(name: str) -> None:

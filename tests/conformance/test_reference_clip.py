@@ -86,7 +86,7 @@ def published(theirs) -> dict[str, torch.Tensor]:
 
 def build(published, name: str = "clip-vit-b-32"):
     weights = Weights(published, CLIP["vit-b-32"].sha256)
-    return clip.build(weights, name=ExtractorName.parse(name), device=torch.device("cpu"))
+    return clip.build(weights, names=[ExtractorName.parse(name)], device=torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")

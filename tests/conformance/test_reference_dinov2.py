@@ -135,7 +135,7 @@ def reference(state: dict[str, torch.Tensor], *, side: int):
 
 def build(state, name: str = "dinov2-vits14"):
     weights = Weights(state, DINOV2["s"].sha256)
-    return dinov2.build(weights, name=ExtractorName.parse(name), device=torch.device("cpu"))
+    return dinov2.build(weights, names=[ExtractorName.parse(name)], device=torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ def state() -> dict[str, torch.Tensor]:
 
 def build(state):
     weights = Weights(state, VGG16.sha256)
-    return torchvision_models.build(weights, name=ExtractorName("vgg16"), device=torch.device("cpu"))
+    return torchvision_models.build(weights, names=[ExtractorName("vgg16")], device=torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from genpr.features.custom import extractor_info, wrap_extractor
 from genpr.features.embed import embed_source
 from genpr.features.networks import random_vgg16, torchvision_models
 from genpr.features.networks.network import InputRule, describe_part, joint_info
-from genpr.features.registry import BUILT_IN, ExtractorName, Request, group_by_network
+from genpr.features.registry import BUILT_IN, ExtractorName, group_by_network
 from genpr.features.resize import find_rule
 from genpr.features.weights.files import Weights
 from genpr.images.source import open_source
@@ -63,7 +63,7 @@ def test_classifiers_of_torchvision_have_variants(base, images, monkeypatch):
         {base: lambda _: nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())},
     )
     name = ExtractorName.parse(f"{base}@clip@bfloat16")
-    made = torchvision_models.build(Weights({}, "0" * 64), name=name, device=CPU)
+    made = torchvision_models.build(Weights({}, "0" * 64), names=[name], device=CPU)
     side = BUILT_IN[base].side
     assert torch.equal(made.prepare(images[0]), find_rule("clip").resize(images[0], side))
     assert (made.info.resize, made.info.name) == (f"clip-{side}", str(name))
@@ -77,7 +77,7 @@ def test_it_has_variants(monkeypatch):
         random_vgg16, "RandomNetworks", lambda: nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
     )
     name = ExtractorName.parse("random-vgg16@clip@bfloat16")
-    made = random_vgg16.load(Request(names=(name,), weights=None, device=torch.device("cpu")))
+    made = random_vgg16.build(None, names=[name], device=CPU)
     image = torch.arange(3 * 40 * 50).view(3, 40, 50).remainder(251).to(torch.uint8)
     assert torch.equal(made.prepare(image), find_rule("clip").resize(image, 224))
     assert made.info.resize == "clip-224"
@@ -148,8 +148,7 @@ def test_images_of_many_sizes_do_not_pile_up(tmp_path, rng):
 def test_every_layer_is_in_the_key_of_a_record_of_several():
     rule = InputRule(find_rule("clip"), 8)
     a, b, c = (
-        describe_part(ExtractorName(name), rule, dim=1, weights_sha256=None, comparable=True)
-        for name in "abc"
+        describe_part(ExtractorName(name), rule, dim=1, weights=Weights({}, "0" * 64)) for name in "abc"
     )
     keys = {joint_info(parts).cache_key for parts in ([a, b], [a, c], [b, a], [a, b, c])}
     assert len(keys) == 4

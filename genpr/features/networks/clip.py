@@ -14,7 +14,7 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -25,15 +25,14 @@ from torch import Tensor, nn
 from genpr.errors import UsageError
 from genpr.features.networks.network import InputRule, NetworkExtractor, single_layer
 from genpr.features.networks.open_families import (
-    find_family_weights,
     gray_levels,
     misfit,
     pillow_rule,
     unknown_model,
 )
-from genpr.features.registry import BUILT_IN, ExtractorName, Request
+from genpr.features.registry import ExtractorName
 from genpr.features.resize import ResizeRule, find_rule
-from genpr.features.weights.files import Weights, load_weights
+from genpr.features.weights.files import Weights
 from genpr.features.weights.known import WeightsFile, hub_file
 from genpr.runtime import state_guard
 
@@ -68,26 +67,14 @@ class ClipModel:
         return bool(self.training.get("quick_gelu") or self.architecture.get("quick_gelu"))
 
 
-def load(request: Request) -> NetworkExtractor:
-    """OpenAI's CLIP, or "open_clip:MODEL:PRETRAINED", with its published weights or those of a file given.
+def build(weights: Weights, *, names: Sequence[ExtractorName], device: torch.device) -> NetworkExtractor:
+    """OpenAI's CLIP, or "open_clip:MODEL:PRETRAINED".
 
     Raises:
         UsageError: open_clip has no such pair, or it shows images in a way that genpr does not know.
-        WeightsError: The weights are missing, or are not of this model.
+        WeightsError: The weights are not of this model.
     """
-    (name,) = request.names
-    if name.base in BUILT_IN:
-        return build(load_weights(*request.file), name=name, device=request.device)
-    published = published_weights(find_model(name.base).training)
-    entry, path = find_family_weights(request, published)
-    comparable = entry in published
-    return build(load_weights(entry, path), name=name, device=request.device, comparable=comparable)
-
-
-def build(
-    weights: Weights, *, name: ExtractorName, device: torch.device, comparable: bool = True
-) -> NetworkExtractor:
-    """As `load`, with any weights; `comparable` is whether they are the published ones."""
+    (name,) = names
     model = find_model(name.base)
     resize = find_rule(name.resize) if name.resize else resize_rule(model.training)
     tower = _load_tower(model, weights.tensors)
@@ -104,8 +91,7 @@ def build(
         name,
         rule,
         dim=model.architecture["embed_dim"],
-        weights_sha256=weights.sha256,
-        comparable=comparable,
+        weights=weights,
         device=device,
     )
 
@@ -124,7 +110,16 @@ class ImageTower(nn.Module):
         return embedding
 
 
-def published_weights(training: Mapping[str, Any]) -> tuple[WeightsFile, ...]:
+def published_weights(name: str) -> tuple[WeightsFile, ...]:
+    """Files that hold the weights of "open_clip:MODEL:PRETRAINED", the best first.
+
+    Raises:
+        UsageError: open_clip has no such pair, or its weights are not on the Hugging Face hub.
+    """
+    return files_of(find_model(name).training)
+
+
+def files_of(training: Mapping[str, Any]) -> tuple[WeightsFile, ...]:
     """Files that hold the weights of a training run, the best first; never OpenAI's own, which are programs.
 
     Raises:

@@ -24,12 +24,11 @@ from genpr.features.networks.clip import (
     ClipModel,
     check_quick_gelu,
     find_model,
-    published_weights,
     without_wrapper,
 )
-from genpr.features.networks.open_families import find_family_weights, misfit
-from genpr.features.registry import BUILT_IN, ExtractorName, Request
-from genpr.features.weights.files import Weights, load_weights
+from genpr.features.networks.open_families import misfit
+from genpr.features.registry import ExtractorName
+from genpr.features.weights.files import Weights
 from genpr.runtime import state_guard
 
 _BATCH = 16
@@ -125,28 +124,13 @@ class ClipTextEncoder:
         return embedding
 
 
-def load(request: Request) -> ClipTextEncoder:
+def build(weights: Weights, *, name: ExtractorName, device: torch.device) -> ClipTextEncoder:
     """The text tower of OpenAI's CLIP, or of "open_clip:MODEL:PRETRAINED".
 
     Raises:
-        UsageError: open_clip has no such pair, or its texts are not cut by the tokenizer that comes with it.
-        WeightsError: The weights are missing, or are not of this model.
+        UsageError: open_clip has no such pair.
+        WeightsError: The weights are not of this model.
     """
-    (name,) = request.names
-    model = find_model(name.base)
-    check_tokenizer(model, name.base)
-    if name.base in BUILT_IN:
-        return build(load_weights(*request.file), name=name, device=request.device)
-    published = published_weights(model.training)
-    entry, path = find_family_weights(request, published)
-    comparable = entry in published
-    return build(load_weights(entry, path), name=name, device=request.device, comparable=comparable)
-
-
-def build(
-    weights: Weights, *, name: ExtractorName, device: torch.device, comparable: bool = True
-) -> ClipTextEncoder:
-    """As `load`, with any weights; `comparable` is whether they are the published ones."""
     model = find_model(name.base)
     state = without_wrapper(weights.tensors)
     tower = _load_tower(model, state)
@@ -159,19 +143,19 @@ def build(
         tokenizer=_TOKENIZER,
         context=int(getattr(tower, "context_length", 0)),
         weights_sha256=weights.sha256,
-        comparable=comparable and name.precision == "float32",
+        comparable=weights.is_published and name.precision == "float32",
         logit_scale=None if scale is None else math.exp(float(scale)),
     )
     return ClipTextEncoder(tower, info, device=device, precision=getattr(torch, name.precision))
 
 
-def check_tokenizer(model: ClipModel, name: str) -> None:
+def check_tokenizer(name: str) -> None:
     """Refuse a model whose texts are cut by a tokenizer that does not come with open_clip.
 
     Raises:
-        UsageError: "unsupported-tokenizer".
+        UsageError: "unsupported-tokenizer", or open_clip has no such model.
     """
-    text = model.architecture["text_cfg"]
+    text = find_model(name).architecture["text_cfg"]
     other = text.get("hf_tokenizer_name") or text.get("hf_model_name")
     if other or text.get("tokenizer_kwargs"):
         raise UsageError(

@@ -14,7 +14,7 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -23,9 +23,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from genpr.features.networks.network import InputRule, NetworkExtractor, single_layer
-from genpr.features.registry import BUILT_IN, ExtractorName, Request
+from genpr.features.registry import BUILT_IN, ExtractorName
 from genpr.features.resize import find_rule
-from genpr.features.weights.files import Weights, load_weights
+from genpr.features.weights.files import Weights
 
 _ARCHITECTURES: Mapping[str, str] = MappingProxyType(
     {
@@ -39,24 +39,13 @@ _PATCH = 14
 _OFFSET = 0.1  # the authors keep it for compatibility with DINO
 
 
-def load(request: Request) -> NetworkExtractor:
-    """The class token after the final normalization.
-
-    Raises:
-        WeightsError: The weights file is not the published one.
-    """
-    (name,) = request.names
-    return build(load_weights(*request.file), name=name, device=request.device)
-
-
-def build(weights: Weights, *, name: ExtractorName, device: torch.device) -> NetworkExtractor:
-    """As `load`, with any weights."""
+def build(weights: Weights, *, names: Sequence[ExtractorName], device: torch.device) -> NetworkExtractor:
+    """The class token after the final normalization."""
+    (name,) = names
     known = BUILT_IN[name.base]
     network = dinov2(_ARCHITECTURES[name.base], weights.tensors, side=known.side)
     rule = InputRule(find_rule(name.resize or known.resize), known.side)
-    return single_layer(
-        network, name, rule, dim=known.dim, weights_sha256=weights.sha256, comparable=True, device=device
-    )
+    return single_layer(network, name, rule, dim=known.dim, weights=weights, device=device)
 
 
 def dinov2(

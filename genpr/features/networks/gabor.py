@@ -22,6 +22,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
@@ -30,7 +31,7 @@ from torch import Tensor
 
 from genpr.errors import UsageError
 from genpr.features.extractor import ExtractorInfo, prepare_batch
-from genpr.features.registry import ExtractorName, Request
+from genpr.features.registry import ExtractorName
 from genpr.features.resize import torch_antialias
 from genpr.runtime import resolve_device
 
@@ -128,16 +129,16 @@ class GaborExtractor:
         return torch.cat(groups, dim=1)
 
 
-def load(request: Request) -> GaborExtractor:
+def build(_weights: None, *, names: Sequence[ExtractorName], device: torch.device) -> GaborExtractor:
     """The Gabor features; they have no variants.
 
     Raises:
         UsageError: The name has a variant.
     """
-    (name,) = request.names
+    (name,) = names
     if name != ExtractorName("gabor"):
         raise UsageError(f"extractor {str(name)!r}: gabor has no variants", code="unknown-variant")
-    return GaborExtractor(request.device)
+    return GaborExtractor(device)
 
 
 @lru_cache

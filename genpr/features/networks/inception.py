@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from genpr.features.networks.network import InputRule, NetworkExtractor, describe_part
-from genpr.features.registry import BUILT_IN, ExtractorName, Request
+from genpr.features.registry import BUILT_IN, ExtractorName
 from genpr.features.resize import find_rule
-from genpr.features.weights.files import Weights, load_weights
+from genpr.features.weights.files import Weights
 
 SIZE = 299
 
@@ -234,17 +234,8 @@ def _mean(x: Tensor) -> Tensor:
     return F.adaptive_avg_pool2d(x, 1).flatten(1)
 
 
-def load(request: Request) -> NetworkExtractor:
-    """The FID Inception: one or several of its layers, behind TensorFlow 1's resize as the published numbers use it.
-
-    Raises:
-        WeightsError: The weights file is not the published one.
-    """
-    return build(load_weights(*request.file), names=request.names, device=request.device)
-
-
 def build(weights: Weights, *, names: Sequence[ExtractorName], device: torch.device) -> NetworkExtractor:
-    """As `load`, with any weights."""
+    """The FID Inception: one or several of its layers, behind TensorFlow 1's resize as the published numbers use it."""
     with torch.device("meta"):  # the published tensors become the parameters: nothing to initialize
         network = InceptionNetwork([_LAYERS[name.base] for name in names])
     network.load_state_dict(weights.tensors, strict=True, assign=True)
@@ -255,10 +246,7 @@ def build(weights: Weights, *, names: Sequence[ExtractorName], device: torch.dev
     # pytorch-fid puts 0..255 on -1..1 evenly, everyone else divides by 128.
     middle = 127.5 if resize == "torch-bilinear" else 128.0
     rule = InputRule(find_rule(resize), SIZE, mean=(middle,) * 3, std=(middle,) * 3, channels_last=True)
-    parts = [
-        describe_part(name, rule, dim=BUILT_IN[name.base].dim, weights_sha256=weights.sha256, comparable=True)
-        for name in names
-    ]
+    parts = [describe_part(name, rule, dim=BUILT_IN[name.base].dim, weights=weights) for name in names]
     return NetworkExtractor(
         network, parts, rule=rule, device=device, precision=getattr(torch, names[0].precision)
     )

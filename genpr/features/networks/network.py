@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from genpr.features.extractor import ExtractorInfo, prepare_batch
 from genpr.features.registry import BUILT_IN, ExtractorName
 from genpr.features.resize import ResizeRule
+from genpr.features.weights.files import Weights
 from genpr.runtime import state_guard
 
 _VERSION = 1  # raise it whenever a change moves the features of networks
@@ -110,18 +111,18 @@ def describe_part(
     rule: InputRule,
     *,
     dim: int,
-    weights_sha256: str | None,
-    comparable: bool,
+    weights: Weights | None,
     members: int = 1,
 ) -> ExtractorInfo:
-    """The record of one layer of a network; `comparable` is that of the published recipe in float32."""
+    """The record of one layer of a network."""
+    weights_sha256 = None if weights is None else weights.sha256
     identity = f"network {_VERSION} {name} {rule.name} {rule.mean} {rule.std} {weights_sha256}"
     return ExtractorInfo(
         name=str(name),
         dim=dim,
         resize=rule.name,
         weights_sha256=weights_sha256,
-        comparable=comparable and _is_published(name),
+        comparable=weights is not None and weights.is_published and _is_published(name),
         cache_key=hashlib.sha256(identity.encode()).hexdigest(),
         members=members,
     )
@@ -140,15 +141,12 @@ def single_layer(
     rule: InputRule,
     *,
     dim: int,
-    weights_sha256: str | None,
-    comparable: bool,
+    weights: Weights | None,
     device: torch.device,
     members: int = 1,
 ) -> NetworkExtractor:
     """A network of which one layer is used; arguments are those of `describe_part` and `NetworkExtractor`."""
-    part = describe_part(
-        name, rule, dim=dim, weights_sha256=weights_sha256, comparable=comparable, members=members
-    )
+    part = describe_part(name, rule, dim=dim, weights=weights, members=members)
     precision = getattr(torch, name.precision)
     return NetworkExtractor(network, [part], rule=rule, device=device, precision=precision)
 

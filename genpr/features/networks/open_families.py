@@ -1,23 +1,17 @@
-"""What the open families of models share: their weights, their way of showing images, their errors."""
+"""What the open families of models share: their way of showing images, and their errors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import partial
-from pathlib import Path
 
 from PIL import Image
 from torch import Tensor
 
 from genpr.errors import UsageError, WeightsError
 from genpr.features.networks.network import Color
-from genpr.features.registry import Request
 from genpr.features.resize import ResizeRule, resized_middle
-from genpr.features.weights.files import find_or_fetch, is_cached
-from genpr.features.weights.known import WeightsFile
-from genpr.runtime import expanded
-from genpr.storage import sha256_of_file
 
 
 def pillow_rule(family: str, interpolation: str, *, crop: float = 1.0, squash: bool = False) -> ResizeRule:
@@ -64,43 +58,6 @@ def gray_levels(color: Sequence[float]) -> Color:
     """Red, green and blue in 0..255, given in 0..1."""
     red, green, blue = color
     return red * 255, green * 255, blue * 255
-
-
-def find_family_weights(request: Request, published: Sequence[WeightsFile]) -> tuple[WeightsFile, Path]:
-    """The weights of a model of an open family: the file that was given, else a published one.
-
-    For the file that is given only its user vouches, so it is held to nothing but its own sha256.
-
-    Args:
-        request: What to load.
-        published: Files that hold the weights; the first one that can be had is taken.
-
-    Raises:
-        UsageError: The file that was given is not there.
-        WeightsError: None can be had.
-    """
-    if request.weights is not None and request.weights.is_dir():
-        for entry in published:
-            if (request.weights / entry.name).is_file():
-                return entry, find_or_fetch(entry, weights=request.weights / entry.name)
-    elif request.weights is not None:
-        return _own_file(expanded(request.weights))
-    cached = [entry for entry in published if is_cached(entry)]
-    *alternatives, last = cached[:1] or published
-    for entry in alternatives:
-        try:
-            return entry, find_or_fetch(entry, offline=request.offline, progress=request.progress)
-        except WeightsError as error:
-            if error.code != "weights-missing":
-                raise
-    return last, find_or_fetch(last, offline=request.offline, progress=request.progress)
-
-
-def _own_file(path: Path) -> tuple[WeightsFile, Path]:
-    if not path.is_file():
-        raise UsageError(f"--weights {path} is not a file", code="path-not-found", path=str(path))
-    sha256 = sha256_of_file(path)
-    return WeightsFile(name=path.name, url="", size=None, sha256=sha256, license="unknown"), path
 
 
 def misfit(name: str, error: Exception) -> WeightsError:

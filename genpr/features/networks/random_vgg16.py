@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from genpr.features.networks.network import InputRule, NetworkExtractor, single_layer
-from genpr.features.registry import BUILT_IN, Request
+from genpr.features.registry import BUILT_IN, ExtractorName
 from genpr.features.resize import find_rule
+from genpr.features.weights.files import Weights
 
 SEEDS = (0, 1, 2)
 WIDTH = 64  # of each network's features, as in the paper
@@ -70,21 +72,15 @@ def weights_sha256(network: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def load(request: Request) -> NetworkExtractor:
+def build(_weights: None, *, names: Sequence[ExtractorName], device: torch.device) -> NetworkExtractor:
     """The three random networks."""
-    (name,) = request.names
+    (name,) = names
     known = BUILT_IN["random-vgg16"]
     network = RandomNetworks()
     rule = InputRule(find_rule(name.resize or known.resize), known.side, channels_last=True)
+    weights = Weights(network.state_dict(), weights_sha256(network), is_published=False)
     return single_layer(
-        network,
-        name,
-        rule,
-        dim=known.dim,
-        weights_sha256=weights_sha256(network),
-        comparable=False,
-        device=request.device,
-        members=len(SEEDS),
+        network, name, rule, dim=known.dim, weights=weights, device=device, members=len(SEEDS)
     )
 
 

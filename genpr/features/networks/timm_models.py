@@ -10,7 +10,7 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,15 +20,14 @@ from torch.func import functional_call
 from genpr.errors import UsageError
 from genpr.features.networks.network import InputRule, NetworkExtractor, single_layer
 from genpr.features.networks.open_families import (
-    find_family_weights,
     gray_levels,
     misfit,
     pillow_rule,
     unknown_model,
 )
-from genpr.features.registry import ExtractorName, Request
+from genpr.features.registry import ExtractorName
 from genpr.features.resize import find_rule
-from genpr.features.weights.files import Weights, load_weights
+from genpr.features.weights.files import Weights
 from genpr.features.weights.known import WeightsFile, hub_file
 from genpr.runtime import state_guard
 
@@ -36,24 +35,14 @@ if TYPE_CHECKING:
     from timm.models import PretrainedCfg
 
 
-def load(request: Request) -> NetworkExtractor:
-    """The model that the name says, with its published weights or those of a file given.
+def build(weights: Weights, *, names: Sequence[ExtractorName], device: torch.device) -> NetworkExtractor:
+    """The model that the name says.
 
     Raises:
-        UsageError: timm has no such model, or no weights for it, or it is no network of square color images.
-        WeightsError: The weights are missing, or are not of this model.
+        UsageError: timm has no such model, or it is no network of square color images.
+        WeightsError: The weights are not of this model.
     """
-    (name,) = request.names
-    published = published_weights(name.base.partition(":")[2])
-    entry, path = find_family_weights(request, published)
-    comparable = entry in published
-    return build(load_weights(entry, path), name=name, device=request.device, comparable=comparable)
-
-
-def build(
-    weights: Weights, *, name: ExtractorName, device: torch.device, comparable: bool = True
-) -> NetworkExtractor:
-    """As `load`, with any weights; `comparable` is whether they are the published ones."""
+    (name,) = names
     model = name.base.partition(":")[2]
     network = classifier_free(model, weights.tensors)
     rule = input_rule(name, network)
@@ -62,18 +51,18 @@ def build(
         name,
         rule,
         dim=feature_dim(network, rule.side, model),
-        weights_sha256=weights.sha256,
-        comparable=comparable,
+        weights=weights,
         device=device,
     )
 
 
-def published_weights(model: str) -> tuple[WeightsFile, ...]:
-    """Files that hold the weights of `model`, the best first.
+def published_weights(name: str) -> tuple[WeightsFile, ...]:
+    """Files that hold the weights of "timm:MODEL", the best first.
 
     Raises:
         UsageError: timm has no such model ("unknown-model"), or no weights for it ("no-weights").
     """
+    model = name.removeprefix("timm:")
     config = _pretrained_config(model)
     terms = config.license or "unknown"
     if config.hf_hub_id:

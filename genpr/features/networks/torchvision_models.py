@@ -10,37 +10,27 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from genpr.features.networks.network import InputRule, NetworkExtractor, single_layer
-from genpr.features.registry import BUILT_IN, ExtractorName, Request
+from genpr.features.registry import BUILT_IN, ExtractorName
 from genpr.features.resize import find_rule
-from genpr.features.weights.files import Weights, load_weights
+from genpr.features.weights.files import Weights
 
 
-def load(request: Request) -> NetworkExtractor:
+def build(weights: Weights, *, names: Sequence[ExtractorName], device: torch.device) -> NetworkExtractor:
     """VGG16 up to its second hidden layer, or Inception-v3 up to its pool.
 
     VGG16 gives fc2 after its ReLU (Kynkäänniemi et al. 2019), 4096 numbers of a square of 224 pixels.
-
-    Raises:
-        WeightsError: The weights file is not the published one.
     """
-    (name,) = request.names
-    return build(load_weights(*request.file), name=name, device=request.device)
-
-
-def build(weights: Weights, *, name: ExtractorName, device: torch.device) -> NetworkExtractor:
-    """As `load`, with any weights."""
+    (name,) = names
     known = BUILT_IN[name.base]
     network = _NETWORKS[name.base](weights.tensors)
     rule = InputRule(find_rule(name.resize or known.resize), known.side, channels_last=True)
-    return single_layer(
-        network, name, rule, dim=known.dim, weights_sha256=weights.sha256, comparable=True, device=device
-    )
+    return single_layer(network, name, rule, dim=known.dim, weights=weights, device=device)
 
 
 def _vgg16(state: Mapping[str, Tensor]) -> nn.Module:

@@ -11,6 +11,7 @@ import io
 import os
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,7 +27,7 @@ from genpr.features.weights.known import (
 )
 from genpr.features.weights.verify import check_content, format_of, read_tensors
 from genpr.runtime import expanded, is_offline
-from genpr.storage import atomic_path, open_regular
+from genpr.storage import atomic_path, open_regular, sha256_of_file
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,10 +81,17 @@ def find_or_fetch(
 
 
 class Weights(NamedTuple):
-    """The tensors of a weights file, on the CPU, and the sha256 of that file."""
+    """Verified weights.
+
+    Attributes:
+        tensors: By name, on the CPU.
+        sha256: Of their file.
+        is_published: Whether they are of a published file, and not of one that only the user knows.
+    """
 
     tensors: dict[str, Tensor]
     sha256: str
+    is_published: bool = True
 
 
 def load_weights(entry: WeightsFile, path: Path) -> Weights:
@@ -103,6 +111,49 @@ def load_weights(entry: WeightsFile, path: Path) -> Weights:
         raise _unreadable(path, error) from error
     sha256 = check_content(entry, file, path, hint="it changed while it was being loaded")
     return Weights(read_tensors(entry, file, path), sha256)
+
+
+def load_any_weights(
+    published: Sequence[WeightsFile],
+    *,
+    weights: Path | None = None,
+    offline: bool = False,
+    progress: Progress | None = None,
+) -> Weights:
+    """The weights of a model that is published as one of several files.
+
+    Args:
+        published: The files; the first one that can be had is taken, of those on this machine if there are any.
+        weights: A file given by the user, who alone knows what it is; or a folder that may hold one of the published files.
+        offline: As in `find_or_fetch`.
+        progress: As in `find_or_fetch`.
+
+    Raises:
+        UsageError: The file that was given is not there.
+        WeightsError: None can be had.
+    """
+    if weights is not None and weights.is_dir():
+        for entry in published:
+            if (weights / entry.name).is_file():
+                return load_weights(entry, find_or_fetch(entry, weights=weights / entry.name))
+    elif weights is not None:
+        return _load_own(expanded(weights))
+    cached = [entry for entry in published if is_cached(entry)]
+    *alternatives, last = cached[:1] or published
+    for entry in alternatives:
+        try:
+            return load_weights(entry, find_or_fetch(entry, offline=offline, progress=progress))
+        except WeightsError as error:
+            if error.code != "weights-missing":
+                raise
+    return load_weights(last, find_or_fetch(last, offline=offline, progress=progress))
+
+
+def _load_own(path: Path) -> Weights:
+    if not path.is_file():
+        raise UsageError(f"--weights {path} is not a file", code="path-not-found", path=str(path))
+    entry = WeightsFile(name=path.name, url="", size=None, sha256=sha256_of_file(path), license="unknown")
+    return load_weights(entry, path)._replace(is_published=False)
 
 
 def verify_file(entry: WeightsFile, path: Path, *, hint: str = _DAMAGED) -> str:

@@ -46,7 +46,7 @@ def random_state(name: str) -> dict[str, torch.Tensor]:
 
 
 def build(name: str, state):
-    return clip.build(Weights(state, "0" * 64), name=ExtractorName.parse(name), device=torch.device("cpu"))
+    return clip.build(Weights(state, "0" * 64), names=[ExtractorName.parse(name)], device=torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,10 @@ def test_openais_networks_are_as_catalogd_and_use_quick_gelu(name):
     assert clip.resize_rule(model.training).name == known.resize
     assert clip._side(tower, name) == known.side
     assert feature_dim(clip.ImageTower(tower), known.side, name) == known.dim
-    assert clip.published_weights(model.training)[0].url.rpartition("/resolve/")[0] in known.weights.url
+    assert (
+        clip.published_weights(f"open_clip:{model.model}:openai")[0].url.rpartition("/resolve/")[0]
+        in known.weights.url
+    )
 
 
 @pytest.mark.parametrize("how_many", [1, 12])
@@ -189,7 +192,7 @@ def test_every_pair_of_open_clip_has_a_rule_and_weights_that_are_no_program():
     for model, tag in open_clip.list_pretrained():
         training = open_clip.get_pretrained_cfg(model, tag)
         clip.resize_rule(training)
-        for file in clip.published_weights(training):
+        for file in clip.published_weights(f"open_clip:{model}:{tag}"):
             assert file.hub_address is not None
             assert file.name.endswith((".safetensors", ".bin"))
 
@@ -225,7 +228,7 @@ def test_other_ways_to_show_images_are_refused():
 
 def test_weights_that_are_not_on_the_hub_are_refused():
     with pytest.raises(UsageError, match=r"example\.org/x\.pt.*not on the Hugging Face hub"):
-        clip.published_weights({"url": "https://example.org/x.pt"})
+        clip.files_of({"url": "https://example.org/x.pt"})
 
 
 @pytest.mark.parametrize(

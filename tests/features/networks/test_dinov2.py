@@ -34,7 +34,7 @@ def state() -> dict[str, torch.Tensor]:
 
 def build(state, name: str = "dinov2-vits14"):
     weights = Weights(state, DINOV2["s"].sha256)
-    return dinov2.build(weights, name=ExtractorName.parse(name), device=torch.device("cpu"))
+    return dinov2.build(weights, names=[ExtractorName.parse(name)], device=torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,7 @@ def random_state(network: nn.Module) -> dict[str, torch.Tensor]:
 def build(name: str, state) -> NetworkExtractor:
     parsed = ExtractorName.parse(name)
     weights = Weights(state, BUILT_IN[parsed.base].weights.sha256)
-    return torchvision_models.build(weights, name=parsed, device=CPU)
+    return torchvision_models.build(weights, names=[parsed], device=CPU)
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def test_pixels_have_variants(images):
 @pytest.fixture
 def small() -> NetworkExtractor:
     rule = InputRule(find_rule("torch-bilinear"), 8)
-    part = describe_part(ExtractorName("small"), rule, dim=192, weights_sha256="a" * 64, comparable=True)
+    part = describe_part(ExtractorName("small"), rule, dim=192, weights=Weights({}, "a" * 64))
     return NetworkExtractor(nn.Flatten(), [part], rule=rule, device=CPU)
 
 
@@ -153,7 +153,7 @@ def test_anything_that_moves_features_moves_the_cache_key():
     name, rule = ExtractorName("small"), InputRule(find_rule("clip"), 8)
 
     def key(name=name, rule=rule, sha256="a"):
-        return describe_part(name, rule, dim=3, weights_sha256=sha256, comparable=True).cache_key
+        return describe_part(name, rule, dim=3, weights=Weights({}, sha256)).cache_key
 
     others = [
         key(sha256="b"),
@@ -179,7 +179,7 @@ def test_several_layers_are_one_record(small):
 def test_bfloat16_is_not_comparable_with_published_numbers():
     name = ExtractorName.parse("vgg16@bfloat16")
     rule = InputRule(find_rule("tf1-bilinear"), 224)
-    assert not describe_part(name, rule, dim=1, weights_sha256=None, comparable=True).comparable
+    assert not describe_part(name, rule, dim=1, weights=Weights({}, "a" * 64)).comparable
 
 
 def test_genpr_is_imported_without_the_libraries_of_networks():

@@ -9,7 +9,7 @@ from torch import nn
 
 from genpr.features.networks import random_vgg16
 from genpr.features.networks.random_vgg16 import SEEDS, weights_sha256
-from genpr.features.registry import BUILT_IN, ExtractorName, Request
+from genpr.features.registry import BUILT_IN, ExtractorName
 
 SHA256 = {
     0: "030d6c66bade42da1f00d5cdec7ace93eb66c26d0b9961123beba6acae449641",
@@ -21,8 +21,7 @@ ALL_SHA256 = "2540ac5d21662bad4c68e26fd90809c4938abfee0a200d25a22fbcfb54ba8405"
 
 @pytest.fixture(scope="module")
 def extractor():
-    request = Request(names=(ExtractorName("random-vgg16"),), weights=None, device=torch.device("cpu"))
-    return random_vgg16.load(request)
+    return random_vgg16.build(None, names=[ExtractorName("random-vgg16")], device=torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")

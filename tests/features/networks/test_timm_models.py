@@ -8,10 +8,12 @@ import torch
 
 from genpr.errors import UsageError, WeightsError
 from genpr.features.custom import extractor_info
-from genpr.features.networks import open_families, timm_models
-from genpr.features.networks.open_families import find_family_weights, pillow_rule
+from genpr.features.networks import timm_models
+from genpr.features.networks.open_families import pillow_rule
 from genpr.features.networks.timm_models import feature_dim, published_weights
-from genpr.features.registry import ExtractorName, Request, load_extractor
+from genpr.features.registry import ExtractorName, load_extractor
+from genpr.features.weights import files
+from genpr.features.weights.files import load_any_weights
 from genpr.features.weights.known import hub_file, weights_folder
 
 MODEL = "test_vit.r160_in1k"
@@ -232,10 +234,6 @@ def test_a_model_that_is_no_square_of_colors_or_no_vector_is_refused():
         feature_dim(network, 160, "test_vit")
 
 
-def request_for(weights=None) -> Request:
-    return Request(names=(ExtractorName("timm:x"),), weights=weights, device=torch.device("cpu"))
-
-
 FILES = tuple(hub_file("org/x", file, license="MIT") for file in ("model.safetensors", "pytorch_model.bin"))
 
 
@@ -244,26 +242,30 @@ def test_the_first_file_that_can_be_had_is_taken(missing, found, monkeypatch, tm
     def find(entry, **_options):
         if FILES.index(entry) in missing:
             raise WeightsError("no", code="weights-missing")
-        return tmp_path / entry.name
+        path = tmp_path / entry.name
+        (save if path.suffix == ".safetensors" else torch.save)(
+            {"x": torch.zeros(FILES.index(entry) + 1)}, path
+        )
+        return path
 
-    monkeypatch.setattr(open_families, "find_or_fetch", find)
-    assert find_family_weights(request_for(), FILES) == (FILES[found], tmp_path / FILES[found].name)
+    monkeypatch.setattr(files, "find_or_fetch", find)
+    tensors, _, is_published = load_any_weights(FILES)
+    assert (len(tensors["x"]), is_published) == (found + 1, True)
 
 
-def test_a_file_on_this_machine_is_preferred_to_a_download(monkeypatch, tmp_path):
-    monkeypatch.setattr(open_families, "is_cached", lambda entry: entry is FILES[1])
-    monkeypatch.setattr(open_families, "find_or_fetch", lambda entry, **_options: tmp_path / entry.name)
-    assert find_family_weights(request_for(), FILES)[0] == FILES[1]
+def test_a_file_on_this_machine_is_preferred_to_a_download(tmp_path):
+    weights_folder().mkdir(mode=0o700)
+    torch.save({"x": torch.zeros(2)}, weights_folder() / FILES[1].name)
+    assert len(load_any_weights(FILES).tensors["x"]) == 2
 
 
-def test_a_wrong_file_is_not_replaced_by_another_one(monkeypatch):
-    def find(_entry, **_options):
-        raise WeightsError("no", code="weights-hash")
-
-    monkeypatch.setattr(open_families, "find_or_fetch", find)
+def test_a_wrong_file_is_not_replaced_by_another_one(tmp_path):
+    weights_folder().mkdir(mode=0o700)
+    (weights_folder() / FILES[0].name).write_bytes(b"a page")
+    torch.save({"x": torch.zeros(2)}, weights_folder() / FILES[1].name)
     with pytest.raises(WeightsError) as caught:
-        find_family_weights(request_for(), FILES)
-    assert caught.value.code == "weights-hash"
+        load_any_weights(FILES)
+    assert caught.value.code == "weights-format"
 
 
 def test_offline_the_missing_weights_are_named():
@@ -274,4 +276,4 @@ def test_offline_the_missing_weights_are_named():
 
 def test_a_given_file_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(UsageError, match="is not a file"):
-        find_family_weights(request_for(tmp_path / "none.safetensors"), FILES)
+        load_any_weights(FILES, weights=tmp_path / "none.safetensors")
