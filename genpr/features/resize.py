@@ -46,13 +46,11 @@ class ResizeRule:
             torch-bicubic-antialias overshoots, as published).
         exact_on_device: Whether CUDA computes it itself, with the bits of the CPU. Other rules bring images on
             CUDA to the CPU and back: resize before you move them.
-        summary: What it is and who uses it, in one line.
     """
 
     name: str
     resize: Callable[[Tensor, int], Tensor]
-    exact_on_device: bool
-    summary: str
+    exact_on_device: bool = False
 
 
 def find_rule(name: str) -> ResizeRule:
@@ -212,52 +210,51 @@ def _clip(image: Tensor, size: int) -> Tensor:
 
 
 _RULES = (
-    ResizeRule(
-        "tf1-bilinear",
-        tf1_bilinear,
-        exact_on_device=True,
-        summary="TensorFlow 1 bilinear, no half-pixel shift, no antialiasing: published FID, torch-fidelity, ADM",
-    ),
-    ResizeRule(
-        "torch-bilinear",
-        torch_bilinear,
-        exact_on_device=True,
-        summary="torch bilinear, no antialiasing: pytorch-fid, dgm-eval's Inception",
-    ),
-    ResizeRule(
-        "torch-bilinear-antialias",
-        partial(torch_antialias, filter_name="bilinear"),
-        exact_on_device=False,
-        summary="torch bilinear, antialiased: torchmetrics 1.8 and later",
-    ),
-    ResizeRule(
-        "pil-bicubic-float",
-        _pil_bicubic_float,
-        exact_on_device=False,
-        summary="Pillow bicubic on 32-bit floats, clipped, never rounded to 8 bits: clean-fid",
-    ),
-    ResizeRule(
-        "pil-bicubic-uint8",
-        _pil_bicubic_uint8,
-        exact_on_device=False,
-        summary="Pillow bicubic on 8-bit RGB, squashed to a square: dgm-eval's DINOv2",
-    ),
-    ResizeRule(
-        "torch-bicubic-antialias",
-        partial(torch_antialias, filter_name="bicubic"),
-        exact_on_device=False,
-        summary="torch bicubic, antialiased, overshoot kept: EDM2's DINOv2",
-    ),
-    ResizeRule(
-        "clip",
-        _clip,
-        exact_on_device=False,
-        summary="Pillow bicubic on 8-bit RGB to the shorter side, then center crop: CLIP of OpenAI and OpenCLIP",
-    ),
+    ResizeRule("tf1-bilinear", tf1_bilinear, exact_on_device=True),
+    ResizeRule("torch-bilinear", torch_bilinear, exact_on_device=True),
+    ResizeRule("torch-bilinear-antialias", partial(torch_antialias, filter_name="bilinear")),
+    ResizeRule("pil-bicubic-float", _pil_bicubic_float),
+    ResizeRule("pil-bicubic-uint8", _pil_bicubic_uint8),
+    ResizeRule("torch-bicubic-antialias", partial(torch_antialias, filter_name="bicubic")),
+    ResizeRule("clip", _clip),
 )
 
 RESIZE_RULES: Mapping[str, ResizeRule] = MappingProxyType({rule.name: rule for rule in _RULES})
 """Every rule by its name."""
+
+
+def pillow_rule(family: str, interpolation: str, *, crop: float = 1.0, squash: bool = False) -> ResizeRule:
+    """The rule of torchvision's `Resize` and `CenterCrop` on 8-bit Pillow images, such as "timm-bicubic-0.95".
+
+    Args:
+        family: First part of the rule's name.
+        interpolation: "bilinear", "bicubic", "lanczos" and so on.
+        crop: Share of the resized image's (shorter) side that is kept.
+        squash: Resize to a square, instead of the shorter side only.
+
+    Raises:
+        UsageError: Pillow has no such interpolation, or nothing would be cropped but added.
+    """
+    name = f"{family}-{interpolation}-{crop}{'-squash' if squash else ''}"
+    if interpolation.upper() not in Image.Resampling.__members__ or not 0 < crop <= 1:
+        raise UsageError(f"resize rule {name!r} is not supported", code="unsupported-model")
+    resize = partial(
+        _resize_and_crop, filter_=Image.Resampling[interpolation.upper()], crop=crop, squash=squash
+    )
+    return ResizeRule(name, resize)
+
+
+def _resize_and_crop(
+    image: Tensor, side: int, *, filter_: Image.Resampling, crop: float, squash: bool
+) -> Tensor:
+    height, width = image.shape[1:]
+    scaled = int(side / crop)  # as timm rounds it
+    shorter = min(height, width)
+    if squash:
+        height = width = scaled
+    else:  # torchvision truncates
+        height, width = scaled * height // shorter, scaled * width // shorter
+    return resized_middle(image, (height, width), side, filter_)
 
 
 _MOST_RESIZED = 2**26  # pixels of an image that only the middle is used of; more is reached from 1,300:1 on

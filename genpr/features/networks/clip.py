@@ -23,15 +23,16 @@ import torch
 from torch import Tensor, nn
 
 from genpr.errors import UsageError
-from genpr.features.networks.network import InputRule, NetworkExtractor, single_layer
-from genpr.features.networks.open_families import (
+from genpr.features.networks.network import (
+    InputRule,
+    NetworkExtractor,
     gray_levels,
     misfit,
-    pillow_rule,
+    single_layer,
     unknown_model,
 )
 from genpr.features.registry import ExtractorName
-from genpr.features.resize import ResizeRule, find_rule
+from genpr.features.resize import ResizeRule, find_rule, pillow_rule
 from genpr.features.weights.files import Weights
 from genpr.features.weights.known import WeightsFile, hub_file
 from genpr.runtime import state_guard

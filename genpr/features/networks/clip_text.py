@@ -26,7 +26,7 @@ from genpr.features.networks.clip import (
     find_model,
     without_wrapper,
 )
-from genpr.features.networks.open_families import misfit
+from genpr.features.networks.network import misfit
 from genpr.features.registry import ExtractorName
 from genpr.features.weights.files import Weights
 from genpr.runtime import state_guard

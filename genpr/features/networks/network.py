@@ -6,12 +6,14 @@ One pass may give several layers, side by side in each row: FID, sFID and IS nee
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 import torch
 from torch import Tensor, nn
 
+from genpr.errors import UsageError, WeightsError
 from genpr.features.extractor import ExtractorInfo, prepare_batch
 from genpr.features.registry import BUILT_IN, ExtractorName
 from genpr.features.resize import ResizeRule
@@ -48,6 +50,12 @@ class InputRule:
     def name(self) -> str:
         """Rule and side, such as "tf1-bilinear-299"."""
         return f"{self.resize.name}-{self.side}"
+
+
+def gray_levels(color: Sequence[float]) -> Color:
+    """Red, green and blue in 0..255, given in 0..1."""
+    red, green, blue = color
+    return red * 255, green * 255, blue * 255
 
 
 class NetworkExtractor:
@@ -164,3 +172,16 @@ def joint_info(parts: Sequence[ExtractorInfo]) -> ExtractorInfo:
         comparable=all(part.comparable for part in parts),
         cache_key=hashlib.sha256(keys.encode()).hexdigest(),
     )
+
+
+def misfit(name: str, error: Exception) -> WeightsError:
+    """The error for weights that are not of the model `name`."""
+    reason = " ".join(str(error).split())
+    return WeightsError(f"the weights are not of {name}: {reason[:500]}", code="weights-mismatch")
+
+
+def unknown_model(library: str, model: str, known: Iterable[str], where: str) -> UsageError:
+    """The error for a model that `library` does not have."""
+    close = get_close_matches(model, list(known), n=3)
+    meant = f"; did you mean {' or '.join(close)}?" if close else ""
+    return UsageError(f"{library} has no model {model!r}{meant}; see {where}", code="unknown-model")

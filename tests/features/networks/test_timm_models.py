@@ -9,9 +9,9 @@ import torch
 from genpr.errors import UsageError, WeightsError
 from genpr.features.custom import extractor_info
 from genpr.features.networks import timm_models
-from genpr.features.networks.open_families import pillow_rule
 from genpr.features.networks.timm_models import feature_dim, published_weights
 from genpr.features.registry import ExtractorName, load_extractor
+from genpr.features.resize import pillow_rule
 from genpr.features.weights import files
 from genpr.features.weights.files import load_any_weights
 from genpr.features.weights.known import hub_file, weights_folder
