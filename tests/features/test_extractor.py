@@ -11,7 +11,7 @@ from torch import nn
 
 from genpr.errors import ResourceError, UsageError
 from genpr.features.custom import extractor_device, extractor_info
-from genpr.features.extractor import ExtractorInfo, PreparingExtractor, prepare_batch
+from genpr.features.extractor import ExtractorInfo
 from genpr.features.registry import list_extractors, load_extractor
 from genpr.features.weights.known import INCEPTION_2015
 
@@ -34,29 +34,6 @@ def test_the_list_says_what_each_needs(tmp_path, monkeypatch):
     assert not inception.cached
     assert (gabor.name, gabor.weights, gabor.license, gabor.comparable) == ("gabor", None, None, False)
     assert gabor.cached
-
-
-@pytest.mark.parametrize("name", ["gabor", "pixels"])
-def test_the_list_agrees_with_the_extractors_themselves(name):
-    loaded = load_extractor(name, device="cpu")
-    (listed,) = [item for item in list_extractors() if item.name == name]
-    info = extractor_info(loaded)
-    assert (listed.name, listed.dim, listed.resize, listed.comparable) == (
-        info.name,
-        info.dim,
-        info.resize,
-        info.comparable,
-    )
-    assert loaded.dim == info.dim
-
-
-def test_gabor_loads_and_embeds():
-    gabor = load_extractor("gabor", device="cpu")
-    assert isinstance(gabor, PreparingExtractor)
-    images = torch.randint(
-        0, 256, (2, 3, 30, 40), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
-    )
-    assert gabor(images).shape == (2, gabor.dim)
 
 
 @pytest.mark.parametrize("name", ["gabor", "some/file.py:load"])
@@ -120,15 +97,6 @@ def test_the_device_is_the_declared_one_or_that_of_the_parameters():
     assert extractor_device(Described()) == torch.device("cpu")
     network.device = "cpu"
     assert extractor_device(network) == torch.device("cpu")
-
-
-def test_a_batch_is_prepared_image_by_image():
-    gabor = load_extractor("gabor", device="cpu")
-    images = torch.randint(
-        0, 256, (2, 3, 30, 40), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
-    )
-    batch = prepare_batch(gabor, images)
-    assert torch.equal(batch, torch.stack([gabor.prepare(image) for image in images]))
 
 
 def test_without_torchvision_what_needs_none_works_and_the_rest_says_what_to_do(

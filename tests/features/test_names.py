@@ -3,12 +3,7 @@ from __future__ import annotations
 import pytest
 
 from genpr.errors import UsageError
-from genpr.features.registry import RESIZE_NAMES, ExtractorName, canonical_name, group_by_network, weights_of
-from genpr.features.resize import RESIZE_RULES
-
-
-def test_the_names_of_resize_rules_are_those_of_the_rules():
-    assert tuple(RESIZE_RULES) == RESIZE_NAMES
+from genpr.features.registry import ExtractorName, canonical_name, group_by_network, weights_of
 
 
 @pytest.mark.parametrize(

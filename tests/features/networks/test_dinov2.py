@@ -3,10 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from genpr.errors import WeightsError
 from genpr.features.custom import extractor_info
 from genpr.features.networks import dinov2
-from genpr.features.registry import BUILT_IN, ExtractorName, load_extractor
+from genpr.features.registry import BUILT_IN, ExtractorName
 from genpr.features.resize import find_rule
 from genpr.features.weights.files import Weights
 from genpr.features.weights.known import DINOV2
@@ -131,9 +130,3 @@ def test_rows_stay_rows_and_the_offset_moves_them_aside():
     torch.testing.assert_close(grid[2:-2, 5, 0], centers[2:-2], rtol=0, atol=0.06)
     torch.testing.assert_close(grid[5, 2:-2, 1], centers[2:-2], rtol=0, atol=0.06)
     assert ((torch.arange(16) + 0.5) * 37 / 16 - 0.5 - centers)[13] > 0.15
-
-
-def test_offline_the_missing_weights_are_named():
-    with pytest.raises(WeightsError, match="dinov2_vitl14_pretrain") as caught:
-        load_extractor("dinov2-vitl14", device="cpu")
-    assert caught.value.code == "weights-missing"

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 import torch
 
-from genpr.errors import DataError, WeightsError
+from genpr.errors import WeightsError
 from genpr.features.custom import extractor_info
 from genpr.features.extractor import PreparingExtractor
 from genpr.features.networks.inception import InceptionNetwork, build
@@ -73,23 +73,8 @@ def images() -> torch.Tensor:
     )
 
 
-def test_the_call_is_prepare_then_forward(inception, images):
-    prepared = torch.stack([inception.prepare(image) for image in images])
-    assert prepared.shape == (3, 3, 299, 299)
-    features = inception(images)
-    assert torch.equal(features, inception.forward(prepared))
-    assert (features.dtype, tuple(features.shape)) == (torch.float32, (3, 2048))
-    assert features.std(dim=0).max() > 0
-
-
 def test_prepare_is_the_tf1_resize(inception, images):
     assert torch.equal(inception.prepare(images[0]), tf1_bilinear(images[0], 299))
-
-
-def test_nothing_needs_gradients_and_the_input_is_untouched(inception, images):
-    before = images.clone()
-    assert not inception(images).requires_grad
-    assert torch.equal(images, before)
 
 
 def test_it_is_a_preparing_extractor_described_by_its_weights(inception, weights):
@@ -137,35 +122,6 @@ def test_weights_of_another_hash_are_refused(weights):
     with pytest.raises(WeightsError, match=INCEPTION_2015.sha256) as caught:
         load(INCEPTION_2015, weights[1])
     assert caught.value.code == "weights-hash"
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        torch.zeros(2, 3, 8, 8),
-        torch.zeros(3, 8, 8, dtype=torch.uint8),
-        torch.zeros(2, 8, 8, 3, dtype=torch.uint8),
-        torch.zeros(0, 3, 8, 8, dtype=torch.uint8),
-    ],
-)
-def test_images_of_another_kind_are_refused(inception, wrong):
-    with pytest.raises(DataError, match="needs uint8 images") as caught:
-        inception(wrong)
-    assert caught.value.code == "image-tensor"
-
-
-def test_batches_do_not_mix_images(inception, images):
-    alone = torch.cat([inception(image[None]) for image in images])
-    torch.testing.assert_close(inception(images), alone, rtol=1e-4, atol=1e-5)
-
-
-def test_the_global_state_is_left_as_found(inception, images):
-
-    before = (torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark)
-    generator_state = torch.get_rng_state()
-    inception(images[:1])
-    assert (torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark) == before
-    assert torch.equal(torch.get_rng_state(), generator_state)
 
 
 # Layers -----------------------------------------------------------------------------------------------------

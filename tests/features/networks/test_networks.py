@@ -9,9 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from genpr.errors import DataError, UsageError, WeightsError
+from genpr.errors import UsageError
 from genpr.features.custom import extractor_info
-from genpr.features.extractor import PreparingExtractor
 from genpr.features.networks import torchvision_models
 from genpr.features.networks.network import InputRule, NetworkExtractor, describe_part, joint_info
 from genpr.features.registry import BUILT_IN, ExtractorName, load_extractor
@@ -85,20 +84,6 @@ def test_weights_that_do_not_fit_exactly_are_refused(name):
         build(name, {})
 
 
-@pytest.mark.parametrize("name", ["vgg16", "inception-torchvision"])
-def test_offline_the_missing_weights_are_named(name):
-    with pytest.raises(WeightsError) as caught:
-        load_extractor(name, device="cpu")
-    assert caught.value.code == "weights-missing"
-    assert BUILT_IN[name].weights.name in str(caught.value)
-
-
-def test_the_global_state_is_left_as_found(inception_state, images):
-    before = torch.get_rng_state()
-    build("inception-torchvision", inception_state)(images[:1])
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 def test_pixels_are_the_resized_image_plane_by_plane(images):
     pixels = load_extractor("pixels", device="cpu")
     rule = find_rule("torch-bicubic-antialias")
@@ -129,24 +114,12 @@ def small() -> NetworkExtractor:
     return NetworkExtractor(nn.Flatten(), [part], rule=rule, device=CPU)
 
 
-def test_the_call_is_prepare_then_forward(small, images):
-    assert isinstance(small, PreparingExtractor)
-    prepared = torch.stack([small.prepare(image) for image in images])
-    assert torch.equal(small(images), small.forward(prepared))
-    assert (small.name, small.dim, small.thread_safe) == ("small", 192, True)
-
-
 def test_colors_keep_their_order_and_are_normalized_each_by_its_own(small):
     levels = torch.tensor([10, 100, 200])
     image = levels.to(torch.uint8)[None, :, None, None].expand(1, 3, 5, 5)
     mean = 255 * torch.tensor([0.485, 0.456, 0.406])
     std = 255 * torch.tensor([0.229, 0.224, 0.225])
     torch.testing.assert_close(small(image).reshape(3, 64).mean(1), (levels - mean) / std)
-
-
-def test_images_of_another_kind_are_refused(small):
-    with pytest.raises(DataError, match="needs uint8 images"):
-        small(torch.zeros(1, 3, 8, 8))
 
 
 def test_anything_that_moves_features_moves_the_cache_key():

@@ -268,12 +268,6 @@ def test_a_wrong_file_is_not_replaced_by_another_one(tmp_path):
     assert caught.value.code == "weights-format"
 
 
-def test_offline_the_missing_weights_are_named():
-    with pytest.raises(WeightsError, match="timm--test_vit") as caught:
-        load_extractor(f"timm:{MODEL}", device="cpu")
-    assert caught.value.code == "weights-missing"
-
-
 def test_a_given_file_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(UsageError, match="is not a file"):
         load_any_weights(FILES, weights=tmp_path / "none.safetensors")

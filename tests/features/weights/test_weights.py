@@ -164,13 +164,6 @@ def test_a_silent_server_is_given_up_soon(server, monkeypatch):
     assert left_behind() == []
 
 
-def test_an_error_of_the_server_is_quoted(server):
-    server.status = 404
-    with pytest.raises(WeightsError, match="Not Found") as caught:
-        find_or_fetch(server.entry())
-    assert caught.value.code == "weights-missing"
-
-
 # Downloads
 
 
@@ -208,14 +201,6 @@ def test_a_wrong_answer_is_refused_and_nothing_is_kept(answer, said, server):
     assert left_behind() == []
 
 
-def test_a_download_cut_short_leaves_nothing(server):
-    server.answer, server.announced = CONTENT[:500_000], len(CONTENT)
-    with pytest.raises(WeightsError) as caught:
-        find_or_fetch(server.entry())
-    assert caught.value.code in {"weights-hash", "weights-missing"}
-    assert left_behind() == []
-
-
 def test_an_interrupted_download_leaves_nothing(server):
     def interrupt(_done, _total):
         raise KeyboardInterrupt
@@ -223,18 +208,6 @@ def test_an_interrupted_download_leaves_nothing(server):
     with pytest.raises(KeyboardInterrupt):
         find_or_fetch(server.entry(), progress=interrupt)
     assert left_behind() == []
-
-
-def test_processes_that_need_the_same_file_download_it_once(server):
-    server.delay = 0.5
-    entry = server.entry()
-    script = f"from genpr.features.weights.files import *; print(find_or_fetch({entry!r}))"
-    processes = [
-        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) for _ in range(3)
-    ]
-    answers = [process.communicate(timeout=60)[0].strip() for process in processes]
-    assert answers == [str(weights_folder() / "tiny.pth")] * 3
-    assert len(server.requests) == 1
 
 
 # Loading
