@@ -76,17 +76,6 @@ def test_mixed_sizes_keep_their_order(tmp_path, rng):
     )
 
 
-def test_images_of_many_sizes_do_not_pile_up(tmp_path, rng):
-    for index in range(30):
-        Image.fromarray(rng.integers(0, 256, (index + 1, 3, 3), dtype=np.uint8)).save(
-            tmp_path / f"{index:03d}.png"
-        )
-    extractor = Counting()
-    embed_source(open_source(tmp_path), wrap_extractor(extractor), batch_size=2)
-    first_run_after = next(i for i, shape in enumerate(extractor.batches) if shape[2] < 9)
-    assert first_run_after < 9, "blocks of rare sizes ran before the source ended"
-
-
 def test_the_model_is_in_eval_mode_inside_and_as_before_outside(write_images, pixels):
     extractor = Counting()
     extractor.train()
@@ -377,7 +366,7 @@ def test_layers_are_kept_apart_and_known_where_all_of_them_are(write_images, pix
     info = extractor_info(gabor)
     left, right = (replace(info, dim=n, cache_key=letter * 64) for n, letter in ((700, "a"), (36, "b")))
     identities = [bytes([i]) * 32 for i in range(len(features))]
-    flags = [("alpha-dropped",)] * len(features)
+    flags = [("alpha-dropped",) if i % 2 else ("multi-frame",) for i in range(len(features))]
 
     def joined():
         return JoinedCache([FeatureCache(tmp_path, part, "cpu") for part in (left, right)], [700, 36])
@@ -392,7 +381,7 @@ def test_layers_are_kept_apart_and_known_where_all_of_them_are(write_images, pix
     cache = joined()
     for i, identity in enumerate(identities):
         assert torch.equal(cache.get(identity).features, features[i])
-        assert cache.get(identity).flags == ("alpha-dropped",)
+        assert cache.get(identity).flags == flags[i]
     stored = [load_file(path)["features"] for path in sorted(only_left.folder.glob("*.safetensors"))]
     assert sum(map(len, stored)) == len(features), "what was known is not stored twice"
 

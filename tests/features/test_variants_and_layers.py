@@ -85,28 +85,6 @@ def test_it_has_variants(monkeypatch):
     assert torch.equal(features, features.bfloat16().float()), "computed in bfloat16"
 
 
-def test_the_layers_of_a_joint_cache_keep_each_images_own_flags(gabor, tmp_path):
-    info = extractor_info(gabor)
-    parts = [replace(info, dim=n, cache_key=letter * 64) for n, letter in ((2, "a"), (1, "b"))]
-    identities = [bytes([i]) * 32 for i in range(6)]
-    flags = [("alpha-dropped",) if i % 2 else ("multi-frame",) for i in range(6)]
-    features = torch.arange(18.0).view(6, 3)
-
-    def joined():
-        return JoinedCache([FeatureCache(tmp_path, part, "cpu") for part in parts], [2, 1])
-
-    for part, column in zip(parts, features.split([2, 1], 1), strict=True):
-        known = FeatureCache(tmp_path, part, "cpu")
-        known.add(identities[:3], column[:3], flags[:3])
-        known.flush()
-    cache = joined()
-    cache.add(identities, features, flags)
-    cache.flush()
-    for i, identity in enumerate(identities):
-        known = joined().get(identity)
-        assert (known.features.tolist(), known.flags) == (features[i].tolist(), flags[i])
-
-
 def test_a_damaged_file_of_any_layer_is_noticed(gabor, tmp_path):
     info = extractor_info(gabor)
     parts = [replace(info, dim=1, cache_key=letter * 64) for letter in "ab"]

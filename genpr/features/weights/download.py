@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from email.message import Message
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
@@ -32,23 +31,8 @@ class DownloadError(Exception):
         self.may_pass = may_pass
 
 
-@dataclass(frozen=True)
-class Arrival:
-    """What is known about a file that arrived.
-
-    Attributes:
-        size: Bytes that were written.
-        is_too_long: Whether the server had more than expected; the rest was not read.
-    """
-
-    size: int
-    is_too_long: bool
-
-
-def download(
-    url: str, path: Path, *, size: int | None, progress: Progress | None, timeout_s: float
-) -> Arrival:
-    """Stream `url` into `path`.
+def download(url: str, path: Path, *, size: int | None, progress: Progress | None, timeout_s: float) -> int:
+    """Stream `url` into `path`, and return how many bytes came.
 
     Args:
         url: Where the file is.
@@ -82,8 +66,7 @@ def download(
     if length is not None and received < min(length, _LONGEST if size is None else size):
         text = f"the connection broke after {received:,} of {length:,} bytes"
         raise DownloadError(text, may_pass=True)
-    too_long = expected is not None and received > expected
-    return Arrival(received, too_long)
+    return received
 
 
 def _may_pass(error: Exception, reason: object) -> bool:

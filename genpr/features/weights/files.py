@@ -32,7 +32,6 @@ from genpr.storage import atomic_path, open_regular, sha256_of_file
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from genpr.features.weights.download import Arrival
 
 _TIMEOUT_S = 5.0  # to connect, and between two pieces of a download
 _PAUSES_S = (1.0, 4.0)  # before the second and the third attempt
@@ -248,32 +247,21 @@ def _remove_partial(folder: Path, entry: WeightsFile) -> None:
             path.unlink(missing_ok=True)
 
 
-def _attempt_download(entry: WeightsFile, path: Path, progress: Progress | None) -> Arrival:
-    """Fetch `entry` into `path`, again after a pause where a server is busy or the connection breaks."""
+def _download(entry: WeightsFile, path: Path, progress: Progress | None) -> None:
+    """Put `entry` into `path`, trying again after a pause where a server is busy or the connection breaks."""
     from genpr.features.weights.download import DownloadError, download
 
     for pause_s in (*_PAUSES_S, None):
         try:
-            return download(
-                entry.url,
-                path,
-                size=entry.size,
-                progress=progress,
-                timeout_s=_TIMEOUT_S,
-            )
+            received = download(entry.url, path, size=entry.size, progress=progress, timeout_s=_TIMEOUT_S)
+            break
         except DownloadError as error:
             if pause_s is None or not error.may_pass:
                 raise _missing(entry, f"the download failed ({error})") from error
-        time.sleep(pause_s)
-    raise AssertionError("the last attempt returns or raises")
-
-
-def _download(entry: WeightsFile, path: Path, progress: Progress | None) -> None:
-    """Put `entry` into `path`, or raise."""
-    arrival = _attempt_download(entry, path, progress)
-    came = f"{arrival.size:,}" if entry.size is None else f"{arrival.size:,} of {entry.size:,}"
-    if arrival.is_too_long:
-        came = f"more than {arrival.size - 1:,}"
+            time.sleep(pause_s)
+    came = f"{received:,}"
+    if entry.size is not None:
+        came = f"{came} of {entry.size:,}" if received <= entry.size else f"more than {entry.size:,}"
     hint = f"{came} bytes came; a proxy or login page may have answered, nothing was kept"
     with path.open("rb") as file:
         check_content(entry, file, entry.url, hint=hint)

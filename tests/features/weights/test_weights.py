@@ -221,7 +221,7 @@ def entry_of(path: Path) -> WeightsFile:
 def test_the_tensors_come_back(tmp_path):
     path = tmp_path / "state.pth"
     torch.save({"weight": torch.arange(6.0).view(2, 3)}, path)
-    state, sha256 = load_weights(entry_of(path), path)
+    state, sha256, _ = load_weights(entry_of(path), path)
     assert sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     assert torch.equal(state["weight"], torch.arange(6.0).view(2, 3))
 

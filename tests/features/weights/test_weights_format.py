@@ -71,7 +71,7 @@ def refused(entry: WeightsFile, path: Path, code: str) -> str:
 def test_checkpoints_of_both_ages_are_read(old, suffix, make, tmp_path):
     content = checkpoint(3.0, old=old)
     path = put(tmp_path / "file", content)
-    tensors, _ = load_weights(make(f"tiny{suffix}", content), path)
+    tensors = load_weights(make(f"tiny{suffix}", content), path).tensors
     assert torch.equal(tensors["weight"], torch.full((64, 64), 3.0))
 
 
@@ -79,7 +79,7 @@ def test_checkpoints_of_both_ages_are_read(old, suffix, make, tmp_path):
 def test_safetensors_are_read(make, tmp_path):
     content = save({"a": torch.arange(6.0).view(2, 3), "b": torch.zeros(0)}, metadata={"format": "pt"})
     path = put(tmp_path / "file", content)
-    tensors, _ = load_weights(make("tiny.safetensors", content), path)
+    tensors = load_weights(make("tiny.safetensors", content), path).tensors
     assert torch.equal(tensors["a"], torch.arange(6.0).view(2, 3))
     assert tensors["b"].shape == (0,)
 
@@ -196,7 +196,7 @@ def test_the_bytes_that_were_hashed_are_the_bytes_that_are_read(tmp_path, monkey
         return read(*args, **kwargs)
 
     monkeypatch.setattr(torch, "load", exchange_then_read)
-    tensors, _ = load_weights(published("tiny.pth", content), path)
+    tensors = load_weights(published("tiny.pth", content), path).tensors
     assert float(tensors["weight"][0, 0]) == 1.0
 
 

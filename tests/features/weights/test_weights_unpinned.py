@@ -47,7 +47,7 @@ def refused(entry, code="weights-hash", **how) -> str:
 def test_a_download_is_used_with_the_hash_that_it_has(entry, server):
     path = find_or_fetch(entry)
     assert left_behind() == ["tiny.pth"]
-    tensors, sha256 = load_weights(entry, path)
+    tensors, sha256, _ = load_weights(entry, path)
     assert sha256 == DIGEST
     assert float(tensors["weight"][0, 0]) == 1.0
     assert find_or_fetch(entry) == path
