@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import bz2
-import copy
 import gzip
-import io
 import lzma
 import os
 import stat
@@ -59,9 +57,6 @@ DAMAGE = (
     ValueError,
     RuntimeError,  # zipfile's word for encrypted, and NotImplementedError
 )
-_LZMA_HEADER = struct.Struct(
-    "<2xHBL"
-)  # version, size of the properties; literal and position bits, dictionary size
 _ENCRYPTED = 0x1  # zip flag bit
 _LABEL_KEYS = ("label", "class", "cls")  # of a .json file, the first that is there
 _MOST_TEXT = 1000  # characters of the name of a class
@@ -101,8 +96,8 @@ def open_member(
 ) -> IO[bytes]:
     """Open a member to read it forwards: its size is checked against the archive, and memory stays bounded.
 
-    An archive says twice how large a member is, and may lie both times. `zipfile` decompresses all that it is given before
-    it cuts the result to the size that was said, and with bzip2 or LZMA it does so even when a few bytes are requested.
+    Only stored and deflated members are read. With other compressions `zipfile` decompresses all that it is given, even when
+    a few bytes are requested.
 
     Args:
         archive: The archive.
@@ -112,7 +107,8 @@ def open_member(
     Raises:
         DataError: It claims more bytes than its compressed ones can honestly stand for ("zip-bomb").
         KeyError: There is no such member.
-        zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError: As `ZipFile.open`.
+        NotImplementedError: It is compressed in another way.
+        zipfile.BadZipFile, OSError, RuntimeError: As `ZipFile.open`.
     """
     info = archive.getinfo(member) if isinstance(member, str) else member
     packed = max(0, min(info.compress_size, archive.start_dir - info.header_offset))
@@ -123,12 +119,11 @@ def open_member(
             code="zip-bomb",
             path=archive.filename,
         )
-    if info.compress_type not in {zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA}:
-        return archive.open(info)
-    raw = copy.copy(info)
-    raw.compress_type, raw.file_size = zipfile.ZIP_STORED, info.compress_size
-    del raw.CRC  # of the decompressed data
-    return cast("IO[bytes]", _PackedMember(archive.open(raw), info))
+    if info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+        raise NotImplementedError(
+            f"compression method {info.compress_type} is not supported; repack it with deflate"
+        )
+    return archive.open(info)
 
 
 def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo | str) -> bytes:
@@ -140,51 +135,6 @@ def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo | str) -> byte
     info = archive.getinfo(member) if isinstance(member, str) else member
     with open_member(archive, info) as file:
         return file.read(info.file_size)  # without a size, zipfile decompresses whatever is there
-
-
-class _PackedMember(io.RawIOBase):
-    """A member that bzip2 or LZMA compressed: never more of it in memory than was requested."""
-
-    def __init__(self, packed: IO[bytes], info: zipfile.ZipInfo) -> None:
-        self._packed, self._info = packed, info
-        self._stream: Any = (
-            bz2.BZ2File(packed) if info.compress_type == zipfile.ZIP_BZIP2 else _lzma_file(packed, info)
-        )
-        self._at, self._crc = 0, 0
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        left = self._info.file_size - self._at
-        data: bytes = self._stream.read(left if size < 0 else min(size, left))
-        if not data and left and size:
-            raise EOFError(f"{self._info.filename} ends before its last byte")
-        self._at += len(data)
-        self._crc = zlib.crc32(data, self._crc)
-        if self._at == self._info.file_size and self._crc != self._info.CRC:
-            raise zipfile.BadZipFile(f"Bad CRC-32 for file {self._info.filename!r}")
-        return data
-
-    def close(self) -> None:
-        self._stream.close()
-        self._packed.close()
-        super().close()
-
-
-def _lzma_file(packed: IO[bytes], info: zipfile.ZipInfo) -> lzma.LZMAFile:
-    """LZMA as zip archives have it: the properties first, and an end that may be left out."""
-    size, bits, dictionary = _LZMA_HEADER.unpack(packed.read(_LZMA_HEADER.size))
-    if size != 5 or bits >= 9 * 5 * 5:
-        raise zipfile.BadZipFile(f"{info.filename} has unknown LZMA properties")
-    chosen = {
-        "id": lzma.FILTER_LZMA1,
-        "lc": bits % 9,
-        "lp": bits // 9 % 5,
-        "pb": bits // 45,
-        "dict_size": max(4096, min(dictionary, info.file_size)),  # it never needs more than there is to read
-    }
-    return lzma.LZMAFile(packed, format=lzma.FORMAT_RAW, filters=[chosen])
 
 
 @dataclass(frozen=True)
@@ -250,10 +200,8 @@ def _read_from_zip(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
         return read_member(archive, member)
     except DataError as error:
         raise ImageError(printable(str(error)), code=error.code, path=name) from error
-    except (NotImplementedError, OSError) as error:  # a compression that Python lacks
+    except (NotImplementedError, OSError) as error:
         raise unreadable(name, error) from error
-    except MemoryError as error:  # LZMA takes what the member says that it needs
-        raise unreadable(name, "its compression asks for more memory than there is") from error
     except DAMAGE as error:
         raise ImageError(
             f"{printable(name)}: its data in the archive is damaged ({error})",

@@ -173,7 +173,7 @@ def kinds() -> dict[str, tuple[str, Sequence[bytes], Read]]:
     members, found = valid.members(), {}
     for name, files in valid.image_files().items():
         found[name] = ("x.png", files, read_image)
-    methods = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA)
+    methods = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
     found["zip"] = ("x.zip", [valid.zip_of(members, method) for method in methods], read_source)
     for suffix, mode in ((".tar", "w"), (".tar.gz", "w:gz"), (".tar.xz", "w:xz")):
         found[suffix[1:]] = (f"x{suffix}", [valid.tar_of(members, mode)], read_source)
