@@ -21,10 +21,14 @@ import numpy as np
 import PIL
 from numpy.typing import NDArray
 from PIL import Image, ImageFile, features
+from PIL.AvifImagePlugin import AvifImageFile
+from PIL.BmpImagePlugin import BmpImageFile
+from PIL.GifImagePlugin import GifImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 from PIL.PpmImagePlugin import PpmImageFile
 from PIL.TiffImagePlugin import TiffImageFile
+from PIL.WebPImagePlugin import WebPImageFile
 
 from genpr.errors import GenprError, ImageError, printable
 from genpr.images.avif import avif_workload
@@ -41,7 +45,6 @@ from genpr.images.formats import (
     workload,
 )
 from genpr.images.item import ImageData
-from genpr.images.plugins import PLUGINS, MeteredFile
 from genpr.images.policy import FLAGS, MAX_PIXELS, DecodePolicy
 
 __all__ = [
@@ -59,6 +62,12 @@ __all__ = [
 _LEAST_LIMIT = 2**24
 _LONGEST_SIDE = 2**20  # pixels; decoders hold several rows at once, and resizing stretches them
 _SMALL_FILE = 2**16  # bytes, which cannot be read in very many pieces
+_MOST_READS = 1_100_000  # of Pillow's parsers, several to a piece; 89 megapixels of noise as GIF take 850,000
+_READ_AGAIN = 4  # times that the same bytes may be read on average, besides these:
+_BYTES_READ = 2**26
+_PYTHON_CODECS = {"bmp_rle", "ppm", "ppm_plain"}  # Pillow decodes these in Python, one value after another
+_MOST_PYTHON_PIXELS = 2**20  # that they decode in about a second
+_MOST_COMMENTS = 1000  # of a plain PPM; Pillow copies a block of the file for each
 _PART_PIXELS = 2**22  # pixels that are converted at once, as several copies of a large image fill the memory
 _BOMB = "; a decompression bomb? If it is genuine, raise max_pixels"
 _QUIET = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
@@ -126,6 +135,50 @@ class PillowGuard:
 pillow_guard = PillowGuard()
 
 
+class MeteredFile(io.BytesIO):
+    """A file whose reads and bytes read are limited, for Pillow's parsers.
+
+    `read` raises `TooManyPiecesError`, which is no `OSError`: Pillow takes these for damaged metadata and goes on.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self._reads_left = _MOST_READS
+        self._bytes_left = _BYTES_READ + _READ_AGAIN * len(data)
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """As of `io.BytesIO`."""
+        data = super().read(size)
+        self._reads_left -= 1
+        self._bytes_left -= len(data)
+        if self._reads_left < 0:
+            raise TooManyPiecesError(f"it is read in more than {_MOST_READS:,} pieces")
+        if self._bytes_left < 0:
+            raise TooManyPiecesError("many of its parts are the same bytes")
+        return data
+
+
+class _StoredTiff(TiffImageFile):
+    """A TIFF as it is stored. Pillow turns TIFFs, and only TIFFs, by their orientation while loading."""
+
+    def load_end(self) -> None:
+        self._size = self.im.size
+
+
+# Used directly and not through `Image.open`: that one warns above `MAX_IMAGE_PIXELS`, a setting of the whole process, and
+# refuses twice as much, whatever limit the caller chose. The JPEG plugin reads an MPO as its first picture.
+_PLUGINS: dict[str, type[ImageFile.ImageFile]] = {
+    "AVIF": AvifImageFile,
+    "BMP": BmpImageFile,
+    "GIF": GifImageFile,
+    "JPEG": JpegImageFile,
+    "PNG": PngImageFile,
+    "PPM": PpmImageFile,
+    "TIFF": _StoredTiff,
+    "WEBP": WebPImageFile,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Decoded:
     """A decoded image.
@@ -186,12 +239,13 @@ def _decode_file(data: bytes, format_name: str, name: str, policy: DecodePolicy)
     elif format_name != "AVIF":
         _check_work(workload(data, format_name), format_name, name, policy)
     is_metered = len(data) > _SMALL_FILE or format_name == "TIFF"  # whose tags may be the same bytes
-    image = PLUGINS[format_name](MeteredFile(data) if is_metered else io.BytesIO(data))
+    image = _PLUGINS[format_name](MeteredFile(data) if is_metered else io.BytesIO(data))
     if exif is not None:
         image.info["exif"] = exif
     if format_name == "AVIF":  # whose boxes libavif has read by now, and says best what is wrong with them
         _check_work(avif_workload(data), format_name, name, policy)
     _check_size(image.size, name, policy)
+    _check_python_codec(image, data)
     header_end = image.fp.tell() if image.fp else 0
     if isinstance(image, JpegImageFile):
         components = 0 if "progressive" in image.info else image.layers
@@ -465,6 +519,22 @@ def _check_work(work: Workload, format_name: str, name: str, policy: DecodePolic
         filled = max(work.largest, work.total)
         facts = f"its decoder would fill {filled:,} pixels in all, more than the limit of {limit:,}"
         raise _error(name, f"{facts}{_BOMB}", "image-too-large")
+
+
+def _check_python_codec(image: ImageFile.ImageFile, data: bytes) -> None:
+    """Refuse what Pillow would decode in Python for many seconds.
+
+    Raises:
+        TooManyPiecesError: There are too many pixels, or comments between them.
+    """
+    codec = image.tile[0].codec_name if image.tile else ""
+    if codec not in _PYTHON_CODECS:
+        return
+    pixels = image.size[0] * image.size[1]
+    if pixels > _MOST_PYTHON_PIXELS:
+        raise TooManyPiecesError(f"it has {pixels:,} pixels in a form that Pillow decodes one by one")
+    if codec == "ppm_plain" and data.count(b"#") > _MOST_COMMENTS:
+        raise TooManyPiecesError(f"it has more than {_MOST_COMMENTS:,} comments")
 
 
 def _damaged(data: bytes, format_name: str, name: str, error: Exception) -> ImageError:
