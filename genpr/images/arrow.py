@@ -32,8 +32,6 @@ from genpr.storage import open_regular
 _LABEL_NAME = "label"  # of a column of which nothing says that it holds classes
 _MOST_TEXT = 1000  # characters of the name of a class
 _MAGIC = b"ARROW1"
-_CONTINUATION = 0xFFFFFFFF
-_DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
 _EXPERIMENTAL = b"ARROW:experimental_compression"  # how Arrow 0.17 marked it
 STATE_FILE, SPLITS_FILE = "state.json", "dataset_dict.json"
 
@@ -351,16 +349,12 @@ def open_arrow(path: Path, name: str, choice: str | None = None) -> ArrowSource:
     pa = import_pyarrow(path)
     with arrow_damage_reported(path, "arrow"):
         mapped = pa.memory_map(os.fsencode(path))
-        check_buffers(memoryview(mapped.read_buffer()), name)
-        mapped.seek(0)
-        has_footer = mapped.read(6) == b"ARROW1"
-        mapped.seek(0)
-        file = pa.ipc.open_file(mapped) if has_footer else pa.ipc.open_stream(mapped)
-        columns = columns_of(file.schema, choice, name)
-        if has_footer:
-            batches = [file.get_batch(number) for number in range(file.num_record_batches)]
-        else:
-            batches = list(file)
+        start = _start_of_messages(mapped)
+        _check_buffers(pa.ipc.MessageReader.open_stream(mapped), mapped.size(), name)
+        mapped.seek(start)
+        stream = pa.ipc.open_stream(mapped)
+        columns = columns_of(stream.schema, choice, name)
+        batches = list(stream)
         for batch in batches:
             batch.validate()  # that its columns are of one length
         kept = {
@@ -442,14 +436,26 @@ def _damaged_dataset(folder: Path, reason: str) -> DataError:
     )
 
 
-def check_buffers(data: memoryview, name: str) -> None:
-    """Refuse an Arrow file, or stream, whose compressed buffers claim more than genuine ones could hold.
+def _start_of_messages(mapped: Any) -> int:  # noqa: ANN401 - pyarrow has no types
+    """Move to the first message, and return where it is. A file with a footer is a stream between two marks."""
+    has_footer = mapped.read(len(_MAGIC)) == _MAGIC
+    if has_footer:
+        mapped.seek(mapped.size() - len(_MAGIC))
+        if mapped.read() != _MAGIC:
+            raise ValueError("it has no footer")
+    start = len(_MAGIC) + 2 if has_footer else 0
+    mapped.seek(start)
+    return start
 
-    This is called before pyarrow decompresses any. A message has metadata, which is a FlatBuffers table, and a body. Each
-    compressed buffer in the body begins with its size.
+
+def _check_buffers(messages: Iterable[Any], size: int, name: str) -> None:
+    """Refuse messages whose compressed buffers claim more than genuine ones could hold, before pyarrow decompresses any.
+
+    A message has metadata, which is a FlatBuffers table, and a body. Each compressed buffer in the body begins with its size.
 
     Args:
-        data: The whole file.
+        messages: Of an Arrow stream.
+        size: Bytes of the file.
         name: Of the file, for the message.
 
     Raises:
@@ -457,80 +463,41 @@ def check_buffers(data: memoryview, name: str) -> None:
         ValueError, struct.error: The file is damaged.
 
     References:
-        arrow.apache.org/docs/format/Columnar.html; github.com/apache/arrow, format/{Message,File}.fbs;
-        flatbuffers.dev/internals.
+        arrow.apache.org/docs/format/Columnar.html; github.com/apache/arrow, format/Message.fbs; flatbuffers.dev/internals.
     """
-    unpacked = used = 0
-    for metadata, body in _messages_of_file(data) if data[:6] == _MAGIC else _messages_of_stream(data):
-        used += body - metadata + _body_bytes(data, metadata)
-        if used > len(data):
-            raise ValueError("its messages overlap")
-        unpacked += _claimed(data, metadata, body)
-        if is_bomb(unpacked, len(data)):
+    unpacked = 0
+    for message in messages:
+        if message.type != "schema":
+            unpacked += _claimed(memoryview(message.metadata), memoryview(message.body), message.type)
+        if is_bomb(unpacked, size):
             raise DataError(
-                f"{printable(name)} claims {unpacked:,} bytes or more in {len(data):,} compressed ones, like a decompression "
+                f"{printable(name)} claims {unpacked:,} bytes or more in {size:,} compressed ones, like a decompression "
                 "bomb; write it without compression if it is genuine",
                 code="arrow-bomb",
                 path=name,
             )
 
 
-def _messages_of_stream(data: memoryview) -> Iterator[tuple[int, int]]:
-    """Where the metadata and the body of each message begin."""
-    at = 0
-    while at + 4 <= len(data):
-        metadata, size = _prefix(data, at)
-        if not size:
-            return
-        yield metadata, metadata + size
-        at = metadata + size + _body_bytes(data, metadata)
-
-
-def _messages_of_file(data: memoryview) -> Iterator[tuple[int, int]]:
-    """The same, of what the footer lists: dictionaries, then record batches."""
-    (size,) = unpack_from("<i", data, len(data) - 10)
-    footer = _root(data, len(data) - 10 - size)
-    for field in (2, 3):
-        start, count = _vector(data, footer, field)
-        for number in range(count):
-            offset, length = unpack_from("<qi", data, start + 24 * number)
-            yield _prefix(data, offset)[0], offset + length
-
-
-def _body_bytes(data: memoryview, metadata: int) -> int:
-    size = _scalar(data, _root(data, metadata), 3, "<q")
-    if size < 0:
-        raise ValueError("a message claims a negative size")
-    return size
-
-
-def _prefix(data: memoryview, at: int) -> tuple[int, int]:
-    """Where the metadata of a message begin, and their size."""
-    first, second = unpack_from("<II", data, at) if at + 8 <= len(data) else (0, 0)
-    return (at + 8, second) if first == _CONTINUATION else (at + 4, first)
-
-
-def _claimed(data: memoryview, metadata: int, body: int) -> int:
+def _claimed(metadata: memoryview, body: memoryview, kind: str) -> int:
     """The bytes of all buffers of a message once they are decompressed; 0 where they are not compressed."""
-    message = _root(data, metadata)
-    kind = _scalar(data, message, 1, "<B")
-    if kind not in {_DICTIONARY_BATCH, _RECORD_BATCH}:
-        return 0
-    batch = _table(data, message, 2)
-    if batch is not None and kind == _DICTIONARY_BATCH:
-        batch = _table(data, batch, 1)
+    batch = _table(metadata, _root(metadata, 0), 2)
+    if batch is not None and kind == "dictionary":
+        batch = _table(metadata, batch, 1)
     if batch is None:
         raise ValueError("a message has no content")
-    if _field(data, batch, 3) is None and _EXPERIMENTAL not in bytes(data[metadata:body]):
+    if _field(metadata, batch, 3) is None and _EXPERIMENTAL not in bytes(metadata):
         return 0
-    start, count = _vector(data, batch, 2)
-    if 16 * count > body - metadata:
+    buffers = _table(metadata, batch, 2)
+    if buffers is None:
+        return 0
+    (count,) = unpack_from("<I", metadata, buffers)
+    if 16 * count > len(metadata):
         raise ValueError("a message claims more buffers than it can describe")
     total = 0
     for number in range(count):
-        offset, length = unpack_from("<qq", data, start + 16 * number)
+        offset, length = unpack_from("<qq", metadata, buffers + 4 + 16 * number)
         if length >= 8:
-            total += max(0, *unpack_from("<q", data, body + offset))
+            total += max(0, *unpack_from("<q", body, offset))
     return total
 
 
@@ -546,17 +513,6 @@ def _field(data: memoryview, table: int, field: int) -> int | None:
     return table + int(offset) if offset else None
 
 
-def _scalar(data: memoryview, table: int, field: int, form: str) -> int:
-    at = _field(data, table, field)
-    return 0 if at is None else int(unpack_from(form, data, at)[0])
-
-
 def _table(data: memoryview, table: int, field: int) -> int | None:
     at = _field(data, table, field)
     return None if at is None else _root(data, at)
-
-
-def _vector(data: memoryview, table: int, field: int) -> tuple[int, int]:
-    """Where the entries of a vector begin, and how many there are."""
-    start = _table(data, table, field)
-    return (0, 0) if start is None else (start + 4, int(unpack_from("<I", data, start)[0]))
