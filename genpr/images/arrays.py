@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import io
 import math
-import os
 import sys
-import threading
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from numbers import Real
 from pathlib import Path
 from tokenize import TokenError
@@ -38,51 +37,11 @@ ImageRange = tuple[float, float]
 """The floats that are black and white."""
 MOST_OUTSIDE = 0.1
 """Share of values outside of the declared range above which it is doubted."""
-_BATCH_BYTES = 16 * 2**20
-_BLOCK_BYTES = 2**20
+_BATCH_BYTES = 2**20
 _PART_BYTES = 2**18  # zipfile holds several times what is requested at once
 _HEADER_BYTES_MAX = 10_000  # numpy's own limit, which it checks after reading
 _IMAGE_BYTES_MAX = 3 * MAX_PIXELS  # a batch holds at least one image, so none may be a bomb
 _KEY = "arr_0"
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """A layout of image arrays, and how to convert others to it. Nothing is converted silently.
-
-    Whether a float array runs to 1 or to 255, only its owner knows.
-    """
-
-    text: str
-    channels: int  # axis
-    other_channels: int  # axis of the other layout
-    from_other: str
-    from_gray: str
-    from_one_channel: str
-    from_rgba: str
-    to_uint8: str
-
-
-_NHWC = _Layout(
-    text="(n, h, w, 3)",
-    channels=3,
-    other_channels=1,
-    from_other="this looks like NCHW; pass x.transpose(0, 2, 3, 1)",
-    from_gray="np.repeat(x[..., None], 3, axis=-1)",
-    from_one_channel="np.repeat(x, 3, axis=-1)",
-    from_rgba="x[..., :3]",
-    to_uint8=".astype(np.uint8)",
-)
-_NCHW = _Layout(
-    text="(n, 3, h, w)",
-    channels=1,
-    other_channels=3,
-    from_other="this looks like NHWC; pass x.permute(0, 3, 1, 2)",
-    from_gray="x[:, None].repeat(1, 3, 1, 1)",
-    from_one_channel="x.repeat(1, 3, 1, 1)",
-    from_rgba="x[:, :3]",
-    to_uint8=".to(torch.uint8)",
-)
 
 
 def is_tensor(value: object) -> TypeGuard[Tensor]:
@@ -91,68 +50,54 @@ def is_tensor(value: object) -> TypeGuard[Tensor]:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def check_nhwc(shape: tuple[int, ...], dtype: np.dtype[Any], name: str, kind: str) -> None:
-    """Refuse an array that is not uint8 (n, h, w, 3).
-
-    Raises:
-        DataError: With code `{kind}-dtype`, `{kind}-shape` or "no-images".
-    """
-    _check_layout(_NHWC, shape, str(dtype), name, kind)
-
-
-def check_nchw(images: Tensor, name: str) -> None:
-    """Refuse a tensor that is not uint8 (n, 3, h, w).
+def check_images(images: NDArray[Any] | Tensor, name: str) -> None:
+    """Refuse an array that is not uint8 (n, h, w, 3), and a tensor that is not uint8 (n, 3, h, w).
 
     Raises:
         DataError: With code "array-dtype", "array-shape" or "no-images".
     """
-    _check_layout(_NCHW, tuple(images.shape), str(images.dtype), name, "array")
+    _check_layout(tuple(images.shape), str(images.dtype), name, "array", channels_first=is_tensor(images))
 
 
-def pixels_of_tensor(images: Tensor, index: int) -> NDArray[np.uint8]:
-    """Pixels (h, w, 3) of one image of a checked tensor."""
-    pixels: NDArray[np.uint8] = images[index].permute(1, 2, 0).contiguous().cpu().numpy()
-    return pixels
+def pixels_at(images: NDArray[np.uint8] | Tensor, index: int) -> NDArray[np.uint8]:
+    """Pixels (h, w, 3) of one image of a checked array or tensor; of an array, a view."""
+    if is_tensor(images):
+        pixels: NDArray[np.uint8] = images[index].permute(1, 2, 0).contiguous().cpu().numpy()
+        return pixels
+    return np.asarray(images[index])
 
 
-def _check_layout(layout: _Layout, shape: tuple[int, ...], dtype: str, name: str, kind: str) -> None:
+def _check_layout(
+    shape: tuple[int, ...], dtype: str, name: str, kind: str, *, channels_first: bool = False
+) -> None:
+    """Refuse what is no array of images. Nothing is converted silently: whether floats run to 1 or 255, only the owner knows.
+
+    Raises:
+        DataError: With code `{kind}-dtype`, `{kind}-shape` or "no-images".
+    """
     shown = printable(name)
     if dtype not in {"uint8", "torch.uint8"}:
+        to_uint8 = ".to(torch.uint8)" if channels_first else ".astype(np.uint8)"
         if "float" in dtype:
-            fix = f"for values in 0..1 convert with (x * 255).round(){layout.to_uint8}"
+            fix = f"for values in 0..1 convert with (x * 255).round(){to_uint8}"
         elif "bool" in dtype:
-            fix = f"pass x{layout.to_uint8} * 255"
+            fix = f"pass x{to_uint8} * 255"
         else:
-            fix = f"pass x{layout.to_uint8} if all values are in 0..255"
-        raise DataError(
-            f"{shown} needs uint8 values, got {dtype}; {fix}",
-            code=f"{kind}-dtype",
-            path=name,
-        )
-    if len(shape) != 4 or shape[layout.channels] != 3 or 0 in shape[1:]:
-        raise DataError(
-            f"{shown} needs shape {layout.text}, got {shape}; {_shape_fix(shape, layout)}",
-            code=f"{kind}-shape",
-            path=name,
-        )
+            fix = f"pass x{to_uint8} if all values are in 0..255"
+        raise DataError(f"{shown} needs uint8 values, got {dtype}; {fix}", code=f"{kind}-dtype", path=name)
+    axis, other = (1, 3) if channels_first else (3, 1)
+    if len(shape) != 4 or shape[axis] != 3 or 0 in shape[1:]:
+        needed = "(n, 3, h, w)" if channels_first else "(n, h, w, 3)"
+        if len(shape) == 4 and shape[other] == 3:
+            turn = (
+                "NHWC; pass x.permute(0, 3, 1, 2)" if channels_first else "NCHW; pass x.transpose(0, 2, 3, 1)"
+            )
+            fix = f"this looks like {turn}"
+        else:
+            fix = "one image needs a first axis of length 1, gray images need three equal channels, and alpha is left out"
+        raise DataError(f"{shown} needs shape {needed}, got {shape}; {fix}", code=f"{kind}-shape", path=name)
     if not shape[0]:
         raise DataError(f"{shown} has no images (its shape is {shape})", code="no-images", path=name)
-
-
-def _shape_fix(shape: tuple[int, ...], layout: _Layout) -> str:
-    if len(shape) == 2:
-        return "a 2-D array looks like features, which are float"
-    if len(shape) == 3:
-        one = shape[layout.channels - 1] == 3
-        return "for one image pass x[None]" if one else f"for gray images pass {layout.from_gray}"
-    if len(shape) == 4 and 0 not in shape:
-        if shape[layout.other_channels] == 3:
-            return layout.from_other
-        if shape[layout.channels] == 1:
-            return f"for gray images pass {layout.from_one_channel}"
-        if shape[layout.channels] == 4:
-            return f"drop the alpha channel with {layout.from_rgba}"
-    return "are these images?"
 
 
 def checked_range(image_range: Sequence[float] | None) -> ImageRange | None:
@@ -201,36 +146,20 @@ def _is_number(value: object) -> bool:
 
 @dataclass(frozen=True)
 class ArraySource(ImageSource):
-    """Images in a numpy array, uint8 (n, h, w, 3); items are views of it."""
+    """Images in memory: a numpy array, uint8 (n, h, w, 3), or a torch tensor, uint8 (n, 3, h, w), on any device."""
 
     name: str
-    images: NDArray[np.uint8]
+    images: NDArray[np.uint8] | Tensor
 
     def __len__(self) -> int:
         return len(self.images)
 
     def __iter__(self) -> Iterator[Item]:
-        for index in range(len(self.images)):
-            yield Item(f"[{index}]", partial(self.images.__getitem__, index))
+        return self.pick(range(len(self)))
 
-    def names(self) -> Iterator[str]:
-        """Indices in the array."""
-        return index_names(len(self))
-
-
-@dataclass(frozen=True)
-class TensorSource(ImageSource):
-    """Images in a torch tensor, uint8 (n, 3, h, w), on any device."""
-
-    name: str
-    images: Tensor
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __iter__(self) -> Iterator[Item]:
-        for index in range(len(self.images)):
-            yield Item(f"[{index}]", partial(pixels_of_tensor, self.images, index))
+    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
+        """The images at some indices."""
+        return (Item(f"[{index}]", partial(pixels_at, self.images, index)) for index in indices)
 
     def names(self) -> Iterator[str]:
         """Indices in the array."""
@@ -253,48 +182,21 @@ class Header:
 
 
 @dataclass(frozen=True)
-class NpzSource(ImageSource):
-    """The images in `arr_0` of an .npz file, in array order.
+class ArrayFileSource(ImageSource):
+    """The images in a .npy file, or in `arr_0` of an .npz file, in array order.
 
-    A compressed array can only be read from its start, so each iteration streams it in batches of about 16 MB,
-    and an item's `read` hands out its own part of a batch.
+    They are read in batches of about 1 MB, by whoever iterates, and never mapped into memory: a file that is cut short
+    meanwhile would end the process without a message.
+
+    Attributes:
+        kind: "npy" or "npz".
+        start: Where the first image begins in the file or in its member.
+        state: What differs after the file was written to or replaced.
     """
 
     name: str
     path: Path
-    shape: tuple[int, ...]
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __iter__(self) -> Iterator[Item]:
-        image_shape = self.shape[1:]
-        rows = max(1, _BATCH_BYTES // math.prod(image_shape))
-        with (
-            _damage_reported(self.path, "npz"),
-            zipfile.ZipFile(self.path) as archive,
-            open_member(archive, f"{_KEY}.npy", is_streamed=True) as member,
-        ):
-            read_header(member)
-            for start in range(0, len(self), rows):
-                batch = read_uint8(member, (min(rows, len(self) - start), *image_shape))
-                for row, image in enumerate(batch, start):
-                    yield Item(f"[{row}]", partial(np.asarray, image))
-
-    def names(self) -> Iterator[str]:
-        """Indices in the array."""
-        return index_names(len(self))
-
-
-@dataclass(frozen=True)
-class NpySource(ImageSource):
-    """The images in a .npy file, in array order, read from the file when they are requested.
-
-    They are not mapped into memory: a file that is cut short meanwhile would end the process without a message.
-    """
-
-    name: str
-    path: Path
+    kind: str
     shape: tuple[int, ...]
     start: int
     state: tuple[int, ...]
@@ -303,68 +205,64 @@ class NpySource(ImageSource):
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Item]:
-        rows = max(1, _BLOCK_BYTES // math.prod(self.shape[1:]))
-        for start in range(0, len(self), rows):
-            block = _Block(self, start, min(rows, len(self) - start))
-            for row in range(block.rows):
-                yield Item(f"[{start + row}]", partial(block.image, row))
+        return self.pick(range(len(self)))
+
+    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
+        """The images at some indices; a .npy file is not read where there are none."""
+        image_shape = self.shape[1:]
+        rows = max(1, _BATCH_BYTES // math.prod(image_shape))
+        with _damage_reported(self.path, self.kind), _opened(self.path, self.kind) as file:
+            for number, group in groupby(indices, key=lambda index: index // rows):
+                self._check_state()
+                first = number * rows
+                file.seek(self.start + first * math.prod(image_shape))
+                batch = read_uint8(file, (min(rows, len(self) - first), *image_shape))
+                for index in group:
+                    yield Item(f"[{index}]", partial(np.asarray, batch[index - first]))
+
+    def _check_state(self) -> None:
+        if _state_of(self.path) != self.state:
+            raise DataError(
+                f"{printable(self.name)} was changed or cut short while it was read; score again when it is complete",
+                code=f"{self.kind}-damaged",
+                path=self.name,
+            )
 
     def names(self) -> Iterator[str]:
         """Indices in the array."""
         return index_names(len(self))
 
-    def read(self, start: int, rows: int) -> NDArray[np.uint8]:
-        """The images (rows, h, w, 3) from `start` on.
 
-        Raises:
-            DataError: The file was changed since it was opened ("npy-damaged"), or cannot be read ("unreadable").
-        """
-        with _damage_reported(self.path, "npy"), open_regular(self.path) as file:
-            if _state_of(os.fstat(file.fileno())) != self.state:
-                raise DataError(
-                    f"{printable(self.name)} was changed or cut short while it was read; score again when it is complete",
-                    code="npy-damaged",
-                    path=self.name,
-                )
-            file.seek(self.start + start * math.prod(self.shape[1:]))
-            return read_uint8(file, (rows, *self.shape[1:]))
+@contextmanager
+def _opened(path: Path, kind: str) -> Iterator[IO[bytes]]:
+    """The array in a file, to be read forwards."""
+    if kind == "npy":
+        with open_regular(path) as file:
+            yield file
+    else:
+        with (
+            zipfile.ZipFile(path) as archive,
+            open_member(archive, f"{_KEY}.npy", is_streamed=True) as member,
+        ):
+            yield member
 
 
-class _Block:
-    """Images of a .npy file that are read together, when the first of them is requested."""
-
-    def __init__(self, source: NpySource, start: int, rows: int) -> None:
-        self.rows = rows
-        self._source, self._start = source, start
-        self._images: NDArray[np.uint8] | None = None
-        self._lock = threading.Lock()
-
-    def image(self, row: int) -> NDArray[np.uint8]:
-        """One of them, (h, w, 3)."""
-        with self._lock:
-            if self._images is None:
-                self._images = self._source.read(self._start, self.rows)
-        return np.asarray(self._images[row])
-
-
-def _state_of(status: os.stat_result) -> tuple[int, ...]:
-    """What differs after a file was written to or replaced."""
+def _state_of(path: Path) -> tuple[int, ...]:
+    status = path.stat()
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def open_array(images: NDArray[Any], name: str) -> ArraySource:
-    """Take a numpy array uint8 (n, h, w, 3) as it is; nothing is converted or copied."""
-    check_nhwc(images.shape, images.dtype, name, "array")
+def open_array(images: NDArray[Any] | Tensor, name: str) -> ArraySource:
+    """Take images in memory as they are; nothing is converted or copied.
+
+    Raises:
+        DataError: As `check_images`.
+    """
+    check_images(images, name)
     return ArraySource(name, images)
 
 
-def open_tensor(images: Tensor, name: str) -> TensorSource:
-    """Take a torch tensor uint8 (n, 3, h, w) as it is; nothing is converted or copied."""
-    check_nchw(images, name)
-    return TensorSource(name, images)
-
-
-def open_npz(path: Path, name: str) -> NpzSource:
+def open_npz(path: Path, name: str) -> ArrayFileSource:
     """Check the header of `arr_0`; no pixels are read.
 
     Raises:
@@ -382,24 +280,28 @@ def open_npz(path: Path, name: str) -> NpzSource:
                 code="npz-key",
                 path=name,
             )
-        info = archive.getinfo(f"{_KEY}.npy")
-        with open_member(archive, info, is_streamed=True) as member:
-            header = read_header(member)
-    _check(header, info.file_size, name, "npz")
-    return NpzSource(name, path, header.shape)
+        size = archive.getinfo(f"{_KEY}.npy").file_size
+    return _open_array_file(path, name, "npz", size)
 
 
-def open_npy(path: Path, name: str) -> NpySource:
+def open_npy(path: Path, name: str) -> ArrayFileSource:
     """Check the header of a .npy file of images; pixels are read when they are requested.
 
     Raises:
         DataError: The file is damaged, or does not hold uint8 (n, h, w, 3).
     """
-    with _damage_reported(path, "npy"), open_regular(path) as file:
+    with _damage_reported(path, "npy"):
+        size = path.stat().st_size
+    return _open_array_file(path, name, "npy", size)
+
+
+def _open_array_file(path: Path, name: str, kind: str, size: int) -> ArrayFileSource:
+    """Check the header of an array of so many bytes."""
+    with _damage_reported(path, kind), _opened(path, kind) as file:
         header = read_header(file)
-        status = os.fstat(file.fileno())
-    _check(header, status.st_size, name, "npy")
-    return NpySource(name, path, header.shape, header.size, _state_of(status))
+        state = _state_of(path)
+    _check(header, size, name, kind)
+    return ArrayFileSource(name, path, kind, header.shape, header.size, state)
 
 
 def peek_array(path: Path | str) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
@@ -472,7 +374,7 @@ def _check(header: Header, file_bytes: int, name: str, kind: str) -> None:
             code=f"{kind}-pickle",
             path=name,
         )
-    check_nhwc(header.shape, header.dtype, name, kind)
+    _check_layout(header.shape, str(header.dtype), name, kind)
     if header.fortran:
         raise DataError(
             f"{shown} is in Fortran order, which cannot be read image by image; "

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from genpr.errors import DataError, ImageError, UsageError, printable, short
-from genpr.images.arrays import check_nchw, check_nhwc, is_tensor, pixels_of_tensor
+from genpr.images.arrays import check_images, is_tensor, pixels_at
 from genpr.images.arrow import Columns, columns_of, labels_in, require_bytes, several_splits
 from genpr.images.decode import loaded, rgb_of_image
 from genpr.images.folder import read_file
@@ -167,11 +167,10 @@ def _batch_pixels(batch: object, name: str) -> Iterable[NDArray[np.uint8]]:
     images = _without_label(batch)
     if getattr(images, "ndim", 0) != 4:
         return [_pixels(images, name)]
+    check_images(images, name)
     if is_tensor(images):
-        check_nchw(images, name)
         every: NDArray[np.uint8] = images.permute(0, 2, 3, 1).contiguous().cpu().numpy()
         return every
-    check_nhwc(images.shape, images.dtype, name, "array")
     return np.asarray(images)
 
 
@@ -180,12 +179,9 @@ def _pixels(element: object, name: str) -> NDArray[np.uint8]:
     image = _without_label(element)
     if isinstance(image, Image.Image):
         return rgb_of_image(image, name=name)
-    if is_tensor(image) and image.ndim == 3:
-        check_nchw(image[None], name)
-        return pixels_of_tensor(image[None], 0)
-    if isinstance(image, np.ndarray) and image.ndim == 3:
-        check_nhwc(image[None].shape, image.dtype, name, "array")
-        return image
+    if (is_tensor(image) or isinstance(image, np.ndarray)) and image.ndim == 3:
+        check_images(image[None], name)
+        return pixels_at(image[None], 0)
     came = f"{type(image).__name__}{tuple(getattr(image, 'shape', ())) or ''}"
     raise DataError(f"{printable(name)} needs {_ELEMENTS}; got {came}", code="array-type", path=name)
 

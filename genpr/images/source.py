@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from genpr.errors import DataError, ResourceError, UsageError, printable
 from genpr.images.archive import open_tar, open_zip
-from genpr.images.arrays import is_tensor, open_array, open_npy, open_npz, open_tensor
+from genpr.images.arrays import is_tensor, open_array, open_npy, open_npz
 from genpr.images.arrow import SPLITS_FILE, STATE_FILE, open_arrow, open_saved_dataset
 from genpr.images.datasets import BatchSource, is_huggingface, open_dataset, open_huggingface
 from genpr.images.folder import Communicator, ListSource, open_folder, open_list, open_stdin_list
@@ -92,7 +92,7 @@ def open_source(
     if isinstance(source, np.ndarray):
         return open_array(source, name or "<array>")
     if is_tensor(source):
-        return open_tensor(source, name or "<tensor>")
+        return open_array(source, name or "<tensor>")
     if is_huggingface(source):
         return open_huggingface(source, name or "<dataset>")
     if not isinstance(source, bytes | bytearray | dict | set | frozenset):

@@ -15,7 +15,7 @@ from genpr.evaluation.plan import ScorePlan
 from genpr.features.inputs import OpenedImages
 from genpr.features.options import changed_options
 from genpr.features.source_features import Embedder
-from genpr.images.arrays import TensorSource
+from genpr.images.arrays import ArraySource
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class GivenReals:
     @classmethod
     def still_to_come(cls, options: ScoreOptions) -> Self:
         """The plan for images, before there are any."""
-        nothing = TensorSource("<real images>", torch.empty(0, 3, 1, 1, dtype=torch.uint8))
+        nothing = ArraySource("<real images>", torch.empty(0, 3, 1, 1, dtype=torch.uint8))
         plan = ScorePlan.of(options.protocol, OpenedImages(nothing, on_disk=False), options)
         return cls(None, plan, Embedder(replace(options, cache=False)), options)
 

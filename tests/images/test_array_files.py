@@ -220,6 +220,15 @@ def test_an_npy_that_is_replaced_while_it_is_read_is_an_error(tmp_path, rng):
     assert caught.value.code == "npy-damaged"
 
 
+def test_chosen_images_of_an_npy_are_read_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(arrays, "_BATCH_BYTES", 2 * IMAGES[0].nbytes)
+    for save, name in ((np.save, "x.npy"), (np.savez_compressed, "x.npz")):
+        save(tmp_path / name, IMAGES)
+        picked = list(open_source(tmp_path / name).pick([0, 5, 6, 7, 22]))
+        assert [item.name for item in picked] == ["[0]", "[5]", "[6]", "[7]", "[22]"]
+        np.testing.assert_array_equal([item.read() for item in picked], IMAGES[[0, 5, 6, 7, 22]])
+
+
 def test_pixels_of_an_npy_can_be_given_to_torch(tmp_path):
     np.save(tmp_path / "x.npy", IMAGES)
     first = next(iter(open_source(tmp_path / "x.npy")))
