@@ -10,7 +10,6 @@ References:
 from __future__ import annotations
 
 import zipfile
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from genpr.errors import DataError, printable
-from genpr.images.archive import damage_reported, open_member
-from genpr.images.arrays import Header, read_header, read_uint8
+from genpr.images.archive import damage_reported
+from genpr.images.arrays import Header, read_array
 
 _DIM_MAX = 4096  # a sigma of 128 MiB, four times OpenAI's
 _BYTES_MAX = 8 * _DIM_MAX**2 + 2**14
@@ -75,48 +74,44 @@ def _has(archive: zipfile.ZipFile, *keys: str) -> bool:
 def _read_pair(
     path: Path, archive: zipfile.ZipFile, mean: str, covariance: str
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """A mean and its covariance; both headers are checked before any data is read."""
+    """A mean and its covariance."""
     for key, other in ((mean, covariance), (covariance, mean)):
         if not _has(archive, key):
             raise _refusal(path, f"has {other!r} but no {key!r}; was a key lost?", "damaged")
-    headers = [_checked_header(path, archive, key) for key in (mean, covariance)]
-    shape, square = headers[0].shape, headers[1].shape
-    if len(shape) != 1 or not shape[0] or square != shape * 2:
-        raise _refusal(
-            path,
-            f"needs {mean!r} of shape (d,) and {covariance!r} of (d, d), got {shape} and {square}",
-            "shape",
-        )
     mu, sigma = (_read(path, archive, key) for key in (mean, covariance))
+    if mu.ndim != 1 or not len(mu) or sigma.shape != mu.shape * 2:
+        needed = f"{mean!r} of shape (d,) and {covariance!r} of (d, d)"
+        raise _refusal(path, f"needs {needed}, got {mu.shape} and {sigma.shape}", "shape")
+    for key, array in ((mean, mu), (covariance, sigma)):
+        _check_finite(path, key, array)
     _check_covariance(path, covariance, sigma)
     return mu, sigma
 
 
-def _checked_header(path: Path, archive: zipfile.ZipFile, key: str) -> Header:
-    """The header of `key`, if it promises floats that fit the file and the limit."""
+def _read(path: Path, archive: zipfile.ZipFile, key: str) -> NDArray[np.float64]:
+    """The array of a key, if its header promises floats that fit the file and the limit."""
     size = archive.getinfo(f"{key}.npy").file_size
     if size > _BYTES_MAX:
         facts = f"{size:,} bytes for {key!r}, more than the {_BYTES_MAX:,} that any statistics need"
         raise _refusal(path, f"declares {facts}; a decompression bomb?", "bomb")
-    with _damage_named(path, key), open_member(archive, f"{key}.npy") as member:
-        header = read_header(member)
-    if header.dtype.hasobject:
-        reason = f"holds Python objects in {key!r}, which only pickle can load and which could then run code"
-        raise _refusal(path, reason, "pickle")
-    if header.dtype.kind != "f" or header.dtype.itemsize > 8:
-        raise _refusal(path, f"needs floats in {key!r}, got {header.dtype}", "dtype")
-    if header.total_bytes != size:
-        reason = f"declares {header.shape} in {key!r}, {header.total_bytes:,} bytes, but has {size:,}"
-        raise _refusal(path, f"{reason}; it was cut short or edited", "damaged")
-    return header
+
+    def check(header: Header) -> None:
+        if header.dtype.hasobject:
+            reason = (
+                f"holds Python objects in {key!r}, which only pickle can load and which could then run code"
+            )
+            raise _refusal(path, reason, "pickle")
+        if header.dtype.kind != "f" or header.dtype.itemsize > 8:
+            raise _refusal(path, f"needs floats in {key!r}, got {header.dtype}", "dtype")
+        if header.total_bytes != size:
+            reason = f"declares {header.shape} in {key!r}, {header.total_bytes:,} bytes, but has {size:,}"
+            raise _refusal(path, f"{reason}; it was cut short or edited", "damaged")
+
+    with damage_reported(path, f"statistics file at its key {key!r}", code="statistics-damaged"):
+        return np.ascontiguousarray(read_array(archive, f"{key}.npy", check=check), dtype=np.float64)
 
 
-def _read(path: Path, archive: zipfile.ZipFile, key: str) -> NDArray[np.float64]:
-    with _damage_named(path, key), open_member(archive, f"{key}.npy") as member:
-        header = read_header(member)
-        data = read_uint8(member, (header.total_bytes - header.size,))
-    values = data.view(header.dtype).reshape(header.shape, order="F" if header.fortran else "C")
-    array = np.ascontiguousarray(values, dtype=np.float64)
+def _check_finite(path: Path, key: str, array: NDArray[np.float64]) -> None:
     finite = np.isfinite(array)
     if not finite.all():
         where = [int(index) for index in np.argwhere(~finite)[0]]
@@ -125,7 +120,6 @@ def _read(path: Path, archive: zipfile.ZipFile, key: str) -> NDArray[np.float64]
             code="non-finite",
             path=str(path),
         )
-    return array
 
 
 def _check_covariance(path: Path, key: str, sigma: NDArray[np.float64]) -> None:
@@ -143,10 +137,6 @@ def _check_covariance(path: Path, key: str, sigma: NDArray[np.float64]) -> None:
     if sigma[lowest, lowest] < -allowed:
         reason = f"a negative variance in {key!r}: [{lowest}, {lowest}] is {sigma[lowest, lowest]:.6g}"
         raise _refusal(path, f"has {reason}", "covariance")
-
-
-def _damage_named(path: Path, key: str) -> AbstractContextManager[None]:
-    return damage_reported(path, f"statistics file at its key {key!r}", code="statistics-damaged")
 
 
 def _refusal(path: Path, reason: str, code: str) -> DataError:
