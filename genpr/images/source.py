@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from genpr.errors import DataError, ResourceError, UsageError, printable
-from genpr.images.archive import open_tar, open_zip
+from genpr.images.archive import open_zip
 from genpr.images.arrays import is_tensor, open_array, open_npy, open_npz
 from genpr.images.arrow import SPLITS_FILE, STATE_FILE, open_arrow, open_saved_dataset
 from genpr.images.datasets import BatchSource, is_huggingface, open_dataset, open_huggingface
@@ -22,6 +22,7 @@ from genpr.images.folder import Communicator, ListSource, open_folder, open_list
 from genpr.images.item import IMAGE_SUFFIXES, ImageSource, Item, PartSource, joined, suffix_of
 from genpr.images.parquet import open_parquet, open_parquet_files, parquet_files
 from genpr.images.paths import STDIN, expand, nothing_at, split_choice
+from genpr.images.tar import open_tar
 
 __all__ = ["ImageSource", "Item", "choose_rows", "open_source", "subset"]
 

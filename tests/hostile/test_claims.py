@@ -31,11 +31,11 @@ from genpr.evaluation.compare import load_results
 from genpr.evaluation.labels import open_labels
 from genpr.features.feature_set import load_features
 from genpr.images import folder
-from genpr.images.archive import _Unpacked
 from genpr.images.decode import decode
 from genpr.images.policy import DecodePolicy
 from genpr.images.source import open_source
 from genpr.images.statistics import read_statistics
+from genpr.images.tar import _Unpacked
 from genpr.limits import RESULT_BYTES
 
 MOST_BYTES = 100 * 2**20

@@ -15,8 +15,8 @@ from image_files import SMALL, encode
 from genpr.errors import DataError
 from genpr.evaluation.labels import FolderLabels, match_names, open_labels
 from genpr.features.inputs import label_location, open_input
-from genpr.images.archive import MemberTable
 from genpr.images.source import open_source, subset
+from genpr.images.tar import MemberTable
 
 PNG = encode(SMALL)
 
@@ -74,7 +74,7 @@ def test_a_broken_note_is_named(make_tar, data):
 
 @pytest.mark.parametrize("compression", ["", "gz"])
 def test_a_note_too_large_for_a_label_is_not_read(make_tar, compression, monkeypatch):
-    monkeypatch.setattr("genpr.images.archive.SMALL_TEXT_BYTES", 10)
+    monkeypatch.setattr("genpr.images.tar.SMALL_TEXT_BYTES", 10)
     path = make_tar({"0.png": PNG, "0.json": b" " * 11}, compression=compression)
     with pytest.raises(DataError, match="11 bytes"):
         labels_of(path)

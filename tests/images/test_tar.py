@@ -145,6 +145,7 @@ def test_a_tar_without_images_says_what_it_has(make_tar, compression):
 def test_members_too_large_to_be_images_are_not_read(make_zip, make_tar, monkeypatch):
     monkeypatch.setattr("genpr.images.item.MAX_ENCODED_BYTES", 10)
     monkeypatch.setattr("genpr.images.archive.MAX_ENCODED_BYTES", 10)
+    monkeypatch.setattr("genpr.images.tar.MAX_ENCODED_BYTES", 10)
     members = {"a.png": bytes(11), "b.png": bytes(10)}
     for path in (
         make_zip(members),
@@ -167,7 +168,7 @@ def test_an_archive_that_may_not_be_read_is_not_called_damaged(tmp_path, name, m
         raise denied
 
     monkeypatch.setattr(zipfile, "ZipFile", deny)
-    monkeypatch.setattr("genpr.images.archive.regular_files", deny)
+    monkeypatch.setattr("genpr.images.tar.regular_files", deny)
     error = refused_source(tmp_path / name)
     assert error.code == "unreadable"
     assert "Permission denied" in str(error)
