@@ -20,7 +20,7 @@ from genpr.features.joined_features import load_joined
 from genpr.images.arrays import peek_array
 from genpr.images.datasets import BatchSource
 from genpr.images.decode import content_sha256, decode
-from genpr.images.folder import FolderSource, ListSource
+from genpr.images.folder import FileSource
 from genpr.images.item import ImageData, ImageSource, Item, printable
 from genpr.images.paths import STDIN, expand, split_choice
 from genpr.images.policy import DecodePolicy
@@ -63,9 +63,7 @@ def open_input(source: object, role: str) -> OpenedInput:
         return replace(features, notices=(*features.notices, unlabeled))
     if isinstance(source, np.ndarray | Tensor) and source.ndim != 4:
         return FeatureSet(check_features(source, role).cpu(), source=f"<{role} features>")
-    return OpenedImages(
-        open_source(source, name=f"<{role} images>"), on_disk=isinstance(source, FolderSource | ListSource)
-    )
+    return OpenedImages(open_source(source, name=f"<{role} images>"), on_disk=isinstance(source, FileSource))
 
 
 def label_location(source: object, opened: OpenedInput) -> object:
@@ -110,7 +108,7 @@ def check_same_kind(real: OpenedInput, fake: OpenedInput) -> None:
         FeatureError: The two do not belong together.
     """
     one, other = real.source, fake.source
-    if isinstance(one, ListSource) and isinstance(other, ListSource) and one.is_stdin and other.is_stdin:
+    if isinstance(one, FileSource) and isinstance(other, FileSource) and one.is_stdin and other.is_stdin:
         raise UsageError(
             "both sides are lists on standard input (-), of which there is one; write one of them to a .txt file",
             code="stdin-twice",

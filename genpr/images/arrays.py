@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from genpr.errors import DataError, UsageError, printable, some
 from genpr.images.archive import DAMAGE, damage_reported, open_member
-from genpr.images.item import ImageSource, Item, index_names
+from genpr.images.item import Item, NumberedSource
 from genpr.images.policy import MAX_PIXELS
 from genpr.storage import open_regular
 
@@ -145,7 +145,7 @@ def _is_number(value: object) -> bool:
 
 
 @dataclass(frozen=True)
-class ArraySource(ImageSource):
+class ArraySource(NumberedSource):
     """Images in memory: a numpy array, uint8 (n, h, w, 3), or a torch tensor, uint8 (n, 3, h, w), on any device."""
 
     name: str
@@ -154,16 +154,9 @@ class ArraySource(ImageSource):
     def __len__(self) -> int:
         return len(self.images)
 
-    def __iter__(self) -> Iterator[Item]:
-        return self.pick(range(len(self)))
-
     def pick(self, indices: Iterable[int]) -> Iterator[Item]:
         """The images at some indices."""
         return (Item(f"[{index}]", partial(pixels_at, self.images, index)) for index in indices)
-
-    def names(self) -> Iterator[str]:
-        """Indices in the array."""
-        return index_names(len(self))
 
 
 @dataclass(frozen=True)
@@ -182,7 +175,7 @@ class Header:
 
 
 @dataclass(frozen=True)
-class ArrayFileSource(ImageSource):
+class ArrayFileSource(NumberedSource):
     """The images in a .npy file, or in `arr_0` of an .npz file, in array order.
 
     They are read in batches of about 1 MB, by whoever iterates, and never mapped into memory: a file that is cut short
@@ -203,9 +196,6 @@ class ArrayFileSource(ImageSource):
 
     def __len__(self) -> int:
         return self.shape[0]
-
-    def __iter__(self) -> Iterator[Item]:
-        return self.pick(range(len(self)))
 
     def pick(self, indices: Iterable[int]) -> Iterator[Item]:
         """The images at some indices; a .npy file is not read where there are none."""
@@ -230,7 +220,7 @@ class ArrayFileSource(ImageSource):
 
     def names(self) -> Iterator[str]:
         """Indices in the array."""
-        return index_names(len(self))
+        return NumberedSource(len(self))
 
 
 @contextmanager

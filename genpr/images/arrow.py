@@ -17,11 +17,10 @@ from typing import Any, cast
 from genpr.errors import DataError, GenprError, ImageError, ResourceError, UsageError, printable, short, some
 from genpr.images.item import (
     MAX_ENCODED_BYTES,
-    ImageSource,
     Item,
     JoinedSource,
+    NumberedSource,
     StatedLabels,
-    index_names,
     joined,
     too_large_to_read,
     unreadable,
@@ -283,7 +282,7 @@ def _class_of(value: object, names: Sequence[str] | None, label: str, origin: st
 
 
 @dataclass(frozen=True)
-class ArrowSource(ImageSource):
+class ArrowSource(NumberedSource):
     """The images in one column of an Arrow file, in its order.
 
     The file is mapped, so that an image is in memory while it is read.
@@ -302,9 +301,6 @@ class ArrowSource(ImageSource):
     def __len__(self) -> int:
         return sum(map(len, self.images))
 
-    def __iter__(self) -> Iterator[Item]:
-        return self.pick(range(len(self)))
-
     def pick(self, indices: Iterable[int]) -> Iterator[Item]:
         """The images at some indices; others are not touched."""
         ends = list(accumulate(map(len, self.images)))
@@ -317,10 +313,6 @@ class ArrowSource(ImageSource):
 
     def _read(self, piece: Any, row: int, name: str) -> bytes:  # noqa: ANN401 - pyarrow has no types
         return require_bytes(bytes_of(piece[row], name, is_struct=self.columns.is_struct))
-
-    def names(self) -> Iterator[str]:
-        """Row numbers."""
-        return index_names(len(self))
 
     def stated_labels(self) -> StatedLabels | None:
         """The values of the label column."""

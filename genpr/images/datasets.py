@@ -24,8 +24,8 @@ from genpr.images.item import (
     MAX_ENCODED_BYTES,
     ImageSource,
     Item,
+    NumberedSource,
     StatedLabels,
-    index_names,
     too_large_to_read,
     unreadable,
 )
@@ -187,7 +187,7 @@ def _pixels(element: object, name: str) -> NDArray[np.uint8]:
 
 
 @dataclass(frozen=True)
-class HuggingFaceSource(ImageSource):
+class HuggingFaceSource(NumberedSource):
     """The images in one column of a `datasets.Dataset`, in its order; reads take turns.
 
     genpr takes the bytes that it holds. Left to itself it opens images with Pillow, turns them by their EXIF orientation,
@@ -206,9 +206,6 @@ class HuggingFaceSource(ImageSource):
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def __iter__(self) -> Iterator[Item]:
-        return self.pick(range(len(self)))
-
     def pick(self, indices: Iterable[int]) -> Iterator[Item]:
         """The images at some indices; others are not read."""
         images = self.dataset.select_columns([self.columns.image])
@@ -219,10 +216,6 @@ class HuggingFaceSource(ImageSource):
         with self._turn:
             value = images[index][self.columns.image]
         return require_bytes(_bytes_of(value, f"[{index}]"))
-
-    def names(self) -> Iterator[str]:
-        """Row numbers."""
-        return index_names(len(self))
 
     def stated_labels(self) -> StatedLabels | None:
         """The values of the label column."""

@@ -38,33 +38,40 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
-class FolderSource(ImageSource):
-    """The images below a folder, ordered by the bytes of their relative POSIX paths.
+class FileSource(ImageSource):
+    """Image files below a folder or from a list; one that is not there is an image that cannot be read.
 
     Attributes:
-        name: The folder as the user wrote it.
-        root: The folder.
-        members: Relative POSIX paths, sorted.
+        name: The folder or list, as the user wrote it.
+        root: The folder that paths are relative to.
+        paths: Of the images, in their order.
+        is_stdin: Whether they came as a list on standard input.
     """
 
     name: str
     root: Path
-    members: tuple[str, ...]
+    paths: tuple[str, ...]
+    is_stdin: bool = False
 
     def __len__(self) -> int:
-        return len(self.members)
+        return len(self.paths)
 
     def __iter__(self) -> Iterator[Item]:
-        for member in self.members:
-            yield Item(member, partial(read_file, self.root, member))
+        return self.pick(range(len(self)))
+
+    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
+        """The images at some indices; the others are not touched."""
+        for index in indices:
+            path = self.paths[index]
+            yield Item(path, partial(read_file, self.root, path))
 
     def names(self) -> Iterator[str]:
-        """Relative paths."""
-        return iter(self.members)
+        """Paths."""
+        return iter(self.paths)
 
 
-def open_folder(root: Path, name: str, *, follow_symlinks: bool = False) -> FolderSource:
-    """List the images below `root`.
+def open_folder(root: Path, name: str, *, follow_symlinks: bool = False) -> FileSource:
+    """List the images below `root`, ordered by the bytes of their relative POSIX paths.
 
     Links to files are followed. Links to folders are not, unless `follow_symlinks` is set; then each folder counts once,
     however many ways lead to it, under the path without links or else the first in order. Hidden files and folders are
@@ -83,7 +90,7 @@ def open_folder(root: Path, name: str, *, follow_symlinks: bool = False) -> Fold
     if not images:
         raise no_images(name, others)
     log_others(name, others)
-    return FolderSource(name, root, tuple(sorted(images, key=os.fsencode)))
+    return FileSource(name, root, tuple(sorted(images, key=os.fsencode)))
 
 
 def follow_links() -> None:
@@ -209,40 +216,7 @@ class Communicator(Protocol):
         """The result of `compute`, which is called on rank 0 only."""
 
 
-@dataclass(frozen=True)
-class ListSource(ImageSource):
-    """The images that a list names, in its order; one that is not there is an image that cannot be read.
-
-    Attributes:
-        name: The list, as the user wrote it.
-        root: The folder that paths are relative to.
-        paths: As they stand in the list, relative or not.
-        is_stdin: Whether the list came on standard input.
-    """
-
-    name: str
-    root: Path
-    paths: tuple[str, ...]
-    is_stdin: bool = False
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def __iter__(self) -> Iterator[Item]:
-        return self.pick(range(len(self)))
-
-    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
-        """The images at some indices; the others are not touched."""
-        for index in indices:
-            path = self.paths[index]
-            yield Item(path, partial(read_file, self.root, path))
-
-    def names(self) -> Iterator[str]:
-        """Paths as they stand in the list."""
-        return iter(self.paths)
-
-
-def open_list(path: Path, name: str) -> ListSource:
+def open_list(path: Path, name: str) -> FileSource:
     """Read a list of paths, which are relative to its folder: a line each, or with a NUL behind each.
 
     Nothing in a line is special but its end: blanks belong to the path, and there are no comments. `..` and absolute
@@ -261,10 +235,10 @@ def open_list(path: Path, name: str) -> ListSource:
             code="source-kind",
             path=name,
         )
-    return ListSource(name, path.parent, _paths_in(data, name))
+    return FileSource(name, path.parent, _paths_in(data, name))
 
 
-def open_stdin_list(name: str, communicator: Communicator | None = None) -> ListSource:
+def open_stdin_list(name: str, communicator: Communicator | None = None) -> FileSource:
     """The same from standard input, with paths relative to the working folder; it is read once by a process.
 
     Args:
@@ -288,7 +262,7 @@ def open_stdin_list(name: str, communicator: Communicator | None = None) -> List
     else:  # as JSON, which takes bytes as Latin-1
         data = communicator.broadcast_from_rank0(lambda: _from_stdin().decode("latin-1")).encode("latin-1")
     name = _STDIN_NAME if name == STDIN else name
-    return ListSource(name, Path(), _paths_in(data, name), is_stdin=True)
+    return FileSource(name, Path(), _paths_in(data, name), is_stdin=True)
 
 
 def _from_stdin() -> bytes:

@@ -10,6 +10,7 @@ import logging
 import os
 import posixpath
 import re
+from abc import abstractmethod
 from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -123,22 +124,27 @@ class ImageSource(Protocol):
         return None
 
 
+class NumberedSource(ImageSource):
+    """Base of sources whose images have no names but their indices, such as "[17]"."""
+
+    def __iter__(self) -> Iterator[Item]:
+        return self.pick(range(len(self)))
+
+    @abstractmethod
+    def pick(self, indices: Iterable[int]) -> Iterator[Item]:
+        """The images at some indices, ascending; others are not read where that is possible."""
+
+    def names(self) -> Iterator[str]:
+        """Indices."""
+        return (f"[{index}]" for index in range(len(self)))
+
+
 def known_length(source: ImageSource) -> int | None:
     """How many images a source has; None for one that cannot know."""
     try:
         return len(source)
     except TypeError:
         return None
-
-
-def index_names(count: int) -> Iterator[str]:
-    """What images without names are called.
-
-    Example:
-        >>> list(index_names(2))
-        ['[0]', '[1]']
-    """
-    return (f"[{index}]" for index in range(count))
 
 
 def suffix_of(name: str) -> str:

@@ -27,11 +27,10 @@ from genpr.images.arrow import (
 )
 from genpr.images.folder import walk_files
 from genpr.images.item import (
-    ImageSource,
     Item,
     JoinedSource,
+    NumberedSource,
     StatedLabels,
-    index_names,
     joined,
 )
 from genpr.limits import is_bomb
@@ -50,7 +49,7 @@ _SPLIT = re.compile(r"(.+?)-\d+-of-\d+(?:-[0-9a-f]+)?\.parquet")
 
 
 @dataclass(frozen=True)
-class ParquetSource(ImageSource):
+class ParquetSource(NumberedSource):
     """The images in one column of a parquet file, in its order.
 
     Row groups are read one after another and page by page, by whoever iterates; items carry the bytes of their image.
@@ -68,9 +67,6 @@ class ParquetSource(ImageSource):
 
     def __len__(self) -> int:
         return sum(self.groups)
-
-    def __iter__(self) -> Iterator[Item]:
-        return self.pick(range(len(self)))
 
     def pick(self, indices: Iterable[int]) -> Iterator[Item]:
         """The images at some indices; row groups without any are not read."""
@@ -93,10 +89,6 @@ class ParquetSource(ImageSource):
             name = f"[{index}]"
             data = bytes_of(batch[0], name, is_struct=self.columns.is_struct)
             yield Item(name, partial(require_bytes, data))
-
-    def names(self) -> Iterator[str]:
-        """Row numbers."""
-        return index_names(len(self))
 
     def stated_labels(self) -> StatedLabels | None:
         """The values of the label column."""

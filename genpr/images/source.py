@@ -18,7 +18,7 @@ from genpr.images.archive import open_zip
 from genpr.images.arrays import is_tensor, open_array, open_npy, open_npz
 from genpr.images.arrow import SPLITS_FILE, STATE_FILE, open_arrow, open_saved_dataset
 from genpr.images.datasets import BatchSource, is_huggingface, open_dataset, open_huggingface
-from genpr.images.folder import Communicator, ListSource, open_folder, open_list, open_stdin_list
+from genpr.images.folder import Communicator, FileSource, open_folder, open_list, open_stdin_list
 from genpr.images.item import IMAGE_SUFFIXES, ImageSource, Item, PartSource, joined, suffix_of
 from genpr.images.parquet import open_parquet, open_parquet_files, parquet_files
 from genpr.images.paths import STDIN, expand, nothing_at, split_choice
@@ -122,7 +122,7 @@ def _open_several(
             path=text,
         )
     if kinds.keys() == {_IMAGE}:
-        return ListSource(name, Path(), tuple(map(str, several)))
+        return FileSource(name, Path(), tuple(map(str, several)))
     return joined(
         name,
         several,
