@@ -22,8 +22,6 @@ from genpr.images.item import (
     Item,
     OtherFiles,
     is_image_name,
-    log_others,
-    no_images,
     too_large_to_read,
     unreadable,
 )
@@ -160,18 +158,22 @@ def open_zip(path: Path, name: str) -> ZipSource:
         else:
             others.add(member.filename)
     images.sort(key=lambda member: member.filename.encode("utf-8", "surrogateescape"))
-    if not images:
+    try:
+        others.report(name, n_images=len(images))
+        _check_not_encrypted(name, images)
+    except DataError:
         archive.close()
-        raise no_images(name, others)
+        raise
+    return ZipSource(name, archive, tuple(images))
+
+
+def _check_not_encrypted(name: str, images: list[zipfile.ZipInfo]) -> None:
     if any(member.flag_bits & _ENCRYPTED for member in images):
-        archive.close()
         raise DataError(
             f"{printable(name)} is encrypted; genpr reads no passwords, so unpack it and repack it without one",
             code="zip-encrypted",
             path=name,
         )
-    log_others(name, others)
-    return ZipSource(name, archive, tuple(images))
 
 
 def _read_from_zip(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:

@@ -218,10 +218,6 @@ class ArrayFileSource(NumberedSource):
                 path=self.name,
             )
 
-    def names(self) -> Iterator[str]:
-        """Indices in the array."""
-        return NumberedSource(len(self))
-
 
 @contextmanager
 def _opened(path: Path, kind: str) -> Iterator[IO[bytes]]:

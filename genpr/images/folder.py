@@ -22,8 +22,6 @@ from genpr.images.item import (
     Item,
     OtherFiles,
     is_image_name,
-    log_others,
-    no_images,
     too_large_to_read,
     unreadable,
 )
@@ -87,9 +85,7 @@ def open_folder(root: Path, name: str, *, follow_symlinks: bool = False) -> File
             images.append(member)
         else:
             others.add(member)
-    if not images:
-        raise no_images(name, others)
-    log_others(name, others)
+    others.report(name, n_images=len(images))
     return FileSource(name, root, tuple(sorted(images, key=os.fsencode)))
 
 

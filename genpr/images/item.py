@@ -11,7 +11,7 @@ import os
 import posixpath
 import re
 from abc import abstractmethod
-from bisect import bisect_right, insort
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -45,24 +45,12 @@ MAX_ENCODED_BYTES = 2**30
 # What is known of an image before it is decoded: the bytes of a file, pixels (h, w, 3), or what Pillow has loaded.
 ImageData: TypeAlias = "bytes | NDArray[np.uint8] | Image"
 
-_MOST_NAMES = 20
 _MOST_SUFFIXES = 1000  # different ones; what comes after these is hostile, or no suffix
 _CONTAINERS = (".tar", ".zip", ".npz", ".arrow")
 _log = logging.getLogger(__name__)
+TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tbz2", ".tar.xz", ".txz")
 # Of containers whose own names say nothing about what is in them.
-SHARD_SUFFIXES = (
-    ".zip",
-    ".tar",
-    ".tar.gz",
-    ".tgz",
-    ".tar.bz2",
-    ".tbz",
-    ".tbz2",
-    ".tar.xz",
-    ".txz",
-    ".parquet",
-    ".arrow",
-)
+SHARD_SUFFIXES = (".zip", *TAR_SUFFIXES, ".parquet", ".arrow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,56 +169,40 @@ def unreadable(name: str, reason: object) -> ImageError:
 
 @dataclass
 class OtherFiles:
-    """How many files are no images by their name, with which suffixes, and the first of them in order."""
+    """How many files in a container are no images by their name, by suffix."""
 
     suffixes: Counter[str] = field(default_factory=Counter)
-    first: list[str] = field(default_factory=list)
 
     def add(self, name: str) -> None:
         """Count one."""
         suffix = suffix_of(name) or "none"
-        self.suffixes[
-            suffix if suffix in self.suffixes or len(self.suffixes) < _MOST_SUFFIXES else "others"
-        ] += 1
-        if len(self.first) < _MOST_NAMES:
-            insort(self.first, name)
-        elif name < self.first[-1]:
-            insort(self.first, name)
-            self.first.pop()
+        is_counted = suffix in self.suffixes or len(self.suffixes) < _MOST_SUFFIXES
+        self.suffixes[suffix if is_counted else "others"] += 1
 
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return self.suffixes.total()
+    def report(self, container: str, *, n_images: int) -> None:
+        """Log what is left out of a container, or refuse one without images.
 
-
-def no_images(name: str, others: OtherFiles) -> DataError:
-    """The error for a source without images, with what was found instead."""
-    total = others.count
-    if total:
-        commonest = sorted(others.suffixes.items(), key=lambda entry: (-entry[1], entry[0]))[:5]
-        shown = ", ".join(f"{short(suffix)} ({count})" for suffix, count in commonest)
-        found = f"{total} other file{'s' * (total > 1)}, suffixes: {shown}"
-        if commonest[0][0] == ".npy":
+        Raises:
+            DataError: There are no images ("no-images").
+        """
+        total = self.suffixes.total()
+        commonest = sorted(self.suffixes.items(), key=lambda entry: (-entry[1], entry[0]))[:5]
+        shown = ", ".join(f"{short(suffix)} ({count:,})" for suffix, count in commonest)
+        if n_images:
+            if total:
+                _log.info("%s: %d other files are left out: %s", printable(container), total, shown)
+            return
+        found = f"{total:,} other file{'s' * (total > 1)}, suffixes: {shown}" if total else "it is empty"
+        if commonest and commonest[0][0] == ".npy":
             found += "; arrays, such as the latents of a data set, are no pixels: decode them first"
-        container = next((suffix for suffix, _ in commonest if suffix in _CONTAINERS), None)
-        found += f"; for what is in them say '*{container}' behind the folder, in quotes" if container else ""
-    else:
-        found = "it is empty"
-    return DataError(
-        f"{printable(name)} has no images ({found}); accepted are {', '.join(IMAGE_SUFFIXES)}",
-        code="no-images",
-        path=name,
-    )
-
-
-def log_others(name: str, others: OtherFiles) -> None:
-    """Log how many files of a source are no images by their suffix, and some of their names."""
-    if not others.suffixes:
-        return
-    shown = ", ".join(short(other, 200) for other in others.first)
-    more = f" and {others.count - len(others.first):,} more" if others.count > len(others.first) else ""
-    _log.info("%s: %d other files are left out: %s%s", printable(name), others.count, shown, more)
+        shard = next((suffix for suffix, _ in commonest if suffix in _CONTAINERS), None)
+        if shard is not None:
+            found += f"; for what is in them say '*{shard}' behind the folder, in quotes"
+        raise DataError(
+            f"{printable(container)} has no images ({found}); accepted are {', '.join(IMAGE_SUFFIXES)}",
+            code="no-images",
+            path=container,
+        )
 
 
 @dataclass(frozen=True)

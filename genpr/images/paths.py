@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from fnmatch import translate
+from itertools import product
 from math import prod
 from pathlib import Path
 
@@ -91,27 +92,15 @@ def is_remote(text: str) -> bool:
 
 
 def _without_braces(text: str) -> list[str]:
-    """The texts that braces stand for, inner ones first; those that hold neither list nor range stay as they are."""
-    groups = _GROUP.findall(text)
-    is_flat = text.count("{") == len(
-        groups
-    )  # then their numbers multiply, and nothing needs to be written out
-    if is_flat and prod(len(_choices(each, text) or " ") for each in groups) > _MOST_PATHS:
+    """The texts that braces stand for; those that hold neither list nor range stay as they are, and so do outer ones."""
+    pieces = _GROUP.split(text)  # what is inside of braces comes second, fourth and so on
+    choices = [
+        (_choices(piece, text) or [f"{{{piece}}}"]) if number % 2 else [piece]
+        for number, piece in enumerate(pieces)
+    ]
+    if prod(map(len, choices)) > _MOST_PATHS:
         raise _too_many(text)
-    done, pending = list[str](), [(text, 0)]
-    while pending:
-        current, start = pending.pop()
-        group = _GROUP.search(current, start)
-        choices = None
-        while group is not None and (choices := _choices(group[1], text)) is None:
-            group = _GROUP.search(current, group.end())
-        if group is None or choices is None:
-            done.append(current)
-        else:
-            pending += [(current[: group.start()] + each + current[group.end() :], 0) for each in choices]
-        if len(done) + len(pending) > _MOST_PATHS:
-            raise _too_many(text)
-    return done
+    return list(map("".join, product(*choices)))
 
 
 def _choices(inside: str, text: str) -> Sequence[str] | None:

@@ -19,7 +19,7 @@ from genpr.images.arrays import is_tensor, open_array, open_npy, open_npz
 from genpr.images.arrow import SPLITS_FILE, STATE_FILE, open_arrow, open_saved_dataset
 from genpr.images.datasets import BatchSource, is_huggingface, open_dataset, open_huggingface
 from genpr.images.folder import Communicator, FileSource, open_folder, open_list, open_stdin_list
-from genpr.images.item import IMAGE_SUFFIXES, ImageSource, Item, PartSource, joined, suffix_of
+from genpr.images.item import IMAGE_SUFFIXES, TAR_SUFFIXES, ImageSource, Item, PartSource, joined, suffix_of
 from genpr.images.parquet import open_parquet, open_parquet_files, parquet_files
 from genpr.images.paths import STDIN, expand, nothing_at, split_choice
 from genpr.images.tar import open_tar
@@ -28,7 +28,7 @@ __all__ = ["ImageSource", "Item", "choose_rows", "open_source", "subset"]
 
 _FILE_READERS: tuple[tuple[tuple[str, ...], Callable[[Path, str], ImageSource]], ...] = (
     ((".zip",), open_zip),
-    ((".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tbz2", ".tar.xz", ".txz"), open_tar),
+    (TAR_SUFFIXES, open_tar),
     ((".npz",), open_npz),
     ((".npy",), open_npy),
     ((".txt",), open_list),

@@ -31,8 +31,6 @@ from genpr.images.item import (
     StatedLabels,
     is_hidden,
     is_image_name,
-    log_others,
-    no_images,
     too_large_to_read,
     unreadable,
 )
@@ -420,9 +418,7 @@ def open_tar(path: Path, name: str) -> TarSource | CompressedTarSource:
                     (images if is_image else notes).add(*member)
     images.sort()
     source = TarSource(name, path, images, notes) if is_plain else CompressedTarSource(name, path, count)
-    if not len(source):
-        raise no_images(name, others)
-    log_others(name, others)
+    others.report(name, n_images=len(source))
     return source
 
 

@@ -222,10 +222,8 @@ def test_files_that_are_no_images_are_logged_and_nothing_more(folder_with_others
         assert len(open_source(path)) == 1
     (record,) = caplog.records
     hidden = kind in {"tar", "gztar", "zip"}
-    assert f"{path}: {22 + hidden} other files are left out: " in record.getMessage()
-    assert r"\x1b[31mevil\nname, " in record.getMessage()
-    assert record.getMessage().endswith(f" and {2 + hidden} more")
-    assert record.getMessage().isprintable()
+    shown = f"{path}: {22 + hidden} other files are left out: .txt (21), none ({1 + hidden})"
+    assert record.getMessage() == shown
 
 
 def test_images_alone_are_not_worth_a_line(tmp_path, caplog):
