@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from genpr.errors import DataError, ImageError, printable
+from genpr.errors import DataError, GenprError, ImageError, printable, short
 from genpr.images.item import (
     MAX_ENCODED_BYTES,
     ImageSource,
@@ -48,25 +48,28 @@ _ENCRYPTED = 0x1  # zip flag bit
 
 
 @contextmanager
-def damage_reported(path: Path, kind: str, *, code: str) -> Iterator[None]:
+def damage_reported(
+    path: Path, kind: str, *, code: str, also: tuple[type[Exception], ...] = ()
+) -> Iterator[None]:
     """Report damage found while reading `path` as a `DataError` with `code`, and failing to read as "unreadable".
 
     Args:
         path: The file being read.
         kind: What it should be, for the message ("zip archive").
         code: The code for damage.
+        also: What the reader raises on damage besides `DAMAGE`.
     """
     try:
         yield
-    except DataError:
+    except GenprError:
         raise
-    except (*DAMAGE, OSError) as error:
+    except (*DAMAGE, *also, OSError) as error:
         shown = printable(str(path))
         # bz2 and gzip raise OSErrors without a number for bad data.
         if isinstance(error, OSError) and error.errno is not None:
             message, code = f"{shown} cannot be read ({error.strerror})", "unreadable"
         else:
-            reason = printable(str(error)) or type(error).__name__
+            reason = short(str(error).partition("\n")[0], 200) or type(error).__name__
             message = f"{shown} is not an intact {kind} ({reason}); was it cut short or renamed?"
         raise DataError(message, code=code, path=str(path)) from error
 

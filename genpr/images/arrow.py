@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -14,7 +13,8 @@ from pathlib import Path
 from struct import unpack_from
 from typing import Any, cast
 
-from genpr.errors import DataError, GenprError, ImageError, ResourceError, UsageError, printable, short, some
+from genpr.errors import DataError, ImageError, ResourceError, UsageError, printable, short, some
+from genpr.images.archive import damage_reported
 from genpr.images.item import (
     MAX_ENCODED_BYTES,
     Item,
@@ -70,41 +70,10 @@ def import_pyarrow(path: Path | str) -> Any:  # noqa: ANN401 - it has no types
     return pa
 
 
-@contextmanager
-def arrow_damage_reported(path: Path, kind: str) -> Iterator[None]:
+def arrow_damage_reported(path: Path, kind: str) -> AbstractContextManager[None]:
     """Report whatever pyarrow raises on broken bytes as a `DataError` ("{kind}-damaged")."""
-    try:
-        yield
-    except GenprError:
-        raise
-    except MemoryError as error:
-        raise _damaged(path, kind, f"it asks for more memory than there is: {error}") from error
-    except OSError as error:
-        if error.errno is not None:
-            raise DataError(
-                f"{printable(str(path))} cannot be read ({error.strerror})", code="unreadable", path=str(path)
-            ) from error
-        raise _damaged(path, kind, error) from error
-    except (
-        ValueError,
-        TypeError,
-        KeyError,
-        IndexError,
-        OverflowError,
-        NotImplementedError,
-        RuntimeError,
-        struct.error,
-    ) as error:
-        raise _damaged(path, kind, error) from error
-
-
-def _damaged(path: Path, kind: str, reason: object) -> DataError:
-    shown = short(str(reason).strip("'\"").partition("\n")[0], 200)
-    return DataError(
-        f"{printable(str(path))} is not an intact {kind} file ({shown}); was it cut short or renamed?",
-        code=f"{kind}-damaged",
-        path=str(path),
-    )
+    also = (MemoryError, TypeError, KeyError, IndexError)
+    return damage_reported(path, f"{kind} file", code=f"{kind}-damaged", also=also)
 
 
 def columns_of(schema: Any, choice: str | None, name: str) -> Columns:  # noqa: ANN401 - pyarrow has no types
