@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -135,6 +135,13 @@ SAMPLES: dict[str, bytes] = {
 
 def decoded(data: bytes | np.ndarray, max_pixels: int = MAX_PIXELS) -> Decoded:
     return decode(data, name="x.png", policy=DecodePolicy(max_pixels))
+
+
+def raised(kind: type[Exception], call: Callable, *arguments, **options):
+    """The error of a call."""
+    with pytest.raises(kind) as caught:
+        call(*arguments, **options)
+    return caught.value
 
 
 def refused_image(data: bytes | np.ndarray, max_pixels: int = MAX_PIXELS) -> ImageError:

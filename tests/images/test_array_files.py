@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
-from image_files import refused_source, stack
+from image_files import raised, refused_source, stack
 
 from genpr.errors import DataError
 from genpr.images import arrays
@@ -179,9 +179,7 @@ def test_damage_inside_an_npz_ends_the_iteration_with_an_error(tmp_path, save):
     data[len(data) // 2] ^= 0x55
     (tmp_path / "x.npz").write_bytes(data)
     source = open_source(tmp_path / "x.npz")
-    with pytest.raises(DataError) as caught:
-        list(source)
-    assert caught.value.code == "npz-damaged"
+    assert raised(DataError, list, source).code == "npz-damaged"
 
 
 # npy --------------------------------------------------------------------------------------------------------

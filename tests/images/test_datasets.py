@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
-from image_files import SMALL, encode, noise, stack
+from image_files import SMALL, encode, noise, raised, stack
 from PIL import Image
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -72,9 +72,10 @@ def test_pil_images_follow_the_decode_policy():
     np.testing.assert_array_equal(gray, np.asarray(Image.fromarray(SMALL).convert("L").convert("RGB")))
     np.testing.assert_array_equal(palette, np.asarray(Image.fromarray(SMALL).quantize(8).convert("RGB")))
     np.testing.assert_array_equal(deep[..., 1], ramp >> 8)
-    with pytest.raises(ImageError, match="float") as caught:
-        open_source([Image.fromarray(np.zeros((4, 4), np.float32))])
-    assert caught.value.code == "mode-unsupported"
+    assert (
+        raised(ImageError, open_source, [Image.fromarray(np.zeros((4, 4), np.float32))]).code
+        == "mode-unsupported"
+    )
 
 
 def test_images_are_read_only_when_asked_for():
@@ -122,21 +123,19 @@ def test_threads_take_turns_at_a_dataset():
 )
 def test_elements_that_are_no_images_are_refused_when_the_dataset_is_opened(element, code, cause):
     for elements in ([element], [(element, 1)]):
-        with pytest.raises(DataError) as caught:
-            open_source(elements)
-        assert caught.value.code == code
-        assert cause in str(caught.value)
-        assert "<dataset>[0]" in str(caught.value)
+        error = raised(DataError, open_source, elements)
+        assert error.code == code
+        assert cause in str(error)
+        assert "<dataset>[0]" in str(error)
 
 
 def test_a_later_element_that_is_no_image_costs_one_image():
     good, bad, also_bad = open_source([IMAGES[0], IMAGES[1] / 255, {"image": 1}])
     good.read()
     for item, code in ((bad, "array-dtype"), (also_bad, "array-type")):
-        with pytest.raises(ImageError) as caught:
-            item.read()
-        assert caught.value.code == code
-        assert caught.value.path == item.name
+        error = raised(ImageError, item.read)
+        assert error.code == code
+        assert error.path == item.name
 
 
 def test_a_dataset_that_cannot_read_its_file_costs_one_image(tmp_path):
@@ -149,12 +148,10 @@ def test_a_dataset_that_cannot_read_its_file_costs_one_image(tmp_path):
     Image.fromarray(SMALL).save(tmp_path / "good.png")
     good, half, missing = open_source(Files(["good.png", "half.png", "missing.png"]))
     np.testing.assert_array_equal(good.read(), SMALL)
-    with pytest.raises(ImageError) as caught:
-        half.read()
-    assert (caught.value.code, caught.value.path) == ("image-corrupt", "[1]")
-    with pytest.raises(ImageError, match="No such file") as caught:
-        missing.read()
-    assert (caught.value.code, caught.value.path) == ("unreadable", "[2]")
+    error = raised(ImageError, half.read)
+    assert (error.code, error.path) == ("image-corrupt", "[1]")
+    error = raised(ImageError, missing.read)
+    assert (error.code, error.path) == ("unreadable", "[2]")
 
 
 def test_errors_of_the_dataset_itself_are_its_owners():
@@ -167,9 +164,7 @@ def test_errors_of_the_dataset_itself_are_its_owners():
 
 
 def test_an_empty_dataset_is_refused():
-    with pytest.raises(DataError, match="has no images") as caught:
-        open_source([])
-    assert caught.value.code == "no-images"
+    assert raised(DataError, open_source, []).code == "no-images"
 
 
 # Iterables --------------------------------------------------------------------------------------------------
@@ -228,9 +223,7 @@ def test_a_generator_is_read_once_and_only_as_far_as_needed():
     source = subset(open_source(batches()), 4, seed=7)
     np.testing.assert_array_equal(stack(source), IMAGES[:4])
     assert made == [0, 2]
-    with pytest.raises(UsageError, match="was read already") as caught:
-        list(source)
-    assert caught.value.code == "one-shot"
+    assert raised(UsageError, list, source).code == "one-shot"
 
 
 @pytest.mark.parametrize(

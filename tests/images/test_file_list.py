@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from image_files import SMALL, encode, names
+from image_files import SMALL, encode, names, raised
 
 from genpr.cli.main import run
 from genpr.errors import BadImagesError, DataError, ImageError, UsageError
@@ -108,10 +108,9 @@ def test_what_cannot_be_read_is_a_bad_image(here):
     source = listed(here / "l.txt", "\n".join([*lines, "a.png"]).encode())
     *bad, good = source
     for item in bad:
-        with pytest.raises(ImageError) as caught:
-            item.read()
-        assert caught.value.code == "unreadable"
-        assert caught.value.path == item.name
+        error = raised(ImageError, item.read)
+        assert error.code == "unreadable"
+        assert error.path == item.name
     assert good.read()
     with pytest.raises(BadImagesError, match="9 of 10 images"):
         pack(here / "l.txt", here / "out.npz")
@@ -119,24 +118,18 @@ def test_what_cannot_be_read_is_a_bad_image(here):
 
 @pytest.mark.parametrize("data", [b"", b"\n\r\n\n", b"\xef\xbb\xbf", b"\0\0"])
 def test_an_empty_list_has_no_images(here, data):
-    with pytest.raises(DataError, match="the list is empty") as caught:
-        listed(here / "l.txt", data)
-    assert caught.value.code == "no-images"
+    assert raised(DataError, listed, here / "l.txt", data).code == "no-images"
 
 
 def test_an_image_is_no_list(here):
-    with pytest.raises(UsageError, match="single image") as caught:
-        listed(here / "l.txt", PNG)
-    assert caught.value.code == "source-kind"
+    assert raised(UsageError, listed, here / "l.txt", PNG).code == "source-kind"
 
 
 def test_an_absurd_list_is_refused(here):
     path = here / "l.txt"
     path.write_bytes(b"a.png\n")
     os.truncate(path, TEXT_BYTES + 1)  # without using the disk
-    with pytest.raises(DataError) as caught:
-        open_source(path)
-    assert caught.value.code == "list-damaged"
+    assert raised(DataError, open_source, path).code == "list-damaged"
 
 
 def test_a_list_on_standard_input_is_relative_to_the_working_folder_and_read_once(here, piped):
@@ -165,9 +158,7 @@ def test_where_nothing_is_piped_nothing_is_waited_for(monkeypatch, piped):
     closed.close()
     for stream in (*streams, closed):
         monkeypatch.setattr(sys, "stdin", stream)
-        with pytest.raises(UsageError, match="nothing is piped") as caught:
-            open_source("-")
-        assert caught.value.code == "no-stdin"
+        assert raised(UsageError, open_source, "-").code == "no-stdin"
 
 
 def test_processes_that_were_launched_together_share_no_standard_input(here, piped, monkeypatch):
@@ -180,17 +171,13 @@ def test_processes_that_were_launched_together_share_no_standard_input(here, pip
         "MASTER_PORT": "1",
     }.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(UsageError, match="torchrun") as caught:
-        open_source("-")
-    assert caught.value.code == "stdin-ranks"
+    assert raised(UsageError, open_source, "-").code == "stdin-ranks"
 
 
 def test_both_sides_cannot_come_on_standard_input(here, piped):
     piped(b"a.png\n" * 10)
     for both in (score, find_modes):
-        with pytest.raises(UsageError, match="both sides") as caught:
-            both("-", "-", extractor="pixels")
-        assert caught.value.code == "stdin-twice"
+        assert raised(UsageError, both, "-", "-", extractor="pixels").code == "stdin-twice"
 
 
 def test_lists_are_scored_as_the_folders_that_they_list(tmp_path, write_images, rng, piped, monkeypatch):
@@ -221,9 +208,7 @@ def test_a_pattern_of_images_is_a_list(here):
     assert names(source) == ["a.png", "sub/#1.jpg", "sub/b c.png"]
     assert [item.read() for item in source] == [PNG + name.encode() for name in names(source)]
     (here / "x.txt").write_bytes(b"")
-    with pytest.raises(UsageError, match=r"\.txt \(x\.txt\), image \(a\.png\)") as caught:
-        open_source("{a.png,x.txt}")
-    assert caught.value.code == "mixed-kinds"
+    assert raised(UsageError, open_source, "{a.png,x.txt}").code == "mixed-kinds"
 
 
 def test_a_list_of_features_commands_is_cached_like_files(here, piped):

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from image_files import SAMPLES, SMALL, decoded, encode, exif, noise, png, png_chunk, refused_image
+from image_files import SAMPLES, SMALL, decoded, encode, exif, noise, png, png_chunk, raised, refused_image
 from PIL import Image, ImageFile
 
 import genpr
@@ -435,6 +435,16 @@ def test_hostile_images_are_refused_wherever_they_lie(way, tmp_path, make_zip, m
         case _:
             fake = tmp_path / "set.parquet"
             pq.write_table(pa.table({"image": list(images.values())}), fake, compression="none")
-    with pytest.raises(BadImagesError) as caught:
-        genpr.score(real, fake, extractor="pixels", intervals=False, control=False, cache=False)
-    assert sorted(bad.code for bad in caught.value.bad) == ["image-corrupt", "image-too-large"]
+    assert sorted(
+        bad.code
+        for bad in raised(
+            BadImagesError,
+            genpr.score,
+            real,
+            fake,
+            extractor="pixels",
+            intervals=False,
+            control=False,
+            cache=False,
+        ).bad
+    ) == ["image-corrupt", "image-too-large"]

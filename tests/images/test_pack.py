@@ -10,7 +10,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from image_files import encode, noise, stack
+from image_files import encode, noise, raised, stack
 from PIL import Image
 
 from genpr.errors import BadImagesError, DataError, ResourceError, UsageError
@@ -51,11 +51,10 @@ def npy(array) -> bytes:
 
 
 def refused(source, out, kind=DataError, **options):
-    with pytest.raises(kind) as caught:
-        pack(source, out, **options)
-    assert "\n" not in str(caught.value)
+    error = raised(kind, pack, source, out, **options)
+    assert "\n" not in str(error)
     assert not out.exists()
-    return caught.value
+    return error
 
 
 @pytest.fixture(
@@ -326,9 +325,7 @@ def test_a_read_only_folder(out, monkeypatch):
 
 def test_existing_files_are_replaced_only_by_force(out):
     out.write_bytes(b"precious")
-    with pytest.raises(UsageError) as caught:
-        pack(IMAGES, out)
-    assert caught.value.code == "output-exists"
+    assert raised(UsageError, pack, IMAGES, out).code == "output-exists"
     assert out.read_bytes() == b"precious"
     pack(IMAGES, out, force=True)
     np.testing.assert_array_equal(packed(out), IMAGES)
@@ -354,9 +351,10 @@ def test_wrong_outputs_are_refused_before_anything_is_read(tmp_path):
         "d.npz": "output-exists",
         "dangling.npz": "output-exists",
     }.items():
-        with pytest.raises(UsageError) as caught:
-            check_output(tmp_path / name, "no such source", force=name == "d.npz")
-        assert caught.value.code == code
+        assert (
+            raised(UsageError, check_output, tmp_path / name, "no such source", force=name == "d.npz").code
+            == code
+        )
 
 
 def test_wrong_options(out):

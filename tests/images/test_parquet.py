@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hub_data import CLASSES, FILES, PIXELS, ROWS, dataset, write
-from image_files import names, read_in_threads
+from image_files import names, raised, read_in_threads
 from PIL import Image
 
 from genpr.errors import DataError, GenprError, ImageError, ResourceError, UsageError
@@ -139,9 +139,7 @@ def test_row_groups_without_a_chosen_image_are_not_read(tmp_path):
         data[at - 20 : at] = bytes(20)
     path.write_bytes(data)
     assert [item.read() for item in source.pick([3, 5, 8])] == [FILES[place] for place in (3, 5, 8)]
-    with pytest.raises(DataError) as caught:
-        list(source)
-    assert caught.value.code == "parquet-damaged"
+    assert raised(DataError, list, source).code == "parquet-damaged"
 
 
 def test_a_row_group_is_never_held_whole(tmp_path):
@@ -193,16 +191,14 @@ def test_what_is_said_to_be_the_image_counts_before_what_may_be(tmp_path):
 
 def test_several_columns_of_images_are_listed_and_one_may_be_named(tmp_path, monkeypatch):
     path = write(tmp_path / "x.parquet", {"left": ROWS, "right": ROWS[::-1]})
-    with pytest.raises(UsageError, match=r"left, right; name one, as in '.*x\.parquet#left'") as caught:
-        open_source(path)
-    assert caught.value.code == "several-columns"
+    error = raised(UsageError, open_source, path)
+    assert error.code == "several-columns"
+    assert f"{path}#left" in str(error)
     monkeypatch.chdir(tmp_path)
     for given in (f"{path}#right", "*.parquet#right", f"{tmp_path}#right"):
         assert [item.read() for item in open_source(given)] == FILES[::-1]
     for choice, code in (("none", "no-column"), (",none", "no-column")):
-        with pytest.raises(UsageError, match=r"no column 'none'; its columns: left \(struct") as caught:
-            open_source(f"{path}#{choice}")
-        assert caught.value.code == code
+        assert raised(UsageError, open_source, f"{path}#{choice}").code == code
 
 
 def test_a_sign_in_the_name_of_a_file_is_part_of_it(tmp_path, make_zip):
@@ -217,9 +213,7 @@ def test_a_sign_in_the_name_of_a_file_is_part_of_it(tmp_path, make_zip):
     with pytest.raises(UsageError, match="there is nothing at"):
         open_source(f"{tmp_path}/issue#8.zip")
     make_zip({"a.png": FILES[0]}, name="b.zip")
-    with pytest.raises(UsageError, match="no columns") as caught:
-        open_source(f"{tmp_path}/b*.zip#image")
-    assert caught.value.code == "no-column"
+    assert raised(UsageError, open_source, f"{tmp_path}/b*.zip#image").code == "no-column"
 
 
 @pytest.mark.parametrize(
@@ -235,18 +229,16 @@ def test_a_sign_in_the_name_of_a_file_is_part_of_it(tmp_path, make_zip):
 )
 def test_files_without_images_list_their_columns(tmp_path, columns):
     path = write(tmp_path / "x.parquet", columns)
-    with pytest.raises(DataError, match="its columns: ") as caught:
-        open_source(path)
-    assert caught.value.code == "no-images"
+    assert raised(DataError, open_source, path).code == "no-images"
 
 
 def test_several_columns_of_classes_are_listed_and_one_may_be_named(tmp_path):
     names_of = {"_type": "ClassLabel", "names": CLASSES}
     columns = {"image": ROWS, "fine": [0, 1] * 6, "coarse": [1, 1, 0] * 4}
     path = write(tmp_path / "x.parquet", columns, metadata={"fine": names_of, "coarse": names_of})
-    with pytest.raises(DataError, match=r"fine, coarse; name one, as in '.*x\.parquet#image,fine'") as caught:
-        labels_of(path)
-    assert caught.value.code == "no-labels"
+    error = raised(DataError, labels_of, path)
+    assert error.code == "no-labels"
+    assert f"{path}#image,fine" in str(error)
     assert labels_of(f"{path}#,fine") == CLASSES * 6
     assert labels_of(f"{path}#image,coarse") == ["dog", "dog", "cat"] * 4
 
@@ -277,14 +269,9 @@ def test_values_that_hold_no_bytes_are_bad_images(tmp_path):
     source = open_source(write(tmp_path / "x.parquet", {"image": rows}))
     good, elsewhere, null, empty = source
     assert good.read() == FILES[0]
-    for item, code, says in (
-        (elsewhere, "image-elsewhere", "not followed"),
-        (null, "unreadable", "null"),
-        (empty, "unreadable", "null"),
-    ):
-        with pytest.raises(ImageError, match=says) as caught:
-            item.read()
-        assert (caught.value.code, caught.value.path) == (code, item.name)
+    for item, code in ((elsewhere, "image-elsewhere"), (null, "unreadable"), (empty, "unreadable")):
+        error = raised(ImageError, item.read)
+        assert (error.code, error.path) == (code, item.name)
     flat = open_source(write(tmp_path / "y.parquet", {"image": [FILES[0], None]}))
     with pytest.raises(ImageError, match="null"):
         list(flat)[1].read()
@@ -294,9 +281,7 @@ def test_values_too_large_to_be_images_are_not_copied(tmp_path, monkeypatch):
     monkeypatch.setattr("genpr.images.arrow.MAX_ENCODED_BYTES", 10)
     small, large = open_source(write(tmp_path / "x.parquet", {"image": [b"1" * 10, b"1" * 11]}))
     assert small.read() == b"1" * 10
-    with pytest.raises(ImageError, match="11 bytes") as caught:
-        large.read()
-    assert caught.value.code == "image-too-large"
+    assert raised(ImageError, large.read).code == "image-too-large"
 
 
 def test_one_large_value_that_stands_a_million_times_is_held_once(tmp_path):
@@ -316,9 +301,7 @@ def test_one_large_value_that_stands_a_million_times_is_held_once(tmp_path):
 def test_more_rows_than_bytes_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("genpr.images.parquet._ROWS_OF_ANY_FILE", 1000)
     path = write(tmp_path / "x.parquet", {"image": pa.nulls(100_000, pa.binary())})
-    with pytest.raises(DataError, match="claims 100,000 images in") as caught:
-        open_source(path)
-    assert caught.value.code == "parquet-damaged"
+    assert raised(DataError, open_source, path).code == "parquet-damaged"
 
 
 @pytest.mark.parametrize("form", ["x.parquet", "file.arrow", "saved/data-00001-of-00003.arrow"])
@@ -373,9 +356,7 @@ def test_an_arrow_file_that_points_outside_is_refused(hub, tmp_path):
     path.write_bytes(
         data.replace(second, len(FILES[0]).to_bytes(4, "little") + (2**30).to_bytes(4, "little"))
     )
-    with pytest.raises(DataError) as caught:
-        open_source(path)
-    assert caught.value.code == "arrow-damaged"
+    assert raised(DataError, open_source, path).code == "arrow-damaged"
 
 
 def test_a_parquet_file_that_changed_is_told(hub, tmp_path):
@@ -387,9 +368,7 @@ def test_a_parquet_file_that_changed_is_told(hub, tmp_path):
         [item.read() for item in source]
     assert caught.value.code == "parquet-damaged"
     path.unlink()
-    with pytest.raises(DataError, match="No such file") as caught:
-        list(source)
-    assert caught.value.code == "unreadable"
+    assert raised(DataError, list, source).code == "unreadable"
 
 
 def test_a_parquet_file_that_lost_rows_does_not_end_in_silence(tmp_path):
@@ -404,57 +383,47 @@ def test_a_parquet_file_that_lost_rows_does_not_end_in_silence(tmp_path):
 
 
 def test_splits_are_never_mixed(hub, tmp_path):
-    for given, says in (
-        (hub / "splits", "test, train"),
-        (datasets.DatasetDict(a=dataset(), b=dataset()), "a, b"),
-    ):
-        with pytest.raises(UsageError, match=says) as caught:
-            open_source(given)
-        assert caught.value.code == "several-splits"
+    for given in (hub / "splits", datasets.DatasetDict(a=dataset(), b=dataset())):
+        assert raised(UsageError, open_source, given).code == "several-splits"
     folder = tmp_path / "down"
     shutil.copytree(hub / "down", folder)
     shutil.copy(hub / "x.parquet", folder / "data" / "test-00000-of-00001.parquet")
-    with pytest.raises(UsageError, match=r"data/test, data/train.*'.*down/data/test-\*\.parquet'") as caught:
-        open_source(folder)
-    assert caught.value.code == "several-splits"
+    error = raised(UsageError, open_source, folder)
+    assert error.code == "several-splits"
+    assert f"{folder}/data/test-*.parquet" in str(error)
     assert len(open_source(f"{folder}/data/train-*.parquet")) == 12
 
 
 @pytest.mark.parametrize(
-    ("state", "says"),
+    "state",
     [
-        ({"_data_files": [{"filename": "../x.arrow"}]}, "no file in it"),
-        ({"_data_files": [{"filename": "/etc/passwd"}]}, "no file in it"),
-        ({"_data_files": [{"filename": 3}]}, "no file in it"),
-        ({"_data_files": [{"filename": "data-1.arrow"}]}, "1 of its 1 files are missing"),
-        ({"_data_files": []}, "lists no files"),
-        ({"_data_files": None}, "arrow"),
-        ({}, "arrow"),
-        ([], "something else"),
-        ({"_indices_files": [{"filename": "i"}], "_data_files": []}, "save it again"),
+        {"_data_files": [{"filename": "../x.arrow"}]},
+        {"_data_files": [{"filename": "/etc/passwd"}]},
+        {"_data_files": [{"filename": 3}]},
+        {"_data_files": [{"filename": "data-1.arrow"}]},
+        {"_data_files": []},
+        {"_data_files": None},
+        {},
+        [],
+        {"_indices_files": [{"filename": "i"}], "_data_files": []},
     ],
 )
-def test_a_broken_saved_dataset_is_refused(tmp_path, state, says):
+def test_a_broken_saved_dataset_is_refused(tmp_path, state):
     (tmp_path / "state.json").write_text(json.dumps(state))
-    with pytest.raises(DataError, match=says) as caught:
-        open_source(tmp_path)
-    assert caught.value.code == "arrow-damaged"
+    assert raised(DataError, open_source, tmp_path).code == "arrow-damaged"
 
 
 def test_without_pyarrow_the_way_to_get_it_is_told(hub, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     for form in ("x.parquet", "saved", "down", "file.arrow"):
-        with pytest.raises(ResourceError, match=r'pip install "genpr\[parquet\]"') as caught:
-            open_source(hub / form)
-        assert (caught.value.code, caught.value.exit_code) == ("no-pyarrow", 4)
+        error = raised(ResourceError, open_source, hub / form)
+        assert (error.code, error.exit_code) == ("no-pyarrow", 4)
 
 
 def test_an_empty_one_is_no_source(tmp_path):
     path = write(tmp_path / "x.parquet", {"image": pa.array([], pa.binary())})
     for given in (path, dataset().select([])):
-        with pytest.raises(DataError, match="no rows") as caught:
-            open_source(given)
-        assert caught.value.code == "no-images"
+        assert raised(DataError, open_source, given).code == "no-images"
 
 
 def test_a_dataset_of_files_reads_them_and_nothing_far_away(tmp_path):
@@ -469,9 +438,8 @@ def test_a_dataset_of_files_reads_them_and_nothing_far_away(tmp_path):
     good, *bad = open_source(dataset([{"bytes": None, "path": path} for path in paths]))
     assert good.read() == FILES[0]
     for item in bad:
-        with pytest.raises(ImageError) as caught:
-            item.read()
-        assert (caught.value.code, caught.value.path) == ("unreadable", item.name)
+        error = raised(ImageError, item.read)
+        assert (error.code, error.path) == ("unreadable", item.name)
 
 
 def test_a_stream_that_knows_no_columns_is_told_how_to_say(hub):
@@ -498,9 +466,7 @@ def test_pictures_of_a_few_rows_read_no_others(tmp_path):
 def test_what_is_no_regular_file_is_not_waited_for(tmp_path):
     for suffix in (".parquet", ".tar", ".zip", ".txt", ".arrow"):
         os.mkfifo(tmp_path / f"x{suffix}")
-        with pytest.raises(UsageError, match="nor a regular file") as caught:
-            open_source(tmp_path / f"x{suffix}")
-        assert caught.value.code == "source-kind"
+        assert raised(UsageError, open_source, tmp_path / f"x{suffix}").code == "source-kind"
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])

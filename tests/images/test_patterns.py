@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from image_files import SMALL, encode
+from image_files import SMALL, encode, raised
 
 from genpr.errors import DataError, ImageError, UsageError
 from genpr.images.paths import expand
@@ -92,20 +92,17 @@ def test_names_of_any_bytes_match(here):
 @pytest.mark.parametrize("pattern", ["s/*.zip", "s/{00..99}.tar", "nowhere/*.tar", "s/a.tar/*"])
 def test_a_pattern_without_a_match_is_named(here, pattern):
     here("s/a.tar")
-    with pytest.raises(UsageError, match="nothing matches the pattern") as caught:
-        expand(pattern)
-    assert caught.value.code == "path-not-found"
-    assert caught.value.path == pattern
-    assert pattern in str(caught.value)
+    error = raised(UsageError, expand, pattern)
+    assert error.code == "path-not-found"
+    assert error.path == pattern
+    assert pattern in str(error)
 
 
 def test_missing_shards_are_counted_and_the_first_is_named(here):
     here(*(f"s/{n:03d}.tar" for n in range(100) if n not in {7, 80, 81}))
-    with pytest.raises(UsageError, match=r"3 of the 100 .*the first: 's/007\.tar'") as caught:
-        expand("s/{000..099}.tar")
-    assert (caught.value.code, caught.value.path) == ("path-not-found", "s/007.tar")
-    with pytest.raises(UsageError, match=r"1 of the 2 .*'x\*'"):
-        expand("{s/*,x*}")
+    error = raised(UsageError, expand, "s/{000..099}.tar")
+    assert (error.code, error.path) == ("path-not-found", "s/007.tar")
+    assert raised(UsageError, expand, "{s/*,x*}").path == "x*"
 
 
 @pytest.mark.parametrize(
@@ -120,9 +117,7 @@ def test_missing_shards_are_counted_and_the_first_is_named(here):
     ],
 )
 def test_absurd_patterns_are_refused_at_once(here, pattern):
-    with pytest.raises(UsageError, match="more than 1,000,000 paths") as caught:
-        expand(pattern)
-    assert caught.value.code == "bad-pattern"
+    assert raised(UsageError, expand, pattern).code == "bad-pattern"
 
 
 def test_braces_inside_of_braces_are_not_expanded(here):
@@ -133,9 +128,7 @@ def test_braces_inside_of_braces_are_not_expanded(here):
 
 def test_two_stars_are_refused(here):
     here("s/a.tar")
-    with pytest.raises(UsageError, match="not expanded") as caught:
-        expand("**/*.tar")
-    assert caught.value.code == "bad-pattern"
+    assert raised(UsageError, expand, "**/*.tar").code == "bad-pattern"
 
 
 @pytest.mark.parametrize(
@@ -155,10 +148,9 @@ def test_remote_addresses_are_refused_and_nothing_is_run(here, text, monkeypatch
 
     monkeypatch.setattr("subprocess.Popen", never)
     monkeypatch.setattr("os.system", never)
-    with pytest.raises(UsageError, match="download it") as caught:
-        open_source(text)
-    assert caught.value.code == "remote-source"
-    assert "\n" not in str(caught.value)
+    error = raised(UsageError, open_source, text)
+    assert error.code == "remote-source"
+    assert "\n" not in str(error)
 
 
 def test_a_folder_that_cannot_be_listed_is_an_error(here, monkeypatch):
@@ -168,9 +160,7 @@ def test_a_folder_that_cannot_be_listed_is_an_error(here, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("os.listdir", denied)
-    with pytest.raises(DataError, match="Permission denied") as caught:
-        expand("s/*.tar")
-    assert caught.value.code == "unreadable"
+    assert raised(DataError, expand, "s/*.tar").code == "unreadable"
 
 
 # Several containers as one source ---------------------------------------------------------------------------
@@ -203,9 +193,7 @@ def test_different_kinds_are_refused(here, make_tar, make_zip):
     make_tar({"x.png": PNG}, name="a.tar")
     make_zip({"x.png": PNG}, name="a.zip")
     here("a.txt")
-    with pytest.raises(UsageError, match=r"\.tar \(a\.tar\), \.txt \(a\.txt\), \.zip \(a\.zip\)") as caught:
-        open_source("a.*")
-    assert caught.value.code == "mixed-kinds"
+    assert raised(UsageError, open_source, "a.*").code == "mixed-kinds"
 
 
 def test_a_shard_without_images_or_damaged_is_named(here, make_tar):
@@ -216,9 +204,8 @@ def test_a_shard_without_images_or_damaged_is_named(here, make_tar):
         ("{a,b}.tar", "no-images", "b.tar"),
         ("[ac].tar", "archive-damaged", "c.tar"),
     ):
-        with pytest.raises(DataError) as caught:
-            open_source(pattern)
-        assert (caught.value.code, caught.value.path) == (code, path)
+        error = raised(DataError, open_source, pattern)
+        assert (error.code, error.path) == (code, path)
 
 
 def test_a_bad_image_is_named_with_its_shard(here, make_tar):
@@ -229,10 +216,10 @@ def test_a_bad_image_is_named_with_its_shard(here, make_tar):
     Path("b.tar").write_bytes(b"")
     good, bad = source
     assert good.read() == PNG
-    with pytest.raises(ImageError, match=r"^b\.tar/x\.png: ") as caught:
-        bad.read()
-    assert caught.value.path == "b.tar/x.png"
-    assert caught.value.code == "unreadable"
+    error = raised(ImageError, bad.read)
+    assert str(error).startswith("b.tar/x.png: ")
+    assert error.path == "b.tar/x.png"
+    assert error.code == "unreadable"
 
 
 def test_shards_of_several_folders_keep_what_tells_them_apart(here, make_tar):

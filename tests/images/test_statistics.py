@@ -8,7 +8,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from image_files import refused_source, stack
+from image_files import raised, refused_source, stack
 
 from genpr.errors import DataError
 from genpr.images import statistics
@@ -34,12 +34,11 @@ def saved(path, *, save=np.savez, **changes):
 
 
 def refused(path) -> DataError:
-    with pytest.raises(DataError) as caught:
-        read_statistics(path)
-    assert "\n" not in str(caught.value)
-    assert path.name in str(caught.value)
-    assert caught.value.path == str(path)
-    return caught.value
+    error = raised(DataError, read_statistics, path)
+    assert "\n" not in str(error)
+    assert path.name in str(error)
+    assert error.path == str(path)
+    return error
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])

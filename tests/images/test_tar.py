@@ -9,7 +9,7 @@ import tracemalloc
 import zipfile
 
 import pytest
-from image_files import IN_ORDER, MANY, MEMBERS, SMALL, encode, names, read_in_threads, refused_source
+from image_files import IN_ORDER, MANY, MEMBERS, SMALL, encode, names, raised, read_in_threads, refused_source
 
 from genpr.errors import DataError, ImageError
 from genpr.images.source import open_source
@@ -99,9 +99,7 @@ def test_a_tar_that_shrank_is_told(make_tar):
     first, second = open_source(path)
     path.write_bytes(path.read_bytes()[:1200])
     assert first.read() == PNG
-    with pytest.raises(ImageError, match="did the file change") as caught:
-        second.read()
-    assert caught.value.code == "unreadable"
+    assert raised(ImageError, second.read).code == "unreadable"
     path.unlink()
     with pytest.raises(ImageError, match="No such file"):
         first.read()
@@ -111,9 +109,7 @@ def test_a_compressed_tar_that_changed_is_an_error(make_tar):
     path = make_tar({f"{index}.png": os.urandom(9000) for index in range(20)}, compression="gz")
     source = open_source(path)
     path.write_bytes(path.read_bytes()[:50_000])
-    with pytest.raises(DataError) as caught:
-        list(source)
-    assert caught.value.code == "archive-damaged"
+    assert raised(DataError, list, source).code == "archive-damaged"
 
 
 def test_streaming_a_compressed_tar_holds_one_image_at_a_time(make_tar):
@@ -154,9 +150,7 @@ def test_members_too_large_to_be_images_are_not_read(make_zip, make_tar, monkeyp
     ):
         large, allowed = open_source(path)
         assert allowed.read() == bytes(10)
-        with pytest.raises(ImageError, match="11 bytes") as caught:
-            large.read()
-        assert caught.value.code == "image-too-large"
+        assert raised(ImageError, large.read).code == "image-too-large"
 
 
 @pytest.mark.parametrize("name", ["set.zip", "set.tar"])
