@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from image_files import SMALL, encode, names, raised, read_in_threads
+from image_files import SMALL, encode, names, raised
 
 from genpr.errors import DataError, ImageError
 from genpr.images.folder import open_folder
@@ -185,11 +185,3 @@ def test_undecodable_and_strange_names_are_labels(tmp_path):
     (item,) = open_source(tmp_path)
     assert item.name == "new\nline\udcff.png"
     assert item.read() == PNG
-
-
-def test_reading_in_threads_gives_each_its_own_file(put):
-    root = None
-    for index in range(200):
-        root = put(f"{index:03d}.png", data=b"%d" % index)
-    expected = {f"{index:03d}.png": b"%d" % index for index in range(200)}
-    assert read_in_threads(open_source(root)) == expected

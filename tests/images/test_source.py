@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from image_files import SMALL, encode, raised
+from image_files import MANY, SMALL, encode, raised, read_in_threads, refused_source
 
-from genpr.errors import DataError, ResourceError, UsageError
+from genpr.errors import ResourceError, UsageError
 from genpr.images.source import choose_rows, open_source, subset
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (40, 4, 5, 3), dtype=np.uint8)
@@ -108,6 +108,28 @@ def test_opening_files_needs_no_torch(every_source):
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, cwd=Path(__file__).parent)
 
 
+@pytest.mark.parametrize("kind", ["folder", "stored", "deflated", "tar", "tar.gz"])
+def test_many_threads_read_each_its_own_image(tmp_path, make_zip, make_tar, kind):
+    if kind == "folder":
+        path = tmp_path / "images"
+        for name, data in MANY.items():
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (path / name).write_bytes(data)
+    elif kind.startswith("tar"):
+        path = make_tar(MANY, name=f"set.{kind}", compression="gz" if kind == "tar.gz" else "")
+    else:
+        path = make_zip(MANY, compression=zipfile.ZIP_STORED if kind == "stored" else zipfile.ZIP_DEFLATED)
+    assert read_in_threads(open_source(path)) == MANY
+
+
+@pytest.mark.parametrize("members", [{}, {"a.txt": b"", "b.TXT": b"", "c.md": b""}], ids=["empty", "others"])
+def test_an_archive_without_images_says_what_it_has(make_zip, make_tar, members):
+    for path in (make_zip(members), make_tar(members), make_tar(members, name="x.tgz", compression="gz")):
+        error = refused_source(path)
+        assert error.code == "no-images"
+        assert ("3 other files, suffixes: .txt (2), .md (1)" if members else "it is empty") in str(error)
+
+
 # Samples ----------------------------------------------------------------------------------------------------
 
 
@@ -182,13 +204,6 @@ def test_a_source_without_length_gives_its_first_images():
     with pytest.raises(TypeError):
         len(part)
     assert rows(part) == list(range(9))
-
-
-def test_sources_are_closed_when_iteration_stops_early(every_source):
-    for path in every_source:
-        assert next(iter(open_source(path))).name
-    with pytest.raises(DataError):
-        open_source(np.zeros((2, 2)))
 
 
 # Other files ------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import tracemalloc
 import zipfile
 
 import pytest
-from image_files import IN_ORDER, MANY, MEMBERS, SMALL, encode, names, raised, read_in_threads, refused_source
+from image_files import IN_ORDER, MEMBERS, SMALL, encode, names, raised, refused_source
 
 from genpr.errors import DataError, ImageError
 from genpr.images.source import open_source
@@ -53,11 +53,6 @@ def test_tar_takes_images_only(make_tar, compression):
     source = open_source(make_tar(members, name="set.tar", compression=compression))
     assert sorted(names(source)) == ["../up.png", "long/" * 40 + "name.png"]
     assert {item.read() for item in source} == {PNG}
-
-
-@pytest.mark.parametrize("compression", ["", "gz"])
-def test_tar_is_read_by_many_threads(make_tar, compression):
-    assert read_in_threads(open_source(make_tar(MANY, compression=compression))) == MANY
 
 
 @pytest.mark.parametrize("compression", ["", "gz", "bz2", "xz"])
@@ -129,13 +124,6 @@ def test_headers_of_a_long_tar_are_not_kept(make_tar):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2**20
-
-
-@pytest.mark.parametrize("compression", ["", "gz"])
-def test_a_tar_without_images_says_what_it_has(make_tar, compression):
-    error = refused_source(make_tar({"a.txt": b"", "b.md": b""}, compression=compression))
-    assert error.code == "no-images"
-    assert ".md (1), .txt (1)" in str(error)
 
 
 def test_members_too_large_to_be_images_are_not_read(make_zip, make_tar, monkeypatch):

@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from image_files import IN_ORDER, MANY, MEMBERS, SMALL, encode, names, raised, read_in_threads, refused_source
+from image_files import IN_ORDER, MANY, MEMBERS, SMALL, encode, names, raised, refused_source
 
 from genpr.errors import ImageError
 from genpr.images.source import open_source
@@ -58,11 +58,6 @@ def test_zip_counts_equal_names_once_per_entry(make_zip):
     source = open_source(path)
     assert len(source) == 2
     assert [item.read() for item in source] == [b"first", b"second"]
-
-
-@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_zip_is_read_by_many_threads(make_zip, compression):
-    assert read_in_threads(open_source(make_zip(MANY, compression=compression))) == MANY
 
 
 def test_zip_of_many_members_is_listed_without_reading_them(make_zip, monkeypatch):
@@ -127,13 +122,6 @@ def test_other_compressions_of_a_zip_are_told(make_zip, method):
     path.write_bytes(data)
     (item,) = open_source(path)
     assert raised(ImageError, item.read).code == "unreadable"
-
-
-@pytest.mark.parametrize("members", [{}, {"a.txt": b"", "b.TXT": b""}])
-def test_a_zip_without_images_says_what_it_has(make_zip, members):
-    error = refused_source(make_zip(members))
-    assert error.code == "no-images"
-    assert ("2 other files, suffixes: .txt (2)" if members else "it is empty") in str(error)
 
 
 def test_latents_in_a_zip_are_told_from_images(make_zip):
