@@ -531,7 +531,8 @@ def _check_python_codec(image: ImageFile.ImageFile, data: bytes) -> None:
     if codec not in _PYTHON_CODECS:
         return
     pixels = image.size[0] * image.size[1]
-    if pixels > _MOST_PYTHON_PIXELS:
+    is_plain_bitmap = codec == "ppm_plain" and image.mode == "1"  # of one digit for each pixel, which is fast
+    if pixels > _MOST_PYTHON_PIXELS and not is_plain_bitmap:
         raise TooManyPiecesError(f"it has {pixels:,} pixels in a form that Pillow decodes one by one")
     if codec == "ppm_plain" and data.count(b"#") > _MOST_COMMENTS:
         raise TooManyPiecesError(f"it has more than {_MOST_COMMENTS:,} comments")
