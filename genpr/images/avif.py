@@ -220,13 +220,6 @@ class _Bits:
             raise ValueError("an AV1 header without end")
         return self._value >> self._left & (1 << count) - 1
 
-    def variable(self) -> int:
-        """A number of variable length, `uvlc` in the specification."""
-        zeros = 0
-        while not self(1):
-            zeros += 1
-        return self(zeros) if zeros < 32 else 0
-
 
 class _Sequence(NamedTuple):
     """What of a sequence header says how large frames are.
@@ -236,7 +229,6 @@ class _Sequence(NamedTuple):
         height: Likewise.
         size_bits: (bits of a width, bits of a height) in frames that choose their own.
         is_reduced: Whether frames are stills without most of their header.
-        time_bits: Of the time at which a frame is shown, 0 if there is none.
         screen_content: 0, 1 or `_SELECT`.
         integer_motion: Likewise.
         id_bits: Of the number of a frame, 0 if there is none.
@@ -246,7 +238,6 @@ class _Sequence(NamedTuple):
     height: int
     size_bits: _Size
     is_reduced: bool
-    time_bits: int = 0
     screen_content: int = _SELECT
     integer_motion: int = _SELECT
     id_bits: int = 0
@@ -255,17 +246,15 @@ class _Sequence(NamedTuple):
 def _read_sequence(bits: _Bits) -> _Sequence:
     bits(4)  # profile, still picture
     is_reduced = bool(bits(1))
-    time_bits = id_bits = 0
     if is_reduced:
         bits(5)  # level
     else:
-        time_bits = _skip_operating_points(bits)
+        _skip_operating_points(bits)
     size_bits = bits(4) + 1, bits(4) + 1
     width, height = bits(size_bits[0]) + 1, bits(size_bits[1]) + 1
     if is_reduced:
         return _Sequence(width, height, size_bits, is_reduced)
-    if bits(1):
-        id_bits = bits(4) + 2 + bits(3) + 1
+    id_bits = bits(4) + 2 + bits(3) + 1 if bits(1) else 0
     bits(3 + 4)  # block size and intra tools, inter tools
     if bits(1):  # order hints
         bits(2)
@@ -273,32 +262,19 @@ def _read_sequence(bits: _Bits) -> _Sequence:
     integer_motion = _SELECT
     if screen_content and not bits(1):
         integer_motion = bits(1)
-    return _Sequence(width, height, size_bits, is_reduced, time_bits, screen_content, integer_motion, id_bits)
+    return _Sequence(width, height, size_bits, is_reduced, screen_content, integer_motion, id_bits)
 
 
-def _skip_operating_points(bits: _Bits) -> int:
-    """Pass over timing and operating points; how many bits the time of a frame has."""
-    time_bits = delay_bits = 0
-    if bits(1):  # timing
-        bits(64)
-        is_even = bits(1)
-        if is_even:
-            bits.variable()
-        if bits(1):  # decoder model
-            delay_bits = bits(5) + 1
-            bits(32 + 5)
-            shown_bits = bits(5) + 1
-            time_bits = 0 if is_even else shown_bits
+def _skip_operating_points(bits: _Bits) -> None:
+    if bits(1):
+        raise ValueError("an AV1 header with times, which images do not have")
     has_delay = bits(1)
     for _ in range(bits(5) + 1):
         bits(12)
         if bits(5) > 7:  # level
             bits(1)
-        if delay_bits and bits(1):
-            bits(2 * delay_bits + 1)
         if has_delay and bits(1):
             bits(4)
-    return time_bits
 
 
 def _frame_size(bits: _Bits, sequence: _Sequence) -> _Size:
@@ -308,9 +284,7 @@ def _frame_size(bits: _Bits, sequence: _Sequence) -> _Size:
     if bits(1):  # a frame that is there already is shown
         return 0, 0
     kind, is_shown = bits(2), bits(1)
-    if is_shown:
-        bits(sequence.time_bits)
-    else:
+    if not is_shown:
         bits(1)
     if kind != _SWITCH_FRAME and not (kind == _KEY_FRAME and is_shown):
         bits(1)  # error resilience
