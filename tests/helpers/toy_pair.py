@@ -78,5 +78,5 @@ class ToyPair:
 
 
 def load():
-    """For --extractor tests/toy_pair.py:load."""
+    """For --extractor tests/helpers/toy_pair.py:load."""
     return ToyPair()

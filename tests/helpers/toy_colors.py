@@ -84,13 +84,13 @@ class Misshapen(Detector):
 
 
 def pair():
-    """For --by tests/toy_colors.py:pair."""
+    """For --by tests/helpers/toy_colors.py:pair."""
     print("a user's factory may print")
     return Pair()
 
 
 def detector():
-    """For --by tests/toy_colors.py:detector."""
+    """For --by tests/helpers/toy_colors.py:detector."""
     return Detector()
 
 
