@@ -12,7 +12,6 @@ import torch
 from genpr.errors import DataError, UsageError
 from genpr.evaluation.labels import FolderLabels, LabeledImages, labels_of, open_labels
 from genpr.evaluation.per_class import check_classes
-from genpr.evaluation.tables import ImageValues
 from genpr.images.policy import BadImagePolicy
 
 
@@ -59,9 +58,6 @@ class TestCsv:
     )
     def test_what_people_write(self, tmp_path, text):
         assert of(self.read(tmp_path, text), ["a/1.png", "b.png"]) == ["cat", "dog"]
-
-    def test_tab_separated(self, tmp_path):
-        assert of(self.read(tmp_path, "a,1.png\tcat\n", "l.tsv"), ["a,1.png"]) == ["cat"]
 
     def test_file_names_serve_where_no_folders_are_named_and_files_differ(self, tmp_path):
         labels = self.read(tmp_path, "1.png,cat\n2.png,dog\n")
@@ -191,12 +187,6 @@ def test_no_such_file(tmp_path, name):
     assert caught.value.code == "path-not-found"
 
 
-def test_unknown_kind_of_file(tmp_path):
-    (tmp_path / "l.pkl").write_bytes(b"x")
-    with pytest.raises(UsageError, match=r"unknown kind \(\.pkl\)"):
-        open_labels(tmp_path / "l.pkl", "x", "fake")
-
-
 class TestSides:
     def check(self, real, fake, *, action="error", share=0.01):
         sides = [
@@ -206,10 +196,6 @@ class TestSides:
             for role, labels in (("real", real), ("fake", fake))
         ]
         check_classes(*sides, BadImagePolicy(action, share))
-
-    def test_enough_in_common(self):
-        self.check(["a", "b"], ["a"])
-        self.check(["a"], ["a", "b"])
 
     @pytest.mark.parametrize(
         ("real", "fake", "code", "words"),
@@ -264,8 +250,3 @@ class TestSides:
         assert list(side.rows) == ["9", "10"]
         assert side.unlabeled == ("c",)
         assert "9 (1), 10 (2)" in str(side)
-
-
-def test_named_labels_are_given_back_as_they_are():
-    labels = ImageValues({"a": "b"}, "x", "label")
-    assert open_labels(labels, "y", "real") is labels

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -105,13 +104,6 @@ def test_a_result_is_not_distinguishable_from_itself(scores):
     assert found.interval.low < 0 < found.interval.high, "of what neither has seen"
 
 
-def test_the_first_result_is_what_others_are_compared_with(scores):
-    forward, backward = compare(scores), compare(dict(reversed(scores.items())))
-    a, b = forward.contrast("narrow", "recall"), backward.contrast("good", "recall")
-    assert a.value == -b.value
-    assert (a.interval.low, a.interval.high) == pytest.approx((-b.interval.high, -b.interval.low))
-
-
 def test_without_replicates_there_is_no_contrast(scores, real, fakes):
     plain = genpr.score(real, fakes["alike"], intervals=False, control=False)
     for pair in ({"a": plain, "b": scores["good"]}, {"a": scores["good"], "b": plain}):
@@ -169,26 +161,3 @@ def test_its_json_has_them_too(files, scores, capsys):
         "pairing": "paired",
         "verdict": "distinguishable",
     }
-
-
-def test_what_has_no_interval_has_a_dash(scores, tmp_path, capsys):
-    files = []
-    for name, result in list(scores.items())[:2]:
-        metrics = {key: replace(each, replicates=None, interval=None) for key, each in result.metrics.items()}
-        metrics["recall"] = result.metrics["recall"]
-        files.append(tmp_path / f"{name}.json")
-        files[-1].write_text(replace(result, metrics=metrics).to_json())
-    assert run(["compare", *map(str, files)]) == 0
-    lines = capsys.readouterr().out.split("against")[1].splitlines()
-    rows = {line.split()[0]: line.split() for line in lines if line.split() and line.split()[0] in NAMES}
-    for name in ("precision", "density", "coverage"):
-        assert rows[name][1:3] == ["-", "-"]
-    assert "-" not in rows["recall"]
-    assert run(["compare", *map(str, files), "--json"]) == 0
-    assert set(json.loads(capsys.readouterr().out)["contrasts"]["alike.json"]) == {"recall"}
-
-
-def test_another_k_is_compared_by_force_without_a_verdict(files, real, fakes, tmp_path, capsys):
-    (tmp_path / "k.json").write_text(genpr.score(real, fakes["alike"], k=4, control=False).to_json())
-    assert run(["compare", files[0], str(tmp_path / "k.json"), "--force"]) == 0
-    assert capsys.readouterr().out.count("no interval is known") == len(NAMES)

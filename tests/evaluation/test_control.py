@@ -158,14 +158,6 @@ class TestNull:
         expected = 1 - np.prod([(n - i) / (2 * n - i) for i in range(1, k + 1)])
         assert result.metrics["coverage"].null == pytest.approx(expected)
 
-    def test_a_null_of_0_has_no_relative_value(self, result):
-        from dataclasses import replace
-
-        metric = result.metrics["precision"]
-        assert replace(metric, null=0.0).relative is None
-        assert replace(metric, null=None).relative is None
-        assert replace(metric, null=0.5, value=0.75).relative == 1.5
-
 
 class TestRecord:
     def test_it_survives_json(self, everything):
@@ -177,13 +169,6 @@ class TestRecord:
         assert len(precision.replicates) == 100
         assert precision.relative == everything.metrics["precision"].relative
         assert again.fingerprint == everything.fingerprint
-
-    def test_without_a_control_or_intervals_it_does_too(self, rng):
-        result = genpr.score(*rng.normal(size=(2, 40, 3)), control=False, intervals=False)
-        again = result_of(json.loads(result.to_json()))
-        assert again == result
-        assert again.control is None
-        assert {(each.interval, each.replicates) for each in again.metrics.values()} == {(None, None)}
 
     def test_an_interval_holds_its_value(self, everything):
         with_one = {name: each for name, each in everything.metrics.items() if each.interval}

@@ -114,25 +114,6 @@ def test_feature_files_say_it_too_and_sides_that_differ_are_told(folders, tmp_pa
     assert "decoded-unlike" not in {notice.code for notice in alike.notices}
 
 
-def test_the_command_line_scores_what_python_scores(folders, results, capsys):
-    arguments = [
-        "--extractor",
-        "gabor",
-        "--device",
-        "cpu",
-        "--no-control",
-        "--no-intervals",
-        "--k",
-        "1",
-        "--json",
-    ]
-    assert run(["score", *map(str, folders), *arguments, "--alpha", "white", "--exif", "apply"]) == 0
-    metrics = json.loads(capsys.readouterr().out)["metrics"]
-    assert {name: metric["value"] for name, metric in metrics.items()} == {
-        name: metric.value for name, metric in results[0][1].metrics.items()
-    }
-
-
 def test_other_colors_are_refused_before_anything_is_read(folders, tmp_path, capsys):
     with pytest.raises(UsageError, match="#rrggbb"):
         genpr.score(*folders, **OPTIONS, alpha="red")

@@ -13,7 +13,6 @@ import torch
 from feature_files import save
 
 import genpr
-from genpr.cli.main import run
 from genpr.evaluation.compare import compare
 from genpr.evaluation.fitted_neighbors import FittedNeighbors
 from genpr.evaluation.plan import ScorePlan
@@ -69,13 +68,6 @@ def test_blocks_are_random_disjoint_and_of_equal_size(larger, size, count):
     assert blocks == [block.tolist() for block in equal_blocks(larger, size, 0)]
 
 
-def test_every_row_is_as_likely_to_be_drawn_into_every_block():
-    draws = [equal_blocks(7, 2, seed) for seed in range(600)]
-    for block in range(3):
-        counts = torch.cat([each[block] for each in draws]).bincount(minlength=7)
-        assert ((counts - 1200 / 7).abs() < 5 * (1200 / 7) ** 0.5).all()
-
-
 def test_the_metrics_are_those_that_move_with_the_ratio():
     assert set(SIZE_SENSITIVE) == EQUAL
 
@@ -117,28 +109,6 @@ def test_all_else_stays_as_it_is_bit_for_bit(n, m):
         assert getattr(found, fact) == getattr(plain, fact)
 
 
-@pytest.mark.parametrize(("n", "m"), [(60, 300), (300, 60)])
-def test_a_perfect_generator_scores_what_it_does_at_equal_sizes(n, m):
-    null = balls_hit(60, 60, 3)
-    values = {True: [], False: []}
-    for seed in range(8):
-        rng = np.random.default_rng(seed)
-        real, fake = rng.normal(size=(n, 3)), rng.normal(size=(m, 3))
-        for flag, found in values.items():
-            result = genpr.score(real, fake, metrics=["coverage"], k=3, equal_sizes=flag, **BARE)
-            found.append(result["coverage"])
-        assert result.metrics["coverage"].null != pytest.approx(null, abs=0.05)
-    assert abs(statistics.fmean(values[False]) - null) > 0.1
-    assert abs(statistics.fmean(values[True]) - null) < 0.05
-
-
-def test_the_control_needs_no_more_images_for_it():
-    real, fake = sides(11, 20)  # halves of 6 and 5: enough for balls of 5 among the first
-    plain, found = (genpr.score(real, fake, metrics=["coverage"], equal_sizes=flag) for flag in (False, True))
-    assert found.control == plain.control
-    assert found.control.n_fake == 5
-
-
 def test_at_equal_sizes_nothing_changes():
     real, fake = sides(41, 41)
     names = ["precision", "recall", *SIZE_SENSITIVE]
@@ -147,31 +117,6 @@ def test_at_equal_sizes_nothing_changes():
     assert (found.control, found.notices) == (plain.control, plain.notices)
     assert found.fingerprint == plain.fingerprint
     assert not compare({"a": plain, "b": found}).differences
-
-
-def test_notices_are_those_of_the_sides_as_they_are(monkeypatch):
-    real, fake = sides(30, 90)
-    seen = []
-    monkeypatch.setattr(
-        "genpr.evaluation.diagnostics.diagnose", lambda _r, _f, metrics, *_, **__: seen.append(metrics) or []
-    )
-    plain = genpr.score(real, fake)
-    found = genpr.score(real, fake, equal_sizes=True)
-    assert seen[0] == seen[1] == plain.metrics != found.metrics
-
-
-def test_too_small_halves_are_told_of_the_metrics_that_have_an_interval_otherwise():
-    real, fake = sides(7, 25)
-    names = ["recall", "coverage"]
-    plain, found = (
-        genpr.score(real, fake, metrics=names, k=5, equal_sizes=flag, control=False) for flag in (False, True)
-    )
-    told = [
-        next(item.message for item in each.notices if item.code == "no-intervals") for each in (plain, found)
-    ]
-    assert "recall, coverage" in told[0]
-    assert "recall" in told[1]
-    assert "coverage" not in told[1]
 
 
 def test_results_that_were_scored_otherwise_are_refused_and_named():
@@ -245,20 +190,6 @@ def test_the_members_of_an_extractor_are_averaged_in_every_block(tmp_path):
     assert found["recall"].spread_over == "random networks"
 
 
-def test_one_block_keeps_the_spread_over_the_members_of_an_extractor(tmp_path):
-    real, fake = sides(20, 31, d=6)
-    files = [
-        save(tmp_path / f"{name}.safetensors", torch.from_numpy(side), name="random-vgg16", members=3)
-        for name, side in (("real", real), ("fake", fake), ("block", fake[equal_blocks(31, 20, 0)[0]]))
-    ]
-    found, alone = (
-        genpr.score(files[0], file, metrics=["coverage"], equal_sizes=True, **BARE).metrics["coverage"]
-        for file in files[1:]
-    )
-    assert found.spread is not None
-    assert (found.value, found.spread, found.spread_over) == (alone.value, alone.spread, "random networks")
-
-
 def test_emulated_distances_are_kept_in_blocks():
     real, fake = (FeatureSet(torch.from_numpy(side), "") for side in sides(20, 45))
     plan = ScorePlan(
@@ -305,32 +236,3 @@ def test_sides_without_a_ball_of_the_smaller_one_are_refused(n, m):
         genpr.score(real, fake, metrics=["coverage"], equal_sizes=True)
     assert error.value.code == "too-few-images"
     assert genpr.score(real, fake, metrics=["precision"], equal_sizes=True).metrics["precision"].k == 3
-
-
-def test_progress_ends_where_it_should():
-    told = []
-    genpr.score(
-        *sides(20, 67),
-        equal_sizes=True,
-        **BARE,
-        progress=lambda *call: told.append(call),
-        metrics=SIZE_SENSITIVE,
-    )
-    done = [at for stage, at, total in told if stage == "neighbors" and total == 100]
-    assert max(done) == done[-1] == 100
-    assert any(0 < at <= 25 for at in done), "the whole sides are one of four parts"
-
-
-def test_the_command_line_takes_it(tmp_path, capsys):
-    paths = [tmp_path / "real.npy", tmp_path / "fake.npy"]
-    for path, side in zip(paths, sides(20, 67), strict=True):
-        np.save(path, side)
-    arguments = ["score", *map(str, paths), "--equal-sizes", "--seed", "2", "--json"]
-    assert run(arguments) == 0
-    record = json.loads(capsys.readouterr().out)
-    expected = genpr.score(*paths, equal_sizes=True, seed=2).metrics["coverage"]
-    assert record["metrics"]["coverage"]["value"] == expected.value
-    assert record["metrics"]["coverage"]["variant"] == "3 random blocks of 20 of the 67 fakes"
-    assert "--equal-sizes" in json.dumps(record["notices"])
-    assert run([*arguments, "--protocol", "prdc"]) == 2
-    assert "pins sizes" in capsys.readouterr().err

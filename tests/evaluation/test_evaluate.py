@@ -29,7 +29,7 @@ def codes(result):
 @pytest.fixture(scope="module")
 def digit_scores(tmp_path_factory, digits):
     """Folders of digits against each other, each image embedded once."""
-    root, (pixels, labels) = tmp_path_factory.mktemp("digits"), digits
+    root, (pixels, labels) = tmp_path_factory.mktemp("digits"), (each[:1000] for each in digits)
     odd, even = np.arange(len(pixels)) % 2 == 1, np.arange(len(pixels)) % 2 == 0
     folders = {"odd": odd, "even": even, "even without 4": even & (labels != 4)}
     for name, chosen in folders.items():
@@ -223,15 +223,6 @@ def test_k_per_metric_is_the_protocols_unless_given(rng):
     }
 
 
-def test_metrics_can_be_chosen(rng):
-    real, fake = rng.normal(size=(2, 60, 4))
-    everything = genpr.score(real, fake)
-    for names in (["recall"], ["density", "precision"], ["coverage"]):
-        result = genpr.score(real, fake, metrics=names)
-        assert set(result.metrics) == set(names)
-        assert all(result[name] == everything[name] for name in names)
-
-
 @pytest.mark.parametrize(
     ("options", "code"),
     [
@@ -252,17 +243,6 @@ def test_impossible_options_are_refused(rng, options, code):
     with pytest.raises(UsageError) as caught:
         genpr.score(rng.normal(size=(20, 4)), rng.normal(size=(20, 4)), **options)
     assert caught.value.code == code
-
-
-def test_max_images_takes_the_same_random_subset_each_time(write_images, rng):
-    pixels = rng.integers(0, 256, (50, 8, 8, 3), dtype=np.uint8)
-    real = write_images("real", pixels)
-    a, b, other = (gabor(real, real, max_images=20, seed=seed) for seed in (1, 1, 2))
-    assert a.real.n == a.fake.n == 20
-    assert a.to_flat_dict() == b.to_flat_dict()
-    features = rng.normal(size=(50, 3))
-    assert genpr.score(features, features, max_images=20).real.n == 20
-    assert other.seed == 2
 
 
 # The record -------------------------------------------------------------------------------------------------
@@ -293,6 +273,8 @@ def test_notices_name_duplicates_copies_and_sizes(write_images, rng):
     result = gabor(real, copies, cache=False)
     assert codes(result) == {"not-comparable", "small-sample", "unequal-n", "copied-reals", "duplicates"}
     assert (result.n_shared, result.fake.n_duplicates, result.real.n_duplicates) == (12, 5, 0)
+    (copied,) = (item.message for item in result.notices if item.code == "copied-reals")
+    assert copied.startswith("12 of 12 fakes")
     assert "same-input" in codes(gabor(real, real))
     assert codes(gabor(real, real)) >= {"all-cached"}
 
@@ -308,20 +290,3 @@ def test_the_same_images_are_known_under_any_path(write_images, rng, tmp_path, m
         result = gabor(real, other)
         assert "same-input" in codes(result), other
         assert (result["precision"], result["recall"]) == (1, 1)
-
-
-def test_a_large_clean_comparison_has_no_notices(rng):
-    assert genpr.score(*rng.normal(size=(2, 1000, 2))).notices == ()
-
-
-def test_feature_rows_count_as_duplicates_too(rng):
-    features = rng.normal(size=(40, 3))
-    features[7] = features[3]
-    result = genpr.score(features, features[:20])
-    assert (result.real.n_duplicates, result.fake.n_duplicates, result.n_shared) == (1, 1, 20)
-
-
-def test_results_do_not_change(rng):
-    result = genpr.score(rng.normal(size=(20, 3)), rng.normal(size=(20, 3)))
-    with pytest.raises(AttributeError):
-        result.device = "other"

@@ -24,7 +24,6 @@ from genpr.metrics.halved import halved
 from genpr.metrics.uncertainty import interval_of
 from genpr.metrics.value import MetricValue
 from genpr.report.score_tables import score_table
-from genpr.storage import from_dict
 
 LABELS = LabelSummary(
     "knn",
@@ -72,42 +71,12 @@ def test_everything_comes_back_from_json(mixed):
     assert list(record["families"]) == ["manifold", "retrieval"]
 
 
-@pytest.mark.parametrize(
-    "record", [{"classifier": "knn"}, [], "knn", {**json.loads('{"classifier": 3}'), "k": 5}], ids=range(4)
-)
-def test_damaged_summaries_are_told(plain, record):
-    with pytest.raises((TypeError, KeyError)):
-        result_of(plain.to_dict() | {"labels": record})
-
-
-@pytest.mark.parametrize(
-    ("kind", "record"),
-    [(int, True), (int, 1.0), (float, "1"), (tuple[int, ...], "12"), (str, None), (float, True)],
-    ids=str,
-)
-def test_wrong_types_are_refused(kind, record):
-    with pytest.raises(TypeError):
-        from_dict(kind, record)
-
-
 def test_table_sets_families_apart(mixed):
     text = score_table(mixed)
     row = next(line for line in text.splitlines() if line.startswith("retrieval.r_precision"))
     assert row.split() == ["retrieval.r_precision", "0.5000", *row.split()[2:5], "0.0100", "100"]
     assert "chance: what guessing scores; pool: how many candidates" in text
     assert all(len(line) <= 80 for line in text.splitlines())
-
-
-def test_prompts_are_called_prompts(mixed):
-    asked = replace(
-        mixed,
-        metrics={"retrieval.r_precision": mixed.metrics["retrieval.r_precision"]},
-        real=replace(mixed.real, what="prompts", source="prompts.csv"),
-    )
-    text = score_table(asked)
-    assert "prompts  120 prompts of prompts.csv\nimages   120 images of" in text
-    assert "balls" not in text
-    assert asked.roles == ("prompts", "images")
 
 
 def test_other_families_are_compared_and_ranked(mixed):

@@ -14,9 +14,8 @@ from PIL import Image
 import genpr
 from genpr.evaluation.diagnostics import input_notices
 from genpr.evaluation.result import Identities
-from genpr.features.cache import FeatureCache, JoinedCache
 from genpr.features.extractor import ExtractorInfo
-from genpr.features.feature_set import FeatureSet, ImageFacts, load_features, save_features
+from genpr.features.feature_set import FeatureSet, ImageFacts
 from genpr.images.formats import codec_name
 
 OPTIONS = {"extractor": "pixels", "device": "cpu", "control": False, "intervals": False, "k": 1}
@@ -117,22 +116,3 @@ def test_small_images_are_told_where_a_trained_network_looks_at_them():
     untrained = replace(INFO, name="gabor", comparable=False)
     sides = [replace(side, extractor=untrained) for side in (real, fake)]
     assert "upscaled" not in {item.code for item in found(*sides)}
-
-
-def test_feature_files_keep_them(tmp_path):
-    facts = ImageFacts.of(Counter(PNG=2, JPEG=1), Counter({(9, 8): 2, (7, 6): 1}))
-    save_features(tmp_path / "f.safetensors", FeatureSet(torch.randn(3, 3), "x", INFO, facts=facts))
-    assert load_features(tmp_path / "f.safetensors").facts == facts
-
-
-def test_the_cache_keeps_sizes_where_they_are_known(tmp_path):
-    identities = [bytes([i]) * 32 for i in range(2)]
-    parts = [replace(INFO, dim=2, cache_key="1" * 64), replace(INFO, dim=1, cache_key="2" * 64)]
-
-    def joined():
-        return JoinedCache([FeatureCache(tmp_path, part, "cpu") for part in parts], [2, 1])
-
-    cache = joined()
-    cache.add(identities, torch.randn(2, 3), [()] * 2, [(40, 50), None])
-    cache.flush()
-    assert [joined().get(identity).size for identity in identities] == [(40, 50), None]

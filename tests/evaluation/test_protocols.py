@@ -61,34 +61,6 @@ def test_protocols_are_found_without_torch():
     )
 
 
-@pytest.mark.parametrize("name", PROTOCOLS)
-def test_every_protocol_is_complete(name):
-    protocol = PROTOCOLS[name]
-    assert protocol.name == name
-    assert set(protocol.metrics) <= set(METRICS)
-    assert all(protocol.k[metric] >= 1 for metric in protocol.metrics if METRICS[metric].kind == "neighbors")
-    assert protocol.equals
-    assert protocol.reference
-    genpr.features.registry.canonical_name(protocol.extractor)
-
-
-@pytest.mark.parametrize(
-    ("name", "k", "ties", "distances", "extractor"),
-    [
-        ("kynkaanniemi2019", 3, "closed", "exact", "vgg16"),
-        ("adm", 3, "closed", "adm-float16", "inception"),
-        ("stylegan3", 3, "closed", "stylegan3-float16", "vgg16"),
-        ("torch-fidelity", 3, "closed", "exact", "vgg16"),
-        ("prdc", 5, "strict", "exact", "vgg16"),
-        ("dgm-eval", 5, "strict", "exact", "dinov2-vitl14"),
-    ],
-)
-def test_protocols_stand_for_what_was_published(name, k, ties, distances, extractor):
-    protocol = find_protocol(name)
-    assert {protocol.k[metric] for metric in protocol.metrics if METRICS[metric].kind == "neighbors"} == {k}
-    assert (protocol.ties, protocol.distances, protocol.extractor) == (ties, distances, extractor)
-
-
 @pytest.mark.parametrize(
     ("options", "what"),
     [
@@ -103,12 +75,6 @@ def test_what_a_protocol_pins_cannot_be_changed(options, what, pixels):
     with pytest.raises(UsageError, match=what) as caught:
         genpr.score(*pixels, protocol="adm", **options)
     assert caught.value.code == "protocol-pinned"
-
-
-def test_saying_what_a_protocol_pins_is_no_change(features):
-    plain = genpr.score(*features, protocol="adm", metrics=["precision"])
-    said = genpr.score(*features, protocol="adm", metrics=["precision"], k=3, ties="closed")
-    assert plain.to_flat_dict() == said.to_flat_dict()
 
 
 def test_a_feature_file_of_another_extractor_is_refused(pixels, tmp_path):
@@ -216,27 +182,30 @@ def test_more_images_than_a_protocol_takes_are_cut(rng, monkeypatch):
 
 
 def test_protocols_of_one_extractor_embed_once(weights, pixels, write_images):
-    folders = [write_images(name, images) for name, images in zip("rf", pixels, strict=True)]
+    folders = [write_images(name, images[:5]) for name, images in zip("rf", pixels, strict=True)]
     seen = []
     results = score_protocols(
         *folders,
         protocols=["adm", "genpr"],
+        metrics=["precision", "recall", "fid"],
         weights=weights,
         device="cpu",
         batch_size=BATCH,
         progress=lambda stage, *_: seen.append(stage),
     )
-    assert (seen.count("real"), seen.count("fake")) == (N_REAL, N_FAKE)
+    assert (seen.count("real"), seen.count("fake")) == (5, 5)
     assert list(results) == ["adm", "genpr"]
     assert results["adm"].metrics["precision"].exact_value == results["genpr"]["precision"]
-    alone = genpr.score(*folders, weights=weights, device="cpu", batch_size=BATCH)
-    assert alone.real.n_cached == N_REAL, "pool3 was kept although it was embedded beside other layers"
+    alone = genpr.score(
+        *folders, metrics=["precision", "recall", "fid"], weights=weights, device="cpu", batch_size=BATCH
+    )
+    assert alone.real.n_cached == 5, "pool3 was kept although it was embedded beside other layers"
     assert alone.to_flat_dict() == results["genpr"].to_flat_dict()
 
 
 def test_adm_reports_five_numbers_from_one_pass(weights, pixels, tmp_path, rng):
     """P, R, FID, sFID, IS, of a reference batch that brings the mean and covariance of its whole dataset."""
-    real, fake = pixels
+    real, fake = pixels[0][:5], pixels[1]
     extractor = genpr.features.registry.load_joint(
         ["inception", "inception-spatial", "inception-softmax"], weights=weights, device="cpu"
     )
@@ -266,25 +235,7 @@ def test_adm_reports_five_numbers_from_one_pass(weights, pixels, tmp_path, rng):
         result.metrics["precision"].exact_value
         == genpr.precision_recall(real_features[0], fake_features[0]).precision
     )
-    own = genpr.score(*sides, metrics=["fid"], weights=weights, device="cpu", batch_size=BATCH, control=False)
-    assert own["fid"] == pytest.approx(frechet_distance(real_features[0], fake_features[0]), rel=1e-6)
-    assert own.fingerprint != result.fingerprint
     assert result_of(json.loads(result.to_json())) == result
-
-
-def test_metrics_on_other_features_than_the_scores_own(weights, pixels):
-    result = genpr.score(
-        *pixels,
-        extractor="gabor",
-        metrics=["precision", "fid"],
-        weights=weights,
-        device="cpu",
-        batch_size=BATCH,
-    )
-    assert result.metrics["precision"].extractor == "gabor"
-    assert result.metrics["fid"].extractor == "inception"
-    assert set(result.extractors) == {"gabor", "inception"}
-    assert result["precision"] == genpr.score(*pixels, extractor="gabor", device="cpu")["precision"]
 
 
 def test_an_iterator_cannot_feed_two_networks(weights, pixels):
@@ -314,7 +265,7 @@ def test_an_iterator_of_reals_is_enough_where_only_the_control_needs_more(weight
     for score in (genpr.score, lambda real, fake, **options: genpr.Evaluator(real, **options).score(fake)):
         with pytest.raises(UsageError, match=told):
             score(reals(), pixels[1], **options)
-        assert set(score(reals(), pixels[1], **options, control=False).metrics) == {"precision", "is"}
+    assert set(score(reals(), pixels[1], **options, control=False).metrics) == {"precision", "is"}
 
 
 # What a reader is told ----------------------------------------------------------------------------------------
@@ -322,20 +273,13 @@ def test_an_iterator_of_reals_is_enough_where_only_the_control_needs_more(weight
 
 def test_fid_follows_the_variant_of_the_scores_own_inception(weights, pixels):
     """pytorch-fid's and clean-fid's numbers are asked for by their resize rule."""
-    name = "inception@torch-bilinear"
+    name, few = "inception@torch-bilinear", [side[:3] for side in pixels]
     result = genpr.score(
-        *pixels,
-        extractor=name,
-        metrics=["fid", "is"],
-        weights=weights,
-        device="cpu",
-        batch_size=BATCH,
-        control=False,
+        *few, extractor=name, metrics=["fid"], weights=weights, device="cpu", batch_size=3, control=False
     )
     assert result.metrics["fid"].extractor == name
-    assert result.metrics["is"].extractor == "inception-softmax@torch-bilinear"
     extractor = genpr.load_extractor(name, weights=weights, device="cpu")
-    features = [genpr.embed(images, extractor, batch_size=BATCH) for images in pixels]
+    features = [genpr.embed(images, extractor, batch_size=3) for images in few]
     assert result["fid"] == pytest.approx(frechet_distance(*features), rel=1e-6)
 
 
@@ -373,30 +317,36 @@ def test_an_extractor_that_calls_itself_like_a_pinned_one_is_refused(pixels):
 
 
 def test_a_kid_of_smaller_subsets_does_not_meet_a_pinned_protocol(weights, pixels):
+    few = [side[:3] for side in pixels]
     result = genpr.score(
-        *pixels, protocol="torch-fidelity", metrics=["kid"], weights=weights, device="cpu", batch_size=BATCH
+        *few, protocol="torch-fidelity", metrics=["kid"], weights=weights, device="cpu", batch_size=3
     )
-    assert result.deviations == (f"kid on subsets of {N_REAL} images where torch-fidelity needs 1,000",)
+    assert result.deviations == ("kid on subsets of 3 images where torch-fidelity needs 1,000",)
     assert not result.comparable
 
 
 def test_the_statistics_of_the_samples_are_used_too(weights, pixels, tmp_path, rng):
     """guided-diffusion reads them from both files."""
-    real, fake = pixels
+    real, fake = (side[:3] for side in pixels)
     given = definite(rng.normal(size=(3, 2048)))
     mean, covariance = given.mean.numpy(), given.covariance.numpy()
     np.savez(tmp_path / "r.npz", arr_0=real)
     np.savez(tmp_path / "f.npz", arr_0=fake, mu=mean, sigma=covariance)
     sides, options = (
         (tmp_path / "r.npz", tmp_path / "f.npz"),
-        {"weights": weights, "device": "cpu", "batch_size": BATCH, "control": False},
+        {"weights": weights, "device": "cpu", "batch_size": 3, "control": False},
     )
     result = genpr.score(*sides, protocol="adm", metrics=["fid"], **options)
     features = genpr.embed(
-        real, genpr.load_extractor("inception", weights=weights, device="cpu"), batch_size=BATCH
+        np.concatenate([real, fake]),
+        genpr.load_extractor("inception", weights=weights, device="cpu"),
+        batch_size=3,
     )
-    assert result["fid"] == pytest.approx(frechet_distance(features, given), rel=1e-6)
+    assert result["fid"] == pytest.approx(frechet_distance(features[:3], given), rel=1e-6)
     assert result.metrics["fid"].variant.startswith("fake mean and covariance as given")
+    own = genpr.score(*sides, metrics=["fid"], **options)
+    assert own["fid"] == pytest.approx(frechet_distance(*features.split(3)), rel=1e-6)
+    assert own.fingerprint != result.fingerprint
     np.savez(tmp_path / "f.npz", arr_0=fake, mu=mean[:10], sigma=np.eye(10))
     with pytest.raises(
         FeatureError, match=r"the mean in .* has 10 entries, but the features of fid have 2048"
@@ -410,20 +360,6 @@ def test_numbers_beyond_float64_are_an_error_and_not_infinite(rng):
         genpr.score(real, np.concatenate([fake, real]) * 10, metrics=["kd"])
     assert caught.value.code == "overflow"
     assert genpr.score(real, fake, metrics=["precision"])["precision"] > 0
-
-
-def test_metrics_of_fakes_alone_still_say_beside_which_reals(pixels):
-    class Counting:
-        name, dim, calls = "counting", 3, 0
-
-        def __call__(self, images):
-            Counting.calls += len(images)
-            return images.float().mean((2, 3))
-
-    genpr.score(*pixels, extractor="gabor", metrics=["precision"], device="cpu")
-    result = genpr.score(*pixels, extractor=Counting(), metrics=["vendi"], batch_size=1)
-    assert Counting.calls == N_REAL + N_FAKE, "vendi alone still needs to know which reals it stands beside"
-    assert result["vendi"] >= 1
 
 
 def test_counts_of_decoding_are_of_what_was_decoded(write_images, rng, monkeypatch):

@@ -10,7 +10,7 @@ import torch
 from feature_files import save
 
 import genpr
-from genpr.errors import BadImagesError, FeatureError
+from genpr.errors import FeatureError
 from genpr.features.feature_set import FeatureSet, save_features
 from genpr.images.source import choose_rows
 from genpr.metrics.diversity import vendi_score
@@ -52,17 +52,6 @@ def test_each_metric_of_a_score_is_the_function_of_its_name(rng, metric, monkeyp
     assert result[metric] == pytest.approx(EXPECTED_COMPANIONS[metric](real, fake), rel=1e-9)
 
 
-@pytest.mark.parametrize("metric", ["kid", "kd"])
-def test_a_kernel_distance_tells_its_spread_and_that_its_subsets_were_small(rng, metric, monkeypatch):
-    monkeypatch.setattr("genpr.features.source_features.dim_of", lambda _name: None)
-    real, fake = rng.normal(size=(40, 5)), rng.normal(size=(45, 5))
-    value = genpr.score(real, fake, metrics=[metric], extractor=METRICS[metric].space).metrics[metric]
-    assert value.spread == pytest.approx(kernel_distance(real, fake).std, rel=1e-9)
-    assert (value.spread_over, value.variant) == ("subsets", "subsets of 40 images")
-    alone = genpr.score(real, real + 1, metrics=["kd"]).metrics["kd"]
-    assert alone.spread is None, "every subset is the whole set"
-
-
 def test_a_metric_is_the_mean_over_the_members_of_an_extractor(tmp_path, rng):
     real, fake = rng.normal(size=(2, 40, 6)).astype(np.float32)
     fake *= [0.5, 0.5, 1, 1, 2, 2]
@@ -101,12 +90,6 @@ def test_each_side_has_its_own_content(rng):
     assert (result.real.content, result.fake.content) == (swapped.fake.content, swapped.real.content)
 
 
-def test_duplicates_count_in_the_content(rng):
-    features = rng.normal(size=(20, 3))
-    twice = np.concatenate([features, features[:1]])
-    assert genpr.score(twice, features).real.content != genpr.score(features, features).real.content
-
-
 def test_only_images_from_files_are_kept_in_the_cache(write_images, rng):
     pixels = rng.integers(0, 256, (10, 8, 8, 3), dtype=np.uint8)
     cache = Path(os.environ["GENPR_CACHE"])
@@ -143,18 +126,6 @@ def test_the_evaluator_takes_every_option_of_score(options, rng, monkeypatch):
     assert (result.seed, result.max_images) == (expected.seed, expected.max_images)
 
 
-def test_the_evaluator_skips_bad_images_if_told_to(write_images, rng):
-    folder = write_images("a", rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8))
-    (folder / "00003.png").write_bytes(b"")
-    options = {"extractor": "gabor", "device": "cpu"}
-    with pytest.raises(BadImagesError):
-        genpr.Evaluator(folder, **options)
-    with pytest.raises(BadImagesError, match="more than --max-bad"):
-        genpr.Evaluator(folder, on_bad="skip", **options)
-    result = genpr.Evaluator(folder, on_bad="skip", max_bad=0.05, **options).score(folder)
-    assert (result.real.n, result.real.skipped) == (19, (("00003.png", "image-unreadable"),))
-
-
 def test_a_feature_file_is_checked_against_an_extractor_object(tmp_path, rng):
     extractor = genpr.load_extractor("gabor", device="cpu")
     pixels = rng.integers(0, 256, (10, 8, 8, 3), dtype=np.uint8)
@@ -165,26 +136,3 @@ def test_a_feature_file_is_checked_against_an_extractor_object(tmp_path, rng):
     save(path, features, name="pixels")
     with pytest.raises(FeatureError, match="not embedded by the same extractor"):
         genpr.score(path, path, extractor=extractor)
-
-
-def test_files_of_an_extractor_with_a_name_of_its_own_are_scored(tmp_path):
-    path = save(tmp_path / "f.safetensors", torch.randn(20, 4), name="my-net")
-    assert genpr.score(path, path)["precision"] == 1
-
-
-def test_files_made_under_a_longer_name_of_the_same_extractor_are_scored(tmp_path):
-    path = save(tmp_path / "f.safetensors", torch.randn(20, 4), name="pixels@torch-bicubic-antialias")
-    assert genpr.score(path, path)["precision"] == 1
-
-
-def test_unlabeled_features_of_several_members_are_counted_in_each(tmp_path, rng):
-    real, fake = rng.normal(size=(2, 40, 192)).astype(np.float32)
-    labeled = [
-        save(tmp_path / f"{i}.safetensors", torch.from_numpy(side), name="random-vgg16", members=3)
-        for i, side in enumerate((real, fake))
-    ]
-    expected = genpr.score(*labeled, metrics=["precision"])
-    said = genpr.score(real, fake, extractor="random-vgg16", metrics=["precision"])
-    assert said["precision"] == expected["precision"]
-    mixed = genpr.score(labeled[0], fake, metrics=["precision"])
-    assert mixed["precision"] == expected["precision"]

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
-import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -15,9 +11,6 @@ import numpy as np
 import pytest
 
 import genpr
-
-ROOT = Path(__file__).parents[2]
-BENCHMARK = ROOT / "benchmarks" / "bench_soak.py"
 
 
 def open_files():
@@ -36,13 +29,13 @@ def numbers(result):
 
 @pytest.fixture(scope="module")
 def sets(tmp_path_factory):
-    """A real set, and six that come nearer to it, as uint8 .npz files and folders."""
+    """A real set, and three that come nearer to it, as uint8 .npz files."""
     folder, rng = tmp_path_factory.mktemp("soak"), np.random.default_rng(0)
-    tops = rng.integers(0, 256, (7, 200, 2, 2, 3)).astype(float)
+    tops = rng.integers(0, 256, (4, 60, 2, 2, 3)).astype(float)
     paths = []
     for number, top in enumerate(tops):
-        spread = 0.2 * (6 - number) * (number > 0)
-        pixels = top.repeat(4, axis=1).repeat(4, axis=2) + 60 * spread * rng.normal(size=(200, 8, 8, 3))
+        spread = 0.4 * (3 - number) * (number > 0)
+        pixels = top.repeat(4, axis=1).repeat(4, axis=2) + 60 * spread * rng.normal(size=(60, 8, 8, 3))
         paths.append(folder / f"{number}.npz")
         np.savez(paths[-1], pixels.clip(0, 255).round().astype(np.uint8))
     return paths
@@ -60,29 +53,6 @@ def test_files_and_threads_do_not_pile_up_and_numbers_are_those_of_a_fresh_evalu
     for files, threads, _ in seen[1:]:
         assert files == seen[0][0]
         assert threads == seen[0][1]
-    for number in (0, 5):
+    for number in (0, 2):
         assert numbers(genpr.Evaluator(real, **options).score(fakes[number])) == seen[number][2]
-    assert seen[0][2] != seen[5][2]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(5400)
-@pytest.mark.parametrize("through", ["evaluator", "watch"])
-def test_24_checkpoints_of_5000_images_take_no_more_memory(through):
-    command = [sys.executable, str(BENCHMARK), "--through", through, "--fresh", "6", "--json"]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    if through == "evaluator":  # the command sees to it by itself
-        env |= {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": str(8 * 2**20)}
-        env |= {"MALLOC_TRIM_THRESHOLD_": str(32 * 2**20)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
-    assert len(report["checkpoints"]) == 24
-    assert report["growth"] < 0.05
-    # The command is looked at from outside, perhaps while it writes.
-    assert max(report["files"]) - min(report["files"]) <= (through == "watch")
-    assert len(report["threads"]) == 1
-    assert report["fresh"] == 6
-    assert report["fresh_different"] == []
-    recalls = [each["recall"] for each in report["checkpoints"]]
-    assert recalls[0] < recalls[-1], "the generator gets better"
+    assert seen[0][2] != seen[2][2]

@@ -10,11 +10,8 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 import genpr
-from genpr.evaluation import diagnostics
 from genpr.evaluation.result import result_of
-from genpr.metrics import clusters as kinds
 from genpr.metrics import neighbor_metrics
-from genpr.metrics.clusters import odd_axes
 
 SUSPICIONS = {
     "near-copies",
@@ -100,6 +97,8 @@ def test_memorized_images(images, rng):
 def test_collapse_onto_few_images(images):
     real, other = images
     assert codes(real, np.repeat(other[:150], 10, axis=0))[0] == {"duplicates"}
+    fake = np.concatenate([other[:300], np.repeat(other[:1], 1200, axis=0)])
+    assert "missing-kinds" not in codes(real, fake)[0], "of repeats, one counts"
 
 
 @pytest.mark.parametrize("role", ["real", "fake"])
@@ -119,12 +118,6 @@ def test_repeats_in_files_that_differ_are_known_by_balls_that_are_points(tmp_pat
     (told,) = [item for item in result.notices if item.code == "degenerate-manifold"]
     assert told.message.startswith(f"the balls around 10% of the {role} images are mere points")
     assert "duplicates" not in {item.code for item in result.notices}
-
-
-def test_repeats_that_are_known_are_told_once(images):
-    real, other = images
-    result = genpr.score(real, np.repeat(other[:150], 10, axis=0), device="cpu", control=False)
-    assert "degenerate-manifold" not in {item.code for item in result.notices}
 
 
 class TestNearDuplicates:
@@ -158,15 +151,6 @@ class TestNearDuplicates:
         assert f"groups of about {size})" in first.message
         assert "keep one image of each group" in first.hint
 
-    @pytest.mark.parametrize("role", ["real", "fake"])
-    def test_groups_on_one_side_are_told_of_that_side(self, rng, role):
-        sets = {"real": self.draw(rng, 500), "fake": self.draw(rng, 500)}
-        sets[role] = self.grouped(rng, 500, 5)
-        first = self.score(**sets).notices[0]
-        assert first.code == "near-duplicates"
-        assert f"of the {role} images" in first.message
-        assert {"real": "fake", "fake": "real"}[role] + " images" not in first.message
-
     @pytest.mark.parametrize(
         ("size", "share", "expected"), [(2, 0.1, False), (2, 0.6, True), (10, 0.3, True)]
     )
@@ -174,32 +158,12 @@ class TestNearDuplicates:
         sides = [self.grouped(rng, 600, size, share) for _ in range(2)]
         assert ("near-duplicates" in self.found(*sides)) == expected
 
-    def test_numbers_do_not_change(self, rng):
-        real, fake = self.grouped(rng, 300, 3), self.grouped(rng, 300, 3)
-        expected = genpr.precision_recall(real, fake, k=3)
-        result = self.score(real, fake, metrics=["precision", "recall"])
-        assert (result["precision"], result["recall"]) == (expected.precision, expected.recall)
-
     def test_groups_that_both_sides_share_are_no_duplicates(self, rng):
         centers = rng.normal(size=(100, 16))
         both = np.repeat(centers, 10, axis=0) + 0.001 * rng.normal(size=(1000, 16))
         real, fake = np.split(rng.permutation(both), 2)
         assert "near-duplicates" not in self.found(real, fake)
         assert "near-duplicates" not in self.found(real, fake[:150])
-
-    def test_equal_images_are_told_once(self, rng):
-        real, fake = (np.repeat(self.draw(rng, 100), 3, axis=0) for _ in range(2))
-        assert self.found(real, fake) & {"duplicates", "near-duplicates"} == {"duplicates"}
-
-    def test_images_saved_twice_in_different_files_are_near_duplicates(self, tmp_path, rng):
-        sides = [tmp_path / name for name in ("real", "fake")]
-        for folder in sides:
-            folder.mkdir()
-            for index, pixels in enumerate(rng.integers(0, 256, (60, 6, 6, 3), dtype=np.uint8)):
-                for suffix in ("png", "bmp"):
-                    Image.fromarray(pixels).save(folder / f"{index}.{suffix}")
-        result = self.score(*sides, extractor="pixels")
-        assert result.notices[0].code == "near-duplicates"
 
     @pytest.mark.parametrize(
         "law",
@@ -216,18 +180,9 @@ class TestNearDuplicates:
         ],
         ids=["2 d", "8 d", "64 d", "hubs", "heavy tails", "uneven", "scales", "plane", "lattice"],
     )
-    @pytest.mark.parametrize(("n", "m"), [(100, 100), (500, 500), (600, 150)])
+    @pytest.mark.parametrize(("n", "m"), [(100, 100), (600, 150)])
     def test_independent_draws_raise_none(self, law, n, m, rng):
         assert "near-duplicates" not in self.found(law(rng, n), law(rng, m))
-
-    def test_fakes_that_differ_are_no_duplicates(self, rng):
-        real = self.draw(rng, 500)
-        for fake in (self.draw(rng, 500) + 20, 3 * self.draw(rng, 500), 0.01 * self.draw(rng, 500)):
-            assert "near-duplicates" not in self.found(real, fake)
-
-    @pytest.mark.parametrize("n", [6, 9, 10, 11, 20])
-    def test_small_sets_are_scored(self, rng, n):
-        assert "near-duplicates" not in self.found(rng.normal(size=(n, 3)), rng.normal(size=(n, 3)))
 
 
 def test_an_outlier_among_the_reals(images, rng):
@@ -247,37 +202,6 @@ def test_one_odd_feature_among_many(rng):
     found, result = codes(real, fake)
     assert found == {"odd-features"}
     assert message(result, "odd-features").endswith(": 50")
-
-
-def test_kinds_are_looked_for_once_per_real_set(images, monkeypatch):
-    real, other = images
-    fitted, centers = [], kinds.fitted_centers
-    monkeypatch.setattr(
-        kinds,
-        "fitted_centers",
-        lambda part, count, *, seed: fitted.append(len(part)) or centers(part, count, seed=seed),
-    )
-    evaluator = genpr.Evaluator(real, device="cpu", control=False, intervals=False)
-    kept = other[np.arange(len(other)) % 10 >= 3]
-    told = [
-        {item.code for item in evaluator.score(fake).notices} & SUSPICIONS for fake in (other, kept, kept)
-    ]
-    assert told == [set(), {"missing-kinds"}, {"missing-kinds"}]
-    assert fitted == [750]
-
-
-def test_the_seed_clusters_and_draws(images, monkeypatch):
-    seeds = []
-    monkeypatch.setattr(
-        diagnostics, "odd_axes", lambda *_, seed: seeds.append(seed) or odd_axes(*_, seed=seed)
-    )
-    fit = kinds.RealKinds.of
-    monkeypatch.setattr(
-        kinds.RealKinds, "of", lambda real, *, seed: seeds.append(seed) or fit(real, seed=seed)
-    )
-    for seed in (0, 7):
-        codes(*images, seed=seed, intervals=False)
-    assert seeds == [0, 0, 7, 7]
 
 
 class TestNoIntervals:
@@ -327,13 +251,6 @@ def test_held_out_reals_show_copying_that_no_fake_shows_alone(images, rng):
     assert codes(real, other, held_out=images[1][::-1].copy())[1].metrics["c_t"].null == 0
 
 
-def test_c_t_needs_held_out_reals(images):
-    with pytest.raises(genpr.UsageError, match="held out of training; say where they are") as caught:
-        genpr.score(*images, metrics=["c_t"])
-    assert caught.value.code == "held-out-missing"
-    assert "c_t" not in genpr.score(*images, control=False, intervals=False).metrics
-
-
 def test_the_record_says_which_reals_were_held_out(images):
     real, other = images
     first, second = (
@@ -344,34 +261,3 @@ def test_the_record_says_which_reals_were_held_out(images):
     with pytest.raises(genpr.DataError, match="held-out reals of b are not those of a"):
         genpr.compare({"a": first, "b": second})
     assert genpr.score(real, other, metrics=["precision"]).held_out is None
-
-
-def test_copying_is_told_even_where_no_neighbors_are_counted(images, rng):
-    real, other = images
-    fake = real + 0.8 * rng.normal(size=real.shape)
-    assert codes(real, fake, held_out=other, metrics=["c_t"])[0] == {"copying"}
-
-
-def test_near_copies_are_told_without_intervals(images):
-    real, other = images
-    fake = other.copy()
-    fake[:150] = real[:150] + 0.001
-    assert codes(real, fake, intervals=False)[0] == {"near-copies"}
-
-
-def test_held_out_reals_must_be_of_the_same_kind(images, rng):
-    with pytest.raises(genpr.DataError):
-        genpr.score(*images, held_out=rng.normal(size=(40, 5)))
-
-
-def test_nothing_is_looked_for_where_no_neighbors_are(images):
-    result = genpr.score(images[0], images[1] * 0.1, metrics=["fd"])
-    assert {item.code for item in result.notices} & SUSPICIONS == set()
-    assert result.hubness is None
-
-
-def test_names_are_those_of_the_images(write_images, rng):
-    pixels = rng.integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)
-    result = genpr.score(write_images("a", pixels[:20]), write_images("b", pixels[20:]), extractor="pixels")
-    assert result.hubness.largest_name.endswith(".png")
-    assert 0 < result.hubness.largest_share <= 1
