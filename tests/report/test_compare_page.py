@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 
@@ -13,12 +12,11 @@ from page_results import HOSTILE, a_result, a_side, elements, section, text_of
 
 from genpr.checkpoints.rank import rank_results
 from genpr.errors import UsageError
-from genpr.evaluation.compare import compare, load_results, resampled
-from genpr.metrics.uncertainty import difference
+from genpr.evaluation.compare import compare
 from genpr.metrics.value import Control
 from genpr.report.compare_page import columns_of, compare_report, lines_of
-from genpr.report.interpretation import direction, interpret_comparison
-from genpr.report.plots import axis_of, draw_front, numbered_plane, short_names
+from genpr.report.interpretation import interpret_comparison
+from genpr.report.plots import axis_of, draw_front, numbered_plane
 
 EVEN = {"precision": 0.8, "recall": 0.8}
 
@@ -124,16 +122,6 @@ def test_the_ranking_is_by_the_requested_number():
         compare_report(compare(results), by="pareto")
 
 
-def test_of_three_without_precision_those_that_differ_are_named():
-    values = {"a": 0.8, "b": 0.9, "c": 0.8}
-    results = {
-        name: a_scored({"coverage": value}, seed=seed) for seed, (name, value) in enumerate(values.items(), 1)
-    }
-    assert interpreted(results).summary == "Distinguishable from a: b."
-    alike = {**results, "b": a_scored({"coverage": 0.8005}, seed=9)}
-    assert interpreted(alike).summary == "None of the other 2 is distinguishable from a."
-
-
 def test_without_intervals_no_difference_is_claimed():
     found = interpreted({"a": a_result(EVEN, arm=None), "b": a_result({"precision": 0.1, "recall": 0.1})})
     assert "No interval" in found.summary
@@ -145,14 +133,6 @@ def test_unpaired_differences_are_a_caveat():
     results["b.json"] = replace(results["b.json"], seed=7)  # other halves
     (caveat,) = interpreted(results).caveats
     assert "unpaired" in caveat
-
-
-def test_a_direction_needs_the_whole_interval():
-    results = pair({"precision": 0.8}, {"precision": 0.8})
-    found = difference(*(resampled(result, "precision") for result in results.values()))
-    assert direction(found) == "not distinguishable"
-    assert direction(None) == "no interval"
-    assert direction(replace(found, value=-1.0, verdict="distinguishable")) == "lower"
 
 
 def test_unlike_results_are_shown_with_what_differs_and_not_ranked():
@@ -175,17 +155,6 @@ def test_metrics_computed_in_another_way_are_not_subtracted():
     assert (recall["difference"], recall["verdict"], recall["quality"]) == ("", "not the same metric", "")
 
 
-def test_a_page_of_one_metric_without_intervals_and_of_no_shares():
-    results = {
-        name: a_result({"fid": value}, nulls={"fid": 10.0}, arm=None, control=False)
-        for name, value in (("a", 0.5), ("b", 0.7))
-    }
-    page = compare_report(compare(results))
-    assert [section(page, name) for name in ("standing", "unlike", "galleries")] == [None] * 3
-    assert "no interval" in section(page, "numbers")
-    assert len(elements(page, "svg")) == 1  # a curve, and no plane
-
-
 @pytest.mark.parametrize(
     ("names", "label", "positions"),
     [
@@ -205,24 +174,11 @@ def test_an_axis_is_found_in_the_names(names, label, positions):
     assert (found.label, found.positions, found.is_ordered) == (label, positions, label != "result")
 
 
-def test_given_settings_come_first():
-    found = axis_of(["s1", "s2"], axis="guidance", settings=[3, 7])
-    assert (found.label, found.positions, found.is_ordered) == ("guidance", (3, 7), True)
-    assert axis_of(["a", "b"], axis="$x$", settings=[3, 7]).label == "setting"
-    assert not axis_of(["a", "b"], axis="guidance", settings=[3, 3]).is_ordered
-
-
 def test_curves_are_sorted_along_their_axis():
     steps = {f"step-{step}.json": a_scored({"coverage": value}) for step, value in ((900, 0.5), (10, 0.1))}
     page = compare_report(compare(steps))
     assert "Along step" in section(page, "figures")
     assert elements(page, "svg")[0].get("aria-label").startswith("coverage by step. 10: 0.097, 900: 0.485")
-
-
-def test_names_stay_different_when_they_are_cut():
-    long = ["x" * 70 + "a" + "x" * 70, "x" * 70 + "b" + "x" * 70, "c"]
-    assert len(set(short_names(long))) == 3
-    assert all(len(name) < 70 for name in short_names(long))
 
 
 def test_the_plane_numbers_the_results_and_draws_the_front():
@@ -242,19 +198,6 @@ def test_the_plane_numbers_the_results_and_draws_the_front():
     assert axes.drawn == ((0.1, 0.5, 0.9), (0.9, 0.5, 0.1))
     draw_front(axes, [(0.9, 0.1), (0.5, 0.5)], color="black", to_axes=True)
     assert axes.drawn == ((0.0, 0.5, 0.9, 0.9), (0.5, 0.5, 0.1, 0.0))
-
-
-def test_results_of_every_kind_of_file_are_read(tmp_path):
-    results = pair(EVEN, EVEN)
-    ranking = tmp_path / "ranking.json"
-    ranking.write_text(rank_results(results).to_json())
-    assert set(load_results(str(ranking))) == set(results)
-    points = [
-        {"setting": setting, "result": result.to_dict()}
-        for setting, result in zip((0.5, 1.0), results.values(), strict=True)
-    ]
-    (tmp_path / "sweep.json").write_text(json.dumps({"axis": "psi", "points": points}))
-    assert list(load_results(tmp_path / "sweep.json")) == ["psi=0.5", "psi=1"]
 
 
 def test_replicates_of_the_helpers_are_paired():

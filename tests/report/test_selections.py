@@ -220,15 +220,3 @@ def test_where_no_mode_is_missed_the_farthest_reals_are_shown():
     # The last is a repeated real that equals a fake, on the border of its ball.
     assert rows(select_modes(few, device="cpu")[0]) == [50, 3, 0]
     assert captions(select_modes(few, device="cpu")[0])[1:] == ["r3: 1.50 radii away", "r0: 0.00 radii away"]
-
-
-def test_few_images_have_no_modes(modes):
-    labels, scores = modes
-    few = replace(scores, sides=(scores.sides[0], scores.sides[1].select(torch.arange(49))))
-    missed, invented = select_modes(few, device="cpu")
-    assert "at least 50 images" in missed.sentence
-    assert "at least 50 images" in invented.sentence
-    assert all(picture.partner is not None and not picture.group for picture in missed.pictures)
-    assert {labels[0][row] for row in rows(missed)} == {"mode 2"}
-    enough = replace(scores, sides=(scores.sides[0], scores.sides[1].select(torch.arange(50))))
-    assert "at least 50 images" not in select_modes(enough, device="cpu")[0].sentence

@@ -9,7 +9,7 @@ from dataclasses import replace
 import html5lib
 import numpy as np
 import pytest
-from page_results import HOSTILE, MAP_COLORS, a_map, a_result, section
+from page_results import HOSTILE, MAP_COLORS, a_map, a_result
 from PIL import Image
 
 from genpr.errors import UsageError
@@ -104,13 +104,6 @@ def test_any_extent_is_drawn_within(points, spans, height):
     )
 
 
-def test_neither_side_is_drawn_over_the_other(rng):
-    points = project(rng.normal(size=(90, 3)), rng.normal(size=(30, 3)))
-    sides = [point.is_real for point in set_map(points, names(points)).points]
-    for start in range(0, 120, 20):
-        assert 14 <= sum(sides[start : start + 20]) <= 16
-
-
 def test_every_tile_holds_the_picture_of_its_point():
     drawn = a_map()
     cut = tiles(drawn)
@@ -146,28 +139,6 @@ def test_thumbnails_are_by_point_in_any_order_and_may_be_missing(points):
     assert found == {3: 15, 17: 85, 40: 200}
 
 
-def test_without_thumbnails_there_is_no_sheet(points):
-    drawn = set_map(points, names(points))
-    assert drawn.sheet is None
-    document = parsed(html_report(a_result(), set_map=drawn))
-    assert with_id(document, "map-sheet") is None
-    assert with_id(document, "map-picture") is None
-    assert with_id(document, "map-caption") is not None
-
-
-def test_the_map_states_what_is_drawn_of_how_many(page):
-    text = section(page, "map")
-    for part in (
-        "8 of 50,000 reals drawn at random and all 8 fakes",
-        "real, 8 points",
-        "fake, 8 points",
-        "first principal component, 50.0 % of the variance",
-        "second principal component, 25.0 % of the variance",
-        "75.0 % of the variance",
-    ):
-        assert part in text
-
-
 @pytest.mark.parametrize("has_pictures", [True, False])
 def test_the_size_is_what_it_takes(rng, has_pictures):
     points = project(rng.normal(size=(900, 4)), rng.normal(size=(900, 4)))
@@ -175,26 +146,6 @@ def test_the_size_is_what_it_takes(rng, has_pictures):
     drawn = set_map(points, [HOSTILE[row % 8] for row in points.rows], pixels if has_pictures else {})
     taken = len(html_report(a_result(), set_map=drawn).encode()) - len(html_report(a_result()).encode())
     assert taken <= drawn.size <= 1.2 * taken
-
-
-def test_the_sheet_of_two_thousand_pictures_of_noise_leaves_room_for_more(rng):
-    points = project(rng.normal(size=(1500, 4)), rng.normal(size=(1500, 4)))
-    noise = rng.integers(0, 256, (48, 48, 3), dtype=np.uint8)
-    drawn = set_map(points, names(points), {number: np.roll(noise, number, (0, 1)) for number in range(2000)})
-    assert len(drawn.points) == 2000
-    assert len(drawn.sheet) < 2_500_000
-    assert drawn.size < 4_000_000
-
-
-def test_a_map_that_would_take_half_of_the_page_loses_its_pictures(rng):
-    points = project(rng.normal(size=(20, 4)), rng.normal(size=(20, 4)))
-    pixels = {number: rng.integers(0, 256, (48, 48, 3), dtype=np.uint8) for number in range(40)}
-    drawn = set_map(points, names(points), pixels)
-    assert 'id="map-sheet"' in html_report(a_result(), set_map=drawn, most_bytes=2 * drawn.size)
-    page = html_report(a_result(), set_map=drawn, most_bytes=2 * drawn.size - 1)
-    assert 'id="map-sheet"' not in page
-    assert not any(mark.get("data-tile") for mark in marks(page))
-    assert len(marks(page)) == 40
 
 
 @pytest.mark.parametrize(

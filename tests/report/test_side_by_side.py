@@ -68,11 +68,6 @@ def test_other_latents_are_not_called_the_same(other):
     assert "not the same latent" in gallery.sentence
 
 
-def test_noise_of_other_batches_is_another():
-    gallery = side_by_side({"a": sampler().images(1.0), "b": sampler(batch_size=7).images(1.0)}, rows=2)
-    assert gallery.sentence == "Each row shares one latent, with different noise."
-
-
 def test_of_files_no_latents_are_claimed(write_images, rng):
     pixels = rng.integers(0, 256, (9, 8, 8, 3), dtype=np.uint8)
     folders = {"a": str(write_images("a", pixels)), "b": str(write_images("b", pixels[:7]))}
@@ -82,13 +77,6 @@ def test_of_files_no_latents_are_claimed(write_images, rng):
     # evenly over the seven names that both have
     assert [name for name, _ in gallery.groups] == ["00000.png", "00002.png", "00004.png"]
     assert [each.data for each in gallery.pictures[:2]] == [thumbnail(pixels[0])] * 2
-
-
-def test_a_drawn_set_beside_files_is_no_known_latent(rng):
-    pixels = rng.integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)
-    gallery = side_by_side({"a": sampler().images(1.0), "b": pixels}, rows=2)
-    assert gallery.title == "Side by side"
-    assert "the images of one index" in gallery.sentence
 
 
 def test_what_was_scored_is_told_by_hashes(rng):
@@ -142,10 +130,3 @@ def test_what_cannot_be_shown_is_refused(other, error, code, write_images):
     with pytest.raises(error) as caught:
         side_by_side({"a": np.zeros((3, 8, 8, 3), np.uint8), "<b>": other})
     assert caught.value.code == code
-
-
-def test_one_source_or_no_row_is_refused():
-    for sources, rows in (({"a": np.zeros((3, 8, 8, 3), np.uint8)}, 2), (dict.fromkeys("ab", "x"), 0)):
-        with pytest.raises(UsageError) as caught:
-            side_by_side(sources, rows=rows)
-        assert caught.value.code == "too-few-results"

