@@ -6,7 +6,6 @@ import csv
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 import toy_pair
 from PIL import Image
@@ -147,19 +146,3 @@ def genpr_command(capsys):
         return code, out, err
 
     return call
-
-
-def test_a_file_of_pairs_that_is_none(scenes, train, tmp_path):
-    for text, needed in (("", "holds nothing"), ("a,b,c\n", "'a', 'b', 'c'"), ("a.png,\n", "'a.png', ''")):
-        path = tmp_path / "p.csv"
-        path.write_text(text)
-        with pytest.raises(DataError, match=needed):
-            align(scenes, copies_of=train, pairs=path)
-
-
-def test_features_of_training_images_are_as_good(scenes, train, tmp_path):
-    import torch
-
-    np.save(tmp_path / "t.npy", ToyPair()(torch.from_numpy(train).permute(0, 3, 1, 2)).numpy())
-    result = align(scenes, copies_of=tmp_path / "t.npy", threshold=0.999)
-    assert result["retrieval.copy_rate"] == len(COPIED) / N

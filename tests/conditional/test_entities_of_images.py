@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 import pytest
 import torch
@@ -13,11 +11,14 @@ from torch import nn
 from toy_colors import COLORS, Detector, Misshapen, Network, Pair, painted, write_expected
 
 import genpr
-from genpr import DataError, UsageError
-from genpr.conditional.classifiers import ZeroShot
+from genpr import DataError, UsageError, Vocabulary
+from genpr.conditional.classifiers import ZeroShot, presence_scores
 from genpr.conditional.recognition import halves_of
-from genpr.errors import BadImagesError, FeatureError
+from genpr.errors import BadImagesError, WeightsError
 from genpr.evaluation.result import result_of
+from genpr.features.detectors import TorchvisionDetector, build_detector, load_detector
+from genpr.features.weights.files import load_weights
+from genpr.features.weights.known import WeightsFile
 from genpr.metrics.presence import calibrate, present_by_halves
 
 WANTED = [
@@ -80,12 +81,6 @@ def test_labeled_images_give_thresholds():
     assert [(each.sensitivity, each.false_positive_rate) for each in seen.entities] == [(1, 0)] * 3
     assert all(each.is_own and len(each.thresholds) == 1 for each in seen.entities)
     assert {item.code for item in result.notices}.isdisjoint({"thresholds-by-prompts", "poorly-recognized"})
-
-
-def test_labels_beside_the_vocabulary_are_left_aside():
-    labels = [[*names, "sofa"] for names in WANTED]
-    result = in_images(by=Pair(), vocabulary=list(COLORS), calibrate_on=LABELED, calibrate_expected=labels)
-    assert share_of_blue(result) == (FOUND_BLUE, BLUE)
 
 
 def test_detections_can_be_calibrated_too():
@@ -160,16 +155,6 @@ def test_an_entity_that_is_never_drawn_is_named():
     assert "entities-guessed" not in {item.code for item in clear.notices}
 
 
-def test_thresholds_of_a_half_come_from_the_other_half():
-    """Nothing of an image's own score decides whether it is found."""
-    scores = torch.tensor([[0.1], [0.2], [0.8], [0.9], [10.0], [20.0], [80.0], [90.0]])
-    asked = torch.tensor([[False], [False], [True], [True]] * 2)
-    second = torch.arange(8) >= 4
-    found = present_by_halves(scores, asked, second, least=2)
-    assert found.present[:, 0].tolist() == [False] * 4 + [True] * 4
-    assert [float(each.thresholds[0]) for each in found.calibrations] == pytest.approx([50.0, 0.5])
-
-
 def test_images_of_one_prompt_are_in_one_half():
     groups = [f"prompt {row % 10}" for row in range(200)]
     halves = halves_of(groups, 0)
@@ -232,15 +217,6 @@ def test_ids_that_do_not_match_are_refused(write_images, tmp_path, change):
     assert caught.value.code == "ids-do-not-match"
 
 
-def test_names_that_two_images_share_are_no_ids(write_images, tmp_path):
-    for name in "ab":
-        write_images(f"images/{name}", IMAGES[:2])
-    path = write_expected(tmp_path / "e.csv", WANTED[:2])
-    with pytest.raises(DataError) as caught:
-        in_images(path, tmp_path / "images")
-    assert caught.value.code == "ids-do-not-match"
-
-
 def test_wrong_count_without_ids_is_refused():
     with pytest.raises(DataError, match=r"63 records without ids, and .* 64 images"):
         in_images(WANTED[:-1])
@@ -296,13 +272,6 @@ def test_comparisons_need_the_same_classifier_and_vocabulary():
             genpr.compare({"one": one, "other": other})
 
 
-def test_other_labeled_images_are_another_classifier():
-    options = {"calibrate_expected": WANTED, "by": Pair(), "vocabulary": list(COLORS)}
-    one, other = (in_images(calibrate_on=images, **options) for images in (LABELED, IMAGES))
-    with pytest.raises(DataError, match=r"variant of entity\.recall"):
-        genpr.compare({"one": one, "other": other})
-
-
 @pytest.mark.parametrize(
     ("options", "code"),
     [
@@ -344,57 +313,11 @@ def test_what_cannot_be_judged_is_refused_before_images_are_embedded():
     assert caught.value.code == "no-thresholds"
 
 
-def test_a_loaded_detector_knows_the_hash_of_its_weights(tmp_path, monkeypatch):
-    from genpr.features.detectors import build_detector
-    from genpr.features.weights.files import load_weights
-    from genpr.features.weights.known import WeightsFile
-
-    monkeypatch.setattr("torchvision.models.get_model", lambda *_, **__: nn.Linear(2, 2))
-    path = tmp_path / "w.pth"
-    torch.save(nn.Linear(2, 2).state_dict(), path)
-    entry = WeightsFile("w.pth", "https://example.org/w.pth", None, None, "none")
-    detector = build_detector("toy", load_weights(entry, path), ["cat"], torch.device("cpu"))
-    assert detector.weights_sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert detector.name == "toy"
-
-
 def test_images_without_a_classifier_are_refused(tmp_path):
     for found in (tmp_path, tmp_path / "samples.zip", tmp_path / "samples.npz", IMAGES):
         with pytest.raises(UsageError) as caught:
             genpr.score_entities(WANTED, found)
         assert caught.value.code == "images-not-answers"
-
-
-def test_features_of_another_model_are_refused(write_images):
-    class Wider(Pair):
-        dim = 5
-
-        def __call__(self, images):
-            return torch.cat([super().__call__(images), torch.ones(len(images), 1)], dim=1)
-
-        def encode_text(self, texts):
-            return torch.ones(len(texts), 5)
-
-    with pytest.raises(FeatureError):
-        in_images(by=ZeroShot(Pair(), Wider().encode_text), vocabulary=list(COLORS))
-
-
-def test_variant_of_published_weights_is_in_the_record(tmp_path):
-    """What identifies a detector of torchvision: its name, and the bytes of its weights."""
-    from genpr.features.detectors import DetectingExtractor, TorchvisionDetector
-
-    def info(name, sha):
-        network = nn.Identity()
-        detector = TorchvisionDetector(
-            network, ["__background__", "cat"], torch.device("cpu"), name=name, weights_sha256=sha
-        )
-        return DetectingExtractor(detector, name=name).info
-
-    one = info("fasterrcnn", "a" * 64)
-    assert (one.name, one.weights_sha256, one.comparable) == ("fasterrcnn", "a" * 64, False)
-    assert one == info("fasterrcnn", "a" * 64)
-    assert one.cache_key not in {info("fasterrcnn", "b" * 64).cache_key, info("retina", "a" * 64).cache_key}
-    assert info("fasterrcnn", None).cache_key is None
 
 
 def test_order_of_the_images_moves_nothing(write_images, tmp_path):
@@ -417,3 +340,86 @@ def test_what_lies_behind_transparency_is_chosen(tmp_path):
         result = in_images({"a.png": [seen]}, tmp_path, alpha=alpha, **words)
         assert result["entity.recall"] == 1, alpha
     assert in_images({"a.png": ["red"]}, tmp_path, alpha="#0000ff", **words)["entity.recall"] == 0
+
+
+class Boxes(nn.Module):
+    """Gives boxes as torchvision's detectors do."""
+
+    def forward(self, images):
+        found = []
+        for image in images:
+            assert image.dtype == torch.float32
+            assert image.max() <= 1
+            bright = float(image.mean())
+            found.append(
+                {"labels": torch.tensor([1, 3, 1, 2]), "scores": torch.tensor([0.2, 0.9, bright, 0.8])}
+            )
+        return found
+
+
+def test_highest_score_of_each_class_counts():
+    detector = TorchvisionDetector(Boxes(), ["__background__", "cat", "N/A", "dog"], torch.device("cpu"))
+    assert detector.names == ("cat", "dog")
+    scores = detector(
+        [torch.full((3, 4, 4), 255, dtype=torch.uint8), torch.zeros(3, 6, 4, dtype=torch.uint8)]
+    )
+    assert scores.numpy() == pytest.approx(np.array([[1.0, 0.9], [0.2, 0.9]]))
+
+
+def test_other_weights_are_refused(tmp_path):
+    path = tmp_path / "fasterrcnn_resnet50_fpn_v2_coco-dd69338a.pth"
+    torch.save({"x": torch.zeros(2)}, path)
+    with pytest.raises(WeightsError) as caught:
+        load_detector(weights=path)
+    assert caught.value.code == "weights-hash"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["fasterrcnn_resnet50_fpn_v2", "retinanet_resnet50_fpn_v2"])
+def test_torchvision_detectors_load_and_run(tmp_path, name):
+    from torchvision.models import get_model, get_model_weights
+
+    torch.manual_seed(0)
+    categories = get_model_weights(name).DEFAULT.meta["categories"]
+    network = get_model(name, weights=None, weights_backbone=None, num_classes=len(categories))
+    path = tmp_path / "random.pth"
+    torch.save(network.state_dict(), path)
+    entry = WeightsFile("random.pth", "https://example.org/random.pth", None, None, "none")
+    detector = build_detector(name, load_weights(entry, path), categories, torch.device("cpu"))
+    assert len(detector.names) == 80
+    assert {"person", "traffic light", "toothbrush"} <= set(detector.names)
+    image = torch.randint(0, 256, (3, 96, 128), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    scores = detector([image, image])
+    assert scores.shape == (2, 80)
+    assert torch.equal(scores[0], scores[1])
+    with torch.inference_mode():
+        (boxes,) = network.eval()([image.float() / 255])
+    best = {
+        categories[int(label)]: float(score)
+        for label, score in reversed(list(zip(*map(boxes.get, ("labels", "scores")), strict=True)))
+    }
+    assert {detector.names[i]: float(scores[0, i]) for i in scores[0].nonzero().flatten()} == pytest.approx(
+        {key: value for key, value in best.items() if key in detector.names}
+    )
+    images = torch.stack([image, image.flip(2)])
+    result = genpr.score_entities_in_images([["cat"], ["dog"]], images, by=detector, device="cpu")
+    assert result.extractor.name == name
+    assert len(result.extractor.weights_sha256) == 64
+    assert result.entities.vocabulary == 80
+
+
+def test_a_detector_sees_images_one_by_one():
+    class CrowdShy(Detector):
+        """Sees nothing where there are several images, as padding may do to real detectors."""
+
+        def __call__(self, images):
+            return super().__call__(images) * (len(images) == 1)
+
+    found = in_images(by=CrowdShy(), batch_size=4)
+    assert found["entity.recall"] == in_images()["entity.recall"] > 0
+
+
+def test_classes_that_are_one_entity_are_joined():
+    vocabulary = Vocabulary.of({"warm": ["red", "green"], "blue": []})
+    _, scores = presence_scores(np.stack([painted("green"), painted("blue")]), vocabulary, Detector())
+    assert (scores > 0.3).tolist() == [[True, False], [False, True]]

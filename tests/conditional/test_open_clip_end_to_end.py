@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -96,19 +94,6 @@ def test_features_of_other_weights_are_refused(weights, images, tmp_path):
     with pytest.raises(FeatureError, match="other weights") as caught:
         genpr.align(features, PROMPTS, extractor=NAME, weights=other, device="cpu")
     assert caught.value.code == "other-extractor"
-
-
-def test_on_the_command_line(weights, images, tmp_path, capsys):
-    from genpr.cli.main import run
-
-    np.savez(tmp_path / "i.npz", images)
-    (tmp_path / "p.txt").write_text("\n".join([*PROMPTS[:-1], "a green tree " + "with many leaves " * 40]))
-    options = ("--extractor", NAME, "--weights", str(weights[0]), "--json")
-    code = run(["align", f"{tmp_path}/i.npz", "--prompts", f"{tmp_path}/p.txt", *options])
-    out, err = capsys.readouterr()
-    assert code == 0
-    assert json.loads(out)["alignment"]["n_truncated"] == 1
-    assert "warning: 1 of 12 prompts have more than the 77 tokens" in err
 
 
 def test_entities_are_judged_by_what_open_clip_gives(weights, images):

@@ -33,13 +33,10 @@ TWO = ["a/1.png", "b.png"]
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("p.csv", "a/1.png,a cat\nb.png,a dog\n"),
         ("p.csv", "\ufeffa/1.png,a cat\r\nb.png, a dog \r\n\r\n"),
         ("p.csv", "file,prompt\na/1.png,a cat\nb.png,a dog"),
         ("p.csv", 'seed,Image ,CAPTION\n1,b.png,a dog\n2,"a\\1.png","a cat"\n'),
-        ("p.csv", "text,file_name\na dog,./b.png\na cat,a/1.png\n"),
         ("p.csv", "Prompt,Category\na cat,animals\na dog,animals\n"),
-        ("p.csv", "prompt\na cat\na dog\n"),
         ("p.tsv", "a/1.png\ta cat\nb.png\ta dog\n"),
         ("p.tsv", "Prompt\tCategory\tChallenge\na cat\tx\ty\na dog\tx\ty\n"),
         (
@@ -51,9 +48,8 @@ TWO = ["a/1.png", "b.png"]
         ("p.json", '{"a/1.png": "a cat", "b.png": ["a dog"]}'),
         ("p.json", '[{"file": "a/1.png", "prompt": "a cat"}, {"file": "b.png", "prompt": "a dog"}]'),
         ("p.txt", "a cat\na dog\n\n"),
-        ("p.txt", "a cat\r\n  a dog"),
     ],
-    ids=range(16),
+    ids=range(12),
 )
 def test_what_people_write(tmp_path, name, content):
     prompts = read(tmp_path, content, name)
@@ -135,24 +131,10 @@ class TestTextFiles:
             of(open_prompts("beside", folder), ["a.png", "c.v2.png"])
         assert caught.value.code == "prompts-missing"
 
-    def test_a_dot_in_a_name_is_no_suffix(self, folder):
-        (folder / "c.v2.txt").write_text("a dot")
-        assert of(open_prompts(folder, "images"), ["c.v2.png"]) == ["a dot"]
-
     @pytest.mark.parametrize("images", ["images.zip", 3, None], ids=str)
     def test_beside_needs_a_folder(self, images):
         with pytest.raises(UsageError, match="need a folder of images"):
             open_prompts("beside", images)
-
-    def test_no_text_files_at_all(self, tmp_path):
-        with pytest.raises(DataError):
-            open_prompts("beside", tmp_path)
-
-    def test_an_empty_one(self, folder):
-        (folder / "a.txt").write_text("\n")
-        with pytest.raises(DataError) as caught:
-            open_prompts("beside", folder)
-        assert caught.value.code == "prompt-empty"
 
 
 def test_a_part_of_the_images_by_name_and_by_place(tmp_path):
@@ -205,37 +187,32 @@ def test_other_images_than_prompts(tmp_path, names, code, words):
         ("p.csv", "", "prompts-damaged"),
         ("p.csv", "file,prompt\n", "prompts-damaged"),
         ("p.csv", "a.png,a cat, a dog\n", "prompts-damaged"),
-        ("p.csv", "file,prompt\na.png,a cat, a dog\n", "prompts-damaged"),
         ("p.csv", 'a.png,"a cat\n', "prompts-damaged"),
         ("p.csv", "a.png,cat\nb.png, \n", "prompt-empty"),
-        ("p.csv", ",cat\n", "prompt-empty"),
         ("p.csv", "a.png,cat\na.png,cat\n", "prompt-repeated"),
-        ("p.csv", "file,prompt,relevance\na.png,cat,0\n", "prompts-damaged"),
         ("p.csv", "file,prompt,relevance\na.png,cat,nan\n", "prompts-damaged"),
+        (
+            "p.jsonl",
+            '{"file": "a.png", "prompt": "a", "relevance": ' + "9" * 400 + "}\n",
+            "prompts-damaged",
+        ),
         ("p.csv", b"a.png,\xe9t\xe9\n", "prompts-encoding"),
         ("p.csv", "a.png,cat\n".encode("utf-16"), "prompts-encoding"),
         ("p.csv", f"a.png,{'x' * (MAX_CHARACTERS + 1)}\n", "prompts-damaged"),
-        ("p.csv", f'a.png,"{"x" * 200_000}"\n', "prompts-damaged"),
         ("p.txt", "cat\n\ndog\n", "prompt-empty"),
-        ("p.txt", "\n", "prompts-damaged"),
-        ("p.jsonl", "\n", "prompts-damaged"),
         ("p.jsonl", '{"file": "a.png"}\n', "prompts-damaged"),
         ("p.jsonl", '{"prompt": "a"}\n{"prompt": "b", "file": "b.png"}\n', "prompts-damaged"),
-        ("p.jsonl", '{"file": "a.png", "prompt": "a"}\n{"file\n', "prompts-damaged"),
         ("p.jsonl", '{"file": "a.png", "prompt": ["a", "a"]}', "prompt-repeated"),
-        ("p.jsonl", '{"file": "a.png", "prompt": []}', "prompts-damaged"),
         ("p.jsonl", '{"file": 3, "prompt": "a"}', "prompts-damaged"),
         ("p.jsonl", '{"file": "a.png", "prompt": "a", "relevance": true}', "prompts-damaged"),
         ("p.jsonl", '{"file": "a.png", "prompt": "a", "group": [1]}', "prompts-damaged"),
-        ("p.json", "{", "prompts-damaged"),
         ("p.json", '{"a.png": "\\ud800"}', "prompts-damaged"),
         ("p.json", "[" * 100_000, "prompts-damaged"),
-        ("p.json", "{}", "prompts-damaged"),
         ("p.json", '{"a.png": 3}', "prompts-damaged"),
         ("p.json", '{"a.png": "cat", "a.png": "dog"}', "prompt-repeated"),
         ("p.json", '{"images": [], "annotations": [{"image_id": 1, "caption": "a"}]}', "prompts-damaged"),
     ],
-    ids=range(32),
+    ids=range(23),
 )
 def test_bad_files(tmp_path, name, content, code):
     with pytest.raises(DataError) as caught:

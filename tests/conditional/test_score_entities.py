@@ -1,7 +1,6 @@
 """Entity recall of texts, lists, and files of answers."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -224,19 +223,10 @@ def test_ids_must_match(case):
     assert message in str(caught.value)
 
 
-def test_lists_in_order_must_be_as_long():
-    with pytest.raises(DataError, match="equally many records"):
-        genpr.score_entities([["x"], ["y"]], [["x"]])
-
-
 DAMAGED = {
     "no-json": ("f.jsonl", '{"id": "a", "answer": "x"}\n{"id": "b",', "bad-records"),
     "no-object": ("f.jsonl", '["cat"]\n', "bad-records"),
-    "deep": ("f.json", "[" * 100_000, "bad-records"),
     "no-column": ("f.csv", "id,color\na,red\n", "bad-records"),
-    "short-row": ("f.csv", "id,answer\na\n", "bad-records"),
-    "open-quote": ("f.csv", 'id,answer\na,"cat\n', "bad-csv"),
-    "empty": ("f.csv", "", "bad-records"),
     "heading-only": ("f.csv", "id,answer\n", "bad-records"),
     "empty-id": ("f.csv", "id,answer\n ,cat\n", "bad-records"),
     "twice": ("f.csv", "id,answer\na,cat\na,dog\n", "duplicate-ids"),
@@ -277,11 +267,6 @@ def test_impossible_expectations_are_refused(tmp_path, text, vocabulary, message
     assert caught.value.code == "bad-expectation"
 
 
-def test_other_objects_are_refused():
-    with pytest.raises(UsageError, match="not int"):
-        genpr.score_entities(3, {"a": []})
-
-
 def answers(share, seed, n=120):
     rng = np.random.default_rng(seed)
     return {str(i): ["cat"] if rng.random() < share else [] for i in range(n)}
@@ -296,10 +281,3 @@ def test_results_are_compared_and_ranked():
     other = genpr.score_entities(expected, answers(0.9, 1), aliases={"cat": ["kitty"]})
     with pytest.raises(DataError, match="set of prompts"):
         genpr.compare({"good": good, "other": other})
-
-
-def test_same_input_gives_the_same_record():
-    one, two = (
-        genpr.score_entities({str(i): ["cat"] for i in range(20)}, answers(0.5, 0, 20)) for _ in range(2)
-    )
-    assert replace(one, seconds={}) == replace(two, seconds={})
