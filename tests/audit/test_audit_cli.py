@@ -8,9 +8,8 @@ import re
 import pytest
 from click.testing import CliRunner
 
-from genpr.audit import metrics
 from genpr.cli.audit import command
-from genpr.errors import GenprError, ResourceError, UsageError
+from genpr.errors import GenprError, UsageError
 
 
 @pytest.fixture
@@ -47,17 +46,6 @@ def test_matrix_of_own_functions(mine):
     assert "quick grids, 3 draws per point, seed 0" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80
     assert result.stderr == ""
-
-
-def test_kind_may_be_given_for_each(mine):
-    result = run(
-        *("--function", f"{mine}:good", "--kind", "diversity"),
-        *("--function", f"{mine}:bad", "--kind", "fidelity"),
-        *("--check", "collapse", "--json"),
-    )
-    marks = {(cell["metric"], cell["demand"]): cell["mark"] for cell in json.loads(result.stdout)["cells"]}
-    assert marks["good", "property"] == "H"
-    assert marks["bad", "property"] == "F"
 
 
 def test_files_are_written_and_gone_on_from(mine, tmp_path):
@@ -97,14 +85,6 @@ def test_shipped_metrics_of_earlier_runs_stay_in_the_matrix(tmp_path, mine):
     assert result.stdout.splitlines()[0].split() == ["recall", "good"]
 
 
-def test_metrics_that_are_not_asked_for_are_not_shown(monkeypatch):
-    kinds = {"precision": "fidelity", "recall": "diversity"}
-    values = {"precision": 1.0, "recall": 0.0}
-    monkeypatch.setattr(metrics, "_SHIPPED", ((kinds, lambda names, real, fake: values),))
-    assert run("--check", "invention").stdout.splitlines()[0].split() == ["precision", "recall"]
-    assert run("--check", "invention", "--metric", "recall").stdout.splitlines()[0].split() == ["recall"]
-
-
 @pytest.mark.parametrize(
     ("args", "code"),
     [
@@ -120,11 +100,6 @@ def test_errors_are_found_before_anything_runs(args, code):
     with pytest.raises(UsageError) as caught:
         run(*args)
     assert caught.value.code == code
-
-
-def test_out_that_is_a_file_is_refused(mine):
-    with pytest.raises(ResourceError, match="cannot create the folder"):
-        run("--function", f"{mine}:good", "--kind", "fidelity", "--check", "invention", "--out", mine)
 
 
 @pytest.fixture
@@ -152,13 +127,3 @@ def test_every_seed_is_kept_and_marked(uneven, tmp_path):
         assert len(cell["marks"]) == 3
         assert cell["mark"] == cell["marks"][0]
         assert cell["changes"] == (len({mark == "F" for mark in cell["marks"]}) == 2)
-
-
-def test_one_seed_is_the_default(mine):
-    arguments = ("--function", f"{mine}:good", "--kind", "fidelity", "--check", "invention")
-    answer = json.loads(run(*arguments, "--json").stdout)
-    assert answer["seeds"] == [0]
-    assert all(cell["marks"] == [cell["mark"]] and not cell["changes"] for cell in answer["cells"])
-    shown = run(*arguments, "--seeds", "2").stdout
-    assert "quick grids, 3 draws per point, seeds 0 to 1" in shown
-    assert "passes with so many of the seeds" in shown

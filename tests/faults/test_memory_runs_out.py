@@ -122,13 +122,6 @@ def test_a_batch_that_another_thread_halves_meanwhile_is_finished_as_it_began(rn
     assert torch.equal(found, torch.stack(pixels).float().mean((2, 3)))
 
 
-def test_other_errors_of_an_extractor_are_no_shortage(images):
-    extractor = Hungry(3, RuntimeError("the sizes of tensors must match"))
-    with pytest.raises(RuntimeError, match="must match"):
-        embed_source(open_source(images), wrap_extractor(extractor), batch_size=16)
-    assert set(extractor.sizes) == {16}
-
-
 def test_too_little_for_one_image_is_said_in_one_line(images):
     with pytest.raises(
         ResourceError, match=r"no memory left for one image of \(8, 8\) pixels; free it"
@@ -188,12 +181,6 @@ def test_tiles_that_cannot_be_had_are_made_smaller(rng, monkeypatch, most):
     assert "oom-smaller-tiles" in {item.code for item in found.notices}
 
 
-def test_a_thread_with_smaller_tiles_than_others_asks_for_smaller_chunks():
-    tiles = TorchTiles.allocate(4, 4, torch.device("cpu"))
-    with pytest.raises(MemoryError):
-        tiles.non_negative(torch.ones(4, 2), torch.ones(5, 2))
-
-
 @pytest.fixture
 def full_gpu(monkeypatch):
     """A GPU that "auto" chooses, and that has no memory for some of the work."""
@@ -251,14 +238,6 @@ def test_where_a_gpu_has_too_little_memory_the_cpu_goes_on(sides, full_gpu, work
         assert notice.message == f"cuda had too little memory {what}; the CPU did it instead"
     assert refused == [work] * (2 if work == "embed fake" else 1), "what moved to the CPU stays there"
     assert "oom-cpu" not in {item.code for item in plain.notices}
-
-
-def test_one_score_goes_on_on_the_cpu_too(sides, full_gpu):
-    plain = genpr.score(*sides, device="cpu", **OPTIONS)
-    full_gpu("embed real", "score")
-    found = genpr.score(*sides, device="auto", **OPTIONS)
-    assert counts(found) == counts(plain)
-    assert [item.code for item in found.notices].count("oom-cpu") == 2
 
 
 def refusing_gpus(where, name, monkeypatch, *, device):

@@ -18,16 +18,6 @@ def blocks(language):
     return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
-def test_exactly_two_set_up_commands():
-    demo, tests = blocks("sh")
-    assert demo == "pip install . && genpr demo\n"
-    assert tests == 'pip install -e ".[dev]" && pytest\n'
-
-
-def test_it_is_short():
-    assert len(README.splitlines()) <= 200
-
-
 def test_the_python_lines_run(write_images, rng, monkeypatch):
     pixels = rng.integers(0, 256, (2, 20, 8, 8, 3), dtype=np.uint8)
     real = write_images("real", pixels[0])

@@ -21,18 +21,3 @@ def test_every_promise_names_tests_that_exist(row):
 def test_promises_come_in_order_and_all_tests_are_of_one():
     assert [number for number, _, _ in ROWS] == [f"S{number}" for number in range(1, 15)]
     assert len(TEST.findall(PAGE)) == sum(len(TEST.findall(tests)) for _, _, tests in ROWS)
-
-
-def test_what_the_page_links_is_there():
-    links = re.findall(r"\]\(([^)#:]+)\)", PAGE)
-    assert links
-    for link in links:
-        assert (ROOT / link).is_file()
-    assert "../SECURITY.md" in (ROOT / "docs" / "reliability.md").read_text()
-
-
-@pytest.mark.parametrize(
-    "part", ["Report a vulnerability", "Who supplies what", "Promises", "Not promised", "Dependencies"]
-)
-def test_the_page_has_all_parts(part):
-    assert f"\n## {part}\n" in PAGE
