@@ -279,6 +279,13 @@ def test_notices_name_duplicates_copies_and_sizes(write_images, rng):
     assert codes(gabor(real, real)) >= {"all-cached"}
 
 
+def test_feature_rows_count_as_duplicates_too(rng):
+    features = rng.normal(size=(40, 3))
+    features[7] = features[3]
+    result = genpr.score(features, features[:20])
+    assert (result.real.n_duplicates, result.fake.n_duplicates, result.n_shared) == (1, 1, 20)
+
+
 def test_the_same_images_are_known_under_any_path(write_images, rng, tmp_path, monkeypatch):
     real = write_images("real", rng.integers(0, 256, (12, 8, 8, 3), dtype=np.uint8))
     (tmp_path / "link").symlink_to(real, target_is_directory=True)
