@@ -9,9 +9,8 @@ from typing import Any, Unpack
 from genpr.distributed import TrainingRanks, check_seconds
 from genpr.errors import ResourceError
 from genpr.features.options import takes_options
-from genpr.integrations.callback import CallbackKeywords, CallbackOptions, GenprCallback
+from genpr.integrations.callback import CallbackKeywords, CallbackOptions, GenprCallback, History, Record
 from genpr.integrations.drawn import Images
-from genpr.integrations.history import History, Record
 
 try:
     import lightning.pytorch as pl

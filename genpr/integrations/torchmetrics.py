@@ -7,7 +7,8 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from typing import Any, Literal, NoReturn, Self
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, NoReturn, Self, TypedDict, Unpack
 
 import torch
 import torch.distributed as dist
@@ -17,13 +18,18 @@ from genpr.distributed import TrainingRanks, check_seconds
 from genpr.errors import ResourceError, UsageError
 from genpr.evaluation.evaluator import Evaluator
 from genpr.evaluation.options import ScoreOptions
+from genpr.evaluation.plan import ScorePlan
 from genpr.evaluation.result import Result
+from genpr.features.custom import extractor_info
 from genpr.features.extractor import ExtractorInfo, FeatureExtractor, check_same_extractor
 from genpr.features.feature_set import FeatureSet
+from genpr.features.inputs import OpenedImages
+from genpr.features.options import takes_options
+from genpr.features.source_features import FROM_FILE, Embedder, ExtractorKey
 from genpr.images.arrays import ImageRange
-from genpr.integrations.pixels import as_uint8, declared_range
+from genpr.images.source import open_source
+from genpr.integrations.drawn import as_uint8, declared_range
 from genpr.integrations.reals import GivenReals
-from genpr.integrations.rows import RowMaker, content_of
 from genpr.metrics.registry import METRICS
 
 try:
@@ -36,20 +42,112 @@ except ModuleNotFoundError as error:
     ) from error
 
 _STATES = ("real_rows", "fake_rows")
-_OF_EVALUATOR = (
-    "extractor",
-    "protocol",
-    "metrics",
-    "k",
-    "ties",
-    "seed",
-    "device",
-    "batch_size",
-    "weights",
-    "offline",
-)
+_HASH = 32
 
 
+@dataclass(frozen=True)
+class RowMaker:
+    """Images into rows: uint8 (n, 32 + 4 d), the sha256 of each image and then its float32 features.
+
+    Bytes, because a module that is cast to half precision casts its floating-point state, too.
+    """
+
+    embedder: Embedder
+    space: ExtractorKey
+
+    @classmethod
+    def of(cls, plan: ScorePlan, embedder: Embedder) -> RowMaker:
+        """The one that embeds what `plan` needs.
+
+        Raises:
+            UsageError: The plan needs features of more than one network, or of an unknown one.
+        """
+        spaces = tuple(dict.fromkeys(plan.spaces.values()))
+        if len(spaces) > 1:
+            names = ", ".join(f"{name} ({space})" for name, space in plan.spaces.items())
+            raise UsageError(
+                f"one metric object keeps the features of one network, but these need {len(spaces)}: {names}; use one "
+                "object per network",
+                code="several-extractors",
+            )
+        if spaces[0] == FROM_FILE:
+            raise UsageError(
+                "the real features do not say which extractor made them, so images cannot be embedded alike; give the "
+                "Evaluator extractor=NAME",
+                code="unlabeled-features",
+            )
+        return cls(embedder, spaces[0])
+
+    @property
+    def width(self) -> int:
+        """Bytes of a row."""
+        return _HASH + 4 * self.embedder.load([self.space]).dim
+
+    @property
+    def info(self) -> ExtractorInfo:
+        """The extractor as it is now."""
+        return extractor_info(self.embedder.load([self.space]))
+
+    def unloaded(self) -> RowMaker:
+        """The same without its networks, which are loaded again when they are needed."""
+        return replace(self, embedder=Embedder(self.embedder.options))
+
+    def empty(self) -> Tensor:
+        """No rows."""
+        return torch.empty(0, self.width, dtype=torch.uint8)
+
+    def rows(self, images: Tensor, role: str) -> tuple[Tensor, ExtractorInfo]:
+        """Embed uint8 (n, 3, h, w) images: their rows, on the CPU, and by what they were embedded.
+
+        Raises:
+            DataError: They are no such images.
+            ResourceError: Weights, device or memory are missing.
+        """
+        on_cpu = images.cpu() if isinstance(images, Tensor) else images  # once, and not image by image
+        source = OpenedImages(open_source(on_cpu, name=f"<{role} images>"), on_disk=False)
+        (found,) = self.embedder.embed(source, role, [self.space], None)
+        assert found.identities is not None
+        assert found.extractor is not None
+        features = found.features.contiguous().view(torch.uint8)
+        return torch.cat([found.identities, features], dim=1), found.extractor
+
+    def feature_set(self, rows: Tensor, role: str, info: ExtractorInfo) -> FeatureSet:
+        """What rows were made of, as one side of a comparison."""
+        rows = rows.cpu()
+        return FeatureSet(
+            features=rows[:, _HASH:].contiguous().view(torch.float32),
+            source=f"<{role} images>",
+            extractor=info,
+            identities=rows[:, :_HASH].contiguous(),
+            n_embedded=len(rows),
+        )
+
+
+def content_of(features: FeatureSet) -> bytes:
+    """What decides the features of a set that one extractor embedded: the hashes of its images, in order."""
+    assert features.identities is not None
+    return features.identities.numpy().tobytes()
+
+
+class MetricKeywords(TypedDict, total=False):
+    """The fields of `ScoreOptions` that a metric object takes as keyword arguments."""
+
+    extractor: str | FeatureExtractor | None
+    protocol: str
+    metrics: Sequence[str] | None
+    k: int | None
+    ties: Literal["closed", "strict"] | None
+    seed: int
+    device: str | torch.device
+    batch_size: int
+    weights: str | os.PathLike[str] | None
+    offline: bool
+
+
+_OF_EVALUATOR = tuple(MetricKeywords.__annotations__)
+
+
+@takes_options(ScoreOptions, without={each.name for each in fields(ScoreOptions)} - {*_OF_EVALUATOR})
 class PrecisionRecallDensityCoverage(Metric):
     """Precision, recall, density and coverage as a `torchmetrics.Metric`.
 
@@ -62,20 +160,12 @@ class PrecisionRecallDensityCoverage(Metric):
     images, rank 0's first. Images that two ranks have count twice, as those do that torch's `DistributedSampler` adds to
     make shards even.
 
+    Options of `genpr.Evaluator` belong to it if `real` is one. All metrics are of one network, and values are on the device
+    of the metric. A smaller update is padded to the batch size, so updates of a multiple of it are the quickest.
+
     Args:
         real: The real side once and for all: an `Evaluator`, or whatever it takes as reals. None if reals come by
             `update(images, real=True)`.
-        extractor: See `genpr.Evaluator`, as for all down to `offline`; they belong to it if `real` is one.
-        protocol: Name of a recipe.
-        metrics: Names, all of one network; None for the protocol's.
-        k: Neighbors.
-        ties: "closed" or "strict" balls.
-        seed: Of intervals and of whatever else is drawn at random.
-        device: Where images are embedded and neighbors counted. Values are on the device of the metric.
-        batch_size: Images per forward pass. A smaller update is padded to it, for features that depend on nothing else:
-            so updates of a multiple of it are the quickest.
-        weights: File or folder with the extractor's weights.
-        offline: Never download.
         normalize: Float images run from 0 to 1, as in torchmetrics' own metrics. uint8 images are always taken as they are.
         image_range: What float images run from and to, such as (-1, 1).
         intervals: Add both ends of 95 % intervals, as `precision_low` and `precision_high`.
@@ -87,6 +177,7 @@ class PrecisionRecallDensityCoverage(Metric):
         distributed_available_fn: Whether this run is distributed; None for torchmetrics' own.
         compute_on_cpu: Keep rows in the memory of the CPU.
         compute_with_cache: Keep what `compute` gave until the next `update`.
+        **options: The fields of `MetricKeywords`.
 
     Raises:
         UsageError: An option is impossible, or given beside an Evaluator that it belongs to; or the metrics need several
@@ -114,16 +205,6 @@ class PrecisionRecallDensityCoverage(Metric):
         self,
         real: object = None,
         *,
-        extractor: str | FeatureExtractor | None = None,
-        protocol: str = "genpr",
-        metrics: Sequence[str] | None = None,
-        k: int | None = None,
-        ties: Literal["closed", "strict"] | None = None,
-        seed: int = 0,
-        device: str | torch.device = "auto",
-        batch_size: int = 64,
-        weights: str | os.PathLike[str] | None = None,
-        offline: bool = False,
         normalize: bool = False,
         image_range: ImageRange | None = None,
         intervals: bool = False,
@@ -135,6 +216,7 @@ class PrecisionRecallDensityCoverage(Metric):
         distributed_available_fn: Callable[[], bool] | None = None,
         compute_on_cpu: bool = False,
         compute_with_cache: bool = True,
+        **options: Unpack[MetricKeywords],
     ) -> None:
         super().__init__(
             sync_on_compute=sync_on_compute,
@@ -150,21 +232,7 @@ class PrecisionRecallDensityCoverage(Metric):
         self._sync_timeout = sync_timeout
         self.reset_real_features = reset_real_features
         self._reals = GivenReals.of(
-            real,
-            ScoreOptions(
-                extractor=extractor,
-                protocol=protocol,
-                metrics=metrics,
-                k=k,
-                ties=ties,
-                seed=seed,
-                device=device,
-                batch_size=batch_size,
-                weights=weights,
-                offline=offline,
-                intervals=intervals,
-            ),
-            of_evaluator=_OF_EVALUATOR,
+            real, ScoreOptions(**options, intervals=intervals), of_evaluator=_OF_EVALUATOR
         )
         self._maker = RowMaker.of(self._reals.plan, self._reals.embedder)
         self._fitted: tuple[bytes, Evaluator] | None = None

@@ -11,7 +11,7 @@ from training_images import images as images_of_loop
 from genpr.checkpoints.generator import to_uint8
 from genpr.errors import DataError
 from genpr.integrations.callback import GenprCallback
-from genpr.integrations.pixels import as_uint8
+from genpr.integrations.drawn import as_uint8
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
