@@ -24,26 +24,33 @@ def main() -> None:
 
 
 def _run() -> int:
-    from genpr.cli.own_process import check_threads, finish_stdout, prepare
-    from genpr.cli.signals import Farewell, answer_signals, end_by_signals_alone, signal_of
-    from genpr.cli.voice import Voice
+    from genpr.cli.process import (
+        MutableOutput,
+        SignalReport,
+        check_threads,
+        finish_stdout,
+        install_signal_handlers,
+        prepare,
+        restore_default_handlers,
+        signal_of,
+    )
     from genpr.runtime import is_launched, launched_rank, limit_malloc_arenas
 
     prepare()
-    farewell, voice = Farewell(as_json="--json" in sys.argv), Voice()
+    report, output = SignalReport(as_json="--json" in sys.argv), MutableOutput()
     if is_launched() and launched_rank():
-        voice.mute()  # the first of several processes speaks for all
+        output.mute()  # the first of several processes prints for all
     try:
         limit_malloc_arenas()  # there is no thread yet
-        answer_signals(farewell)
+        install_signal_handlers(report)
         if not {"-h", "--help", "--version"} & {*sys.argv}:
             check_threads()
         from genpr.cli.ranks import run_as_launched
 
-        code = run_as_launched(sys.argv[1:], farewell, voice)
+        code = run_as_launched(sys.argv[1:], report, output)
     except KeyboardInterrupt as error:  # before the command began, or after it ended
-        code = farewell.say(signal_of(error))
-    end_by_signals_alone()
+        code = report.print(signal_of(error))
+    restore_default_handlers()
     return finish_stdout(code)
 
 

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from genpr.cli.console import complain, emit, progress_bars
-from genpr.errors import ResourceError, UsageError
+from genpr.cli.console import complain, progress_bars
+from genpr.cli.options import option_group
+from genpr.cli.output import TextOutput
+from genpr.errors import UsageError
+from genpr.storage import unwritable
 
 if TYPE_CHECKING:
     from genpr.audit.matrix import Matrix
@@ -62,8 +65,7 @@ RESULTS, MARKDOWN, PAGE = "results.jsonl", "matrix.md", "matrix.html"
     help=f"Where to write {MARKDOWN}, {PAGE} and {RESULTS}.",
 )
 @click.option("--resume", is_flag=True, help="Go on from the results in --out; metrics can be added to them.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the matrix.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress bars.")
+@option_group(TextOutput, "output")
 def command(
     *,
     metrics: tuple[str, ...],
@@ -76,8 +78,7 @@ def command(
     jobs: int,
     out: Path | None,
     resume: bool,
-    as_json: bool,
-    quiet: bool,
+    output: TextOutput,
 ) -> None:
     """Hold metrics against fifteen sanity checks, on data whose fidelity and diversity are known.
 
@@ -99,7 +100,7 @@ def command(
         raise UsageError("--resume needs --out, the folder to go on from", code="bad-option")
     families = _families(metrics, functions, kinds)
     folder = None if out is None else _folder(out)
-    with progress_bars(quiet=quiet) as progress:
+    with progress_bars(quiet=output.quiet) as progress:
         results, *more = [
             run_audit(
                 families,
@@ -116,7 +117,7 @@ def command(
     matrix = judge(results, _known_kinds(families, results), *more)
     if folder is not None:
         _write(folder, matrix, results)
-    emit(_as_json(matrix, results) if as_json else _report(matrix, results))
+    output.show((), _as_json(matrix, results) if output.as_json else _report(matrix, results))
 
 
 def _families(
@@ -157,24 +158,16 @@ def _folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ResourceError(
-            f"cannot create the folder {path} ({error.strerror})", code="unwritable", path=str(path)
-        ) from error
+        raise unwritable(path, error) from error
     return path
 
 
 def _write(folder: Path, matrix: Matrix, results: Results) -> None:
     from genpr.report.audit_report import audit_page, markdown
-    from genpr.storage import atomic_path
+    from genpr.report.files import write_page
 
-    for name, text in ((MARKDOWN, markdown(matrix, results.run)), (PAGE, audit_page(matrix, results))):
-        try:
-            with atomic_path(folder / name) as path:
-                path.write_text(text, "utf-8")
-        except OSError as error:
-            raise ResourceError(
-                f"{folder / name} cannot be written ({error.strerror})", code="unwritable", path=str(folder)
-            ) from error
+    write_page(folder / MARKDOWN, markdown(matrix, results.run))
+    write_page(folder / PAGE, audit_page(matrix, results))
     complain(f"wrote {MARKDOWN}, {PAGE} and {RESULTS} to {folder}")
 
 

@@ -83,17 +83,14 @@ def prune(
         file.size for file in gone if file.path.suffix != ".tmp"
     )
     if as_json:
-        emit(
-            json.dumps(
-                {
-                    "path": str(root),
-                    "dry_run": dry_run,
-                    "removed": [str(file.path) for file in gone],
-                    "removed_size": sum(file.size for file in gone),
-                    "left_size": left,
-                }
-            )
-        )
+        record = {
+            "path": str(root),
+            "dry_run": dry_run,
+            "removed": [str(file.path) for file in gone],
+            "removed_size": sum(file.size for file in gone),
+            "left_size": left,
+        }
+        emit(json.dumps(record))
     else:
         emit(_outcome(gone, left, dry_run=dry_run))
 
@@ -143,29 +140,27 @@ def _row(folder: CacheFolder) -> dict[str, Any]:
 
 
 def _table(root: Path, rows: Sequence[dict[str, Any]]) -> str:
-    """Two lines per entry: what one would ask for, and the folder's name below."""
+    """Two lines per entry: its facts, and the folder's name below."""
+    from genpr.report.score_tables import listing
     from genpr.report.text import shortened
 
     if not any(row["files"] for row in rows):
         return printable(f"no features are cached in {root}")
-    lines = [_columns("extractor", "device", "files", "images", "size", "last use")]
+    shown = []
     for row in rows:
-        used = (
-            "-"
-            if row["last_used"] is None
-            else time.strftime("%Y-%m-%d %H:%M", time.localtime(row["last_used"]))
-        )
-        name, device = shortened(row["extractor"], 24), shortened(str(row["device"] or "?"), 6)
-        counts = f"{row['files']:,}", f"{row['images']:,}", _size(row["size"])
-        lines += [_columns(name, device, *counts, used), f"  {Path(row['path']).name}"]
+        used = row["last_used"]
+        facts = {
+            "extractor": shortened(row["extractor"], 24),
+            "device": row["device"],
+            "files": f"{row['files']:,}",
+            "images": f"{row['images']:,}",
+            "size": _size(row["size"]),
+            "last use": None if used is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(used)),
+            "folder": Path(row["path"]).name,
+        }
+        shown.append(facts)
     total = f"{sum(row['files'] for row in rows):,} files, {_size(sum(row['size'] for row in rows))}"
-    return printable("\n".join([*lines, f"{total} in {root / 'features'}"]), newlines=True)
-
-
-def _columns(extractor: str, device: str, files: str, images: str, size: str, used: str) -> str:
-    from rich.cells import set_cell_size
-
-    return f"{set_cell_size(extractor, 24)}  {set_cell_size(device, 6)}  {files:>6}  {images:>9}  {size:>7}  {used:<16}".rstrip()
+    return f"{listing(shown, ('folder',))}\n" + printable(f"{total} in {root / 'features'}")
 
 
 def _outcome(gone: Sequence[CacheFile], left: int, *, dry_run: bool) -> str:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from genpr.cli.console import complain, emit, show_notices
-from genpr.cli.page_options import html_option
+from genpr.cli.options import option_group, refuse_given
+from genpr.cli.output import PageOutput
 from genpr.errors import some
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 @click.command(name="compare")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Compare even results that were not made alike.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
-@html_option
+@option_group(PageOutput, "output", without={"quiet"})
 @click.option(
     "--samples",
     metavar="IMAGES",
@@ -39,8 +38,7 @@ def command(
     files: tuple[Path, ...],
     *,
     force: bool,
-    as_json: bool,
-    html: Path | None,
+    output: PageOutput,
     samples: tuple[str, ...],
     rows: int | None,
 ) -> None:
@@ -54,46 +52,37 @@ def command(
     genpr compare step-*.json --html page.html
     genpr compare a.json b.json --html page.html --samples a/ --samples b/
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    _check_page(html, samples, rows)
+    if output.html is None:
+        refuse_given({"samples"}, "puts images on the page of --html FILE, which is missing")
+    if not samples:
+        refuse_given({"rows"}, "says how many of --samples to show, which are missing")
+    output.check_place()
     from genpr.evaluation.compare import compare, load_all
     from genpr.notices import notice
     from genpr.report.score_tables import side_by_side_table
 
     results = load_all(files)
     comparison = compare(results, force=force)
-    page = None if html is None else _page(comparison, samples, rows)
+    page = None if output.html is None else _page(comparison, samples, rows)
+    notices = []
     if comparison.is_undecided:
-        show_notices([notice("not-distinguishable", names=some(list(results)[1:]))])
-    if as_json:
-        values = {
-            name: {metric: result[metric] for metric in comparison.metrics}
-            for name, result in comparison.results.items()
-        }
-        record = {
-            "values": values,
-            "differences": list(comparison.differences),
-            "contrasts": _contrasts(comparison),
-        }
-        emit(json.dumps(record, allow_nan=False))
-    else:
-        emit(side_by_side_table(comparison))
-    if html is not None and page is not None:
-        from genpr.report.files import write_page
-
-        write_page(html, page)
-        complain(f"wrote {html}")
+        notices.append(notice("not-distinguishable", names=some(list(results)[1:])))
+    output.show(notices, _as_json(comparison) if output.as_json else side_by_side_table(comparison))
+    if page is not None:
+        output.write_page(lambda: page)
 
 
-def _check_page(html: Path | None, samples: Sequence[str], rows: int | None) -> None:
-    """What can be wrong at once is said at once."""
-    if html is None and samples:
-        raise click.UsageError("--samples puts images on the page of --html FILE, which is missing")
-    if rows is not None and not samples:
-        raise click.UsageError("--rows says how many of --samples to show, which are missing")
-    if html is not None:
-        from genpr.storage import check_place
-
-        check_place(html)
+def _as_json(comparison: Comparison) -> str:
+    values = {
+        name: {metric: result[metric] for metric in comparison.metrics}
+        for name, result in comparison.results.items()
+    }
+    record = {
+        "values": values,
+        "differences": list(comparison.differences),
+        "contrasts": _contrasts(comparison),
+    }
+    return json.dumps(record, allow_nan=False)
 
 
 def _page(comparison: Comparison, samples: Sequence[str], rows: int | None) -> str:

@@ -6,12 +6,12 @@ import logging
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from genpr.cli.own_process import drop_stdout
+from genpr.cli.process import drop_stdout
 from genpr.errors import ResourceError, limited
 
 if TYPE_CHECKING:
@@ -140,7 +140,16 @@ class _LongStages:
 
 @contextmanager
 def progress_bars(*, quiet: bool) -> Iterator[StageProgress | None]:
-    """A bar with the remaining time per stage on a terminal, else a line for stages of minutes; nothing if `quiet`."""
+    """A bar with the remaining time per stage on a terminal, else a line for stages of minutes; nothing if `quiet`.
+
+    Meanwhile stdout is stderr: what libraries and a custom extractor print must not end up in the result.
+    """
+    with redirect_stdout(sys.stderr), _bars(quiet=quiet) as update:
+        yield update
+
+
+@contextmanager
+def _bars(*, quiet: bool) -> Iterator[StageProgress | None]:
     if quiet:
         yield None
         return

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from genpr.cli.console import complain, emit, printable, progress_bars
-from genpr.cli.options import click_option
+from genpr.cli.console import complain, printable, progress_bars
+from genpr.cli.options import click_option, option_group
+from genpr.cli.output import TextOutput
 from genpr.features.options import EmbedOptions
 
 if TYPE_CHECKING:
@@ -36,9 +37,8 @@ These numbers come from weight-free features and compare with nothing published.
     "--seed", default=0, show_default=True, type=click.IntRange(0, 2**63 - 1), help="Chooses the pictures."
 )
 @click_option(EmbedOptions.__dataclass_fields__["device"])
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress bars.")
-def command(*, save: Path | None, n: int, seed: int, device: str, as_json: bool, quiet: bool) -> None:
+@option_group(TextOutput, "output")
+def command(*, save: Path | None, n: int, seed: int, device: str, output: TextOutput) -> None:
     """Draw a set of "real" pictures and four imitations that fail in four ways, and score them.
 
     Nothing is downloaded. The table shows which of the four numbers notices which failure.
@@ -49,11 +49,12 @@ def command(*, save: Path | None, n: int, seed: int, device: str, as_json: bool,
     demo = build_demo(n=n, seed=seed)
     if save is not None:
         _save(demo, save)
-    results = _score(demo, device=device, quiet=quiet)
-    if as_json:
-        emit(json.dumps({name: result.to_dict() for name, result in results.items()}))
+    results = _score(demo, device=device, quiet=output.quiet)
+    if output.as_json:
+        text = json.dumps({name: result.to_dict() for name, result in results.items()})
     else:
-        emit(_report(demo, results, save))
+        text = _report(demo, results, save)
+    output.show((), text)
 
 
 def _score(demo: Demo, *, device: str, quiet: bool) -> dict[str, Result]:

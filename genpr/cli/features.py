@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
-from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from genpr.cli.console import emit, printable, progress_bars, show_notices
-from genpr.cli.options import option_group, source_flags
+from genpr.cli.console import printable, progress_bars
+from genpr.cli.options import follow_symlinks, option_group
+from genpr.cli.output import TextOutput
 from genpr.features.options import EmbedOptions, option
 from genpr.storage import check_feature_file
 
@@ -42,16 +41,9 @@ class FeatureFlags(EmbedOptions):
 @click.argument("source")
 @click.argument("out", type=click.Path(path_type=Path))
 @option_group(FeatureFlags)
-@source_flags
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a sentence.")
-def command(
-    source: str,
-    out: Path,
-    *,
-    options: FeatureFlags,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+@follow_symlinks
+@option_group(TextOutput, "output")
+def command(source: str, out: Path, *, options: FeatureFlags, output: TextOutput) -> None:
     """Embed the images in SOURCE once and write their features to OUT (.safetensors).
 
     The file carries extractor, weights hash and resize rule, and `genpr score` refuses to mix features of
@@ -74,7 +66,7 @@ def command(
     from genpr.memory import memory_limit
 
     share = None if options.shard is None else Share.parse(options.shard)
-    with redirect_stdout(sys.stderr), memory_limit(options.max_memory), progress_bars(quiet=quiet) as bars:
+    with memory_limit(options.max_memory), progress_bars(quiet=output.quiet) as bars:
         side = open_input(source, "source")
         _refuse_one_file(source, side)
         embedder = Embedder(replace(options, progress=bars))
@@ -83,12 +75,8 @@ def command(
     if not rank_zero_only():
         return
     save_features(out, features)
-    if not quiet:
-        show_notices(features.notices)
-    if as_json:
-        emit(json.dumps(_record(features, out)))
-    else:
-        emit(printable(_sentence(features, out)))
+    text = json.dumps(_record(features, out)) if output.as_json else printable(_sentence(features, out))
+    output.show(features.notices, text)
 
 
 def _refuse_one_file(source: str, side: OpenedInput) -> None:

@@ -15,7 +15,7 @@ import click
 
 from genpr import __version__
 from genpr.cli.console import check_output, complain, emit_error, forget_output
-from genpr.cli.signals import Farewell, signal_of
+from genpr.cli.process import SignalReport, signal_of
 from genpr.errors import BadImagesError, GenprError, ResourceError, limited, short
 from genpr.runtime import is_out_of_files, is_out_of_memory, is_out_of_threads
 
@@ -42,6 +42,19 @@ _BUG = 1
 _USAGE = 2
 _SHOWN_BAD_IMAGES = 20
 _IMPOSSIBLE_PATHS = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.ENOENT}
+_MISSING_RESOURCES = (
+    (
+        is_out_of_threads,
+        "threads",
+        "no thread can be started; allow this process more (ulimit -u, or the limit of its container)",
+    ),
+    (is_out_of_files, "system", "too many open files; allow this process more (ulimit -n)"),
+    (
+        is_out_of_memory,
+        "oom",
+        "out of memory; free some, score fewer images (--max-images), or use another --device",
+    ),
+)
 
 
 class _LazyGroup(click.Group):
@@ -87,14 +100,14 @@ def _plainly(call: Callable[[], Any]) -> Any:  # noqa: ANN401
 
 def run(
     args: Sequence[str],
-    farewell: Farewell | None = None,
+    report: SignalReport | None = None,
     around: Callable[[Callable[[], Any]], Any] = _plainly,
 ) -> int:
     """Run the command line `args` and return the exit code; errors become one message on stderr.
 
     Args:
         args: Without the name of the program.
-        farewell: Who else may say that a signal came; None for nobody.
+        report: Prints that a signal came; None for one of this call's own.
         around: What calls the command.
     """
     as_json = "--json" in args
@@ -114,23 +127,15 @@ def run(
         message = " ".join(error.format_message().split())  # click lists choices below each other
         return _fail(message + hint, code="usage", exit_code=_USAGE, as_json=as_json)
     except (click.Abort, KeyboardInterrupt) as error:
-        return (farewell or Farewell(as_json=as_json)).say(signal_of(error))
+        return (report or SignalReport(as_json=as_json)).print(signal_of(error))
     except BadImagesError as error:
         return _fail_for_images(error, as_json=as_json)
     except GenprError as error:
         return _fail(str(error), code=error.code, exit_code=error.exit_code, as_json=as_json, path=error.path)
     except Exception as error:  # noqa: BLE001 - the last resort: a bug must not look like a result
-        if is_out_of_threads(error):
-            text = (
-                "no thread can be started; allow this process more (ulimit -u, or the limit of its container)"
-            )
-            return _fail(text, code="threads", exit_code=ResourceError.exit_code, as_json=as_json)
-        if is_out_of_files(error):
-            text = "too many open files; allow this process more (ulimit -n)"
-            return _fail(text, code="system", exit_code=ResourceError.exit_code, as_json=as_json)
-        if is_out_of_memory(error):
-            text = "out of memory; free some, score fewer images (--max-images), or use another --device"
-            return _fail(text, code="oom", exit_code=ResourceError.exit_code, as_json=as_json)
+        for is_cause, code, text in _MISSING_RESOURCES:
+            if is_cause(error):
+                return _fail(text, code=code, exit_code=ResourceError.exit_code, as_json=as_json)
         if _is_broken_library(error):
             text = f"a library that genpr needs cannot be imported ({error}); `genpr doctor` says which, and what to do"
             return _fail(text, code="broken-library", exit_code=ResourceError.exit_code, as_json=as_json)

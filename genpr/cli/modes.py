@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import redirect_stdout
 from dataclasses import replace
 
 import click
 
-from genpr.cli.console import emit, progress_bars, show_notices
-from genpr.cli.options import option_group, source_flags
+from genpr.cli.console import progress_bars
+from genpr.cli.options import follow_symlinks, option_group
+from genpr.cli.output import TextOutput
 from genpr.evaluation.options import ModesOptions
 
 
@@ -17,20 +16,12 @@ from genpr.evaluation.options import ModesOptions
 @click.argument("real")
 @click.argument("fake")
 @option_group(ModesOptions)
-@source_flags
+@follow_symlinks
 @click.option(
     "--all", "every", is_flag=True, help="Show every cluster, not only what chance does not explain."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the tables.")
-def command(
-    real: str,
-    fake: str,
-    *,
-    options: ModesOptions,
-    every: bool,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+@option_group(TextOutput, "output")
+def command(real: str, fake: str, *, options: ModesOptions, every: bool, output: TextOutput) -> None:
     """Which kinds of images in REAL the generator misses, and which kinds in FAKE it invents.
 
     REAL and FAKE are what `genpr score` takes. Both are clustered together; a cluster is missed if more of its reals
@@ -44,9 +35,6 @@ def command(
     from genpr.evaluation.modes import find_modes_with
     from genpr.report.detail_tables import modes_table
 
-    # What a custom extractor prints must not end up in the result.
-    with redirect_stdout(sys.stderr), progress_bars(quiet=quiet) as progress:
+    with progress_bars(quiet=output.quiet) as progress:
         found = find_modes_with(real, fake, replace(options, progress=progress))
-    if not quiet:
-        show_notices(found.notices)
-    emit(found.to_json() if as_json else modes_table(found, every=every))
+    output.show(found.notices, found.to_json() if output.as_json else modes_table(found, every=every))

@@ -1,17 +1,25 @@
-"""Command-line options made from option records (`genpr.features.options`), and options that no record has."""
+"""Command-line options made from option records (`genpr.features.options`), and the groups that several commands share."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection
-from dataclasses import Field
-from functools import wraps
-from typing import Any, TypeVar
+from dataclasses import Field, dataclass
+from functools import partial, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
+from genpr.checkpoints.options import SamplerKeywords, SamplerOptions
 from genpr.errors import UsageError
-from genpr.features.options import option_fields
+from genpr.evaluation.options import KNN, MOST_VOTERS, LabelOptions, ScoreOptions
+from genpr.features.options import option, option_fields
+
+if TYPE_CHECKING:
+    from genpr.checkpoints.sampler import CheckpointImages
+    from genpr.evaluation.evaluator import Evaluator
+    from genpr.evaluation.per_class import ClassOptions
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -82,23 +90,27 @@ def _parsed(parse: Callable[[str], object]) -> Callable[[Any], object]:
     return value
 
 
-def threshold(text: str) -> tuple[str, float]:
-    """`metric=number`."""
-    metric, separator, number = text.partition("=")
-    try:
-        least = float(number)
-    except ValueError:
-        least = math.nan
-    if math.isnan(least):  # no value is ever below NaN: the gate would always be open
-        needed = "a number" if separator else "metric=x, such as precision=0.7"
-        raise click.BadParameter(f"{text!r}: needed {needed}")
-    return metric, least
+def refuse_given(names: Collection[str], reason: str) -> None:
+    """Refuse options of the running command that change nothing, so that nobody thinks they did.
+
+    Args:
+        names: Parameters of the command.
+        reason: Follows the flag in the message.
+
+    Raises:
+        click.UsageError: One of them is on the command line.
+    """
+    context = click.get_current_context()
+    for each in context.command.params:
+        is_given = context.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE
+        if each.name in names and is_given:
+            raise click.UsageError(f"{each.opts[0]} {reason}")
 
 
 def with_options(command: Command, options: tuple[Callable[[Command], Command], ...]) -> Command:
     """Add options to a command, in this order."""
-    for option in reversed(options):
-        command = option(command)
+    for each in reversed(options):
+        command = each(command)
     return command
 
 
@@ -109,18 +121,181 @@ def _follow(_context: click.Context, _parameter: click.Parameter, is_requested: 
         follow_links()  # until the command ends: see `genpr.cli.main.run`
 
 
-def source_flags(command: Command) -> Command:
-    """`--follow-symlinks` and `--quiet`, which are no options of the library."""
-    return with_options(command, _SOURCE_FLAGS)
-
-
-_SOURCE_FLAGS = (
-    click.option(
-        "--follow-symlinks",
-        is_flag=True,
-        expose_value=False,
-        callback=_follow,
-        help="Look into linked folders, too; each folder counts once.",
-    ),
-    click.option("-q", "--quiet", is_flag=True, help="No progress bars and no notes."),
+follow_symlinks = click.option(
+    "--follow-symlinks",
+    is_flag=True,
+    expose_value=False,
+    callback=_follow,
+    help="Look into linked folders, too; each folder counts once.",
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelFlags:
+    """Whether and how the classes of fakes are recognized, and whether each class is scored."""
+
+    labels: bool = option(
+        False,
+        "Do fakes look like the classes that they were asked to be? Adds label.gan_test, label.gan_train and others.",
+    )
+    classifier: str | None = option(
+        None,
+        "knn (a vote of the nearest), linear (a linear probe), or a .csv, .json or .npy file with the labels that the "
+        "fakes were recognized as.",
+        unset="knn",
+        metavar="KIND",
+    )
+    label_k: int | None = option(
+        None, "Number of voters, for knn.", unset="5", least=1, most=MOST_VOTERS, metavar="K"
+    )
+    real_labels: str | None = option(
+        None,
+        "Classes of REAL: .csv of name,label, StyleGAN's .json, .npy in their order, or the word folders.",
+        unset="dataset.json in it, arr_1 of an .npz, else sub-folders",
+        metavar="FILE",
+    )
+    fake_labels: str | None = option(None, "Classes of FAKE, likewise.", metavar="FILE")
+    per_class: bool = option(False, "Score each class within itself, too: which are worst?")
+    min_per_class: int | None = option(
+        None, "Images that a class needs on each side.", unset="50", metavar="N"
+    )
+    worst_by: str | None = option(
+        None,
+        "Order of the classes: one metric, or null for the mean of all over their nulls.",
+        unset="null",
+        metavar="METRIC",
+    )
+
+    def chosen(self) -> LabelOptions | None:
+        """What to compare; None if no labels are to be compared.
+
+        Raises:
+            click.UsageError: Options are given without --labels, or belong to another classifier.
+            UsageError: One is impossible.
+        """
+        if not self.labels:
+            refuse_given({"classifier", "label_k"}, "needs --labels")
+            if not self.per_class:
+                refuse_given({"real_labels", "fake_labels"}, "needs --labels, or --per-class of genpr score")
+            return None
+        classifier = KNN if self.classifier is None else self.classifier
+        if self.label_k is not None and classifier != KNN:
+            raise click.UsageError(f"--label-k counts voters of --classifier {KNN}, and there are none")
+        chosen = LabelOptions(
+            real_labels=self.real_labels,
+            fake_labels=self.fake_labels,
+            classifier=classifier,
+            k=LabelOptions.k if self.label_k is None else self.label_k,
+        )
+        if chosen.is_file and not self.per_class:
+            refuse_given({"real_labels"}, "is not used where another tool recognized the fakes")
+        return chosen
+
+    def classes(self) -> ClassOptions | None:
+        """Keyword arguments of `genpr.Evaluator.score_classes`; None if no classes are requested.
+
+        Raises:
+            click.UsageError: They are given without --per-class.
+        """
+        if not self.per_class:
+            refuse_given({"min_per_class", "worst_by"}, "needs --per-class")
+            return None
+        names = ("real_labels", "fake_labels", "min_per_class", "worst_by")
+        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        return cast("ClassOptions", given)
+
+
+ONLY_IN_SCORE = ("per_class", "min_per_class", "worst_by")
+"""Fields of `LabelFlags` that other commands do not have."""
+
+DRAWN_BY_SCORE = ("seed", "axis", "batch_size", "device")
+"""Fields of `SamplerOptions` that a command takes from its other options."""
+
+_OF_GENERATOR = {
+    "n",
+    "rule",
+    "latent_dim",
+    "image_range",
+    "psi",
+    "axis_name",
+    "checkpoint",
+    "settings",
+    "pattern",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratorFlags(SamplerOptions):
+    """Which generator draws, and how many images of what kind."""
+
+    generator: str | None = option(
+        None,
+        "package.module:factory or path/file.py:factory of a generator that draws the fakes.",
+        metavar="SPEC",
+    )
+    n: int | None = option(None, "Images to draw.", unset="as many as reals", least=2, most=2**40)
+
+    def check(self) -> None:
+        """Refuse options that need a generator where there is none.
+
+        Raises:
+            click.UsageError: There are some.
+        """
+        if self.generator is None:
+            refuse_given(_OF_GENERATOR, "needs --generator")
+
+    def sampling(self, options: ScoreOptions, axis: str) -> SamplerKeywords:
+        """How it draws, along an axis."""
+        return {
+            "seed": options.seed,
+            "axis": axis,
+            "rule": self.rule,
+            "latent_dim": self.latent_dim,
+            "image_range": self.image_range,
+            "batch_size": options.batch_size,
+            "device": options.device,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointFlags(GeneratorFlags):
+    """The same for one generator per checkpoint, all at one setting."""
+
+    psi: float | None = option(
+        None,
+        "Where on its axis the generator draws.",
+        unset="no truncation, and no axis is passed",
+        flag=("--psi", "--setting"),
+        metavar="X",
+    )
+    axis_name: str | None = option(
+        None, "Name of what --setting sets.", unset="psi", flag="--axis", metavar="NAME"
+    )
+
+    def check(self) -> None:
+        """Refuse what can be seen to be wrong before there is any image.
+
+        Raises:
+            click.UsageError: An option needs another one.
+            UsageError: A value is impossible, or there is no such generator.
+        """
+        super().check()
+        if self.generator is None:
+            return
+        if self.psi is None:
+            refuse_given({"rule", "axis_name"}, "needs --psi (or --setting)")
+        from genpr.checkpoints.generator import check_factory
+
+        self._images(Path(), n=self.n or 2, options=ScoreOptions())
+        check_factory(self.generator)
+
+    def images_of(self, evaluator: Evaluator, options: ScoreOptions) -> Callable[[Path], CheckpointImages]:
+        """From a checkpoint to its images: as many as there are reals, if nothing else was asked for."""
+        return partial(self._images, n=self.n or evaluator.n_real, options=options)
+
+    def _images(self, path: Path, *, n: int, options: ScoreOptions) -> CheckpointImages:
+        from genpr.checkpoints.sampler import CheckpointImages
+
+        assert self.generator is not None
+        how = self.sampling(options, self.axis_name or "psi")
+        return CheckpointImages(self.generator, path, n=n, setting=self.psi, **how)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from genpr.cli.console import emit, printable, progress_bars, show_notices
-from genpr.cli.options import option_group, source_flags
+from genpr.cli.console import printable, progress_bars
+from genpr.cli.options import follow_symlinks, option_group
+from genpr.cli.output import TextOutput
 from genpr.features.options import SourceOptions
 
 if TYPE_CHECKING:
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 @click.argument("source")
 @click.argument("out", type=click.Path(path_type=Path))
 @option_group(SourceOptions)
-@source_flags
+@follow_symlinks
 @click.option("--compressed/--no-compressed", help="Deflate the array.  [default: no-compressed]")
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a sentence.")
+@option_group(TextOutput, "output")
 def command(
     source: str,
     out: Path,
@@ -33,8 +34,7 @@ def command(
     options: SourceOptions,
     compressed: bool,
     force: bool,
-    as_json: bool,
-    quiet: bool,
+    output: TextOutput,
 ) -> None:
     """Write the images in SOURCE to OUT (.npz), as one array `arr_0` of uint8 (n, h, w, 3).
 
@@ -48,7 +48,7 @@ def command(
     images = open_source(source)
     if options.max_images is not None:
         images = subset(images, options.max_images, options.seed)
-    with progress_bars(quiet=quiet) as progress:
+    with progress_bars(quiet=output.quiet) as progress:
         packed = pack_source(
             images,
             out,
@@ -58,9 +58,8 @@ def command(
             compressed=compressed,
             progress=None if progress is None else partial(progress, "packed"),
         )
-    if not quiet:
-        show_notices(_notices(packed))
-    emit(_record(out, packed, compressed=compressed) if as_json else _sentence(out, packed))
+    text = _record(out, packed, compressed=compressed) if output.as_json else _sentence(out, packed)
+    output.show(_notices(packed), text)
 
 
 def _notices(packed: Packed) -> list[Notice]:

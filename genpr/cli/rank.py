@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
-from genpr.cli.console import emit, inner_workings, progress_bars, show_notices
-from genpr.cli.generator_options import DRAWN_BY_SCORE, CheckpointFlags
-from genpr.cli.label_options import LabelFlags
-from genpr.cli.options import option_group, source_flags
-from genpr.cli.page_options import check_several_page, html_option, write_several_page
+from genpr.cli.console import progress_bars
+from genpr.cli.options import (
+    DRAWN_BY_SCORE,
+    ONLY_IN_SCORE,
+    CheckpointFlags,
+    LabelFlags,
+    follow_symlinks,
+    option_group,
+    refuse_given,
+)
+from genpr.cli.output import PageOutput
 from genpr.errors import some
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from genpr.images.datasets import CountedBatches
     from genpr.notices import Notice
 
-_FREE = {"sources", "by", "from_results", "force", "html", "as_json", "quiet"}
+_OF_RESULTS = {"sources", "by", "from_results", "force", "html", "as_json", "quiet"}
 
 
 @click.command(name="rank")
@@ -48,18 +51,14 @@ _FREE = {"sources", "by", "from_results", "force", "html", "as_json", "quiet"}
 )
 @option_group(CheckpointFlags, "drawn", without=DRAWN_BY_SCORE)
 @option_group(ScoreOptions, without={"held_out", "equal_sizes"})
-@source_flags
-@option_group(LabelFlags, "labels")
+@follow_symlinks
+@option_group(LabelFlags, "labels", without=ONLY_IN_SCORE)
 @click.option("--skip-bad", is_flag=True, help="Leave out checkpoints that cannot be scored, and say so.")
 @click.option(
     "--force", is_flag=True, help="Rank even what was not made alike, or has other numbers of images."
 )
-@html_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
-@click.pass_context
+@option_group(PageOutput, "output")
 def command(
-    context: click.Context,
-    /,
     sources: tuple[str, ...],
     *,
     by: str,
@@ -69,9 +68,7 @@ def command(
     labels: LabelFlags,
     skip_bad: bool,
     force: bool,
-    html: Path | None,
-    as_json: bool,
-    quiet: bool,
+    output: PageOutput,
 ) -> None:
     """Rank checkpoints by their generated images: which is best, and which cannot be told from it.
 
@@ -92,8 +89,9 @@ def command(
 
     images: Mapping[str, CountedBatches] = {}
     if from_results:
-        _refuse_recipe(context)
-        check_several_page(html, 2, "results")
+        given = {each.name or "" for each in click.get_current_context().command.params} - _OF_RESULTS
+        refuse_given(given, "changes nothing with --results: these are ranked as they were scored")
+        output.check_several(2, "results")
         ranking = _of_files([Path(source) for source in sources], by, force=force)
     else:
         if len(sources) < 2:
@@ -101,18 +99,18 @@ def command(
         options = replace(options, labels=labels.chosen())
         _check_order(by, options.labels)  # what can be wrong at once is said at once
         drawn.check()
-        check_several_page(html, len(sources) - 1, "checkpoints")
-        ranking, images = _of_images(sources, by, options, drawn, skip_bad=skip_bad, force=force, quiet=quiet)
-    if not quiet:
-        show_notices(_notices(ranking.results))
-    if as_json:
-        emit(ranking.to_json())
+        output.check_several(len(sources) - 1, "checkpoints")
+        ranking, images = _of_images(
+            sources, by, options, drawn, skip_bad=skip_bad, force=force, quiet=output.quiet
+        )
+    if output.as_json:
+        text = ranking.to_json()
     else:
         from genpr.report.checkpoint_tables import ranking_table
 
-        emit(ranking_table(ranking))
-    number = "f1" if by == PARETO else by
-    write_several_page(html, ranking.results, images, by=number, quiet=quiet)
+        text = ranking_table(ranking)
+    output.show(_notices(ranking.results), text)
+    output.write_comparison(ranking.results, images, by="f1" if by == PARETO else by)
 
 
 def _of_images(
@@ -140,9 +138,7 @@ def _of_images(
     if drawn.generator is not None:
         _check_there(given)
     options = replace(options, metrics=_with_needed(options, by))
-    # What a custom extractor prints must not end up in the ranking.
-    stderr = redirect_stdout(sys.stderr)
-    with stderr, inner_workings(shown=False), progress_bars(quiet=quiet) as progress:
+    with progress_bars(quiet=quiet) as progress:
         evaluator = Evaluator.from_options(real, replace(options, progress=progress))
         if drawn.generator is not None:
             images_of = drawn.images_of(evaluator, options)
@@ -197,19 +193,6 @@ def _of_files(paths: Sequence[Path], by: str, *, force: bool) -> Ranking:
     for path, label in zip(paths, short_labels(paths), strict=True):
         results |= load_results(path, label=label.removesuffix(".json"))
     return rank_results(results, by=by, force=force)
-
-
-def _refuse_recipe(context: click.Context) -> None:
-    """Options that would change nothing."""
-    given = [
-        parameter.opts[0]
-        for parameter in context.command.params
-        if parameter.name not in _FREE
-        and parameter.name is not None
-        and context.get_parameter_source(parameter.name) != ParameterSource.DEFAULT
-    ]
-    if given:
-        raise click.UsageError(f"{', '.join(given)}: results are ranked as they were scored, with --results")
 
 
 def _notices(results: Mapping[str, Result]) -> list[Notice]:

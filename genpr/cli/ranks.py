@@ -14,8 +14,7 @@ from typing import Any
 
 from genpr.cli.console import complain
 from genpr.cli.main import run
-from genpr.cli.signals import Farewell, signal_of
-from genpr.cli.voice import Voice
+from genpr.cli.process import MutableOutput, SignalReport, signal_of
 from genpr.distributed import Failure, FailureMonitor, join_ranks
 from genpr.errors import UsageError
 from genpr.runtime import is_launched, launched_rank
@@ -27,26 +26,26 @@ _PRINT_TIME = 15.0  # seconds in which another rank prints its error
 _COMMON_TIME = 2.0  # seconds in which all ranks meet the same error
 
 
-def run_as_launched(args: Sequence[str], farewell: Farewell, voice: Voice) -> int:
+def run_as_launched(args: Sequence[str], report: SignalReport, output: MutableOutput) -> int:
     """Run the command line `args`, on all ranks if a launcher started several, and return the exit code."""
     if not is_launched():
-        return run(args, farewell)
+        return run(args, report)
     command = next((arg for arg in args if not arg.startswith("-")), None)
     needs_one_rank = (
         command is None or command in _ON_RANK_ZERO or bool({"-h", "--help", "--version"} & {*args})
     )
-    rank = _CommandRank(launched_rank(), voice)
+    rank = _CommandRank(launched_rank(), output)
     refusal = _refusal(command, args)
     if rank.number and (needs_one_rank or refusal):
         return 0
     if needs_one_rank:
-        return run(args, farewell)
+        return run(args, report)
     try:
-        code = run(args, farewell, partial(_refuse, refusal) if refusal else rank.run_shared)
+        code = run(args, report, partial(_refuse, refusal) if refusal else rank.run_shared)
     except _PrintedElsewhereError as error:
         return error.exit_code
     if code and rank.monitor is not None:
-        voice.mute()  # torch writes to stderr about ranks that have ended
+        output.mute()  # torch writes to stderr about ranks that have ended
         rank.monitor.mark_printed()
     return code
 
@@ -77,13 +76,13 @@ class _CommandRank:
 
     Args:
         number: Its rank.
-        voice: Its output; all ranks but the first are silent until they have an error to print.
+        output: Its output; all ranks but the first are silent until they have an error to print.
     """
 
-    def __init__(self, number: int, voice: Voice) -> None:
+    def __init__(self, number: int, output: MutableOutput) -> None:
         self.number = number
         self.monitor: FailureMonitor | None = None
-        self._voice = voice
+        self._output = output
 
     def run_shared(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401
         """Run `call` as one of the ranks; what it raises is for this rank to print."""
@@ -101,10 +100,10 @@ class _CommandRank:
 
     def _print_waiting(self, text: str) -> None:
         """On every rank: if there are no others, none may be rank 0."""
-        self._voice.unmute()
+        self._output.unmute()
         complain(f"rank {self.number}: {text}")
         if self.number:
-            self._voice.mute()
+            self._output.mute()
 
     def _report_signal(self, error: BaseException) -> None:
         """Every rank gets it, and rank 0 prints it."""
@@ -122,7 +121,7 @@ class _CommandRank:
         """
         monitor = self.monitor
         if monitor is None:  # the ranks never met
-            self._voice.unmute()
+            self._output.unmute()
             _add_rank(error, self.number)
             return
         if type(error).__name__ == "Abort":
@@ -132,18 +131,18 @@ class _CommandRank:
         if first.rank != self.number:
             if first.is_signal and self.number == 0:
                 complain(f"error: rank {first.rank}: {first.message}")
-            self._voice.mute()
+            self._output.mute()
             monitor.wait_until_printed(_PRINT_TIME)
             raise _PrintedElsewhereError(first.exit_code) from error
         is_common = monitor.is_common(first, seconds=_COMMON_TIME)
-        self._voice.unmute()
+        self._output.unmute()
         if not is_common and self.number:
             _add_rank(error, self.number)
 
     def _mute_after(self, failure: Failure) -> None:
         """Write nothing more after an error of another rank, which prints it."""
         if failure.rank != self.number and not failure.is_signal:
-            self._voice.mute()
+            self._output.mute()
 
 
 def _add_rank(error: Exception, rank: int) -> None:

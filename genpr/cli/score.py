@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import json
-import sys
-from contextlib import redirect_stdout
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from genpr.cli.console import emit, inner_workings, progress_bars, show_notices
-from genpr.cli.label_options import ClassFlags
-from genpr.cli.options import option_group, source_flags
-from genpr.cli.page_options import PageFlags, write_score_page
-from genpr.cli.score_run import ScoreRun, score_run
-from genpr.cli.table_options import check_table_options, table_options, write_table
-from genpr.cli.thresholds import Thresholds
+from genpr.cli.console import inner_workings, progress_bars
+from genpr.cli.options import LabelFlags, follow_symlinks, option_group
+from genpr.cli.output import ScoreOutput
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan, check_weights
 
 if TYPE_CHECKING:
+    from genpr.evaluation.per_class import ClassOptions, ClassScores
+    from genpr.evaluation.per_image import PerImageScores
     from genpr.evaluation.result import Result
+    from genpr.images.policy import DecodePolicy
 
 
 @click.command(name="score")
@@ -38,27 +37,28 @@ if TYPE_CHECKING:
     help="Named recipe (see `genpr list protocols`); may be repeated.",
 )
 @option_group(ScoreOptions, without={"protocol"})
-@source_flags
-@option_group(ClassFlags, "labels")
-@table_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
-@option_group(PageFlags, "page")
+@follow_symlinks
+@option_group(LabelFlags, "labels")
+@option_group(ScoreOutput, "output")
+@click.option(
+    "--earlier",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    multiple=True,
+    help="A result of `genpr score --json` to show in the plane of that page; may be repeated.",
+)
 @click.option(
     "-v", "--verbose", is_flag=True, help="Say how the neighbors are searched, and how uneven they are."
 )
-@option_group(Thresholds, "thresholds")
 def command(
     real: str,
     fake: str,
     *,
     protocols: tuple[str, ...],
     options: ScoreOptions,
-    labels: ClassFlags,
-    table: Path | None,
-    as_json: bool,
-    page: PageFlags,
-    thresholds: Thresholds,
-    quiet: bool,
+    labels: LabelFlags,
+    output: ScoreOutput,
+    earlier: tuple[Path, ...],
     verbose: bool,
 ) -> int:
     """Score the images in FAKE against those in REAL.
@@ -68,55 +68,150 @@ def command(
     input), or feature files (.npy, or .safetensors as `genpr features` writes them). A pattern in quotes, such
     as 'shards/*.tar' or 'real_{1..8}.safetensors', is one source.
     """
-    options, classes = replace(options, labels=labels.chosen()), labels.classes(protocols)
-    # What can be wrong at once is said at once: importing torch alone takes seconds.
-    plans = [ScorePlan.of(protocol, None, options) for protocol in protocols]
-    computed = dict.fromkeys(name for plan in plans for name in plan.spaces)
-    thresholds.check([*computed, *(() if options.labels is None else options.labels.names)])
-    check_table_options(table, protocols)
-    others = page.check(protocols)
-    from genpr.images.paths import check_there
-
-    for source in (real, fake):
-        check_there(source)
-    check_weights([space for plan in plans for space in plan.spaces.values()], (real, fake), options)
+    protocols = tuple(dict.fromkeys(protocols))
+    options, classes = replace(options, labels=labels.chosen()), labels.classes()
+    others = _check(real, fake, protocols, options, output, earlier=earlier, per_class=classes is not None)
 
     from genpr.distributed import rank_zero_only
 
-    # What a custom extractor prints must not end up in the result.
-    stderr = redirect_stdout(sys.stderr)
-    with stderr, inner_workings(shown=verbose), progress_bars(quiet=quiet) as progress:
-        options = replace(options, progress=progress)
-        by_image, must_tell = bool(page.html or table), table is not None
-        run = score_run(real, fake, protocols, options, classes, by_image=by_image, must_tell=must_tell)
+    with inner_workings(shown=verbose), progress_bars(quiet=output.quiet) as progress:
+        run = _score(real, fake, protocols, replace(options, progress=progress), classes, output)
     if not rank_zero_only():
         return 0
-    found = run.results
-    if not quiet:
-        show_notices(tuple(dict.fromkeys(item for result in found for item in result.notices)))
-    if not as_json:
-        emit(_text(run, details=verbose))
-    elif len(found) == 1:
-        emit((run.classes or found[0]).to_json())
+    results = run.results
+    notices = [item for result in results for item in result.notices]
+    if not output.as_json:
+        text = _text(run, details=verbose)
+    elif len(results) == 1:
+        text = (run.classes or results[0]).to_json()
     else:
-        emit(json.dumps({"results": [result.to_dict() for result in found]}, allow_nan=False))
-    write_table(table, run.evidence, quiet=quiet)
-    write_score_page(page.html, run, (real, fake), others, policy=options.decoding, quiet=quiet)
-    return thresholds.exit_code(found)
+        text = json.dumps({"results": [result.to_dict() for result in results]}, allow_nan=False)
+    output.show(notices, text)
+    _write_files(run, (real, fake), output, earlier=others, policy=options.decoding)
+    return output.exit_code(results)
+
+
+@dataclass(frozen=True)
+class ScoreRun:
+    """What came out.
+
+    Attributes:
+        results: One per protocol.
+        classes: Of the only protocol; None if they were not requested.
+        evidence: Of the only protocol; None if it was not requested, or cannot be had.
+        labels: Where the classes of the reals and of the fakes are, as far as that was given.
+    """
+
+    results: Sequence[Result]
+    classes: ClassScores | None = None
+    evidence: PerImageScores | None = None
+    labels: tuple[object, object] = (None, None)
+
+
+def _check(
+    real: str,
+    fake: str,
+    protocols: Sequence[str],
+    options: ScoreOptions,
+    output: ScoreOutput,
+    *,
+    earlier: Sequence[Path],
+    per_class: bool,
+) -> dict[str, Result]:
+    """Report what can be wrong before anything is computed: importing torch alone takes seconds.
+
+    Returns:
+        Earlier results by name.
+    """
+    plans = [ScorePlan.of(protocol, None, options) for protocol in protocols]
+    computed = dict.fromkeys(name for plan in plans for name in plan.spaces)
+    output.check([*computed, *(() if options.labels is None else options.labels.names)])
+    if len(protocols) > 1 and (per_class or output.html or output.table):
+        raise click.UsageError("--per-class, --html and --csv take one --protocol: run once for each")
+    if earlier and output.html is None:
+        raise click.UsageError("--earlier puts results on the page of --html FILE, which is missing")
+    from genpr.evaluation.compare import load_all
+    from genpr.images.paths import check_there
+
+    others = load_all(earlier) if earlier else {}
+    for source in (real, fake):
+        check_there(source)
+    check_weights([space for plan in plans for space in plan.spaces.values()], (real, fake), options)
+    return others
+
+
+def _score(
+    real: str,
+    fake: str,
+    protocols: Sequence[str],
+    options: ScoreOptions,
+    classes: ClassOptions | None,
+    output: ScoreOutput,
+) -> ScoreRun:
+    """Score once, with what is known of each image where it is to be written."""
+    from genpr.evaluation.evaluator import Evaluator, check_before_embedding, score_with
+
+    by_image = output.html is not None or output.table is not None
+    if classes is None and not by_image:
+        return ScoreRun(list(score_with(real, fake, protocols, options).values()))
+    options = replace(options, protocol=protocols[0])
+    opened = check_before_embedding(real, fake, options, classes)
+    # Who looks for labels must be given the paths.
+    reals, fakes = opened if classes is None else (real, fake)
+    evaluator = Evaluator.from_options(reals, options)
+    # A table needs numbers of single images; a page goes without where there are none.
+    if by_image and (output.table is not None or evaluator.tells_of_images):
+        found = evaluator.evidence(fakes, classes=classes)
+        labels = (None, None) if classes is None else (classes.get("real_labels"), classes.get("fake_labels"))
+        return ScoreRun([found.result], found.classes, found, labels)
+    if classes is None:
+        return ScoreRun([evaluator.score(fakes)])
+    scored = evaluator.score_classes(fakes, **classes)
+    return ScoreRun([scored.overall], scored)
 
 
 def _text(run: ScoreRun, *, details: bool) -> str:
     """Every table of every protocol."""
-    from genpr.report.detail_tables import class_table
+    from genpr.report.detail_tables import class_table, label_table
+    from genpr.report.score_tables import score_table
 
-    tables = [table for result in run.results for table in _tables(result, details=details)]
+    tables = []
+    for result in run.results:
+        tables.append(score_table(result, details=details))
+        if result.labels is not None:
+            tables.append(label_table(result.labels))
     return "\n\n".join([*tables, *([] if run.classes is None else [class_table(run.classes)])])
 
 
-def _tables(result: Result, *, details: bool) -> list[str]:
-    """The score, and the classes where labels were compared."""
-    from genpr.report.detail_tables import label_table
-    from genpr.report.score_tables import score_table
+def _write_files(
+    run: ScoreRun,
+    sources: tuple[str, str],
+    output: ScoreOutput,
+    *,
+    earlier: dict[str, Result],
+    policy: DecodePolicy,
+) -> None:
+    """Write the table and the page, if they are requested."""
+    if run.evidence is not None and output.table is not None:
+        from genpr.report.files import write_samples
 
-    by_label = [] if result.labels is None else [label_table(result.labels)]
-    return [score_table(result, details=details), *by_label]
+        output.write_table(partial(write_samples, scores=run.evidence))
+    if output.html is None:
+        return
+    from genpr.report.score_page import class_figures, evidence_report, html_report
+
+    if run.evidence is None:
+        page = partial(html_report, run.results[0], figures=class_figures(run.classes), earlier=earlier)
+        output.write_page(page)
+        return
+    real_labels, fake_labels = run.labels
+    with progress_bars(quiet=output.quiet) as progress:
+        page = partial(
+            evidence_report,
+            run.evidence,
+            earlier=earlier,
+            policy=policy,
+            device=run.results[0].device,
+            progress=progress,
+        )
+        output.write_page(page, *sources, real_labels=real_labels, fake_labels=fake_labels)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,24 +11,25 @@ from typing import TYPE_CHECKING
 import click
 
 from genpr.checkpoints.options import parse_numbers
-from genpr.cli.console import complain, emit, progress_bars, show_notices
-from genpr.cli.generator_options import DRAWN_BY_SCORE, GeneratorFlags, check_needs_generator
-from genpr.cli.label_options import LabelFlags
-from genpr.cli.options import option_group, source_flags, threshold
-from genpr.cli.page_options import check_several_page, html_option, write_several_page
+from genpr.cli.console import complain, progress_bars
+from genpr.cli.options import (
+    DRAWN_BY_SCORE,
+    ONLY_IN_SCORE,
+    GeneratorFlags,
+    LabelFlags,
+    follow_symlinks,
+    option_group,
+)
+from genpr.cli.output import THRESHOLD_MISSED, PageOutput, threshold
 from genpr.evaluation.options import ScoreOptions
 from genpr.features.options import option
 
 if TYPE_CHECKING:
     from genpr.checkpoints.criterion import Objective
     from genpr.checkpoints.generator import LoadedGenerator
-    from genpr.checkpoints.sampler import Sampler
-    from genpr.checkpoints.sweep import PointProgress, Sweep
-    from genpr.checkpoints.sweep_folder import SweepFolder
+    from genpr.checkpoints.sweep import PointProgress, Sweep, SweepFolder
     from genpr.evaluation.result import Result
     from genpr.images.datasets import CountedBatches
-
-_MISSED = 5
 
 
 def point(text: str) -> tuple[float, str]:
@@ -74,28 +73,15 @@ class SweepFlags(GeneratorFlags):
     )
     restart: bool = option(False, "Score again what --out holds of another sweep.")
 
-    @property
-    def of_generator(self) -> dict[str, object]:
-        """What needs --generator, by flag."""
-        return {
-            "checkpoint": self.checkpoint,
-            "psi": self.settings,
-            "n": self.n,
-            "rule": self.rule,
-            "latent_dim": self.latent_dim,
-            "image_range": self.image_range,
-        }
-
 
 @click.command(name="sweep")
 @click.argument("real")
 @click.argument("points", metavar="[SETTING=FAKES]...", nargs=-1, type=point)
 @option_group(SweepFlags, "flags", without=DRAWN_BY_SCORE)
 @option_group(ScoreOptions, without={"held_out", "equal_sizes"})
-@source_flags
-@option_group(LabelFlags, "labels")
-@html_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
+@follow_symlinks
+@option_group(LabelFlags, "labels", without=ONLY_IN_SCORE)
+@option_group(PageOutput, "output")
 def command(
     real: str,
     points: tuple[tuple[float, str], ...],
@@ -103,9 +89,7 @@ def command(
     flags: SweepFlags,
     options: ScoreOptions,
     labels: LabelFlags,
-    html: Path | None,
-    as_json: bool,
-    quiet: bool,
+    output: PageOutput,
 ) -> int:
     """Score a generator at several settings of one axis against REAL: what does truncation or guidance trade?
 
@@ -119,48 +103,43 @@ def command(
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     options, settings = replace(options, labels=labels.chosen()), flags.settings
     _check_sources(points, flags)
-    check_several_page(html, len(set(settings or dict(points))), "settings")
+    output.check_several(len(set(settings or dict(points))), "settings")
     from genpr.images.paths import check_there
 
     check_there(real)
     from genpr.checkpoints.criterion import Objective
-    from genpr.checkpoints.sweep import sweep, sweep_sampler
-    from genpr.checkpoints.sweep_folder import SweepFolder
+    from genpr.checkpoints.sampler import Sampler
+    from genpr.checkpoints.sweep import SweepFolder, sweep, sweep_sampler
     from genpr.evaluation.evaluator import Evaluator
 
-    floors = dict(flags.at_least) | (
-        {} if flags.recall_at_least is None else {"recall": flags.recall_at_least}
-    )
-    objective = Objective(flags.maximize, floors)
+    floor = {} if flags.recall_at_least is None else {"recall": flags.recall_at_least}
+    objective = Objective(flags.maximize, dict(flags.at_least) | floor)
     folder = None if flags.out is None else SweepFolder(flags.out, restart=flags.restart)
-    report = None if quiet else _reporter(flags.varied)
+    report = None if output.quiet else _reporter(flags.varied)
     drawn: Mapping[float, CountedBatches] = {}
-    with redirect_stdout(sys.stderr), progress_bars(quiet=quiet) as progress:
+    with progress_bars(quiet=output.quiet) as progress:
         loaded = _loaded(flags, options)
         evaluator = Evaluator.from_options(real, replace(options, progress=progress))
         objective.check(evaluator.metrics)
         if loaded is None:
             found = sweep(evaluator, dict(points), axis=flags.varied, folder=folder, progress=report)
         else:
-            sampler = _sampler(loaded, flags, options, n=flags.n or evaluator.n_real)
+            how = flags.sampling(options, flags.varied)
+            sampler = Sampler.of(loaded, n=flags.n or evaluator.n_real, **how)
             found = sweep_sampler(sampler, evaluator, settings or [], folder=folder, progress=report)
             drawn = {setting: sampler.images(setting) for setting in dict.fromkeys(settings or [])}
-    status = _shown(found, objective, folder, as_json=as_json, quiet=quiet)
-    _write_page(html, found, drawn, quiet=quiet)
+    status = _show(found, objective, folder, output)
+    _write_page(found, drawn, output)
     return status
 
 
-def _write_page(
-    html: Path | None, found: Sweep, drawn: Mapping[float, CountedBatches], *, quiet: bool
-) -> None:
+def _write_page(found: Sweep, drawn: Mapping[float, CountedBatches], output: PageOutput) -> None:
     names = {each.setting: f"{found.axis}={each.setting:.12g}" for each in found.points}
-    write_several_page(
-        html,
+    output.write_comparison(
         {names[each.setting]: each.result for each in found.points},
         {names[setting]: images for setting, images in drawn.items()},
         axis=found.axis,
         settings=[each.setting for each in found.points],
-        quiet=quiet,
     )
 
 
@@ -173,26 +152,10 @@ def _loaded(flags: SweepFlags, options: ScoreOptions) -> LoadedGenerator | None:
     return load_generator(flags.generator, flags.checkpoint, device=options.device)
 
 
-def _sampler(loaded: LoadedGenerator, flags: SweepFlags, options: ScoreOptions, *, n: int) -> Sampler:
-    from genpr.checkpoints.sampler import Sampler
-
-    return Sampler.of(
-        loaded,
-        n=n,
-        latent_dim=flags.latent_dim,
-        seed=options.seed,
-        axis=flags.varied,
-        rule=flags.rule,
-        image_range=flags.image_range,
-        batch_size=options.batch_size,
-        device=options.device,
-    )
-
-
 def _check_sources(points: tuple[tuple[float, str], ...], flags: SweepFlags) -> None:
     """Fakes for each setting, or a generator with its settings."""
+    flags.check()
     if flags.generator is None:
-        check_needs_generator(flags.generator, flags.of_generator)
         if not points:
             raise click.UsageError(
                 "needed SETTING=FAKES, such as 0.7=samples/psi0.7, or --generator with --psi"
@@ -220,21 +183,19 @@ def _reporter(axis: str) -> PointProgress:
     return tell
 
 
-def _shown(
-    found: Sweep, objective: Objective, folder: SweepFolder | None, *, as_json: bool, quiet: bool
-) -> int:
+def _show(found: Sweep, objective: Objective, folder: SweepFolder | None, output: PageOutput) -> int:
+    """Write the folder, print the table, and return the exit code."""
     from genpr.report.checkpoint_tables import sweep_table
     from genpr.report.files import write_sweep
 
-    if not quiet:
-        notes = (item for each in found.points for item in each.result.notices if item.level == "note")
-        show_notices(tuple(dict.fromkeys(notes)))
     if folder is not None:
         write_sweep(found, objective, folder)
-        if not quiet:
-            complain(f"wrote sweep.json, sweep.csv, sweep.png and sweep.svg to {folder.path}")
-    emit(found.to_json(objective=objective) if as_json else sweep_table(found, objective))
+        output.note(f"wrote sweep.json, sweep.csv, sweep.png and sweep.svg to {folder.path}")
+    notes = [item for each in found.points for item in each.result.notices if item.level == "note"]
+    output.show(
+        notes, found.to_json(objective=objective) if output.as_json else sweep_table(found, objective)
+    )
     if found.best(objective) is None:
         complain(f"missed: no setting has {objective}")
-        return _MISSED
+        return THRESHOLD_MISSED
     return 0

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +13,16 @@ import click
 
 from genpr.checkpoints.options import WatchOptions
 from genpr.cli.console import complain, emit, progress_bars, show_notices
-from genpr.cli.generator_options import DRAWN_BY_SCORE, CheckpointFlags
-from genpr.cli.label_options import LabelFlags
-from genpr.cli.options import option_group, source_flags
+from genpr.cli.options import (
+    DRAWN_BY_SCORE,
+    ONLY_IN_SCORE,
+    CheckpointFlags,
+    LabelFlags,
+    follow_symlinks,
+    option_group,
+    refuse_given,
+)
+from genpr.cli.output import TextOutput
 from genpr.errors import UsageError
 from genpr.evaluation.options import ScoreOptions
 from genpr.evaluation.plan import ScorePlan
@@ -70,11 +76,9 @@ class WatchFlags(WatchOptions):
 @option_group(WatchFlags, "flags")
 @option_group(CheckpointFlags, "drawn", without=DRAWN_BY_SCORE)
 @option_group(ScoreOptions, without={"held_out", "equal_sizes"})
-@source_flags
-@option_group(LabelFlags, "labels")
-@click.option(
-    "--json", "as_json", is_flag=True, help="In the end print one JSON object instead of the table."
-)
+@follow_symlinks
+@option_group(LabelFlags, "labels", without=ONLY_IN_SCORE)
+@option_group(TextOutput, "output")
 def command(
     real: str,
     folder: Path,
@@ -83,8 +87,7 @@ def command(
     drawn: CheckpointFlags,
     options: ScoreOptions,
     labels: LabelFlags,
-    quiet: bool,
-    as_json: bool,
+    output: TextOutput,
 ) -> None:
     """Score new samples or checkpoints in DIR against REAL as a training run writes them.
 
@@ -100,34 +103,39 @@ def command(
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
     options = replace(options, labels=labels.chosen())
     _check(real, folder, flags.by, options)
-    _check_drawn(drawn, flags)
+    drawn.check()
+    if drawn.generator is not None:
+        refuse_given(
+            {"done_file", "cache_fakes"}, "is for samples, and --generator draws from checkpoint files"
+        )
     from genpr.checkpoints.score_log import ScoreLog
 
     path, stylegan = flags.out or folder / "genpr.jsonl", flags.file_format == "stylegan"
-    with ScoreLog(path, by=flags.by, stylegan=stylegan) as log:
-        if log.dropped:
-            complain("note: the last line was cut short when an earlier watch was killed; it is scored again")
-        with _summary(log, as_json=as_json), redirect_stdout(sys.stderr), progress_bars(quiet=quiet) as bars:
-            from genpr.checkpoints.watch import Watcher
-            from genpr.evaluation.evaluator import Evaluator
+    with (
+        ScoreLog(path, by=flags.by, stylegan=stylegan) as log,
+        _summary(log, as_json=output.as_json),
+        progress_bars(quiet=output.quiet) as bars,
+    ):
+        from genpr.checkpoints.watch import Watcher
+        from genpr.evaluation.evaluator import Evaluator
 
-            evaluator = Evaluator.from_options(real, replace(options, progress=bars))
-            watcher = Watcher(
-                evaluator,
-                folder,
-                log,
-                source_of=_source_of(drawn, evaluator, flags.pattern, options),
-                settle=flags.settle,
-                give_up=flags.give_up,
-                done_file=flags.done_file,
-                cache_fakes=flags.cache_fakes,
-                keep_results=flags.keep_results,
-                ignored=[Path(real)],
-                on_message=complain,
-                on_record=_reporter(log, quiet=quiet),
-                on_result=_notice_printer(quiet=quiet),
-            )
-            watcher.run(once=flags.once, until=flags.until, interval=flags.interval)
+        evaluator = Evaluator.from_options(real, replace(options, progress=bars))
+        watcher = Watcher(
+            evaluator,
+            folder,
+            log,
+            source_of=_source_of(drawn, evaluator, flags.pattern, options),
+            settle=flags.settle,
+            give_up=flags.give_up,
+            done_file=flags.done_file,
+            cache_fakes=flags.cache_fakes,
+            keep_results=flags.keep_results,
+            ignored=[Path(real)],
+            on_message=complain,
+            on_record=_reporter(log, quiet=output.quiet),
+            on_result=_notice_printer(quiet=output.quiet),
+        )
+        watcher.run(once=flags.once, until=flags.until, interval=flags.interval)
 
 
 def _check(real: str, folder: Path, by: str, options: ScoreOptions) -> None:
@@ -150,21 +158,6 @@ def _check(real: str, folder: Path, by: str, options: ScoreOptions) -> None:
             code="same-folder",
             path=real,
         )
-
-
-def _check_drawn(drawn: CheckpointFlags, flags: WatchFlags) -> None:
-    drawn.check(pattern=flags.pattern)
-    if drawn.generator is None:
-        return
-    for option_name, is_given in (
-        ("--done-file", flags.done_file is not None),
-        ("--cache-fakes", flags.cache_fakes),
-    ):
-        if is_given:
-            what = "is for folders of samples" if option_name == "--done-file" else "keeps features of files"
-            raise click.UsageError(
-                f"{option_name} {what}, and --generator scores what it draws from checkpoint files"
-            )
 
 
 def _source_of(

@@ -123,23 +123,22 @@ def _row(entry: WeightsFile) -> dict[str, object]:
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> str:
-    """Two lines per file, since file names are long: what one would type, and the name below."""
-    from genpr.report.text import shortened
+    """Two lines per file, since file names are long: its facts, and the name below."""
+    from genpr.report.score_tables import listing
 
-    lines = [_columns("used by", "size", "license", "pinned by", "here")]
+    shown = []
     for row in rows:
         first, *others = row["used_by"] or ["-"]
-        more = f" (+{len(others)})" if others else ""
-        size = "?" if row["size"] is None else f"{row['size'] / 1e6:,.0f} MB"
-        here = "yes" if row["cached"] else "no"
-        users = shortened(first, 24 - len(more)) + more
-        facts = shortened(str(row["license"]), 14), shortened(str(row["pinned"]), 9)
-        lines += [_columns(users, size, *facts, here), f"  {row['name']}"]
-    return printable("\n".join(lines), newlines=True)
-
-
-def _columns(used_by: str, size: str, terms: str, pinned: str, here: str) -> str:
-    return f"{used_by:<24}  {size:>8}  {terms:<14}  {pinned:<9}  {here}".rstrip()
+        facts = {
+            "used by": f"{first} (+{len(others)})" if others else first,
+            "size": None if row["size"] is None else f"{row['size'] / 1e6:,.0f} MB",
+            "license": row["license"],
+            "pinned by": row["pinned"],
+            "here": "yes" if row["cached"] else "no",
+            "name": row["name"],
+        }
+        shown.append(facts)
+    return listing(shown, ("name",))
 
 
 @contextmanager

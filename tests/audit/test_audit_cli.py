@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from genpr.cli.audit import command
-from genpr.errors import GenprError, UsageError
+from genpr.errors import GenprError, ResourceError, UsageError
 
 
 @pytest.fixture
@@ -100,6 +100,12 @@ def test_errors_are_found_before_anything_runs(args, code):
     with pytest.raises(UsageError) as caught:
         run(*args)
     assert caught.value.code == code
+
+
+def test_out_that_is_a_file_is_refused(mine):
+    with pytest.raises(ResourceError) as caught:
+        run("--function", f"{mine}:good", "--kind", "fidelity", "--check", "invention", "--out", mine)
+    assert caught.value.code == "unwritable"
 
 
 @pytest.fixture

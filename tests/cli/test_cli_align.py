@@ -80,23 +80,6 @@ def test_json_csv_and_page(genpr, tmp_path, folder, prompts):
     assert "Images that fit another prompt better" in html
 
 
-@pytest.mark.parametrize(
-    ("gate", "code", "words_"),
-    [
-        ("--fail-under=retrieval.r_precision=.9", 0, ""),
-        ("--fail-under=retrieval.r_precision=.95", 5, "missed: retrieval.r_precision is 0.9333, below 0.95"),
-        ("--fail-under=alignment.clip_score=2.5", 5, "alignment.clip_score is 2.4"),
-        ("--fail-under=precision=.5", 2, "not among the computed metrics retrieval.r_precision"),
-        ("--fail-over=retrieval.mrr=.5", 2, "use --fail-under"),
-        ("--fail-under=retrieval.copy_rate=.5", 2, "not among"),
-    ],
-)
-def test_gates(genpr, folder, prompts, gate, code, words_):
-    found = genpr("align", folder, "--prompts", prompts, "--extractor", TOY, gate)
-    assert found[0] == code
-    assert words_ in found[2]
-
-
 def test_one_direction_and_a_prefix(genpr, folder, prompts):
     options = ("--no-text-to-image", "--prefix", "A photo depicts ", "--distractors", 9, "--extractor", TOY)
     code, out, _ = genpr("align", folder, "--prompts", prompts, *options)
@@ -119,35 +102,11 @@ def test_text_files_beside_the_images(genpr, folder):
     assert "worst images" not in out
 
 
-@pytest.mark.parametrize(
-    ("change", "code", "words_"),
-    [
-        (["--extractor", "inception"], 2, "embeds images only"),
-        (["--extractor", "clip-vit-b-32", "--offline"], 4, "open_clip_model.safetensors"),
-        (["--html", "none/page.html"], 2, "none"),
-        (["--csv", "table.txt"], 2, "must end in .csv"),
-        (["--distractors", "0"], 2, "distractors"),
-        (["--prompts", "none.csv"], 2, "there are no prompts at 'none.csv'"),
-    ],
-    ids=lambda value: "-".join(value[:2]) if isinstance(value, list) else None,
-)
-def test_errors_come_before_any_work(genpr, folder, prompts, change, code, words_):
-    found = genpr("align", folder, "--prompts", prompts, "--extractor", TOY, *change)
-    assert (found[0], found[1]) == (code, "")
-    assert words_ in found[2]
-
-
 def test_prompts_are_looked_at_before_weights_are_fetched(genpr, tmp_path, monkeypatch):
     monkeypatch.setattr("genpr.features.registry.require_weights", lambda *_, **__: pytest.fail("fetched"))
     code, _, err = genpr("align", tmp_path, "--prompts", tmp_path / "none.csv")
     assert code == 2
     assert "none.csv" in err
-
-
-def test_a_missing_folder_is_named_before_missing_weights(genpr, prompts):
-    code, _, err = genpr("align", "nowhere", "--prompts", prompts)
-    assert code == 2
-    assert "there is nothing at 'nowhere'" in err
 
 
 def test_hostile_names_and_prompts_do_no_harm(genpr, tmp_path, folder):

@@ -91,45 +91,6 @@ def test_a_bad_checkpoint_is_named_or_left_out(genpr, files, checkpoints):
     assert "left out: checkpoint step-2.pt" in out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--n", "20"], "--n needs --generator"),
-        (["--psi", "0.7"], "--psi needs --generator"),
-        (["--axis", "guidance"], "--axis needs --generator"),
-        (["--rule", "z-clip"], "--rule needs --generator"),
-        (["--latent-dim", "3"], "--latent-dim needs --generator"),
-        (["--image-range", "0,1"], "--image-range needs --generator"),
-        ([*LOAD, "--rule", "z-clip"], "--rule needs --psi"),
-        ([*LOAD, "--axis", "guidance"], "--axis needs --psi"),
-        ([*LOAD, "--psi", "-1", "--rule", "z-clip"], "psi must be a finite number of at least 0"),
-        ([*LOAD, "--n", "1"], "--n"),
-        (["--generator", "gan.py"], "expected path/to/file.py:factory"),
-        (["--generator", "gan.py:gone"], "there is no 'gone' in it"),
-        (["--generator", "gone.py:load"], "there is no file gone.py"),
-        ([*LOAD, "--image-range", "1"], "image_range must be two numbers"),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("command", ["rank", "watch"])
-def test_what_cannot_be_drawn_is_said_before_anything_is_read(genpr, files, command, arguments, words):
-    """There are no reals: whoever looked for them first would say that."""
-    sources = ["gone", "run/step-2.pt"] if command == "rank" else ["gone", "run", *NOW]
-    code, out, err = genpr(command, *sources, *arguments)
-    assert (code, out) == (2, "")
-    assert words in err
-    assert not (files / "run" / "genpr.jsonl").exists()
-
-
-def test_checkpoints_that_are_missing_or_given_twice_are_refused_at_once(genpr, files, checkpoints):
-    code, _, err = genpr("rank", "gone", *checkpoints, "run/step-3.pt", *LOAD)
-    assert (code, "there is no checkpoint run/step-3.pt" in err) == (2, True)
-    code, _, err = genpr("rank", "gone", checkpoints[0], checkpoints[0], *LOAD)
-    assert (code, "step-2.pt is given twice" in err) == (2, True)
-    code, _, err = genpr("rank", "--results", "a.json", *LOAD)
-    assert (code, "--generator" in err) == (2, True)
-
-
 def test_a_watch_scores_checkpoints_and_nothing_else(genpr, files):
     for name in ("log.txt", "step-3.pt.tmp", ".step-4.pt"):
         (files / "run" / name).write_text("no checkpoint")

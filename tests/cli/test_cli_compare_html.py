@@ -76,11 +76,6 @@ def test_what_cannot_be_shown_is_refused_without_output(genpr, scored, tmp_path)
         assert not (tmp_path / "p.html").exists()
 
 
-def test_a_place_is_refused_before_anything_is_read(genpr):
-    code, _, err = genpr("compare", "gone.json", "gone.json", "--html", "/nowhere/page.html")
-    assert (code, "/nowhere" in err, "gone" in err) == (2, True, False)
-
-
 def test_checkpoints_are_shown_on_equal_latents(genpr, generator, tmp_path):
     arguments = ("rank", "real", *generator, *LOAD, *PIXELS)
     code, out, err = genpr(*arguments, "--json", "--html", "page.html")

@@ -135,32 +135,6 @@ def test_copies_have_infinite_realism_and_strangers_no_rarity(tmp_path, rng):
     assert (stranger["inside"], stranger["rarity"], stranger["rarity_percentile"]) == ("0", "", "")
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("samples.parquet", "must end in .csv"),
-        ("missing/samples.csv", "does not exist"),
-        ("folder.csv", "is a folder"),
-    ],
-)
-def test_a_file_that_cannot_be_is_refused_before_any_work(genpr, folders, name, said):
-    (folders[0].parent / "folder.csv").mkdir()
-    code, shown, told = genpr("score", *folders, *QUICK, "--csv", folders[0].parent / name)
-    assert (code, shown) == (2, "")
-    assert said in told
-    assert "Traceback" not in told
-
-
-def test_one_table_is_of_one_protocol(genpr, folders):
-    out = folders[0].parent / "samples.csv"
-    code, _, told = genpr(
-        "score", *folders, *QUICK, "--protocol", "genpr", "--protocol", "prdc", "--csv", out
-    )
-    assert code == 2
-    assert "a table is of one protocol" in told
-    assert not out.exists()
-
-
 def test_a_full_disk_leaves_the_old_table(genpr, folders, monkeypatch):
     from genpr.report import files
 
@@ -176,12 +150,3 @@ def test_a_full_disk_leaves_the_old_table(genpr, folders, monkeypatch):
     assert "No space left on device" in told
     assert out.read_text() == "older"
     assert not list(out.parent.glob(".samples*"))
-
-
-def test_features_against_images_are_refused_at_once(genpr, folders, rng):
-    features = folders[0].parent / "fake.npy"
-    np.save(features, rng.normal(size=(30, 4)))
-    out = folders[0].parent / "samples.csv"
-    code, _, told = genpr("score", folders[0], features, *QUICK, "--csv", out)
-    assert code == 3
-    assert "holds features" in told

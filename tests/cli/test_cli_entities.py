@@ -1,7 +1,6 @@
 """`genpr entities`."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -94,49 +93,6 @@ def test_results_flow_into_compare_and_rank(files, tmp_path, capsys):
     assert "entity.recall" in capsys.readouterr().out
     assert run(["rank", "--results", *paths, "--by", "entity.recall"]) == 0
     assert "2 checkpoints by entity.recall" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "message"),
-    [
-        (["--fail-under", "entity.recall=.1"], 0, ""),
-        (["--fail-under", "entity.recall=.99"], 5, "missed: entity.recall is"),
-        (["--fail-over", "entity.failure_rate=.1"], 5, "missed: entity.failure_rate is 0.1667, above 0.1"),
-        (["--fail-under", "entity.precision=.1"], 5, "entity.precision has no value"),
-        (["--fail-under", "recall=.1"], 2, "not among the computed metrics entity.recall"),
-        (["--fail-under", "entity.failure_rate=.1"], 2, "lower is better; use --fail-over"),
-        (["--fail-over", "entity.recall=.1"], 2, "higher is better; use --fail-under"),
-        (["--vocabulary", "none.txt"], 2, "there is no file"),
-    ],
-    ids=range(8),
-)
-def test_gates_and_exit_codes(files, capsys, options, code, message):
-    assert run(["entities", files["expected"], files["answers"], "-q", *options]) == code
-    assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("which", "text", "code"),
-    [
-        ("answers", '{"id": "img0", "answer": "x"}', 3),
-        ("answers", "not json", 3),
-        ("aliases", "a,x\nb,x\n", 3),
-    ],
-    ids=range(3),
-)
-def test_damaged_files_are_one_message(files, capsys, which, text, code):
-    Path(files[which]).write_text(text, encoding="utf-8")
-    arguments = ["entities", files["expected"], files["answers"], "--aliases", files["aliases"]]
-    assert run([*arguments, "--json"]) == code
-    out, err = capsys.readouterr()
-    assert json.loads(out)["error"]["exit_code"] == code
-    assert err.count("error:") == 1
-    assert "Traceback" not in err
-
-
-def test_missing_files(files, capsys):
-    assert run(["entities", files["expected"], "nowhere.jsonl"]) == 2
-    assert "'nowhere.jsonl'" in capsys.readouterr().err
 
 
 def test_hostile_answers_are_shown_and_not_obeyed(tmp_path, capsys):

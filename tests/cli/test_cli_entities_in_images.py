@@ -96,34 +96,6 @@ def test_results_are_compared_if_recognized_alike(genpr, files, tmp_path):
     assert "extractor of entity.recall" in err
 
 
-@pytest.mark.parametrize(
-    ("args", "code", "message"),
-    [
-        (("expected", "images"), 2, "a classifier of images: --by"),
-        (("expected", "expected", "--by", "clip"), 2, "is a file of answers; give images, or leave --by out"),
-        (("expected", "expected", "--max-images", "3"), 2, "--max-images is for images, and needs --by"),
-        (("expected", "expected", "--calibrate-on", "real"), 2, "--calibrate-on is for images"),
-        (("expected", "images", "--by", "clip"), 2, "--vocabulary FILE"),
-        (("expected", "images", "--by", "clip", "--vocabulary", "vocabulary", "--offline"), 4, "--weights PATH"),
-        (("expected", "images", "--by", "detector", "--calibrate-on", "real"), 2, "needed are both, or neither"),
-        (("expected", "nowhere", "--by", "clip", "--offline"), 2, "there is nothing at 'nowhere'"),
-        (("expected", "images", "--by", "neither"), 2, "recognizes nothing"),
-        (("expected", "images", "--by", "gone"), 2, "gone"),
-        (("expected", "images", "--by", "detector", "--fail-over", "entity.failure_rate=.1"), 2, "not among"),
-        (("expected", "images", "--by", "detector", "--fail-under", "entity.recall=.99"), 5, "missed: entity.recall"),
-        (("expected", "images", "--by", "detector", "--html", "none/page.html"), 2, "none"),
-    ],
-    ids=range(13),
-)  # fmt: skip
-def test_errors(genpr, files, args, code, message):
-    known = {"detector": by("detector"), "neither": by("neither"), "gone": by("gone")} | files
-    found = genpr("entities", *(known.get(arg, arg) for arg in args))
-    assert found[0] == code
-    assert message in found[2]
-    assert found[2].count("error:") == (code != 5)
-    assert "Traceback" not in found[2]
-
-
 def test_hostile_names_do_no_harm(genpr, files, tmp_path):
     evil = tmp_path / "\x1b[31m<script>alert(1)</script>".replace("/", "\u2215")
     files["images"].rename(evil)

@@ -36,38 +36,6 @@ def test_a_page_is_written_beside_the_table_and_shows_earlier_results(genpr, fol
     assert "old.json" in text
 
 
-def test_what_cannot_be_written_is_refused_before_scoring(genpr, tmp_path):
-    missing = (tmp_path / "no-real", tmp_path / "no-fake", "--extractor", "gabor")
-    code, _, err = genpr("score", *missing, "--html", tmp_path / "nowhere" / "page.html")
-    assert code == 2
-    assert "does not exist" in err
-    assert "nowhere" in err
-    assert genpr("score", *missing, "--html", tmp_path)[0] == 2
-
-
-def test_one_page_is_of_one_score(genpr, folders, tmp_path):
-    code, _, err = genpr(
-        "score",
-        *folders,
-        *PIXELS,
-        "--protocol",
-        "genpr",
-        "--protocol",
-        "prdc",
-        "--html",
-        tmp_path / "page.html",
-    )
-    assert (code, "--html shows one score" in err) == (2, True)
-    code, _, err = genpr("score", *folders, *PIXELS, "--earlier", tmp_path / "old.json")
-    assert (code, "--html FILE, which is missing" in err) == (2, True)
-    assert (
-        genpr("score", *folders, *PIXELS, "--html", tmp_path / "p.html", "--earlier", tmp_path / "old.json")[
-            0
-        ]
-        == 2
-    )
-
-
 @pytest.fixture
 def classes(tmp_path, rng):
     """Two folders of two classes each, in which some images and a class have names that programs obey."""

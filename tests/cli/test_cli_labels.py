@@ -122,27 +122,3 @@ def test_other_commands_that_score(genpr, files, tmp_path, command):
         "sweep": 1,
         "watch": "right.npy",
     }[command]
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (("score", "--classifier", "knn"), "--classifier needs --labels"),
-        (("score", "--label-k", "3"), "--label-k needs --labels"),
-        (("score", "--real-labels", "a.csv"), "--real-labels needs --per-class or --labels"),
-        (("score", "--labels", "--worst-by", "null"), "--worst-by needs --per-class"),
-        (("score", "--labels", "--classifier", "linear", "--label-k", "3"), "there are none"),
-        (("score", "--labels", "--classifier", "forest"), "classifier must be knn"),
-        (("score", "--fail-under", "label.gan_test=.5"), "not among the computed metrics"),
-        (("score", "--metrics", "label.gan_test"), "come with labels (--labels)"),
-        (("rank", "--by", "label.gan_test"), "come with --labels"),
-        (("rank", "--fake-labels", "a.csv"), "--fake-labels needs --labels"),
-        (("rank", "--labels", "--classifier", "a.csv", "--real-labels", "b.csv"), "reals are not looked at"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "says",
-)
-def test_options_that_do_not_belong_together(genpr, files, given, words):
-    command, *options = given
-    code, _, err = genpr(command, files / "real.npy", files / "right.npy", *options)
-    assert code == 2
-    assert words in err

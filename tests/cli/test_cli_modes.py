@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -126,28 +125,3 @@ def test_folders_of_images(genpr, tmp_path):
     assert record["classes"][0]["name"] == "light"
     assert record["classes"][0]["uncovered"] == 50
     assert record["missed"][0]["representatives"][0]["name"].startswith("light/")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (("--clusters", "1"), 2, "not in the range"),
-        (("--clusters", "150"), 2, "at most 90, not 150"),
-        (("--k", "0"), 2, "k must be"),
-        (("--max-images", "20"), 3, "real has 20 images, but at least 50 are needed"),
-        (("--seed", "-1"), 2, "seed must"),
-        (("--extractor", "inception"), 3, "does not say what it holds|has 8 features"),
-    ],
-)
-def test_what_cannot_be_done_is_said(genpr, files, arguments, code, message):
-    got, out, err = genpr("modes", *files, *arguments, "--device", "cpu")
-    assert got == code
-    assert re.search(message, err)
-    assert not out
-    assert "Traceback" not in err
-
-
-def test_a_missing_path_is_named(genpr, files):
-    code, _, err = genpr("modes", files[0], "nowhere", "--device", "cpu")
-    assert code == 2
-    assert "nowhere" in err

@@ -60,53 +60,11 @@ def test_a_packed_file_scores_like_its_source(genpr, folder, write_images, rng, 
     assert json.loads(packed)["metrics"] == json.loads(genpr("score", real, folder, *GABOR)[1])["metrics"]
 
 
-def test_unusable_images_read_like_those_of_score(genpr, folder, tmp_path):
-    (folder / "00003.png").write_bytes(b"404")
-    packing = genpr("pack", folder, tmp_path / "x.npz", "--json")
-    scoring = genpr("score", folder, folder, *GABOR)
-    assert packing == scoring
-    assert packing[0] == 3
-    assert json.loads(packing[1])["error"]["bad"][0]["path"] == "00003.png"
-
-
 def test_what_decoding_did_is_noted(genpr, write_images, rng, tmp_path):
     folder = write_images("rgba", rng.integers(0, 256, (3, 8, 8, 4), dtype=np.uint8))
     code, _, err = genpr("pack", folder, tmp_path / "x.npz")
     assert code == 0
     assert "3 of 3 packed images have transparent pixels" in err
-
-
-@pytest.mark.parametrize(
-    ("args", "code", "says"),
-    [
-        (("missing", "x.npz"), 2, "there is nothing at"),
-        (("fake", "x.zip"), 2, ".npz"),
-        (("fake", "no/x.npz"), 2, "does not exist"),
-        (("fake", "old.npz"), 2, "--force"),
-        (("old.npz", "old.npz", "--force"), 2, "the source itself"),
-        (("fake", "x.npz", "--on-bad", "ignore"), 2, "ignore"),
-        (("mixed", "x.npz"), 3, "b/0.png is 4 x 4 pixels, but a/0.png is 9 x 8"),
-        (("statistics.npz", "x.npz"), 3, "FID statistics"),
-        (("empty", "x.npz"), 3, "no images"),
-    ],
-)
-def test_refusals_are_one_line_and_leave_nothing(genpr, folder, tmp_path, monkeypatch, args, code, says):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty").mkdir()
-    for name, size in (("a", (9, 8)), ("b", (4, 4))):
-        from PIL import Image
-
-        (tmp_path / "mixed" / name).mkdir(parents=True)
-        Image.new("RGB", size).save(tmp_path / "mixed" / name / "0.png")
-    np.savez("old.npz", np.zeros((2, 4, 4, 3), np.uint8))
-    np.savez("statistics.npz", mu=np.zeros(2), sigma=np.eye(2))
-    before = sorted(path.name for path in tmp_path.iterdir())
-    exit_code, out, err = genpr("pack", *args)
-    assert (exit_code, out) == (code, "")
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    assert says in err
-    assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
 def test_interruption_exits_130_and_leaves_nothing(genpr, folder, tmp_path, monkeypatch):

@@ -61,14 +61,6 @@ def test_the_table_ranks_and_marks_who_may_be_the_best(genpr, files):
     assert "\x1b" not in out
 
 
-def test_json_is_one_object_and_nothing_else(genpr, files):
-    code, out, _ = genpr("rank", *files, *QUICK, "--json", "--by", "f0.5")
-    assert (code, out.count("\n")) == (0, 1)
-    record = json.loads(out)
-    assert (record["by"], record["winner"]) == ("f0.5", record["checkpoints"][0]["name"])
-    assert record["results"]["step-1.npy"]["metrics"]["precision"]["replicates"]
-
-
 def test_the_front_says_who_beats_whom(genpr, files):
     far = files[0].parent / "far.npy"
     np.save(far, 50 + np.random.default_rng(1).normal(size=(150, 4)).astype(np.float32))
@@ -117,36 +109,6 @@ def test_stored_results_that_differ_are_refused_unless_forced(genpr, files, tmp_
     assert "not made alike: k of precision" in out
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--by", "best"), "unknown ranking 'best'"),
-        (("--by", "f0"), "beta must be above 0"),
-        (("--by", "rarity"), "neither more nor less is better"),
-        (("--protocol", "nonsense"), "unknown protocol"),
-        (("--metrics", "nonsense"), "nonsense"),
-    ],
-)
-def test_wrong_options_are_usage_errors(genpr, files, options, words):
-    code, out, err = genpr("rank", *files, *QUICK, *options)
-    assert (code, out) == (2, "")
-    assert words in err
-
-
-def test_too_few_paths_and_useless_options_are_usage_errors(genpr, files):
-    assert genpr("rank")[0] == 2
-    code, _, err = genpr("rank", files[0])
-    assert code == 2
-    assert "at least one CHECKPOINT" in err
-    code, _, err = genpr("rank", "--results", "a.json", "--k", 4, "--no-control")
-    assert code == 2
-    assert "--k, --control" in err
-    code, _, err = genpr("rank", "--results", files[0], files[0])
-    assert (code, "given twice" in err) == (2, True)
-    code, _, err = genpr("rank", files[0], files[1], files[1])
-    assert (code, "step-1.npy is given twice" in err) == (2, True)
-
-
 def test_a_bad_checkpoint_is_named_and_nothing_is_printed(genpr, files):
     np.save(files[2], np.full((150, 4), np.nan, dtype=np.float32))
     code, out, err = genpr("rank", *files, *QUICK)
@@ -191,18 +153,3 @@ def test_a_note_about_one_checkpoint_names_it(genpr, files):
     np.save(files[1], np.load(files[0]))
     _, _, err = genpr("rank", *files, *QUICK)
     assert "step-1.npy: real and fake hold the same images" in err
-
-
-def test_long_and_strange_names_fit(genpr, files):
-    renamed = [path.rename(path.parent / f"{'very-long-' * 5}[bold]{path.name}") for path in files[1:]]
-    for by in ("f1", "pareto"):
-        code, out, _ = genpr("rank", files[0], *renamed, *QUICK, "--by", by)
-        assert code == 0
-        assert all(len(line) <= 80 for line in out.splitlines())
-        assert "bold" in out
-
-
-def test_help_shows_examples(genpr):
-    code, out, _ = genpr("rank", "--help")
-    assert code == 0
-    assert "genpr rank real/ samples/step-* --by pareto" in out

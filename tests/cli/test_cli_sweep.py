@@ -86,29 +86,6 @@ def test_a_goal_that_no_setting_reaches_exits_5(genpr, points):
     assert "psi = 0.6" in out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["real.npy"], "needed SETTING=FAKES, such as 0.7=samples/psi0.7, or --generator"),
-        (["real.npy", "p0.2.npy"], "needed SETTING=FAKES, such as 0.7=samples/psi0.7"),
-        (["real.npy", "1="], "needed SETTING=FAKES"),
-        (["real.npy", "1=p1.0.npy", "1.0=p0.2.npy"], "each setting may be given once"),
-        (["real.npy", "nan=p1.0.npy"], "a setting is a finite number, not nan"),
-        (["real.npy", "1=p1.0.npy", "--maximize", "fid"], "the goal wants much of fid"),
-        (["real.npy", "1=p1.0.npy", "--at-least", "recall"], "metric=x"),
-        (["real.npy", "1=p1.0.npy", "--metrics", "density"], "f1 needs precision, recall"),
-        (["real.npy", "1=gone.npy"], "at psi = 1: "),
-        (["gone.npy", "1=p1.0.npy"], "gone.npy"),
-    ],
-)
-def test_what_cannot_be_swept_is_said_in_a_line(genpr, points, arguments, says):
-    code, out, err = genpr("sweep", *arguments, *QUICK)
-    assert code == 2
-    assert out == ""
-    assert says in err
-    assert "Traceback" not in err
-
-
 def test_any_axis(genpr, points):
     renamed = [
         "real.npy",
@@ -177,28 +154,3 @@ def test_a_checkpoint_reaches_the_factory(genpr, generator):
         assert code == 0, err
         values.append(json.loads(out)["points"][0]["result"]["metrics"]["recall"]["value"])
     assert values[0] > values[1]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--generator", "blobs.py:load"], "--generator needs its settings, such as --psi 0.2:1:0.1"),
-        (["--generator", "blobs.py:load", "--psi", "1", "1=p.npy"], "found both"),
-        (["--psi", "1"], "--psi needs --generator"),
-        (["--latent-dim", "3", "1=p.npy"], "--latent-dim needs --generator"),
-        (["--generator", "blobs.py:load", "--psi", "0:1:0.3"], "first:last:step"),
-        (["--generator", "blobs.py:load", "--psi", "1:0:0.1"], "first:last:step"),
-        (["--generator", "blobs.py:load", "--psi", "0:1:0"], "first:last:step"),
-        (["--generator", "blobs.py:load", "--psi", "a"], "first:last:step"),
-        (["--generator", "blobs.py:load", "--psi", "1", "--axis", "guidance"], "guidance"),
-        (["--generator", "blobs.py:load", "--psi", "1", "--checkpoint", "gone.pt"], "no checkpoint gone.pt"),
-        (["--generator", "blobs.py:gone", "--psi", "1"], "gone"),
-        (["--generator", "gone.py:load", "--psi", "1"], "gone.py"),
-    ],
-)
-def test_what_cannot_be_generated_is_said_in_a_line(genpr, generator, arguments, says):
-    code, out, err = genpr("sweep", "real", *arguments, "--extractor", "pixels", *QUICK)
-    assert code in (2, 4)
-    assert out == ""
-    assert says in err
-    assert "Traceback" not in err

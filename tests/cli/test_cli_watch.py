@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from genpr.checkpoints import watch
-from genpr.checkpoints.score_log import ScoreLog
 
 
 @pytest.fixture
@@ -175,52 +174,3 @@ def test_an_interrupt_leaves_whole_files_and_the_table(genpr, run, monkeypatch, 
         assert json.loads(out)["error"]["code"] == "interrupted"
     else:
         assert "best by f1" in out
-
-
-def test_a_dropped_line_is_told(genpr, run):
-    genpr("watch", "real.npy", "run", *NOW)
-    whole = (run / "genpr.jsonl").read_bytes()
-    (run / "genpr.jsonl").write_bytes(whole[:-9])
-    code, _, err = genpr("watch", "real.npy", "run", *NOW)
-    assert code == 0
-    assert "cut short" in err
-    assert [line["name"] for line in lines(run)] == ["epoch_1.npy", "epoch_2.npy", "epoch_10.npy"]
-
-
-def test_a_second_watch_is_refused(genpr, run):
-    with ScoreLog(run / "genpr.jsonl"):
-        code, out, err = genpr("watch", "real.npy", "run", *NOW)
-    assert (code, out) == (4, "")
-    assert "another genpr watch" in err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["real.npy", "missing"], "there is no folder missing"),
-        (["missing.npy", "run"], "nothing at 'missing.npy'"),
-        (["run", "run"], "cannot be both"),
-        (["real.npy", "run", "--by", "nonsense"], "unknown ranking 'nonsense'"),
-        (
-            ["real.npy", "run", "--metrics", "precision"],
-            "ranking by f1 needs recall, which this watch does not compute (there are precision)",
-        ),
-        (["real.npy", "run", "--metrics", "rarity", "--by", "rarity"], "neither more nor less is better"),
-        (["real.npy", "run", "--by", "pareto"], "pareto is no single number"),
-        (["real.npy", "run", "--by", "f0"], "beta must be above 0"),
-        (["real.npy", "run", "--metrics", "nonsense"], "unknown metrics"),
-        (["real.npy", "run", "--protocol", "nonsense"], "nonsense"),
-        (["real.npy", "run", "--out", "missing/a.jsonl"], "the folder missing does not exist"),
-        (["real.npy", "run", "--settle", "-1"], "--settle"),
-        (["real.npy", "run", "--interval", "0"], "--interval"),
-        (["real.npy", "run", "--until", "0"], "--until"),
-        (["real.npy", "run", "--format", "csv"], "--format"),
-    ],
-    ids=str,
-)
-def test_bad_input_is_told_and_nothing_is_written(genpr, run, arguments, words):
-    code, out, err = genpr("watch", *NOW, *arguments)
-    assert (code, out) == (2, "")
-    assert words in err
-    assert "Traceback" not in err
-    assert not (run / "genpr.jsonl").exists()

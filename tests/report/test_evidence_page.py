@@ -8,6 +8,7 @@ import re
 import shutil
 import zipfile
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,6 +18,7 @@ from page_results import HOSTILE, elements, parsed, section, text_of
 from PIL import Image
 
 import genpr
+from genpr.cli.output import PageOutput
 from genpr.demo import KINDS, ShapesGenerator, draw_latents
 from genpr.errors import DataError, UsageError
 from genpr.evaluation.label_metrics import RecognizedLabels
@@ -318,6 +320,29 @@ def test_changed_and_missing_images_are_left_out_and_counted(sides, tmp_path, gi
     folder.mkdir()
     with pytest.raises(DataError):
         evidence_report(found, real, folder, device="cpu")
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_a_score_has_its_page_without_its_images(evidence, folders, tmp_path, capsys, is_empty):
+    source, page = tmp_path / "source", tmp_path / "page.html"
+    if is_empty:
+        source.mkdir()
+    make = partial(evidence_report, evidence, policy=DecodePolicy(10**6))
+    PageOutput(html=page).write_page(make, str(source), str(folders[1]))
+    assert '<h2 id="numbers-title">' in page.read_text()
+    messages = capsys.readouterr().err
+    assert "the page has no pictures: " in messages
+    assert f"wrote {page}" in messages
+
+
+def test_modes_are_named_by_their_folders_though_an_image_is_gone(evidence, folders, tmp_path, given):
+    shutil.copytree(folders[0], tmp_path / "real")
+    (tmp_path / "real" / "ring" / "004.png").unlink()
+    gallery = evidence_report(evidence, tmp_path / "real", device="cpu").galleries[TITLES[0]]
+    assert gallery.pictures[0].group.endswith("; ring 100%")
+    with pytest.raises(DataError) as caught:
+        evidence_report(evidence, tmp_path / "real", real_labels=["x"] * (N - 1), device="cpu")
+    assert caught.value.code == "changed"
 
 
 def test_a_source_that_breaks_is_left_out(evidence):

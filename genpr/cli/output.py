@@ -1,0 +1,230 @@
+"""Where the output of a command goes beside stdout: a page, a table, an exit code."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from genpr.cli.console import complain, emit, progress_bars, show_notices
+from genpr.errors import DataError, UsageError, some
+from genpr.features.options import option
+
+if TYPE_CHECKING:
+    from genpr.evaluation.result import Result
+    from genpr.images.datasets import CountedBatches
+    from genpr.notices import Notice
+
+THRESHOLD_MISSED = 5
+"""Exit code."""
+
+
+def threshold(text: str) -> tuple[str, float]:
+    """`metric=number`."""
+    metric, separator, number = text.partition("=")
+    try:
+        least = float(number)
+    except ValueError:
+        least = math.nan
+    if math.isnan(least):  # no value is ever below NaN: the gate would always be open
+        needed = "a number" if separator else "metric=x, such as precision=0.7"
+        raise click.BadParameter(f"{text!r}: needed {needed}")
+    return metric, least
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextOutput:
+    """Whether a command prints text or JSON, and how much beside it."""
+
+    as_json: bool = option(False, "Print one JSON object instead of text.", flag="--json")
+    quiet: bool = option(False, "No progress bars and no notes.", flag=("-q", "--quiet"))
+
+    def show(self, notices: Iterable[Notice], text: str) -> None:
+        """Print notices, each once, unless quiet; and the result."""
+        if not self.quiet:
+            show_notices(tuple(dict.fromkeys(notices)))
+        emit(text)
+
+    def note(self, text: str) -> None:
+        """Print a line on stderr unless quiet."""
+        if not self.quiet:
+            complain(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageOutput(TextOutput):
+    """The same, and a page."""
+
+    html: Path | None = option(
+        None,
+        "Also write one page for a browser, which needs no other file.",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+    )
+
+    def check_place(self) -> None:
+        """Refuse a page that cannot be written, before anything is computed.
+
+        Raises:
+            UsageError: It cannot be written there.
+        """
+        if self.html is not None:
+            from genpr.storage import check_place
+
+            check_place(self.html)
+
+    def check_several(self, count: int, what: str) -> None:
+        """The same for a page of several results.
+
+        Raises:
+            UsageError: The page has no place, or there is one result for it.
+        """
+        if self.html is not None and count < 2:
+            raise click.UsageError(f"--html shows several {what} beside each other, and there is one")
+        self.check_place()
+
+    def write_page(self, page: Callable[..., str], *sources: object, **labels: object) -> None:
+        """Write the page, if it is requested.
+
+        Args:
+            page: Makes the page with the pictures of the sources, or without arguments.
+            *sources: Where the images are.
+            **labels: Where their labels are.
+
+        Raises:
+            ResourceError: It cannot be written.
+        """
+        if self.html is None:
+            return
+        from genpr.report.files import write_page
+
+        try:
+            text = page(*sources, **labels)
+        except (DataError, UsageError) as error:
+            # Moved or damaged since they were scored: that score must not go without a page.
+            complain(f"warning: the page has no pictures: {error}")
+            text = page()
+        write_page(self.html, text)
+        self.note(f"wrote {self.html}")
+
+    def write_comparison(
+        self,
+        results: Mapping[str, Result],
+        drawn: Mapping[str, CountedBatches],
+        *,
+        by: str = "f1",
+        axis: str | None = None,
+        settings: Sequence[float] | None = None,
+    ) -> None:
+        """Write the page of some results, if it is requested; with what was drawn for each of them, if genpr drew it.
+
+        Raises:
+            ResourceError: It cannot be written.
+        """
+        if self.html is None:
+            return
+        from genpr.evaluation.compare import compare
+        from genpr.report.compare_page import compare_report
+        from genpr.report.side_by_side import side_by_side
+
+        if len(results) < 2:
+            complain(f"no page {self.html}: there is one result, and nothing to compare it with")
+            return
+        comparison = compare(results, force=True)
+        with progress_bars(quiet=True):
+            galleries = [side_by_side({name: drawn[name] for name in results})] if drawn else []
+        page = compare_report(comparison, galleries, by=by, axis=axis, settings=settings)
+        self.write_page(lambda: page)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreOutput(PageOutput):
+    """The same, a table of images, and limits of metrics."""
+
+    table: Path | None = option(
+        None,
+        "Write what is known of each image to FILE (.csv).",
+        flag="--csv",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+    )
+    fail_under: Sequence[tuple[str, float]] = option(
+        (),
+        "Exit 5 if the metric is below x; may be repeated.",
+        type=threshold,
+        metavar="METRIC=X",
+        multiple=True,
+    )
+    fail_over: Sequence[tuple[str, float]] = option(
+        (),
+        "Exit 5 if the metric is above x, for those of which less is better, such as fid.",
+        type=threshold,
+        metavar="METRIC=X",
+        multiple=True,
+    )
+
+    def check(self, computed: Sequence[str]) -> None:
+        """Refuse files that cannot be written and limits that are never missed, before anything is computed.
+
+        Args:
+            computed: The metrics that will have a value.
+
+        Raises:
+            click.UsageError: A limit is of another metric, or on the wrong side.
+            UsageError: A file cannot be written.
+        """
+        from genpr.metrics.registry import ALL_METRICS
+
+        for flag, better, limits in (
+            ("--fail-under", "higher", self.fail_under),
+            ("--fail-over", "lower", self.fail_over),
+        ):
+            for metric, _ in limits:
+                if metric not in computed:
+                    names = some(computed, 20)
+                    raise click.UsageError(f"{flag} {metric}=...: not among the computed metrics {names}")
+                # What is best in the middle has two wrong sides.
+                if ALL_METRICS[metric].better not in (better, "at null"):
+                    other = "--fail-over" if better == "higher" else "--fail-under"
+                    raise click.UsageError(
+                        f"{flag} {metric}=...: of {metric}, {ALL_METRICS[metric].better} is better; use {other}"
+                    )
+        if self.table is not None:
+            from genpr.report.files import check_table
+
+            check_table(self.table)
+        self.check_place()
+
+    def write_table(self, write: Callable[[Path], int]) -> None:
+        """Write the table by `write`, which returns its number of rows, if it is requested.
+
+        Raises:
+            ResourceError: It cannot be written.
+        """
+        if self.table is not None:
+            self.note(f"wrote {write(self.table):,} rows to {self.table}")
+
+    def exit_code(self, results: Sequence[Result]) -> int:
+        """0, or 5 where a limit is missed, each of which is printed on stderr."""
+        missed = [*_missed(results, self.fail_under, "below"), *_missed(results, self.fail_over, "above")]
+        for line in missed:
+            complain(line)
+        return THRESHOLD_MISSED if missed else 0
+
+
+def _missed(results: Sequence[Result], limits: Sequence[tuple[str, float]], side: str) -> list[str]:
+    """One line per limit on whose wrong `side` a value is."""
+    lines = []
+    for result in results:
+        for metric, limit in limits:
+            if metric not in result.metrics:
+                lines.append(f"missed: {metric} has no value with these images")
+            value = result[metric] if metric in result.metrics else limit
+            if value < limit if side == "below" else value > limit:
+                under = f" under {result.protocol}" if len(results) > 1 else ""
+                lines.append(f"missed: {metric} is {value:.4f}{under}, {side} {limit:g}")
+    return lines

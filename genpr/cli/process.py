@@ -1,0 +1,262 @@
+"""The process of a command: its standard streams, the threads it needs, and how Ctrl-C and SIGTERM end it.
+
+Python looks at signals between its own instructions, which a product of matrices, a search or a large network in C++ puts off
+for minutes. So the number of a signal is also written to a pipe, by the handler in C, where a thread waits for it: it gives
+the main thread a moment to leave in an orderly way, and then ends the process. Files are whole even so, because they are
+moved into place when they are. Importing this module is quick, so that signals are answered from the start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import select
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from genpr.report.drawing import ignore_matplotlib_configuration
+
+GRACE_S = 1.3  # until the process is ended; what that takes on a busy machine comes on top
+_WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+_SHOW_CURSOR = "\x1b[?25h\r\x1b[K"  # which a progress bar hides
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
+_OWN_THREADS = 2  # beside those of libraries
+_MOST_THREADS = 64  # of OpenBLAS as numpy brings it
+_NO_RESOURCE = 4
+
+
+def prepare() -> None:
+    """Give this process its standard streams, and let no file in the working directory configure its plots."""
+    _open_standard_streams()
+    ignore_matplotlib_configuration()
+
+
+def finish_stdout(code: int) -> int:
+    """Write what is left for stdout, and return the exit code: 4 instead of 0 if that is not possible."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        drop_stdout()
+        if not code:
+            sys.stderr.write(f"error: the output cannot be written to stdout ({error.strerror})\n")
+            return _NO_RESOURCE
+    return code
+
+
+def drop_stdout() -> None:
+    """Let stdout lead nowhere, so that what cannot be written fails only once."""
+    _discard(sys.stdout.fileno())
+
+
+def _discard(*descriptors: int) -> None:
+    with Path(os.devnull).open("w") as nowhere:
+        for number in descriptors:
+            os.dup2(nowhere.fileno(), number)
+
+
+class MutableOutput:
+    """Stdout and stderr of this process, where one of many processes writes for all."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[int, int] | None = None
+
+    def mute(self) -> None:
+        """Write nothing from now on, whoever writes: Python, a library in C++, or a signal handler."""
+        if self._kept is None:
+            self._kept = os.dup(_STDOUT), os.dup(_STDERR)
+            _discard(_STDOUT, _STDERR)
+
+    def unmute(self) -> None:
+        """Write again."""
+        if self._kept is not None:
+            for number, kept in zip((_STDOUT, _STDERR), self._kept, strict=True):
+                os.dup2(kept, number)
+                os.close(kept)
+            self._kept = None
+
+
+def check_threads() -> None:
+    """Raise where the threads that libraries need cannot be started: some of these end the process without a reason.
+
+    Raises:
+        RuntimeError: They cannot be started.
+    """
+    variables = (os.environ.get(name, "") for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"))
+    chosen = [int(value) for value in variables if value.isascii() and value.isdecimal() and len(value) < 5]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    end = threading.Event()
+    threads: list[threading.Thread] = []
+    try:
+        for _ in range(min([*chosen[:1], cores, _MOST_THREADS]) + _OWN_THREADS):
+            thread = threading.Thread(target=end.wait, daemon=True)
+            thread.start()
+            threads.append(thread)
+    finally:
+        end.set()
+        for thread in threads:
+            thread.join()
+
+
+class _LenientWriter(io.FileIO):
+    """Stderr: a message that cannot be written is lost, and not the result with it."""
+
+    def write(self, data: object) -> int:
+        """Write what can be written, and report all of it as written."""
+        with contextlib.suppress(OSError):
+            super().write(data)  # type: ignore[arg-type]
+        return memoryview(data).nbytes  # type: ignore[arg-type]
+
+
+def _open_standard_streams() -> None:
+    """Open whichever of the three standard streams this process was started without.
+
+    A file that is opened later must not get the number of one, or a library in C would write its messages into it. Stdin is
+    then empty, stdout fails when it is written to, and stderr, open or not, never fails.
+    """
+    for number, mode in ((_STDIN, os.O_RDONLY), (_STDOUT, os.O_RDONLY), (_STDERR, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, mode), True)  # the lowest free number
+    if sys.stdout is None:
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(_STDOUT, "w", closefd=False)), "utf-8")
+    try:
+        is_own = sys.stderr is None or sys.stderr.fileno() == _STDERR
+    except (OSError, ValueError):
+        is_own = False
+    if is_own:
+        encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
+        writer = io.BufferedWriter(_LenientWriter(_STDERR, "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(writer, encoding, errors="backslashreplace", line_buffering=True)
+
+
+class SignalError(KeyboardInterrupt):
+    """A signal came: whatever tidies up after Ctrl-C does after SIGTERM, as schedulers send it, too.
+
+    A class of its own, because Python kills itself after a bare KeyboardInterrupt that passed through `exec`.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+class SignalReport:
+    """The message about a signal, printed once, by whoever is first: the main thread or the one that waits for signals.
+
+    Args:
+        as_json: Whether stdout gets an object that says so, too.
+    """
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._is_due = threading.Lock()
+
+    def print(self, number: int) -> int:
+        """Print it in the main thread, after what was printed before, and return the exit code."""
+        from genpr.cli.console import complain, emit_error
+
+        if self._is_due.acquire(blocking=False):
+            complain(f"error: {_WORDS[signal.Signals(number)]}")
+            if self._as_json:
+                emit_error(self._record(number))
+        return 128 + number
+
+    def print_at_once(self, number: int) -> int:
+        """Print it past all buffers and locks, which a thread that is stuck may hold."""
+        if self._is_due.acquire(blocking=False):
+            obeys = os.isatty(_STDERR) and os.environ.get("TERM", "dumb") not in {"dumb", "unknown"}
+            start = _SHOW_CURSOR if obeys else ""
+            _write_at_once(f"{start}error: {_WORDS[signal.Signals(number)]}\n", _STDERR)
+            if self._as_json:
+                _write_at_once(self._record(number) + "\n", _STDOUT)
+        return 128 + number
+
+    def _record(self, number: int) -> str:
+        word = _WORDS[signal.Signals(number)]
+        return json.dumps({"error": {"code": word, "message": word, "exit_code": 128 + number, "path": None}})
+
+
+def _write_at_once(text: str, descriptor: int) -> None:
+    """Write `text`; if nobody reads it, leave it."""
+    if select.select([], [descriptor], [], 0)[1]:
+        with contextlib.suppress(OSError):
+            os.write(descriptor, text.encode())
+
+
+def signal_of(error: BaseException) -> int:
+    """Which signal ended a command; click turns both into Abort."""
+    number: int = getattr(error.__cause__ or error, "number", signal.SIGINT)
+    return number
+
+
+def install_signal_handlers(report: SignalReport) -> None:
+    """Let Ctrl-C and SIGTERM end this process from now on; what others have set, such as `nohup` has, is left.
+
+    The first signal raises SignalError in the main thread. `GRACE_S` seconds later, or at the second
+    signal, the process ends.
+    """
+    defaults: dict[signal.Signals, signal._HANDLER] = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+    }
+    answered = [number for number, default in defaults.items() if signal.getsignal(number) is default]
+    if not answered:
+        return
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    is_raised = False
+
+    def raise_once(number: int, _frame: FrameType | None) -> None:
+        nonlocal is_raised
+        if is_raised:
+            _leave(report, number)
+        is_raised = True
+        raise SignalError(number)
+
+    def forget() -> None:  # a process that a user's code forks, such as a loader of data, has its own life
+        signal.set_wakeup_fd(-1)
+        for number in answered:
+            signal.signal(number, defaults[number])
+
+    def wait() -> NoReturn:
+        number = _next_of(reader, answered)
+        if select.select([reader], [], [], GRACE_S)[0]:
+            number = _next_of(reader, answered)
+        _leave(report, number)
+
+    os.register_at_fork(after_in_child=forget)
+    threading.Thread(target=wait, name="genpr-signals", daemon=True).start()
+    for number in answered:
+        signal.signal(number, raise_once)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+
+
+def restore_default_handlers() -> None:
+    """When all is printed and the process only has to end, a signal ends it without a word."""
+    for number in _WORDS:
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _next_of(reader: int, answered: list[signal.Signals]) -> int:
+    while (number := os.read(reader, 1)[0]) not in answered:
+        pass
+    return number
+
+
+def _leave(report: SignalReport, number: int) -> NoReturn:
+    """End the process, whatever its threads do; nothing may be waited for here."""
+    code = 128 + number
+    with contextlib.suppress(Exception):
+        storage = sys.modules.get("genpr.storage")
+        if storage is not None:
+            storage.remove_unfinished()
+        code = report.print_at_once(number)
+    os._exit(code)

@@ -1,0 +1,413 @@
+"""What every command shares: which mistake ends with which code, in one line of error, with nothing written."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+import zlib
+
+import numpy as np
+import pytest
+import toy_colors
+import toy_pair
+from blob_checkpoints import real_blobs, write_checkpoint, write_generator
+from PIL import Image
+from toy_colors import COLORS, painted, write_expected
+from toy_pair import chosen, drawings, words
+
+ALIASES = {
+    "GABOR": "--extractor gabor --device cpu",
+    "LOAD": "--generator gan.py:load --image-range=-1,1",
+    "BY": f"--by {toy_colors.__file__}:",
+    "TOY": f"--prompts prompts.csv --extractor {toy_pair.__file__}:load",
+    "NOW": "--once --settle 0",
+}
+
+# A command line, its exit code, and the code of its error.
+MISTAKES = """
+scor real fake                                                              2 usage
+score real                                                                  2 usage
+score real fake --extracter gabor                                           2 usage
+score real fake --extractor inseption                                       2 unknown-extractor
+score real.npy fake.npy --extractor inseption                               2 unknown-extractor
+score real fake GABOR --fail-under precision                                2 usage
+score real fake GABOR --fail-under presicion=0.5                            2 usage
+score real fake GABOR --fail-under recall=nan                               2 usage
+score real fake GABOR --fail-over recall=1                                  2 usage
+score real fake GABOR --metrics fd --fail-under fd=1                        2 usage
+score real fake GABOR --fail-under label.gan_test=.5                        2 usage
+score real fake GABOR --metrics label.gan_test                              2 metric-of-other-family
+score real fake GABOR --metrics fud                                         2 unknown-metric
+score real fake GABOR --metrics c_t                                         2 held-out-missing
+score real fake GABOR --held-out more.npy --protocol prdc                   2 protocol-pinned
+score real fake GABOR --max-bad lots                                        2 usage
+score real fake GABOR --k 0                                                 2 bad-k
+score real fake GABOR --max-memory much                                     2 bad-option
+score real fake GABOR --html nowhere/page.html                              2 path-not-found
+score real fake GABOR --html folder.csv                                     2 is-a-folder
+score real fake GABOR --csv rows.parquet                                    2 output-suffix
+score real fake GABOR --csv nowhere/rows.csv                                2 path-not-found
+score real fake GABOR --csv folder.csv                                      2 is-a-folder
+score real fake GABOR --earlier gone.json                                   2 usage
+score real fake GABOR --html page.html --earlier gone.json                  2 path-not-found
+score real fake GABOR --html page.html --protocol genpr --protocol prdc     2 usage
+score real fake GABOR --csv rows.csv --protocol genpr --protocol prdc       2 usage
+score real fake GABOR --per-class --protocol genpr --protocol prdc          2 usage
+score real fake GABOR --metrics fd --csv rows.csv                           2 no-samples
+score real fake GABOR --classifier knn                                      2 usage
+score real fake GABOR --label-k 3                                           2 usage
+score real fake GABOR --real-labels a.csv                                   2 usage
+score real fake GABOR --labels --worst-by null                              2 usage
+score real fake GABOR --labels --classifier linear --label-k 3              2 usage
+score real fake GABOR --labels --classifier forest                          2 bad-option
+score missing real.npy                                                      2 path-not-found
+score real.npy missing                                                      2 path-not-found
+score real fake --offline                                                   4 weights-missing
+score real real.npy --offline                                               3 features-against-images
+score real missing.npy --offline                                            2 path-not-found
+score real.npy fake.npy --extractor pixels                                  3 feature-shape
+score empty real.npy                                                        3 no-images
+score few.npy real.npy                                                      3 too-few-images
+score nan.npy real.npy                                                      3 non-finite
+score real.npy nan.npy                                                      3 non-finite
+score inf.npy real.npy                                                      3 non-finite
+score overflow.npy real.npy                                                 3 non-finite
+score wide.npy real.npy                                                     3 width-mismatch
+score flat.npy real.npy                                                     3 feature-shape
+score object.npz real.npy                                                   3 file-damaged
+score real fake.npy GABOR --csv rows.csv                                    3 features-against-images
+score real half GABOR                                                       3 image-truncated
+score real page GABOR                                                       3 image-unreadable
+score real bomb GABOR                                                       3 image-too-large
+score real half GABOR --on-bad skip                                         3 image-truncated
+score real fake GABOR --max-pixels 10                                       3 image-too-large
+features real x.npy GABOR                                                   2 output-suffix
+features real x.safetensors GABOR --max-memory 1kB                          2 bad-option
+features missing x.safetensors GABOR                                        2 path-not-found
+pack missing x.npz                                                          2 path-not-found
+pack real x.zip                                                             2 output-suffix
+pack real no/x.npz                                                          2 path-not-found
+pack real old.npz                                                           2 output-exists
+pack old.npz old.npz --force                                                2 output-exists
+pack real x.npz --on-bad ignore                                             2 usage
+pack mixed x.npz                                                            3 mixed-sizes
+pack statistics.npz x.npz                                                   3 npz-key
+pack empty x.npz                                                            3 no-images
+pack half x.npz                                                             3 image-truncated
+modes real.npy fake.npy --clusters 1                                        2 usage
+modes real.npy fake.npy --k 0                                               2 bad-k
+modes real.npy fake.npy                                                     3 too-few
+modes real.npy fake.npy --seed -1                                           2 bad-option
+modes real.npy fake.npy --extractor inception                               3 feature-shape
+modes real.npy nowhere                                                      2 path-not-found
+align nowhere --prompts prompts.csv                                         2 path-not-found
+align drawings --prompts none.csv                                           2 path-not-found
+align drawings TOY --extractor inception                                    2 no-text-encoder
+align drawings TOY --extractor clip-vit-b-32 --offline                      4 weights-missing
+align drawings TOY --html none/page.html                                    2 path-not-found
+align drawings TOY --csv table.txt                                          2 output-suffix
+align drawings TOY --distractors 0                                          2 usage
+align drawings TOY --fail-under precision=.5                                2 usage
+align drawings TOY --fail-over retrieval.mrr=.5                             2 usage
+align drawings TOY --fail-under retrieval.copy_rate=.5                      2 usage
+align drawings TOY --no-text-to-image --fail-under retrieval.t2i_mrr=.1     2 usage
+entities expected.csv nowhere.jsonl                                         2 path-not-found
+entities expected.csv one.jsonl                                             3 ids-do-not-match
+entities expected.csv text.json                                             3 bad-records
+entities expected.csv answers.jsonl --aliases twice.csv                     3 alias-conflict
+entities expected.csv answers.jsonl --vocabulary none.txt                   2 path-not-found
+entities expected.csv answers.jsonl --html none/page.html                   2 path-not-found
+entities expected.csv answers.jsonl --fail-under recall=.1                  2 usage
+entities expected.csv answers.jsonl --fail-under entity.failure_rate=.1     2 usage
+entities expected.csv answers.jsonl --fail-over entity.recall=.1            2 usage
+entities expected.csv answers.jsonl --max-images 3                          2 usage
+entities expected.csv answers.jsonl --calibrate-on real                     2 usage
+entities expected.csv answers.jsonl --by clip                               2 usage
+entities expected.csv stripes                                               2 images-not-answers
+entities expected.csv stripes --by clip                                     2 no-vocabulary
+entities expected.csv stripes --by clip --vocabulary objects.txt --offline  4 weights-missing
+entities expected.csv stripes BYdetector --calibrate-on real                2 bad-option
+entities expected.csv nowhere --by clip --offline                           2 path-not-found
+entities expected.csv stripes BYneither                                     2 custom-detector
+entities expected.csv stripes BYgone                                        2 custom-classifier
+entities expected.csv stripes BYdetector --fail-over entity.failure_rate=.1 2 usage
+entities expected.csv stripes BYdetector --html none/page.html              2 path-not-found
+rank                                                                        2 usage
+rank real.npy                                                               2 usage
+rank real.npy fake.npy --by best                                            2 unknown-metric
+rank real.npy fake.npy --by f0                                              2 bad-beta
+rank real.npy fake.npy --by rarity                                          2 no-order
+rank real.npy fake.npy --protocol nonsense                                  2 unknown-protocol
+rank real.npy fake.npy --metrics nonsense                                   2 unknown-metric
+rank real.npy fake.npy --by label.gan_test                                  2 not-computed
+rank real.npy fake.npy --fake-labels a.csv                                  2 usage
+rank real.npy fake.npy --labels --classifier a.csv --real-labels b.csv      2 usage
+rank real.npy fake.npy fake.npy                                             2 bad-checkpoints
+rank real.npy fake.npy --html page.html                                     2 usage
+rank real.npy few.npy fake.npy                                              3 not-alike
+rank real.npy fake.npy nan.npy                                              3 non-finite
+rank --results a.json --k 4                                                 2 usage
+rank --results a.json LOAD                                                  2 usage
+rank --results text.json text.json                                          2 bad-checkpoints
+rank gone run/step-1.pt run/step-3.pt LOAD                                  2 no-checkpoint
+rank gone run/step-1.pt run/step-1.pt LOAD                                  2 bad-checkpoints
+compare gone.json gone.json                                                 2 path-not-found
+compare gone.json gone.json --html /nowhere/page.html                       2 path-not-found
+compare text.json text.json                                                 3 not-a-result
+compare a.json a.json --samples a                                           2 usage
+compare a.json a.json --html p.html --rows 3                                2 usage
+sweep real.npy                                                              2 usage
+sweep real.npy fake.npy                                                     2 usage
+sweep real.npy 1=                                                           2 usage
+sweep real.npy 1=fake.npy 1.0=more.npy                                      2 usage
+sweep real.npy nan=fake.npy                                                 2 bad-setting
+sweep real.npy 1=fake.npy --maximize fid                                    2 goal-not-higher
+sweep real.npy 1=fake.npy --at-least recall                                 2 usage
+sweep real.npy 1=fake.npy --metrics density                                 2 goal-not-computed
+sweep real.npy 1=gone.npy                                                   2 path-not-found
+sweep gone.npy 1=fake.npy                                                   2 path-not-found
+sweep real.npy 1=fake.npy --html page.html                                  2 usage
+sweep blobs LOAD                                                            2 usage
+sweep blobs LOAD --psi 1 1=p.npy                                            2 usage
+sweep blobs --psi 1                                                         2 usage
+sweep blobs --latent-dim 3 1=p.npy                                          2 usage
+sweep blobs LOAD --psi 0:1:0.3                                              2 usage
+sweep blobs LOAD --psi 1:0:0.1                                              2 usage
+sweep blobs LOAD --psi 0:1:0                                                2 usage
+sweep blobs LOAD --psi a                                                    2 usage
+sweep blobs --generator gan.py:gone --psi 1                                 2 custom-generator
+sweep blobs --generator gone.py:load --psi 1                                2 custom-generator
+watch NOW real.npy missing                                                  2 path-not-found
+watch NOW missing.npy samples                                               2 path-not-found
+watch NOW samples samples                                                   2 same-folder
+watch NOW real.npy samples --by nonsense                                    2 unknown-metric
+watch NOW real.npy samples --metrics precision                              2 not-computed
+watch NOW real.npy samples --metrics rarity --by rarity                     2 no-order
+watch NOW real.npy samples --by pareto                                      2 no-order
+watch NOW real.npy samples --by f0                                          2 bad-beta
+watch NOW real.npy samples --metrics nonsense                               2 unknown-metric
+watch NOW real.npy samples --protocol nonsense                              2 unknown-protocol
+watch NOW real.npy samples --out missing/a.jsonl                            2 path-not-found
+watch NOW real.npy samples --settle -1                                      2 usage
+watch NOW real.npy samples --interval 0                                     2 usage
+watch NOW real.npy samples --until 0                                        2 usage
+watch NOW real.npy samples --format csv                                     2 usage
+watch NOW real.npy samples LOAD --done-file DONE                            2 usage
+watch NOW real.npy samples LOAD --cache-fakes                               2 usage
+cache prune                                                                 2 usage
+cache prune --max-size big                                                  2 bad-option
+cache prune --max-size -1                                                   2 bad-option
+cache prune --older-than 30                                                 2 usage
+cache prune --older-than soon                                               2 usage
+cache prune --extractor nonsense                                            2 unknown-extractor
+sweep blobs LOAD GABOR --psi 1 --checkpoint run/step-1.pt --axis guidance   2 bad-axis
+sweep blobs LOAD GABOR --psi 1 --checkpoint gone.pt                         2 no-checkpoint
+cache prune --max-size 0 --cache-dir missing                                2 path-not-found
+cache prune --max-size 0 --cache-dir real                                   2 not-a-cache
+cache list --cache-dir missing                                              2 path-not-found
+cache list --cache-dir real                                                 2 not-a-cache
+weights nonsense                                                            2 usage
+audit --metric nonsense                                                     2 unknown-metric
+demo --device nonsense                                                      2 unknown-device
+list nonsense                                                               2 usage
+rank gone run/step-1.pt --n 20                                              2 usage
+watch NOW gone run --n 20                                                   2 usage
+rank gone run/step-1.pt --psi 0.7                                           2 usage
+watch NOW gone run --psi 0.7                                                2 usage
+rank gone run/step-1.pt --axis guidance                                     2 usage
+watch NOW gone run --axis guidance                                          2 usage
+rank gone run/step-1.pt --rule z-clip                                       2 usage
+watch NOW gone run --rule z-clip                                            2 usage
+rank gone run/step-1.pt --latent-dim 3                                      2 usage
+watch NOW gone run --latent-dim 3                                           2 usage
+rank gone run/step-1.pt --image-range 0,1                                   2 usage
+watch NOW gone run --image-range 0,1                                        2 usage
+rank gone run/step-1.pt LOAD --rule z-clip                                  2 usage
+watch NOW gone run LOAD --rule z-clip                                       2 usage
+rank gone run/step-1.pt LOAD --axis guidance                                2 usage
+watch NOW gone run LOAD --axis guidance                                     2 usage
+rank gone run/step-1.pt LOAD --psi -1 --rule z-clip                         2 bad-psi
+watch NOW gone run LOAD --psi -1 --rule z-clip                              2 bad-psi
+rank gone run/step-1.pt LOAD --n 1                                          2 usage
+watch NOW gone run LOAD --n 1                                               2 usage
+rank gone run/step-1.pt --generator gan.py                                  2 custom-generator
+watch NOW gone run --generator gan.py                                       2 custom-generator
+rank gone run/step-1.pt --generator gan.py:gone                             2 custom-generator
+watch NOW gone run --generator gan.py:gone                                  2 custom-generator
+rank gone run/step-1.pt --generator gone.py:load                            2 custom-generator
+watch NOW gone run --generator gone.py:load                                 2 custom-generator
+rank gone run/step-1.pt LOAD --image-range 1                                2 image-range
+watch NOW gone run LOAD --image-range 1                                     2 image-range
+watch NOW real.npy samples --pattern ema*                                   2 usage
+modes big.npy big.npy --clusters 40                                         2 bad-option
+modes big.npy big.npy --max-images 20                                       3 too-few
+"""
+
+
+def png_of_size(side):
+    """A header that announces many pixels, and no pixels."""
+    chunks = (
+        b"IHDR" + struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0),
+        b"IDAT" + zlib.compress(b""),
+        b"IEND",
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks
+    )
+
+
+def write_folder(folder, pixels):
+    folder.mkdir(parents=True)
+    for row, image in enumerate(pixels):
+        Image.fromarray(image).save(folder / f"{row:05d}.png")
+
+
+def write_arrays(folder, rng):
+    """Feature files, of which most cannot be scored."""
+    bad = {name: rng.normal(size=(20, 4)) for name in ("nan", "inf", "overflow")}
+    for name, value in (("nan", np.nan), ("inf", np.inf), ("overflow", 1e300)):
+        bad[name][7, 2] = value
+    shapes = {"few": np.ones((5, 4)), "wide": np.ones((20, 5)), "flat": np.ones(20)}
+    for name, array in {**bad, **shapes}.items():
+        np.save(folder / f"{name}.npy", array)
+    for name, n in (("real", 20), ("fake", 20), ("more", 20), ("big", 60)):
+        np.save(folder / f"{name}.npy", rng.normal(size=(n, 4)))
+    np.savez(folder / "object.npz", arr_0=np.array([object()]))
+    np.savez(folder / "old.npz", np.zeros((2, 4, 4, 3), np.uint8))
+    np.savez(folder / "statistics.npz", mu=np.zeros(2), sigma=np.eye(2))
+
+
+def write_texts(folder, stripes):
+    scenes = chosen(60)
+    rows = [f"{row:05d}.png,{words(scene)}\n" for row, scene in enumerate(scenes)]
+    answers = [
+        json.dumps({"id": f"{row:05d}.png", "answer": json.dumps(each)}) for row, each in enumerate(stripes)
+    ]
+    texts = {
+        "prompts.csv": "file,prompt\n" + "".join(rows),
+        "answers.jsonl": "\n".join(answers),
+        "one.jsonl": answers[0],
+        "twice.csv": "a,x\nb,x\n",
+        "objects.txt": "\n".join(COLORS),
+        "text.json": "not json",
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    write_expected(folder / "expected.csv", stripes)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A folder with something to read for every command, right and wrong."""
+    folder, rng = tmp_path_factory.mktemp("world"), np.random.default_rng(0)
+    stripes = [
+        [name for place, name in enumerate(COLORS) if (row + 1) % 8 >> place & 1] or ["red"]
+        for row in range(24)
+    ]
+    for name in ("real", "fake", "half", "page", "bomb"):
+        write_folder(folder / name, rng.integers(0, 256, (20, 8, 9, 3), dtype=np.uint8))
+    (folder / "half" / "x.png").write_bytes((folder / "real" / "00000.png").read_bytes()[:50])
+    (folder / "page" / "x.png").write_text("<!doctype html><title>404</title>")
+    (folder / "bomb" / "x.png").write_bytes(png_of_size(20_000))
+    write_folder(folder / "mixed" / "a", np.zeros((2, 8, 9, 3), np.uint8))
+    write_folder(folder / "mixed" / "b", np.zeros((2, 4, 4, 3), np.uint8))
+    write_folder(folder / "stripes", [painted(*names) for names in stripes])
+    write_folder(folder / "drawings", drawings(chosen(60)))
+    write_folder(folder / "blobs", real_blobs(20))
+    write_arrays(folder, rng)
+    write_texts(folder, stripes)
+    write_generator(folder)
+    for name in ("empty", "samples", "folder.csv", "run"):
+        (folder / name).mkdir()
+    write_checkpoint(folder / "run" / "step-1.pt", 0.5)
+    return folder
+
+
+def listed(folder):
+    """All files but locks."""
+    paths = (path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+    return sorted(path for path in paths if not path.endswith(".lock"))
+
+
+def filled(line):
+    """The words of a line of the tables."""
+    for name, text in ALIASES.items():
+        line = line.replace(name, text)
+    return line.split()
+
+
+@pytest.mark.parametrize("line", MISTAKES.strip().splitlines(), ids=lambda line: line.rsplit(maxsplit=2)[0])
+def test_a_mistake_is_one_error_and_leaves_nothing(genpr, world, monkeypatch, line):
+    command, exit_code, code = line.rsplit(maxsplit=2)
+    monkeypatch.chdir(world)
+    before = listed(world)
+    got, out, err = genpr(*filled(command), "--json")
+    error = json.loads(out)["error"]
+    found = error.get("bad", [error])[0]["code"]
+    assert (got, found, error["exit_code"]) == (int(exit_code), code, int(exit_code))
+    is_unknown = any(word in command for word in ("scor ", "extracter", "weights n"))
+    assert ("No such" in error["message"]) == is_unknown
+    *details, last = err.splitlines()
+    assert last.startswith("error: ")
+    assert bool(details) == (error["code"] == "bad-images")
+    assert "Traceback" not in err
+    assert listed(world) == before
+
+
+# A command line, and its exit code.
+GATES = """
+score real fake GABOR --fail-under coverage=0                                          0
+score real.npy real.npy --fail-under precision=1                                       0
+score real fake GABOR --fail-under recall=1.01 --fail-under density=0                  5
+score real fake GABOR --metrics fd --fail-over fd=1000                                 0
+score real fake GABOR --metrics fd --fail-over fd=0.001                                5
+score real.npy fake.npy --held-out more.npy --fail-under c_t=-50 --fail-over c_t=50    0
+score real.npy fake.npy --held-out more.npy --fail-under c_t=50                        5
+score real.npy fake.npy --held-out more.npy --fail-over c_t=-50                        5
+align drawings TOY --fail-under retrieval.r_precision=.9                               0
+align drawings TOY --fail-under retrieval.r_precision=1.01                             5
+entities expected.csv answers.jsonl --fail-under entity.recall=1                       0
+entities expected.csv answers.jsonl --fail-under entity.recall=1.01                    5
+entities expected.csv answers.jsonl --fail-under entity.precision=.1                   5
+entities expected.csv stripes BYdetector --fail-under entity.recall=1.01               5
+"""
+
+
+@pytest.mark.parametrize("line", GATES.strip().splitlines())
+def test_a_missed_gate_is_printed_after_the_result(genpr, world, monkeypatch, line):
+    command, exit_code = line.rsplit(maxsplit=1)
+    monkeypatch.chdir(world)
+    got, out, err = genpr(*filled(command), "--json", "-q")
+    assert got == int(exit_code)
+    assert json.loads(out)["metrics"]
+    assert [each.startswith("missed: ") for each in err.splitlines()] == [True] * (got == 5)
+
+
+DONE = """
+score real fake GABOR
+score real.npy fake.npy --protocol genpr --protocol prdc
+modes big.npy big.npy
+align drawings TOY
+entities expected.csv answers.jsonl
+entities expected.csv stripes BYdetector
+rank real.npy fake.npy more.npy
+sweep real.npy 0.5=fake.npy 1=more.npy
+features real real.safetensors GABOR
+pack real real.npz
+demo --n 50 --device cpu
+audit --metric precision --check invention
+watch NOW real.npy scored
+"""
+
+
+@pytest.mark.parametrize("command", DONE.strip().splitlines())
+def test_json_is_one_object_and_quiet_is_quiet(genpr, world, tmp_path, monkeypatch, command):
+    folder = shutil.copytree(world, tmp_path / "world")
+    (folder / "scored").mkdir()
+    shutil.copy(folder / "fake.npy", folder / "scored")
+    monkeypatch.chdir(folder)
+    code, out, err = genpr(*filled(command), "--json", "-q")
+    assert (code, err) == (0, "")
+    assert isinstance(json.loads(out), dict)
+    assert out.count("\n") == 1
