@@ -1,16 +1,14 @@
 """The log of `genpr watch`: one JSON line per score, and files derived from it: the best score, and StyleGAN's format.
 
-The derived files are rewritten from the lines whenever they may differ. A process that is killed leaves at worst half a
-line at the end, which the next one drops, and derived files one score behind, which the next one updates. One process
-at a time writes to a folder. Importing this module does not import torch.
+Every file is replaced as a whole, the lines first, so that neither a reader nor a kill finds half of one; what a kill leaves
+out of date is written anew at the next start. One process at a time writes to a folder. Importing this module does not
+import torch.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,10 +35,10 @@ if TYPE_CHECKING:
 SCHEMA = 1
 BEST, STYLEGAN, RESULTS = "best.json", "metric-genpr.jsonl", "genpr-results"
 _LOCK = ".genpr-watch.lock"
-_LINE_START = b'{"schema": 1, "name": '
 _CACHE_WARNINGS = "cache"  # they depend on what ran before, not on the samples
 # With these the fingerprint may differ, too: it names what a metric does with few images.
 _MAY_DIFFER = ("n_fake", "undefined")
+_COMPARABLE = ("protocol", "asked", "fingerprint", "real", "n_real", "max_images", "seed")
 _PER_CHECKPOINT = ("checkpoint", "weights")
 
 Record = Mapping[str, Any]
@@ -74,11 +72,11 @@ class ScoreLog:
         busy = f"another genpr watch writes to {path.parent}; stop it, or write to another folder (--out)"
         self._lock = exclusive_lock(path.parent / _LOCK, busy=busy)
         try:
-            self.dropped = 0
-            self.records = self._read()
+            self._text = self._read()
+            self.records = [self._parsed(*each) for each in enumerate(self._text.splitlines(), 1)]
             self._check_derived()
             try:
-                remove_temporaries(path.parent, f"{re.escape(BEST)}|{re.escape(STYLEGAN)}")
+                remove_temporaries(path.parent, "|".join(re.escape(each.name) for each in self.paths))
                 remove_temporaries(path.parent / RESULTS, r".+\.json")
             except OSError as error:
                 raise unwritable(path.parent, error) from error
@@ -124,25 +122,14 @@ class ScoreLog:
         return value if value is not None and math.isfinite(value) else None
 
     def append(self, record: Record) -> None:
-        """Write one line, whole or not at all as long as this process lives, and what follows from it.
+        """Write one line, whole or not at all, and what follows from it.
 
         Raises:
             ResourceError: The disk is full, or the file cannot be written.
         """
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
-        try:
-            with self.path.open("ab") as file:
-                end = file.seek(0, os.SEEK_END)
-                try:
-                    file.write(line)
-                    file.flush()
-                    os.fsync(file.fileno())
-                except BaseException:  # an interrupt too must not leave half a line
-                    with contextlib.suppress(OSError):
-                        file.truncate(end)
-                    raise
-        except OSError as error:
-            raise unwritable(self.path, error) from error
+        self._replace(self.path, self._text + line)
+        self._text += line
         self.records.append(parse_json(line))
         self._write_derived()
 
@@ -155,13 +142,12 @@ class ScoreLog:
         path = self.path.parent / RESULTS / f"{name}.json"
         try:
             path.parent.mkdir(exist_ok=True)
-            with atomic_path(path) as temporary:
-                temporary.write_text(text + "\n")
         except OSError as error:
             raise unwritable(path, error) from error
+        self._replace(path, f"{text}\n".encode())
 
-    def _read(self) -> list[Record]:
-        """All whole lines; half a line at the end, left by a killed process, is cut off."""
+    def _read(self) -> bytes:
+        """All lines."""
         try:
             data = _content(self.path) if self.path.exists() else b""
         except OSError as error:
@@ -172,35 +158,22 @@ class ScoreLog:
             raise DataError(
                 f"{self.path} is no log: {error}", code="not-a-log", path=str(self.path)
             ) from error
-        whole, _, rest = data.rpartition(b"\n")
-        records = [self._parsed(line, number) for number, line in enumerate(whole.split(b"\n"), 1) if whole]
-        if rest:
-            if not (rest.startswith(_LINE_START) or _LINE_START.startswith(rest) or not rest.strip(b"\0")):
-                raise self._damaged(len(records) + 1)
-            self.dropped = len(rest)
-            try:
-                os.truncate(self.path, len(data) - len(rest))
-            except OSError as error:
-                raise unwritable(self.path, error) from error
-        return records
+        return data if data.endswith(b"\n") or not data else data + b"\n"
 
-    def _parsed(self, line: bytes, number: int) -> Record:
+    def _parsed(self, number: int, line: bytes) -> Record:
         try:
             record = parse_json(line, most=ARCHIVED_PARSED_BYTES)
             json.dumps(record, allow_nan=False)  # as it will be written again
         except (ValueError, RecursionError):
             record = None
         if not _is_record(record):
-            raise self._damaged(number)
+            raise DataError(
+                f"line {number} of {self.path} was not written by `genpr watch`. Nothing was changed; correct or remove "
+                "the line, or write to another file (--out)",
+                code="file-damaged",
+                path=str(self.path),
+            )
         return dict(record)
-
-    def _damaged(self, number: int) -> DataError:
-        return DataError(
-            f"line {number} of {self.path} was not written by `genpr watch`. Nothing was changed; correct or remove "
-            "the line, or write to another file (--out)",
-            code="file-damaged",
-            path=str(self.path),
-        )
 
     def _check_derived(self) -> None:
         """Check that the derived files that exist were written by genpr."""
@@ -216,28 +189,35 @@ class ScoreLog:
 
     def _write_derived(self) -> None:
         """Bring the derived files up to date with the lines."""
-        best = self.best
+        best, path = self.best, self.path.with_name(BEST)
         if best is not None:
             facts = {"schema": SCHEMA, "name": best["name"], "by": self.by, "better": self._criterion.better}
             chosen = {**facts, "value": self.value(best), "record": best}
-            self._write(BEST, json.dumps(chosen, indent=1, allow_nan=False) + "\n")
+            self._update(path, json.dumps(chosen, indent=1, allow_nan=False) + "\n")
         else:
-            path = self.path.with_name(BEST)  # chosen by another metric
             try:
-                path.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)  # chosen by another metric
             except OSError as error:
                 raise unwritable(path, error) from error
         if self._stylegan:
             lines = [json.dumps(stylegan_line(record), allow_nan=False) + "\n" for record in self.scored]
-            self._write(STYLEGAN, "".join(lines))
+            self._update(self.path.with_name(STYLEGAN), "".join(lines))
 
-    def _write(self, name: str, text: str) -> None:
-        path = self.path.with_name(name)
+    def _update(self, path: Path, text: str) -> None:
+        """Write a file, unless it holds this text."""
         try:
-            if path.exists() and path.stat().st_size <= RESULT_BYTES and _content(path) == text.encode():
-                return
+            is_same = (
+                path.exists() and path.stat().st_size <= RESULT_BYTES and _content(path) == text.encode()
+            )
+        except OSError as error:
+            raise unwritable(path, error) from error
+        if not is_same:
+            self._replace(path, text.encode())
+
+    def _replace(self, path: Path, content: bytes) -> None:
+        try:
             with atomic_path(path) as temporary:
-                temporary.write_text(text)
+                temporary.write_bytes(content)
         except OSError as error:
             raise unwritable(path, error) from error
 
@@ -289,19 +269,17 @@ def _is_record(value: object) -> bool:
 
 def differences(before: Record, after: Mapping[str, Any]) -> list[str]:
     """The names of `comparable_facts` in which two scores differ, so that they cannot stand in one log; empty if alike."""
-    separate = ("fingerprint", "generator", *_MAY_DIFFER)
-    differing = [key for key in after if key not in separate and after[key] != before.get(key)]
-    generator, other = before.get("generator"), after["generator"]
-    if generator is None or other is None:
-        differing += ["generator"] if generator != other else []
-    else:
-        keys = dict.fromkeys([*other, *generator])
-        differing += [f"generator.{key}" for key in keys if other.get(key) != generator.get(key)]
-    if all(after[key] == before.get(key) for key in _MAY_DIFFER) and after["fingerprint"] != before.get(
-        "fingerprint"
-    ):
-        differing.append("fingerprint")
-    return differing
+    old, new = _flat(before), _flat(after)
+    if any(before.get(key) != after[key] for key in _MAY_DIFFER):
+        del old["fingerprint"], new["fingerprint"]
+    return [key for key in {**new, **old} if new.get(key) != old.get(key)]
+
+
+def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What has to be equal, with the facts of a generator by their own names."""
+    generator = record.get("generator")
+    flat = {key: record.get(key) for key in _COMPARABLE} | {"generator": generator is not None}
+    return flat | {f"generator.{key}": value for key, value in (generator or {}).items()}
 
 
 def comparable_facts(result: Result, drawn_by: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -7,11 +7,11 @@ for folders, when a file of an agreed name is in it.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
-import stat
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
@@ -28,7 +28,7 @@ from genpr.checkpoints.score_log import (
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.features.options import takes_options
 from genpr.images.datasets import CountedBatches
-from genpr.images.folder import is_new, links_are_followed
+from genpr.images.folder import walk_files
 from genpr.images.item import is_image_name
 
 if TYPE_CHECKING:
@@ -118,37 +118,36 @@ def pending_source(
     if source is None:
         return None
     try:
-        files = sorted(_files(path))
-    except (FileNotFoundError, NotADirectoryError):
-        return None  # moved away meanwhile
+        names = files_of(path)
+        is_empty = path.is_dir() and not any(map(is_image_name, names))
+    except DataError:  # who scores it says what cannot be listed
+        names, is_empty = [], False
     is_marked = (path / done_file).exists() if done_file is not None and path.is_dir() else None
-    if path.is_dir() and not is_marked and not any(is_image_name(name) for name, *_ in files):
+    if is_empty and not is_marked:
         return None
-    return PendingSource(path, source, hashlib.sha256(repr(files).encode()).hexdigest(), is_marked)
+    return PendingSource(path, source, listing_of(path, names), is_marked)
 
 
-class StabilityTracker:
-    """Tracks since when each source has not changed.
+def files_of(path: Path) -> list[str]:
+    """Names of the visible files below a folder, relative to it; of a file its own.
 
-    Args:
-        seconds: How long a source has to stay unchanged to be stable.
+    Raises:
+        DataError: A folder cannot be listed.
     """
+    return sorted(walk_files(path), key=Path) if path.is_dir() else [path.name]
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._since: dict[str, tuple[str, float]] = {}
 
-    def is_stable(self, source: PendingSource, now: float) -> bool:
-        """Whether a source can be taken as complete; to be called at every poll."""
-        listing, since = self._since.get(source.name, ("", now))
-        if listing != source.listing:
-            since = now
-        self._since[source.name] = (source.listing, since)
-        return now - since >= self._seconds if source.is_marked is None else source.is_marked
-
-    def reset(self, source: PendingSource, now: float) -> None:
-        """Start again for a source that was found to change."""
-        self._since[source.name] = ("", now)
+def listing_of(path: Path, names: Sequence[str]) -> str:
+    """Hash of the names, sizes and times of modification of the files of a source."""
+    digest, is_folder = hashlib.sha256(), path.is_dir()
+    for name in names:
+        try:
+            status = (path / name if is_folder else path).stat()
+            facts = f"{status.st_size}\0{status.st_mtime_ns}"
+        except OSError:
+            facts = "unreadable"  # who scores it says why
+        digest.update(f"{name}\0{facts}\n".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
 
 
 class Scorer(Protocol):
@@ -160,13 +159,20 @@ class Scorer(Protocol):
 
 
 @dataclass(slots=True)
-class _Failure:
-    """A source that could not be scored so far."""
+class _Attempt:
+    """When a source is scored, as long as it does not change.
+
+    Attributes:
+        listing: Of the source.
+        due: When it is scored.
+        failed: When that failed first; infinite as long as it did not.
+        delay: How long after the next failure it is tried again.
+    """
 
     listing: str
-    first: float
-    next_try: float
-    delay: float
+    due: float
+    failed: float = math.inf
+    delay: float = _FIRST_DELAY_S
 
 
 @takes_options(WatchOptions)
@@ -216,15 +222,13 @@ class Watcher:
             )
         chosen = WatchOptions(**options)
         self._evaluator, self._folder, self._log = evaluator, folder, log
-        self._settle, self._give_up = chosen.settle, chosen.give_up
-        self._done_file, self._source_of = chosen.done_file, source_of
+        self._options, self._source_of = chosen, source_of
         self._ignored = (*chosen.ignored, *log.paths)
         self._cache = None if chosen.cache_fakes else False
-        self._keep_results = chosen.keep_results
         self._on_message, self._on_record, self._on_result = on_message, on_record, on_result
         self._clock, self._sleep, self._now = clock, sleep, now
-        self._stability = StabilityTracker(chosen.settle)
-        self._failures: dict[str, _Failure] = {}
+        self._attempts: dict[str, _Attempt] = {}
+        self._reported: set[str] = set()
         self._scored = {record["name"] for record in log.scored}
         failed = [record for record in log.records if record["status"] == "failed"]
         self._failed = {record["name"]: record["listing"] for record in failed}  # the last word counts
@@ -249,8 +253,8 @@ class Watcher:
             if self._is_done(until):
                 return
             if once:
-                if waiting and self._settle:
-                    self._sleep(self._settle)
+                if waiting and self._options.settle:
+                    self._sleep(self._options.settle)
                     waiting = self.poll(until=until)
                 for name in waiting:
                     self._on_message(f"{name} is left: it is still being written, or cannot be scored yet")
@@ -272,8 +276,7 @@ class Watcher:
         for pending in self._list():
             if self._failed.get(pending.name) == pending.listing:
                 continue
-            is_due = self._stability.is_stable(pending, seen_at) and self._is_retry_due(pending)
-            if not is_due or self._is_done(until) or not self._score(pending):
+            if not self._is_due(pending, seen_at) or self._is_done(until) or not self._score(pending):
                 waiting.append(pending.name)
         return waiting
 
@@ -282,7 +285,7 @@ class Watcher:
             return pending_sources(
                 self._folder,
                 source_of=self._source_of,
-                done_file=self._done_file,
+                done_file=self._options.done_file,
                 is_excluded=self._scored.__contains__,
                 ignored=self._ignored,
             )
@@ -312,12 +315,12 @@ class Watcher:
             self._on_message(
                 f"{pending.name} changed while it was scored; it will be scored when it is complete"
             )
-            self._stability.reset(pending, self._clock())
+            del self._attempts[pending.name]
             return False
         drawn_by = pending.source.drawn_by if isinstance(pending.source, CountedBatches) else None
         self._check_alike(comparable_facts(result, drawn_by))
         self._on_result(result)
-        if self._keep_results:
+        if self._options.keep_results:
             self._log.write_result(pending.name, result.to_json(indent=1))
         record = scored_record(
             pending.name,
@@ -329,7 +332,6 @@ class Watcher:
         )
         self._append(record)
         self._scored.add(pending.name)
-        self._failures.pop(pending.name, None)
         self._failed.pop(pending.name, None)
         self._mtime_when_scored[pending.name] = _mtime(pending.path)
         return True
@@ -339,30 +341,33 @@ class Watcher:
         self._on_record(record)
 
     def _is_changed(self, pending: PendingSource) -> bool:
-        again = pending_source(pending.path, source_of=self._source_of, done_file=self._done_file)
+        again = pending_source(pending.path, source_of=self._source_of, done_file=self._options.done_file)
         return again is None or again.listing != pending.listing
 
-    def _is_retry_due(self, pending: PendingSource) -> bool:
-        """Whether it has not failed since it changed, or its retry delay is over."""
-        failure = self._failures.get(pending.name)
-        return failure is None or failure.listing != pending.listing or self._clock() >= failure.next_try
+    def _is_due(self, pending: PendingSource, now: float) -> bool:
+        """Whether a source has not changed for long enough, or is marked as complete; to be called at every poll."""
+        if pending.is_marked is False:
+            return False
+        attempt = self._attempts.get(pending.name)
+        if attempt is None or attempt.listing != pending.listing:
+            rest = 0.0 if pending.is_marked else self._options.settle
+            attempt = self._attempts[pending.name] = _Attempt(pending.listing, now + rest)
+        return now >= attempt.due
 
     def _record_failure(self, pending: PendingSource, error: DataError) -> bool:
         """Schedule a retry, or record the failure after `give_up` seconds; whether it is recorded."""
-        now = self._clock()
-        failure = self._failures.get(pending.name)
-        if failure is None:
+        now, attempt = self._clock(), self._attempts[pending.name]
+        if pending.name not in self._reported:
+            self._reported.add(pending.name)
             self._on_message(f"{pending.name} cannot be scored yet ({error.code}): {error}")
-        if failure is None or failure.listing != pending.listing:
-            failure = _Failure(pending.listing, now, now, _FIRST_DELAY_S)
-        self._failures[pending.name] = failure
-        if now - failure.first >= self._give_up:
+        attempt.failed = min(attempt.failed, now)
+        last = attempt.failed + self._options.give_up
+        if now >= last:
             self._append(failed_record(pending.name, pending.listing, error, timestamp=self._now()))
             self._failed[pending.name] = pending.listing
-            del self._failures[pending.name]
             return True
-        failure.next_try = min(now + failure.delay, failure.first + self._give_up)
-        failure.delay = min(2 * failure.delay, _LONGEST_DELAY_S)
+        attempt.due = min(now + attempt.delay, last)
+        attempt.delay = min(2 * attempt.delay, _LONGEST_DELAY_S)
         return False
 
     def _check_alike(self, facts: Mapping[str, Any]) -> None:
@@ -395,44 +400,6 @@ def _mtime(path: Path) -> int:
         return path.stat().st_mtime_ns
     except OSError:
         return 0
-
-
-def _files(path: Path) -> Iterator[tuple[str, int, int]]:
-    """(relative name, size, time of modification) of a file, or of all visible files below a folder."""
-    if not path.is_dir():
-        yield "", *_facts(path)
-        return
-    pending, visited = [""], set[tuple[int, int]]()
-    while pending:
-        prefix = pending.pop()
-        if links_are_followed() and not is_new(path / prefix, visited):
-            continue
-        try:
-            names = sorted(entry.name for entry in os.scandir(path / prefix))
-        except PermissionError:
-            yield prefix, -1, -1  # scoring it will say so
-            continue
-        for name in names:
-            member = prefix + name
-            if name.startswith("."):
-                continue
-            if (path / member).is_dir() and (links_are_followed() or not (path / member).is_symlink()):
-                pending.append(member + "/")
-            else:
-                yield member, *_facts(path / member)
-
-
-def _facts(path: Path) -> tuple[int, int]:
-    """Size and time of modification."""
-    try:
-        status = path.stat()
-    except PermissionError:
-        return -1, -1
-    except FileNotFoundError:
-        if path.is_symlink():
-            return -1, -1  # a link to nothing is an image that is missing
-        raise
-    return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else (0, 0)
 
 
 def _is_same(path: Path, other: Path) -> bool:
