@@ -32,7 +32,7 @@ from torchvision.utils import save_image
 import genpr
 from genpr.checkpoints.criterion import Objective
 from genpr.checkpoints.rank import Ranking
-from genpr.checkpoints.sweep_folder import SweepFolder
+from genpr.checkpoints.sweep import SweepFolder
 from genpr.integrations.callback import GenprCallback
 from genpr.report.checkpoint_tables import ranking_table, sweep_table
 from genpr.report.files import write_sweep

@@ -14,7 +14,7 @@ import click
 
 import genpr
 from genpr.checkpoints.criterion import Objective
-from genpr.checkpoints.sweep_folder import SweepFolder
+from genpr.checkpoints.sweep import SweepFolder
 from genpr.report.checkpoint_tables import sweep_table
 from genpr.report.files import write_sweep
 

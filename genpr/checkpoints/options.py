@@ -72,18 +72,21 @@ class SamplerKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class SamplerOptions:
-    """How a generator draws images; see `genpr.Sampler.of`, which checks them."""
+    """How a generator draws images; `genpr.Sampler.of` checks them."""
 
     seed: int = option(0, "Seed of latents and noise.")
-    axis: str = option("psi", 'Name under which the generator takes its setting, such as "guidance".')
+    axis: str = option(
+        "psi",
+        "Name under which the generator takes its setting, such as guidance, unless a rule applies it.",
+    )
     rule: str | None = option(
         None,
-        "How psi truncates; see `genpr.Sampler.of`.",
-        unset="the generator does it",
+        "How psi truncates: z-scale, z-clip or z-resample truncate the latents, w-interpolate what the mapping makes of them.",
+        unset="w-interpolate for a generator with mapping and synthesis, else the generator does it",
         choices=("w-interpolate", "z-resample", "z-scale", "z-clip"),
     )
     latent_dim: int | None = option(
-        None, "Coordinates of a latent.", unset="the generator's", least=1, most=2**31
+        None, "Coordinates of a latent.", unset="the generator's z_dim or latent_dim", least=1, most=2**31
     )
     labels: object = option(None, "(n,) or (n, c), one row per image.", in_cli=False)
     image_range: Sequence[float] | None = option(

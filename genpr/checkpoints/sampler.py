@@ -7,11 +7,11 @@ import hashlib
 import math
 import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -32,8 +32,10 @@ from genpr.checkpoints.generator import (
     to_uint8,
 )
 from genpr.checkpoints.latents import Latents, check_count, check_psi
+from genpr.checkpoints.options import SamplerKeywords, SamplerOptions
 from genpr.errors import DataError, UsageError
 from genpr.features.custom import networks_of, weights_sha256
+from genpr.features.options import takes_options
 from genpr.images.arrays import MOST_OUTSIDE, ImageRange, checked_range
 from genpr.images.datasets import CountedBatches
 from genpr.notices import Notice, notice
@@ -71,20 +73,9 @@ class Sampler:
     _loaded: LoadedGenerator | None = field(repr=False)
 
     @classmethod
+    @takes_options(SamplerOptions)
     def of(
-        cls,
-        generator: object,
-        *,
-        n: int,
-        latent_dim: int | None = None,
-        seed: int = 0,
-        axis: str = "psi",
-        rule: str | None = None,
-        labels: object = None,
-        image_range: Sequence[float] | None = None,
-        batch_size: int = 64,
-        device: str | torch.device = "auto",
-        name: str | None = None,
+        cls, generator: object, *, n: int, name: str | None = None, **options: Unpack[SamplerKeywords]
     ) -> Sampler:
         """Prepare to draw n images at any setting of a generator.
 
@@ -92,17 +83,8 @@ class Sampler:
             generator: A callable `(latents, *, labels=None, **axis)`, an object with `mapping` and `synthesis`, or
                 what `genpr.load_generator` gave (see `genpr.checkpoints.generator`).
             n: Images per setting.
-            latent_dim: Coordinates of a latent; None takes the generator's `z_dim` or `latent_dim`.
-            seed: Of the latents, and of whatever noise the generator adds.
-            axis: What `images` varies: passed to the generator by this name, unless a rule applies it.
-            rule: `z-scale`, `z-clip` or `z-resample` truncate the latents themselves, `w-interpolate` what the
-                mapping makes of them (see `genpr.checkpoints.latents`); the generator is then not given psi. None is
-                `w-interpolate` for an object with `mapping` and `synthesis`, and the axis by name for any other.
-            labels: (n,) or (n, c), one row per image.
-            image_range: Black and white of float images, such as (-1, 1); uint8 images need none.
-            batch_size: Images per call of the generator.
-            device: "auto" is where the generator's networks are, and the CPU if none are found.
             name: What to call it in messages.
+            **options: The fields of `SamplerOptions`.
 
         Raises:
             UsageError: Something of this is impossible, or the generator does not take it.
@@ -117,31 +99,30 @@ class Sampler:
         loaded = generator if isinstance(generator, LoadedGenerator) else None
         target: Any = generator if loaded is None else loaded.generator
         name = name or (_name_of(target) if loaded is None else loaded.spec)
-        who = f"generator {name!r}"
+        who, chosen = f"generator {name!r}", SamplerOptions(**options)
         check_generator(target, who)
-        check_count("batch_size", batch_size)
-        latents = Latents.draw(n, _latent_dim_of(target, latent_dim, who), seed=seed)
-        rows = _label_tensor(labels, n)
-        where = device_of(target, device, who)
+        check_count("batch_size", chosen.batch_size)
+        latents = Latents.draw(n, _latent_dim_of(target, chosen.latent_dim, who), seed=chosen.seed)
+        labels, device = _label_tensor(chosen.labels, n), device_of(target, chosen.device, who)
         route, rule = find_route(
             target,
-            axis=axis,
-            rule=rule,
-            labels=rows,
+            axis=chosen.axis,
+            rule=chosen.rule,
+            labels=labels,
             latent_dim=latents.z.shape[1],
-            device=where,
+            device=device,
             who=who,
         )
         return cls(
             generator=target,
             name=name,
             latents=latents,
-            axis=axis,
+            axis=chosen.axis,
             rule=rule,
-            labels=rows,
-            image_range=checked_range(image_range),
-            batch_size=batch_size,
-            device=where,
+            labels=labels,
+            image_range=checked_range(chosen.image_range),
+            batch_size=chosen.batch_size,
+            device=device,
             _route=route,
             _loaded=loaded,
         )
@@ -262,26 +243,20 @@ class GeneratedImages(CountedBatches):
         return to_uint8(output, expected=stop - start, image_range=sampler.image_range, who=who)
 
 
-@dataclass(eq=False)
+@takes_options(SamplerOptions)
 class CheckpointImages(CountedBatches):
     """Images of the generator of a checkpoint: batches uint8 (b, 3, h, w), the same whenever they are iterated over.
 
     The generator is loaded when iteration begins and let go when it ends, so that of many checkpoints one is in memory.
-    Checkpoints drawn with the same options get the same latents and the same noise. `Evaluator.score` takes it.
+    Checkpoints drawn with the same options get the same latents and the same noise; networks are moved to the device.
+    `Evaluator.score` takes it.
 
     Args:
         spec: "path/to/file.py:factory" or "package.module:factory"; the factory is called with the checkpoint.
         checkpoint: A file or folder.
         n: Images.
         setting: Where on the axis; None draws from the latents as they are, and passes no axis.
-        axis: Name of the axis.
-        rule: How psi truncates, if not the generator does it; see `genpr.Sampler.of`.
-        latent_dim: Coordinates of a latent; None takes the generator's `z_dim` or `latent_dim`.
-        seed: Of latents and noise.
-        labels: (n,) or (n, c), one row per image.
-        image_range: Black and white of float images, such as (-1, 1); uint8 images need none.
-        batch_size: Images per call of the generator.
-        device: "auto", "cpu", "cuda" or "cuda:N"; networks are moved there.
+        **options: The fields of `SamplerOptions`.
 
     Raises:
         UsageError: A number is out of range, or a rule or axis comes without a setting. Iteration raises what
@@ -293,33 +268,30 @@ class CheckpointImages(CountedBatches):
         (5000, 'step-1000.pt')
     """
 
-    spec: str
-    checkpoint: str | os.PathLike[str]
-    _: KW_ONLY
-    n: int
-    setting: Setting | None = None
-    axis: str = "psi"
-    rule: str | None = None
-    latent_dim: int | None = None
-    seed: int = 0
-    labels: object = field(default=None, repr=False)
-    image_range: Sequence[float] | None = None
-    batch_size: int = 64
-    device: str | torch.device = "auto"
-    _drawn_by: dict[str, object] | None = field(default=None, init=False, repr=False)
-    _notices: tuple[Notice, ...] = field(default=(), init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        check_count("n", self.n)
-        check_count("batch_size", self.batch_size)
-        checked_range(self.image_range)
-        if self.setting is None and (self.rule is not None or self.axis != "psi"):
-            what = f"rule {self.rule!r}" if self.rule is not None else f"axis {self.axis!r}"
+    def __init__(
+        self,
+        spec: str,
+        checkpoint: str | os.PathLike[str],
+        *,
+        n: int,
+        setting: Setting | None = None,
+        **options: Unpack[SamplerKeywords],
+    ) -> None:
+        chosen = SamplerOptions(**options)
+        check_count("n", n)
+        check_count("batch_size", chosen.batch_size)
+        checked_range(chosen.image_range)
+        if setting is None and (chosen.rule is not None or chosen.axis != SamplerOptions.axis):
+            what = f"rule {chosen.rule!r}" if chosen.rule is not None else f"axis {chosen.axis!r}"
             raise UsageError(
                 f"the {what} needs a setting, such as psi = 0.7, and found none", code="bad-setting"
             )
-        if self.setting is not None and self.rule is not None:
-            check_psi(self.rule, self.setting)
+        if setting is not None and chosen.rule is not None:
+            check_psi(chosen.rule, setting)
+        self.spec, self.checkpoint, self.n, self.setting = spec, checkpoint, n, setting
+        self._options = chosen
+        self._drawn_by: dict[str, object] | None = None
+        self._notices: tuple[Notice, ...] = ()
 
     def __len__(self) -> int:
         return self.n
@@ -363,20 +335,12 @@ class CheckpointImages(CountedBatches):
                 gc.collect()  # networks with reference cycles stay until the garbage collector runs
 
     def _load(self) -> GeneratedImages:
-        rule, setting = (self.rule, self.setting) if self.setting is not None else _NO_TRUNCATION
-        sampler = Sampler.of(
-            load_generator(self.spec, self.checkpoint, device=self.device),
-            n=self.n,
-            latent_dim=self.latent_dim,
-            seed=self.seed,
-            axis=self.axis,
-            rule=rule,
-            labels=self.labels,
-            image_range=self.image_range,
-            batch_size=self.batch_size,
-            device=self.device,
-        )
-        return sampler.images(setting)
+        options, setting = self._options, self.setting
+        if setting is None:
+            rule, setting = _NO_TRUNCATION
+            options = replace(options, rule=rule)
+        loaded = load_generator(self.spec, self.checkpoint, device=options.device)
+        return Sampler.of(loaded, n=self.n, **vars(options)).images(setting)
 
     def _check_same(self, drawn_by: dict[str, object]) -> None:
         """Check that the images are those of the previous pass: several networks read them in passes of their own."""

@@ -19,12 +19,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 from kills import run_killed
 
 from genpr import storage
-from genpr.checkpoints import sweep, sweep_folder
+from genpr.checkpoints import sweep
 from genpr.checkpoints.criterion import Objective
 from genpr.evaluation import evaluator
 from genpr.report import files, sweep_plot
 
-FILES = {module.__file__ for module in (storage, sweep_folder, files)}
+FILES = {module.__file__ for module in (storage, sweep, files)}
 
 
 def numbers(found: sweep.Sweep, _goal: Objective, *, form: str) -> bytes:
@@ -35,7 +35,7 @@ def numbers(found: sweep.Sweep, _goal: Objective, *, form: str) -> bytes:
 def swept(source: Path, out: Path) -> None:
     reals = evaluator.Evaluator(source / "real.npy", control=False, intervals=False, device="cpu")
     paths = {float(path.stem): path for path in source.glob("[0-9]*.npy")}
-    folder = sweep_folder.SweepFolder(out)
+    folder = sweep.SweepFolder(out)
     found = sweep.sweep(reals, paths, folder=folder)
     files.write_sweep(found, Objective(), folder)
 

@@ -18,8 +18,7 @@ from matplotlib.figure import Figure
 
 import genpr
 from genpr.checkpoints.criterion import Objective
-from genpr.checkpoints.sweep import Sweep, SweepPoint, sweep, warnings_of
-from genpr.checkpoints.sweep_folder import SweepFolder
+from genpr.checkpoints.sweep import Sweep, SweepFolder, SweepPoint, sweep, warnings_of
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.notices import Notice
 from genpr.report.checkpoint_tables import sweep_table

@@ -16,7 +16,7 @@ from PIL import Image
 from safetensors.numpy import save_file
 
 import genpr
-from genpr.checkpoints.sweep_folder import SweepFolder
+from genpr.checkpoints.sweep import SweepFolder
 from genpr.cli.console import show_notices
 from genpr.cli.main import run
 from genpr.errors import GenprError, UsageError
