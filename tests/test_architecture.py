@@ -287,7 +287,7 @@ LIGHT = """
     --help | --version | nonsense | score --help | audit --help | doctor --help
     list extractors | list protocols | list metrics | list metrics --json | list nonsense
     weights list | weights verify | weights fetch nonsense | cache list | cache prune --max-size 1GB | cache prune --max-size x
-    compare a.json b.json | compare a.json a.json | compare none.json a.json | compare damaged.json a.json
+    compare a.json b.json | compare a.json a.json | compare whole.json whole.json | compare none.json a.json | compare damaged.json a.json
     rank --results a.json b.json | rank --results none.json a.json
     score none fake | score real none --extractor pixels | score real | score real fake --nonsense | score real fake --k 0 | score real fake --k x
     score real fake --extractor nonsense | score real fake --metrics nonsense | score real fake --protocol nonsense
@@ -307,6 +307,8 @@ def test_commands_without_tensors_import_no_torch(tmp_path, write_images):
     for name in ("a", "b"):
         result = genpr.score(tmp_path / "real", tmp_path / "fake", **options)
         (tmp_path / f"{name}.json").write_text(result.to_json())
+    result = genpr.score(tmp_path / "real", tmp_path / "fake", **options | {"intervals": True})
+    (tmp_path / "whole.json").write_text(result.to_json())
     (tmp_path / "damaged.json").write_text("{}")
     lines = [line.split() for line in LIGHT.replace("\n", "|").split("|") if line.strip()]
     code = f"""

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from genpr.errors import DataError, UsageError, short, some
 from genpr.evaluation.result import Result, recipe_of, result_of
 from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, parse_json, read_bytes
@@ -68,11 +70,9 @@ def resampled(result: Result, metric: str) -> Resampled | None:
     value = result.metrics[metric]
     if value.replicates is None or value.n_counted is None:
         return None
-    import torch
-
     return Resampled(
         value=value.value,
-        replicates=torch.tensor(value.replicates, dtype=torch.float64),
+        replicates=np.array(value.replicates, dtype=np.float64),
         n=value.n_counted,
         seed=result.seed,
         n_real=result.real.n,

@@ -78,6 +78,7 @@ def resampled_f_beta(precision: Resampled, recall: Resampled, beta: float) -> Re
     Raises:
         UsageError: They are not of the same halves ("bad-option").
     """
+    import numpy as np
     import torch
 
     from genpr.metrics.curves import f_scores
@@ -91,7 +92,7 @@ def resampled_f_beta(precision: Resampled, recall: Resampled, beta: float) -> Re
             "an F-score needs precision and recall of the same score, with equally many replicates",
             code="bad-option",
         )
-    replicates = f_scores(precision.replicates.cpu().numpy(), recall.replicates.cpu().numpy(), beta)
+    replicates = f_scores(np.asarray(precision.replicates), np.asarray(recall.replicates), beta)
     return Resampled(
         value=f_beta(precision.value, recall.value, beta),
         replicates=torch.from_numpy(replicates),

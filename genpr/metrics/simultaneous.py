@@ -191,7 +191,10 @@ def _check(scores: Sequence[Resampled]) -> None:
             f"replicates come in equally many pairs of complementary halves, not in shapes {found}",
             code="bad-option",
         )
-    if not all(math.isfinite(score.value) and bool(score.replicates.isfinite().all()) for score in scores):
+    if not all(
+        math.isfinite(score.value) and bool(np.isfinite(np.asarray(score.replicates)).all())
+        for score in scores
+    ):
         raise UsageError("scores and replicates must be finite numbers", code="bad-option")
 
 
@@ -203,7 +206,7 @@ def _split_differences(scores: Sequence[Resampled]) -> tuple[Floats, int]:
     halved = np.zeros((len(blocks) * splits, len(scores)))
     for place, (score, key) in enumerate(zip(scores, keys, strict=True)):
         start = blocks.index(key) * splits
-        replicates = score.replicates.double().cpu().numpy()
+        replicates = np.asarray(score.replicates, dtype=np.float64)
         halved[start : start + splits, place] = (replicates[::2] - replicates[1::2]) / 2
     return halved, splits
 

@@ -31,6 +31,8 @@ from typing import TYPE_CHECKING, Literal
 from genpr.errors import UsageError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor
 
 _LEVEL = 0.95
@@ -55,7 +57,7 @@ class Interval:
         return self.low <= value <= self.high
 
 
-def standard_error(replicates: Tensor) -> float:
+def standard_error(replicates: Tensor | NDArray[np.float64]) -> float:
     """Standard error of the metric of whole sets, from its values for their halves.
 
     Args:
@@ -69,8 +71,8 @@ def standard_error(replicates: Tensor) -> float:
             f"replicates come in pairs of complementary halves, not in a shape {tuple(replicates.shape)}",
             code="bad-option",
         )
-    halved = (replicates[::2] - replicates[1::2]).double() / 2
-    return float(halved.square().mean().sqrt())
+    halved = (replicates[::2] - replicates[1::2]) / 2
+    return math.sqrt(float((halved * halved).mean()))
 
 
 def lower_part(a: Tensor, b: Tensor) -> Tensor:
@@ -85,7 +87,12 @@ def lower_part(a: Tensor, b: Tensor) -> Tensor:
 
 
 def interval_of(
-    value: float, replicates: Tensor, *, n: int, lower: float = 0.0, upper: float | None = 1.0
+    value: float,
+    replicates: Tensor | NDArray[np.float64],
+    *,
+    n: int,
+    lower: float = 0.0,
+    upper: float | None = 1.0,
 ) -> Interval:
     """A 95 % interval for what a metric would be on average over such sets of these sizes; never of zero width.
 
@@ -161,7 +168,7 @@ class Resampled:
     """
 
     value: float
-    replicates: Tensor
+    replicates: Tensor | NDArray[np.float64]
     n: int
     seed: int
     n_real: int
