@@ -72,6 +72,20 @@ def samples_at(path: Path) -> str | None:
     return str(path) if is_sample else None
 
 
+def check_folder(folder: Path) -> None:
+    """Check that there is a folder to watch.
+
+    Raises:
+        UsageError: There is none.
+    """
+    if not folder.is_dir():
+        raise UsageError(
+            f"there is no folder {folder} to watch; make it before the training run does",
+            code="path-not-found",
+            path=str(folder),
+        )
+
+
 def natural_order(name: str) -> tuple[list[str | int], str]:
     """A key that puts epoch_2 before epoch_10."""
     parts = re.split(r"([0-9]+)", name)
@@ -214,12 +228,7 @@ class Watcher:
         now: Callable[[], float] = time.time,
         **options: Unpack[WatchKeywords],
     ) -> None:
-        if not folder.is_dir():
-            raise UsageError(
-                f"there is no folder {folder} to watch; make it before the training run does",
-                code="path-not-found",
-                path=str(folder),
-            )
+        check_folder(folder)
         chosen = WatchOptions(**options)
         self._evaluator, self._folder, self._log = evaluator, folder, log
         self._options, self._source_of = chosen, source_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import Field, dataclass
+from dataclasses import Field, dataclass, replace
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -205,8 +205,21 @@ class LabelFlags:
         return cast("ClassOptions", given)
 
 
-ONLY_IN_SCORE = ("per_class", "min_per_class", "worst_by")
-"""Fields of `LabelFlags` that other commands do not have."""
+def score_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a score to a command that scores many sets, which gets a `ScoreOptions` as `options`."""
+
+    @wraps(command)
+    def with_labels(*args: object, options: ScoreOptions, labels: LabelFlags, **values: object) -> object:
+        return command(*args, options=replace(options, labels=labels.chosen()), **values)
+
+    groups: tuple[Callable[[Any], Any], ...] = (
+        option_group(ScoreOptions, without={"held_out", "equal_sizes"}),
+        follow_symlinks,
+        option_group(LabelFlags, "labels", without={"per_class", "min_per_class", "worst_by"}),
+    )
+    wrapped: Callable[..., Any] = with_options(with_labels, groups)
+    return wrapped
+
 
 DRAWN_BY_SCORE = ("seed", "axis", "batch_size", "device")
 """Fields of `SamplerOptions` that a command takes from its other options."""

@@ -12,12 +12,10 @@ import click
 from genpr.cli.console import progress_bars
 from genpr.cli.options import (
     DRAWN_BY_SCORE,
-    ONLY_IN_SCORE,
     CheckpointFlags,
-    LabelFlags,
-    follow_symlinks,
     option_group,
     refuse_given,
+    score_options,
 )
 from genpr.cli.output import PageOutput
 from genpr.errors import some
@@ -50,9 +48,7 @@ _OF_RESULTS = {"sources", "by", "from_results", "force", "html", "as_json", "qui
     help="Rank files that `genpr score --json` wrote: no REAL, and nothing is computed.",
 )
 @option_group(CheckpointFlags, "drawn", without=DRAWN_BY_SCORE)
-@option_group(ScoreOptions, without={"held_out", "equal_sizes"})
-@follow_symlinks
-@option_group(LabelFlags, "labels", without=ONLY_IN_SCORE)
+@score_options
 @click.option("--skip-bad", is_flag=True, help="Leave out checkpoints that cannot be scored, and say so.")
 @click.option(
     "--force", is_flag=True, help="Rank even what was not made alike, or has other numbers of images."
@@ -65,7 +61,6 @@ def command(
     from_results: bool,
     drawn: CheckpointFlags,
     options: ScoreOptions,
-    labels: LabelFlags,
     skip_bad: bool,
     force: bool,
     output: PageOutput,
@@ -96,7 +91,6 @@ def command(
     else:
         if len(sources) < 2:
             raise click.UsageError("needed REAL and at least one CHECKPOINT, found one path (or --results)")
-        options = replace(options, labels=labels.chosen())
         _check_order(by, options.labels)  # what can be wrong at once is said at once
         drawn.check()
         output.check_several(len(sources) - 1, "checkpoints")

@@ -14,11 +14,9 @@ from genpr.checkpoints.options import parse_numbers
 from genpr.cli.console import complain, progress_bars
 from genpr.cli.options import (
     DRAWN_BY_SCORE,
-    ONLY_IN_SCORE,
     GeneratorFlags,
-    LabelFlags,
-    follow_symlinks,
     option_group,
+    score_options,
 )
 from genpr.cli.output import THRESHOLD_MISSED, PageOutput, threshold
 from genpr.evaluation.options import ScoreOptions
@@ -78,9 +76,7 @@ class SweepFlags(GeneratorFlags):
 @click.argument("real")
 @click.argument("points", metavar="[SETTING=FAKES]...", nargs=-1, type=point)
 @option_group(SweepFlags, "flags", without=DRAWN_BY_SCORE)
-@option_group(ScoreOptions, without={"held_out", "equal_sizes"})
-@follow_symlinks
-@option_group(LabelFlags, "labels", without=ONLY_IN_SCORE)
+@score_options
 @option_group(PageOutput, "output")
 def command(
     real: str,
@@ -88,7 +84,6 @@ def command(
     *,
     flags: SweepFlags,
     options: ScoreOptions,
-    labels: LabelFlags,
     output: PageOutput,
 ) -> int:
     """Score a generator at several settings of one axis against REAL: what does truncation or guidance trade?
@@ -101,7 +96,7 @@ def command(
     Each FAKES is a folder, archive, .npz or feature file, as for `genpr score`. Of a generator, every setting gets the
     same latents, drawn with --seed. Exits 5 if no setting reaches --at-least.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    options, settings = replace(options, labels=labels.chosen()), flags.settings
+    settings = flags.settings
     _check_sources(points, flags)
     output.check_several(len(set(settings or dict(points))), "settings")
     from genpr.images.paths import check_there

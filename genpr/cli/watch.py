@@ -15,12 +15,10 @@ from genpr.checkpoints.options import WatchOptions
 from genpr.cli.console import complain, emit, progress_bars, show_notices
 from genpr.cli.options import (
     DRAWN_BY_SCORE,
-    ONLY_IN_SCORE,
     CheckpointFlags,
-    LabelFlags,
-    follow_symlinks,
     option_group,
     refuse_given,
+    score_options,
 )
 from genpr.cli.output import TextOutput
 from genpr.errors import UsageError
@@ -75,9 +73,7 @@ class WatchFlags(WatchOptions):
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @option_group(WatchFlags, "flags")
 @option_group(CheckpointFlags, "drawn", without=DRAWN_BY_SCORE)
-@option_group(ScoreOptions, without={"held_out", "equal_sizes"})
-@follow_symlinks
-@option_group(LabelFlags, "labels", without=ONLY_IN_SCORE)
+@score_options
 @option_group(TextOutput, "output")
 def command(
     real: str,
@@ -86,7 +82,6 @@ def command(
     flags: WatchFlags,
     drawn: CheckpointFlags,
     options: ScoreOptions,
-    labels: LabelFlags,
     output: TextOutput,
 ) -> None:
     """Score new samples or checkpoints in DIR against REAL as a training run writes them.
@@ -101,7 +96,6 @@ def command(
     genpr watch real/ runs/7/samples
     genpr watch real/ runs/7 --generator gan.py:load --n 2000 --psi 0.7
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    options = replace(options, labels=labels.chosen())
     _check(real, folder, flags.by, options)
     drawn.check()
     if drawn.generator is not None:
@@ -140,18 +134,13 @@ def command(
 
 def _check(real: str, folder: Path, by: str, options: ScoreOptions) -> None:
     """What can be wrong at once is said at once: importing torch alone takes seconds."""
-    from genpr.checkpoints.criterion import check_computed, number_of
+    from genpr.checkpoints.criterion import check_computed
+    from genpr.checkpoints.watch import check_folder
 
-    number_of(by)
     plan = ScorePlan.of(options.protocol, None, options)
     computed = (*plan.spaces, *(() if options.labels is None else options.labels.names))
     check_computed(by, computed, "this watch does not compute")
-    if not folder.is_dir():
-        raise UsageError(
-            f"there is no folder {folder} to watch; make it before the training run does",
-            code="path-not-found",
-            path=str(folder),
-        )
+    check_folder(folder)
     if Path(real).exists() and folder.samefile(real):
         raise UsageError(
             f"{real} cannot be both the reals and the folder to watch; samples are expected as folders or files in it",
