@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from blob_checkpoints import GENERATOR, real_blobs, write_checkpoint, write_generator
+from raising import raising
 
 import genpr
 from genpr.checkpoints.generator import check_factory
@@ -122,11 +123,8 @@ def test_what_changes_between_two_readings_is_refused(spec, checkpoint, tmp_path
     images = CheckpointImages(spec, checkpoint, n=20, **OPTIONS)
     drawn(images)
     write_checkpoint(checkpoint, 0.5)
-    with pytest.raises(
-        DataError, match="other weights and checkpoint than when its images were read before"
-    ) as caught:
+    with raising(DataError, "checkpoint-changed"):
         drawn(images)
-    assert caught.value.code == "checkpoint-changed"
     spec = write_generator(
         tmp_path, GENERATOR.replace('torch.load(path)["spread"]', "torch.randn(())"), "luck.py"
     )
@@ -158,20 +156,8 @@ def test_what_was_cut_off_is_told(spec, checkpoint):
     ids=str,
 )
 def test_impossible_options_are_refused_at_once(options, code):
-    with pytest.raises(UsageError) as caught:
+    with raising(UsageError, code):
         CheckpointImages("gan.py:load", "a.pt", **{"n": 20, **options})
-    assert caught.value.code == code
-
-
-def test_half_a_checkpoint_is_bad_data(spec, checkpoint):
-    whole = checkpoint.read_bytes()
-    for content in (b"", whole[: len(whole) // 2], b"something else"):
-        checkpoint.write_bytes(content)
-        with pytest.raises(
-            DataError, match=r"could not be loaded from .*step-1\.pt.*is the file whole"
-        ) as caught:
-            drawn(CheckpointImages(spec, checkpoint, n=20, **OPTIONS))
-        assert caught.value.code == "checkpoint-failed"
 
 
 @pytest.mark.parametrize(
@@ -186,9 +172,8 @@ def test_who_is_blamed_for_what_a_factory_raises(tmp_path, checkpoint, raised, k
     spec = write_generator(
         tmp_path, GENERATOR.replace("    return Blobs(", f"    raise {raised}\n    return Blobs(")
     )
-    with pytest.raises(kind) as caught:
+    with raising(kind, code):
         drawn(CheckpointImages(spec, checkpoint, n=20, **OPTIONS))
-    assert caught.value.code == code
 
 
 @pytest.mark.parametrize(
@@ -210,9 +195,8 @@ def test_a_generator_that_fails_is_bad_data_and_a_wrong_one_wrong_use(
 ):
     assert before in GENERATOR
     spec = write_generator(tmp_path, GENERATOR.replace(before, after))
-    with pytest.raises(kind) as caught:
+    with raising(kind, code):
         drawn(CheckpointImages(spec, checkpoint, n=20, **OPTIONS))
-    assert caught.value.code == code
 
 
 def test_a_factory_can_be_checked_before_there_is_a_checkpoint(spec, tmp_path):

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from raising import raising
 
 from genpr.checkpoints.generator import to_uint8
 from genpr.errors import DataError, UsageError
@@ -110,15 +111,13 @@ def test_what_was_cut_off_is_counted_beyond_one_level():
 def test_nan_and_infinity_are_no_pixels(bad):
     images = torch.zeros(2, 3, 4, 4)
     images[1, 2, 3, 3] = bad
-    with pytest.raises(DataError, match="generator 'g' returned NaN or infinite values") as caught:
+    with raising(DataError, "generator-non-finite"):
         convert(images, image_range=(0.0, 1.0))
-    assert caught.value.code == "generator-non-finite"
 
 
 def test_floats_without_a_range_are_refused_with_what_they_are():
-    with pytest.raises(DataError, match=r"returned float32 images with values 0 to 119; declare") as caught:
+    with raising(DataError, "generator-range"):
         convert(GRID.float())
-    assert caught.value.code == "generator-range"
 
 
 @pytest.mark.parametrize(

@@ -61,11 +61,6 @@ def test_another_rule_is_another_sweep(evaluator, tmp_path):
         genpr.truncation_sweep(ShapesGenerator(), evaluator, [0.3], n=50, rule="z-clip", out=tmp_path)
 
 
-def test_what_a_generator_does_not_take_is_said(evaluator):
-    with pytest.raises(UsageError, match="guidance"):
-        genpr.truncation_sweep(ShapesGenerator(), evaluator, [1.0], n=50, axis="guidance")
-
-
 def test_the_script(evaluator, tmp_path, write_images, monkeypatch, capsys):
     real = write_images("real", ShapesGenerator()(draw_latents(60, seed=1)).permute(0, 2, 3, 1).numpy())
     script = Path(__file__).parents[2] / "scripts" / "truncation_sweep.py"

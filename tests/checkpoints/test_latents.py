@@ -6,6 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 import torch
+from raising import raising
 from scipy import stats
 
 from genpr.checkpoints.latents import RULES, Latents
@@ -26,11 +27,6 @@ def test_latents_are_those_of_a_seeded_generator_and_nothing_else_moves():
     assert (drawn.z.dtype, drawn.z.device.type, len(drawn)) == (torch.float32, "cpu", 50)
     assert not torch.equal(drawn.z, Latents.draw(50, 7, seed=6).z)
     assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_rows_are_a_part():
-    drawn = Latents.draw(50, 7, seed=5)
-    assert torch.equal(drawn.rows(10, 13).z, drawn.z[10:13])
 
 
 def test_scaling_and_clipping_are_what_they_say(latents):
@@ -92,9 +88,8 @@ def test_psi_zero_is_the_middle_and_latents_stay_as_they_were(latents, rule):
 def test_psi_of_w_may_be_negative_but_not_that_of_z(latents):
     assert torch.equal(latents.truncated("w-interpolate", -1), latents.z)
     for rule in ("z-scale", "z-clip", "z-resample"):
-        with pytest.raises(UsageError, match=f"at least 0 for the rule {rule}, but is -0.5") as caught:
+        with raising(UsageError, "bad-psi"):
             latents.truncated(rule, -0.5)
-        assert caught.value.code == "bad-psi"
 
 
 @pytest.mark.parametrize("psi", [math.nan, math.inf, True, "0.5", None])
@@ -105,9 +100,8 @@ def test_psi_must_be_a_finite_number(latents, rule, psi):
 
 
 def test_an_unknown_rule_is_met_with_the_known_ones(latents):
-    with pytest.raises(UsageError, match="no rule 'z-fold'; use one of w-interpolate, z-resample") as caught:
+    with raising(UsageError, "unknown-rule"):
         latents.truncated("z-fold", 0.5)
-    assert caught.value.code == "unknown-rule"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import textwrap
 
 import pytest
 import torch
+from raising import raising
 from torch import nn
 
 import genpr
@@ -162,9 +163,8 @@ def test_missing_files_and_packages_are_named(tmp_path, write):
         load_generator(f"{tmp_path / 'nowhere.py'}:load")
     with pytest.raises(UsageError, match="No module named 'no_such_pkg'"):
         load_generator("no_such_pkg:load")
-    with pytest.raises(UsageError, match=r"there is no checkpoint .*nowhere\.pt") as caught:
+    with raising(UsageError, "no-checkpoint"):
         load_generator(f"{write('net.py', NET)}:load", tmp_path / "nowhere.pt")
-    assert caught.value.code == "no-checkpoint"
 
 
 def test_errors_of_genpr_inside_a_factory_keep_their_code(write):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from raising import raising
 
 import genpr
 from genpr.checkpoints.criterion import Objective
@@ -140,24 +141,19 @@ def test_objectives_are_described():
 
 
 @pytest.mark.parametrize(
-    ("objective", "says", "code"),
+    ("objective", "code"),
     [
-        (
-            Objective("coverage"),
-            "coverage needs coverage, but computed are precision, recall, fid",
-            "goal-not-computed",
-        ),
-        (Objective("recall", {"density": 1}), "density needs density", "goal-not-computed"),
-        (Objective("fid"), "wants much of fid, which is a number of which less is better", "goal-not-higher"),
-        (Objective("f1", {"fid": 3}), "wants much of fid", "goal-not-higher"),
-        (Objective("pareto"), "no single number", "goal-not-higher"),
-        (Objective("beauty"), "unknown", "unknown-metric"),
+        (Objective("coverage"), "goal-not-computed"),
+        (Objective("recall", {"density": 1}), "goal-not-computed"),
+        (Objective("fid"), "goal-not-higher"),
+        (Objective("f1", {"fid": 3}), "goal-not-higher"),
+        (Objective("pareto"), "goal-not-higher"),
+        (Objective("beauty"), "unknown-metric"),
     ],
 )
-def test_objectives_that_cannot_be_met_are_refused(objective, says, code):
-    with pytest.raises(UsageError, match=says) as error:
+def test_objectives_that_cannot_be_met_are_refused(objective, code):
+    with raising(UsageError, code):
         objective.check(["precision", "recall", "fid"])
-    assert error.value.code == code
 
 
 def test_f_scores_need_precision_and_recall():

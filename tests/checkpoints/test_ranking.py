@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from raising import raising
 
 import genpr
-from genpr.checkpoints.rank import Ranking, rank_checkpoints, rank_results
+from genpr.checkpoints.rank import rank_checkpoints, rank_results
 from genpr.errors import DataError, ResourceError, UsageError
 from genpr.evaluation.compare import compare
 from genpr.metrics.f_beta import f_beta
@@ -214,11 +215,6 @@ def test_a_single_checkpoint_is_first_of_one(results):
         assert ranking.summary == "good is the only checkpoint: there is nothing to compare it with."
 
 
-def test_where_all_are_equal_nobody_is_worse(results):
-    ranking = rank_results({"a": results["good"], "b": results["good"]})
-    assert ranking.summary == "all 2 are equal by f1."
-
-
 @pytest.mark.parametrize(
     ("by", "code"),
     [
@@ -231,12 +227,10 @@ def test_where_all_are_equal_nobody_is_worse(results):
     ],
 )
 def test_what_cannot_rank_is_refused(results, evaluator, by, code):
-    with pytest.raises(UsageError) as caught:
+    with raising(UsageError, code):
         rank_results(results, by=by)
-    assert caught.value.code == code
-    with pytest.raises(UsageError) as caught:
+    with raising(UsageError, code):
         rank_checkpoints(evaluator, {"a": None}, by=by)  # before anything is scored
-    assert caught.value.code == code
 
 
 def test_what_has_no_value_stands_last_without_a_rank(results):
@@ -249,16 +243,14 @@ def test_what_has_no_value_stands_last_without_a_rank(results):
     assert "no value of coverage with these images: none" in ranking.remarks
     assert ranking.has_bounds
     assert "none" not in ranking.contenders
-    with pytest.raises(DataError, match="no value") as caught:
+    with raising(DataError, "undefined"):
         rank_results({"none": without}, by="coverage")
-    assert caught.value.code == "undefined"
 
 
 def test_results_that_were_not_made_alike_are_refused(results, real, fakes):
     other = genpr.score(real, fakes["alike"], k=4, control=False)
-    with pytest.raises(DataError, match="k of precision is 4") as caught:
+    with raising(DataError, "not-alike"):
         rank_results({**results, "other": other})
-    assert caught.value.code == "not-alike"
     forced = rank_results({**results, "other": other}, force=True)
     assert any("k of precision is 4" in remark for remark in forced.remarks)
     assert not forced.has_bounds
@@ -342,9 +334,8 @@ def test_files_of_one_name_are_told_apart_by_their_folders(evaluator, files):
     ids=str,
 )
 def test_checkpoints_without_names_are_refused(evaluator, checkpoints, code):
-    with pytest.raises(UsageError) as caught:
+    with raising(UsageError, code):
         rank_checkpoints(evaluator, checkpoints)
-    assert caught.value.code == code
     with pytest.raises(UsageError, match="at least one"):
         rank_results({})
 
@@ -352,9 +343,8 @@ def test_checkpoints_without_names_are_refused(evaluator, checkpoints, code):
 def test_a_checkpoint_that_fails_is_named(evaluator, fakes, files):
     bad = fakes["good"].copy()
     bad[3, 1] = math.nan
-    with pytest.raises(DataError, match=r"^checkpoint broken: ") as caught:
+    with raising(DataError, "non-finite"):
         rank_checkpoints(evaluator, {"good": fakes["good"], "broken": bad})
-    assert caught.value.code == "non-finite"
     with pytest.raises(UsageError, match=r"^checkpoint gone.npy: ") as caught:
         rank_checkpoints(evaluator, [*files, files[0].parent / "gone.npy"])
     assert caught.value.exit_code == 2
@@ -368,9 +358,8 @@ def test_bad_checkpoints_are_left_out_if_asked(evaluator, fakes):
     assert names(ranking) == ["good"]
     assert list(ranking.left_out) == ["bad", "gone"]
     assert ranking.left_out["bad"].startswith("checkpoint bad: ")
-    with pytest.raises(DataError, match="no checkpoint is left") as caught:
+    with raising(DataError, "no-checkpoints-left"):
         rank_checkpoints(evaluator, {"bad": bad}, skip_bad=True)
-    assert caught.value.code == "no-checkpoints-left"
 
 
 def test_what_would_fail_all_is_never_skipped(evaluator, fakes, monkeypatch):
@@ -391,12 +380,6 @@ def test_it_is_plain_json(results):
         assert record["contenders"] == list(ranking.contenders)
     first = rank_results(results).to_dict()["checkpoints"][1]
     assert set(first["bounds"]) == {"low", "high"}
-
-
-def test_the_facade_has_it(evaluator, fakes):
-    ranking = genpr.rank_checkpoints(evaluator, {"good": fakes["good"]})
-    assert isinstance(ranking, Ranking)
-    assert genpr.rank_results is rank_results
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import random
 import numpy as np
 import pytest
 import torch
+from raising import raising
 from torch import nn
 
 import genpr
@@ -248,9 +249,8 @@ def test_latents_go_where_the_networks_are():
     meta = nn.Linear(D, 12).to("meta")
     assert sampler(lambda latents, psi: meta(latents)).device == torch.device("meta")
     assert sampler().device == sampler(Normed(), device="cpu").device == torch.device("cpu")
-    with pytest.raises(UsageError, match="are on meta, but device 'cpu' was asked for; move them") as caught:
+    with raising(UsageError, "generator-device"):
         sampler(lambda latents, psi: meta(latents), device="cpu")
-    assert caught.value.code == "generator-device"
     with pytest.raises(UsageError, match="device 'tpu'"):
         sampler(device="tpu")
 
@@ -373,69 +373,37 @@ class Both:
 
 
 @pytest.mark.parametrize(
-    ("generator", "options", "code", "said"),
+    ("generator", "options", "code"),
     [
-        (3, {}, "custom-generator", "must be callable, latents in and images out, or have .* but is a int"),
-        (
-            plain,
-            {"axis": "guidance"},
-            "bad-axis",
-            "'plain' has no parameter 'guidance'; it takes latents, psi$",
-        ),
-        (
-            Normed(),
-            {"axis": "steps"},
-            "bad-axis",
-            "'Normed' has no parameter 'steps'; it takes latents, psi$",
-        ),
-        (lambda latents: latents, {}, "bad-axis", "has no parameter 'psi'; it takes latents$"),
-        (
-            lambda: None,
-            {"rule": "z-clip"},
-            "custom-generator",
-            "cannot be called with latents .*takes nothing",
-        ),
-        (lambda z, size, psi: z, {}, "custom-generator", r"called with latents, psi= \(missing.*'size'\)"),
-        (lambda psi: psi, {}, "custom-generator", "cannot be called with latents, psi="),
-        (plain, {"labels": [0] * 10}, "generator-labels", "no parameter 'labels'; it takes latents, psi"),
-        (plain, {"axis": "not a name"}, "bad-axis", "axis must be the name of a parameter"),
-        (plain, {"axis": "labels"}, "bad-axis", "axis must be the name of a parameter"),
-        (plain, {"axis": 3}, "bad-axis", "axis must be the name of a parameter"),
-        (
-            plain,
-            {"rule": "z-scale", "axis": "guidance"},
-            "bad-axis",
-            "rule z-scale sets psi, so it cannot sweep",
-        ),
-        (plain, {"rule": "z-fold"}, "unknown-rule", "no rule 'z-fold'"),
-        (
-            plain,
-            {"rule": "w-interpolate"},
-            "custom-generator",
-            "needs a generator with `mapping` and `synthesis`",
-        ),
-        (Both(), {"axis": "steps"}, "bad-axis", "so only psi can be swept, not 'steps'"),
-        (plain, {"latent_dim": None}, "latent-dim", "latent_dim is needed: generator 'plain' does not say"),
-        (plain, {"latent_dim": 0}, "bad-option", "latent_dim must be an integer of at least 1"),
-        (plain, {"n": 0}, "bad-option", "n must be an integer of at least 1"),
-        (plain, {"batch_size": 0}, "bad-option", "batch_size must be an integer of at least 1"),
-        (plain, {"seed": -1}, "seed", "seed must be an integer"),
-        (plain, {"image_range": (1, 0)}, "image-range", "image_range must be two numbers"),
-        (
-            labeled,
-            {"labels": [0] * 9},
-            "generator-labels",
-            r"with n = 10, one row per image, but are \(9,\)",
-        ),
-        (labeled, {"labels": np.zeros((10, 1, 1))}, "generator-labels", r"but are \(10, 1, 1\)"),
-        (labeled, {"labels": ["cat"] * 10}, "generator-labels", "labels must be numbers"),
+        (3, {}, "custom-generator"),
+        (plain, {"axis": "guidance"}, "bad-axis"),
+        (Normed(), {"axis": "steps"}, "bad-axis"),
+        (lambda latents: latents, {}, "bad-axis"),
+        (lambda: None, {"rule": "z-clip"}, "custom-generator"),
+        (lambda z, size, psi: z, {}, "custom-generator"),
+        (lambda psi: psi, {}, "custom-generator"),
+        (plain, {"labels": [0] * 10}, "generator-labels"),
+        (plain, {"axis": "not a name"}, "bad-axis"),
+        (plain, {"axis": "labels"}, "bad-axis"),
+        (plain, {"axis": 3}, "bad-axis"),
+        (plain, {"rule": "z-scale", "axis": "guidance"}, "bad-axis"),
+        (plain, {"rule": "z-fold"}, "unknown-rule"),
+        (plain, {"rule": "w-interpolate"}, "custom-generator"),
+        (Both(), {"axis": "steps"}, "bad-axis"),
+        (plain, {"latent_dim": None}, "latent-dim"),
+        (plain, {"latent_dim": 0}, "bad-option"),
+        (plain, {"n": 0}, "bad-option"),
+        (plain, {"batch_size": 0}, "bad-option"),
+        (plain, {"seed": -1}, "seed"),
+        (plain, {"image_range": (1, 0)}, "image-range"),
+        (labeled, {"labels": [0] * 9}, "generator-labels"),
+        (labeled, {"labels": np.zeros((10, 1, 1))}, "generator-labels"),
+        (labeled, {"labels": ["cat"] * 10}, "generator-labels"),
     ],
 )
-def test_what_cannot_be_is_said_before_anything_is_drawn(generator, options, code, said):
-    with pytest.raises(UsageError, match=said) as caught:
+def test_what_cannot_be_is_said_before_anything_is_drawn(generator, options, code):
+    with raising(UsageError, code):
         sampler(generator, **options)
-    assert caught.value.code == code
-    assert "\n" not in str(caught.value)
 
 
 def test_the_latent_dim_is_the_generators_own_unless_given():
@@ -448,9 +416,8 @@ def test_the_latent_dim_is_the_generators_own_unless_given():
 
 @pytest.mark.parametrize("setting", [math.nan, math.inf, None, [1], torch.tensor(1.0)])
 def test_a_setting_is_a_number_or_a_text(setting):
-    with pytest.raises(UsageError, match="psi must be set to a finite number or a text") as caught:
+    with raising(UsageError, "bad-setting"):
         sampler().images(setting)
-    assert caught.value.code == "bad-setting"
 
 
 def test_a_psi_that_makes_no_sense_for_the_rule_is_refused_at_once():
@@ -480,9 +447,8 @@ def test_running_out_of_memory_and_errors_of_genpr_keep_their_kind():
 
     with pytest.raises(ResourceError, match="no memory left on its device; use a smaller batch_size"):
         drawn(hungry)
-    with pytest.raises(GenprError) as caught:
+    with raising(GenprError, "mine"):
         drawn(refusing)
-    assert caught.value.code == "mine"
 
 
 def test_wrong_images_are_refused_with_the_place():

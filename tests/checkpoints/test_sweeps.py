@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from raising import raising
 
 import genpr
 from genpr.checkpoints.criterion import Objective
@@ -207,12 +208,6 @@ def test_the_table_for_spreadsheets(found):
         assert row["on_front"] == str(point.setting in [each.setting for each in found.front])
 
 
-def test_progress_is_told_after_each_point(evaluator, fakes):
-    told = []
-    sweep(evaluator, fakes, progress=lambda *facts: told.append(facts[:3]))
-    assert told == [(place + 1, 4, psi) for place, psi in enumerate(SETTINGS)]
-
-
 def test_an_interrupted_sweep_goes_on(evaluator, fakes, tmp_path, found):
     paths, folder = files_of(tmp_path / "fakes", fakes), SweepFolder(tmp_path / "out")
     first = Counting(evaluator)
@@ -230,11 +225,8 @@ def test_fakes_that_changed_are_not_taken_for_the_old_ones(evaluator, fakes, tmp
     paths, folder = files_of(tmp_path / "fakes", fakes), SweepFolder(tmp_path / "out")
     sweep(evaluator, paths, folder=folder)
     np.save(paths[0.5], fakes[0.1])
-    with pytest.raises(
-        UsageError, match=r"psi=0.5.json is a point of another sweep: fakes.listing was"
-    ) as error:
+    with raising(UsageError, "other-sweep"):
         sweep(evaluator, paths, folder=folder)
-    assert error.value.code == "other-sweep"
     counting = Counting(evaluator)
     sweep(counting, paths, folder=SweepFolder(tmp_path / "out", restart=True))
     assert counting.scored == 1
@@ -280,24 +272,21 @@ def test_a_damaged_point_is_named(evaluator, fakes, tmp_path):
     point = tmp_path / "out" / "points" / "psi=0.8.json"
     for content in (point.read_text()[:100], "{}", "[]", '{"schema": "other"}', ""):
         point.write_text(content)
-        with pytest.raises(DataError, match=r"psi=0.8.json holds no point of a sweep") as error:
+        with raising(DataError, "not-a-point"):
             sweep(evaluator, paths, folder=folder)
-        assert error.value.code == "not-a-point"
 
 
 def test_a_folder_that_cannot_be_written_is_said(evaluator, fakes, tmp_path):
     (tmp_path / "out").write_text("a file")
     paths = files_of(tmp_path / "fakes", fakes)
-    with pytest.raises(ResourceError, match="cannot be written") as error:
+    with raising(ResourceError, "unwritable"):
         sweep(evaluator, paths, folder=SweepFolder(tmp_path / "out"))
-    assert error.value.code == "unwritable"
 
 
 def test_two_sweeps_do_not_share_a_folder(evaluator, fakes, tmp_path):
     paths, folder = files_of(tmp_path / "fakes", fakes), SweepFolder(tmp_path / "out")
-    with folder.locked(), pytest.raises(ResourceError, match="another sweep is under way") as error:
+    with folder.locked(), raising(ResourceError, "locked"):
         sweep(evaluator, paths, folder=SweepFolder(tmp_path / "out"))
-    assert error.value.code == "locked"
     sweep(evaluator, paths, folder=folder)
 
 
@@ -317,23 +306,20 @@ def test_a_pipe_in_the_folder_is_refused_before_anything_is_scored(name, evaluat
     paths, folder = files_of(tmp_path / "fakes", fakes), SweepFolder(tmp_path / "out")
     (tmp_path / "out").mkdir()
     os.mkfifo(tmp_path / "out" / name)
-    with pytest.raises(UsageError) as error:
+    with raising(UsageError, "not-a-file"):
         sweep(evaluator, paths, folder=folder)
-    assert error.value.code == "not-a-file"
     assert (tmp_path / "out" / name).is_fifo()
 
 
 @pytest.mark.parametrize("settings", [{}, {float("nan"): 0}, {float("inf"): 0}, {"0.5": 0}, {True: 0}])
 def test_settings_are_finite_numbers(settings, evaluator):
-    with pytest.raises(UsageError) as error:
+    with raising(UsageError, "bad-setting"):
         sweep(evaluator, settings)
-    assert error.value.code == "bad-setting"
 
 
 def test_a_sweep_needs_precision_and_recall(reals, fakes):
-    with pytest.raises(UsageError, match="recall is not among the metrics precision, density") as error:
+    with raising(UsageError, "no-tradeoff"):
         sweep(genpr.Evaluator(reals, metrics=["precision", "density"], **OPTIONS), fakes)
-    assert error.value.code == "no-tradeoff"
 
 
 def test_what_is_wrong_at_a_setting_says_which(evaluator, fakes):

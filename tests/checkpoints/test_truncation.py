@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from raising import raising
 from torch import nn
 
 from genpr.checkpoints.sampler import Sampler
@@ -179,9 +180,8 @@ def test_stylegan_gets_its_c_with_and_without_labels():
 
 
 def test_labels_that_a_mapping_cannot_take_are_refused():
-    with pytest.raises(UsageError, match="has no parameter `labels` or `c`; it takes z") as caught:
+    with raising(UsageError, "generator-labels"):
         sampler(Style(Curved()), labels=[0] * 20)
-    assert caught.value.code == "generator-labels"
 
 
 @pytest.mark.parametrize(
@@ -210,9 +210,8 @@ def test_a_mapping_that_diverged_is_refused():
     style = Style(Curved())
     with torch.no_grad():
         style.mapping.linear.weight[0, 0] = float("nan")
-    with pytest.raises(DataError, match="mapping of generator 'Style' gives NaN or infinite") as caught:
+    with raising(DataError, "generator-non-finite"):
         list(sampler(style).images(0.5))
-    assert caught.value.code == "generator-non-finite"
 
 
 def test_rules_of_z_go_through_mapping_and_synthesis_untruncated():

@@ -172,14 +172,6 @@ def test_control_characters_in_names_never_reach_the_terminal(genpr, tmp_path):
     assert err.count("\n") == 1
 
 
-def test_list_and_version(genpr):
-    assert "gabor" in genpr("list")[1]
-    assert "inception" in genpr("list", "extractors")[1]
-    assert "genpr" in genpr("list", "protocols")[1]
-    assert "coverage" in genpr("list", "metrics")[1]
-    assert genpr("--version")[1].startswith("genpr, version 0.")
-
-
 def test_interruption_exits_130(genpr, folders, monkeypatch):
     def interrupted(*_args, **_kwargs):
         raise KeyboardInterrupt

@@ -81,16 +81,6 @@ def test_as_many_as_reals_are_drawn_and_none_is_cached(genpr, files, checkpoints
     assert cached["images"] == 60
 
 
-def test_a_bad_checkpoint_is_named_or_left_out(genpr, files, checkpoints):
-    (files / checkpoints[0]).write_bytes(b"half")
-    code, out, err = genpr("rank", "real", *checkpoints, *LOAD, *QUICK, "--n", 20)
-    assert (code, out) == (3, "")
-    assert "checkpoint step-2.pt: generator 'gan.py:load' could not be loaded from run/step-2.pt" in err
-    code, out, _ = genpr("rank", "real", *checkpoints, *LOAD, *QUICK, "--n", 20, "--skip-bad")
-    assert code == 0
-    assert "left out: checkpoint step-2.pt" in out
-
-
 def test_a_watch_scores_checkpoints_and_nothing_else(genpr, files):
     for name in ("log.txt", "step-3.pt.tmp", ".step-4.pt"):
         (files / "run" / name).write_text("no checkpoint")

@@ -68,15 +68,6 @@ def test_the_numbers_are_those_of_score(genpr, run):
         assert record["fingerprint"] == score["fingerprint"]
 
 
-def test_quiet_says_only_what_went_wrong(genpr, run):
-    (run / "a.npz").write_bytes(b"PK\3\4")
-    code, out, err = genpr("watch", "real.npy", "run", *NOW, "--give-up", "0", "--quiet")
-    assert code == 0
-    assert out.splitlines()[0].startswith("source")
-    assert {line.split(" ")[0] for line in err.splitlines()} == {"a.npz"}
-    assert "a.npz is given up (npz-damaged)" in err
-
-
 def test_each_notice_is_shown_once_and_never_with_quiet(genpr, run):
     err = genpr("watch", "real.npy", "run", *NOW)[2]
     assert err.count("below 1,000") == 1

@@ -135,12 +135,6 @@ def test_a_score_waits_for_both_sides(sides):
     assert (sides / "log").read_text().splitlines()[-1].split()[0] == "score"
 
 
-def test_tasks_that_run_again_alone_are_told_how_many_there_are(sides):
-    (sides / "embed.sh").write_text(script("embed.sh").replace("1-16", "1-2"))
-    shell("SHARDS=16 sbatch embed.sh /data/real real", sides, WRITE_DOWN)
-    assert [shlex.split(line)[4] for line in (sides / "log").read_text().splitlines()] == ["1/16", "2/16"]
-
-
 def one_machine():
     (code,) = re.findall(r"^Four GPUs.*?\n```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     return code

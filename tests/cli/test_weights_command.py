@@ -11,23 +11,11 @@ from pathlib import Path
 import pytest
 from weights_server import checkpoint, left_behind, put, serving, use_own_folders
 
-from genpr.cli.main import run
 from genpr.features.weights import known as known_weights
 from genpr.features.weights.known import weights_folder
 
 GOOD = checkpoint()
 DIGEST = hashlib.sha256(GOOD).hexdigest()
-
-
-@pytest.fixture
-def genpr(capsys):
-    def call(*args):
-        code = run([str(arg) for arg in args])
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err
-        return code, out, err
-
-    return call
 
 
 @pytest.fixture
@@ -90,11 +78,6 @@ def test_fetch_takes_extractor_and_file_names_and_fetches_each_file_once(genpr, 
     assert len(server.requests) == 2
     assert genpr("weights", "fetch", "tiny", "small") == (0, out, "")
     assert len(server.requests) == 2
-
-
-def test_quiet_is_quiet(genpr, server):
-    assert genpr("weights", "fetch", "tiny", "-q") == (0, f"tiny.pth  {weights_folder() / 'tiny.pth'}\n", "")
-    assert server.requests == ["/tiny.pth"]
 
 
 @pytest.mark.usefixtures("server")

@@ -1,0 +1,19 @@
+"""Errors by their class and code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from genpr.errors import GenprError
+
+
+@contextmanager
+def raising(kind: type[GenprError], code: str) -> Iterator[None]:
+    """The block raises an error of a class, with a code, in one line."""
+    with pytest.raises(kind) as caught:
+        yield
+    assert caught.value.code == code
+    assert "\n" not in str(caught.value)
