@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-# The third batch is a product of matrices that takes minutes, and never looks at signals.
+# The third batch is a product of matrices that takes minutes, and never looks at signals; or it sleeps, and does.
 STUCK = """
-import os, torch
+import os, time, torch
 
 class Net(torch.nn.Module):
     dim, cache_key = 3, "1"
@@ -29,6 +29,8 @@ class Net(torch.nn.Module):
                 batch = file.tell()
             if batch == 3:
                 open(ready, "w").close()
+                if "ASLEEP" in os.environ:
+                    time.sleep(60)
                 large = torch.ones(5000, 5000, dtype=torch.float64)
                 torch.linalg.multi_dot([large] * 30)
         return images.float().mean((2, 3))
@@ -88,6 +90,15 @@ def test_a_signal_ends_a_command_that_is_deep_in_a_product_of_matrices(play, fol
     real = json.loads(out)["real"]
     assert (code, real["n_cached"] + real["n_embedded"]) == (0, 20)
     assert not list(Path("cache").rglob("*.tmp"))
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGINT", marks=pytest.mark.slow)])
+def test_a_signal_in_python_leaves_a_valid_cache(play, folders, genpr, name):
+    (found,) = play(case("ready", scoring(folders, "cache", "--json"), [(0.2, name)], ASLEEP="1"))
+    assert (found["code"], found["err"].strip()) == (WORDS[name][0], f"error: {WORDS[name][1]}")
+    assert json.loads(found["out"])["error"]["code"] == WORDS[name][1]
+    real = json.loads(genpr(*scoring(folders, "cache", "--json"))[1])["real"]
+    assert (real["n_cached"], real["n_embedded"]) == (10, 10)
 
 
 @pytest.mark.slow
