@@ -115,6 +115,19 @@ def atomic_path(path: Path) -> Iterator[Path]:
         _unfinished.discard(temporary)
 
 
+def replace_file(path: Path, content: str | bytes) -> None:
+    """Write a file, whole or not at all; text is UTF-8.
+
+    Raises:
+        ResourceError: It cannot be written ("unwritable").
+    """
+    try:
+        with atomic_path(path) as temporary:
+            temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
 def _temporary_prefix(path: Path) -> str:
     """The name of `path` with dots around it, as much of it as leaves room for the rest of a temporary name."""
     try:

@@ -21,11 +21,11 @@ from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, check_json, parse_
 from genpr.metrics.f_beta import f1_of
 from genpr.metrics.registry import check_interval, check_value
 from genpr.storage import (
-    atomic_path,
     exclusive_lock,
     from_dict,
     open_regular,
     remove_temporaries,
+    replace_file,
     unwritable,
 )
 
@@ -128,7 +128,7 @@ class ScoreLog:
             ResourceError: The disk is full, or the file cannot be written.
         """
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
-        self._replace(self.path, self._text + line)
+        replace_file(self.path, self._text + line)
         self._text += line
         self.records.append(parse_json(line))
         self._write_derived()
@@ -144,7 +144,7 @@ class ScoreLog:
             path.parent.mkdir(exist_ok=True)
         except OSError as error:
             raise unwritable(path, error) from error
-        self._replace(path, f"{text}\n".encode())
+        replace_file(path, f"{text}\n")
 
     def _read(self) -> bytes:
         """All lines."""
@@ -212,14 +212,7 @@ class ScoreLog:
         except OSError as error:
             raise unwritable(path, error) from error
         if not is_same:
-            self._replace(path, text.encode())
-
-    def _replace(self, path: Path, content: bytes) -> None:
-        try:
-            with atomic_path(path) as temporary:
-                temporary.write_bytes(content)
-        except OSError as error:
-            raise unwritable(path, error) from error
+            replace_file(path, text)
 
 
 def _content(path: Path) -> bytes:

@@ -30,11 +30,11 @@ from genpr.limits import ARCHIVED_PARSED_BYTES, RESULT_BYTES, parse_json, read_b
 from genpr.metrics.f_beta import F_SCORE_METRICS, f_beta
 from genpr.metrics.value import MetricValue
 from genpr.storage import (
-    atomic_path,
     check_place,
     exclusive_lock,
     open_regular,
     remove_temporaries,
+    replace_file,
     unwritable,
 )
 
@@ -263,19 +263,7 @@ class SweepFolder:
     def save(self, axis: str, setting: float, key: Mapping[str, Any], result: Result) -> None:
         """Write a finished point, whole or not at all."""
         record = {"schema": _POINT_SCHEMA, "key": key, "result": result.to_dict()}
-        self.write(self._path_of(axis, setting), json.dumps(record, allow_nan=False) + "\n")
-
-    def write(self, path: Path, content: str | bytes) -> None:
-        """Write a file of the folder atomically.
-
-        Raises:
-            ResourceError: It cannot be written ("unwritable").
-        """
-        try:
-            with atomic_path(path) as temporary:
-                temporary.write_bytes(content.encode() if isinstance(content, str) else content)
-        except OSError as error:
-            raise unwritable(path, error) from error
+        replace_file(self._path_of(axis, setting), json.dumps(record, allow_nan=False) + "\n")
 
     def _path_of(self, axis: str, setting: float) -> Path:
         return self._points / f"{_file_name_of(axis)}={setting!r}.json"

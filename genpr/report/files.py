@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genpr.errors import UsageError
-from genpr.storage import atomic_path, check_place, unwritable
+from genpr.storage import atomic_path, check_place, replace_file, unwritable
 
 if TYPE_CHECKING:
     from genpr.checkpoints.criterion import Objective
@@ -54,11 +54,7 @@ def write_page(path: Path, page: str) -> None:
     Raises:
         ResourceError: It cannot be written.
     """
-    try:
-        with atomic_path(path) as temporary:
-            temporary.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise unwritable(path, error) from error
+    replace_file(path, page)
 
 
 def write_sweep(sweep: Sweep, objective: Objective, folder: SweepFolder) -> None:
@@ -70,10 +66,10 @@ def write_sweep(sweep: Sweep, objective: Objective, folder: SweepFolder) -> None
     from genpr.report.sweep_plot import sweep_plot
 
     with folder.locked():
-        folder.write(folder.path / "sweep.json", sweep.to_json(objective=objective, indent=1) + "\n")
-        folder.write(folder.path / "sweep.csv", sweep.to_csv())
-        folder.write(folder.path / "sweep.png", sweep_plot(sweep, objective, form="png"))
-        folder.write(folder.path / "sweep.svg", sweep_plot(sweep, objective, form="svg"))
+        replace_file(folder.path / "sweep.json", sweep.to_json(objective=objective, indent=1) + "\n")
+        replace_file(folder.path / "sweep.csv", sweep.to_csv())
+        replace_file(folder.path / "sweep.png", sweep_plot(sweep, objective, form="png"))
+        replace_file(folder.path / "sweep.svg", sweep_plot(sweep, objective, form="svg"))
 
 
 def check_table(path: Path) -> None:
