@@ -59,11 +59,12 @@ def damage_reported(
         code: The code for damage.
         also: What the reader raises on damage besides `DAMAGE`.
     """
+    kinds: tuple[type[Exception], ...] = (*DAMAGE, *also, OSError)
     try:
         yield
     except GenprError:
         raise
-    except (*DAMAGE, *also, OSError) as error:
+    except kinds as error:
         shown = printable(str(path))
         # bz2 and gzip raise OSErrors without a number for bad data.
         if isinstance(error, OSError) and error.errno is not None:
