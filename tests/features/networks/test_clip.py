@@ -4,6 +4,7 @@ import logging
 
 import pytest
 import torch
+from random_weights import random_state
 from torch import nn
 
 from genpr.errors import UsageError, WeightsError
@@ -17,32 +18,16 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 OPENAI = ("clip-vit-b-32", "clip-vit-l-14", "clip-vit-l-14-336")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _offline():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HF_HUB_OFFLINE", "1")
-        yield
-
-
 def empty(name: str) -> nn.Module:
     with torch.device("meta"):
         return clip._empty_model(clip.find_model(name))
 
 
-def random_state(name: str) -> dict[str, torch.Tensor]:
-    """Random weights with the names and shapes of the published ones, as far as it concerns images."""
-    generator = torch.Generator().manual_seed(0)
-    state = {"logit_scale": torch.tensor(4.6), "text_projection": torch.zeros(3, 3)}
-    for key, value in empty(name).get_submodule("visual").state_dict().items():
-        noise = torch.randn(value.shape, generator=generator)
-        if key.endswith("num_batches_tracked"):
-            noise = torch.tensor(1)
-        elif "var" in key or (key.endswith("weight") and value.ndim == 1):
-            noise = 1 + 0.2 * noise.abs()
-        else:
-            noise *= (2 / value[0].numel() if value.ndim > 1 else 0.01) ** 0.5
-        state[f"visual.{key}"] = noise
-    return state
+def state_of(name: str) -> dict[str, torch.Tensor]:
+    """Random weights of the image tower, and some of the rest."""
+    visual = random_state(empty(name).get_submodule("visual").state_dict())
+    others = {"logit_scale": torch.tensor(4.6), "text_projection": torch.zeros(3, 3)}
+    return others | {f"visual.{key}": value for key, value in visual.items()}
 
 
 def build(name: str, state):
@@ -51,18 +36,12 @@ def build(name: str, state):
 
 @pytest.fixture(scope="module")
 def b32_state() -> dict[str, torch.Tensor]:
-    return random_state("clip-vit-b-32")
+    return state_of("clip-vit-b-32")
 
 
 @pytest.fixture(scope="module")
 def b32(b32_state):
     return build("clip-vit-b-32", b32_state)
-
-
-@pytest.fixture
-def images() -> torch.Tensor:
-    generator = torch.Generator().manual_seed(1)
-    return torch.randint(0, 256, (2, 3, 91, 70), dtype=torch.uint8, generator=generator)
 
 
 @pytest.mark.parametrize("name", OPENAI)
@@ -164,7 +143,7 @@ def test_tables_that_are_not_published_are_computed(images):
     # EVA-02 has rotary positions, which a network that is only filled with published tensors lacks.
     name = "open_clip:PE-Core-T-16-384:meta"
     before = torch.get_rng_state()
-    extractor = build(name, random_state(name))
+    extractor = build(name, state_of(name))
     assert torch.equal(torch.get_rng_state(), before)
     assert not any(tensor.is_meta for tensor in extractor._network.buffers())
     assert extractor_info(extractor).resize == "open_clip-bilinear-1.0-squash-384"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from random_weights import random_state
 
 from genpr.features.custom import extractor_info
 from genpr.features.networks import dinov2
@@ -22,13 +23,8 @@ def empty(name: str, **options):
 
 @pytest.fixture(scope="module")
 def state() -> dict[str, torch.Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    state = {"mask_token": torch.zeros(1, 384)}
-    for key, value in empty("dinov2-vits14", img_size=518).state_dict().items():
-        noise = torch.randn(value.shape, generator=generator)
-        is_scale = key.endswith(("gamma", "norm.weight", "norm1.weight", "norm2.weight"))
-        state[key] = 1 + 0.2 * noise if is_scale else noise * (2 / value[0].numel()) ** 0.5
-    return state
+    shapes = empty("dinov2-vits14", img_size=518).state_dict()
+    return {"mask_token": torch.zeros(1, 384), **random_state(shapes)}
 
 
 def build(state, name: str = "dinov2-vits14"):
@@ -39,12 +35,6 @@ def build(state, name: str = "dinov2-vits14"):
 @pytest.fixture(scope="module")
 def ours(state):
     return build(state)
-
-
-@pytest.fixture
-def images() -> torch.Tensor:
-    generator = torch.Generator().manual_seed(1)
-    return torch.randint(0, 256, (2, 3, 91, 70), dtype=torch.uint8, generator=generator)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 import torch
+from random_weights import random_state
 
 from genpr.errors import WeightsError
 from genpr.features.custom import extractor_info
@@ -19,23 +20,10 @@ from genpr.features.weights.known import INCEPTION_2015, WeightsFile
 
 
 @cache
-def random_tensors() -> dict[str, torch.Tensor]:
-    generator = torch.Generator().manual_seed(0)
+def tensors() -> dict[str, torch.Tensor]:
     with torch.device("meta"):
-        shapes = {name: tensor.shape for name, tensor in InceptionNetwork().state_dict().items()}
-    return {
-        name: torch.tensor(0)
-        if name.endswith("num_batches_tracked")
-        else torch.rand(shape, generator=generator) + 0.5
-        if name.endswith(("bn.weight", "running_var"))
-        else torch.randn(shape, generator=generator) * 0.05
-        for name, shape in shapes.items()
-    }
-
-
-def random_state() -> dict[str, torch.Tensor]:
-    """The same tensors, in a dict of one's own."""
-    return dict(random_tensors())
+        shapes = InceptionNetwork().state_dict()
+    return random_state(shapes)
 
 
 def write_weights(path, state) -> WeightsFile:
@@ -52,7 +40,7 @@ def load(entry, path, *names) -> NetworkExtractor:
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
     path = tmp_path_factory.mktemp("weights") / "random.pth"
-    return write_weights(path, random_state()), path
+    return write_weights(path, tensors()), path
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +78,7 @@ def test_it_is_a_preparing_extractor_described_by_its_weights(inception, weights
 
 
 def test_other_weights_have_another_cache_key(inception, tmp_path):
-    state = random_state()
+    state = dict(tensors())
     state["fc.bias"] = state["fc.bias"] + 1
     path = tmp_path / "other.pth"
     other = load(write_weights(path, state), path)
@@ -98,7 +86,7 @@ def test_other_weights_have_another_cache_key(inception, tmp_path):
 
 
 def test_a_file_of_old_batch_norm_layers_loads(tmp_path, inception, images):
-    state = {name: value for name, value in random_state().items() if "num_batches" not in name}
+    state = {name: value for name, value in tensors().items() if "num_batches" not in name}
     path = tmp_path / "old.pth"
     old = load(write_weights(path, state), path)
     assert torch.equal(old(images), inception(images))
@@ -106,7 +94,7 @@ def test_a_file_of_old_batch_norm_layers_loads(tmp_path, inception, images):
 
 @pytest.mark.parametrize("change", ["missing", "additional", "shape"])
 def test_a_state_dict_that_does_not_fit_exactly_is_refused(change, tmp_path):
-    state = random_state()
+    state = dict(tensors())
     if change == "missing":
         del state["Mixed_7c.branch_pool.bn.bias"]
     elif change == "additional":
@@ -155,7 +143,7 @@ def test_layers_have_different_cache_keys(layer):
 def test_the_softmax_is_of_the_logits_without_bias(layer, inception, images):
     probabilities = layer("inception-softmax")(images)
     pool3 = inception(images)
-    expected = (pool3 @ random_state()["fc.weight"].T).softmax(1)
+    expected = (pool3 @ tensors()["fc.weight"].T).softmax(1)
     torch.testing.assert_close(probabilities, expected, rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(probabilities.sum(1), torch.ones(3))
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from random_weights import random_state
 from torch import nn
 
 from genpr.errors import UsageError
@@ -18,21 +19,6 @@ from genpr.features.resize import find_rule
 from genpr.features.weights.files import Weights
 
 CPU = torch.device("cpu")
-
-
-def random_state(network: nn.Module) -> dict[str, torch.Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    state = {}
-    for name, value in network.state_dict().items():
-        noise = (
-            torch.empty(value.shape).uniform_(-1, 1, generator=generator) if value.ndim else torch.tensor(1)
-        )
-        if "var" in name or (name.endswith("weight") and value.ndim == 1):
-            noise = 1 + 0.2 * noise
-        elif value.ndim:
-            noise *= (6 / value[0].numel() if value.ndim > 1 else 0.01) ** 0.5
-        state[name] = noise
-    return state
 
 
 def build(name: str, state) -> NetworkExtractor:
@@ -47,18 +33,12 @@ def inception_state() -> dict[str, torch.Tensor]:
 
     with torch.device("meta"):
         network = inception_v3(weights=None, init_weights=False)
-    return random_state(network)
+    return random_state(network.state_dict(), seed=5)
 
 
 @pytest.fixture(scope="module")
 def inception(inception_state) -> NetworkExtractor:
     return build("inception-torchvision", inception_state)
-
-
-@pytest.fixture
-def images() -> torch.Tensor:
-    generator = torch.Generator().manual_seed(1)
-    return torch.randint(0, 256, (2, 3, 91, 70), dtype=torch.uint8, generator=generator)
 
 
 def test_torchvisions_inception_gives_its_pool(inception_state, inception, images):

@@ -5,6 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 import torch
+from random_weights import random_state
 
 from genpr.errors import UsageError, WeightsError
 from genpr.features.custom import extractor_info
@@ -19,35 +20,18 @@ from genpr.features.weights.known import hub_file, weights_folder
 MODEL = "test_vit.r160_in1k"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _offline():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HF_HUB_OFFLINE", "1")
-        yield
-
-
-def random_state(model: str) -> dict[str, torch.Tensor]:
-    """Random weights with the names and shapes of the published ones, classifier and all."""
-    import timm
-
-    generator = torch.Generator().manual_seed(0)
-    state = {}
-    for name, value in timm.create_model(model).state_dict().items():
-        noise = torch.randn(value.shape, generator=generator)
-        if name.endswith("num_batches_tracked"):
-            state[name] = torch.tensor(1)
-        elif "var" in name or (name.endswith("weight") and value.ndim == 1):
-            state[name] = 1 + 0.2 * noise.abs()
-        else:
-            state[name] = noise * (2 / value[0].numel() if value.ndim > 1 else 0.01) ** 0.5
-    return state
-
-
 def save(state, path):
     from safetensors.torch import save_file
 
     save_file(state, path)
     return path
+
+
+def state_of(model: str) -> dict[str, torch.Tensor]:
+    """Random weights of a model with its classifier."""
+    import timm
+
+    return random_state(timm.create_model(model).state_dict())
 
 
 @pytest.fixture(scope="module", params=[MODEL, "test_resnet.r160_in1k", "test_convnext.r160_in1k"])
@@ -57,18 +41,12 @@ def model(request) -> str:
 
 @pytest.fixture(scope="module")
 def state(model):
-    return random_state(model)
+    return state_of(model)
 
 
 @pytest.fixture
 def weights(state, tmp_path):
     return save(state, tmp_path / "mine.safetensors")
-
-
-@pytest.fixture
-def images() -> torch.Tensor:
-    generator = torch.Generator().manual_seed(1)
-    return torch.randint(0, 256, (2, 3, 91, 70), dtype=torch.uint8, generator=generator)
 
 
 def test_it_gives_what_timm_gives_without_a_classifier(model, state, weights, images):
@@ -99,7 +77,7 @@ def test_it_is_described_by_its_rule_and_its_weights(weights, model):
 
 
 def test_another_resize_rule_and_precision(tmp_path, images):
-    path = save(random_state(MODEL), tmp_path / "mine.safetensors")
+    path = save(state_of(MODEL), tmp_path / "mine.safetensors")
     ours = load_extractor(f"timm:{MODEL}@tf1-bilinear", weights=path, device="cpu")
     coarse = load_extractor(f"timm:{MODEL}@tf1-bilinear@bfloat16", weights=path, device="cpu")
     assert extractor_info(ours).resize == "tf1-bilinear-160"
@@ -114,7 +92,7 @@ def test_weights_without_a_published_hash_are_told(tmp_path, write_images, rng):
     sides = [write_images(name, rng.integers(0, 256, (4, 9, 9, 3), dtype=np.uint8)) for name in ("r", "f")]
     (entry, *_) = published_weights(MODEL)
     weights_folder().mkdir(mode=0o700)
-    path = save(random_state(MODEL), weights_folder() / entry.name)
+    path = save(state_of(MODEL), weights_folder() / entry.name)
     options = {"device": "cpu", "intervals": False, "control": False, "k": 1}
     result = genpr.score(*sides, extractor=f"timm:{MODEL}", **options)
     (told,) = (item for item in result.notices if item.code == "weights-unpinned")
@@ -135,7 +113,7 @@ def test_loading_leaves_the_random_numbers_as_they_were(weights, model):
 
 @pytest.mark.parametrize("change", ["missing", "other"])
 def test_weights_that_do_not_fit_are_refused_whole(change, tmp_path):
-    state = random_state(MODEL if change == "missing" else "test_vit2.r160_in1k")
+    state = state_of(MODEL if change == "missing" else "test_vit2.r160_in1k")
     state.pop("norm.bias" if change == "missing" else "head.bias")
     with pytest.raises(WeightsError, match=r"not of timm:test_vit\.r160_in1k") as caught:
         load_extractor(f"timm:{MODEL}", weights=save(state, tmp_path / "w.safetensors"), device="cpu")

@@ -11,23 +11,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from weights_server import CONTENT, Server, left_behind, put, serving, use_own_folders
+from weights_server import CONTENT, Server, left_behind, put
 
 from genpr.errors import UsageError, WeightsError
 from genpr.features.weights import files as weights_module
 from genpr.features.weights.files import find_or_fetch, is_cached, load_weights
 from genpr.features.weights.known import INCEPTION_2015, WeightsFile, weights_folder
-
-
-@pytest.fixture
-def server():
-    with serving() as facts:
-        yield facts
-
-
-@pytest.fixture(autouse=True)
-def own_folders(tmp_path, monkeypatch):
-    use_own_folders(tmp_path, monkeypatch)
 
 
 def torch_hub_file(entry: WeightsFile) -> Path:

@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from weights_server import CONTENT, checkpoint, left_behind, serving, use_own_folders
+from weights_server import CONTENT, checkpoint, left_behind
 
 from genpr.errors import WeightsError
 from genpr.features.weights.download import DownloadError, download
@@ -17,17 +17,6 @@ from genpr.features.weights.files import find_or_fetch
 from genpr.features.weights.known import weights_folder
 
 GOOD = checkpoint()
-
-
-@pytest.fixture(autouse=True)
-def own_folders(tmp_path, monkeypatch):
-    use_own_folders(tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def server():
-    with serving() as facts:
-        yield facts
 
 
 def unpinned(server):

@@ -12,22 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save
-from weights_server import checkpoint, left_behind, put, serving, use_own_folders
+from weights_server import checkpoint, left_behind, put
 
 from genpr.errors import WeightsError
 from genpr.features.weights.files import find_or_fetch, load_weights
 from genpr.features.weights.known import WeightsFile, weights_folder
-
-
-@pytest.fixture(autouse=True)
-def own_folders(tmp_path, monkeypatch):
-    use_own_folders(tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def server():
-    with serving() as facts:
-        yield facts
 
 
 class CreatesFile:

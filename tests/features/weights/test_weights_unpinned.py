@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from weights_server import checkpoint, left_behind, put, serving, use_own_folders
+from weights_server import checkpoint, left_behind, put
 
 from genpr.errors import ResourceError, WeightsError
 from genpr.features.weights.files import find_or_fetch, is_cached, load_weights
@@ -20,15 +20,8 @@ PAGE = b"<!doctype html><title>Please log in</title>"
 
 
 @pytest.fixture(autouse=True)
-def own_folders(tmp_path, monkeypatch):
-    use_own_folders(tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def server():
-    with serving() as facts:
-        facts.answer = GOOD
-        yield facts
+def _good_answer(server):
+    server.answer = GOOD
 
 
 @pytest.fixture(params=[DIGEST[:8], None], ids=["prefix", "nothing"])
