@@ -266,15 +266,7 @@ def _serve() -> None:
     for module in pkgutil.walk_packages(genpr.__path__, "genpr."):
         if not module.name.startswith(("genpr.integrations", "genpr.__main__", "genpr.conditional.spacy")):
             importlib.import_module(module.name)
-    for name in (
-        "pyarrow.parquet",
-        "pyarrow.ipc",
-        "matplotlib.figure",
-        "jinja2",
-        "torchvision",
-        "open_clip",
-        "timm",
-    ):
+    for name in ("pyarrow.parquet", "pyarrow.ipc", "matplotlib.figure", "jinja2", "torchvision"):
         importlib.import_module(name)
     from genpr.__main__ import main
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hostile_cases import CASES, SLOW, Place, prepare
+from hostile_cases import CASES, Place, prepare
 from hostile_runs import Line, Runner, faults
 
 
@@ -36,13 +36,7 @@ def runner(tmp_path_factory: pytest.TempPathFactory, shared: Path):
         runner.close()
 
 
-def test_there_are_a_hundred_cases():
-    assert len(CASES.keys() - SLOW) >= 100
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in CASES]
-)
+@pytest.mark.parametrize("name", CASES)
 def test_hostile_command_lines_end_in_a_score_or_one_error(name, runner, shared, tmp_path):
     with np.errstate(all="ignore"):  # some cases write numbers that overflow
         line = CASES[name](Place(tmp_path, shared))

@@ -23,7 +23,6 @@ from PIL import Image
 
 import genpr
 from genpr.conditional.copies import read_pairs
-from genpr.conditional.parse_answers import read_entities
 from genpr.conditional.prompts import open_prompts
 from genpr.conditional.vocabulary import Vocabulary
 from genpr.errors import DataError, GenprError, ImageError
@@ -295,17 +294,10 @@ DENSE_READERS = {
     "labels of a table": ("x.csv", lambda path: open_labels(path, None, "real")),
     "labels of an array": ("x.npy", lambda path: open_labels(path, None, "real")),
     "labels in an archive": ("x.zip", lambda path: open_labels(None, path, "real")),
-    "prompts": ("x.json", lambda path: open_prompts(path, None)),
-    "prompts of a table": ("x.csv", lambda path: open_prompts(path, None)),
     "prompts by line": ("x.jsonl", lambda path: open_prompts(path, None)),
     "prompts as text": ("x.txt", lambda path: open_prompts(path, None)),
-    "vocabulary": ("x.json", Vocabulary.load),
     "vocabulary of a table": ("x.csv", Vocabulary.load),
-    "vocabulary as text": ("x.txt", Vocabulary.load),
-    "expectations": ("x.json", lambda path: genpr.score_entities(path, {})),
     "answers": ("x.json", lambda path: genpr.score_entities({"a": ["b"]}, path)),
-    "answers by line": ("x.jsonl", lambda path: genpr.score_entities({"a": ["b"]}, path)),
-    "answers of a table": ("x.csv", lambda path: genpr.score_entities({"a": ["b"]}, path)),
     "known copies": ("x.csv", read_pairs),
     "files": ("x.txt", open_source),
 }
@@ -344,13 +336,6 @@ def test_a_list_on_standard_input_is_read_as_far_as_a_list_may_go(monkeypatch):
     assert endless.given < 2**23
 
 
-def test_a_relevance_of_hundreds_of_digits_is_no_number(tmp_path):
-    path = tmp_path / "x.jsonl"
-    path.write_text('{"file": "a.png", "prompt": "a", "relevance": ' + "9" * 400 + "}\n")
-    with pytest.raises(DataError, match="number above 0"):
-        open_prompts(path, None)
-
-
 def test_results_larger_than_any_are_not_read(tmp_path):
     path = tmp_path / "x.json"
     path.write_bytes(b"{}")
@@ -358,15 +343,6 @@ def test_results_larger_than_any_are_not_read(tmp_path):
     with little_memory(), pytest.raises(DataError) as caught:
         load_results(path)
     assert caught.value.code == "not-a-result"
-
-
-def test_small_files_take_no_memory_for_what_large_ones_may_have(tmp_path):
-    for name, read in (("x.txt", open_source), ("y.txt", lambda path: open_prompts(path, None))):
-        path = tmp_path / name
-        path.write_text("a.png\nb.png\n")
-        read(path)  # imports
-        with little_memory():
-            read(path)
 
 
 @pytest.mark.parametrize("field", ["x" * 3_000_000, '"' + "x\n" * 1_000_000], ids=["long", "open"])
@@ -401,37 +377,6 @@ def test_canvases_of_animations_count_as_often_as_they_are_held():
         assert caught.value.code == "image-too-large"
 
 
-ANSWERS = [
-    "#",
-    "(",
-    "[",
-    "- a\n",
-    "**",
-    '{"a":',
-    "'a',",
-    "```",
-    "：",
-    "\\",
-    "“",
-    "no ",
-    "and ",
-    "1. ",
-    "ﷺ",
-    "\u0345",
-    "a: ",
-    "|a|\n",
-    "\n ",
-    "<think>",
-]
-
-
-@pytest.mark.parametrize("piece", ANSWERS, ids=range(len(ANSWERS)))
-def test_no_answer_takes_long_or_raises(piece):
-    for text in (piece * (10_000 // len(piece)), "[" + piece * (10_000 // len(piece)) + "x"):
-        for known in (None, lambda name: True):
-            assert type(read_entities(text, known=known)).__name__ in {"Answer", "Unreadable"}
-
-
 POOLS = []  # what was allocated from one may outlive its test
 
 
@@ -449,7 +394,7 @@ def little_arrow_memory(most=2**26):
     assert pool.max_memory() < most
 
 
-@pytest.mark.parametrize("codec", ["zstd", "gzip", "brotli", "lz4"])
+@pytest.mark.parametrize("codec", ["zstd", "gzip"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("dictionary", [False, True], ids=["plain", "dictionary"])
 @pytest.mark.parametrize("is_struct", [False, True], ids=["bytes", "struct"])

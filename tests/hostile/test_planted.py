@@ -11,8 +11,6 @@ import torch
 from feature_files import save
 
 import genpr
-from genpr.audit.runner import Run
-from genpr.audit.runner import load as load_audit
 from genpr.checkpoints.score_log import ScoreLog, scored_record
 from genpr.cli.main import run
 from genpr.errors import DataError, FeatureError, GenprError
@@ -112,16 +110,6 @@ def test_shards_of_the_cache_of_another_form_are_discarded(tmp_path, others):
     assert [again.get(identity) for identity in IDENTITIES] == [None] * 3
     assert [each.code for each in again.notices] == ["cache-discarded"]
     assert not shard.exists()
-
-
-def test_a_description_of_the_cache_may_hold_anything(tmp_path, capsys):
-    cached = FeatureCache(tmp_path, INFO, "cpu")
-    cached.add(IDENTITIES, features(3), [()] * 3)
-    cached.flush()
-    for text in ("[" * 100_000, '{"feature_version": 1, "extractor": [{}], "device": {}}', "\0", '"x"'):
-        (cached.folder / "key.json").write_text(text)
-        assert run(["cache", "list", "--cache-dir", str(tmp_path)]) == 0
-        assert "3" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -341,26 +329,6 @@ def test_settings_of_a_sweep_are_different_finite_numbers(tmp_path, record, poin
     with pytest.raises(DataError) as caught:
         load_results(tmp_path / "x.json")
     assert caught.value.code == "not-a-result"
-
-
-@pytest.mark.parametrize(
-    "change", [{"dimension": []}, {"x": "1"}, {"metrics": {"precision": [0.5, -1.0]}}, {"check": 7}], ids=str
-)
-def test_lines_of_an_audit_of_another_form_are_refused(tmp_path, change):
-    line = {
-        "grid": "quick",
-        "repeats": 3,
-        "seed": 0,
-        "check": "shift",
-        "scenario": "",
-        "dimension": 2,
-        "x": 1.0,
-    }
-    path = tmp_path / "results.jsonl"
-    path.write_text(json.dumps({**line, "metrics": {"precision": [0.5, 0.1]}} | change) + "\n")
-    with pytest.raises(DataError) as caught:
-        load_audit(path, Run("quick", 3, 0))
-    assert caught.value.code == "file-damaged"
 
 
 def test_a_feature_file_names_no_code_to_run(tmp_path, write_images, rng):
