@@ -54,6 +54,8 @@ def test_each_column_holds_what_it_says(result):
     assert rows["precision"].rstrip().endswith(control)
     assert "%" not in rows["fd"], "its null is of other sizes"
     assert "31 of the reals against the other 30" in text
+    assert re.search("^real +61 ", text, re.MULTILINE)
+    assert re.search("^fake +50 ", text, re.MULTILINE)
     assert "what a perfect generator scores" in text
 
 
