@@ -62,10 +62,6 @@ class TestMatched:
         assert matched["alignment.clip_score"] == 2.5
         assert (matched.alignment.failures, matched.alignment.n_failures) == ((), 0)
 
-    def test_an_interval_reaches_down_as_the_binomial_one_does(self, matched):
-        low, high = matched.metrics["retrieval.r_precision"].interval
-        assert (round(low, 4), high) == (round(0.025 ** (1 / N), 4), 1.0)
-
     def test_chance_and_pool_stand_beside_each_ranked_value(self, matched):
         chances = [
             0.01,

@@ -237,15 +237,6 @@ def test_damaged_vocabularies_are_refused(tmp_path, name, text, error, code):
     assert caught.value.code == code
 
 
-def test_other_encodings_and_missing_files_are_told(tmp_path):
-    (tmp_path / "a.txt").write_bytes("猫狗鸟树".encode("gbk"))
-    with pytest.raises(DataError, match="GBK"):
-        Vocabulary.load(tmp_path / "a.txt")
-    with pytest.raises(UsageError) as caught:
-        Vocabulary.load(tmp_path / "none.txt")
-    assert caught.value.code == "path-not-found"
-
-
 def test_spacy_is_asked_for_when_it_is_missing(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "spacy", None)
     with pytest.raises(UsageError, match=r"genpr\[entities\]"):

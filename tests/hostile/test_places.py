@@ -260,12 +260,6 @@ def test_any_value_of_genpr_cache_costs_at_most_the_cache(monkeypatch, tmp_path,
     assert "bug" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", ["--batch-size", "--max-images", "--max-pixels"])
-def test_numbers_beyond_any_machine_are_no_bug(sides, option, capsys):
-    assert run(["score", *sides, *CHEAP, option, "9" * 30]) == 2
-    assert "bug" not in capsys.readouterr().err
-
-
 @pytest.fixture
 def no_waiting():
     """Fail instead of waiting for what never comes."""

@@ -281,15 +281,6 @@ def test_a_tap_near_a_mark_is_enough(opened):
     assert opened["phone"].fetched == [page.url]
 
 
-def test_without_scripts_the_map_is_a_plot_with_names(browser, address):
-    view = Opened(browser, address, DESKTOP, "light", java_script_enabled=False)
-    assert view.page.locator("#map-marks title").count() == 16
-    assert view.page.locator("#map-marks").is_visible()
-    assert not view.page.locator("#map-choice").is_visible()
-    assert view.page.locator("#map-field").get_attribute("tabindex") is None
-    view.page.context.close()
-
-
 @pytest.fixture(scope="module")
 def compared(browser, tmp_path_factory):
     """The page of three results and six metrics, some better, some worse, some not told apart, with pictures."""
