@@ -233,6 +233,14 @@ class TestSharedPrompts:
         ]
         assert found == pytest.approx(np.mean(single))
 
+    def test_intervals_are_over_prompts_and_not_over_their_images(self, scenes):
+        told = [words(scene) for scene in [*scenes[10:20], *scenes[10:20]]]
+        once = align(drawings(scenes[:20]), told)
+        often = align(drawings(scenes[:20] * 4), told * 4)
+        name = "alignment.clip_score"
+        assert often.metrics[name].replicates == pytest.approx(once.metrics[name].replicates)
+        assert often.metrics[name].interval == pytest.approx(once.metrics[name].interval)
+
     def test_grades_move_ndcg_alone(self, tmp_path, scenes, write_images):
         folder, other = write_images("images", drawings(scenes[:40])), chosen(80)[40:]
         lines = ["file,prompt,relevance"]

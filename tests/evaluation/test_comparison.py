@@ -65,6 +65,12 @@ def test_other_reals_and_other_numbers_are_refused_and_named(scores, real):
     assert "40 fake images in other, 60 in wide" in message
 
 
+def test_the_order_of_the_reals_does_not_matter(real):
+    first, second = genpr.score(real, real * 0.9), genpr.score(real[::-1].copy(), real * 0.9)
+    assert first.real.content == second.real.content
+    assert not compare({"a": first, "b": second}).differences
+
+
 @pytest.mark.parametrize("field", ["weights_sha256", "resize", "cache_key"])
 def test_every_part_of_an_extractor_is_in_the_fingerprint(field):
     images = np.random.default_rng(0).integers(0, 256, (8, 8, 8, 3), dtype=np.uint8)

@@ -127,6 +127,13 @@ def test_without_intervals_chance_is_still_allowed_for():
     assert any("standard errors" in text for text in bad.caveats)
 
 
+def test_what_was_not_scored_is_not_judged():
+    assert "diversity was not scored" in interpret(a_result({"precision": 1.0})).summary
+    assert "fidelity was not scored" in interpret(a_result({"recall": 0.5})).summary
+    assert interpret(a_result({"coverage": 0.5})).summary.startswith("The generator misses about 50 %")
+    assert not any(word in interpret(a_result({"density": 1.0})).summary for word in BLAME)
+
+
 def test_evidence_holds_the_numbers():
     (first, *_) = found(0.5, 1.0).evidence
     assert [text for text in ("0.450", "50 %", "0.900", "47 % to 53 %") if text not in first] == []

@@ -33,7 +33,7 @@ from genpr.evaluation.result import result_of
 from genpr.notices import Notice
 from genpr.report.compare_page import compare_report
 from genpr.report.files import write_page
-from genpr.report.gallery import Gallery, Picture
+from genpr.report.gallery import Gallery, Picture, within
 from genpr.report.plots import histogram_range
 from genpr.report.score_page import detail_tables, html_report, metric_rows
 from genpr.report.text import shown
@@ -224,6 +224,17 @@ def test_a_page_stays_below_its_limit_and_counts_what_is_missing(kind):
     assert len(made.encode()) <= limit
     assert f"{201 - count} more are not shown" in section(made, "galleries")
     assert "only one" in made
+
+
+def test_pictures_are_left_out_of_the_longest_galleries_first():
+    many, few = (
+        Gallery(name, "", tuple(Picture(picture(), "x") for _ in range(n)))
+        for name, n in (("many", 50), ("few", 3))
+    )
+    size = many.pictures[0].size
+    kept = within([many, few], 10 * size)
+    assert [(len(each.pictures), each.more) for each in kept] == [(7, 43), (3, 0)]
+    assert within([many, few], 53 * size) == [many, few]
 
 
 def test_metrics_of_other_families_have_a_table_of_their_own():

@@ -104,6 +104,13 @@ def test_any_extent_is_drawn_within(points, spans, height):
     )
 
 
+def test_neither_side_is_drawn_over_the_other(rng):
+    points = project(rng.normal(size=(90, 3)), rng.normal(size=(30, 3)))
+    sides = [point.is_real for point in set_map(points, names(points)).points]
+    for start in range(0, 120, 20):
+        assert 14 <= sum(sides[start : start + 20]) <= 16
+
+
 def test_every_tile_holds_the_picture_of_its_point():
     drawn = a_map()
     cut = tiles(drawn)
