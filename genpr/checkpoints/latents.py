@@ -127,7 +127,7 @@ class MappingNetwork:
         if labels is not None:
             self._labels, self._group = torch.unique(labels, dim=0, return_inverse=True)
         self._means: Tensor | None = None
-        self._means_weights: tuple[str | None, ...] | None = None
+        self._means_weights: tuple[str | None, ...] = ()
 
     def prepare(self) -> None:
         """Compute the means of w, unless the weights are known to be those of the last call.
@@ -135,11 +135,8 @@ class MappingNetwork:
         Raises:
             DataError: The mapping gives something else than finite (b, d) or (b, num_ws, d).
         """
-        try:
-            weights = tuple(weights_sha256(network) for network in networks_of(self._mapping)) or None
-        except ValueError:
-            weights = None
-        if self._means is None or weights is None or weights != self._means_weights:
+        weights = network_hashes(self._mapping)
+        if self._means is None or not weights or weights != self._means_weights:
             labels: list[Tensor | None] = [None] if self._labels is None else list(self._labels)
             self._means = torch.stack([self._mean(label) for label in labels])
             self._means_weights = weights
@@ -195,6 +192,14 @@ class MappingNetwork:
                 code="generator-shape",
             )
         return w
+
+
+def network_hashes(thing: object) -> tuple[str | None, ...]:
+    """Hashes of the weights of the networks of an object; empty where there are none, or where one cannot be hashed."""
+    try:
+        return tuple(weights_sha256(network) for network in networks_of(thing))
+    except ValueError:
+        return ()
 
 
 def _label_parameter(mapping: Callable[..., object], *, needed: bool, who: str) -> str | None:

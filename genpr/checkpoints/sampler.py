@@ -6,7 +6,6 @@ import gc
 import hashlib
 import math
 import os
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -31,10 +30,9 @@ from genpr.checkpoints.generator import (
     seed_noise,
     to_uint8,
 )
-from genpr.checkpoints.latents import Latents, check_count, check_psi
+from genpr.checkpoints.latents import Latents, check_count, check_psi, network_hashes
 from genpr.checkpoints.options import SamplerKeywords, SamplerOptions
 from genpr.errors import DataError, UsageError
-from genpr.features.custom import networks_of, weights_sha256
 from genpr.features.options import takes_options
 from genpr.images.arrays import MOST_OUTSIDE, ImageRange, checked_range
 from genpr.images.datasets import CountedBatches
@@ -329,10 +327,8 @@ class CheckpointImages(CountedBatches):
             ) from error
         finally:
             self._notices = images.notices
-            is_alive = _liveness(images.sampler.generator)
             del images
-            if is_alive():
-                gc.collect()  # networks with reference cycles stay until the garbage collector runs
+            gc.collect()  # networks with reference cycles stay until the garbage collector runs
 
     def _load(self) -> GeneratedImages:
         options, setting = self._options, self.setting
@@ -353,15 +349,6 @@ class CheckpointImages(CountedBatches):
                 path=os.fspath(self.checkpoint),
             )
         self._drawn_by = drawn_by
-
-
-def _liveness(thing: object) -> Callable[[], bool]:
-    """A function that tells whether `thing` is still in memory; True where that cannot be known."""
-    try:
-        reference = weakref.ref(thing)
-    except TypeError:
-        return lambda: True
-    return lambda: reference() is not None
 
 
 def checkpoints_at(
@@ -442,9 +429,5 @@ def _tensor_sha256(tensor: Tensor) -> str:
 
 def _weights(generator: object) -> str | None:
     """One hash over the weights of all networks of a generator; None if there are none that can be hashed."""
-    try:
-        hashes = [weights_sha256(network) for network in networks_of(generator)]
-    except ValueError:
-        return None
-    known = [one for one in hashes if one is not None]
+    known = [each for each in network_hashes(generator) if each is not None]
     return hashlib.sha256(" ".join(known).encode()).hexdigest() if known else None

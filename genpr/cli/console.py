@@ -139,17 +139,17 @@ class _LongStages:
 
 
 @contextmanager
-def progress_bars(*, quiet: bool) -> Iterator[StageProgress | None]:
+def progress_bars(*, quiet: bool, in_bytes: bool = False) -> Iterator[StageProgress | None]:
     """A bar with the remaining time per stage on a terminal, else a line for stages of minutes; nothing if `quiet`.
 
     Meanwhile stdout is stderr: what libraries and a custom extractor print must not end up in the result.
     """
-    with redirect_stdout(sys.stderr), _bars(quiet=quiet) as update:
+    with redirect_stdout(sys.stderr), _bars(quiet=quiet, in_bytes=in_bytes) as update:
         yield update
 
 
 @contextmanager
-def _bars(*, quiet: bool) -> Iterator[StageProgress | None]:
+def _bars(*, quiet: bool, in_bytes: bool) -> Iterator[StageProgress | None]:
     if quiet:
         yield None
         return
@@ -157,9 +157,18 @@ def _bars(*, quiet: bool) -> Iterator[StageProgress | None]:
         yield _LongStages().update
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TaskID,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    count = DownloadColumn() if in_bytes else MofNCompleteColumn()
+    columns = (TextColumn("{task.description:<10}"), BarColumn(), count, TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         tasks: dict[str, TaskID] = {}
         shown = 0.0

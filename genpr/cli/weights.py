@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from genpr.cli.console import complain, emit, printable
-from genpr.errors import UsageError, WeightsError, some
+from genpr.cli.console import complain, emit, printable, progress_bars
+from genpr.errors import UsageError, WeightsError, short, some
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -144,25 +145,17 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
 @contextmanager
 def _progress(entry: WeightsFile, *, quiet: bool) -> Iterator[Progress | None]:
     """A bar in bytes on a terminal; else one line, once a download has begun."""
-    import sys
+    with progress_bars(quiet=quiet, in_bytes=True) as update:
+        if update is None:
+            yield None
+            return
+        has_begun = sys.stderr.isatty()
 
-    if quiet:
-        yield None
-        return
-    if not sys.stderr.isatty():
-        has_begun: list[bool] = []
-
-        def tell(_received: int, total: int) -> None:
+        def report(received: int, total: int) -> None:
+            nonlocal has_begun
             if not has_begun:
-                has_begun.append(True)
                 complain(f"downloading {entry.name}" + (f", {total / 1e6:,.0f} MB" if total else ""))
+            has_begun = True
+            update(short(entry.name, 30), received, total or None)
 
-        yield tell
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(entry.name if len(entry.name) < 30 else f"{entry.name[:28]}…", total=entry.size)
-        yield lambda received, total: bars.update(task, completed=received, total=total or None)
+        yield report
