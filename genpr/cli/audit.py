@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +15,7 @@ from genpr.cli.console import complain, progress_bars
 from genpr.cli.options import option_group
 from genpr.cli.output import TextOutput
 from genpr.errors import UsageError
+from genpr.features.options import option
 from genpr.storage import unwritable
 
 if TYPE_CHECKING:
@@ -20,66 +23,59 @@ if TYPE_CHECKING:
     from genpr.audit.metrics import Family
     from genpr.audit.runner import Results
 
+Kind = Literal["fidelity", "diversity"]
 RESULTS, MARKDOWN, PAGE = "results.jsonl", "matrix.md", "matrix.html"
 
 
+@dataclass(frozen=True, kw_only=True)
+class AuditFlags:
+    """Which metrics are held against which checks, on which data."""
+
+    metrics: Sequence[str] = option(
+        (), "A metric; repeat for more.  [default: all]", flag="--metric", metavar="NAME", multiple=True
+    )
+    functions: Sequence[str] = option(
+        (),
+        "A function of your own, from reals (n, d) and fakes (m, d) to a number; alone unless --metric is given.",
+        flag="--function",
+        metavar="FILE.PY:NAME",
+        multiple=True,
+    )
+    kinds: Sequence[Kind] = option(
+        (),
+        "What --function claims to measure; once for all, or once for each.",
+        choices=("fidelity", "diversity"),
+        flag="--kind",
+        multiple=True,
+    )
+    checks: Sequence[str] = option(
+        (), "A check; repeat for more.  [default: all]", flag="--check", metavar="NAME", multiple=True
+    )
+    full: bool = option(
+        False,
+        "The published grids (hours), or coarse ones (minutes).  [default: quick]",
+        flag="--full/--quick",
+    )
+    seed: int = option(0, "Chooses all data.", least=0)
+    seeds: int = option(
+        1,
+        "Repeat with so many seeds, from --seed on, and mark cells whose outcome changes; each takes as long.",
+        least=1,
+    )
+    jobs: int = option(1, "Processes.", least=1)
+    out: Path | None = option(
+        None,
+        f"Where to write {MARKDOWN}, {PAGE} and {RESULTS}.",
+        type=click.Path(path_type=Path),
+        metavar="FOLDER",
+    )
+    resume: bool = option(False, "Go on from the results in --out; metrics can be added to them.")
+
+
 @click.command(name="audit")
-@click.option(
-    "--metric", "metrics", multiple=True, metavar="NAME", help="A metric; repeat for more.  [default: all]"
-)
-@click.option(
-    "--function",
-    "functions",
-    multiple=True,
-    metavar="FILE.PY:NAME",
-    help="A function of your own, from reals (n, d) and fakes (m, d) to a number; alone unless --metric is given.",
-)
-@click.option(
-    "--kind",
-    "kinds",
-    multiple=True,
-    type=click.Choice(["fidelity", "diversity"]),
-    help="What --function claims to measure; once for all, or once for each.",
-)
-@click.option(
-    "--check", "checks", multiple=True, metavar="NAME", help="A check; repeat for more.  [default: all]"
-)
-@click.option(
-    "--quick/--full",
-    default=True,
-    help="Coarse grids (minutes), or the published ones (hours).  [default: quick]",
-)
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Chooses all data.")
-@click.option(
-    "--seeds",
-    default=1,
-    show_default=True,
-    type=click.IntRange(min=1),
-    help="Repeat with so many seeds, from --seed on, and mark cells whose outcome changes; each takes as long.",
-)
-@click.option("--jobs", default=1, show_default=True, type=click.IntRange(min=1), help="Processes.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="FOLDER",
-    help=f"Where to write {MARKDOWN}, {PAGE} and {RESULTS}.",
-)
-@click.option("--resume", is_flag=True, help="Go on from the results in --out; metrics can be added to them.")
+@option_group(AuditFlags, "flags")
 @option_group(TextOutput, "output")
-def command(
-    *,
-    metrics: tuple[str, ...],
-    functions: tuple[str, ...],
-    kinds: tuple[Literal["fidelity", "diversity"], ...],
-    checks: tuple[str, ...],
-    quick: bool,
-    seed: int,
-    seeds: int,
-    jobs: int,
-    out: Path | None,
-    resume: bool,
-    output: TextOutput,
-) -> None:
+def command(*, flags: AuditFlags, output: TextOutput) -> None:
     """Hold metrics against fifteen sanity checks, on data whose fidelity and diversity are known.
 
     \b
@@ -96,23 +92,23 @@ def command(
         "1"  # its processes import nothing from the working directory while they start
     )
 
-    if resume and out is None:
+    if flags.resume and flags.out is None:
         raise UsageError("--resume needs --out, the folder to go on from", code="bad-option")
-    families = _families(metrics, functions, kinds)
-    folder = None if out is None else _folder(out)
+    families = _families(flags)
+    folder = None if flags.out is None else _folder(flags.out)
     with progress_bars(quiet=output.quiet) as progress:
         results, *more = [
             run_audit(
                 families,
-                grid="quick" if quick else "full",
-                checks=checks or None,
-                seed=seed + index,
-                jobs=jobs,
-                path=None if folder is None else folder / _results_name(index, seed),
-                resume=resume,
+                grid="full" if flags.full else "quick",
+                checks=flags.checks or None,
+                seed=flags.seed + index,
+                jobs=flags.jobs,
+                path=None if folder is None else folder / _results_name(index, flags.seed),
+                resume=flags.resume,
                 progress=progress,
             )
-            for index in range(seeds)
+            for index in range(flags.seeds)
         ]
     matrix = judge(results, _known_kinds(families, results), *more)
     if folder is not None:
@@ -120,27 +116,22 @@ def command(
     output.show((), _as_json(matrix, results) if output.as_json else _report(matrix, results))
 
 
-def _families(
-    metrics: tuple[str, ...],
-    functions: tuple[str, ...],
-    kinds: tuple[Literal["fidelity", "diversity"], ...],
-) -> tuple[Family, ...]:
+def _families(flags: AuditFlags) -> tuple[Family, ...]:
     from genpr.audit.metrics import families_of, shipped_kinds, user_family
 
+    metrics, functions, kinds = flags.metrics, flags.functions, flags.kinds
     if len(kinds) != len(functions) and not (functions and len(kinds) == 1):
         raise UsageError(
             f"give --kind once for all functions, or once for each: {len(functions)} --function, {len(kinds)} --kind",
             code="bad-option",
         )
     names = metrics or (() if functions else tuple(shipped_kinds()))
-    all_kinds = kinds if len(kinds) == len(functions) else kinds * len(functions)
+    all_kinds = kinds if len(kinds) == len(functions) else tuple(kinds) * len(functions)
     own = (user_family(spec, kind) for spec, kind in zip(functions, all_kinds, strict=True))
     return (*families_of(names), *own)
 
 
-def _known_kinds(
-    families: tuple[Family, ...], results: Results
-) -> dict[str, Literal["fidelity", "diversity"]]:
+def _known_kinds(families: tuple[Family, ...], results: Results) -> dict[str, Kind]:
     """What was asked for, and beside it the shipped metrics that the results hold from earlier runs."""
     from genpr.audit.metrics import shipped_kinds
 
