@@ -264,7 +264,9 @@ def differences(before: Record, after: Mapping[str, Any]) -> list[str]:
     """The names of `comparable_facts` in which two scores differ, so that they cannot stand in one log; empty if alike."""
     old, new = _flat(before), _flat(after)
     if any(before.get(key) != after[key] for key in _MAY_DIFFER):
-        del old["fingerprint"], new["fingerprint"]
+        old["fingerprint"] = new["fingerprint"]
+    if new["generator"] != old["generator"]:  # one of them has no facts about it
+        old, new = ({key: facts[key] for key in (*_COMPARABLE, "generator")} for facts in (old, new))
     return [key for key in {**new, **old} if new.get(key) != old.get(key)]
 
 
