@@ -28,7 +28,6 @@ def _run() -> int:
         MutableOutput,
         SignalReport,
         check_threads,
-        finish_stdout,
         install_signal_handlers,
         prepare,
         restore_default_handlers,
@@ -51,6 +50,8 @@ def _run() -> int:
     except KeyboardInterrupt as error:  # before the command began, or after it ended
         code = report.print(signal_of(error))
     restore_default_handlers()
+    from genpr.cli.console import finish_stdout
+
     return finish_stdout(code)
 
 

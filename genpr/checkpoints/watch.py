@@ -148,7 +148,7 @@ def files_of(path: Path) -> list[str]:
     Raises:
         DataError: A folder cannot be listed.
     """
-    return sorted(walk_files(path), key=Path) if path.is_dir() else [path.name]
+    return sorted(walk_files(path)) if path.is_dir() else [path.name]
 
 
 def listing_of(path: Path, names: Sequence[str]) -> str:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from genpr.cli.process import drop_stdout
 from genpr.errors import ResourceError, limited
 
 if TYPE_CHECKING:
@@ -86,9 +87,27 @@ def _write(text: str) -> OSError | None:
     try:
         click.echo(_held(text, sys.stdout))
     except OSError as error:
-        drop_stdout()
+        _drop_stdout()
         return None if isinstance(error, BrokenPipeError) else error
     return None
+
+
+def finish_stdout(code: int) -> int:
+    """Write what is left for stdout, and return the exit code: 4 instead of 0 if that is not possible."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        _drop_stdout()
+        if not code:
+            sys.stderr.write(f"error: the output cannot be written to stdout ({error.strerror})\n")
+            return ResourceError.exit_code
+    return code
+
+
+def _drop_stdout() -> None:
+    """Let stdout lead nowhere, so that what cannot be written fails only once."""
+    with Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def show_notices(notices: Sequence[Notice]) -> None:

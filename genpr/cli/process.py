@@ -28,36 +28,12 @@ _SHOW_CURSOR = "\x1b[?25h\r\x1b[K"  # which a progress bar hides
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _OWN_THREADS = 2  # beside those of libraries
 _MOST_THREADS = 64  # of OpenBLAS as numpy brings it
-_NO_RESOURCE = 4
 
 
 def prepare() -> None:
     """Give this process its standard streams, and let no file in the working directory configure its plots."""
     _open_standard_streams()
     ignore_matplotlib_configuration()
-
-
-def finish_stdout(code: int) -> int:
-    """Write what is left for stdout, and return the exit code: 4 instead of 0 if that is not possible."""
-    try:
-        sys.stdout.flush()
-    except OSError as error:
-        drop_stdout()
-        if not code:
-            sys.stderr.write(f"error: the output cannot be written to stdout ({error.strerror})\n")
-            return _NO_RESOURCE
-    return code
-
-
-def drop_stdout() -> None:
-    """Let stdout lead nowhere, so that what cannot be written fails only once."""
-    _discard(sys.stdout.fileno())
-
-
-def _discard(*descriptors: int) -> None:
-    with Path(os.devnull).open("w") as nowhere:
-        for number in descriptors:
-            os.dup2(nowhere.fileno(), number)
 
 
 class MutableOutput:
@@ -70,7 +46,9 @@ class MutableOutput:
         """Write nothing from now on, whoever writes: Python, a library in C++, or a signal handler."""
         if self._kept is None:
             self._kept = os.dup(_STDOUT), os.dup(_STDERR)
-            _discard(_STDOUT, _STDERR)
+            with Path(os.devnull).open("w") as nowhere:
+                for number in (_STDOUT, _STDERR):
+                    os.dup2(nowhere.fileno(), number)
 
     def unmute(self) -> None:
         """Write again."""
