@@ -16,7 +16,7 @@ from genpr.features.feature_set import FeatureSet
 from genpr.images.policy import choices_in
 from genpr.metrics.ball_metrics import coverage, density, precision, recall
 from genpr.metrics.clusters import MissingKind, RealKinds, odd_axes
-from genpr.metrics.diagnostics import ManifoldDiagnostics, NearCopies, Outlier, is_copying
+from genpr.metrics.diagnostics import ManifoldDiagnostics, NearCopies, Outlier
 from genpr.metrics.metric import Metric
 from genpr.metrics.neighbor_metrics import Lack, least_for_interval
 from genpr.metrics.registry import C_T
@@ -77,7 +77,7 @@ def notices_of(
             fakes,
             metrics,
             neighbors.diagnostics,
-            kinds=kinds(),
+            kinds=kinds,
             seed=seed,
             distinct=identities[1].first_rows() if identities[1].n_duplicates else None,
             known=known,
@@ -175,7 +175,7 @@ def diagnose(
     metrics: Mapping[str, MetricValue],
     diagnostics: ManifoldDiagnostics,
     *,
-    kinds: RealKinds | None,
+    kinds: Callable[[], RealKinds | None],
     seed: int,
     distinct: Sequence[int] | None,
     known: Collection[str],
@@ -188,7 +188,7 @@ def diagnose(
         fakes: The fakes.
         metrics: Of the two.
         diagnostics: What was found when neighbors were counted.
-        kinds: Clusters of the reals; None if they are too few.
+        kinds: Gives the clusters of the reals, or None if they are too few.
         seed: Chooses the part of each set whose single features are compared.
         distinct: Rows of the fakes without repeats, which are another matter than kinds; None if there are none.
         known: Codes of what is known already, of byte-identical images among others.
@@ -200,7 +200,7 @@ def diagnose(
             if share > _FLAT:
                 notices.append(notice("degenerate-manifold", role=role, share=f"{share:.0%}"))
     copies = diagnostics.near_copies
-    if copies is not None and not _COPIES & {*known} and is_copying(copies):
+    if copies is not None and not _COPIES & {*known} and copies.is_excess:
         notices.append(_near_copies(reals, fakes, copies))
     # Whether fakes are near reals at all: of noise, low fidelity says all there is to say.
     is_plausible = max(_relative(metrics, _NEAR), default=1.0) >= _PLAUSIBLE
@@ -209,9 +209,9 @@ def diagnose(
     notices += shrunk or copying
     if diagnostics.outliers and not shrunk:
         notices.append(_outliers(reals, diagnostics.outliers))
-    if is_plausible and kinds is not None:
+    if is_plausible and (of_reals := kinds()) is not None:
         fake_rows = None if distinct is None else torch.tensor(distinct)
-        if missing := kinds.missing(fakes.features, fake_rows=fake_rows):
+        if missing := of_reals.missing(fakes.features, fake_rows=fake_rows):
             notices.append(_missing_kinds(reals, missing))
     # Only where distances show nothing: a blurred or collapsed set differs in single features too.
     if min(_relative(metrics, _REACHED), default=0.0) >= _GOOD:

@@ -186,11 +186,12 @@ class OtherFiles:
             DataError: There are no images ("no-images").
         """
         total = self.suffixes.total()
+        if n_images and not total:
+            return
         commonest = sorted(self.suffixes.items(), key=lambda entry: (-entry[1], entry[0]))[:5]
         shown = ", ".join(f"{short(suffix)} ({count:,})" for suffix, count in commonest)
         if n_images:
-            if total:
-                _log.info("%s: %d other files are left out: %s", printable(container), total, shown)
+            _log.info("%s: %d other files are left out: %s", printable(container), total, shown)
             return
         found = f"{total:,} other file{'s' * (total > 1)}, suffixes: {shown}" if total else "it is empty"
         if commonest and commonest[0][0] == ".npy":

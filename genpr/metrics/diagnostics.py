@@ -108,8 +108,7 @@ class NearCopies:
         reals: Rows of the reals that they are near to.
         share: Of all fakes.
         expected: Share of the reals that are as near to another real, each left out in turn.
-        n: Number of reals.
-        m: Number of fakes.
+        is_excess: Whether clearly more of the fakes than of the reals are that near: by 3 standard errors, and 0.2 %.
         nearest: Row of the real that is nearest to each fake, (m,) int64, and its squared distance, (m,) float64.
     """
 
@@ -117,8 +116,7 @@ class NearCopies:
     reals: Tensor
     share: float
     expected: float
-    n: int
-    m: int
+    is_excess: bool
     nearest: tuple[Tensor, Tensor]
 
 
@@ -258,9 +256,10 @@ class ManifoldDiagnostics:
             n = len(real.points)
             # Of sets of about one size: more points have smaller balls, however they are spread.
             if common is not None and max(n, m) <= _ALIKE * min(n, m):
-                concentration = _concentration(
-                    real.sq_radii_of(common), own.sq_radii[own.balls.index(common)]
-                )
+                of_reals = real.sq_radii[real.balls.index(common)].sqrt().median()
+                of_fakes = own.sq_radii[own.balls.index(common)].sqrt().median()
+                if of_reals > 0 and of_fakes > 0:  # repeated images are another matter
+                    concentration = float(of_fakes / of_reals)
         return cls(
             ball.k,
             hubness(degrees, counts, k=ball.k, n_fake=m),
@@ -296,12 +295,6 @@ def _outliers(counts: Tensor, balls_per_fake: Tensor, k: int, n: int) -> tuple[O
     return tuple(Outlier(row, int(counts[row]) / m, int(counts[row])) for row in rows.tolist())
 
 
-def _concentration(real_sq_radii: Tensor, fake_sq_radii: Tensor) -> float | None:
-    """Median radius of the fakes over that of the reals; None for repeated images, which are another matter."""
-    of_reals, of_fakes = real_sq_radii.sqrt().median(), fake_sq_radii.sqrt().median()
-    return float(of_fakes / of_reals) if of_fakes > 0 and of_reals > 0 else None
-
-
 def _near_copies(real: RealManifold, fake: CountedFakes, progress: PairProgress | None) -> NearCopies | None:
     lists = real.lists
     if lists is None or lists.index.shape[1] < 2:
@@ -314,15 +307,10 @@ def _near_copies(real: RealManifold, fake: CountedFakes, progress: PairProgress 
     near = sq <= _NEAR * lists.sq[index, 0].clamp(max=float(usual))
     rows = near.nonzero()[:, 0]
     rows = rows[sq[rows].argsort(stable=True)]
-    m = len(sq)
-    expected, n = int(of_reals.sum()) / len(of_reals), len(of_reals)
-    return NearCopies(rows, index[rows], len(rows) / m, expected, n, m, (index, sq))
-
-
-def is_copying(copies: NearCopies) -> bool:
-    """Whether clearly more of the fakes than of the reals lie beside a real: by 3 standard errors, and .2 %."""
-    # None among n reals may still be one in n.
-    usual = max(copies.expected, 1 / copies.n)
-    error = (usual * (1 - usual) * (1 / copies.n + 1 / copies.m)) ** 0.5
-    excess = copies.share - copies.expected
-    return bool(excess > 3 * error and excess > 0.002 and len(copies.fakes) >= 5)
+    n, m = len(of_reals), len(sq)
+    share, expected = len(rows) / m, int(of_reals.sum()) / n
+    usual_share = max(expected, 1 / n)  # none among n reals may still be one in n
+    error = (usual_share * (1 - usual_share) * (1 / n + 1 / m)) ** 0.5
+    excess = share - expected
+    is_excess = excess > 3 * error and excess > 0.002 and len(rows) >= 5
+    return NearCopies(rows, index[rows], share, expected, is_excess, (index, sq))

@@ -79,7 +79,8 @@ def near_sq_distances(x: Tensor, y: Tensor, i: Tensor, j: Tensor, engine: Engine
     """
     sq = engine.sq_differences(x, y, i, j).double()
     beyond = (~sq.isfinite()).nonzero()[:, 0]
-    sq[beyond] = sq_distances_at(x, y, i[beyond], j[beyond])
+    if len(beyond):
+        sq[beyond] = sq_distances_at(x, y, i[beyond], j[beyond])
     return sq
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from genpr.metrics.diagnostics import ManifoldDiagnostics, is_copying
+from genpr.metrics.diagnostics import ManifoldDiagnostics
 from genpr.metrics.real_manifold import RealManifold
 from genpr.neighbors.balls import Ball
 
@@ -19,7 +19,7 @@ def test_halves_of_one_set_reveal_nothing(rng):
     found = evidence(*rng.normal(size=(2, 400, 16)))
     assert found.outliers == ()
     assert 0.9 < found.concentration < 1.1
-    assert not is_copying(found.near_copies)
+    assert not found.near_copies.is_excess
     assert found.k == 3
     assert found.hubness.largest_share < 0.1
 
@@ -67,7 +67,7 @@ def test_near_copies_come_nearest_first_with_the_reals_they_copy(rng):
     assert copies.reals.tolist() == list(range(100, 120))
     assert copies.share == 0.1
     assert copies.expected == 0
-    assert is_copying(copies)
+    assert copies.is_excess
 
 
 def test_reals_are_judged_as_if_they_were_not_there():
@@ -81,9 +81,9 @@ def test_reals_are_judged_as_if_they_were_not_there():
 def test_a_few_near_copies_in_a_large_set_are_chance(rng):
     real, fake = rng.normal(size=(2, 400, 16))
     fake[:4] = real[:4]
-    assert not is_copying(evidence(real, fake).near_copies)
+    assert not evidence(real, fake).near_copies.is_excess
     fake[:12] = real[:12]
-    assert is_copying(evidence(real, fake).near_copies)
+    assert evidence(real, fake).near_copies.is_excess
 
 
 def test_without_lists_or_balls_nothing_is_looked_for(rng):
@@ -115,4 +115,4 @@ def test_sets_of_different_sizes_are_not_compared_in_concentration(rng, n, m):
 def test_no_near_copy_among_few_reals_may_be_one_in_so_many(rng):
     real, fake = rng.normal(size=(100, 8)), rng.normal(size=(4000, 8))
     fake[:20] = real[:20]
-    assert not is_copying(evidence(real, fake).near_copies)
+    assert not evidence(real, fake).near_copies.is_excess
