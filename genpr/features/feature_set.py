@@ -177,16 +177,23 @@ def only_matrix(tensors: Mapping[str, Tensor], path: Path) -> Tensor:
     Raises:
         FeatureError: Which they are is not clear ("feature-shape").
     """
-    if "features" in tensors and tensors["features"].ndim and not tensors["features"].is_complex():
-        return tensors["features"].float()
     matrices = [tensor for tensor in tensors.values() if tensor.ndim == 2 and tensor.is_floating_point()]
+    if "features" in tensors and tensors["features"].ndim and not tensors["features"].is_complex():
+        matrices = [tensors["features"]]
     if len(matrices) != 1:
         raise FeatureError(
             f"{path} holds {some(sorted(tensors), 5) or 'nothing'}; needed a tensor named 'features', or exactly one 2-D tensor of floats",
             code="feature-shape",
             path=str(path),
         )
-    return matrices[0].float()
+    try:
+        return matrices[0].float()
+    except NotImplementedError as error:  # two numbers in a byte, for example
+        raise FeatureError(
+            f"{path} holds features of type {matrices[0].dtype}, which torch cannot convert; needed float32 or float16",
+            code="feature-shape",
+            path=str(path),
+        ) from error
 
 
 _FORMAT = "genpr.features/1"

@@ -546,6 +546,10 @@ FEATURES: dict[str, tuple[str, Callable[[], bytes]]] = {
         "x.safetensors",
         lambda: _safetensors({"features": {**_TENSOR, "dtype": "F6_E2M3", "data_offsets": [0, 36]}}, 36),
     ),
+    "safetensors_of_two_numbers_in_a_byte": (
+        "x.safetensors",
+        lambda: _safetensors({"features": {**_TENSOR, "dtype": "F4", "data_offsets": [0, 24]}}, 24),
+    ),
     "safetensors_whose_header_is_ninety_megabytes_of_blanks": (
         "x.safetensors",
         lambda: _safetensors(json.dumps({"features": _TENSOR}) + " " * (90 * MB)),
