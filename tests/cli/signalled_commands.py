@@ -25,7 +25,8 @@ import torch
 import genpr.checkpoints.watch
 import genpr.evaluation.evaluator
 from genpr.__main__ import main
-from genpr.cli import features, rank, score, sweep, watch
+from genpr.cli import features, process, rank, score, sweep, watch
+from genpr.cli import main as commands
 
 WARM = (
     click,
@@ -33,7 +34,9 @@ WARM = (
     torch,
     genpr.evaluation.evaluator,
     genpr.checkpoints.watch,
+    commands,
     features,
+    process,
     rank,
     score,
     sweep,
