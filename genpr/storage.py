@@ -145,8 +145,10 @@ def _hand_on_mode(path: Path, temporary: Path) -> None:
     except OSError:
         temporary.chmod(0o666 & ~_umask())
         return
-    with contextlib.suppress(OSError, AttributeError):
-        os.chown(temporary, before.st_uid, before.st_gid)
+    now, owner = temporary.stat(), (before.st_uid, before.st_gid)
+    if (now.st_uid, now.st_gid) != owner:
+        with contextlib.suppress(OSError, AttributeError):
+            os.chown(temporary, *owner)
     temporary.chmod(stat.S_IMODE(before.st_mode) & 0o777)
 
 

@@ -384,15 +384,18 @@ def entity_set_metrics(
     _check(expected, found, vocabulary, excluded, groups)
     table = count_entities(expected, found, vocabulary, excluded, groups)
     statistics = _statistics(table)
+    # One unit per image: groups must not change the order of sums, and so the last bit of a value.
+    by_image = _statistics(replace(table, unit=torch.arange(len(table.unit))))
     low, high = (_statistics(counts) for counts in (table.filled(right=False), table.filled(right=True)))
     scores: dict[str, EntityScore] = {}
     undefined: dict[str, str] = {}
     whole = torch.ones(1, table.n_units, dtype=torch.float64)
+    images = torch.ones(1, len(table.unit), dtype=torch.float64)
     for name in ENTITY_METRICS:
         if "precision" in name and not table.knows_wrong:
             undefined[name] = _OPEN
             continue
-        value = float(statistics[name](whole))
+        value = float(by_image[name](images))
         if value != value:
             undefined[name] = _NOTHING_FOUND if "precision" in name else _NOTHING_EXPECTED
             continue

@@ -5,7 +5,7 @@
 The last trace is found without a matrix square root: with any factors F' F = S, it is the nuclear norm of F_r F_f',
 the sum of that product's singular values. Nothing is ever complex or negative under a root, and with fewer images
 than features, where the covariances are singular and others lose half of the digits or add 1e-6 to the diagonal, the
-centerd features themselves are the factor.
+centered features themselves are the factor.
 
 References:
     Heusel et al. 2017, "GANs Trained by a Two Time-Scale Update Rule Converge to a Local Nash Equilibrium".
@@ -245,8 +245,8 @@ def _moments(features: Tensor, rows: Tensor | None, device: torch.device) -> Gau
     mean /= n
     scatter = torch.zeros(d, d, dtype=torch.float64, device=device)
     for block in double_blocks(features, device, rows=rows):
-        centerd = block - mean
-        scatter.addmm_(centerd.T, centerd)
+        centered = block - mean
+        scatter.addmm_(centered.T, centered)
     return Gaussian(mean, (scatter + scatter.T) / (2 * (n - 1)), n)
 
 

@@ -136,7 +136,7 @@ def _log_outside(
 
 
 def _sq_distances(rows: Tensor, columns: Tensor, x: Tensor, y: Tensor, row: int, column: int) -> Tensor:
-    """(r, c) float64 between centerd `rows` of `x` from `row` on and `columns` of `y` from `column` on."""
+    """(r, c) float64 between centered `rows` of `x` from `row` on and `columns` of `y` from `column` on."""
     sq_norms = rows.square().sum(dim=1)[:, None] + columns.square().sum(dim=1)
     sq = torch.addmm(sq_norms, rows, columns.T, alpha=-2)
     i, j = (sq < _CANCELLED * sq_norms).nonzero().T

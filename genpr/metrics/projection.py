@@ -153,11 +153,11 @@ def _leading(sides: Sequence[Tensor], rows: Sequence[Tensor], center: Tensor) ->
     scaled = []
     for side, part in zip(sides, rows, strict=True):
         for block in double_blocks(side, device, rows=part):
-            centerd = block - center
+            centered = block - center
             if is_wide:
-                scaled.append(centerd / (2 * len(part)) ** 0.5)
+                scaled.append(centered / (2 * len(part)) ** 0.5)
             else:
-                _add_products(scatter, centerd, weight=0.5 / len(part))
+                _add_products(scatter, centered, weight=0.5 / len(part))
     if not is_wide:
         variance = float(scatter.trace())
         values, vectors = _two_largest(scatter)
@@ -168,11 +168,11 @@ def _leading(sides: Sequence[Tensor], rows: Sequence[Tensor], center: Tensor) ->
     return values, axes, float(factor.square().sum())
 
 
-def _add_products(scatter: Tensor, centerd: Tensor, *, weight: float) -> None:
+def _add_products(scatter: Tensor, centered: Tensor, *, weight: float) -> None:
     """Add those of the columns of a block (b, d) to the lower half of (d, d); the upper one is the same, and half the work."""
     for start in range(0, len(scatter), _PANEL):
         columns = slice(start, start + _PANEL)
-        scatter[start:, columns].addmm_(centerd[:, start:].T, centerd[:, columns], alpha=weight)
+        scatter[start:, columns].addmm_(centered[:, start:].T, centered[:, columns], alpha=weight)
 
 
 def _two_largest(matrix: Tensor) -> tuple[Tensor, Tensor]:
@@ -205,6 +205,6 @@ def _places(features: Tensor, rows: Tensor, plane: _Plane, device: torch.device)
     """(p, 2); each from its own row alone, in an order of summation that does not depend on the others."""
     places = []
     for block in double_blocks(features, device, rows=rows):
-        centerd = block - plane.center
-        places.append(torch.stack([(centerd * axis).sum(dim=1) for axis in plane.axes], dim=1))
+        centered = block - plane.center
+        places.append(torch.stack([(centered * axis).sum(dim=1) for axis in plane.axes], dim=1))
     return torch.cat(places)

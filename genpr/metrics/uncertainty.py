@@ -15,7 +15,7 @@ that depend on c images together (Hoeffding 1948). Where part c has variance a_c
 halves has expectation sum of a_c (2 - 2^(1 - c)) / n, between one and two times the sum of a_c / n; the difference of
 complementary halves has that sum itself. In simulations the factor is 1.1 to 1.7 (see `benchmarks/bench_intervals.py`).
 
-**Interval.** It is centerd on the value of the whole sets, since halves are another size and have another mean. The
+**Interval.** It is centered on the value of the whole sets, since halves are another size and have another mean. The
 quantile is Student's, whose degrees of freedom say how well the standard error is known: each split adds a square of
 mean known to be zero; and were there infinitely many splits, the error would still be that of these data, which varies
 by some 10 % between draws of hundreds or thousands of images, as if there were 50 of them. Near 0 and 1, where splits may see no difference at all, an interval is never narrower than the exact binomial one

@@ -602,7 +602,7 @@ def _cost_of_looking(d: int) -> float:
 
 
 def principal_directions(rows: Tensor, count: int) -> Tensor:
-    """Leading principal directions of centerd (s, d) `rows`, (d, count) float64, approximately.
+    """Leading principal directions of centered (s, d) `rows`, (d, count) float64, approximately.
 
     A randomised range finder with two power iterations (Halko, Martinsson & Tropp 2011). Any orthonormal basis
     gives valid bounds; a better one gives tighter bounds.

@@ -90,7 +90,7 @@ class Grid:
 
     @classmethod
     def fitted(cls, rows: Tensor) -> Grid:
-        """To (s, d) float32 `rows`, centerd and scaled: the step size that leaves the smallest error."""
+        """To (s, d) float32 `rows`, centered and scaled: the step size that leaves the smallest error."""
         rows = rows[rows.double().square().sum(dim=1) <= _MAX_NORM**2]
         outer, inner = (_rotation(size).to(rows.device) for size in _factors(rows.shape[1]))
         turned = _turned(rows, outer, inner)

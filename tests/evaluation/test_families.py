@@ -71,16 +71,6 @@ def test_everything_comes_back_from_json(mixed):
     assert list(record["families"]) == ["manifold", "retrieval"]
 
 
-def test_records_of_before_families_are_read(plain):
-    record = json.loads(plain.to_json()) | {"schema": 3}
-    for key in ("labels", "alignment", "entities"):
-        del record[key]
-    for metric in record["metrics"].values():
-        del metric["chance"], metric["pool"]
-    del record["real"]["what"], record["fake"]["what"]
-    assert result_of(record) == plain
-
-
 def test_table_sets_families_apart(mixed):
     text = score_table(mixed)
     row = next(line for line in text.splitlines() if line.startswith("retrieval.r_precision"))

@@ -26,8 +26,8 @@ def exact_moments(features):
     """Two passes in extended precision."""
     wide = features.astype(np.longdouble)
     mean = wide.sum(axis=0) / len(wide)
-    centerd = wide - mean
-    return mean, np.einsum("ni,nj->ij", centerd, centerd) / (len(wide) - 1)
+    centered = wide - mean
+    return mean, np.einsum("ni,nj->ij", centered, centered) / (len(wide) - 1)
 
 
 # Closed forms on Gaussians
