@@ -20,7 +20,7 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
-from genpr.neighbors import integers
+from genpr.neighbors import engine, integers
 from genpr.neighbors.bounds import NO_FLOOR, basis_tolerance, represent, slack_factor
 from genpr.neighbors.distance import pieces_of
 from genpr.neighbors.engine import Tiles, plain_arithmetic
@@ -327,7 +327,8 @@ class Placed:
     @classmethod
     def of(cls, features: Tensor, k: int) -> Placed:
         """Rows (n, d) in a frame in which their `k` nearest are found at least cost."""
-        if len(features) < _MIN_ROWS:  # may all be compared directly
+        n, d = features.shape
+        if n * n * d <= engine.DIRECT_ELEMENTS:  # all are compared directly, unless ranks share the search
             return cls(features, partial(choose_frame, features, k))
         return choose_frame(features, k).place(features)
 
