@@ -101,7 +101,8 @@ class FeatureCache:
 
     def __contains__(self, identity: bytes) -> bool:
         """Whether the image with sha256 `identity` is stored; of one in 2^64 that is not, this says so, too."""
-        return bool(self._places(identity))
+        shards = (self._shards[bisect_right(self._starts, place) - 1] for place in self._places(identity))
+        return any(shard not in self._unusable for shard in shards)
 
     def get(self, identity: bytes) -> CachedImage | None:
         """The stored features of the image with sha256 `identity`, or None."""

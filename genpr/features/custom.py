@@ -17,11 +17,10 @@ the key.
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
 
@@ -288,11 +287,12 @@ def networks_of(owner: object) -> list[nn.Module]:
 
 def _captured(function: FunctionType) -> list[object]:
     """What a function carries along from the one it was defined in, and the globals that it names."""
-    try:
-        found = inspect.getclosurevars(function)
-    except ValueError:  # a variable that has no value yet
-        return []
-    return [*found.nonlocals.values(), *found.globals.values()]
+    names, variables = function.__code__.co_names, function.__globals__
+    found = [variables[name] for name in names if name in variables]
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # a variable that has no value yet
+            found.append(cell.cell_contents)
+    return found
 
 
 _TEXT_BATCH = 64  # texts in one call: a user's own need not split them

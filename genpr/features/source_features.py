@@ -93,7 +93,7 @@ class Embedder:
         extractor = self.load(keys)
         parts: Sequence[ExtractorInfo] = getattr(extractor, "parts", ()) or (extractor.info,)
         cache, notices = self._open_cache(parts) if images.on_disk and options.cache else (None, [])
-        if isinstance(keys[0], str) and open_family(keys[0]) and not self._is_weights_file_given():
+        if isinstance(keys[0], str) and open_family(keys[0]) and not self._is_weights_file_given(keys[0]):
             notices.append(notice("weights-unpinned", extractor=keys[0], sha256=parts[0].weights_sha256))
         features = embed_source(
             source,
@@ -110,8 +110,9 @@ class Embedder:
         features = replace(features, notices=(*everywhere, *getattr(images.source, "notices", ())))
         return [features] if len(parts) == 1 else features.split(parts)
 
-    def _is_weights_file_given(self) -> bool:
-        return self.options.weights is not None and not Path(self.options.weights).is_dir()
+    def _is_weights_file_given(self, name: str) -> bool:
+        given = weights_of(name, self.options.weights)
+        return given is not None and not Path(given).is_dir()
 
     def _open_cache(
         self, parts: Sequence[ExtractorInfo]

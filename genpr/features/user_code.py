@@ -1,10 +1,12 @@
 """Load objects from user code: what a factory in a file or package returns.
 
-A factory is named `path/to/file.py:factory` or `package.module:factory`. A file can import the modules beside it: its
-folder is on `sys.path` while the file runs, and while its factory is called. Afterwards the modules of that folder are
-removed from `sys.modules`, so that two files with different helpers of one name do not mix, and a second run sees what
-was edited. Helpers must therefore be imported at the top of the file or in the factory, not later while images are
-embedded.
+A factory is named `path/to/file.py:factory` or `package.module:factory`. A file can import the modules beside it.
+`sys.path` is not changed for that: while the file runs, and while its factory is called, an import finder offers the
+modules and packages of its folder. Afterwards they are removed from `sys.modules`, so that two files with different
+helpers of one name do not mix, and a second run sees what was edited. Helpers must therefore be imported at the top of
+the file or in the factory, not later while images are embedded.
+
+Sources are compiled from the very bytes that are recorded; no `.pyc` is read or written.
 """
 
 from __future__ import annotations
@@ -15,10 +17,13 @@ import inspect
 import operator
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from importlib.abc import MetaPathFinder
+from importlib.machinery import FileFinder, ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from genpr.errors import GenprError, UsageError, some
 from genpr.runtime import expanded
@@ -29,40 +34,68 @@ def running_file(path: Path) -> Iterator[tuple[ModuleType, dict[str, bytes]]]:
     """Run the file `path`; inside the block, the modules beside it can be imported.
 
     Yields:
-        The module it became, and the sources of all modules of its folder that were run, which are known once the block
-        has ended.
+        The module it became, and the sources of all modules that were run, which grow until the block ends.
     """
-    folder = path.parent.resolve()
+    folder, sources = path.parent.resolve(), dict[str, bytes]()
+    finder = _FolderFinder(folder, sources)
     hidden = _hide_namesakes(folder)
-    before, writes_no_bytecode = set(sys.modules), sys.dont_write_bytecode
-    sources: dict[str, bytes] = {}
-    sys.path.insert(0, str(folder))
-    sys.dont_write_bytecode = True
-    importlib.invalidate_caches()
+    sys.meta_path.insert(0, finder)
     try:
-        yield _run(path), sources
+        yield finder.run(path), sources
     finally:
-        with suppress(ValueError):
-            sys.path.remove(str(folder))
-        sys.dont_write_bytecode = writes_no_bytecode
-        for name in sys.modules.keys() - before:
-            origin = _own_origin(sys.modules[name])
-            if origin is not None and origin.is_relative_to(folder):
-                del sys.modules[name]
-                if origin.is_file():
-                    sources[name] = origin.read_bytes()
+        sys.meta_path.remove(finder)
+        for name in finder.found:
+            sys.modules.pop(name, None)
         sys.modules.update(hidden)
 
 
-def _run(path: Path) -> ModuleType:
-    name = f"_genpr_custom_{path.stem.replace('.', '_')}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and others look their module up while it runs
-    spec.loader.exec_module(module)
-    return module
+class _FolderFinder(MetaPathFinder):
+    """Finds modules in one folder and its packages, ahead of everything that is not imported yet."""
+
+    def __init__(self, folder: Path, sources: dict[str, bytes]) -> None:
+        self.found: set[str] = set()
+        self._folder, self._sources = folder, sources
+
+    def run(self, path: Path) -> ModuleType:
+        name = f"_genpr_custom_{path.stem.replace('.', '_')}"
+        loader = _RecordingLoader(name, str(path), sources=self._sources)
+        spec = ModuleSpec(name, loader, origin=str(path))
+        spec.has_location = True
+        module = importlib.util.module_from_spec(spec)
+        self.found.add(name)
+        sys.modules[name] = module  # dataclasses and others look their module up while it runs
+        loader.exec_module(module)
+        return module
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        places = [str(self._folder)] if path is None else [p for p in path if self._holds(p)]
+        loader = partial(_RecordingLoader, sources=self._sources)
+        for place in places:
+            spec = FileFinder(place, (loader, [".py"])).find_spec(fullname)  # type: ignore[arg-type]
+            # A folder without __init__.py counts only where nothing else has that name, as in Python itself.
+            if spec is not None and (spec.loader or PathFinder.find_spec(fullname, path) is None):
+                self.found.add(fullname)
+                return spec
+        return None
+
+    def _holds(self, place: str) -> bool:
+        return Path(place).resolve().is_relative_to(self._folder)
+
+
+class _RecordingLoader(SourceFileLoader):
+    """Compiles a source file as it is now, and records what it ran."""
+
+    def __init__(self, fullname: str, path: str, *, sources: dict[str, bytes]) -> None:
+        super().__init__(fullname, path)
+        self._sources = sources
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        source = self._sources[fullname] = self.get_data(path)
+        code: CodeType = self.source_to_code(source, path)
+        return code
 
 
 def _own_origin(module: ModuleType) -> Path | None:

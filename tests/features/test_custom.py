@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import py_compile
 import sys
 import textwrap
 from types import ModuleType
@@ -9,9 +11,16 @@ import torch
 from torch import nn
 
 from genpr.errors import GenprError, UsageError
-from genpr.features.custom import evaluation_mode, extractor_device, extractor_info, wrap_extractor
+from genpr.features.custom import (
+    evaluation_mode,
+    extractor_device,
+    extractor_info,
+    networks_of,
+    wrap_extractor,
+)
 from genpr.features.extractor import PreparingExtractor
 from genpr.features.registry import load_extractor
+from genpr.features.user_code import running_file
 
 NET = """
 import torch
@@ -172,6 +181,30 @@ def test_libraries_are_not_replaced_by_a_folder_of_their_name(write):
     before = sys.modules["torch"]
     assert load(write("net.py", NET))(IMAGES).shape == (2, 3)
     assert sys.modules["torch"] is before
+
+
+def test_recorded_sources_are_those_that_ran(write):
+    write("helper.py", "VALUE = 1")
+    path = write("main.py", "import helper\ndef load():\n    return helper.VALUE\n")
+    with running_file(path) as (module, sources):
+        path.write_text("# edited while it was loading")
+        assert module.load() == 1
+    assert sources["helper"] == b"VALUE = 1"
+    assert b"return helper.VALUE" in sources["_genpr_custom_main"]
+
+
+def test_compiled_files_are_not_believed(write):
+    path = write("net.py", NET)
+    py_compile.compile(str(path), doraise=True)
+    before = path.stat()
+    path.write_text(NET.replace("2.0", "3.0"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # of the same size and time
+    assert load_extractor(f"{path}:load", device="cpu").wrapped.scale.item() == 3
+
+
+def test_a_file_of_any_suffix_is_run(write):
+    path = write("folder/generator", NET)
+    assert load_extractor(f"{path}:load", device="cpu").dim == 3
 
 
 def test_an_edited_helper_counts_at_once(write):
@@ -415,3 +448,17 @@ def test_the_mode_is_restored_after_an_error():
     assert network.norm.training
     assert not network.frozen.training
     assert not torch.is_inference_mode_enabled()
+
+
+def test_a_captured_variable_without_a_value_hides_no_network():
+    def extractor():
+        network = nn.Linear(2, 2)
+
+        def embed(images):
+            return network(images) if images is not None else later
+
+        if network is None:
+            later = 1
+        return embed
+
+    assert [type(found) for found in networks_of(extractor())] == [nn.Linear]

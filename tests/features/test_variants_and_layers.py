@@ -97,6 +97,32 @@ def test_a_damaged_file_of_any_layer_is_noticed(gabor, tmp_path):
     again = JoinedCache([FeatureCache(tmp_path, part, "cpu") for part in parts], [1, 1])
     assert again.get(bytes(32)) is None
     assert [item.code for item in again.notices] == ["cache-discarded"]
+    again.add([bytes(32)], torch.ones(1, 2), [()])
+    again.flush()
+    once_more = JoinedCache([FeatureCache(tmp_path, part, "cpu") for part in parts], [1, 1])
+    assert once_more.get(bytes(32)).features.tolist() == [1, 1], "both layers are stored again"
+
+
+def test_a_layer_that_is_damaged_after_the_cache_was_opened_is_stored_again(gabor, tmp_path):
+    info = extractor_info(gabor)
+    parts = [replace(info, dim=1, cache_key=letter * 64) for letter in "ab"]
+
+    def joined():
+        caches = [FeatureCache(tmp_path, part, "cpu") for part in parts]
+        return caches, JoinedCache(caches, [1, 1])
+
+    caches, cache = joined()
+    cache.add([bytes(32)], torch.ones(1, 2), [()])
+    cache.flush()
+    caches, cache = joined()
+    (shard,) = caches[1].folder.glob("*.safetensors")
+    data = bytearray(shard.read_bytes())
+    data[-20] ^= 1
+    shard.write_bytes(data)
+    assert cache.get(bytes(32)) is None
+    cache.add([bytes(32)], torch.ones(1, 2), [()])
+    cache.flush()
+    assert joined()[1].get(bytes(32)).features.tolist() == [1, 1]
 
 
 def test_taps_lie_where_the_image_is_and_belong_to_its_size():
