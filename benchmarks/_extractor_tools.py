@@ -18,6 +18,7 @@ from torch import Tensor, nn
 import genpr
 from genpr.features.extractor import FeatureExtractor
 from genpr.features.registry import BUILT_IN, ExtractorName
+from genpr.features.weights.files import load_weights
 from genpr.runtime import usable_cores
 from genpr.storage import sha256_of_file
 
@@ -45,21 +46,9 @@ def _load_genpr(extractor: str, weights: Path | None, device: str) -> FeatureExt
         published, size=weights.stat().st_size, sha256=sha256_of_file(weights), sha256_prefix=None
     )
     where = torch.device(device)
-    if name.base == "inception":
-        from genpr.features.networks import inception
-
-        return inception.build(entry, weights, names=[name], device=where)
-    if name.base == "vgg16":
-        from genpr.features.networks import torchvision_models
-
-        return torchvision_models.build(entry, weights, name=name, device=where)
-    if name.base == "clip-vit-b-32":
-        from genpr.features.networks import clip
-
-        return clip.build(entry, weights, name=name, device=where)
-    from genpr.features.networks import dinov2
-
-    return dinov2.build(entry, weights, name=name, device=where)
+    module = importlib.import_module(f"genpr.features.networks.{BUILT_IN[name.base].network}")
+    found: FeatureExtractor = module.build(load_weights(entry, weights), names=[name], device=where)
+    return found
 
 
 def torch_fidelity(extractor: str, weights: Path, *, device: str, batch_size: int) -> Embed:
