@@ -38,7 +38,7 @@ from genpr.storage import (
     unwritable,
 )
 
-SCHEMA, _POINT_SCHEMA = "genpr.sweep/1", "genpr.sweep-point/1"
+SCHEMA, _POINT_SCHEMA = "genpr.sweep/1", "genpr.sweep-point/2"
 
 SWEEP_FILES = ("sweep.json", "sweep.csv", "sweep.png", "sweep.svg")
 """What `genpr.report.files.write_sweep` writes into the folder of a sweep."""
@@ -244,6 +244,8 @@ class SweepFolder:
         try:
             stored, result = _point_of(parse_json(_content(path), most=ARCHIVED_PARSED_BYTES))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            if self.restart:
+                return None
             raise DataError(
                 f"{path} holds no point of a sweep ({type(error).__name__}: {error}); move it away, and it is scored again",
                 code="not-a-point",

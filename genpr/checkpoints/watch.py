@@ -374,6 +374,7 @@ class Watcher:
         if now >= last:
             self._append(failed_record(pending.name, pending.listing, error, timestamp=self._now()))
             self._failed[pending.name] = pending.listing
+            self._reported.discard(pending.name)  # once it changes, its next error is another
             return True
         attempt.due = min(now + attempt.delay, last)
         attempt.delay = min(2 * attempt.delay, _LONGEST_DELAY_S)

@@ -134,9 +134,10 @@ def command(
 
 def _check(real: str, folder: Path, by: str, options: ScoreOptions) -> None:
     """What can be wrong at once is said at once: importing torch alone takes seconds."""
-    from genpr.checkpoints.criterion import check_computed
+    from genpr.checkpoints.criterion import check_computed, number_of
     from genpr.checkpoints.watch import check_folder
 
+    number_of(by)
     plan = ScorePlan.of(options.protocol, None, options)
     computed = (*plan.spaces, *(() if options.labels is None else options.labels.names))
     check_computed(by, computed, "this watch does not compute")

@@ -236,7 +236,7 @@ class FittedReference:
             seed=embedder.options.seed,
             max_images=embedder.options.max_images,
             seconds={**scores.seconds, "control": self._control_seconds},
-            versions=package_versions(),
+            versions={**package_versions()},
             notices=find() if current_communicator().is_single_process else _from_rank0(find),
             hubness=self._hub_summary(neighbors),
             control=self._control,

@@ -32,7 +32,7 @@ from genpr.validation import (
     choose_device,
 )
 
-_FORMAT = "genpr.manifold.1"
+_FORMAT = "genpr.manifold.2"
 
 
 @dataclass(frozen=True, slots=True)

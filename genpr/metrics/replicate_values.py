@@ -77,7 +77,8 @@ class Replicates:
         d, most = real[0].features.shape[1], max(len(real[0]), len(fake[0]))
         self.visitors: list[Visitor] = []
         self._count: Callable[[], dict[Asked, Tensor]]
-        if engine.is_direct(most, most, max(d, _LEAST_COLUMNS)):
+        of_others = all(each.rows == "other" for each in everything)
+        if of_others and engine.is_direct(most, most, max(d, _LEAST_COLUMNS)):
             self._count = partial(direct_replicate_counts, halved_real, halved_fake, everything, engine)
         else:
             counter = ReplicateCounter(halved_real, halved_fake, everything, engine=engine)

@@ -453,14 +453,16 @@ class ReplicateCounter:
 def direct_replicate_counts(
     real: ResampledSet, fake: ResampledSet, asked: Sequence[Asked], engine: Engine
 ) -> dict[Asked, Tensor]:
-    """What `ReplicateCounter` counts, of small sets, from all distances within and between their halves."""
+    """What `ReplicateCounter` counts of balls and rows of the other set, of small sets, from all distances.
+
+    Not of a set's own rows: the counter leaves out some at the very radius of a ball, and one process must count as many.
+    """
     x, y, count = real.points.features, fake.points.features, real.halves.count
     between = all_near_sq_distances(x, y, engine)
-    sq = {
-        ("real", "own"): all_near_sq_distances(x, x, engine).fill_diagonal_(torch.inf),
-        ("real", "other"): between,
-        ("fake", "own"): all_near_sq_distances(y, y, engine).fill_diagonal_(torch.inf),
-        ("fake", "other"): between.T,
+    to_others = {"real": between, "fake": between.T}
+    to_own = {
+        "real": all_near_sq_distances(x, x, engine).fill_diagonal_(torch.inf),
+        "fake": all_near_sq_distances(y, y, engine).fill_diagonal_(torch.inf),
     }
     of_real, of_fake = unpacked(real.halves.member).T, unpacked(fake.halves.member).T
     counts = {each: torch.zeros(each.most, count, dtype=torch.int64, device=x.device) for each in asked}
@@ -468,10 +470,10 @@ def direct_replicate_counts(
         reals, fakes = of_real[half].nonzero()[:, 0], of_fake[half].nonzero()[:, 0]
         for each, found in counts.items():
             owners, others = (reals, fakes) if each.balls == "real" else (fakes, reals)
-            to_own = sq[each.balls, "own"][owners][:, owners]
-            sq_radii = sq_radii_of(each.ball, to_own.kthvalue(each.ball.k, dim=1).values)
-            to_rows = to_own if each.rows == "own" else sq[each.balls, "other"][owners][:, others]
-            inside = (torch.lt if each.ties == "strict" else torch.le)(to_rows, sq_radii[:, None])
+            nearest = to_own[each.balls][owners][:, owners].sort(dim=1).values
+            sq_radii = sq_radii_of(each.ball, nearest[:, each.ball.k - 1])
+            within = torch.lt if each.ties == "strict" else torch.le
+            inside = within(to_others[each.balls][owners][:, others], sq_radii[:, None])
             if each.count == "pairs":
                 found[0, half] = inside.sum()
                 continue

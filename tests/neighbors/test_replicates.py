@@ -56,11 +56,13 @@ def replicate_counts(
 ):
     engine = engine or choose_engine(CPU)
     most = max(len(real.points), len(fake.points))
+    of_others = [each for each in asked if each.rows == "other"]
+    direct = {}
     if engine.is_direct(most, most, real.points.features.shape[1]):
-        return direct_replicate_counts(real, fake, asked, engine)
+        direct = direct_replicate_counts(real, fake, of_others, engine)
     counter = ReplicateCounter(real, fake, asked, engine=engine)
     visit(real.points, fake.points, [counter], engine=engine, advance=advance)
-    return counter.counts()
+    return counter.counts() | direct
 
 
 def members(side: ResampledSet, half: int) -> NDArray:
