@@ -175,7 +175,7 @@ def _is_broken_library(error: Exception) -> bool:
 
 
 def _fail_for_system(error: OSError, *, as_json: bool) -> int:
-    """What the system refused, where nobody expected it to: a path that cannot be, or a disk or a network that is ill."""
+    """An error of the operating system that no other check reports, such as an impossible path or a failing disk."""
     path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else None
     shown = "" if path is None else f"{short(path, 200)}: "
     message = f"{shown}{error.strerror}; genpr cannot go on without it"

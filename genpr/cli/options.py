@@ -91,7 +91,7 @@ def _parsed(parse: Callable[[str], object]) -> Callable[[Any], object]:
 
 
 def refuse_given(names: Collection[str], reason: str) -> None:
-    """Refuse options of the running command that change nothing, so that nobody thinks they did.
+    """Refuse given options that have no effect in the running command.
 
     Args:
         names: Parameters of the command.

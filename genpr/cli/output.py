@@ -38,7 +38,7 @@ def threshold(text: str) -> tuple[str, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class TextOutput:
-    """Whether a command prints text or JSON, and how much beside it."""
+    """The output format of a command, and whether it prints notices and progress."""
 
     as_json: bool = option(False, "Print one JSON object instead of text.", flag="--json")
     quiet: bool = option(False, "No progress bars and no notes.", flag=("-q", "--quiet"))

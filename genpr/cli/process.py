@@ -43,7 +43,7 @@ class MutableOutput:
         self._kept: tuple[int, int] | None = None
 
     def mute(self) -> None:
-        """Write nothing from now on, whoever writes: Python, a library in C++, or a signal handler."""
+        """Discard all further output, also that of C++ libraries and signal handlers."""
         if self._kept is None:
             self._kept = os.dup(_STDOUT), os.dup(_STDERR)
             with Path(os.devnull).open("w") as nowhere:
@@ -126,7 +126,7 @@ class SignalError(KeyboardInterrupt):
 
 
 class SignalReport:
-    """The message about a signal, printed once, by whoever is first: the main thread or the one that waits for signals.
+    """The message about a signal, printed once by either the main thread or the thread that waits for signals.
 
     Args:
         as_json: Whether stdout gets an object that says so, too.
@@ -162,7 +162,7 @@ class SignalReport:
 
 
 def _write_at_once(text: str, descriptor: int) -> None:
-    """Write `text`; if nobody reads it, leave it."""
+    """Write `text`, and ignore an output that is closed."""
     if select.select([], [descriptor], [], 0)[1]:
         with contextlib.suppress(OSError):
             os.write(descriptor, text.encode())

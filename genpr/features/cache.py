@@ -231,7 +231,7 @@ class FeatureCache:
         return tensors
 
     def _check(self, tensors: Mapping[str, Tensor], shard: Path) -> None:
-        """Refuse tensors that no shard has, whoever wrote them: a checksum is no signature."""
+        """Refuse tensors of the wrong shape or type, since a checksum does not authenticate the file."""
         n = tensors["flags"].numel() if "flags" in tensors else 0
         found = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()}
         if found != {

@@ -42,7 +42,7 @@ DAMAGE = (
     OverflowError,
     SyntaxError,
     ValueError,
-    RuntimeError,  # zipfile's word for encrypted, and NotImplementedError
+    RuntimeError,  # which zipfile raises for encrypted members; includes NotImplementedError
 )
 _ENCRYPTED = 0x1  # zip flag bit
 

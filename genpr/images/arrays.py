@@ -178,7 +178,7 @@ class Header:
 class ArrayFileSource(NumberedSource):
     """The images in a .npy file, or in `arr_0` of an .npz file, in array order.
 
-    They are read in batches of about 1 MB, by whoever iterates, and never mapped into memory: a file that is cut short
+    They are read in batches of about 1 MB by the iterating thread, and never mapped into memory: a file that is cut short
     meanwhile would end the process without a message.
 
     Attributes:

@@ -605,7 +605,7 @@ def longer_lists(
     parts += sweep_between(asked, points, sq_reach, nothing, engine, workers, look)
     found_here = (torch.cat(part) for part in zip(*parts, strict=True))
     i, j, sq = (torch.cat(workers.communicator.all_gather(part)) for part in found_here)
-    order = j.argsort()  # so that of equally far ones, the first is listed, whoever found it
+    order = j.argsort()  # so that the first of equally far points is listed, whichever thread found it
     order = order[sq[order].argsort(stable=True)]
     order = order[i[order].argsort(stable=True)]
     first = torch.searchsorted(i[order], torch.arange(len(rows), device=rows.device))

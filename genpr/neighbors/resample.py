@@ -453,9 +453,9 @@ class ReplicateCounter:
 def direct_replicate_counts(
     real: ResampledSet, fake: ResampledSet, asked: Sequence[Asked], engine: Engine
 ) -> dict[Asked, Tensor]:
-    """What `ReplicateCounter` counts of balls and rows of the other set, of small sets, from all distances.
+    """The counts of `ReplicateCounter` for small sets, computed from all distances; `rows` must be "other".
 
-    Not of a set's own rows: the counter leaves out some at the very radius of a ball, and one process must count as many.
+    The counter omits some own rows at exactly the radius of a ball, and counts must not depend on the number of processes.
     """
     x, y, count = real.points.features, fake.points.features, real.halves.count
     between = all_near_sq_distances(x, y, engine)

@@ -164,7 +164,7 @@ _Above = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def no_advance(_pairs: int) -> None:
-    """Tell nobody."""
+    """Ignore progress."""
 
 
 def sweep_within(

@@ -241,7 +241,7 @@ def _fetch(entry: WeightsFile, target: Path, progress: Progress | None) -> Path:
 
 
 def _remove_partial(folder: Path, entry: WeightsFile) -> None:
-    """Remove what a killed process left; whoever calls this is the only one that is downloading `entry`."""
+    """Remove what a killed process left; the caller must hold the lock of `entry`."""
     for path in folder.iterdir():
         if re.fullmatch(rf"\.{re.escape(entry.name)}\.[^.]+\.tmp", path.name):
             path.unlink(missing_ok=True)
