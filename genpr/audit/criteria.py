@@ -1,7 +1,6 @@
 """What each check demands of a metric, as margins, and the published pass/fail matrix.
 
-A margin is at least 0 where the criterion holds. "All of" is the smallest margin, "any of" the largest, so that the
-margin of a whole cell names the one point that decides it.
+A margin is at least 0 where the criterion holds; that of a whole cell is the one of the point that decides it.
 
 Where fakes are wider than reals, two values of diversity can be defended: 1, because everything real is covered
 (marked H), or 0, because little of the fakes' mass is near it (marked L). A metric may choose, but must not mix them
@@ -17,9 +16,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,14 +34,9 @@ _ROUNDING = 1e-12  # .95 - .95 need not be 0
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A metric along a grid.
+    """A metric along a grid: values x ascending, means over the repeats, and their standard errors, each (g,).
 
-    Attributes:
-        x: (g,) values of the grid, ascending.
-        mean: (g,) means over the repeats; NaN where the metric gave none.
-        se: (g,) their standard errors; NaN for a single repeat.
-        scenario: Which scenario of the check.
-        setting: The setting in words.
+    A mean is NaN where the metric gave no finite value, a standard error for a single repeat.
     """
 
     x: NDArray[np.float64]
@@ -63,17 +57,10 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """By how much a criterion holds.
-
-    Attributes:
-        value: At least 0 where it does.
-        se: Standard error of the values it rests on, over repeats; the choice of a largest value is not in it.
-        what: What was compared, in words.
-        setting: Where, in words.
-    """
+    """By how much a criterion holds: at least 0 where it does, with the standard error of the values it rests on."""
 
     value: float
-    se: float
+    se: float  # the choice of a largest value is not in it
     what: str
     setting: str = ""
 
@@ -81,10 +68,6 @@ class Margin:
     def holds(self) -> bool:
         """Whether the criterion holds."""
         return self.value >= -_ROUNDING
-
-    def at(self, setting: str) -> Margin:
-        """The same, said of a setting."""
-        return replace(self, setting=setting)
 
 
 def all_of(*margins: Margin) -> Margin:
@@ -117,12 +100,12 @@ def bell(curve: Curve, mid: int) -> Margin:
 
 def high_low(curve: Curve) -> Margin:
     """Whether the curve falls from its highest to its lowest, from left to right."""
-    return _high_low(curve, 0, len(curve.x) - 1)
+    return _from_to(curve, 0, len(curve.x) - 1)
 
 
 def low_high(curve: Curve) -> Margin:
     """Whether the curve rises from its lowest to its highest, from left to right."""
-    return _high_low(curve, len(curve.x) - 1, 0)
+    return _from_to(curve, len(curve.x) - 1, 0)
 
 
 def high_low_mid(curve: Curve, q: float) -> Margin:
@@ -143,10 +126,9 @@ def converged(curve: Curve) -> Margin:
     return flat(curve, int(np.argmax(curve.x >= np.quantile(curve.x, 0.5))))
 
 
-def _high_low(curve: Curve, high: int, low: int) -> Margin:
-    return all_of(
-        _falls(curve, high, low, _FALL), _highest(curve, high), _lowest(curve, low, int(curve.mean.argmin()))
-    )
+def _from_to(curve: Curve, high: int, low: int) -> Margin:
+    lowest = int(curve.mean.argmin())
+    return all_of(_falls(curve, high, low, _FALL), _highest(curve, high), _lowest(curve, low, lowest))
 
 
 def _falls(curve: Curve, high: int, low: int, least: float) -> Margin:
@@ -156,16 +138,12 @@ def _falls(curve: Curve, high: int, low: int, least: float) -> Margin:
 
 def _highest(curve: Curve, i: int) -> Margin:
     top = int(curve.mean.argmax())
-    what = (
-        f"{_location(curve, i)} should be the highest, but for {_SLACK:g}; highest is {_location(curve, top)}"
-    )
+    what = f"{_location(curve, i)} should be the highest within {_SLACK:g}, but {_location(curve, top)} is"
     return _margin(_SLACK - float(curve.mean[top] - curve.mean[i]), what, curve, top, i)
 
 
 def _lowest(curve: Curve, i: int, low: int) -> Margin:
-    what = (
-        f"{_location(curve, i)} should be the lowest, but for {_SLACK:g}; lowest is {_location(curve, low)}"
-    )
+    what = f"{_location(curve, i)} should be the lowest within {_SLACK:g}, but {_location(curve, low)} is"
     return _margin(_SLACK - float(curve.mean[i] - curve.mean[low]), what, curve, i, low)
 
 
@@ -193,17 +171,10 @@ Ways = Mapping[Mark, Criterion]
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """One row of the matrix.
-
-    Attributes:
-        check: Name of the check.
-        desideratum: "bounds", "property", or one of D2, D3, D5 of the paper.
-        fidelity: How a fidelity metric may pass.
-        diversity: How a diversity metric may pass.
-    """
+    """One row of the matrix: how a metric of either kind may pass a check."""
 
     check: str
-    desideratum: str
+    desideratum: str  # "bounds", "property", or one of D2, D3, D5 of the paper
     fidelity: Ways
     diversity: Ways
 
@@ -219,6 +190,10 @@ class Demand:
 
 def _true(*criteria: Criterion) -> Ways:
     return {"T": _all(*criteria)}
+
+
+def _all(*criteria: Criterion) -> Criterion:
+    return lambda curve: all_of(*(criterion(curve) for criterion in criteria))
 
 
 def _both(check: str, desideratum: str, criterion: Criterion) -> Demand:
@@ -241,14 +216,6 @@ def _bell(x: float) -> Criterion:
     return lambda curve: bell(curve, curve.near(x))
 
 
-def _part(q: float) -> Criterion:
-    return lambda curve: high_low_mid(curve, q)
-
-
-def _all(*criteria: Criterion) -> Criterion:
-    return lambda curve: all_of(*(criterion(curve) for criterion in criteria))
-
-
 def _peak(check: str, x: float) -> tuple[Demand, Demand]:
     bounds = _all(_at(x, 1), _first(0), _last(0))
     return _both(check, "bounds", bounds), _both(check, "property", _bell(x))
@@ -257,7 +224,7 @@ def _peak(check: str, x: float) -> tuple[Demand, Demand]:
 def _loss(check: str, q: float) -> tuple[Demand, Demand]:
     """Modes are lost, which costs diversity and no fidelity."""
     bounds = Demand(check, "bounds", _true(_first(1), _last(1)), _true(_first(1)))
-    return bounds, Demand(check, "property", _true(flat), _true(_part(q)))
+    return bounds, Demand(check, "property", _true(flat), _true(lambda curve: high_low_mid(curve, q)))
 
 
 def _size(check: str, desideratum: str) -> tuple[Demand, Demand]:
@@ -355,5 +322,4 @@ COLUMN_OF = MappingProxyType(
 
 def published_mark(metric: str, row: int) -> Mark | None:
     """The published mark of a metric in row `row` of the matrix; None if it was not audited."""
-    marks: Mapping[str, Mark] = {"T": "T", "F": "F", "H": "H", "L": "L"}
-    return marks[_COLUMNS[COLUMN_OF[metric]][row]] if metric in COLUMN_OF else None
+    return cast("Mark", _COLUMNS[COLUMN_OF[metric]][row]) if metric in COLUMN_OF else None

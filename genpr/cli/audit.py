@@ -19,9 +19,7 @@ from genpr.features.options import option
 from genpr.storage import unwritable
 
 if TYPE_CHECKING:
-    from genpr.audit.matrix import Matrix
-    from genpr.audit.metrics import Family
-    from genpr.audit.runner import Results
+    from genpr.audit.runner import Family, Matrix, Results
 
 Kind = Literal["fidelity", "diversity"]
 RESULTS, MARKDOWN, PAGE = "results.jsonl", "matrix.md", "matrix.html"
@@ -85,8 +83,7 @@ def command(*, flags: AuditFlags, output: TextOutput) -> None:
 
     Prints which of the thirty demands of Räisä et al. 2025 each metric meets.
     """  # noqa: D301 - click reads the backspace as "do not rewrap"
-    from genpr.audit.matrix import judge
-    from genpr.audit.runner import run_audit
+    from genpr.audit.runner import judge, run_audit
 
     os.environ["PYTHONSAFEPATH"] = (
         "1"  # its processes import nothing from the working directory while they start
@@ -117,7 +114,7 @@ def command(*, flags: AuditFlags, output: TextOutput) -> None:
 
 
 def _families(flags: AuditFlags) -> tuple[Family, ...]:
-    from genpr.audit.metrics import families_of, shipped_kinds, user_family
+    from genpr.audit.runner import families_of, shipped_kinds, user_family
 
     metrics, functions, kinds = flags.metrics, flags.functions, flags.kinds
     if len(kinds) != len(functions) and not (functions and len(kinds) == 1):
@@ -133,7 +130,7 @@ def _families(flags: AuditFlags) -> tuple[Family, ...]:
 
 def _known_kinds(families: tuple[Family, ...], results: Results) -> dict[str, Kind]:
     """What was asked for, and beside it the shipped metrics that the results hold from earlier runs."""
-    from genpr.audit.metrics import shipped_kinds
+    from genpr.audit.runner import shipped_kinds
 
     measured = {name for spreads in results.values.values() for name in spreads}
     earlier = {name: kind for name, kind in shipped_kinds().items() if name in measured}

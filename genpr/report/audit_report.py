@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from genpr.audit.checks import CHECKS, Check
 from genpr.audit.criteria import COLUMN_OF, SOURCE, Kind
-from genpr.audit.matrix import NOISE, Cell, Matrix
-from genpr.audit.runner import Results, Run
+from genpr.audit.runner import NOISE, Cell, Matrix, Results, Run
 from genpr.report.drawing import STYLE, drawing, inline_svg
 from genpr.report.page import Figure, render_page
 from genpr.report.text import WIDTH, cut, table
@@ -81,7 +80,9 @@ def agreement(matrix: Matrix) -> list[tuple[str, str, str]]:
 def differences(matrix: Matrix) -> list[str]:
     """What differs from the published matrix, and what decides it here."""
     texts = []
-    for cell in matrix.differing:
+    for cell in matrix.ordered:
+        if not cell.differs:
+            continue
         noise = f"{cell.errors:.1f} standard errors from the threshold" if cell.errors < 1e3 else "no noise"
         marks = f"{cell.mark} here, {cell.published} published"
         texts.append(f"{cell.metric}, {cell.demand.name}: {marks}; {cell.reason}; {noise}")
@@ -90,7 +91,7 @@ def differences(matrix: Matrix) -> list[str]:
 
 def changes(matrix: Matrix) -> tuple[str, list[str]]:
     """How many cells change with the seed, and with which seeds each of them passes."""
-    cells, known = matrix.changing, sum(len(matrix.of(metric)) for metric in matrix.metrics)
+    cells, known = [cell for cell in matrix.ordered if cell.changes], len(matrix.cells)
     near = sum(cell.is_open for cell in cells)
     count = (
         f"{len(cells)} of {known} cells pass with some of {len(matrix.seeds)} seeds and fail with others; with the first "
@@ -113,7 +114,7 @@ def markdown(matrix: Matrix, run: Run) -> str:
         f"The sanity checks of {SOURCE}: {run_text(run, matrix.seeds)}.\n",
         *(f"- {line}" for line in legend(matrix)),
     ]
-    kinds = [(kind, metrics) for kind in _KINDS if (metrics := matrix.of_kind(kind))]
+    kinds = _metrics_by_kind(matrix)
     for kind, metrics in kinds:
         rows = _rows(matrix, metrics, "{} of {}")
         parts += [f"\n## {kind.capitalize()}\n", *_markdown_table(["check", *metrics], rows)]
@@ -140,6 +141,11 @@ def markdown(matrix: Matrix, run: Run) -> str:
     return "\n".join(parts) + "\n"
 
 
+def _metrics_by_kind(matrix: Matrix) -> list[tuple[Kind, list[str]]]:
+    found = [(kind, [name for name in matrix.metrics if matrix.kinds[name] == kind]) for kind in _KINDS]
+    return [(kind, metrics) for kind, metrics in found if metrics]
+
+
 def _margin(cell: Cell | None) -> str:
     if cell is None or not math.isfinite(cell.margin.value):
         return "-"
@@ -155,7 +161,7 @@ def _markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iter
 
 def audit_page(matrix: Matrix, results: Results) -> str:
     """The audit as one HTML page; the title of a cell states what decides it."""
-    kinds = [(kind, metrics) for kind in _KINDS if (metrics := matrix.of_kind(kind))]
+    kinds = _metrics_by_kind(matrix)
     audited = dict.fromkeys(demand.check for demand in matrix.demands)
     drawn = (_curves(CHECKS[name], kind, metrics, results) for name in audited for kind, metrics in kinds)
     return render_page(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import html5lib
 import pytest
+from click.testing import CliRunner
 
 from genpr.audit.checks import CHECKS, cases
-from genpr.audit.matrix import judge
-from genpr.audit.metrics import shipped_kinds
-from genpr.audit.runner import Results, Run, Spread
+from genpr.audit.runner import Results, Run, Spread, judge, shipped_kinds
+from genpr.cli.audit import command
+from genpr.errors import UsageError
 from genpr.report.audit_report import agreement, audit_page, audit_table, markdown
 
 HOSTILE = "<script>\"&'|*~$x$"
@@ -89,3 +92,32 @@ def test_cells_that_change_with_the_seed_are_listed_with_the_seeds_that_pass(mad
     assert "T 2/3" in text
     assert "2 of 4 cells" in text
     assert "changes with the seed" not in markdown(judge(runs[0], kinds), runs[0].run)
+
+
+def test_every_seed_is_kept_and_gone_on_from(tmp_path):
+    path, out = tmp_path / "mine.py", tmp_path / "new" / "out"
+    # Passes with some seeds only: the value depends on a digit of the data.
+    path.write_text("def score(real, fake):\n    return float(int(abs(real[0, 0]) * 1e4) % 2)\n")
+    arguments = [
+        "--function",
+        f"{path}:score",
+        "--kind",
+        "fidelity",
+        "--check",
+        "invention",
+        "--out",
+        str(out),
+        "-q",
+    ]
+    first = CliRunner().invoke(command, [*arguments, "--seed", "5"])
+    assert first.exit_code == 0
+    kept = (out / "results.jsonl").read_text()
+    again = CliRunner().invoke(command, [*arguments, "--seed", "5", "--seeds", "2", "--resume", "--json"])
+    names = ["matrix.html", "matrix.md", "results-seed-6.jsonl", "results.jsonl"]
+    assert sorted(each.name for each in out.iterdir()) == names
+    assert (out / "results.jsonl").read_text() == kept
+    answer = json.loads(again.stdout)
+    assert answer["seeds"] == [5, 6]
+    assert all(cell["mark"] == cell["marks"][0] and len(cell["marks"]) == 2 for cell in answer["cells"])
+    assert isinstance(CliRunner().invoke(command, [*arguments, "--seed", "5"]).exception, UsageError)
+    assert isinstance(CliRunner().invoke(command, ["--kind", "fidelity"]).exception, UsageError)

@@ -1,4 +1,4 @@
-"""Runs can be stopped, gone on with, added to and repeated in part."""
+"""Values equal an oracle; runs can be stopped, continued, added to, and judged over several seeds."""
 
 from __future__ import annotations
 
@@ -7,13 +7,53 @@ import math
 
 import numpy as np
 import pytest
+from audit_oracle import all_metrics
 
 from genpr.audit.checks import CHECKS, Case, Setting, cases, standardized
-from genpr.audit.metrics import Family, UserFunction, user_family
-from genpr.audit.runner import Results, Run, Spread, load, run_audit
-from genpr.errors import DataError, UsageError
+from genpr.audit.runner import (
+    Family,
+    Results,
+    Run,
+    Spread,
+    families_of,
+    judge,
+    load,
+    run_audit,
+    shipped_kinds,
+    user_family,
+)
+from genpr.errors import DataError, GenprError, UsageError
+from genpr.metrics.curves import pr_curve
+from genpr.metrics.witnessed import witnessed
 
 CHECK = ("invention",)
+NOT_IN_ORACLE = {"f8", "f1_8", *(name for name in shipped_kinds() if name.startswith("witnessed"))}
+
+
+def shipped(real, fake, names):
+    return {name: family.function(real, fake)[name] for family in families_of(names) for name in family.kinds}
+
+
+@pytest.mark.parametrize(("n", "m", "d"), [(300, 300, 1), (220, 340, 8), (340, 150, 64), (300, 260, 0)])
+def test_values_are_those_of_whole_distance_matrices(rng, n, m, d):
+    if d:
+        real, fake = rng.normal(size=(n, d)), 0.3 + 0.8 * rng.normal(size=(m, d))
+    else:  # many ties
+        real, fake = rng.integers(-40, 41, size=(n, 1)), rng.integers(-30, 61, size=(m, 1))
+    real, fake = real.astype(np.float32), fake.astype(np.float32)
+    expected = all_metrics(real, fake)
+    assert expected.keys() == shipped_kinds().keys() - NOT_IN_ORACLE
+    found = shipped(real, fake, expected)
+    for name, value in expected.items():
+        # Clipped coverage is calibrated between the steps of its published form.
+        tolerance = 2 / len(fake) if name == "clipped_coverage" else 1e-9
+        assert found[name] == pytest.approx(value, abs=tolerance), name
+    curve, values = pr_curve(real, fake, k=5, split=False), witnessed(real, fake)
+    assert shipped(real, fake, NOT_IN_ORACLE) == {
+        "f8": pytest.approx(curve.f8),
+        "f1_8": pytest.approx(curve.f1_8),
+        **{f"witnessed_{name}": value for name, value in values._asdict().items()},
+    }
 
 
 class Counted:
@@ -33,8 +73,7 @@ def family(function, name="gap"):
 
 def test_values_are_means_over_the_draws_of_the_case():
     results = run_audit([family(Counted())], checks=CHECK)
-    case = Case("invention", Setting(2), 3.0)
-    values = []
+    case, values = Case("invention", Setting(2), 3.0), []
     for repeat in range(3):
         real, fake = standardized(*CHECKS["invention"].draw(case.rng(0, repeat), case.setting, case.x))
         values.append(Counted()(real, fake))
@@ -43,138 +82,126 @@ def test_values_are_means_over_the_draws_of_the_case():
     assert spread.sd == pytest.approx(np.std(values, ddof=1), rel=1e-5)
 
 
-def test_every_point_is_kept_and_nothing_is_done_twice(tmp_path):
-    path, function = tmp_path / "results.jsonl", Counted()
-    first = run_audit([family(function)], checks=CHECK, path=path)
-    assert function.calls == 30
-    again = run_audit([family(function)], checks=CHECK, path=path, resume=True)
-    assert function.calls == 30
-    assert again.values == first.values == load(path, first.run).values
-
-
-def test_stopped_run_goes_on_where_it_was(tmp_path):
+def test_stopped_run_goes_on_where_it_was_and_nothing_is_done_twice(tmp_path):
     path, whole, function = tmp_path / "results.jsonl", tmp_path / "whole.jsonl", Counted()
     complete = run_audit([family(Counted())], checks=CHECK, path=whole)
     lines = whole.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:4]) + lines[4][:37])  # killed while it wrote the fifth
     resumed = run_audit([family(function)], checks=CHECK, path=path, resume=True)
     assert function.calls == 6 * 3
-    assert resumed.values == complete.values
+    assert resumed.values == complete.values == load(path, complete.run).values
     assert path.read_text() == whole.read_text()
 
 
-def test_old_results_are_not_overwritten(tmp_path):
-    path = tmp_path / "results.jsonl"
-    path.write_text("")
-    with pytest.raises(UsageError) as caught:
-        run_audit([family(Counted())], checks=CHECK, path=path)
-    assert caught.value.code == "results-exist"
-
-
-@pytest.mark.parametrize("change", [{"seed": 1}, {"repeats": 2}, {"grid": "full"}])
-def test_results_of_another_run_are_not_mixed_in(tmp_path, change):
-    path = tmp_path / "results.jsonl"
-    run_audit([family(Counted())], checks=CHECK, path=path)
-    with pytest.raises(UsageError) as caught:
-        run_audit([family(Counted())], checks=CHECK, path=path, resume=True, **change)
-    assert caught.value.code == "other-run"
-
-
-@pytest.mark.parametrize("line", ["nonsense", "[]", '{"check": "mean"}', '{"metrics": []}'])
-def test_damaged_file_is_refused_with_its_line(tmp_path, line):
-    path = tmp_path / "results.jsonl"
-    run_audit([family(Counted())], checks=CHECK, path=path)
-    path.write_text(path.read_text() + line + "\n")
-    with pytest.raises(DataError, match=r"line 11: this is no result of an audit"):
-        run_audit([family(Counted())], checks=CHECK, path=path, resume=True)
-
-
-def test_value_that_is_none_is_kept_as_such(tmp_path):
+def test_values_that_are_none_are_kept_as_such(tmp_path):
     path = tmp_path / "results.jsonl"
     results = run_audit([family(lambda real, fake: math.nan)], checks=CHECK, path=path)
-    assert all(math.isnan(spreads["gap"].mean) for spreads in results.values.values())
     assert json.loads(path.read_text().splitlines()[0])["metrics"] == {"gap": [None, None]}
     assert math.isnan(next(iter(load(path, results.run).values.values()))["gap"].mean)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code"),
+    ("change", "line", "code"),
     [
-        ({"checks": ("nonsense",)}, "unknown-check"),
-        ({"repeats": 0}, "bad-option"),
-        ({"jobs": 0}, "bad-option"),
-        ({"seed": -1}, "bad-option"),
+        ({"seed": 1}, "", "other-run"),
+        ({"repeats": 2}, "", "other-run"),
+        ({"grid": "full"}, "", "other-run"),
+        ({"resume": False}, "", "results-exist"),
+        ({}, "[]\n", "file-damaged"),
+        ({}, '{"check": "mean"}\n', "file-damaged"),
+        ({"checks": ("nonsense",)}, "", "unknown-check"),
+        ({"repeats": 0}, "", "bad-option"),
+        ({"jobs": 0}, "", "bad-option"),
     ],
 )
-def test_impossible_arguments_are_refused(arguments, code):
-    with pytest.raises(UsageError) as caught:
-        run_audit([family(Counted())], **{"checks": CHECK} | arguments)
+def test_other_runs_damaged_files_and_impossible_arguments_are_refused(tmp_path, change, line, code):
+    path = tmp_path / "results.jsonl"
+    run_audit([family(Counted())], checks=CHECK, path=path)
+    path.write_text(path.read_text() + line)
+    with pytest.raises((UsageError, DataError)) as caught:
+        run_audit([family(Counted())], **{"checks": CHECK, "path": path, "resume": True} | change)
     assert caught.value.code == code
-    with pytest.raises(UsageError) as caught:
-        run_audit([family(Counted()), family(Counted())], checks=CHECK)
-    assert caught.value.code == "doubled-metric"
 
 
-def written(tmp_path, body):
+def test_names_that_are_unknown_or_doubled_are_refused():
+    for names, code in ((["nonsense"], "unknown-metric"), (["recall", "recall"], "doubled-metric")):
+        with pytest.raises(UsageError) as caught:
+            run_audit([each for name in names for each in families_of([name])], checks=CHECK)
+        assert caught.value.code == code
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_functions_of_a_file_run_in_any_process(tmp_path, jobs):
     path = tmp_path / "mine.py"
-    path.write_text(body)
-    return path
-
-
-def test_functions_that_write_into_their_arguments_disturb_no_other(tmp_path):
-    body = "def greedy(real, fake):\n    real[:] = fake[:] = 0\n    return 0.0\n"
-    greedy = user_family(f"{written(tmp_path, body)}:greedy", "fidelity")
-    with_greedy = run_audit([greedy, family(Counted())], checks=CHECK)
-    alone = run_audit([family(Counted())], checks=CHECK)
-    for case, spreads in alone.values.items():
-        assert with_greedy.values[case]["gap"] == spreads["gap"]
-
-
-def test_function_of_a_file_runs_here_and_in_other_processes(tmp_path):
-    path = written(tmp_path, "def score(real, fake):\n    return len(real) + fake.mean()\n")
-    alone = run_audit([user_family(f"{path}:score", "fidelity")], checks=CHECK)
-    side_by_side = run_audit([user_family(f"{path}:score", "fidelity")], checks=CHECK, jobs=2)
-    assert alone.values == side_by_side.values
-    assert len(alone.values) == 10
-
-
-def test_error_of_a_function_in_another_process_comes_back(tmp_path):
-    path = written(tmp_path, "def score(real, fake):\n    raise ValueError('no\\nway')\n")
-    message = r"raised ValueError: no way \(check 'invention', d = 2, x = "
-    for jobs in (1, 2):
-        with pytest.raises(UsageError, match=message) as caught:
-            run_audit([user_family(f"{path}:score", "fidelity")], checks=CHECK, jobs=jobs)
-        assert caught.value.code == "user-function"
-
-
-@pytest.mark.parametrize("spec", ["mine.py", ":score", "missing.py:score", "{path}:other", "{path}:number"])
-def test_a_missing_function_is_refused(tmp_path, spec):
-    path = written(tmp_path, "number = 1\ndef score(real, fake):\n    return 0.0\n")
-    with pytest.raises(UsageError) as caught:
-        UserFunction(spec.format(path=path))
+    path.write_text(
+        "def score(real, fake):\n    found = len(real) + fake.mean()\n    real[:] = fake[:] = 0\n    return found\n"
+        "def bad(real, fake):\n    raise ValueError('no\\nway')\n"
+    )
+    function = user_family(f"{path}:score", "fidelity")
+    results = run_audit([function, family(Counted())] if jobs == 1 else [function], checks=CHECK, jobs=jobs)
+    for case, spreads in run_audit([family(Counted())], checks=CHECK).values.items():
+        assert spreads["gap"] == results.values[case].get("gap", spreads["gap"])  # arguments were copied
+    assert len(results.values) == 10
+    with pytest.raises(
+        UsageError, match=r"raised ValueError: no way \(check 'invention', d = 2, x = "
+    ) as caught:
+        run_audit([user_family(f"{path}:bad", "fidelity")], checks=CHECK, jobs=jobs)
     assert caught.value.code == "user-function"
 
 
-def test_a_function_is_given_reals_and_then_fakes(tmp_path):
-    path = written(tmp_path, "def score(real, fake):\n    return len(real) - len(fake)\n")
-    assert UserFunction(f"{path}:score")(np.zeros((5, 1)), np.zeros((3, 1))) == {"score": 2.0}
+@pytest.mark.parametrize(
+    "spec", ["mine.py", ":score", "missing.py:score", "{}:other", "{}:number", "{}:text"]
+)
+def test_functions_that_are_missing_or_give_no_number_are_refused(tmp_path, spec):
+    path = tmp_path / "mine.py"
+    path.write_text("number = 1\ndef text(real, fake):\n    return [1, 2]\n")
+    with pytest.raises(GenprError) as caught:
+        user_family(spec.format(path), "fidelity").function(np.zeros((2, 1)), np.zeros((2, 1)))
+    assert caught.value.code == "user-function"
 
 
-def test_a_file_that_fails_or_a_value_that_is_no_number_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="ZeroDivisionError"):
-        UserFunction(f"{written(tmp_path, '1 / 0')}:score")
-    function = UserFunction(f"{written(tmp_path, 'def score(r, f): return [1, 2]')}:score")
-    with pytest.raises(UsageError, match="not list"):
-        function(np.zeros((2, 1)), np.zeros((2, 1)))
+def with_seeds(*values, sd=0.1, name="precision"):
+    """The matrix of one check with seeds 3, 4, ..., for one value at the decisive point with each seed."""
+    runs = []
+    for seed, value in enumerate(values, start=3):
+        results = Results(Run("full", 10, seed))
+        for case in cases(CHECK, "full"):
+            results.add(case, {name: Spread({1: value, 10: 0.5}.get(int(case.x), 0.99), sd)})
+        runs.append(results)
+    return judge(runs[0], {name: "fidelity"}, *runs[1:])
 
 
-def test_curve_needs_every_point_and_shrinks_with_repeats():
-    results = Results(Run("full", 4, 0))
-    *most, last = cases(CHECK, "full")
+def test_cells_name_the_point_that_decides_and_its_noise():
+    cell = with_seeds(0.96).cells["invention / bounds", "precision"]
+    assert (cell.mark, cell.is_open, cell.text, cell.differs) == ("T", True, "T~", False)
+    assert cell.margin.value == pytest.approx(0.01)
+    assert cell.margin.se == pytest.approx(0.1 / math.sqrt(10))
+    assert "0.960 at 1" in cell.reason
+    assert "+0.010 ± 0.032" in cell.reason
+    failed = with_seeds(0.5, sd=0.01).cells["invention / bounds", "precision"]
+    assert (failed.text, failed.published) == ("F*", "T")
+    assert with_seeds(0.5, sd=0.01, name="mine").cells["invention / bounds", "mine"].text == "F"
+    nothing = with_seeds(math.nan).cells["invention / bounds", "precision"]
+    assert (nothing.mark, nothing.is_open) == ("F", False)
+
+
+def test_cells_whose_outcome_changes_with_the_seed_count_the_seeds_that_pass():
+    matrix = with_seeds(0.96, 0.94, 0.97, 0.93, 0.98)
+    cell = matrix.cells["invention / bounds", "precision"]
+    assert matrix.seeds == (3, 4, 5, 6, 7)
+    assert (cell.marks, cell.text) == (("T", "F", "T", "F", "T"), "T 3/5")
+    assert cell.margin.value == pytest.approx(0.01)  # of the first seed
+
+
+def test_failure_is_measured_towards_the_published_pass_and_incomplete_curves_are_not_judged():
+    results = Results(Run("full", 10, 0))
+    *most, last = cases(("std",), "full")
     for case in most:
-        results.add(case, {"gap": Spread(case.x, 0.5)})
-    assert results.curve("invention", Setting(2), "gap") is None
-    results.add(last, {"gap": Spread(last.x, 0.5)})
-    curve = results.curve("invention", Setting(2), "gap")
-    np.testing.assert_array_equal(curve.mean, range(1, 11))
-    np.testing.assert_array_equal(curve.se, 0.25)
+        spread = Spread(0.5 if case.x == 1 else 0.4, 0.01)  # nearer to a bell than to a rise
+        results.add(case, {"recall": spread, "mine": spread})
+    assert not judge(results, {"recall": "diversity"}).cells
+    results.add(last, {"recall": spread, "mine": spread})
+    matrix = judge(results, {"recall": "diversity", "mine": "diversity"})
+    cell, unpublished = (matrix.cells["std / property", name] for name in ("recall", "mine"))
+    assert (cell.mark, cell.published, unpublished.mark) == ("F", "H", "F")
+    assert (cell.margin.value, unpublished.margin.value) == (pytest.approx(-0.2), pytest.approx(-0.1))
